@@ -1,0 +1,260 @@
+//! Walking a valid text: skipping values, iterating over members and elements, finding one member.
+//!
+//! Strings are skipped sixteen bytes at a time, containers sixty-four: brackets outside strings are counted in bit
+//! masks, without a look at what lies between them.
+
+use std::ops::Range;
+
+use super::lanes::{Block, Carry, Lanes, WIDTH};
+use super::{byte_at, skip_whitespace};
+
+/// The type of a JSON value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool,
+    /// Any number
+    Number,
+    /// A string, quotes included
+    String,
+    /// An array
+    Array,
+    /// An object
+    Object,
+}
+
+/// The type of a valid value without whitespace before it, by its first byte.
+#[inline]
+pub fn kind(value: &[u8]) -> Kind {
+    match value.first() {
+        Some(b'"') => Kind::String,
+        Some(b'{') => Kind::Object,
+        Some(b'[') => Kind::Array,
+        Some(b't' | b'f') => Kind::Bool,
+        Some(b'-' | b'0'..=b'9') => Kind::Number,
+        _ => Kind::Null,
+    }
+}
+
+/// Where the value that begins at `pos` ends. `pos` is its first byte; the result is at most `text.len()`.
+#[inline]
+pub fn skip_value(text: &[u8], pos: usize) -> usize {
+    let end = match byte_at(text, pos) {
+        b'"' => skip_string(text, pos + 1),
+        b'{' | b'[' => skip_container(text, pos),
+        _ => skip_scalar(text, pos),
+    };
+    end.min(text.len())
+}
+
+#[inline(always)]
+fn skip_string(text: &[u8], mut pos: usize) -> usize {
+    while pos < text.len() {
+        let stops = Lanes::load(text, pos).quotes_and_backslashes();
+        if stops == 0 {
+            pos += WIDTH;
+            continue;
+        }
+        pos += stops.trailing_zeros() as usize;
+        if byte_at(text, pos) == b'"' {
+            return pos + 1;
+        }
+        pos += 2;
+    }
+    pos
+}
+
+#[inline(always)]
+fn skip_scalar(text: &[u8], mut pos: usize) -> usize {
+    while pos < text.len() {
+        let ends = Lanes::load(text, pos).scalar_ends();
+        if ends != 0 {
+            return pos + ends.trailing_zeros() as usize;
+        }
+        pos += WIDTH;
+    }
+    pos
+}
+
+fn skip_container(text: &[u8], mut pos: usize) -> usize {
+    let mut carry = Carry::default();
+    let mut depth = 0;
+    while pos < text.len() {
+        let block = Block::load(text, pos, &mut carry);
+        let mut closes = block.closes;
+        let (mut opens_seen, mut closes_seen) = (0, 0);
+        while closes != 0 {
+            let below = (closes & closes.wrapping_neg()) - 1;
+            opens_seen = (block.opens & below).count_ones();
+            closes_seen += 1;
+            if depth + opens_seen <= closes_seen {
+                return pos + closes.trailing_zeros() as usize + 1;
+            }
+            closes &= closes - 1;
+        }
+        depth = depth + block.opens.count_ones().max(opens_seen) - closes_seen;
+        pos += Block::WIDTH;
+    }
+    pos
+}
+
+/// One member of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member<'a> {
+    /// The key's bytes between its quotes. In a normalised text it is what [`super::write_string_body`] writes.
+    pub key: &'a [u8],
+    /// Where the key's opening quote stands, in bytes from the start of the object's text.
+    pub start: usize,
+    /// Where the value lies, in the same measure. The member ends with it; a comma or the closing bracket follows.
+    pub value: Range<usize>,
+}
+
+/// The members of an object in their order; see [`members`].
+#[derive(Clone, Debug)]
+pub struct Members<'a> {
+    text: &'a [u8],
+    pos: usize,
+}
+
+/// Iterates over the members of `object`, a valid text of an object with or without whitespace around it.
+#[inline]
+pub fn members(object: &[u8]) -> Members<'_> {
+    Members {
+        text: object,
+        pos: skip_whitespace(object, 0) + 1,
+    }
+}
+
+impl<'a> Iterator for Members<'a> {
+    type Item = Member<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Member<'a>> {
+        let mut start = skip_whitespace(self.text, self.pos);
+        if byte_at(self.text, start) == b',' {
+            start = skip_whitespace(self.text, start + 1);
+        }
+        if byte_at(self.text, start) != b'"' {
+            self.pos = self.text.len();
+            return None;
+        }
+        let key_end = skip_string(self.text, start + 1);
+        let key = self.text.get(start + 1..key_end - 1)?;
+        let colon = skip_whitespace(self.text, key_end);
+        let value = skip_whitespace(self.text, colon + 1);
+        self.pos = skip_value(self.text, value);
+        (value <= self.pos).then_some(Member {
+            key,
+            start,
+            value: value..self.pos,
+        })
+    }
+}
+
+/// The elements of an array in their order; see [`elements`].
+#[derive(Clone, Debug)]
+pub struct Elements<'a> {
+    text: &'a [u8],
+    pos: usize,
+}
+
+/// Iterates over where the elements of `array` lie, a valid text of an array with or without whitespace around it.
+#[inline]
+pub fn elements(array: &[u8]) -> Elements<'_> {
+    Elements {
+        text: array,
+        pos: skip_whitespace(array, 0) + 1,
+    }
+}
+
+impl Iterator for Elements<'_> {
+    type Item = Range<usize>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Range<usize>> {
+        let mut start = skip_whitespace(self.text, self.pos);
+        if byte_at(self.text, start) == b',' {
+            start = skip_whitespace(self.text, start + 1);
+        }
+        if matches!(byte_at(self.text, start), b']' | 0) {
+            self.pos = self.text.len();
+            return None;
+        }
+        self.pos = skip_value(self.text, start);
+        (start < self.pos).then_some(start..self.pos)
+    }
+}
+
+/// Where the value of `object`'s member `key` lies; `key` as [`super::write_string_body`] writes it.
+///
+/// The key's bytes are searched for first, in quotes, wherever they stand; only a hit makes it worthwhile to count
+/// brackets up to there. So a key that does not occur costs little more than a search for a byte.
+pub fn find(object: &[u8], key: &[u8]) -> Option<Range<usize>> {
+    let last = key.last().copied().unwrap_or(b'"');
+    let mut nesting = Nesting::new(object);
+    let mut pos = 0;
+    while pos < object.len() {
+        let closing = pos + key.len();
+        let mut hits = Lanes::load(object, pos).mask_of(b'"')
+            & Lanes::load(object, closing + 1).mask_of(b'"')
+            & Lanes::load(object, closing).mask_of(last);
+        while hits != 0 {
+            let at = pos + hits.trailing_zeros() as usize;
+            let end = at + 1 + key.len();
+            if object.get(at + 1..end) == Some(key) && nesting.is_member_key(at) {
+                let colon = skip_whitespace(object, end + 1);
+                if byte_at(object, colon) == b':' {
+                    let value = skip_whitespace(object, colon + 1);
+                    let value_end = skip_value(object, value);
+                    return (value < value_end).then_some(value..value_end);
+                }
+            }
+            hits &= hits - 1;
+        }
+        pos += WIDTH;
+    }
+    None
+}
+
+/// How deep the positions of a text are nested, for ascending positions.
+struct Nesting<'a> {
+    text: &'a [u8],
+    carry: Carry,
+    block: Block,
+    /// Where the block begins, and how many brackets are open there.
+    pos: usize,
+    depth: i64,
+}
+
+impl<'a> Nesting<'a> {
+    fn new(text: &'a [u8]) -> Self {
+        let mut carry = Carry::default();
+        let block = Block::load(text, 0, &mut carry);
+        Self {
+            text,
+            carry,
+            block,
+            pos: 0,
+            depth: 0,
+        }
+    }
+
+    /// Whether a string opens at `at` that belongs to the outermost container itself.
+    #[inline]
+    fn is_member_key(&mut self, at: usize) -> bool {
+        while at - self.pos >= Block::WIDTH {
+            self.depth += balance(&self.block, u64::MAX);
+            self.pos += Block::WIDTH;
+            self.block = Block::load(self.text, self.pos, &mut self.carry);
+        }
+        let bit = 1u64 << (at - self.pos);
+        self.block.opening_quotes & bit != 0 && self.depth + balance(&self.block, bit - 1) == 1
+    }
+}
+
+#[inline(always)]
+fn balance(block: &Block, below: u64) -> i64 {
+    i64::from((block.opens & below).count_ones()) - i64::from((block.closes & below).count_ones())
+}
