@@ -1,0 +1,394 @@
+//! The tree: nodes with their place in the text and their path.
+//!
+//! Two nodes are equal when they mean the same: places and paths do not count, nor do quotes around a text that
+//! would be text without them.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::ConfigError;
+use crate::scalar::{self, Resolved};
+use crate::source::{Source, Span};
+
+/// A value of the configuration with the place it came from.
+#[derive(Clone)]
+pub struct Node {
+    /// Where the value stands in its source.
+    pub span: Span,
+    /// The value.
+    pub kind: NodeKind,
+    source: Arc<Source>,
+    path: Path,
+}
+
+/// What a node holds.
+#[derive(Clone, Debug)]
+pub enum NodeKind {
+    /// Nothing: `key:` without a value, `~` or `null`.
+    Null,
+    /// A text. Unquoted, it may also be read as a number or a truth value.
+    Scalar {
+        /// The text with quotes and escapes resolved.
+        text: String,
+        /// True when the source says that this is text, whatever it looks like.
+        quoted: bool,
+    },
+    /// Values in order.
+    List(Vec<Node>),
+    /// Keys, which are always scalars, with their values, in the order of the source. No key comes twice.
+    Map(Vec<(Node, Node)>),
+}
+
+impl Node {
+    /// A node at the root of a tree; [`Node::rooted`] gives the nodes below it their paths.
+    pub fn new(source: &Arc<Source>, span: Span, kind: NodeKind) -> Self {
+        let source = Arc::clone(source);
+        let path = Path::default();
+        Self {
+            span,
+            kind,
+            source,
+            path,
+        }
+    }
+
+    /// A scalar node.
+    pub fn scalar(source: &Arc<Source>, span: Span, text: impl Into<String>, quoted: bool) -> Self {
+        let text = text.into();
+        Self::new(source, span, NodeKind::Scalar { text, quoted })
+    }
+
+    /// A list node.
+    pub fn list(source: &Arc<Source>, span: Span, items: Vec<Node>) -> Self {
+        Self::new(source, span, NodeKind::List(items))
+    }
+
+    /// A map node. The keys must be scalars and differ from each other.
+    pub fn map(source: &Arc<Source>, span: Span, entries: Vec<(Node, Node)>) -> Self {
+        Self::new(source, span, NodeKind::Map(entries))
+    }
+
+    /// Makes this node the root: it and everything below it get their paths from here.
+    pub fn rooted(mut self) -> Self {
+        self.set_paths(Path::default());
+        self
+    }
+
+    fn set_paths(&mut self, path: Path) {
+        match &mut self.kind {
+            NodeKind::Null | NodeKind::Scalar { .. } => {}
+            NodeKind::List(items) => {
+                for (index, item) in items.iter_mut().enumerate() {
+                    item.set_paths(path.item(index));
+                }
+            }
+            NodeKind::Map(entries) => {
+                for (key, value) in entries {
+                    let below = path.key(key.as_str().unwrap_or_default());
+                    key.set_paths(below.clone());
+                    value.set_paths(below);
+                }
+            }
+        }
+        self.path = path;
+    }
+
+    /// The text that this node was read from.
+    pub fn source(&self) -> &Arc<Source> {
+        &self.source
+    }
+
+    /// Where the node stands in the tree; the path of a key is that of its value.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// True when nothing is there.
+    pub fn is_null(&self) -> bool {
+        matches!(self.kind, NodeKind::Null)
+    }
+
+    /// The text of a scalar.
+    pub fn as_str(&self) -> Option<&str> {
+        match &self.kind {
+            NodeKind::Scalar { text, .. } => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The items of a list.
+    pub fn as_list(&self) -> Option<&[Node]> {
+        match &self.kind {
+            NodeKind::List(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    /// The items of a list; a scalar or a map is a list of one, null a list of none.
+    pub fn items(&self) -> &[Node] {
+        match &self.kind {
+            NodeKind::List(items) => items,
+            NodeKind::Null => &[],
+            NodeKind::Scalar { .. } | NodeKind::Map(_) => std::slice::from_ref(self),
+        }
+    }
+
+    /// The entries of a map.
+    pub fn as_map(&self) -> Option<&[(Node, Node)]> {
+        match &self.kind {
+            NodeKind::Map(entries) => Some(entries),
+            _ => None,
+        }
+    }
+
+    /// The value of a key, when this is a map that has it.
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        self.entry(key).map(|(_, value)| value)
+    }
+
+    /// A key with its value, when this is a map that has it.
+    pub fn entry(&self, key: &str) -> Option<(&Node, &Node)> {
+        let entries = self.as_map()?.iter();
+        let mut matching = entries.filter(|(name, _)| name.as_str() == Some(key));
+        matching.next().map(|(name, value)| (name, value))
+    }
+
+    /// The node at a path below this one, such as `patterns.message[0]`, or the last one on the way that exists: the
+    /// best place for an error about a setting that may have been left out.
+    pub fn nearest(&self, path: &str) -> &Node {
+        let mut node = self;
+        for step in path.split(['.', '[']) {
+            let below = match step.strip_suffix(']') {
+                Some(index) => index
+                    .parse()
+                    .ok()
+                    .and_then(|index: usize| node.items().get(index)),
+                None => node.get(step),
+            };
+            match below {
+                Some(below) => node = below,
+                None => break,
+            }
+        }
+        node
+    }
+
+    /// Reads `name: {settings}` or a bare `name`: how a component stands in the configuration. `what` is the word for
+    /// it in errors, such as `a processor`. The settings of a bare name are null, at the place of the name.
+    pub fn component(&self, what: &str) -> Result<(&Node, Cow<'_, Node>), ConfigError> {
+        match &self.kind {
+            NodeKind::Scalar { text, .. } => {
+                let mut settings = Node::new(&self.source, self.span, NodeKind::Null);
+                settings.path = self.path.key(text);
+                Ok((self, Cow::Owned(settings)))
+            }
+            NodeKind::Map(entries) => match entries.as_slice() {
+                [(name, settings)] => Ok((name, Cow::Borrowed(settings))),
+                [] => Err(self.error(format!("{what} is missing here"))),
+                [_, (second, _), ..] => Err(second.error(format!(
+                    "{what} has one name only; `{}` is a second one here",
+                    second.as_str().unwrap_or_default()
+                ))
+                .note("settings stand one level below the name (indent them further); further components start with their own `-`")),
+            },
+            _ => Err(self.error(format!("expected {what}: its name, then its settings below it"))),
+        }
+    }
+
+    /// An error at this node.
+    pub fn error(&self, message: impl Into<String>) -> ConfigError {
+        ConfigError::at(self, message)
+    }
+
+    /// A short word for what the node holds, for messages.
+    pub(crate) fn kind_name(&self) -> &'static str {
+        match self.kind {
+            NodeKind::Null => "nothing",
+            NodeKind::Scalar { .. } => "a single value",
+            NodeKind::List(_) => "a list",
+            NodeKind::Map(_) => "a map",
+        }
+    }
+}
+
+/// What a scalar is for somebody who asks for nothing in particular.
+pub(crate) fn resolve(text: &str, quoted: bool) -> Resolved {
+    if quoted {
+        Resolved::Text
+    } else {
+        scalar::resolve(text)
+    }
+}
+
+impl PartialEq for Node {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.kind, &other.kind) {
+            (NodeKind::Null, NodeKind::Null) => true,
+            (NodeKind::List(a), NodeKind::List(b)) => a == b,
+            (NodeKind::Map(a), NodeKind::Map(b)) => {
+                a.len() == b.len()
+                    && a.iter()
+                        .zip(b)
+                        .all(|((key, value), (other_key, other_value))| {
+                            key.as_str() == other_key.as_str() && value == other_value
+                        })
+            }
+            (
+                NodeKind::Scalar { text, quoted },
+                NodeKind::Scalar {
+                    text: other_text,
+                    quoted: other_quoted,
+                },
+            ) => {
+                let is_text = |quoted: bool| resolve(text, quoted) == Resolved::Text;
+                text == other_text && is_text(*quoted) == is_text(*other_quoted)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Debug for Node {
+    /// The value alone: places and the whole source would bury it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            NodeKind::Null => f.write_str("null"),
+            NodeKind::Scalar { text, quoted: true } => write!(f, "{text:?}"),
+            NodeKind::Scalar {
+                text,
+                quoted: false,
+            } => f.write_str(text),
+            NodeKind::List(items) => f.debug_list().entries(items).finish(),
+            NodeKind::Map(entries) => f
+                .debug_map()
+                .entries(entries.iter().map(|(k, v)| (k, v)))
+                .finish(),
+        }
+    }
+}
+
+/// The way from the root to a node, such as `pipelines.apache.processors[0].grok`. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Path(Option<Arc<Step>>);
+
+struct Step {
+    above: Path,
+    name: StepName,
+}
+
+enum StepName {
+    Key(String),
+    Item(usize),
+}
+
+impl Path {
+    /// The path of the value of `key` below this one.
+    pub fn key(&self, key: &str) -> Self {
+        self.step(StepName::Key(key.to_owned()))
+    }
+
+    /// The path of a list's item below this one.
+    pub fn item(&self, index: usize) -> Self {
+        self.step(StepName::Item(index))
+    }
+
+    fn step(&self, name: StepName) -> Self {
+        let above = self.clone();
+        Self(Some(Arc::new(Step { above, name })))
+    }
+
+    /// True at the root.
+    pub fn is_root(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The path one step up; none at the root.
+    pub fn parent(&self) -> Option<&Path> {
+        self.0.as_ref().map(|step| &step.above)
+    }
+
+    /// The last key on the way, list positions aside: the name of the component or section that a node belongs to.
+    pub fn last_key(&self) -> Option<&str> {
+        let step = self.0.as_ref()?;
+        match &step.name {
+            StepName::Key(key) => Some(key),
+            StepName::Item(_) => step.above.last_key(),
+        }
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(step) = &self.0 else { return Ok(()) };
+        step.above.fmt(f)?;
+        match &step.name {
+            StepName::Key(key) if step.above.is_root() => write!(f, "{key}"),
+            StepName::Key(key) => write!(f, ".{key}"),
+            StepName::Item(index) => write!(f, "[{index}]"),
+        }
+    }
+}
+
+impl fmt::Debug for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse_yaml;
+
+    fn parse(text: &str) -> Node {
+        parse_yaml(&Source::new("t.yaml", text)).expect(text)
+    }
+
+    #[test]
+    fn paths_name_the_way() {
+        let root = parse("a:\n  - b: {c: [x, y]}\n");
+        let node = root.nearest("a[0].b.c[1]");
+        assert_eq!(node.as_str(), Some("y"));
+        assert_eq!(node.path().to_string(), "a[0].b.c[1]");
+        assert_eq!(node.path().last_key(), Some("c"));
+        assert_eq!(root.nearest("a[0].nope.x").path().to_string(), "a[0]");
+    }
+
+    #[test]
+    fn equality_is_of_meaning() {
+        for (a, b, equal) in [
+            ("x: 1", "{x: 1}", true),
+            ("x: 1", "x: '1'", false),
+            ("x: one", "x: 'one'", true),
+            ("x: null", "x: 'null'", false),
+            ("x: [1]", "x: 1", false),
+            ("x: 1\ny: 2", "y: 2\nx: 1", false),
+        ] {
+            assert_eq!(parse(a) == parse(b), equal, "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn a_component_is_a_name_with_settings() {
+        let root = parse("- grok: {pattern: x}\n- stdout\n- {a: 1, b: 2}\n- [x]\n");
+        let items = root.items();
+        let (name, settings) = items[0].component("a processor").expect("a component");
+        assert_eq!(
+            (
+                name.as_str(),
+                settings.get("pattern").and_then(Node::as_str)
+            ),
+            (Some("grok"), Some("x"))
+        );
+        let (name, settings) = items[1].component("an output").expect("a component");
+        assert_eq!((name.as_str(), settings.is_null()), (Some("stdout"), true));
+        assert_eq!(settings.path().to_string(), "[1].stdout");
+        let error = items[2].component("an output").expect_err("two names");
+        assert_eq!(
+            error.message(),
+            "an output has one name only; `b` is a second one here"
+        );
+        assert!(items[3].component("an output").is_err());
+    }
+}

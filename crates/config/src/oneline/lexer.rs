@@ -1,0 +1,297 @@
+//! Tokens of the one-line form.
+
+use std::sync::Arc;
+
+use crate::error::ConfigError;
+use crate::source::{Source, Span};
+
+/// A text put together from plain and quoted pieces.
+#[derive(Debug, Clone)]
+pub(super) struct Word {
+    pub(super) span: Span,
+    pub(super) text: String,
+    /// True when any piece of it was quoted.
+    pub(super) quoted: bool,
+}
+
+/// One thing that a stage says.
+#[derive(Debug)]
+pub(super) enum Token {
+    Positional(Word),
+    Setting { name: Word, value: Value },
+}
+
+/// What is given to a setting.
+#[derive(Debug)]
+pub(super) enum Value {
+    One(Word),
+    List(Span, Vec<Word>),
+}
+
+/// A position in the text of a pipeline.
+pub(super) struct Cursor<'s> {
+    pub(super) source: &'s Arc<Source>,
+    text: &'s str,
+    at: usize,
+}
+
+impl<'s> Cursor<'s> {
+    pub(super) fn new(source: &'s Arc<Source>) -> Self {
+        let text = &source.text;
+        Self {
+            source,
+            text,
+            at: 0,
+        }
+    }
+
+    fn rest(&self) -> &'s str {
+        &self.text[self.at..]
+    }
+
+    pub(super) fn error(&self, span: Span, message: impl Into<String>) -> ConfigError {
+        ConfigError::in_source(self.source, span, message)
+    }
+
+    pub(super) fn skip_space(&mut self) {
+        self.at = self.text.len() - self.rest().trim_start().len();
+    }
+
+    /// The place of the stage's end when nothing but space stands before it.
+    pub(super) fn at_stage_end(&mut self) -> Option<Span> {
+        self.skip_space();
+        match self.rest().chars().next() {
+            None => Some(Span::empty(self.at)),
+            Some('|') if !self.rest().starts_with("||") => Some(Span::new(self.at, self.at + 1)),
+            Some(_) => None,
+        }
+    }
+
+    /// Steps over the `|` that ends a stage; false at the end of the text.
+    pub(super) fn next_stage(&mut self) -> bool {
+        let is_bar = self.rest().starts_with('|');
+        self.at += usize::from(is_bar);
+        is_bar
+    }
+
+    /// The component's name: everything up to whitespace or a `|`.
+    pub(super) fn name(&mut self) -> Word {
+        let start = self.at;
+        let ends = |c: char| c.is_whitespace() || c == '|';
+        let length = self.rest().find(ends).unwrap_or(self.rest().len());
+        self.at += length;
+        let text = self.text[start..self.at].to_owned();
+        Word {
+            span: Span::new(start, self.at),
+            text,
+            quoted: false,
+        }
+    }
+
+    /// The next token of the stage; none at its end.
+    pub(super) fn token(&mut self) -> Result<Option<Token>, ConfigError> {
+        if self.at_stage_end().is_some() {
+            return Ok(None);
+        }
+        let Some(name) = self.setting_name() else {
+            return Ok(Some(Token::Positional(self.lone_word()?)));
+        };
+        if let Some(list) = self.list()? {
+            return Ok(Some(Token::Setting { name, value: list }));
+        }
+        let mut value = self.word(&[])?;
+        // As in a shell, nothing after the `=` is the empty text, not null.
+        value.quoted |= value.text.is_empty();
+        let value = Value::One(value);
+        Ok(Some(Token::Setting { name, value }))
+    }
+
+    /// Steps over `name=` when a setting starts here.
+    fn setting_name(&mut self) -> Option<Word> {
+        let (name, after) = self.rest().split_once('=')?;
+        let is_name = name.split('.').all(|part| {
+            part.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+                && part
+                    .bytes()
+                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+        });
+        if !is_name || after.starts_with('=') {
+            return None;
+        }
+        let span = Span::new(self.at, self.at + name.len());
+        self.at = span.end + 1;
+        let text = name.to_owned();
+        Some(Word {
+            span,
+            text,
+            quoted: false,
+        })
+    }
+
+    /// A word by position. `||` alone is most likely an expression in the wrong place.
+    fn lone_word(&mut self) -> Result<Word, ConfigError> {
+        let word = self.word(&[])?;
+        if word.text.starts_with("||") && !word.quoted {
+            let span = Span::new(word.span.start, word.span.start + 2);
+            return Err(self.error(span, "`||` belongs into an expression").note(
+                "stages are split by a single `|`; an expression with spaces needs quotes here",
+            ));
+        }
+        Ok(word)
+    }
+
+    /// `[a, 'b c']`, when a bracket opens here and its closing one ends the value. A value that goes on after the
+    /// bracket, as `[a-z]+` does, is no list.
+    fn list(&mut self) -> Result<Option<Value>, ConfigError> {
+        let start = self.at;
+        if !self.rest().starts_with('[') {
+            return Ok(None);
+        }
+        self.at += 1;
+        let mut items = Vec::new();
+        loop {
+            self.skip_space();
+            if self.rest().starts_with(']') {
+                break;
+            }
+            let item = self.word(&[',', ']'])?;
+            self.skip_space();
+            let next = self.rest().chars().next();
+            if !matches!(next, Some(',' | ']')) || (item.text.is_empty() && !item.quoted) {
+                return Err(self.broken_list(start, next));
+            }
+            items.push(item);
+            self.at += usize::from(next == Some(','));
+        }
+        self.at += 1;
+        if self.ends_value() {
+            return Ok(Some(Value::List(Span::new(start, self.at), items)));
+        }
+        self.at = start;
+        Ok(None)
+    }
+
+    /// Why what opens as a list does not go on as one.
+    fn broken_list(&self, start: usize, next: Option<char>) -> ConfigError {
+        let message = match next {
+            Some(',') => "an item is missing before this `,`",
+            Some(c) if c != '|' => "expected `,` or `]` here",
+            _ => return self.error(Span::new(start, start + 1), "this list has no closing `]`"),
+        };
+        let span = Span::new(self.at, self.at + next.map_or(0, char::len_utf8));
+        self.error(span, message)
+            .note("`name=[a, b]` gives a list; put a text that begins with `[` in quotes")
+    }
+
+    fn ends_value(&self) -> bool {
+        let ends = |c: char| c.is_whitespace() || c == '|';
+        self.rest().chars().next().is_none_or(ends)
+    }
+
+    /// A word up to whitespace, the end of the stage or one of the characters `stops`.
+    fn word(&mut self, stops: &[char]) -> Result<Word, ConfigError> {
+        let start = self.at;
+        let (mut text, mut quoted) = (String::new(), false);
+        while let Some(c) = self.rest().chars().next() {
+            match c {
+                '\'' | '"' => {
+                    self.quoted_piece(c, &mut text)?;
+                    quoted = true;
+                }
+                '|' if self.rest().starts_with("||") => {
+                    text.push_str("||");
+                    self.at += 2;
+                }
+                c if c == '|' || c.is_whitespace() || stops.contains(&c) => break,
+                c => {
+                    text.push(c);
+                    self.at += c.len_utf8();
+                }
+            }
+        }
+        let span = Span::new(start, self.at);
+        Ok(Word { span, text, quoted })
+    }
+
+    /// Appends what stands in the quotes that open here.
+    fn quoted_piece(&mut self, quote: char, text: &mut String) -> Result<(), ConfigError> {
+        let start = self.at;
+        self.at += 1;
+        let mut chars = self.rest().char_indices().peekable();
+        while let Some((offset, c)) = chars.next() {
+            match c {
+                c if c == quote => {
+                    self.at += offset + 1;
+                    return Ok(());
+                }
+                '\\' if quote == '"' => {
+                    let escaped = chars.next_if(|(_, next)| matches!(next, '"' | '\\'));
+                    text.push(escaped.map_or('\\', |(_, next)| next));
+                }
+                c => text.push(c),
+            }
+        }
+        Err(self.unterminated(start, quote))
+    }
+
+    fn unterminated(&self, start: usize, quote: char) -> ConfigError {
+        let span = Span::new(start, start + 1);
+        self.error(
+            span,
+            format!("the quote {quote} that opens here is never closed"),
+        )
+    }
+
+    /// The rest of the stage as it stands, trimmed.
+    pub(super) fn expression(&mut self) -> Result<Word, ConfigError> {
+        self.skip_space();
+        let start = self.at;
+        while let Some(c) = self.rest().chars().next() {
+            match c {
+                '\'' | '"' => self.skip_literal(c, start)?,
+                '|' if self.rest().starts_with("||") => self.at += 2,
+                '|' => break,
+                c => self.at += c.len_utf8(),
+            }
+        }
+        let text = self.text[start..self.at].trim_end().to_owned();
+        let span = Span::new(start, start + text.len());
+        Ok(Word {
+            span,
+            text,
+            quoted: true,
+        })
+    }
+
+    /// Steps over a string literal of the expression language: in one or three quotes, with backslash escapes unless
+    /// an `r` stands before it.
+    fn skip_literal(&mut self, quote: char, expression_start: usize) -> Result<(), ConfigError> {
+        let start = self.at;
+        let triple: String = [quote; 3].iter().collect();
+        let delimiter = if self.rest().starts_with(&triple) {
+            &triple[..]
+        } else {
+            &triple[..1]
+        };
+        let raw = is_raw(&self.text[expression_start..start]);
+        self.at += delimiter.len();
+        while !self.rest().starts_with(delimiter) {
+            let mut chars = self.rest().chars();
+            match chars.next() {
+                Some('\\') if !raw => self.at += 1 + chars.next().map_or(0, char::len_utf8),
+                Some(c) => self.at += c.len_utf8(),
+                None => return Err(self.unterminated(start, quote)),
+            }
+        }
+        self.at += delimiter.len();
+        Ok(())
+    }
+}
+
+/// True when what stands before a quote ends in the prefix of a raw literal, and not in a name that ends in `r`.
+fn is_raw(before: &str) -> bool {
+    let prefix = before
+        .rsplit(|c: char| !c.is_alphanumeric() && c != '_')
+        .next();
+    prefix.is_some_and(|prefix| ["r", "rb", "br"].contains(&prefix.to_ascii_lowercase().as_str()))
+}

@@ -1,0 +1,309 @@
+//! One stage: a component's name and its settings.
+
+use std::sync::Arc;
+
+use super::lexer::{Cursor, Token, Value, Word};
+use super::{Catalogue, Positional, StageRole};
+use crate::DEPTH_MAX;
+use crate::error::ConfigError;
+use crate::node::{Node, NodeKind};
+use crate::source::{Source, Span};
+
+/// A stage that was read before its role was known: only the end of the text says which stage is the output.
+pub(super) struct Stage {
+    source: Arc<Source>,
+    name: Word,
+    body: Body,
+}
+
+enum Body {
+    Expression(Word),
+    Tokens(Vec<Token>),
+}
+
+impl Stage {
+    /// Reads a stage up to its end. Whether it takes an expression decides where that is.
+    pub(super) fn parse(
+        cursor: &mut Cursor<'_>,
+        is_first: bool,
+        catalogue: &dyn Catalogue,
+    ) -> Result<Self, ConfigError> {
+        if let Some(end) = cursor.at_stage_end() {
+            return Err(cursor
+                .error(end, "a stage is empty: a component's name is missing here")
+                .note("stages are split by `|`, as in: file access.log | stdout"));
+        }
+        let name = cursor.name();
+        let roles: &[StageRole] = if is_first {
+            &[StageRole::Input]
+        } else {
+            &[StageRole::Processor, StageRole::Output]
+        };
+        let takes_expression = |role: &StageRole| {
+            let positional = catalogue.positional(*role, &name.text);
+            positional.is_some_and(|positional| positional.expression)
+        };
+        let body = if roles.iter().any(takes_expression) {
+            Body::Expression(cursor.expression()?)
+        } else {
+            let mut tokens = Vec::new();
+            while let Some(token) = cursor.token()? {
+                tokens.push(token);
+            }
+            Body::Tokens(tokens)
+        };
+        let source = Arc::clone(cursor.source);
+        Ok(Self { source, name, body })
+    }
+
+    /// Why the component cannot have a role; none when it can.
+    pub(super) fn role_error(
+        &self,
+        role: StageRole,
+        catalogue: &dyn Catalogue,
+    ) -> Option<ConfigError> {
+        let name = &self.name.text;
+        if catalogue.positional(role, name).is_some() {
+            return None;
+        }
+        let others = [StageRole::Input, StageRole::Processor, StageRole::Output];
+        let other = others
+            .into_iter()
+            .find(|other| catalogue.positional(*other, name).is_some());
+        let message = match other {
+            Some(other) => {
+                let place = match role {
+                    StageRole::Input => "the first stage must be an input",
+                    StageRole::Processor => "stages in the middle must be processors",
+                    StageRole::Output => "the last stage must be an output",
+                };
+                format!("`{name}` is {}; {place}", other.with_article())
+            }
+            None => format!("there is no {} `{name}`", role.word()),
+        };
+        let error = ConfigError::in_source(&self.source, self.name.span, message);
+        Some(error.accepted(catalogue.names(role)).closest_to(name))
+    }
+
+    /// The node `{name: {settings}}`.
+    pub(super) fn into_node(
+        self,
+        role: StageRole,
+        catalogue: &dyn Catalogue,
+    ) -> Result<Node, ConfigError> {
+        if let Some(error) = self.role_error(role, catalogue) {
+            return Err(error);
+        }
+        let positional = catalogue
+            .positional(role, &self.name.text)
+            .unwrap_or_default();
+        let mut settings = Settings {
+            source: &self.source,
+            component: &self.name.text,
+            positional,
+            taken: 0,
+            entries: Vec::new(),
+        };
+        match self.body {
+            Body::Expression(expression) => settings.expression(expression),
+            Body::Tokens(tokens) => {
+                for token in tokens {
+                    settings.token(token)?;
+                }
+            }
+        }
+        let spans = settings
+            .entries
+            .iter()
+            .map(|(key, value)| key.span.join(value.span));
+        let span = spans.reduce(Span::join).unwrap_or(self.name.span);
+        let settings = Node::map(&self.source, span, settings.entries);
+        let name = word_node(&self.source, self.name);
+        let whole = name.span.join(span);
+        Ok(Node::map(&self.source, whole, vec![(name, settings)]))
+    }
+}
+
+/// The settings of a stage as they gather.
+struct Settings<'s> {
+    source: &'s Arc<Source>,
+    component: &'s str,
+    positional: Positional,
+    /// How many values came by position.
+    taken: usize,
+    entries: Vec<(Node, Node)>,
+}
+
+impl Settings<'_> {
+    fn expression(&mut self, expression: Word) {
+        let field = self.positional.fields.first().copied();
+        if let Some(field) = field.filter(|_| !expression.text.is_empty()) {
+            let key = Node::scalar(self.source, expression.span, field, false);
+            self.entries.push((key, word_node(self.source, expression)));
+        }
+    }
+
+    fn token(&mut self, token: Token) -> Result<(), ConfigError> {
+        match token {
+            Token::Positional(word) => self.by_position(word),
+            Token::Setting { name, value } => {
+                let value = value_node(self.source, value);
+                let steps: Vec<&str> = name.text.split('.').collect();
+                if steps.len() > DEPTH_MAX / 2 {
+                    return Err(self.error(name.span, "too many dots in this name"));
+                }
+                self.insert_named(&steps, name.span, value)
+            }
+        }
+    }
+
+    fn by_position(&mut self, word: Word) -> Result<(), ConfigError> {
+        let fields = self.positional.fields;
+        let last = fields.len().saturating_sub(1);
+        let is_rest = self.positional.rest_as_list && self.taken >= last;
+        let index = if is_rest { last } else { self.taken };
+        let Some(&field) = fields.get(index) else {
+            return Err(self.too_many(&word));
+        };
+        let first = self.taken == index;
+        self.taken += 1;
+        let span = word.span;
+        let value = word_node(self.source, word);
+        let known = self
+            .entries
+            .iter_mut()
+            .find(|(key, _)| key.as_str() == Some(field));
+        match known {
+            None if is_rest => {
+                let list = Node::list(self.source, span, vec![value]);
+                self.push(field, span, list);
+            }
+            None => self.push(field, span, value),
+            Some((_, list)) if is_rest && !first => append(list, value),
+            Some(_) => {
+                let message = format!("`{field}` is given by its name and by position");
+                return Err(self.error(span, message));
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, field: &str, span: Span, value: Node) {
+        let key = Node::scalar(self.source, span, field, false);
+        self.entries.push((key, value));
+    }
+
+    fn too_many(&self, word: &Word) -> ConfigError {
+        let component = self.component;
+        let fields = self.positional.fields;
+        let message = match fields {
+            [] => format!("{component} takes no value by position, only as name=value"),
+            [only] => format!("{component} takes one value by position, its {only}"),
+            [..] => format!("{component} takes {} values by position", fields.len()),
+        };
+        let error = self.error(word.span, message);
+        let error = if fields.len() > 1 {
+            error.accepted(fields.iter().copied())
+        } else {
+            error
+        };
+        error.note("a value with spaces needs quotes; other settings are given as name=value")
+    }
+
+    fn insert_named(&mut self, steps: &[&str], span: Span, value: Node) -> Result<(), ConfigError> {
+        let by_position = self.positional.fields.iter().take(self.taken);
+        if let [name] = steps
+            && by_position.clone().any(|field| field == name)
+        {
+            let message = format!("`{name}` is given by position and by its name");
+            return Err(self.error(span, message));
+        }
+        let conflict = insert(self.source, &mut self.entries, steps, span, value);
+        conflict.map_err(|name| {
+            let message = format!("`{name}` is given as a value and, with a dot, as a map");
+            self.error(span, message)
+        })
+    }
+
+    fn error(&self, span: Span, message: impl Into<String>) -> ConfigError {
+        ConfigError::in_source(self.source, span, message)
+    }
+}
+
+/// Puts a value at the end of a dotted name; one that is there becomes a list with it. Refuses, with the step's name,
+/// a name that is both a value and a map.
+fn insert<'n>(
+    source: &Arc<Source>,
+    entries: &mut Vec<(Node, Node)>,
+    steps: &[&'n str],
+    span: Span,
+    value: Node,
+) -> Result<(), &'n str> {
+    let [step, below @ ..] = steps else {
+        return Ok(());
+    };
+    let known = entries
+        .iter()
+        .position(|(key, _)| key.as_str() == Some(step));
+    let Some(known) = known else {
+        // Built from the last step outwards.
+        let wrap = |value: Node, step: &&str| {
+            let key = Node::scalar(source, span, *step, false);
+            let whole = span.join(value.span);
+            Node::map(source, whole, vec![(key, value)])
+        };
+        let value = below.iter().rev().fold(value, wrap);
+        entries.push((Node::scalar(source, span, *step, false), value));
+        return Ok(());
+    };
+    let node = &mut entries[known].1;
+    match (&mut node.kind, below) {
+        (NodeKind::Map(_), []) => Err(step),
+        (NodeKind::Map(entries), below) => {
+            node.span = node.span.join(span).join(value.span);
+            insert(source, entries, below, span, value)?;
+            Ok(())
+        }
+        (_, []) => {
+            append(node, value);
+            Ok(())
+        }
+        _ => Err(step),
+    }
+}
+
+/// Adds to a list, or makes one of a single value; the items of a list are added one by one.
+fn append(node: &mut Node, value: Node) {
+    let span = node.span.join(value.span);
+    if !matches!(node.kind, NodeKind::List(_)) {
+        let first = node.clone();
+        node.kind = NodeKind::List(vec![first]);
+    }
+    if let NodeKind::List(items) = &mut node.kind {
+        match value.kind {
+            NodeKind::List(more) => items.extend(more),
+            _ => items.push(value),
+        }
+    }
+    node.span = span;
+}
+
+fn value_node(source: &Arc<Source>, value: Value) -> Node {
+    match value {
+        Value::One(word) if !word.quoted && word.text == "null" => {
+            Node::new(source, word.span, NodeKind::Null)
+        }
+        Value::One(word) => word_node(source, word),
+        Value::List(span, items) => {
+            let items = items
+                .into_iter()
+                .map(|item| word_node(source, item))
+                .collect();
+            Node::list(source, span, items)
+        }
+    }
+}
+
+fn word_node(source: &Arc<Source>, word: Word) -> Node {
+    Node::scalar(source, word.span, word.text, word.quoted)
+}

@@ -1,0 +1,170 @@
+//! Lengths of time.
+
+use std::fmt;
+use std::ops::Deref;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::number::Number;
+
+/// A length of time, written as `100ms`, `5s`, `1.5s`, `1h30m` or `1d`; a thin wrapper of [`Duration`] that reads and
+/// displays so. A number without a unit is refused, since nobody could say of `5` whether it means seconds or
+/// milliseconds; only `0` needs none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Period(pub Duration);
+
+super::quantity!(
+    Period,
+    format: "duration",
+    expected: "a length of time, such as 100ms, 5s, 1h30m or 1d",
+    examples: ["100ms", "5s", "1h30m", "1d"]
+);
+
+/// Units with their nanoseconds, from the longest. The last one with a name is what displays.
+const UNITS: [(&str, u128); 8] = [
+    ("d", 86_400_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("m", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("ns", 1),
+];
+
+impl Period {
+    /// Whole seconds.
+    pub const fn from_secs(seconds: u64) -> Self {
+        Self(Duration::from_secs(seconds))
+    }
+
+    /// Whole milliseconds.
+    pub const fn from_millis(milliseconds: u64) -> Self {
+        Self(Duration::from_millis(milliseconds))
+    }
+}
+
+impl Deref for Period {
+    type Target = Duration;
+
+    fn deref(&self) -> &Duration {
+        &self.0
+    }
+}
+
+impl From<Duration> for Period {
+    fn from(duration: Duration) -> Self {
+        Self(duration)
+    }
+}
+
+impl FromStr for Period {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let refused = || format!("`{text}` is not a length of time: write 100ms, 5s, 1h30m or 1d");
+        if text == "0" {
+            return Ok(Self::default());
+        }
+        let mut total: u128 = 0;
+        let mut last_unit = u128::MAX;
+        let mut rest = text;
+        while !rest.is_empty() {
+            let (number, after) = Number::take(rest).ok_or_else(refused)?;
+            let end = after
+                .find(|c: char| !c.is_alphabetic())
+                .unwrap_or(after.len());
+            let (name, after) = after.split_at(end);
+            if name.is_empty() && after.is_empty() {
+                return Err(format!(
+                    "`{text}` has no unit: write {text}s for seconds or {text}ms for milliseconds"
+                ));
+            }
+            let unit = UNITS
+                .iter()
+                .find(|(unit, _)| *unit == name)
+                .map(|(_, nanos)| *nanos);
+            // Each unit comes once, longest first, so that `1m30m` and `5s1h` are not silently summed.
+            let unit = unit
+                .filter(|nanos| *nanos < last_unit)
+                .ok_or_else(refused)?;
+            total = number
+                .times(unit)
+                .and_then(|nanos| total.checked_add(nanos))
+                .ok_or_else(refused)?;
+            (last_unit, rest) = (unit, after.trim_start());
+        }
+        if text.trim().is_empty() {
+            return Err(refused());
+        }
+        let nanos =
+            u64::try_from(total).map_err(|_| format!("`{text}` is too long: 500 years at most"))?;
+        Ok(Self(Duration::from_nanos(nanos)))
+    }
+}
+
+impl fmt::Display for Period {
+    /// The units that are needed, longest first.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut nanos = self.0.as_nanos();
+        if nanos == 0 {
+            return f.write_str("0s");
+        }
+        for (unit, length) in UNITS {
+            if nanos >= length {
+                write!(f, "{}{unit}", nanos / length)?;
+                nanos %= length;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_and_displays() {
+        for (text, nanos, shown) in [
+            ("0", 0, "0s"),
+            ("0s", 0, "0s"),
+            ("5s", 5_000_000_000, "5s"),
+            ("100ms", 100_000_000, "100ms"),
+            ("1h30m", 5_400_000_000_000, "1h30m"),
+            ("1h 30m", 5_400_000_000_000, "1h30m"),
+            ("24h", 86_400_000_000_000, "1d"),
+            ("1d", 86_400_000_000_000, "1d"),
+            ("1.5s", 1_500_000_000, "1s500ms"),
+            ("2µs", 2_000, "2us"),
+            ("7ns", 7, "7ns"),
+        ] {
+            let period: Period = text.parse().expect(text);
+            assert_eq!(
+                (period.as_nanos(), period.to_string().as_str()),
+                (nanos, shown),
+                "{text}"
+            );
+            assert_eq!(period.to_string().parse(), Ok(period));
+        }
+    }
+
+    #[test]
+    fn refuses() {
+        for (text, part) in [
+            ("", "not a length of time"),
+            (" ", "not a length of time"),
+            ("5", "`5` has no unit: write 5s for seconds"),
+            ("-5s", "not a length"),
+            ("5 s", "not a length"),
+            ("5y", "not a length"),
+            ("5s1h", "not a length"),
+            ("1m30m", "not a length"),
+            ("300000d", "too long"),
+            ("99999999999999999999999999999d", "not a length"),
+        ] {
+            let error = text.parse::<Period>().expect_err(text);
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}
