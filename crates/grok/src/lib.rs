@@ -1,1 +1,21 @@
-//! Placeholder until the crate holds something.
+//! Grok: named regular expressions that take a line of text apart into fields.
+//!
+//! A [`Library`] holds named definitions, [`Pattern::compile`] turns one pattern into a matcher, and a
+//! worker runs it with a [`Scratch`] of its own. The result is one [`Span`] for every [`Capture`]; what is
+//! done with them (types, empty captures, names that occur twice) is the caller's affair.
+//!
+//! The engine is a specialised matcher with PCRE2 behind it. Invariants: both give the same spans for
+//! every text; where the specialised matcher is not sure, it hands the text over; and no text takes more
+//! than a bounded number of steps ([`Options::match_limit`]). Texts are valid UTF-8 and shorter than 4 GiB.
+
+mod ast;
+mod class;
+mod error;
+mod library;
+mod parse;
+mod pattern;
+mod pcre;
+
+pub use error::{GrokError, Place};
+pub use library::{Library, PatternSet};
+pub use pattern::{Capture, CaptureType, Options, Outcome, Pattern, Scratch, Span};

@@ -1,0 +1,169 @@
+//! The public face: compiled patterns and what a worker keeps to run them.
+
+use std::sync::Arc;
+
+use crate::error::GrokError;
+use crate::library::Library;
+use crate::parse::parse;
+use crate::pcre::{Fallback, FallbackScratch};
+
+/// How patterns are compiled and run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Whether `%{NAME}` without a field takes nothing (the default) instead of capturing under `NAME`.
+    pub named_captures_only: bool,
+    /// How many steps PCRE2 may take from one start in a text of up to 4 KiB; longer texts get fewer.
+    pub match_limit: u32,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            named_captures_only: true,
+            match_limit: 200_000,
+        }
+    }
+}
+
+/// What the text of a capture stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CaptureType {
+    /// Text, as it is.
+    Text,
+    /// A whole number (`:int`).
+    Int,
+    /// A number with a fraction (`:float`).
+    Float,
+}
+
+/// One place of the pattern that fills a field. Several may fill the same one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capture {
+    /// The keys that lead to the field, outermost first: `[a][b]` and `a.b` are both `a`, `b`.
+    pub path: Vec<String>,
+    /// The type asked for.
+    pub kind: CaptureType,
+}
+
+/// Where a capture's text stands: byte offsets into the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// First byte.
+    pub start: u32,
+    /// The byte after the last.
+    pub end: u32,
+}
+
+impl Span {
+    /// The capture took no part in the match.
+    pub const NONE: Span = Span {
+        start: u32::MAX,
+        end: u32::MAX,
+    };
+
+    pub(crate) fn new(start: usize, end: usize) -> Span {
+        // Texts of 4 GiB and more are refused before they are matched.
+        Span {
+            start: start as u32,
+            end: end as u32,
+        }
+    }
+
+    /// Whether the capture took no part in the match.
+    pub fn is_none(self) -> bool {
+        self.start == u32::MAX
+    }
+
+    /// The captured bytes; `None` when the capture took no part.
+    pub fn of(self, text: &[u8]) -> Option<&[u8]> {
+        text.get(self.start as usize..self.end as usize)
+    }
+}
+
+/// What became of one text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The pattern was found; [`Scratch::spans`] holds the captures.
+    Match,
+    /// The pattern is not in the text.
+    NoMatch,
+    /// The search was given up at the match limit.
+    LimitReached,
+}
+
+/// A compiled pattern: immutable, shared by all workers, cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    captures: Vec<Capture>,
+    fallback: Arc<Fallback>,
+}
+
+/// What one worker keeps to run one pattern.
+#[derive(Clone, Debug)]
+pub struct Scratch {
+    spans: Vec<Span>,
+    fallback: FallbackScratch,
+}
+
+impl Scratch {
+    /// One span for every capture of the pattern, as the last [`Outcome::Match`] left them.
+    pub fn spans(&self) -> &[Span] {
+        &self.spans
+    }
+}
+
+impl Pattern {
+    /// Compiles `source` with the definitions of `library`.
+    ///
+    /// # Errors
+    /// [`GrokError`] with the byte in `source`, or in the definition that it led to.
+    pub fn compile(
+        library: &Library,
+        source: &str,
+        options: &Options,
+    ) -> Result<Pattern, GrokError> {
+        let (node, captures) = parse(library, source, options)?;
+        let fallback = Fallback::new(&node, options.match_limit)?;
+        Ok(Pattern {
+            inner: Arc::new(Inner { captures, fallback }),
+        })
+    }
+
+    /// The captures in the order of their opening parentheses.
+    pub fn captures(&self) -> &[Capture] {
+        &self.inner.captures
+    }
+
+    /// A scratch for one worker; it may only be used with this pattern.
+    pub fn new_scratch(&self) -> Scratch {
+        Scratch {
+            spans: vec![Span::NONE; self.inner.captures.len()],
+            fallback: FallbackScratch::default(),
+        }
+    }
+
+    /// Searches `text`, which is valid UTF-8 and shorter than 4 GiB, for the leftmost match.
+    pub fn matches(&self, text: &[u8], scratch: &mut Scratch) -> Outcome {
+        if text.len() >= u32::MAX as usize {
+            return Outcome::LimitReached;
+        }
+        self.inner
+            .fallback
+            .run(text, &mut scratch.fallback, &mut scratch.spans)
+    }
+
+    /// Whether the pattern has a specialised matcher; otherwise every text goes to PCRE2.
+    pub fn is_specialised(&self) -> bool {
+        false
+    }
+
+    /// How the pattern is run, for people: the engine and the expanded expression.
+    pub fn explain(&self) -> String {
+        format!("engine: PCRE2\nexpression: {}", self.inner.fallback.text())
+    }
+}

@@ -1,0 +1,263 @@
+//! The fallback engine: PCRE2 with its just-in-time compiler, under a match limit.
+//!
+//! The tree is written out as PCRE2 text with every class, flag and quantifier made explicit, so that the
+//! meaning does not depend on PCRE2's reading of Oniguruma's spelling. `UCP` is on for `\b` and the bracket
+//! classes; `\d`, `\w`, `\s` have already become ASCII classes.
+//!
+//! PCRE2 counts its limit anew at every start position. So that the whole search stays bounded, longer texts
+//! run under a lower limit, compiled when the first such text comes: see [`Fallback::limit_for`].
+
+use std::sync::{Arc, OnceLock};
+
+use pcre2::bytes::{CaptureLocations, Regex, RegexBuilder};
+
+use crate::ast::{Assertion, Greed, Node};
+use crate::error::GrokError;
+use crate::{Outcome, Span};
+
+/// Largest stack of the compiled code; running out of it counts as reaching the limit.
+const JIT_STACK_BYTES: usize = 1 << 20;
+
+/// Texts up to this length run under the full limit.
+const FULL_LIMIT_TEXT_BYTES: usize = 4096;
+
+/// Length classes: each is eight times longer than the one before and has an eighth of its limit.
+const TIERS: usize = 5;
+
+/// No text runs under a lower limit than this.
+const LIMIT_MIN: u32 = 200;
+
+/// PCRE2's code for an expression that does not fit into its 64 KiB.
+const PATTERN_TOO_LARGE: i32 = 120;
+
+/// PCRE2 for one pattern.
+#[derive(Debug)]
+pub(crate) struct Fallback {
+    text: String,
+    match_limit: u32,
+    tiers: [OnceLock<Option<Regex>>; TIERS],
+}
+
+/// What one worker needs to run [`Fallback`].
+#[derive(Clone, Default, Debug)]
+pub(crate) struct FallbackScratch {
+    locations: [Option<CaptureLocations>; TIERS],
+}
+
+impl Fallback {
+    /// Compiles the tree. PCRE2 holds at most 64 KiB of compiled expression; where every definition spelled
+    /// out is more than that, each is written once and called, which is slower but means the same.
+    pub fn new(node: &Node, match_limit: u32) -> Result<Arc<Fallback>, GrokError> {
+        let mut fallback = Fallback {
+            text: Writer::write(node, false),
+            match_limit,
+            tiers: Default::default(),
+        };
+        let regex = match fallback.compile(0) {
+            Err(error) if error.code() == PATTERN_TOO_LARGE => {
+                fallback.text = Writer::write(node, true);
+                fallback.compile(0)
+            }
+            other => other,
+        };
+        let regex = regex.map_err(|error| GrokError::Engine {
+            message: error.to_string(),
+        })?;
+        fallback.tiers[0]
+            .set(Some(regex))
+            .expect("the first tier was just made empty");
+        Ok(Arc::new(fallback))
+    }
+
+    /// The PCRE2 text, without the limits.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The limit on matching steps at one start position for a text of a length class.
+    fn limit_for(&self, tier: usize) -> u32 {
+        (self.match_limit >> (3 * tier)).max(LIMIT_MIN.min(self.match_limit))
+    }
+
+    fn compile(&self, tier: usize) -> Result<Regex, pcre2::Error> {
+        let limit = self.limit_for(tier);
+        RegexBuilder::new()
+            .utf(true)
+            .multi_line(true)
+            .jit_if_available(true)
+            .max_jit_stack_size(Some(JIT_STACK_BYTES))
+            .build(&format!(
+                "(*UCP)(*LIMIT_MATCH={limit})(?aD)(?aS){}",
+                self.text
+            ))
+    }
+
+    /// Finds the leftmost match.
+    pub fn run(&self, text: &[u8], scratch: &mut FallbackScratch, spans: &mut [Span]) -> Outcome {
+        let tier = tier_of(text.len());
+        let Some(regex) = self.tiers[tier].get_or_init(|| self.compile(tier).ok()) else {
+            return Outcome::LimitReached;
+        };
+        let locations = scratch.locations[tier].get_or_insert_with(|| regex.capture_locations());
+        match regex.captures_read(locations, text) {
+            Ok(Some(_)) => {
+                for (index, span) in spans.iter_mut().enumerate() {
+                    *span = locations
+                        .get(index + 1)
+                        .map_or(Span::NONE, |(start, end)| Span::new(start, end));
+                }
+                Outcome::Match
+            }
+            Ok(None) => Outcome::NoMatch,
+            Err(_) => Outcome::LimitReached,
+        }
+    }
+}
+
+fn tier_of(text_bytes: usize) -> usize {
+    let mut tier = 0;
+    let mut longest = FULL_LIMIT_TEXT_BYTES;
+    while text_bytes > longest && tier + 1 < TIERS {
+        tier += 1;
+        longest *= 8;
+    }
+    tier
+}
+
+/// Writes the tree as PCRE2 text.
+struct Writer<'n> {
+    out: String,
+    /// Capture-free definitions that stand in a group of their own and are called from where they are used.
+    shared: Option<Vec<&'n Node>>,
+}
+
+impl<'n> Writer<'n> {
+    fn write(node: &'n Node, share: bool) -> String {
+        let mut writer = Writer {
+            out: String::new(),
+            shared: share.then(Vec::new),
+        };
+        writer.alternatives(node);
+        let mut index = 0;
+        // The groups come last, so that the captures keep their numbers.
+        while let Some(&node) = writer.shared.as_ref().and_then(|shared| shared.get(index)) {
+            writer.out += &format!("{}(?<d{index}>", if index == 0 { "(?(DEFINE)" } else { "" });
+            writer.alternatives(node);
+            writer.out.push(')');
+            index += 1;
+        }
+        if index > 0 {
+            writer.out.insert_str(0, "(?:");
+            writer.out = writer.out.replacen("(?(DEFINE)", ")(?(DEFINE)", 1) + ")";
+        }
+        writer.out
+    }
+
+    /// The content of a group.
+    fn alternatives(&mut self, node: &'n Node) {
+        match node {
+            Node::Named(_, inner) => self.alternatives(inner),
+            Node::Alt(all) => {
+                for (index, branch) in all.iter().enumerate() {
+                    if index > 0 {
+                        self.out.push('|');
+                    }
+                    self.node(branch);
+                }
+            }
+            other => self.node(other),
+        }
+    }
+
+    fn group(&mut self, open: &str, node: &'n Node) {
+        self.out.push_str(open);
+        self.alternatives(node);
+        self.out.push(')');
+    }
+
+    /// One item, or several that stand one after the other.
+    fn node(&mut self, node: &'n Node) {
+        match node {
+            Node::Empty => self.out.push_str("(?:)"),
+            Node::Char(c) if c.is_ascii_alphanumeric() => self.out.push(*c),
+            Node::Char(c) => self.out += &format!("\\x{{{:x}}}", u32::from(*c)),
+            Node::Class(class) => self.out.push_str(&class.text),
+            Node::Concat(all) => all.iter().for_each(|child| self.node(child)),
+            Node::Alt(_) => self.group("(?:", node),
+            Node::Repeat {
+                node,
+                min,
+                max,
+                greed,
+            } => {
+                match node.as_ref() {
+                    Node::Char(_) | Node::Class(_) => self.node(node),
+                    _ => self.group("(?:", node),
+                }
+                self.quantifier(*min, *max, *greed);
+            }
+            Node::Capture(_, node) => self.group("(", node),
+            Node::Atomic(node) => self.group("(?>", node),
+            Node::Look {
+                behind,
+                negative,
+                node,
+            } => {
+                let open = match (behind, negative) {
+                    (false, false) => "(?=",
+                    (false, true) => "(?!",
+                    (true, false) => "(?<=",
+                    (true, true) => "(?<!",
+                };
+                self.group(open, node);
+            }
+            Node::Assert(assertion) => self.out.push_str(assertion_text(*assertion)),
+            Node::Backref(number) => self.out += &format!("\\g{{{}}}", number + 1),
+            Node::Foreign(text) => self.out.push_str(text),
+            Node::Named(_, inner) => self.definition(inner),
+        }
+    }
+
+    fn definition(&mut self, node: &'n Node) {
+        let shareable =
+            || !node.any(&|n| matches!(n, Node::Capture(..) | Node::Backref(_) | Node::Foreign(_)));
+        match &mut self.shared {
+            Some(shared) if matches!(node, Node::Concat(_) | Node::Alt(_)) && shareable() => {
+                let known = shared.iter().position(|other| *other == node);
+                let index = known.unwrap_or_else(|| {
+                    shared.push(node);
+                    shared.len() - 1
+                });
+                self.out += &format!("(?&d{index})");
+            }
+            _ => self.node(node),
+        }
+    }
+
+    fn quantifier(&mut self, min: u32, max: Option<u32>, greed: Greed) {
+        match (min, max) {
+            (0, None) => self.out.push('*'),
+            (1, None) => self.out.push('+'),
+            (0, Some(1)) => self.out.push('?'),
+            (min, None) => self.out += &format!("{{{min},}}"),
+            (min, Some(max)) => self.out += &format!("{{{min},{max}}}"),
+        }
+        self.out.push_str(match greed {
+            Greed::Greedy => "",
+            Greed::Lazy => "?",
+            Greed::Possessive => "+",
+        });
+    }
+}
+
+fn assertion_text(assertion: Assertion) -> &'static str {
+    match assertion {
+        Assertion::LineStart => "^",
+        Assertion::LineEnd => "$",
+        Assertion::TextStart => "\\A",
+        Assertion::TextEnd => "\\z",
+        Assertion::TextEndLine => "\\Z",
+        Assertion::WordEdge => "\\b",
+        Assertion::NoWordEdge => "\\B",
+    }
+}
