@@ -1,1 +1,45 @@
-//! Placeholder until the crate holds something.
+//! The batch: up to a few thousand log events of one input, kept as they arrived.
+//!
+//! # Idea
+//! Documents stay, processors work in columns. Each event's bytes stay as received in shared buffers; a field is
+//! *extracted* into a [`Column`] the first time somebody asks for it and *written* as a column of edits; a writer
+//! merges documents and edits once, at the end ([`JsonWriter`], [`MsgPackWriter`]).
+//!
+//! # Map
+//! | module | holds |
+//! | --- | --- |
+//! | [`Bitmap`] | a set of rows: selection, sealed rows, the rows a processor gets |
+//! | [`Cell`], [`Column`] | one value of one row, in 16 bytes; a field over the whole batch |
+//! | [`FieldPath`] | `a.b`, `[a][b]`, `a['x-y']` |
+//! | [`Batch`], [`Edit`], [`Failures`] | the batch, a transactional change of it, rows that failed |
+//! | [`Origin`] | where every row came from: streams, offsets, event ids |
+//! | [`Budget`] | the process-wide memory budget and its buffers, charged once |
+//! | [`json`], [`msgpack`], [`time`] | byte-level readers and writers |
+
+mod apply;
+mod batch;
+mod bitmap;
+mod budget;
+mod cell;
+mod column;
+mod edit;
+pub mod json;
+mod json_writer;
+pub mod msgpack;
+mod msgpack_writer;
+mod origin;
+mod path;
+mod read;
+pub mod time;
+mod tree;
+
+pub use batch::{Batch, BatchBuilder, Drops, Encoding, HostInfo};
+pub use bitmap::Bitmap;
+pub use budget::{Budget, BufferPool, PooledBuffer};
+pub use cell::{Cell, Span, Value};
+pub use column::{Column, ColumnBuilder};
+pub use edit::{Edit, Failure, Failures};
+pub use json_writer::JsonWriter;
+pub use msgpack_writer::MsgPackWriter;
+pub use origin::{Origin, Stream};
+pub use path::{FieldPath, PathError};

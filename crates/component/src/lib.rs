@@ -1,1 +1,22 @@
-//! Placeholder until the crate holds something.
+//! What a component is: the traits of inputs, processors and outputs, how a component describes itself, and what the
+//! engine gives it to work with.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`spec`] | [`Spec`]: name, settings, examples and constructor of a component; the source of docs and schema |
+//! | [`input`] | [`Input`] and what it works with: context, receipts, stopping |
+//! | [`processor`] | [`Processor`], [`Order`] |
+//! | [`output`] | [`Output`], what it encodes and what became of a write |
+//! | [`metrics`] | counters of an operator |
+
+pub mod input;
+pub mod metrics;
+pub mod output;
+pub mod processor;
+pub mod spec;
+
+pub use input::{Delivery, Diagnostics, Input, InputContext, InputError, Receipt, Sink, Stop, Stopped, StreamDelivery, receipt};
+pub use metrics::{OperatorMetrics, Progress};
+pub use output::{Encoded, Output, Part, Refused, WriteError, Written};
+pub use processor::{Order, Processor};
+pub use spec::{Build, BuildContext, Example, Spec, field, parse};

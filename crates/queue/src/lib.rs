@@ -1,1 +1,8 @@
-//! Placeholder until the crate holds something.
+//! Queues between inputs and workers.
+//!
+//! A queue is a log with one cursor for each output. Batches get a sequence number when they come in, leave to workers in
+//! sequence, and their room is given back, and their receipts resolve, when every output's cursor has passed.
+
+mod memory;
+
+pub use memory::{Entry, Inlet, Limits, MemoryQueue, Ticket};

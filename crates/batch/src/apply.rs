@@ -1,0 +1,333 @@
+//! Applying a change to a batch.
+//!
+//! A change is checked before it is written: rows for which one of its writes is impossible, because something on the
+//! way down is not an object, get none of them and are given back with the reason.
+
+use std::sync::Arc;
+
+use crate::batch::Batch;
+use crate::bitmap::Bitmap;
+use crate::cell::{Cell, Span, Value};
+use crate::column::{Column, ColumnBuilder};
+use crate::edit::{Change, Edit, Failures};
+use crate::json;
+use crate::json_writer::render;
+use crate::path::FieldPath;
+use crate::read::{DOTTED_KEYS_MAX, Found, chain, dotted_spellings, walk};
+use crate::tree::Node;
+
+/// A write at exactly these keys.
+struct Placed {
+    keys: Vec<Box<str>>,
+    column: Column,
+    merge: bool,
+    dotted_keys: bool,
+}
+
+/// See [`Batch::apply`].
+pub(crate) fn apply(batch: &mut Batch, edit: Edit) -> Vec<(usize, Arc<str>)> {
+    let mut placed = Vec::with_capacity(edit.changes.len());
+    for change in edit.changes {
+        let (path, column, merge, dotted_keys) = match change {
+            Change::Set(path, column) => (Some(path), column, false, false),
+            Change::Merge { at, objects, dotted_keys } => (at, objects, true, dotted_keys),
+        };
+        let keys = path.map(|path| path.keys().to_vec()).unwrap_or_default();
+        place(batch, keys, column, |keys, column| placed.push(Placed { keys, column, merge, dotted_keys }));
+    }
+    let refused = refusals(batch, &placed);
+    for mut write in placed {
+        if !refused.is_empty() {
+            write.column = write.column.with_cells(refused.iter().map(|(row, _)| *row), Cell::Keep);
+        }
+        perform(batch, write);
+    }
+    refused
+}
+
+/// Splits a write by how each row spells the path: where a document holds a literal dotted key, that key is written.
+fn place(batch: &Batch, keys: Vec<Box<str>>, column: Column, mut put: impl FnMut(Vec<Box<str>>, Column)) {
+    if !batch.dotted || keys.len() < 2 || keys.len() > DOTTED_KEYS_MAX {
+        return put(keys, column);
+    }
+    let mut rest: Vec<usize> = (0..column.len()).filter(|&row| column.cell(row) != Cell::Keep).collect();
+    let nested = chain(&batch.root, &keys);
+    rest.retain(|&row| walk(&nested, &keys, row).is_nothing());
+    let mut moved = Vec::new();
+    for spelling in dotted_spellings(&keys).into_iter().skip(1) {
+        let nodes = chain(&batch.root, &spelling);
+        let here: Vec<usize> = rest.iter().copied().filter(|&row| !walk(&nodes, &spelling, row).is_nothing()).collect();
+        if here.is_empty() {
+            continue;
+        }
+        rest.retain(|row| !here.contains(row));
+        let others = (0..column.len()).filter(|row| !here.contains(row));
+        put(spelling, column.with_cells(others, Cell::Keep));
+        moved.extend(here);
+    }
+    put(keys, column.with_cells(moved.into_iter(), Cell::Keep));
+}
+
+/// The rows for which some write is impossible.
+fn refusals(batch: &Batch, writes: &[Placed]) -> Vec<(usize, Arc<str>)> {
+    let mut refused: Vec<(usize, Arc<str>)> = Vec::new();
+    let mut known = Bitmap::none(batch.len());
+    for write in writes {
+        let depth = if write.merge { write.keys.len() } else { write.keys.len().saturating_sub(1) };
+        let above = &write.keys[..depth];
+        let nodes = chain(&batch.root, above);
+        if nodes.iter().all(|node| node.own.is_none()) {
+            continue;
+        }
+        for row in 0..write.column.len() {
+            let writes_here = match write.column.cell(row) {
+                Cell::Keep => false,
+                Cell::Missing => write.merge,
+                _ => true,
+            };
+            if writes_here && !known.contains(row) && blocked(&nodes, above, row) {
+                known.insert(row);
+                let place = FieldPath::from_keys(write.keys.iter().cloned());
+                refused.push((row, format!("cannot write {place}: there is a value above it that is not an object").into()));
+            }
+        }
+    }
+    refused.sort_by_key(|(row, _)| *row);
+    refused
+}
+
+/// Whether a value that is not an object stands on the way to `keys`.
+pub(crate) fn is_blocked(batch: &Batch, keys: &[Box<str>], row: usize) -> bool {
+    let above = &keys[..keys.len() - 1];
+    blocked(&chain(&batch.root, above), above, row)
+}
+
+/// Whether a value at or above the end of `keys` is there and is not an object.
+fn blocked(nodes: &[&Node], keys: &[Box<str>], row: usize) -> bool {
+    let mut found = Found::Nothing.under(nodes[0], row);
+    for (index, key) in keys.iter().enumerate() {
+        found = found.step(key);
+        if let Some(node) = nodes.get(index + 1) {
+            found = found.under(node, row);
+        }
+        if !found.is_nothing() && !found.value().is_object() {
+            return true;
+        }
+    }
+    false
+}
+
+fn perform(batch: &mut Batch, write: Placed) {
+    if write.keys.is_empty() {
+        batch.forget_all();
+    } else {
+        batch.forget(&write.keys);
+    }
+    batch.dotted |= write.dotted_keys;
+    let column = if write.merge { merged(batch, &write) } else { write.column };
+    let column = if batch.root.own.is_some() { without_idle_removals(batch, &write.keys, column) } else { column };
+    let node = batch.root.descend_or_insert(&write.keys);
+    if write.merge {
+        keep_unmentioned(node, column);
+    } else {
+        node.write(column);
+    }
+}
+
+/// Removing what is not there leaves no trace: a document stays as it came, byte for byte.
+fn without_idle_removals(batch: &Batch, keys: &[Box<str>], column: Column) -> Column {
+    let nodes = chain(&batch.root, keys);
+    let complete = nodes.len() == keys.len() + 1;
+    let idle = |row: usize| {
+        column.cell(row) == Cell::Missing
+            && walk(&nodes, keys, row).is_nothing()
+            && !(complete && nodes[keys.len()].touches(row))
+    };
+    let rows: Vec<usize> = (0..column.len()).filter(|&row| idle(row)).collect();
+    if rows.is_empty() { column } else { column.with_cells(rows.into_iter(), Cell::Keep) }
+}
+
+/// The objects to write at the end of a merge's path: alone where nothing is there yet, else joined with what is.
+fn merged(batch: &Batch, write: &Placed) -> Column {
+    let nodes = chain(&batch.root, &write.keys);
+    let at = nodes.get(write.keys.len());
+    if nodes.iter().all(|node| node.own.is_none()) && at.is_none() {
+        return write.column.clone();
+    }
+    let mut joined = ColumnBuilder::over(write.column.len(), write.column.buffers().clone());
+    for row in 0..write.column.len() {
+        let cell = write.column.cell(row);
+        let found = walk(&nodes, &write.keys, row);
+        let stands_alone = found.is_nothing() && !at.is_some_and(|node| node.has_object_below(row));
+        if cell.is_absent() || stands_alone {
+            joined.set(row, cell);
+            continue;
+        }
+        let mut old = Vec::new();
+        match at {
+            Some(node) => render(node, found.value(), row, &mut old, false),
+            None => found.value().write_json(&mut old),
+        }
+        let mut new = Vec::new();
+        write.column.value_of(cell).write_json(&mut new);
+        let span = joined.append(|out| join_objects(&old, &new, out));
+        joined.set(row, Cell::Json(span));
+    }
+    joined.finish()
+}
+
+/// Writes merged objects at a node: edits below it stay unless an object has a member of that name.
+fn keep_unmentioned(node: &mut Node, column: Column) {
+    for index in 0..node.children.len() {
+        let child = &node.children[index];
+        let mut replaced = Vec::new();
+        for row in 0..column.len() {
+            if let Value::Json(text) = column.value(row)
+                && child.touches(row)
+                && let Some(at) = json::find(text, child.key.as_bytes())
+            {
+                replaced.push((row, at));
+            }
+        }
+        if replaced.is_empty() {
+            continue;
+        }
+        // A member that is an object is laid over the child's fields, one level down; anything else replaces them.
+        let mut deeper = ColumnBuilder::over(column.len(), column.buffers().clone());
+        let mut cleared = Vec::new();
+        for (row, at) in replaced {
+            let Cell::Json(span) = column.cell(row) else { continue };
+            if column.bytes(span).get(at.start) == Some(&b'{') && child.cell(row) == Cell::Keep {
+                let inner = Span { start: span.start + at.start as u32, len: at.len() as u32, ..span };
+                deeper.set(row, Cell::Json(inner));
+            } else {
+                cleared.push(row);
+            }
+        }
+        let child = &mut node.children[index];
+        child.clear(&cleared);
+        if !deeper.is_untouched() {
+            keep_unmentioned(child, deeper.finish());
+        }
+    }
+    let own = match &node.own {
+        Some(own) => own.overlaid(&column),
+        None => column,
+    };
+    node.own = Some(Arc::new(own));
+}
+
+/// Joins two JSON objects: the members of `new` replace those of `old`, objects member by member.
+fn join_objects(old: &[u8], new: &[u8], out: &mut Vec<u8>) {
+    let is_object = |text: &[u8]| text.first() == Some(&b'{');
+    let mut first = true;
+    let mut key = |raw: &[u8], out: &mut Vec<u8>| {
+        out.extend_from_slice(if std::mem::take(&mut first) { b"{\"" } else { b",\"" });
+        out.extend_from_slice(raw);
+        out.extend_from_slice(b"\":");
+    };
+    for json::Member { key: raw, value: at, .. } in json::members(old) {
+        key(raw, out);
+        match json::find(new, raw) {
+            Some(by) if is_object(&old[at.clone()]) && is_object(&new[by.clone()]) => join_objects(&old[at], &new[by], out),
+            Some(by) => out.extend_from_slice(&new[by]),
+            None => out.extend_from_slice(&old[at]),
+        }
+    }
+    for json::Member { key: raw, value: at, .. } in json::members(new) {
+        if json::find(old, raw).is_none() {
+            key(raw, out);
+            out.extend_from_slice(&new[at]);
+        }
+    }
+    if first {
+        out.push(b'{');
+    }
+    out.push(b'}');
+}
+
+/// See [`Batch::add_tag`].
+pub(crate) fn add_tag(batch: &mut Batch, rows: &Bitmap, tag: &str) {
+    if rows.is_empty() {
+        return;
+    }
+    let path = FieldPath::from_keys(["tags"]);
+    let present = batch.column(&path);
+    let mut tags = ColumnBuilder::new(batch.len());
+    let fresh = tags.append(|out| append_to_array(Value::Missing, tag, out));
+    for row in rows.iter() {
+        let value = present.value(row);
+        if matches!(value, Value::Missing | Value::Null) {
+            tags.set(row, Cell::Json(fresh));
+        } else if !has_tag(value, tag) {
+            let span = tags.append(|out| append_to_array(value, tag, out));
+            tags.set(row, Cell::Json(span));
+        }
+    }
+    let mut edit = Edit::new();
+    edit.set(path, tags.finish());
+    batch.apply(edit);
+}
+
+fn has_tag(tags: Value<'_>, tag: &str) -> bool {
+    let mut wanted = Vec::new();
+    json::write_string(&mut wanted, tag.as_bytes());
+    match tags {
+        Value::Text(text) => text == tag.as_bytes(),
+        Value::Json(array) if array.first() == Some(&b'[') => json::elements(array).any(|at| array[at] == wanted),
+        _ => false,
+    }
+}
+
+/// Appends the array that `tags` becomes with one more tag.
+fn append_to_array(tags: Value<'_>, tag: &str, out: &mut Vec<u8>) {
+    let mut old = Vec::new();
+    if !matches!(tags, Value::Missing | Value::Null) {
+        tags.write_json(&mut old);
+    }
+    out.push(b'[');
+    if old.first() == Some(&b'[') {
+        for at in json::elements(&old) {
+            out.extend_from_slice(&old[at]);
+            out.push(b',');
+        }
+    } else if !old.is_empty() {
+        out.extend_from_slice(&old);
+        out.push(b',');
+    }
+    json::write_string(out, tag.as_bytes());
+    out.push(b']');
+}
+
+/// Gives failed rows their tags and messages. Where `error` is not an object, the tag alone says it.
+pub(crate) fn mark_failed(batch: &mut Batch, failures: &Failures) {
+    let len = batch.len();
+    let mut messages = ColumnBuilder::new(len);
+    let mut tags: Vec<(Arc<str>, Bitmap)> = Vec::new();
+    for failure in failures.rows() {
+        messages.set_text(failure.row, failure.reason.as_bytes());
+        let index = tags.iter().position(|(tag, _)| *tag == failure.tag).unwrap_or_else(|| {
+            tags.push((failure.tag.clone(), Bitmap::none(len)));
+            tags.len() - 1
+        });
+        tags[index].1.insert(failure.row);
+    }
+    for (tag, rows) in &tags {
+        batch.add_tag(rows, tag);
+    }
+    if !tags.is_empty() {
+        let mut edit = Edit::new();
+        edit.set(FieldPath::from_keys(["error", "message"]), messages.finish());
+        batch.apply(edit);
+    }
+}
+
+impl Node {
+    /// Whether an object was written somewhere below this node, so that a merge has to join objects.
+    fn has_object_below(&self, row: usize) -> bool {
+        self.children.iter().any(|child| {
+            let own = child.own.as_ref().is_some_and(|own| own.value(row).is_object());
+            own || child.has_object_below(row)
+        })
+    }
+}

@@ -1,0 +1,418 @@
+//! The batch: documents, edits, the selection, and where every row came from.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+
+use crate::bitmap::Bitmap;
+use crate::cell::{Cell, Span};
+use crate::column::Column;
+use crate::edit::{Edit, Failures};
+use crate::origin::{Origin, Stream};
+use crate::path::FieldPath;
+use crate::tree::Node;
+use crate::{apply, read};
+
+/// The object whose fields are usable everywhere and never written out.
+pub(crate) const METADATA: &str = "@metadata";
+
+/// How the documents of a batch are encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// A line of text each.
+    Text,
+    /// A JSON object each.
+    Json,
+    /// A MessagePack map each.
+    MsgPack,
+}
+
+/// Facts of the machine that reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostInfo {
+    /// The host's name, written as `host.name`.
+    pub name: Arc<str>,
+}
+
+/// Events of one input, in order.
+///
+/// Within one processor rows never move: what a filter drops leaves the selection ([`Batch::alive`]), what failed is
+/// sealed ([`Batch::sealed`]).
+#[derive(Debug)]
+pub struct Batch {
+    pub(crate) root: Node,
+    encoding: Encoding,
+    origin: Origin,
+    host: Arc<HostInfo>,
+    received: i64,
+    alive: Bitmap,
+    sealed: Bitmap,
+    drops: Vec<Drops>,
+    /// Fields that were read; what a write touches is taken out.
+    cache: Mutex<Vec<(FieldPath, Arc<Column>)>>,
+    /// Some key of some document holds a dot.
+    pub(crate) dotted: bool,
+    size: usize,
+}
+
+/// Rows that left the selection, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drops {
+    /// The reason, such as the name of the filter.
+    pub reason: Arc<str>,
+    /// The rows.
+    pub rows: Bitmap,
+}
+
+impl Batch {
+    /// Number of rows, dropped ones included.
+    pub fn len(&self) -> usize {
+        self.alive.len()
+    }
+
+    /// Whether the batch has no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How the documents are encoded.
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// Where every row came from.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// When the batch was received, in nanoseconds since 1970: what `now()` gives.
+    pub fn received(&self) -> i64 {
+        self.received
+    }
+
+    /// Bytes of the documents and what is kept with each row: what the queue counts.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The rows that no filter dropped.
+    pub fn alive(&self) -> &Bitmap {
+        &self.alive
+    }
+
+    /// The rows that failed: processors that write skip them.
+    pub fn sealed(&self) -> &Bitmap {
+        &self.sealed
+    }
+
+    /// The rows that left the selection, with the reasons.
+    pub fn drops(&self) -> &[Drops] {
+        &self.drops
+    }
+
+    /// Takes rows out of the selection.
+    pub fn drop_rows(&mut self, rows: &Bitmap, reason: &Arc<str>) {
+        let mut rows = rows.clone();
+        rows.and(&self.alive);
+        if rows.is_empty() {
+            return;
+        }
+        self.alive.and_not(&rows);
+        match self.drops.iter_mut().find(|drops| drops.reason == *reason) {
+            Some(drops) => drops.rows.or(&rows),
+            None => self.drops.push(Drops { reason: reason.clone(), rows }),
+        }
+    }
+
+    /// Seals rows: processors that write skip them from now on.
+    pub fn seal(&mut self, rows: &Bitmap) {
+        self.sealed.or(rows);
+    }
+
+    /// The field's value in every row of the selection. Read once, kept until something writes there.
+    pub fn column(&self, path: &FieldPath) -> Arc<Column> {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, column)) = cache.iter().find(|(known, _)| known == path) {
+            return column.clone();
+        }
+        let column = match self.system_column(path.keys()) {
+            Some(column) => Arc::new(column),
+            None => read::extract(&self.root, path.keys(), &self.alive, self.dotted),
+        };
+        cache.push((path.clone(), column.clone()));
+        column
+    }
+
+    /// Applies a change, row by row as a whole, and gives the rows for which it was impossible, with the reason.
+    pub fn apply(&mut self, edit: Edit) -> Vec<(usize, Arc<str>)> {
+        apply::apply(self, edit)
+    }
+
+    /// Appends a tag to `tags` in these rows; a single tag becomes an array.
+    pub fn add_tag(&mut self, rows: &Bitmap, tag: &str) {
+        apply::add_tag(self, rows, tag);
+    }
+
+    /// Gives the failed rows their tag and `error.message`, and seals them where `seal` says so.
+    pub fn mark_failed(&mut self, failures: &Failures, seal: bool) {
+        apply::mark_failed(self, failures);
+        if seal {
+            for failure in failures.rows() {
+                self.sealed.insert(failure.row);
+            }
+        }
+    }
+
+    pub(crate) fn root(&self) -> &Node {
+        &self.root
+    }
+
+    pub(crate) fn forget(&mut self, keys: &[Box<str>]) {
+        let cache = self.cache.get_mut().unwrap_or_else(PoisonError::into_inner);
+        cache.retain(|(path, _)| !path.overlaps(keys));
+    }
+
+    pub(crate) fn forget_all(&mut self) {
+        self.cache.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// What is always readable under `@metadata`, unless something was written there.
+    fn system_column(&self, keys: &[Box<str>]) -> Option<Column> {
+        let (first, rest) = keys.split_first()?;
+        if &**first != METADATA || self.root.descend(keys).is_some() {
+            return None;
+        }
+        let rest: Vec<&str> = rest.iter().map(|key| &**key).collect();
+        match rest.as_slice() {
+            ["id"] => Some(self.ids()),
+            ["timestamp"] => Some(Column::constant(Cell::Time(self.received), self.len())),
+            ["host", "name"] => Some(Column::constant_text(self.host.name.as_bytes(), self.len())),
+            ["log", "offset"] => Some(Column::offsets(self.origin.starts().clone())),
+            ["log", "file", "path"] => Some(path_column(&self.origin, self.len())),
+            _ => None,
+        }
+    }
+
+    fn ids(&self) -> Column {
+        let mut ids = crate::ColumnBuilder::new(self.len());
+        for row in self.alive.iter() {
+            let span = ids.append(|out| self.origin.write_id(row, out));
+            ids.set(row, Cell::Text(span));
+        }
+        ids.finish()
+    }
+}
+
+/// The path of every row's file; absent for rows of other streams.
+fn path_column(origin: &Origin, len: usize) -> Column {
+    let mut streams = origin.streams();
+    if let (Some((_, only)), None) = (streams.next(), streams.next()) {
+        return match &only.path {
+            Some(path) => Column::constant_text(path.as_bytes(), len),
+            None => Column::constant(Cell::Missing, len),
+        };
+    }
+    let mut paths = crate::ColumnBuilder::new(len);
+    for (rows, stream) in origin.streams() {
+        let Some(path) = &stream.path else { continue };
+        let span = paths.append(|out| out.extend_from_slice(path.as_bytes()));
+        for row in rows {
+            paths.set(row, Cell::Text(span));
+        }
+    }
+    paths.finish()
+}
+
+/// Builds a batch from documents in shared buffers.
+#[derive(Debug)]
+pub struct BatchBuilder {
+    encoding: Encoding,
+    host: Arc<HostInfo>,
+    received: i64,
+    add_fields: bool,
+    documents: Vec<Cell>,
+    buffers: Vec<Bytes>,
+    streams: Vec<(u32, Arc<Stream>)>,
+    starts: Vec<u64>,
+    ends: Vec<u64>,
+    tags: Vec<(usize, Arc<str>, Option<Arc<str>>)>,
+    dotted: bool,
+    size: usize,
+}
+
+/// What the queue counts for a row beside its document: its cell, start and end.
+const ROW_OVERHEAD: usize = 32;
+
+impl BatchBuilder {
+    /// An empty builder. `received` is in nanoseconds since 1970. `add_fields` gives JSON and MessagePack events the
+    /// fields that lines of text always have.
+    pub fn new(encoding: Encoding, host: &Arc<HostInfo>, received: i64, add_fields: bool) -> Self {
+        Self {
+            encoding,
+            host: host.clone(),
+            received,
+            add_fields,
+            documents: Vec::new(),
+            buffers: Vec::new(),
+            streams: Vec::new(),
+            starts: Vec::new(),
+            ends: Vec::new(),
+            tags: Vec::new(),
+            dotted: false,
+            size: 0,
+        }
+    }
+
+    /// Makes room for `rows` more rows.
+    pub fn reserve(&mut self, rows: usize) {
+        self.documents.reserve(rows);
+        self.starts.reserve(rows);
+        self.ends.reserve(rows);
+    }
+
+    /// Adds a buffer and gives its number for [`Span`]s.
+    pub fn buffer(&mut self, bytes: Bytes) -> u32 {
+        self.buffers.push(bytes);
+        self.buffers.len() as u32 - 1
+    }
+
+    /// Says which stream the next rows come from.
+    pub fn stream(&mut self, stream: &Arc<Stream>) {
+        let first = self.documents.len() as u32;
+        match self.streams.last_mut() {
+            Some((_, last)) if Arc::ptr_eq(last, stream) => {}
+            Some((at, last)) if *at == first => *last = stream.clone(),
+            _ => self.streams.push((first, stream.clone())),
+        }
+    }
+
+    /// Adds a document that lies in a buffer: valid UTF-8 for text, validated and without duplicate or escaped keys
+    /// for JSON and MessagePack.
+    #[inline]
+    pub fn push(&mut self, document: Span, start: u64, end: u64) {
+        self.documents.push(match self.encoding {
+            Encoding::Text => Cell::Text(document),
+            Encoding::Json => Cell::Json(document),
+            Encoding::MsgPack => Cell::MsgPack(document),
+        });
+        self.size += document.len as usize + ROW_OVERHEAD;
+        self.starts.push(start);
+        self.ends.push(end);
+    }
+
+    /// Adds an event of text to a batch of another encoding: what could not be read as a document. The caller tags it.
+    pub fn push_text(&mut self, text: Span, start: u64, end: u64) {
+        self.push(text, start, end);
+        if let Some(last) = self.documents.last_mut() {
+            *last = Cell::Text(text);
+        }
+    }
+
+    /// Tags the row added last, and gives it an error message.
+    pub fn tag_last(&mut self, tag: &Arc<str>, message: Option<Arc<str>>) {
+        if let Some(row) = self.documents.len().checked_sub(1) {
+            self.tags.push((row, tag.clone(), message));
+        }
+    }
+
+    /// Says that some key of a document holds a dot.
+    pub fn dotted_keys(&mut self) {
+        self.dotted = true;
+    }
+
+    /// Rows so far.
+    pub fn len(&self) -> usize {
+        self.documents.len()
+    }
+
+    /// Whether there are no rows yet.
+    pub fn is_empty(&self) -> bool {
+        self.documents.is_empty()
+    }
+
+    /// Bytes so far, as [`Batch::size`] will give them.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The batch.
+    pub fn finish(self) -> Batch {
+        let len = self.documents.len();
+        let origin = Origin::new(self.streams, self.starts, self.ends);
+        let buffers: Arc<[Bytes]> = self.buffers.into();
+        let mut batch = Batch {
+            root: Node::default(),
+            encoding: self.encoding,
+            origin,
+            host: self.host,
+            received: self.received,
+            alive: Bitmap::all(len),
+            sealed: Bitmap::none(len),
+            drops: Vec::new(),
+            cache: Mutex::default(),
+            dotted: self.dotted,
+            size: self.size,
+        };
+        let is_text = |cell: &Cell| matches!(cell, Cell::Text(_));
+        if self.encoding == Encoding::Text {
+            batch.lay_fields(Some(Column::new(self.documents, buffers)), &Bitmap::all(len));
+        } else {
+            let texts = Bitmap::from_fn(len, |row| is_text(&self.documents[row]));
+            let part = |text: bool, other: Cell| {
+                let cells = self.documents.iter().map(|cell| if is_text(cell) == text { *cell } else { other });
+                Column::new(cells.collect(), buffers.clone())
+            };
+            let messages = (!texts.is_empty()).then(|| part(true, Cell::Keep));
+            batch.root.own = Some(Arc::new(part(false, Cell::Missing)));
+            let rows = if self.add_fields { Bitmap::all(len) } else { texts };
+            batch.lay_fields(messages, &rows);
+        }
+        for (row, tag, message) in self.tags {
+            let mut failures = Failures::none();
+            match message {
+                Some(message) => {
+                    failures.push(row, &tag, &message);
+                    batch.mark_failed(&failures, false);
+                }
+                None => batch.add_tag(&Bitmap::from_fn(len, |at| at == row), &tag),
+            }
+        }
+        batch
+    }
+}
+
+impl Batch {
+    /// Lays the fields of an event that came without any over `rows`: where a document has such a field, it stays.
+    fn lay_fields(&mut self, messages: Option<Column>, rows: &Bitmap) {
+        if rows.is_empty() {
+            return;
+        }
+        let len = self.len();
+        let fields: [(&[&str], Column); 4] = [
+            (&["@timestamp"], Column::constant(Cell::Time(self.received), len)),
+            (&["host", "name"], Column::constant_text(self.host.name.as_bytes(), len)),
+            (&["log", "file", "path"], path_column(&self.origin, len)),
+            (&["log", "offset"], Column::offsets(self.origin.starts().clone())),
+        ];
+        let from_file = self.origin.streams().any(|(_, stream)| stream.path.is_some());
+        for (index, (keys, column)) in fields.into_iter().enumerate() {
+            let keys: Vec<Box<str>> = keys.iter().map(|&key| key.into()).collect();
+            if &*keys[0] != "log" || from_file {
+                let column = self.only_where_absent(&keys, column, rows);
+                self.root.descend_or_insert(&keys).write(column);
+            }
+            if index == 0 && let Some(messages) = &messages {
+                self.root.child_or_insert("message").write(messages.clone());
+            }
+        }
+    }
+
+    fn only_where_absent(&self, keys: &[Box<str>], column: Column, rows: &Bitmap) -> Column {
+        if self.root.own.is_none() && rows.is_full() {
+            return column;
+        }
+        let present = read::extract(&self.root, keys, rows, self.dotted);
+        let absent = |row| rows.contains(row) && present.value(row).is_missing() && !apply::is_blocked(self, keys, row);
+        column.with_cells((0..self.len()).filter(|&row| !absent(row)), Cell::Keep)
+    }
+}

@@ -1,0 +1,271 @@
+//! Reading a field of a batch into a column.
+//!
+//! The path is walked key by key: documents first, what was written over them at every step. Where the walk ends in an
+//! object that edits changed, the column holds that object merged. Cells point into the buffers they were found in;
+//! only text that had to be unescaped or merged is copied.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::cell::{Cell, Span, Value};
+use crate::column::Column;
+use crate::json_writer::render;
+use crate::tree::Node;
+use crate::{Bitmap, json, msgpack};
+
+/// A value on the way down a path: a cell of a column, or a value inside one of that column's documents.
+#[derive(Clone, Copy)]
+pub(crate) enum Found<'a> {
+    Nothing,
+    Cell(&'a Column, Cell),
+    /// Any JSON value.
+    Json(&'a Column, Span),
+    /// Any MessagePack value.
+    MsgPack(&'a Column, Span),
+}
+
+impl<'a> Found<'a> {
+    /// The value that `key` has in this object.
+    pub fn step(self, key: &str) -> Self {
+        match self {
+            Self::Json(column, span) | Self::Cell(column, Cell::Json(span)) => {
+                let text = column.bytes(span);
+                if text.first() != Some(&b'{') {
+                    return Self::Nothing;
+                }
+                find_json(text, key).map_or(Self::Nothing, |at| Self::Json(column, inside(span, at)))
+            }
+            Self::MsgPack(column, span) | Self::Cell(column, Cell::MsgPack(span)) => {
+                let bytes = column.bytes(span);
+                if !Value::MsgPack(bytes).is_object() {
+                    return Self::Nothing;
+                }
+                msgpack::find(bytes, key.as_bytes()).map_or(Self::Nothing, |at| Self::MsgPack(column, inside(span, at)))
+            }
+            _ => Self::Nothing,
+        }
+    }
+
+    /// What a node's own cell makes of the inherited value.
+    pub fn under(self, node: &'a Node, row: usize) -> Self {
+        match &node.own {
+            None => self,
+            Some(own) => match own.cell(row) {
+                Cell::Keep => self,
+                Cell::Missing => Self::Nothing,
+                cell => Self::Cell(own, cell),
+            },
+        }
+    }
+
+    pub fn is_nothing(self) -> bool {
+        matches!(self, Self::Nothing)
+    }
+
+    /// The value as a writer takes it: [`Value::Json`] and [`Value::MsgPack`] stand for any value of their kind.
+    pub fn value(self) -> Value<'a> {
+        match self {
+            Self::Nothing => Value::Missing,
+            Self::Cell(column, cell) => column.value_of(cell),
+            Self::Json(column, span) => Value::Json(column.bytes(span)),
+            Self::MsgPack(column, span) => Value::MsgPack(column.bytes(span)),
+        }
+    }
+}
+
+/// Finds a member of a JSON object, its key spelled with escapes where it must be.
+fn find_json(text: &[u8], key: &str) -> Option<std::ops::Range<usize>> {
+    json::find(text, key.as_bytes()).or_else(|| {
+        if !key.bytes().any(|byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
+            return None;
+        }
+        let mut escaped = Vec::new();
+        json::write_string(&mut escaped, key.as_bytes());
+        json::find(text, &escaped[1..escaped.len() - 1])
+    })
+}
+
+fn inside(span: Span, at: std::ops::Range<usize>) -> Span {
+    Span { start: span.start + at.start as u32, len: at.len() as u32, ..span }
+}
+
+/// The edits along a path: the nodes that exist, outermost first, as many as there are.
+pub(crate) fn chain<'a>(root: &'a Node, keys: &[Box<str>]) -> Vec<&'a Node> {
+    let mut nodes = vec![root];
+    for key in keys {
+        match nodes[nodes.len() - 1].child(key.as_bytes()) {
+            Some(node) => nodes.push(node),
+            None => break,
+        }
+    }
+    nodes
+}
+
+/// Walks the path of `keys` for one row, edits included, dots in keys as they are.
+pub(crate) fn walk<'a>(nodes: &[&'a Node], keys: &[Box<str>], row: usize) -> Found<'a> {
+    let mut found = Found::Nothing.under(nodes[0], row);
+    for (index, key) in keys.iter().enumerate() {
+        found = found.step(key);
+        if let Some(node) = nodes.get(index + 1) {
+            found = found.under(node, row);
+        }
+    }
+    found
+}
+
+/// Every way to read `keys` with neighbours joined by dots, the ones with the shortest first keys first. The first one
+/// is `keys` itself.
+pub(crate) fn dotted_spellings(keys: &[Box<str>]) -> Vec<Vec<Box<str>>> {
+    if keys.is_empty() {
+        return vec![Vec::new()];
+    }
+    let mut all = Vec::new();
+    for taken in 1..=keys.len() {
+        let first: Box<str> = keys[..taken].join(".").into();
+        for rest in dotted_spellings(&keys[taken..]) {
+            all.push(std::iter::once(first.clone()).chain(rest).collect());
+        }
+    }
+    all
+}
+
+/// How many keys a path may have for its dotted spellings to be looked for; their number doubles with each key.
+pub(crate) const DOTTED_KEYS_MAX: usize = 8;
+
+/// Reads the field at `keys` for the rows in `rows`; the others are absent.
+pub(crate) fn extract(root: &Node, keys: &[Box<str>], rows: &Bitmap, dotted: bool) -> Arc<Column> {
+    let nodes = chain(root, keys);
+    if let Some(own) = plain_column(&nodes, keys) {
+        return own;
+    }
+    let mut spellings = vec![(keys.to_vec(), nodes)];
+    if dotted && keys.len() > 1 && keys.len() <= DOTTED_KEYS_MAX {
+        spellings.extend(dotted_spellings(keys).into_iter().skip(1).map(|keys| {
+            let nodes = chain(root, &keys);
+            (keys, nodes)
+        }));
+    }
+    let mut column = Assembler::new(rows.len());
+    for row in rows.iter() {
+        for (keys, nodes) in &spellings {
+            if column.put(row, walk(nodes, keys, row), nodes.get(keys.len()).copied()) {
+                break;
+            }
+        }
+    }
+    Arc::new(column.finish())
+}
+
+/// The column that was written at exactly this path, where nothing lies above it, below it or around it.
+fn plain_column(nodes: &[&Node], keys: &[Box<str>]) -> Option<Arc<Column>> {
+    let (last, above) = nodes.split_last()?;
+    let alone = nodes.len() == keys.len() + 1 && last.children.is_empty() && above.iter().all(|node| node.own.is_none());
+    if alone { last.own.clone() } else { None }
+}
+
+/// Collects cells that point into several columns' buffers.
+struct Assembler<'a> {
+    cells: Vec<Cell>,
+    /// Text of its own; buffer 0.
+    own: Vec<u8>,
+    buffers: Vec<Bytes>,
+    /// The columns whose buffers were taken over, with the index of their first.
+    sources: Vec<(&'a Column, u32)>,
+}
+
+impl<'a> Assembler<'a> {
+    fn new(len: usize) -> Self {
+        Self { cells: vec![Cell::Missing; len], own: Vec::new(), buffers: vec![Bytes::new()], sources: Vec::new() }
+    }
+
+    /// Sets a row from what was found, merged with the edits below `node`; false where there is nothing.
+    fn put(&mut self, row: usize, found: Found<'a>, node: Option<&Node>) -> bool {
+        if let Some(node) = node
+            && node.touches_below(row)
+        {
+            if found.is_nothing() && !node.children.iter().any(|child| child.gives(row, false)) {
+                return false;
+            }
+            let start = self.own.len();
+            render(node, found.value(), row, &mut self.own, false);
+            self.cells[row] = Cell::Json(self.own_since(start));
+            return true;
+        }
+        self.cells[row] = match found {
+            Found::Nothing => return false,
+            Found::Cell(column, cell) => match cell.span() {
+                Some(_) => cell.rebased(self.base_of(column)),
+                None => cell,
+            },
+            Found::Json(column, span) => self.json_cell(column, span),
+            Found::MsgPack(column, span) => self.msgpack_cell(column, span),
+        };
+        true
+    }
+
+    fn own_since(&self, start: usize) -> Span {
+        Span { buffer: 0, start: start as u32, len: (self.own.len() - start) as u32 }
+    }
+
+    fn base_of(&mut self, column: &'a Column) -> u32 {
+        if let Some((_, base)) = self.sources.iter().find(|(known, _)| std::ptr::eq(*known, column)) {
+            return *base;
+        }
+        let base = self.buffers.len() as u32;
+        self.buffers.extend(column.buffers().iter().cloned());
+        self.sources.push((column, base));
+        base
+    }
+
+    fn json_cell(&mut self, column: &'a Column, span: Span) -> Cell {
+        let text = column.bytes(span);
+        let moved = Span { buffer: span.buffer + self.base_of(column), ..span };
+        match json::kind(text) {
+            json::Kind::Null => Cell::Null,
+            json::Kind::Bool => Cell::Bool(text[0] == b't'),
+            json::Kind::Number => Cell::Number(moved),
+            json::Kind::Array | json::Kind::Object => Cell::Json(moved),
+            json::Kind::String => {
+                let body = &text[1..text.len() - 1];
+                if json::has_escape(body) {
+                    let start = self.own.len();
+                    json::unescape(body, &mut self.own);
+                    return Cell::Text(self.own_since(start));
+                }
+                Cell::Text(Span { start: moved.start + 1, len: moved.len - 2, ..moved })
+            }
+        }
+    }
+
+    fn msgpack_cell(&mut self, column: &'a Column, span: Span) -> Cell {
+        let bytes = column.bytes(span);
+        let base = self.base_of(column);
+        let moved = Span { buffer: span.buffer + base, ..span };
+        let (value, _) = msgpack::read(bytes, 0).expect("documents are validated where they enter");
+        match value {
+            msgpack::Value::Nil => Cell::Null,
+            msgpack::Value::Bool(value) => Cell::Bool(value),
+            msgpack::Value::Int(n) => Cell::Int(n),
+            msgpack::Value::UInt(n) => i64::try_from(n).map_or(Cell::UInt(n), Cell::Int),
+            msgpack::Value::F64(n) => Cell::Float(n),
+            msgpack::Value::Array(_) | msgpack::Value::Map(_) => Cell::MsgPack(moved),
+            msgpack::Value::Str(text) => {
+                let (skip, len) = ((bytes.len() - text.len()) as u32, text.len() as u32);
+                Cell::Text(Span { start: moved.start + skip, len, ..moved })
+            }
+            msgpack::Value::Bin(_) | msgpack::Value::Ext(..) => {
+                let mut quoted = Vec::new();
+                msgpack::to_json(bytes, &mut quoted);
+                let start = self.own.len();
+                json::unescape(&quoted[1..quoted.len() - 1], &mut self.own);
+                Cell::Text(self.own_since(start))
+            }
+        }
+    }
+
+    fn finish(mut self) -> Column {
+        self.buffers[0] = Bytes::from(self.own);
+        Column::new(self.cells, self.buffers.into())
+    }
+}

@@ -1,0 +1,220 @@
+//! Points in time as RFC 3339 text, always in UTC.
+//!
+//! The calendar is the proleptic Gregorian one. A count of nanoseconds in 64 bits reaches from 1677-09-21 to 2262-04-11, so
+//! that years always have four digits.
+
+/// Two decimal digits for each number below a hundred.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
+    let mut i = 0;
+    while i < 100 {
+        pairs[i] = [b'0' + (i / 10) as u8, b'0' + (i % 10) as u8];
+        i += 1;
+    }
+    pairs
+};
+
+const NANOS_PER_SECOND: i64 = 1_000_000_000;
+const SECONDS_PER_DAY: u32 = 86_400;
+
+/// Appends a time in nanoseconds since 1970-01-01T00:00:00Z as `2024-02-29T12:34:56.789Z`: with milliseconds, and with
+/// micro- or nanoseconds where these are not zero.
+#[inline]
+pub fn write_rfc3339(out: &mut Vec<u8>, nanos_since_epoch: i64) {
+    let nanos = nanos_since_epoch.rem_euclid(NANOS_PER_SECOND) as u32;
+    write_seconds_and_nanos(out, nanos_since_epoch.div_euclid(NANOS_PER_SECOND), nanos);
+}
+
+/// [`write_rfc3339`] for seconds since the epoch and the nanoseconds (below 10⁹) that come on top. `false`, and nothing
+/// written, outside the years 0 to 9999, which RFC 3339 cannot express.
+#[inline]
+pub fn write_seconds_and_nanos(out: &mut Vec<u8>, seconds: i64, nanos: u32) -> bool {
+    /// Days from 0000-03-01 to 1970-01-01: years begin in March here, so that a leap day ends one.
+    const DAYS_TO_EPOCH: i64 = 719_468;
+    const FIRST: i64 = -62_167_219_200;
+    const LAST: i64 = 253_402_300_799;
+    if !(FIRST..=LAST).contains(&seconds) {
+        return false;
+    }
+    let day = seconds.div_euclid(i64::from(SECONDS_PER_DAY));
+    let second = seconds.rem_euclid(i64::from(SECONDS_PER_DAY)) as u32;
+    // A whole era of 400 years on top keeps January and February of the year 0 positive; it goes again with the year.
+    let (year, month, day) = civil((day + DAYS_TO_EPOCH + DAYS_PER_ERA) as u32);
+    let mut text = *b"0000-00-00T00:00:00.000000000Z";
+    let year = year - 400;
+    pair(&mut text, 0, year / 100);
+    pair(&mut text, 2, year % 100);
+    pair(&mut text, 5, month);
+    pair(&mut text, 8, day);
+    pair(&mut text, 11, second / 3600);
+    pair(&mut text, 14, second / 60 % 60);
+    pair(&mut text, 17, second % 60);
+    let len = fraction(&mut text, nanos);
+    text[len] = b'Z';
+    out.extend_from_slice(&text[..=len]);
+    true
+}
+
+const DAYS_PER_ERA: i64 = 146_097;
+
+/// Year, month and day of a day counted from a 1st of March in a year that is divisible by 400.
+#[inline]
+fn civil(days: u32) -> (u32, u32, u32) {
+    let era = days / DAYS_PER_ERA as u32;
+    let day_of_era = days % DAYS_PER_ERA as u32;
+    // Whole years: leap days are taken out, those of the centuries put back.
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    // From March on, the months' lengths follow the line 30.6 × month.
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let january_or_february = month >= 10;
+    let month = if january_or_february {
+        month - 9
+    } else {
+        month + 3
+    };
+    (
+        era * 400 + year_of_era + u32::from(january_or_february),
+        month,
+        day,
+    )
+}
+
+/// Writes the digits after the point and returns where they end: three, six or nine of them.
+#[inline]
+fn fraction(text: &mut [u8; 30], nanos: u32) -> usize {
+    let (millis, micros, nanos) = (nanos / 1_000_000, nanos / 1000 % 1000, nanos % 1000);
+    triple(text, 20, millis);
+    if micros | nanos == 0 {
+        return 23;
+    }
+    triple(text, 23, micros);
+    if nanos == 0 {
+        return 26;
+    }
+    triple(text, 26, nanos);
+    29
+}
+
+#[inline(always)]
+fn pair(text: &mut [u8; 30], at: usize, number: u32) {
+    [text[at], text[at + 1]] = PAIRS[(number % 100) as usize];
+}
+
+#[inline(always)]
+fn triple(text: &mut [u8; 30], at: usize, number: u32) {
+    text[at] = b'0' + (number / 100) as u8;
+    pair(text, at + 1, number % 100);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn text(nanos: i64) -> String {
+        let mut out = Vec::new();
+        write_rfc3339(&mut out, nanos);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn known_times() {
+        let s = NANOS_PER_SECOND;
+        let cases = [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (-1, "1969-12-31T23:59:59.999999999Z"),
+            (-1_000, "1969-12-31T23:59:59.999999Z"),
+            (-s, "1969-12-31T23:59:59.000Z"),
+            (951_782_400 * s, "2000-02-29T00:00:00.000Z"),
+            (951_868_800 * s, "2000-03-01T00:00:00.000Z"),
+            (1_709_210_096 * s + 789_000_000, "2024-02-29T12:34:56.789Z"),
+            (
+                1_709_210_096 * s + 789_012_000,
+                "2024-02-29T12:34:56.789012Z",
+            ),
+            (1_709_210_096 * s + 5, "2024-02-29T12:34:56.000000005Z"),
+            (1_234_567_890 * s + 120_000_000, "2009-02-13T23:31:30.120Z"),
+            (4_107_542_399 * s, "2100-02-28T23:59:59.000Z"),
+            (4_107_542_400 * s, "2100-03-01T00:00:00.000Z"),
+            (-2_203_891_200 * s, "1900-03-01T00:00:00.000Z"),
+            (-2_203_891_201 * s, "1900-02-28T23:59:59.000Z"),
+            (i64::MAX, "2262-04-11T23:47:16.854775807Z"),
+            (i64::MIN, "1677-09-21T00:12:43.145224192Z"),
+        ];
+        for (nanos, expected) in cases {
+            assert_eq!(text(nanos), expected, "{nanos}");
+        }
+    }
+
+    #[test]
+    fn years_of_four_digits_and_no_others() {
+        let cases = [
+            (-62_167_219_201, None),
+            (-62_167_219_200, Some("0000-01-01T00:00:00.000Z")),
+            (-62_162_035_201, Some("0000-02-29T23:59:59.000Z")),
+            (-62_135_596_800, Some("0001-01-01T00:00:00.000Z")),
+            (253_402_300_799, Some("9999-12-31T23:59:59.000Z")),
+            (253_402_300_800, None),
+            (i64::MIN, None),
+            (i64::MAX, None),
+        ];
+        for (seconds, expected) in cases {
+            let mut out = Vec::new();
+            let written = write_seconds_and_nanos(&mut out, seconds, 0);
+            assert_eq!(
+                written
+                    .then(|| String::from_utf8(out.clone()).unwrap())
+                    .as_deref(),
+                expected
+            );
+            assert_eq!(out.is_empty(), expected.is_none());
+        }
+    }
+
+    #[test]
+    fn every_day_of_four_centuries_follows_the_one_before() {
+        let (mut year, mut month, mut day) = (1800, 1, 1);
+        for number in -62_091..84_006i64 {
+            let mut out = Vec::new();
+            assert!(write_seconds_and_nanos(&mut out, number * 86_400, 0));
+            assert_eq!(
+                out,
+                format!("{year:04}-{month:02}-{day:02}T00:00:00.000Z").into_bytes()
+            );
+            let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+            let last = [
+                31,
+                28 + i32::from(leap),
+                31,
+                30,
+                31,
+                30,
+                31,
+                31,
+                30,
+                31,
+                30,
+                31,
+            ][month - 1];
+            day += 1;
+            if day > last {
+                (month, day) = (month + 1, 1);
+            }
+            if month > 12 {
+                (year, month) = (year + 1, 1);
+            }
+        }
+        assert_eq!((year, month, day), (2200, 1, 1));
+    }
+
+    proptest! {
+        #[test]
+        fn texts_sort_as_the_times_do(a in any::<i64>(), b in any::<i64>()) {
+            let cut = |text: String| text.trim_end_matches('Z').to_owned();
+            prop_assert_eq!(cut(text(a)).cmp(&cut(text(b))), a.cmp(&b));
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Inputs: they bring events in.
+//!
+//! An input sends batches and gets a [`Receipt`] for each. It may tell its source "done" only when the receipt
+//! resolves. Sending waits while the queue is full: that is the backpressure.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use batch::{Batch, BufferPool, HostInfo, Stream};
+use tokio::sync::{Notify, oneshot};
+
+use crate::metrics::{OperatorMetrics, Progress};
+
+/// Brings events in.
+#[async_trait]
+pub trait Input: Send {
+    /// Reads until the source ends or `ctx.stop` says so, and sends what it reads. Blocking work belongs on a blocking
+    /// thread ([`tokio::task::spawn_blocking`]).
+    ///
+    /// # Errors
+    /// What could not be read. Everything sent before is delivered all the same.
+    async fn run(self: Box<Self>, ctx: InputContext) -> Result<(), InputError>;
+}
+
+/// Why an input ended early. Holds one message for each thing that went wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .problems.join("\n"))]
+pub struct InputError {
+    /// What went wrong, each naming its file or peer.
+    pub problems: Vec<String>,
+}
+
+impl InputError {
+    /// One problem.
+    pub fn new(problem: impl Into<String>) -> Self {
+        Self { problems: vec![problem.into()] }
+    }
+}
+
+/// What the engine gives an input to work with. Cheap to clone.
+#[derive(Clone)]
+pub struct InputContext {
+    /// Where batches go.
+    pub sink: Arc<dyn Sink>,
+    /// Buffers that are charged to the memory budget.
+    pub pool: BufferPool,
+    /// Facts of this machine.
+    pub host: Arc<HostInfo>,
+    /// Says when to stop.
+    pub stop: Stop,
+    /// The input's counters.
+    pub metrics: Arc<OperatorMetrics>,
+    /// How far the input is.
+    pub progress: Arc<Progress>,
+    /// Where warnings go.
+    pub diagnostics: Diagnostics,
+}
+
+impl InputContext {
+    /// Sends a batch, waiting while the queue is full.
+    ///
+    /// # Errors
+    /// The pipeline takes no more.
+    pub async fn send(&self, batch: Batch) -> Result<Receipt, Stopped> {
+        let events = batch.len();
+        let sent = self.sink.send(batch).await;
+        if sent.is_ok() {
+            self.metrics.events(events, events);
+        }
+        sent
+    }
+
+    /// Sends a batch from a blocking thread, waiting while the queue is full.
+    ///
+    /// # Errors
+    /// The pipeline takes no more.
+    pub fn send_blocking(&self, batch: Batch) -> Result<Receipt, Stopped> {
+        tokio::runtime::Handle::current().block_on(self.send(batch))
+    }
+}
+
+/// Takes batches from inputs: the queue's side of an [`InputContext`].
+#[async_trait]
+pub trait Sink: Send + Sync {
+    /// Takes a batch, waiting while there is no room.
+    ///
+    /// # Errors
+    /// The pipeline takes no more.
+    async fn send(&self, batch: Batch) -> Result<Receipt, Stopped>;
+}
+
+/// The pipeline takes no more batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the pipeline takes no more events")]
+pub struct Stopped;
+
+/// Resolves when everything that became of a batch is safe.
+#[derive(Debug)]
+pub struct Receipt(oneshot::Receiver<Delivery>);
+
+impl Receipt {
+    /// Waits until the batch is delivered.
+    ///
+    /// # Errors
+    /// The pipeline ended before the batch was delivered.
+    pub async fn delivered(self) -> Result<Delivery, Stopped> {
+        self.0.await.map_err(|_| Stopped)
+    }
+}
+
+/// The queue's half of a receipt: dropped without being used, it says that the batch was not delivered.
+#[derive(Debug)]
+pub struct Issuer(oneshot::Sender<Delivery>);
+
+impl Issuer {
+    /// Whether nobody waits for the receipt.
+    pub fn is_abandoned(&self) -> bool {
+        self.0.is_closed()
+    }
+
+    /// Resolves the receipt.
+    pub fn resolve(self, delivery: Delivery) {
+        // An input that does not wait for the receipt has dropped it, which is its right.
+        let _ = self.0.send(delivery);
+    }
+}
+
+/// A receipt and its other half.
+pub fn receipt() -> (Issuer, Receipt) {
+    let (sender, receiver) = oneshot::channel();
+    (Issuer(sender), Receipt(receiver))
+}
+
+/// What became of a batch, for each of its streams.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Delivery {
+    /// The streams of the batch, in order.
+    pub streams: Vec<StreamDelivery>,
+}
+
+/// What became of the rows of one stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamDelivery {
+    /// The stream.
+    pub stream: Arc<Stream>,
+    /// Where its last row ends.
+    pub end: u64,
+    /// Rows that the outputs took.
+    pub kept: u64,
+    /// Rows that were dropped, by reason.
+    pub dropped: Vec<(Arc<str>, u64)>,
+}
+
+/// Says when to stop. Clones share one state.
+#[derive(Debug, Clone, Default)]
+pub struct Stop {
+    inner: Arc<StopInner>,
+}
+
+#[derive(Debug, Default)]
+struct StopInner {
+    stopped: AtomicBool,
+    notify: Notify,
+}
+
+impl Stop {
+    /// Asks everybody who looks to stop.
+    pub fn stop(&self) {
+        self.inner.stopped.store(true, Ordering::SeqCst);
+        self.inner.notify.notify_waiters();
+    }
+
+    /// Whether to stop.
+    pub fn is_stopped(&self) -> bool {
+        self.inner.stopped.load(Ordering::SeqCst)
+    }
+
+    /// Waits until it is time to stop.
+    pub async fn stopped(&self) {
+        loop {
+            let notified = self.inner.notify.notified();
+            tokio::pin!(notified);
+            notified.as_mut().enable();
+            if self.is_stopped() {
+                return;
+            }
+            notified.await;
+        }
+    }
+}
+
+/// Where warnings for the person who runs Millpond go. Cheap to clone.
+#[derive(Clone)]
+pub struct Diagnostics(Arc<dyn Fn(&str) + Send + Sync>);
+
+impl Diagnostics {
+    /// Warnings go to this function.
+    pub fn new(warn: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(warn))
+    }
+
+    /// Nobody hears the warnings.
+    pub fn silent() -> Self {
+        Self::new(|_| {})
+    }
+
+    /// Says something that a person should know: one line, naming the file, peer or operator.
+    pub fn warn(&self, message: &str) {
+        (self.0)(message);
+    }
+}
+
+impl fmt::Debug for Diagnostics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Diagnostics")
+    }
+}

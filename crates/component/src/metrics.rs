@@ -1,0 +1,116 @@
+//! Counters of one operator, shared by its instances.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Counters of one input, processor or output. All only grow.
+#[derive(Debug, Default)]
+pub struct OperatorMetrics {
+    events_in: AtomicU64,
+    events_out: AtomicU64,
+    bytes: AtomicU64,
+    failures: AtomicU64,
+    dropped: AtomicU64,
+    busy_ns: AtomicU64,
+    wait_ns: AtomicU64,
+    named: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+/// The counters at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Events that came in.
+    pub events_in: u64,
+    /// Events that left.
+    pub events_out: u64,
+    /// Source bytes read, or bytes written.
+    pub bytes: u64,
+    /// Events that failed here.
+    pub failures: u64,
+    /// Events that were dropped here.
+    pub dropped: u64,
+    /// Time at work, all instances together.
+    pub busy: Duration,
+    /// Time spent waiting: on the queue, on the budget, on the destination.
+    pub wait: Duration,
+    /// Further counters by name.
+    pub named: BTreeMap<&'static str, u64>,
+}
+
+impl OperatorMetrics {
+    /// Counts events that came in and left.
+    pub fn events(&self, events_in: usize, events_out: usize) {
+        self.events_in.fetch_add(events_in as u64, Relaxed);
+        self.events_out.fetch_add(events_out as u64, Relaxed);
+    }
+
+    /// Counts bytes read or written.
+    pub fn bytes(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// Counts events that failed.
+    pub fn failures(&self, failures: usize) {
+        self.failures.fetch_add(failures as u64, Relaxed);
+    }
+
+    /// Counts events that were dropped.
+    pub fn dropped(&self, dropped: usize) {
+        self.dropped.fetch_add(dropped as u64, Relaxed);
+    }
+
+    /// Counts time at work.
+    pub fn busy(&self, time: Duration) {
+        self.busy_ns.fetch_add(time.as_nanos() as u64, Relaxed);
+    }
+
+    /// Counts time spent waiting.
+    pub fn waited(&self, time: Duration) {
+        self.wait_ns.fetch_add(time.as_nanos() as u64, Relaxed);
+    }
+
+    /// Adds to a named counter.
+    pub fn count(&self, name: &'static str, by: u64) {
+        *self.named.lock().unwrap_or_else(PoisonError::into_inner).entry(name).or_default() += by;
+    }
+
+    /// The counters at this moment.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            events_in: self.events_in.load(Relaxed),
+            events_out: self.events_out.load(Relaxed),
+            bytes: self.bytes.load(Relaxed),
+            failures: self.failures.load(Relaxed),
+            dropped: self.dropped.load(Relaxed),
+            busy: Duration::from_nanos(self.busy_ns.load(Relaxed)),
+            wait: Duration::from_nanos(self.wait_ns.load(Relaxed)),
+            named: self.named.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+}
+
+/// How far a finite input is, in bytes of its source.
+#[derive(Debug, Default)]
+pub struct Progress {
+    total: AtomicU64,
+    done: AtomicU64,
+}
+
+impl Progress {
+    /// Adds to the bytes there are in all.
+    pub fn add_total(&self, bytes: u64) {
+        self.total.fetch_add(bytes, Relaxed);
+    }
+
+    /// Adds to the bytes read.
+    pub fn add_done(&self, bytes: u64) {
+        self.done.fetch_add(bytes, Relaxed);
+    }
+
+    /// Bytes read, and bytes there are in all; the latter is 0 where nobody knows.
+    pub fn get(&self) -> (u64, u64) {
+        (self.done.load(Relaxed), self.total.load(Relaxed))
+    }
+}

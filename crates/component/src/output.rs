@@ -1,0 +1,107 @@
+//! Outputs: they take events out of the pipeline.
+//!
+//! Work is split in two, so that an output that must keep order does not hold back the cores: [`Output::encode`] turns
+//! rows into bytes on whichever worker has the batch, [`Output::write`] hands the bytes on, in sequence where the output
+//! asks for it. The pipeline owns retry, backoff and shutdown; an output says what became of each write.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use batch::{Batch, Bitmap};
+
+/// Takes events out of the pipeline.
+#[async_trait]
+pub trait Output: Send + Sync {
+    /// Renders rows of a batch into `encoded`, which is empty. Called on any worker, for several batches at once.
+    fn encode(&self, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded);
+
+    /// Hands the bytes on.
+    ///
+    /// # Errors
+    /// The whole write failed. After [`WriteError::Retry`] the same bytes are written again; what was already taken
+    /// must not be taken twice.
+    async fn write(&self, encoded: &Encoded) -> Result<Written, WriteError>;
+
+    /// Makes everything written so far safe by the output's stated durability.
+    ///
+    /// # Errors
+    /// As for [`Output::write`].
+    async fn flush(&self) -> Result<(), WriteError> {
+        Ok(())
+    }
+
+    /// Flushes and lets go of everything. Nothing is written afterwards.
+    ///
+    /// # Errors
+    /// As for [`Output::write`].
+    async fn close(&self) -> Result<(), WriteError> {
+        self.flush().await
+    }
+}
+
+/// Rows of one batch as an output renders them. Reused from batch to batch, so that its memory stays warm.
+#[derive(Debug, Default)]
+pub struct Encoded {
+    /// The bytes of all parts, one after the other.
+    pub bytes: Vec<u8>,
+    /// Bytes by destination, for outputs that have several. Empty where there is one destination.
+    pub parts: Vec<Part>,
+    /// Rows that cannot be rendered, with the reason.
+    pub refused: Vec<Refused>,
+    /// Number of rows in `bytes`.
+    pub rows: usize,
+}
+
+impl Encoded {
+    /// Forgets the content and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.parts.clear();
+        self.refused.clear();
+        self.rows = 0;
+    }
+}
+
+/// The bytes that go to one destination.
+#[derive(Debug, Clone)]
+pub struct Part {
+    /// The destination, such as a file's path.
+    pub destination: Arc<str>,
+    /// Where the bytes lie.
+    pub bytes: Range<usize>,
+}
+
+/// A row that an output will never take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// The row in its batch.
+    pub row: usize,
+    /// Why.
+    pub reason: Arc<str>,
+}
+
+/// What became of a write that did not fail as a whole.
+#[derive(Debug, Default)]
+pub struct Written {
+    /// Rows to write again.
+    pub retry: Vec<usize>,
+    /// Rows that the destination refuses for good.
+    pub refused: Vec<Refused>,
+    /// Whether the other rows are safe only after the next [`Output::flush`].
+    pub until_flush: bool,
+}
+
+/// Why a whole write failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// It may work later: a full disk, a destination that is away.
+    #[error("{0}")]
+    Retry(String),
+    /// The reader is gone and wants no more: the pipeline ends without an error.
+    #[error("the reader closed the pipe")]
+    Closed,
+    /// It will never work.
+    #[error("{0}")]
+    Fatal(String),
+}

@@ -1,0 +1,35 @@
+//! Processors: they change or filter the events of a batch.
+
+use batch::{Batch, Bitmap, Failures};
+
+/// Whether a processor needs the batches in sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Batches come in any order; each worker has an instance.
+    Stateless,
+    /// One instance gets the batches in sequence.
+    Ordered,
+}
+
+/// Changes or filters the events of a batch.
+///
+/// Results depend on the batch, its sequence and the configuration alone: randomness comes from the event id, the
+/// current time is the batch's.
+pub trait Processor: Send {
+    /// Handles the rows it is given and leaves the others as they are. A row that it reports as failed must have its
+    /// values from before; [`Batch::apply`] sees to that when all writes are in one edit.
+    fn process(&mut self, batch: &mut Batch, rows: &Bitmap) -> Failures;
+
+    /// Another instance with the same configuration, for another worker. Large data is shared.
+    fn fork(&self) -> Box<dyn Processor>;
+
+    /// Whether it needs no further event: the input may end. Only asked of ordered processors.
+    fn is_finished(&self) -> bool {
+        false
+    }
+
+    /// Named counters beside the events that the engine counts itself, such as cache hits, since the last call.
+    fn take_counters(&mut self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,116 @@
+//! How a component describes itself.
+//!
+//! One static [`Spec`] a component is the source of its reference page, its part of the JSON Schema, the command line's
+//! positional settings and its constructor. Settings are one `Config` struct that derives `Deserialize` and
+//! `JsonSchema` with `deny_unknown_fields`; their descriptions are its doc comments.
+
+use std::sync::Arc;
+
+use batch::{FieldPath, HostInfo};
+use config::{ConfigError, Node, Positional, StageRole};
+use schemars::{Schema, SchemaGenerator};
+
+use crate::input::Input;
+use crate::output::Output;
+use crate::processor::{Order, Processor};
+
+/// A component's description and constructor.
+#[derive(Debug)]
+pub struct Spec {
+    /// The name in configurations.
+    pub name: &'static str,
+    /// What it does, in one sentence.
+    pub summary: &'static str,
+    /// What a user should know beside the settings, in Markdown: limits, rules, failure tags, facts with their source.
+    pub description: &'static str,
+    /// Which settings a one-line pipeline may give by position.
+    pub positional: Positional,
+    /// Examples; each runs as a test.
+    pub examples: &'static [Example],
+    /// The settings.
+    pub schema: fn(&mut SchemaGenerator) -> Schema,
+    /// The constructor.
+    pub build: Build,
+}
+
+/// An example of a component, run as a test.
+#[derive(Debug, Clone, Copy)]
+pub struct Example {
+    /// What it shows.
+    pub title: &'static str,
+    /// The stage as a one-line pipeline spells it.
+    pub stage: &'static str,
+    /// For a processor: the events it gets, a line each. A line that starts with `{` is a JSON event, another one a line
+    /// of text, of which only `message` is shown.
+    pub input: &'static str,
+    /// For a processor: the events that leave, as JSON lines.
+    pub output: &'static str,
+}
+
+/// What kind of component it is, with its constructor.
+#[derive(Debug, Clone, Copy)]
+pub enum Build {
+    /// An input.
+    Input(fn(&Node, &BuildContext) -> Result<Box<dyn Input>, ConfigError>),
+    /// A processor.
+    Processor {
+        /// Whether it needs the batches in sequence.
+        order: Order,
+        /// Whether it gets sealed rows too: filters do, processors that write do not.
+        sees_sealed: bool,
+        /// The constructor.
+        build: fn(&Node, &BuildContext) -> Result<Box<dyn Processor>, ConfigError>,
+    },
+    /// An output.
+    Output {
+        /// Whether it needs the batches in sequence.
+        ordered: bool,
+        /// The constructor.
+        build: fn(&Node, &BuildContext) -> Result<Arc<dyn Output>, ConfigError>,
+    },
+}
+
+impl Spec {
+    /// What kind of component it is.
+    pub fn kind(&self) -> StageRole {
+        match self.build {
+            Build::Input(_) => StageRole::Input,
+            Build::Processor { .. } => StageRole::Processor,
+            Build::Output { .. } => StageRole::Output,
+        }
+    }
+}
+
+/// What a constructor gets beside the component's own settings.
+#[derive(Debug, Clone)]
+pub struct BuildContext {
+    /// Facts of this machine.
+    pub host: Arc<HostInfo>,
+    /// The `tag` setting: replaces the component's own tag for failures and misses.
+    pub tag: Option<Arc<str>>,
+    /// Whether the pipeline runs until its inputs end, as one-line pipelines do.
+    pub finite: bool,
+}
+
+impl BuildContext {
+    /// The tag to use: the user's, or else `default`.
+    pub fn tag_or(&self, default: &str) -> Arc<str> {
+        self.tag.clone().unwrap_or_else(|| default.into())
+    }
+}
+
+/// The component's settings from its node; a node without a value gives the defaults.
+///
+/// # Errors
+/// An unknown setting, a missing one, or a value of the wrong kind, with its place.
+pub fn parse<T: serde::de::DeserializeOwned>(node: &Node) -> Result<T, ConfigError> {
+    node.deserialize()
+}
+
+/// The field path in `text`, which stands in the setting `name` of `node`.
+///
+/// # Errors
+/// A text that is no field name, with its place.
+pub fn field(node: &Node, name: &str, text: &str) -> Result<FieldPath, ConfigError> {
+    FieldPath::parse(text).map_err(|error| node.nearest(name).error(format!("`{text}` is not a field name: {error}")))
+}
