@@ -64,7 +64,8 @@ impl Tree {
             Self::Object(members) => {
                 for (i, (key, value)) in members.iter().enumerate() {
                     let duplicate = members[..i].iter().any(|(earlier, _)| earlier == key);
-                    let text: String = serde_json::from_str(&format!("\"{key}\"")).unwrap();
+                    let text: String = serde_json::from_str(&format!("\"{key}\""))
+                        .expect("a generated key is valid");
                     add(Scan {
                         rewrite: duplicate || key.contains('\\'),
                         dotted_keys: text.contains('.'),
@@ -145,7 +146,7 @@ fn escaped(text: &str) -> Vec<u8> {
 }
 
 fn parse(text: &[u8]) -> Value {
-    serde_json::from_slice(text).unwrap()
+    serde_json::from_slice(text).expect("only valid texts are parsed")
 }
 
 /// Walks a normalised text along its value.

@@ -85,14 +85,11 @@ impl KeyHashes {
     }
 }
 
-/// Adds sixteen bytes of a key to its hash. The upper half of the result is the better one.
+/// Adds sixteen bytes of a key to its hash. The upper half of the result depends on all of them.
 #[inline(always)]
-pub(super) fn mix(hash: u64, word: u128) -> u64 {
-    let low = (word as u64 ^ hash ^ 0x9E37_79B9_7F4A_7C15).wrapping_mul(0xD6E8_FEB8_6659_FD93);
-    let high = ((word >> 64) as u64 ^ hash.rotate_left(23)).wrapping_mul(0xA076_1D64_78BD_642F);
-    (low ^ low >> 32)
-        .wrapping_add(high.rotate_left(29))
-        .wrapping_mul(0xE703_7ED1_A0B4_28DB)
+pub(super) fn mix(hash: u64, (low, high): (u64, u64)) -> u64 {
+    let low = (low ^ hash.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    low.wrapping_add(high.wrapping_mul(0xD6E8_FEB8_6659_FD93))
 }
 
 /// Whether some object of a valid text without escaped keys has the same key twice. Allocates: it runs only upon a

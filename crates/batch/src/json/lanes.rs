@@ -20,7 +20,13 @@ impl Lanes {
 
     #[inline(always)]
     pub(super) fn load(text: &[u8], pos: usize) -> Self {
-        Self::new(chunk(text, pos))
+        match text.get(pos..).and_then(|rest| rest.first_chunk()) {
+            Some(whole) => Self::new(*whole),
+            None => {
+                let (low, high) = last_words(text, pos);
+                Self::new((u128::from(high) << 64 | u128::from(low)).to_le_bytes())
+            }
+        }
     }
 
     #[inline(always)]
@@ -57,6 +63,31 @@ impl Lanes {
         (self.eq(b',') | self.eq(b']') | self.eq(b'}') | self.at_most(b' ')).to_bitmask()
     }
 
+    /// The first `len` bytes, at most fifteen, as two numbers; the others count as zero.
+    #[inline(always)]
+    pub(super) fn words_of(self, len: usize) -> (u64, u64) {
+        const WINDOW: [u8; 2 * WIDTH] = {
+            let mut bytes = [0; 2 * WIDTH];
+            let mut i = 0;
+            while i < WIDTH {
+                bytes[i] = 0xFF;
+                i += 1;
+            }
+            bytes
+        };
+        let mask = WINDOW[WIDTH - (len & (WIDTH - 1))..]
+            .first_chunk()
+            .map_or([0; WIDTH], |mask| *mask);
+        Self(self.0 & u8x16::new(mask)).words()
+    }
+
+    /// The bytes as two numbers.
+    #[inline(always)]
+    pub(super) fn words(self) -> (u64, u64) {
+        let word = u128::from_le_bytes(self.0.to_array());
+        (word as u64, (word >> 64) as u64)
+    }
+
     /// How many ASCII digits the bytes begin with.
     #[inline(always)]
     pub(super) fn leading_digits(self) -> usize {
@@ -66,28 +97,23 @@ impl Lanes {
     }
 }
 
-/// The sixteen bytes at `pos`, filled up with zeros beyond the end of the text.
-#[inline(always)]
-pub(super) fn chunk(text: &[u8], pos: usize) -> [u8; WIDTH] {
-    match text.get(pos..).and_then(|rest| rest.first_chunk()) {
-        Some(whole) => *whole,
-        None => last_chunk(text, pos),
-    }
-}
-
-/// [`chunk`] near the end: the text's last sixteen bytes moved down, which costs less than a copy of odd length.
+/// The last bytes of the text, from `pos` on, and zeros behind them: the text's last sixteen bytes moved down, which
+/// costs less than a copy of odd length. Two words, because those are returned in registers.
 #[inline(never)]
-fn last_chunk(text: &[u8], pos: usize) -> [u8; WIDTH] {
+fn last_words(text: &[u8], pos: usize) -> (u64, u64) {
     let left = text.len().saturating_sub(pos);
     if left == 0 {
-        return [0; WIDTH];
+        return (0, 0);
     }
-    if let Some(last) = text.last_chunk::<WIDTH>() {
-        return (u128::from_le_bytes(*last) >> (8 * (WIDTH - left))).to_le_bytes();
-    }
-    let mut bytes = [0; WIDTH];
-    bytes[..left].copy_from_slice(&text[pos..]);
-    bytes
+    let word = match text.last_chunk::<WIDTH>() {
+        Some(last) => u128::from_le_bytes(*last) >> (8 * (WIDTH - left)),
+        None => {
+            let mut bytes = [0; WIDTH];
+            bytes[..left].copy_from_slice(&text[pos..]);
+            u128::from_le_bytes(bytes)
+        }
+    };
+    (word as u64, (word >> 64) as u64)
 }
 
 /// Sixty-four bytes of valid JSON with what lies inside strings masked out.
@@ -177,7 +203,7 @@ mod tests {
                     *to = *from;
                 }
                 assert_eq!(
-                    chunk(&text[..len], pos),
+                    Lanes::load(&text[..len], pos).0.to_array(),
                     expected,
                     "length {len}, position {pos}"
                 );

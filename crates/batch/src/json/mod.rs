@@ -82,7 +82,16 @@ pub enum JsonErrorKind {
 
 /// The first position at or after `pos` that holds no whitespace.
 #[inline(always)]
-fn skip_whitespace(text: &[u8], mut pos: usize) -> usize {
+fn skip_whitespace(text: &[u8], pos: usize) -> usize {
+    if byte_at(text, pos) > b' ' {
+        pos
+    } else {
+        skip_some_whitespace(text, pos)
+    }
+}
+
+#[inline(never)]
+fn skip_some_whitespace(text: &[u8], mut pos: usize) -> usize {
     while let Some(b' ' | b'\n' | b'\r' | b'\t') = text.get(pos) {
         pos += 1;
     }

@@ -5,7 +5,7 @@
 //! the fixed table, cost the second pass that compares the keys themselves.
 
 use super::duplicates::{KeyHashes, has_duplicate_keys, mix};
-use super::lanes::{Lanes, WIDTH, chunk};
+use super::lanes::{Lanes, WIDTH};
 use super::{DEPTH_MAX, JsonError, JsonErrorKind, Scan, byte_at, skip_whitespace};
 
 /// Checks that `text`, which is UTF-8, is one JSON object (RFC 8259) with nothing but whitespace around it.
@@ -50,6 +50,7 @@ impl<'a> Validator<'a> {
         }
     }
 
+    #[inline(always)]
     fn run(mut self, start: usize) -> Result<Scan, JsonError> {
         let end = skip_whitespace(self.text, self.value(start)?);
         if end < self.text.len() {
@@ -164,38 +165,39 @@ impl<'a> Validator<'a> {
     fn key_body(&mut self, start: usize) -> Result<usize, JsonError> {
         let (mut pos, mut hash) = (start, 0);
         loop {
-            let bytes = chunk(self.text, pos);
-            let lanes = Lanes::new(bytes);
+            let lanes = Lanes::load(self.text, pos);
             let stops = lanes.string_stops();
-            let word = u128::from_le_bytes(bytes);
+            let dots = lanes.mask_of(b'.');
             if stops == 0 {
-                self.dots |= lanes.mask_of(b'.');
-                hash = mix(hash, word);
+                self.dots |= dots;
+                hash = mix(hash, lanes.words());
                 pos += WIDTH;
                 continue;
             }
             // The mask of the bytes below the lowest stop, at most fifteen of them.
-            self.dots |= lanes.mask_of(b'.') & (stops & stops.wrapping_neg()).wrapping_sub(1);
+            self.dots |= dots & (stops & stops.wrapping_neg()).wrapping_sub(1);
             let len = stops.trailing_zeros() as usize;
             if byte_at(self.text, pos + len) != b'"' {
-                return self.escaped_key(start, pos + len);
+                let (end, dotted) = escaped_key(self.text, start, pos + len)?;
+                self.escaped_keys = true;
+                self.dots |= u32::from(dotted);
+                return Ok(end);
             }
-            self.keys.add(mix(hash, word & ((1 << (8 * len)) - 1)));
+            self.keys.add(mix(hash, lanes.words_of(len)));
             return Ok(pos + len + 1);
         }
     }
+}
 
-    /// A key with an escape in it: the rewrite will compare it, so it is not hashed.
-    #[cold]
-    #[inline(never)]
-    fn escaped_key(&mut self, start: usize, stop: usize) -> Result<usize, JsonError> {
-        let end = string(self.text, escape(self.text, stop)?)?;
-        self.escaped_keys = true;
-        let mut plain = Vec::new();
-        super::unescape(&self.text[start..end - 1], &mut plain);
-        self.dots |= u32::from(plain.contains(&b'.'));
-        Ok(end)
-    }
+/// A key with an escape in it, at `stop` the first: the position after its closing quote, and whether its text holds a
+/// dot. The rewrite will compare it, so it is not hashed.
+#[cold]
+#[inline(never)]
+fn escaped_key(text: &[u8], start: usize, stop: usize) -> Result<(usize, bool), JsonError> {
+    let end = string(text, escape(text, stop)?)?;
+    let mut plain = Vec::new();
+    super::unescape(&text[start..end - 1], &mut plain);
+    Ok((end, plain.contains(&b'.')))
 }
 
 enum Next {
