@@ -3,7 +3,7 @@
 //! One document of the YAML 1.2 core schema. Anchors, aliases and merge keys (`<<`) are resolved; a key that is given
 //! twice, a key that is not a scalar, tags other than `!!str`, and further documents are refused.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Tag};
@@ -59,6 +59,8 @@ enum Content {
     Map {
         entries: Vec<(Node, Node)>,
         key: Option<Node>,
+        /// The names so far.
+        names: HashSet<String>,
     },
 }
 
@@ -79,8 +81,12 @@ impl Builder<'_> {
             }
             Event::MappingStart(anchor, tag) => {
                 self.check_tag(tag.as_deref(), span)?;
-                let entries = Vec::new();
-                self.open(span, anchor, Content::Map { entries, key: None })
+                let content = Content::Map {
+                    entries: Vec::new(),
+                    key: None,
+                    names: HashSet::new(),
+                };
+                self.open(span, anchor, content)
             }
             Event::SequenceEnd | Event::MappingEnd => self.close(span),
         }
@@ -189,9 +195,13 @@ impl Builder<'_> {
         match self.open.last_mut().map(|open| &mut open.content) {
             None => self.root = Some(node),
             Some(Content::List(items)) => items.push(node),
-            Some(Content::Map { entries, key }) => match key.take() {
+            Some(Content::Map {
+                entries,
+                key,
+                names,
+            }) => match key.take() {
                 Some(key) => entries.push((key, node)),
-                None => *key = Some(check_key(node, entries)?),
+                None => *key = Some(check_key(node, entries, names)?),
             },
         }
         Ok(())
@@ -250,22 +260,30 @@ fn advice(found: Option<char>) -> Option<&'static str> {
     }
 }
 
-fn check_key(key: Node, entries: &[(Node, Node)]) -> Result<Node, ConfigError> {
+fn check_key(
+    key: Node,
+    entries: &[(Node, Node)],
+    names: &mut HashSet<String>,
+) -> Result<Node, ConfigError> {
     let Some(name) = key.as_str() else {
         return Err(key
             .error("a key must be a single value")
             .note("put a value that begins with `{` or `[` in quotes"));
     };
+    if names.insert(name.to_owned()) {
+        return Ok(key);
+    }
+    let error = key.error(format!("`{name}` is given twice"));
     let first = entries
         .iter()
         .find(|(known, _)| known.as_str() == Some(name));
-    if let Some((first, _)) = first {
-        let (line, column) = key.source().locate(first.span.start);
-        return Err(key
-            .error(format!("`{name}` is given twice"))
-            .note(format!("the first one is at line {line}, column {column}")));
-    }
-    Ok(key)
+    Err(match first {
+        Some((first, _)) => {
+            let (line, column) = key.source().locate(first.span.start);
+            error.note(format!("the first one is at line {line}, column {column}"))
+        }
+        None => error,
+    })
 }
 
 fn count(node: &Node) -> usize {

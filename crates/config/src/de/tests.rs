@@ -125,127 +125,129 @@ fn untyped_values_follow_the_core_schema() {
     );
 }
 
+const REFUSED: &[(&str, (usize, usize), &str, &str)] = &[
+    ("patern: x", (2, 1), "patern", "unknown setting `patern`"),
+    ("patern: x", (2, 1), "patern", "did you mean `pattern`?"),
+    (
+        "port: x",
+        (2, 7),
+        "port",
+        "expected a whole number, found `x`",
+    ),
+    (
+        "port: 65536",
+        (2, 7),
+        "port",
+        "`65536` is out of range: from 0 to 65535",
+    ),
+    ("port: -1", (2, 7), "port", "out of range"),
+    (
+        "port: [1]",
+        (2, 7),
+        "port",
+        "expected a whole number, found a list",
+    ),
+    (
+        "port: 1.5",
+        (2, 7),
+        "port",
+        "expected a whole number, found `1.5`",
+    ),
+    (
+        "ratio: inf",
+        (2, 8),
+        "ratio",
+        "expected a number, found `inf`",
+    ),
+    ("follow: yes", (2, 9), "follow", "did you mean `true`?"),
+    (
+        "paths: [a, {b: c}]",
+        (2, 12),
+        "paths[1]",
+        "expected text, found a map",
+    ),
+    ("paths:", (2, 6), "paths", "expected a list, found nothing"),
+    (
+        "on_failure: dorp",
+        (2, 13),
+        "on_failure",
+        "did you mean `drop`?",
+    ),
+    (
+        "on_failure: dorp",
+        (2, 13),
+        "on_failure",
+        "accepted: publish, drop",
+    ),
+    (
+        "on_failure: {drop: 1}",
+        (2, 20),
+        "on_failure.drop",
+        "`drop` takes no settings",
+    ),
+    (
+        "queue: {memory: {max: 3}}",
+        (2, 18),
+        "queue.memory.max",
+        "unknown setting `max` for memory",
+    ),
+    (
+        "queue: {disk: {}}",
+        (2, 15),
+        "queue.disk",
+        "the setting `path` is missing for disk",
+    ),
+    (
+        "queue: disk",
+        (2, 8),
+        "queue",
+        "the setting `path` is missing",
+    ),
+    (
+        "queue: {disc: {}}",
+        (2, 9),
+        "queue.disc",
+        "did you mean `disk`?",
+    ),
+    (
+        "queue: {disk: {}, memory: {}}",
+        (2, 8),
+        "queue",
+        "exactly one of memory, disk",
+    ),
+    (
+        "queue: [a]",
+        (2, 8),
+        "queue",
+        "expected one of memory, disk, found a list",
+    ),
+    (
+        "names: {a: 200}",
+        (2, 12),
+        "names.a",
+        "out of range: from -128 to 127",
+    ),
+    (
+        "names: x",
+        (2, 8),
+        "names",
+        "expected a map of settings, found a single value",
+    ),
+    ("max: 3 apples", (2, 6), "max", "`3 apples` is not a size"),
+    ("max: -1", (2, 6), "max", "`-1` is not a size"),
+    ("every: 5", (2, 8), "every", "`5` has no unit"),
+    (
+        "pair: [1, b, c]",
+        (2, 14),
+        "pair[2]",
+        "expected 2 values, found 3",
+    ),
+    ("pair: [1]", (2, 7), "pair", "found 1 values"),
+];
+
 #[test]
 fn errors_stand_at_the_innermost_value() {
-    for (text, place, path, part) in [
-        ("patern: x", (2, 1), "patern", "unknown setting `patern`"),
-        ("patern: x", (2, 1), "patern", "did you mean `pattern`?"),
-        (
-            "port: x",
-            (2, 7),
-            "port",
-            "expected a whole number, found `x`",
-        ),
-        (
-            "port: 65536",
-            (2, 7),
-            "port",
-            "`65536` is out of range: from 0 to 65535",
-        ),
-        ("port: -1", (2, 7), "port", "out of range"),
-        (
-            "port: [1]",
-            (2, 7),
-            "port",
-            "expected a whole number, found a list",
-        ),
-        (
-            "port: 1.5",
-            (2, 7),
-            "port",
-            "expected a whole number, found `1.5`",
-        ),
-        (
-            "ratio: inf",
-            (2, 8),
-            "ratio",
-            "expected a number, found `inf`",
-        ),
-        ("follow: yes", (2, 9), "follow", "did you mean `true`?"),
-        (
-            "paths: [a, {b: c}]",
-            (2, 12),
-            "paths[1]",
-            "expected text, found a map",
-        ),
-        ("paths:", (2, 6), "paths", "expected a list, found nothing"),
-        (
-            "on_failure: dorp",
-            (2, 13),
-            "on_failure",
-            "did you mean `drop`?",
-        ),
-        (
-            "on_failure: dorp",
-            (2, 13),
-            "on_failure",
-            "accepted: publish, drop",
-        ),
-        (
-            "on_failure: {drop: 1}",
-            (2, 20),
-            "on_failure.drop",
-            "`drop` takes no settings",
-        ),
-        (
-            "queue: {memory: {max: 3}}",
-            (2, 18),
-            "queue.memory.max",
-            "unknown setting `max` for memory",
-        ),
-        (
-            "queue: {disk: {}}",
-            (2, 15),
-            "queue.disk",
-            "the setting `path` is missing for disk",
-        ),
-        (
-            "queue: disk",
-            (2, 8),
-            "queue",
-            "the setting `path` is missing",
-        ),
-        (
-            "queue: {disc: {}}",
-            (2, 9),
-            "queue.disc",
-            "did you mean `disk`?",
-        ),
-        (
-            "queue: {disk: {}, memory: {}}",
-            (2, 8),
-            "queue",
-            "exactly one of memory, disk",
-        ),
-        (
-            "queue: [a]",
-            (2, 8),
-            "queue",
-            "expected one of memory, disk, found a list",
-        ),
-        (
-            "names: {a: 200}",
-            (2, 12),
-            "names.a",
-            "out of range: from -128 to 127",
-        ),
-        (
-            "names: x",
-            (2, 8),
-            "names",
-            "expected a map of settings, found a single value",
-        ),
-        ("max: 3 apples", (2, 6), "max", "`3 apples` is not a size"),
-        ("max: -1", (2, 6), "max", "`-1` is not a size"),
-        ("every: 5", (2, 8), "every", "`5` has no unit"),
-        (
-            "pair: [1, b, c]",
-            (2, 14),
-            "pair[2]",
-            "expected 2 values, found 3",
-        ),
-        ("pair: [1]", (2, 7), "pair", "found 1 values"),
-    ] {
+    for &(text, place, path, part) in REFUSED {
         let error = read(text).expect_err(text);
         assert_eq!(
             (error.line(), error.column()),

@@ -79,60 +79,62 @@ pipelines:
     );
 }
 
+const SETTINGS: &[(&str, &str)] = &[
+    ("grok p", "{pattern: p}"),
+    (
+        r#"grok "a \"b\" \\ \d|x"'c\'d"#,
+        r#"{pattern: "a \"b\" \\ \\d|xc\\d"}"#,
+    ),
+    ("grok ''", r#"{pattern: ""}"#),
+    ("grok a==b", "{pattern: a==b}"),
+    ("grok http://x?y=z", "{pattern: http://x?y=z}"),
+    ("grok 'x=y'", r#"{pattern: "x=y"}"#),
+    ("grok A=b", "{pattern: A=b}"),
+    ("grok [ab]*.log", "{pattern: [ab]*.log}"),
+    ("grok a||b", "{pattern: a||b}"),
+    (
+        "set a=1 b='1' c= d=x=y e=null _f=null1",
+        r#"{a: 1, b: "1", c: "", d: x=y, e: null, _f: null1}"#,
+    ),
+    (
+        "set a.b=1 a.c.d=2 e.f=3",
+        "{a: {b: 1, c: {d: 2}}, e: {f: 3}}",
+    ),
+    (
+        "set a=[x, 'y, z',w] b=[] c=[ ]",
+        r#"{a: [x, "y, z", w], b: [], c: []}"#,
+    ),
+    ("set a=[x]+ b='[x]'", r#"{a: [x]+, b: "[x]"}"#),
+    (
+        "set a=1 a=2 a=[3,4] b.c=5 b.c=6",
+        "{a: [1, 2, 3, 4], b: {c: [5, 6]}}",
+    ),
+    ("set if='a || b'", r#"{if: "a || b"}"#),
+    ("set if=a||b", "{if: a||b}"),
+    ("date f", "{field: f}"),
+    ("date f a 'b c'", r#"{field: f, formats: [a, "b c"]}"#),
+    ("date f formats=x", "{field: f, formats: x}"),
+    ("rename target=x a b", "{target: x, from: a, to: b}"),
+    ("where", "{}"),
+    (
+        "where   a == 'x | y' || b != \"|\"  ",
+        r#"{condition: "a == 'x | y' || b != \"|\""}"#,
+    ),
+    (
+        r"where a == 'it\'s | x'",
+        r#"{condition: "a == 'it\\'s | x'"}"#,
+    ),
+    (r"where a == r'\' || b", r#"{condition: "a == r'\\' || b"}"#),
+    (
+        r"where a == '''it's | x'''",
+        r#"{condition: "a == '''it's | x'''"}"#,
+    ),
+    ("where if=x", r#"{condition: "if=x"}"#),
+];
+
 #[test]
 fn settings_and_quotes() {
-    for (stage, expected) in [
-        ("grok p", "{pattern: p}"),
-        (
-            r#"grok "a \"b\" \\ \d|x"'c\'d"#,
-            r#"{pattern: "a \"b\" \\ \\d|xc\\d"}"#,
-        ),
-        ("grok ''", r#"{pattern: ""}"#),
-        ("grok a==b", "{pattern: a==b}"),
-        ("grok http://x?y=z", "{pattern: http://x?y=z}"),
-        ("grok 'x=y'", r#"{pattern: "x=y"}"#),
-        ("grok A=b", "{pattern: A=b}"),
-        ("grok [ab]*.log", "{pattern: [ab]*.log}"),
-        ("grok a||b", "{pattern: a||b}"),
-        (
-            "set a=1 b='1' c= d=x=y e=null _f=null1",
-            r#"{a: 1, b: "1", c: "", d: x=y, e: null, _f: null1}"#,
-        ),
-        (
-            "set a.b=1 a.c.d=2 e.f=3",
-            "{a: {b: 1, c: {d: 2}}, e: {f: 3}}",
-        ),
-        (
-            "set a=[x, 'y, z',w] b=[] c=[ ]",
-            r#"{a: [x, "y, z", w], b: [], c: []}"#,
-        ),
-        ("set a=[x]+ b='[x]'", r#"{a: [x]+, b: "[x]"}"#),
-        (
-            "set a=1 a=2 a=[3,4] b.c=5 b.c=6",
-            "{a: [1, 2, 3, 4], b: {c: [5, 6]}}",
-        ),
-        ("set if='a || b'", r#"{if: "a || b"}"#),
-        ("set if=a||b", "{if: a||b}"),
-        ("date f", "{field: f}"),
-        ("date f a 'b c'", r#"{field: f, formats: [a, "b c"]}"#),
-        ("date f formats=x", "{field: f, formats: x}"),
-        ("rename target=x a b", "{target: x, from: a, to: b}"),
-        ("where", "{}"),
-        (
-            "where   a == 'x | y' || b != \"|\"  ",
-            r#"{condition: "a == 'x | y' || b != \"|\""}"#,
-        ),
-        (
-            r"where a == 'it\'s | x'",
-            r#"{condition: "a == 'it\\'s | x'"}"#,
-        ),
-        (r"where a == r'\' || b", r#"{condition: "a == r'\\' || b"}"#),
-        (
-            r"where a == '''it's | x'''",
-            r#"{condition: "a == '''it's | x'''"}"#,
-        ),
-        ("where if=x", r#"{condition: "if=x"}"#),
-    ] {
+    for &(stage, expected) in SETTINGS {
         let tree = settings(stage).expect(stage);
         assert_eq!(format!("{tree:?}"), expected, "{stage}");
     }
@@ -162,107 +164,109 @@ fn spans_point_at_what_was_written() {
     assert_eq!(error.column(), Some(17), "{error}");
 }
 
+const REFUSED: &[(&str, usize, &str)] = &[
+    ("", 1, "a stage is empty"),
+    ("  ", 3, "a stage is empty"),
+    ("stdin | | discard", 9, "a stage is empty"),
+    ("stdin |", 8, "a stage is empty"),
+    ("| stdin", 1, "a stage is empty"),
+    ("stdin", 6, "a pipeline needs an input and an output"),
+    ("stdni", 1, "did you mean `stdin`?"),
+    (
+        "stdin | grokk x | discard",
+        9,
+        "there is no processor `grokk`",
+    ),
+    (
+        "stdin | grokk x | discard",
+        9,
+        "accepted: grok, date, where, set, rename",
+    ),
+    (
+        "stdin | stdout | discard",
+        9,
+        "`stdout` is an output; stages in the middle must be processors",
+    ),
+    (
+        "grok x | discard",
+        1,
+        "`grok` is a processor; the first stage must be an input",
+    ),
+    (
+        "stdin | grok x",
+        9,
+        "`grok` is a processor; the last stage must be an output",
+    ),
+    ("stdin | where a", 9, "the last stage must be an output"),
+    (
+        "stdin | grok 'x | discard",
+        14,
+        "the quote ' that opens here is never closed",
+    ),
+    (
+        "stdin | grok a \"x\\\" | discard",
+        16,
+        "the quote \" that opens here",
+    ),
+    (
+        "stdin | where a == 'x | discard",
+        20,
+        "the quote ' that opens here",
+    ),
+    (
+        "stdin | grok a b | discard",
+        16,
+        "grok takes one value by position, its pattern",
+    ),
+    ("stdin | rename a b c | discard", 20, "accepted: from, to"),
+    (
+        "stdin | set a | discard",
+        13,
+        "set takes no value by position",
+    ),
+    (
+        "stdin | grok a pattern=b | discard",
+        16,
+        "by position and by its name",
+    ),
+    (
+        "stdin | grok pattern=b a | discard",
+        24,
+        "by its name and by position",
+    ),
+    (
+        "stdin | date formats=b a c | discard",
+        26,
+        "`formats` is given by its name and by position",
+    ),
+    (
+        "stdin | set a=1 a.b=2 | discard",
+        17,
+        "`a` is given as a value and, with a dot, as a map",
+    ),
+    (
+        "stdin | set a.b=2 a=1 | discard",
+        19,
+        "`a` is given as a value",
+    ),
+    (
+        "stdin | set a=[x | discard",
+        15,
+        "this list has no closing `]`",
+    ),
+    ("stdin | set a=[x y] | discard", 18, "expected `,` or `]`"),
+    ("stdin | set a=[,x] | discard", 16, "an item is missing"),
+    ("stdin || discard", 7, "`||` belongs into an expression"),
+    (
+        "stdin | grok a || b | discard",
+        16,
+        "`||` belongs into an expression",
+    ),
+];
+
 #[test]
 fn refuses_with_place_and_reason() {
-    for (text, column, part) in [
-        ("", 1, "a stage is empty"),
-        ("  ", 3, "a stage is empty"),
-        ("stdin | | discard", 9, "a stage is empty"),
-        ("stdin |", 8, "a stage is empty"),
-        ("| stdin", 1, "a stage is empty"),
-        ("stdin", 6, "a pipeline needs an input and an output"),
-        ("stdni", 1, "did you mean `stdin`?"),
-        (
-            "stdin | grokk x | discard",
-            9,
-            "there is no processor `grokk`",
-        ),
-        (
-            "stdin | grokk x | discard",
-            9,
-            "accepted: grok, date, where, set, rename",
-        ),
-        (
-            "stdin | stdout | discard",
-            9,
-            "`stdout` is an output; stages in the middle must be processors",
-        ),
-        (
-            "grok x | discard",
-            1,
-            "`grok` is a processor; the first stage must be an input",
-        ),
-        (
-            "stdin | grok x",
-            9,
-            "`grok` is a processor; the last stage must be an output",
-        ),
-        ("stdin | where a", 9, "the last stage must be an output"),
-        (
-            "stdin | grok 'x | discard",
-            14,
-            "the quote ' that opens here is never closed",
-        ),
-        (
-            "stdin | grok a \"x\\\" | discard",
-            16,
-            "the quote \" that opens here",
-        ),
-        (
-            "stdin | where a == 'x | discard",
-            20,
-            "the quote ' that opens here",
-        ),
-        (
-            "stdin | grok a b | discard",
-            16,
-            "grok takes one value by position, its pattern",
-        ),
-        ("stdin | rename a b c | discard", 20, "accepted: from, to"),
-        (
-            "stdin | set a | discard",
-            13,
-            "set takes no value by position",
-        ),
-        (
-            "stdin | grok a pattern=b | discard",
-            16,
-            "by position and by its name",
-        ),
-        (
-            "stdin | grok pattern=b a | discard",
-            24,
-            "by its name and by position",
-        ),
-        (
-            "stdin | date formats=b a c | discard",
-            26,
-            "`formats` is given by its name and by position",
-        ),
-        (
-            "stdin | set a=1 a.b=2 | discard",
-            17,
-            "`a` is given as a value and, with a dot, as a map",
-        ),
-        (
-            "stdin | set a.b=2 a=1 | discard",
-            19,
-            "`a` is given as a value",
-        ),
-        (
-            "stdin | set a=[x | discard",
-            15,
-            "this list has no closing `]`",
-        ),
-        ("stdin | set a=[x y] | discard", 18, "expected `,` or `]`"),
-        ("stdin | set a=[,x] | discard", 16, "an item is missing"),
-        ("stdin || discard", 7, "`||` belongs into an expression"),
-        (
-            "stdin | grok a || b | discard",
-            16,
-            "`||` belongs into an expression",
-        ),
-    ] {
+    for &(text, column, part) in REFUSED {
         let error = parse(text).expect_err(text);
         assert_eq!(
             (error.line(), error.column()),
