@@ -1,4 +1,4 @@
-//! Times the JSON primitives on nested events of about 700 bytes, shaped like an intrusion detection system's alerts.
+//! Times the JSON, MessagePack and time primitives on nested events of about 700 bytes, shaped like an intrusion detection system's alerts.
 //!
 //! `cargo run --release -p batch --example json_speed [-- part of a measurement's name]`
 #![allow(clippy::print_stdout)]
@@ -6,7 +6,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use batch::json;
+use batch::{json, msgpack, time};
 
 const EVENTS: usize = 4096;
 const ROUNDS: usize = 60;
@@ -90,7 +90,10 @@ fn event(r: &mut Random) -> String {
 
 /// Runs `work` on every event, several rounds, and prints the fastest round.
 fn measure(name: &str, events: &[Vec<u8>], mut work: impl FnMut(&[u8])) {
-    if std::env::args().nth(1).is_some_and(|part| !name.contains(&part)) {
+    if std::env::args()
+        .nth(1)
+        .is_some_and(|part| !name.contains(&part))
+    {
         return;
     }
     let bytes: usize = events.iter().map(Vec::len).sum();
@@ -170,4 +173,37 @@ fn main() {
         json::normalise(e, &mut out);
         black_box(&out);
     });
+
+    let packed: Vec<Vec<u8>> = events.iter().map(|e| pack(e)).collect();
+    measure("msgpack validate_map", &packed, |e| {
+        black_box(msgpack::validate_map(e).is_ok_and(|scan| !scan.rewrite && !scan.dotted_keys));
+    });
+    for key in ["timestamp", "alert", "tx_id"] {
+        measure(&format!("msgpack find {key}"), &packed, |e| {
+            black_box(msgpack::find(e, key.as_bytes()));
+        });
+    }
+    measure("msgpack to_json", &packed, |e| {
+        out.clear();
+        msgpack::to_json(e, &mut out);
+        black_box(&out);
+    });
+    measure("msgpack from_json", &events, |e| {
+        out.clear();
+        msgpack::from_json(e, &mut out);
+        black_box(&out);
+    });
+    let mut nanos = 1_700_000_000_000_000_000;
+    measure("write_rfc3339, milliseconds", &events, |_| {
+        out.clear();
+        nanos += 1_001_000_000;
+        time::write_rfc3339(&mut out, black_box(nanos));
+        black_box(&out);
+    });
+}
+
+fn pack(event: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    msgpack::from_json(event, &mut out);
+    out
 }

@@ -14,7 +14,7 @@ const KEYS_MAX: usize = 120;
 ///
 /// An object's hashes lie next to each other, because those of the objects inside it are gone when its own next key
 /// comes. Below them lies where the enclosing object's hashes begin.
-pub(super) struct KeyHashes {
+pub(crate) struct KeyHashes {
     table: [u32; KEYS_MAX + LANES],
     start: usize,
     top: usize,
@@ -24,7 +24,7 @@ pub(super) struct KeyHashes {
 
 impl KeyHashes {
     #[inline(always)]
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             table: [0; KEYS_MAX + LANES],
             start: 0,
@@ -35,13 +35,13 @@ impl KeyHashes {
     }
 
     /// Whether two keys of one object may be equal. Without suspicion none are.
-    pub(super) fn suspicious(&self) -> bool {
+    pub(crate) fn suspicious(&self) -> bool {
         self.equal != 0 || self.full
     }
 
     /// An object begins.
     #[inline(always)]
-    pub(super) fn open(&mut self) {
+    pub(crate) fn open(&mut self) {
         if self.push(self.start as u32) {
             self.start = self.top;
         }
@@ -49,7 +49,7 @@ impl KeyHashes {
 
     /// The innermost object ends. Once the table was full, nothing in it matters any more.
     #[inline(always)]
-    pub(super) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         if !self.full {
             self.top = self.start - 1;
             self.start = self.table[self.top] as usize;
@@ -58,7 +58,7 @@ impl KeyHashes {
 
     /// A key of the innermost object.
     #[inline(always)]
-    pub(super) fn add(&mut self, hash: u64) {
+    pub(crate) fn add(&mut self, hash: u64) {
         let hash = (hash >> 32) as u32;
         let wanted = u32x8::splat(hash);
         let mut at = self.start;
@@ -87,7 +87,7 @@ impl KeyHashes {
 
 /// Adds sixteen bytes of a key to its hash. The upper half of the result depends on all of them.
 #[inline(always)]
-pub(super) fn mix(hash: u64, (low, high): (u64, u64)) -> u64 {
+pub(crate) fn mix(hash: u64, (low, high): (u64, u64)) -> u64 {
     let low = (low ^ hash.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     low.wrapping_add(high.wrapping_mul(0xD6E8_FEB8_6659_FD93))
 }
@@ -95,7 +95,7 @@ pub(super) fn mix(hash: u64, (low, high): (u64, u64)) -> u64 {
 /// Whether some object of a valid text without escaped keys has the same key twice. Allocates: it runs only upon a
 /// suspicion.
 #[cold]
-pub(super) fn has_duplicate_keys(text: &[u8]) -> bool {
+pub(crate) fn has_duplicate_keys(text: &[u8]) -> bool {
     let mut objects: Vec<HashSet<&[u8], foldhash::fast::RandomState>> = Vec::new();
     let mut pos = 0;
     while pos < text.len() {

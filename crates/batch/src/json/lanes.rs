@@ -6,20 +6,20 @@
 use wide::u8x16;
 
 /// How many bytes one load takes.
-pub(super) const WIDTH: usize = 16;
+pub(crate) const WIDTH: usize = 16;
 
 /// Sixteen bytes of text. In a mask, bit `i` stands for byte `i`.
 #[derive(Clone, Copy)]
-pub(super) struct Lanes(u8x16);
+pub(crate) struct Lanes(u8x16);
 
 impl Lanes {
     #[inline(always)]
-    pub(super) fn new(bytes: [u8; WIDTH]) -> Self {
+    pub(crate) fn new(bytes: [u8; WIDTH]) -> Self {
         Self(u8x16::new(bytes))
     }
 
     #[inline(always)]
-    pub(super) fn load(text: &[u8], pos: usize) -> Self {
+    pub(crate) fn load(text: &[u8], pos: usize) -> Self {
         match text.get(pos..).and_then(|rest| rest.first_chunk()) {
             Some(whole) => Self::new(*whole),
             None => {
@@ -41,31 +41,43 @@ impl Lanes {
 
     /// The bytes that equal `byte`.
     #[inline(always)]
-    pub(super) fn mask_of(self, byte: u8) -> u32 {
+    pub(crate) fn mask_of(self, byte: u8) -> u32 {
         self.eq(byte).to_bitmask()
+    }
+
+    /// The bytes that are no ASCII characters.
+    #[inline(always)]
+    pub(crate) fn not_ascii(self) -> u32 {
+        self.0.to_bitmask()
+    }
+
+    /// Where a quote, and in the two other loads at the same place the bytes `last` and a quote stand.
+    #[inline(always)]
+    pub(crate) fn quoted(self, at_last: Self, behind: Self, last: u8) -> u32 {
+        (self.eq(b'"') & at_last.eq(last) & behind.eq(b'"')).to_bitmask()
     }
 
     /// What a string scan stops at: quote, backslash, control characters.
     #[inline(always)]
-    pub(super) fn string_stops(self) -> u32 {
+    pub(crate) fn string_stops(self) -> u32 {
         (self.eq(b'"') | self.eq(b'\\') | self.at_most(0x1F)).to_bitmask()
     }
 
     /// What the scan of a string that is known to be valid stops at. Zero is among them, for the end of the text.
     #[inline(always)]
-    pub(super) fn quotes_and_backslashes(self) -> u32 {
+    pub(crate) fn quotes_and_backslashes(self) -> u32 {
         (self.eq(b'"') | self.eq(b'\\') | self.eq(0)).to_bitmask()
     }
 
     /// What ends a number or a literal: comma, closing bracket, whitespace, the end of the text.
     #[inline(always)]
-    pub(super) fn scalar_ends(self) -> u32 {
+    pub(crate) fn scalar_ends(self) -> u32 {
         (self.eq(b',') | self.eq(b']') | self.eq(b'}') | self.at_most(b' ')).to_bitmask()
     }
 
     /// The first `len` bytes, at most fifteen, as two numbers; the others count as zero.
     #[inline(always)]
-    pub(super) fn words_of(self, len: usize) -> (u64, u64) {
+    pub(crate) fn words_of(self, len: usize) -> (u64, u64) {
         const WINDOW: [u8; 2 * WIDTH] = {
             let mut bytes = [0; 2 * WIDTH];
             let mut i = 0;
@@ -83,14 +95,14 @@ impl Lanes {
 
     /// The bytes as two numbers.
     #[inline(always)]
-    pub(super) fn words(self) -> (u64, u64) {
+    pub(crate) fn words(self) -> (u64, u64) {
         let word = u128::from_le_bytes(self.0.to_array());
         (word as u64, (word >> 64) as u64)
     }
 
     /// How many ASCII digits the bytes begin with.
     #[inline(always)]
-    pub(super) fn leading_digits(self) -> usize {
+    pub(crate) fn leading_digits(self) -> usize {
         let from_zero = self.0 - u8x16::splat(b'0');
         let digits = from_zero.min(u8x16::splat(9)).simd_eq(from_zero);
         (!digits.to_bitmask()).trailing_zeros() as usize
@@ -118,37 +130,56 @@ fn last_words(text: &[u8], pos: usize) -> (u64, u64) {
 
 /// Sixty-four bytes of valid JSON with what lies inside strings masked out.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Block {
+pub(crate) struct Block {
     /// Quotes that open a string.
-    pub(super) opening_quotes: u64,
+    pub(crate) opening_quotes: u64,
     /// `{` and `[` outside strings.
-    pub(super) opens: u64,
+    pub(crate) opens: u64,
     /// `}` and `]` outside strings.
-    pub(super) closes: u64,
+    pub(crate) closes: u64,
 }
 
 /// What one block hands to the next: whether it ended inside a string, and whether its last byte escapes the next one.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Carry {
+pub(crate) struct Carry {
     in_string: u64,
     escaped: u64,
 }
 
 impl Block {
     /// How many bytes a block holds.
-    pub(super) const WIDTH: usize = 64;
+    pub(crate) const WIDTH: usize = 64;
 
     /// Reads the block at `pos`; `carry` comes from the block before and is brought up to date.
     #[inline(always)]
-    pub(super) fn load(text: &[u8], pos: usize, carry: &mut Carry) -> Self {
+    pub(crate) fn load(text: &[u8], pos: usize, carry: &mut Carry) -> Self {
+        match text.get(pos..).and_then(|rest| rest.first_chunk()) {
+            Some(bytes) => Self::new(bytes, carry),
+            None => Self::load_last(text, pos, carry),
+        }
+    }
+
+    #[inline(never)]
+    fn load_last(text: &[u8], pos: usize, carry: &mut Carry) -> Self {
+        let mut bytes = [0; Self::WIDTH];
+        let rest = text.get(pos..).unwrap_or_default();
+        bytes[..rest.len()].copy_from_slice(rest);
+        Self::new(&bytes, carry)
+    }
+
+    #[inline(always)]
+    fn new(bytes: &[u8; Self::WIDTH], carry: &mut Carry) -> Self {
         let (mut quotes, mut backslashes, mut opens, mut closes) = (0u64, 0u64, 0u64, 0u64);
-        for part in 0..Self::WIDTH / WIDTH {
-            let lanes = Lanes::load(text, pos + part * WIDTH);
+        let (parts, _) = bytes.as_chunks::<WIDTH>();
+        for (part, bytes) in parts.iter().enumerate() {
+            let lanes = Lanes::new(*bytes);
+            // The two kinds of brackets differ in this bit alone.
+            let brackets = Lanes(lanes.0 | u8x16::splat(b'{' ^ b'['));
             let shift = part * WIDTH;
             quotes |= u64::from(lanes.mask_of(b'"')) << shift;
             backslashes |= u64::from(lanes.mask_of(b'\\')) << shift;
-            opens |= u64::from((lanes.eq(b'{') | lanes.eq(b'[')).to_bitmask()) << shift;
-            closes |= u64::from((lanes.eq(b'}') | lanes.eq(b']')).to_bitmask()) << shift;
+            opens |= u64::from(brackets.mask_of(b'{')) << shift;
+            closes |= u64::from(brackets.mask_of(b'}')) << shift;
         }
         if backslashes | carry.escaped != 0 {
             quotes &= !escaped(backslashes, carry);

@@ -14,8 +14,8 @@
 //! Containers nest [`DEPTH_MAX`] deep at most. Lone surrogates (`"\ud800"`), which RFC 8259 leaves open, are accepted and
 //! kept as they came; [`unescape`] reads them as U+FFFD. Numbers are text of any length.
 
-mod duplicates;
-mod lanes;
+pub(crate) mod duplicates;
+pub(crate) mod lanes;
 mod normalise;
 mod strings;
 mod validate;
@@ -37,7 +37,7 @@ pub struct Scan {
     /// The text must be rewritten before it is walked: some object, at any depth, has a duplicate key or an escaped one
     /// (MessagePack: a key that is not a string, or a string that is not UTF-8).
     pub rewrite: bool,
-    /// Some key, at any depth, contains a dot.
+    /// Some key, at any depth, contains a dot. (MessagePack: any key that is neither a string nor an integer counts.)
     pub dotted_keys: bool,
 }
 

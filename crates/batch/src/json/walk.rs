@@ -194,26 +194,54 @@ impl Iterator for Elements<'_> {
 pub fn find(object: &[u8], key: &[u8]) -> Option<Range<usize>> {
     let last = key.last().copied().unwrap_or(b'"');
     let mut nesting = Nesting::new(object);
+    // The same places of the text, of the text from a key's last byte on, and of the text from its closing quote on.
+    let (parts, _) = object.as_chunks::<WIDTH>();
+    let (parts_last, _) = object.get(key.len()..)?.as_chunks::<WIDTH>();
+    let (parts_behind, _) = object.get(key.len() + 1..)?.as_chunks::<WIDTH>();
     let mut pos = 0;
-    while pos < object.len() {
-        let closing = pos + key.len();
-        let mut hits = Lanes::load(object, pos).mask_of(b'"')
-            & Lanes::load(object, closing + 1).mask_of(b'"')
-            & Lanes::load(object, closing).mask_of(last);
-        while hits != 0 {
-            let at = pos + hits.trailing_zeros() as usize;
-            let end = at + 1 + key.len();
-            if object.get(at + 1..end) == Some(key) && nesting.is_member_key(at) {
-                let colon = skip_whitespace(object, end + 1);
-                if byte_at(object, colon) == b':' {
-                    let value = skip_whitespace(object, colon + 1);
-                    let value_end = skip_value(object, value);
-                    return (value < value_end).then_some(value..value_end);
-                }
-            }
-            hits &= hits - 1;
+    for ((part, part_last), part_behind) in parts.iter().zip(parts_last).zip(parts_behind) {
+        let hits = Lanes::new(*part).quoted(Lanes::new(*part_last), Lanes::new(*part_behind), last);
+        if hits != 0
+            && let Some(value) = first_member(object, key, pos, hits, &mut nesting)
+        {
+            return Some(value);
         }
         pos += WIDTH;
+    }
+    while pos < object.len() {
+        let hits = Lanes::load(object, pos).quoted(
+            Lanes::load(object, pos + key.len()),
+            Lanes::load(object, pos + key.len() + 1),
+            last,
+        );
+        if let Some(value) = first_member(object, key, pos, hits, &mut nesting) {
+            return Some(value);
+        }
+        pos += WIDTH;
+    }
+    None
+}
+
+/// The value of the first among the `hits` from `pos` on that is the object's own member with that key.
+fn first_member(
+    object: &[u8],
+    key: &[u8],
+    pos: usize,
+    mut hits: u32,
+    nesting: &mut Nesting<'_>,
+) -> Option<Range<usize>> {
+    while hits != 0 {
+        let at = pos + hits.trailing_zeros() as usize;
+        let end = at + 1 + key.len();
+        if object.get(at + 1..end) == Some(key) && nesting.is_member_key(at) {
+            let colon = skip_whitespace(object, end + 1);
+            if byte_at(object, colon) == b':' {
+                let value = skip_whitespace(object, colon + 1);
+                let value_end = skip_value(object, value);
+                return (value < value_end).then_some(value..value_end);
+            }
+        }
+        hits &= hits - 1;
     }
     None
 }

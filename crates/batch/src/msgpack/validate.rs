@@ -1,0 +1,196 @@
+//! The validator: one pass, no recursion, and no allocation at the depths that occur.
+
+use hashbrown::HashSet;
+
+use super::{Head, MsgPackError, MsgPackErrorKind, head};
+use crate::json::duplicates::{KeyHashes, mix};
+use crate::json::lanes::{Lanes, WIDTH};
+use crate::json::{DEPTH_MAX, Scan};
+
+/// Checks that `bytes` are one MessagePack map and nothing else.
+///
+/// # Errors
+/// The first thing that is wrong, with its offset in bytes. Strings that are not UTF-8, keys that are not strings and
+/// duplicate keys are no errors but reasons for [`super::normalise`].
+pub fn validate_map(bytes: &[u8]) -> Result<Scan, MsgPackError> {
+    let (Head::Map(count), body) = head(bytes, 0)? else {
+        return Err(MsgPackError {
+            offset: 0,
+            kind: MsgPackErrorKind::NotAMap,
+        });
+    };
+    let mut validator = Validator {
+        bytes,
+        open: Level::map(count),
+        outer: Vec::new(),
+        keys: KeyHashes::new(),
+        scan: Scan::default(),
+    };
+    validator.keys.open();
+    let end = validator.run(body)?;
+    if end < bytes.len() {
+        return Err(MsgPackError {
+            offset: end,
+            kind: MsgPackErrorKind::TrailingBytes,
+        });
+    }
+    let mut scan = validator.scan;
+    scan.rewrite |= validator.keys.suspicious() && has_duplicate_keys(bytes);
+    Ok(scan)
+}
+
+/// A container that is being read.
+#[derive(Clone, Copy)]
+struct Level {
+    /// How many values are still to come; in a map, keys count too, so that an even number announces a key.
+    left: u64,
+    is_map: bool,
+    /// It lies inside a key, or is one.
+    in_key: bool,
+}
+
+impl Level {
+    fn map(count: usize) -> Self {
+        Self {
+            left: 2 * count as u64,
+            is_map: true,
+            in_key: false,
+        }
+    }
+}
+
+struct Validator<'a> {
+    bytes: &'a [u8],
+    open: Level,
+    outer: Vec<Level>,
+    keys: KeyHashes,
+    scan: Scan,
+}
+
+impl Validator<'_> {
+    /// Reads the outermost map from behind its head; returns where it ends.
+    #[inline(always)]
+    fn run(&mut self, mut pos: usize) -> Result<usize, MsgPackError> {
+        loop {
+            while self.open.left == 0 {
+                if self.open.is_map {
+                    self.keys.close();
+                }
+                let Some(outer) = self.outer.pop() else {
+                    return Ok(pos);
+                };
+                self.open = outer;
+            }
+            let is_key = self.open.is_map && self.open.left.is_multiple_of(2);
+            self.open.left -= 1;
+            let (head, body) = head(self.bytes, pos)?;
+            let end = body + head.body_len();
+            match head {
+                Head::Str(_) if is_key => self.key(body, end),
+                Head::Str(_) => self.scan.rewrite |= !is_utf8(self.bytes, body, end),
+                _ => {
+                    if is_key {
+                        self.scan.rewrite = true;
+                        self.scan.dotted_keys |= !matches!(head, Head::Int(_) | Head::UInt(_));
+                    }
+                    if let Head::Array(_) | Head::Map(_) = head {
+                        self.enter(pos, head, is_key)?;
+                    }
+                }
+            }
+            pos = end;
+        }
+    }
+
+    #[inline(always)]
+    fn key(&mut self, start: usize, end: usize) {
+        let mut pos = start;
+        let (mut hash, mut dots, mut high) = (0, 0, 0);
+        while end - pos >= WIDTH {
+            let lanes = Lanes::load(self.bytes, pos);
+            hash = mix(hash, lanes.words());
+            dots |= lanes.mask_of(b'.');
+            high |= lanes.not_ascii();
+            pos += WIDTH;
+        }
+        let lanes = Lanes::load(self.bytes, pos);
+        let rest = (1 << (end - pos)) - 1;
+        self.keys.add(mix(hash, lanes.words_of(end - pos)));
+        self.scan.dotted_keys |= (dots | lanes.mask_of(b'.') & rest) != 0;
+        if (high | lanes.not_ascii() & rest) != 0 {
+            self.scan.rewrite |= simdutf8::basic::from_utf8(&self.bytes[start..end]).is_err();
+        }
+    }
+
+    #[inline(always)]
+    fn enter(&mut self, pos: usize, head: Head, is_key: bool) -> Result<(), MsgPackError> {
+        if self.outer.len() + 1 >= DEPTH_MAX {
+            return Err(MsgPackError {
+                offset: pos,
+                kind: MsgPackErrorKind::TooDeep,
+            });
+        }
+        if is_key && self.open.in_key {
+            return Err(MsgPackError {
+                offset: pos,
+                kind: MsgPackErrorKind::NestedKey,
+            });
+        }
+        let is_map = matches!(head, Head::Map(_));
+        let inner = Level {
+            left: head.values(),
+            is_map,
+            in_key: is_key || self.open.in_key,
+        };
+        self.outer.push(std::mem::replace(&mut self.open, inner));
+        if is_map {
+            self.keys.open();
+        }
+        Ok(())
+    }
+}
+
+#[inline(always)]
+fn is_utf8(bytes: &[u8], start: usize, end: usize) -> bool {
+    let (mut pos, mut high) = (start, 0);
+    while end - pos >= WIDTH {
+        high |= Lanes::load(bytes, pos).not_ascii();
+        pos += WIDTH;
+    }
+    if end > pos {
+        high |= Lanes::load(bytes, pos).not_ascii() & ((1 << (end - pos)) - 1);
+    }
+    high == 0 || simdutf8::basic::from_utf8(&bytes[start..end]).is_ok()
+}
+
+/// Whether some map of a valid value has the same string as a key twice. Allocates: it runs only upon a suspicion.
+#[cold]
+fn has_duplicate_keys(bytes: &[u8]) -> bool {
+    type Keys<'a> = HashSet<&'a [u8], foldhash::fast::RandomState>;
+    let mut open: Vec<(u64, Option<Keys<'_>>)> = vec![(1, None)];
+    let mut pos = 0;
+    while let Some((left, keys)) = open.last_mut() {
+        if *left == 0 {
+            open.pop();
+            continue;
+        }
+        let is_key = left.is_multiple_of(2);
+        *left -= 1;
+        let Ok((head, body)) = head(bytes, pos) else {
+            return false;
+        };
+        let end = body + head.body_len();
+        if let (Head::Str(_), true, Some(keys)) = (head, is_key, keys)
+            && !keys.insert(&bytes[body..end])
+        {
+            return true;
+        }
+        match head {
+            Head::Map(_) => open.push((head.values(), Some(Keys::default()))),
+            Head::Array(_) => open.push((head.values(), None)),
+            _ => {}
+        }
+        pos = end;
+    }
+    false
+}
