@@ -137,8 +137,8 @@ pub(crate) fn render(node: &Node, inherited: Value<'_>, row: usize, out: &mut Ve
             }
         }
         Value::MsgPack(bytes) => {
-            for (key, at) in msgpack::members(bytes) {
-                object.msgpack_member(key, &bytes[at]);
+            for member in msgpack::members(bytes) {
+                object.msgpack_member(member.key, &bytes[member.value]);
             }
         }
         _ => {}

@@ -74,7 +74,9 @@ fn members(base: Value<'_>) -> Vec<(Cow<'_, [u8]>, Value<'_>)> {
             json::members(text).map(|member| (plain_key(member.key), Value::Json(&text[member.value]))).collect()
         }
         Value::MsgPack(bytes) => {
-            msgpack::members(bytes).map(|(key, at)| (Cow::Borrowed(key), Value::MsgPack(&bytes[at]))).collect()
+            msgpack::members(bytes)
+            .map(|member| (Cow::Borrowed(member.key), Value::MsgPack(&bytes[member.value])))
+            .collect()
         }
         _ => Vec::new(),
     }

@@ -242,7 +242,7 @@ impl<'a> Assembler<'a> {
         let bytes = column.bytes(span);
         let base = self.base_of(column);
         let moved = Span { buffer: span.buffer + base, ..span };
-        let (value, _) = msgpack::read(bytes, 0).expect("documents are validated where they enter");
+        let (value, _) = msgpack::read(bytes, 0);
         match value {
             msgpack::Value::Nil => Cell::Null,
             msgpack::Value::Bool(value) => Cell::Bool(value),
