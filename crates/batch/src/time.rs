@@ -41,20 +41,22 @@ pub fn write_seconds_and_nanos(out: &mut Vec<u8>, seconds: i64, nanos: u32) -> b
     let second = seconds.rem_euclid(i64::from(SECONDS_PER_DAY)) as u32;
     // A whole era of 400 years on top keeps January and February of the year 0 positive; it goes again with the year.
     let (year, month, day) = civil((day + DAYS_TO_EPOCH + DAYS_PER_ERA) as u32);
-    let mut text = *b"0000-00-00T00:00:00.000000000Z";
     let year = year - 400;
-    pair(&mut text, 0, year / 100);
-    pair(&mut text, 2, year % 100);
-    pair(&mut text, 5, month);
-    pair(&mut text, 8, day);
-    pair(&mut text, 11, second / 3600);
-    pair(&mut text, 14, second / 60 % 60);
-    pair(&mut text, 17, second % 60);
-    let len = fraction(&mut text, nanos);
+    // The digits go straight to their places: to read them back right after writing them would stall.
+    out.extend_from_slice(b"0000-00-00T00:00:00.000000000Z");
+    let text = out
+        .last_chunk_mut()
+        .expect("as many bytes were just appended");
+    pair(text, 0, year / 100);
+    pair(text, 2, year % 100);
+    pair(text, 5, month);
+    pair(text, 8, day);
+    pair(text, 11, second / 3600);
+    pair(text, 14, second / 60 % 60);
+    pair(text, 17, second % 60);
+    let len = fraction(text, nanos);
     text[len] = b'Z';
-    // A copy of known length and a cut cost less than a copy of varying length.
-    out.extend_from_slice(&text);
-    out.truncate(out.len() - (text.len() - 1 - len));
+    out.truncate(out.len() - 29 + len);
     true
 }
 
