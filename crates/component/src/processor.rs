@@ -32,4 +32,10 @@ pub trait Processor: Send {
     fn take_counters(&mut self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
+
+    /// What a user should hear once, such as the first error of an expression with the id of its event, since the last
+    /// call. Whoever calls logs each text as a warning that names the processor.
+    fn take_warnings(&mut self) -> Vec<String> {
+        Vec::new()
+    }
 }
