@@ -2,7 +2,19 @@
 //!
 //! Adding one touches its own file and two lines here: its module and its place in [`SPECS`].
 
+mod drop_;
+mod head;
+mod remove;
+mod sample;
+#[cfg(test)]
+mod testing;
+
 use component::Spec;
 
 /// Every processor, by name.
-pub static SPECS: &[Spec] = &[];
+pub static SPECS: &[Spec] = &[
+    drop_::SPEC,
+    head::SPEC,
+    remove::SPEC,
+    sample::SPEC,
+];
