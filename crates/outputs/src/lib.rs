@@ -1,8 +1,23 @@
 //! Outputs, one file each.
 //!
 //! Adding one touches its own file and two lines here: its module and its place in [`SPECS`].
+//!
+//! What several of them share: [`Template`] (texts with fields and times in them), `format` (rows of a batch as bytes)
+//! and `sink` (bytes to a file descriptor, in one piece or not at all).
+
+mod discard;
+mod format;
+mod pretty;
+mod sink;
+mod stdout;
+mod template;
+
+#[cfg(test)]
+mod testing;
 
 use component::Spec;
 
+pub use template::{Template, TemplateError};
+
 /// Every output, by name.
-pub static SPECS: &[Spec] = &[];
+pub static SPECS: &[Spec] = &[discard::SPEC, stdout::SPEC];

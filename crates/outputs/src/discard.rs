@@ -1,0 +1,67 @@
+//! `discard` takes every event and does nothing with it: for measuring what comes before it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use batch::{Batch, Bitmap};
+use component::{Build, BuildContext, Encoded, Example, Output, Spec, WriteError, Written, parse};
+use config::{ConfigError, Node, Positional};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// The description of `discard`.
+pub const SPEC: Spec = Spec {
+    name: "discard",
+    summary: "Takes every event and does nothing with it.",
+    description: "For measuring: nothing is rendered and nothing is written. An event counts as delivered at once.",
+    positional: Positional::NONE,
+    examples: &[Example {
+        title: "Measure a pipeline without its output",
+        stage: "discard",
+        input: "",
+        output: "",
+    }],
+    schema: |generator| Config::json_schema(generator),
+    build: Build::Output {
+        ordered: false,
+        build,
+    },
+};
+
+/// `discard` has no settings.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+struct Config {}
+
+struct Discard;
+
+fn build(node: &Node, _: &BuildContext) -> Result<Arc<dyn Output>, ConfigError> {
+    let Config {} = parse(node)?;
+    Ok(Arc::new(Discard))
+}
+
+#[async_trait]
+impl Output for Discard {
+    fn encode(&self, _: &Batch, rows: &Bitmap, encoded: &mut Encoded) {
+        encoded.rows = rows.count();
+    }
+
+    async fn write(&self, _: &Encoded) -> Result<Written, WriteError> {
+        Ok(Written::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing;
+
+    #[test]
+    fn everything_is_taken_and_nothing_rendered() {
+        let output = testing::build(&super::SPEC, "{}").expect("no settings are fine");
+        let encoded = testing::encode(&*output, &testing::lines(&["a", "b"]));
+        assert_eq!((encoded.rows, encoded.bytes.len()), (2, 0));
+        let written = testing::wait(output.write(&encoded)).expect("nothing can fail");
+        assert!(!written.until_flush && written.retry.is_empty() && written.refused.is_empty());
+        assert!(testing::build(&super::SPEC, "path: x").is_err());
+    }
+}

@@ -1,0 +1,157 @@
+//! Rows of a batch as bytes, in the format that an output's settings ask for.
+//!
+//! Invariant: with `json`, every event is one line. Newlines that a JSON document holds between its tokens become spaces.
+
+use batch::{Batch, Bitmap, JsonWriter, MsgPackWriter};
+
+use crate::pretty::Pretty;
+use crate::template::{Bound, Template};
+
+/// How events are written.
+#[derive(Debug, Clone)]
+pub enum Format {
+    /// A JSON object a line.
+    Json,
+    /// Indented JSON.
+    Pretty(Pretty),
+    /// A dot an event.
+    Dots,
+    /// A text a line.
+    Line(Template),
+    /// MessagePack maps, one after the other.
+    MsgPack,
+}
+
+/// A format over the columns of one batch.
+pub enum BoundFormat<'a> {
+    /// As [`Format::Json`].
+    Json(JsonWriter<'a>),
+    /// As [`Format::Pretty`], with a buffer for one event.
+    Pretty(Pretty, JsonWriter<'a>, Vec<u8>),
+    /// As [`Format::Dots`].
+    Dots,
+    /// As [`Format::Line`].
+    Line(Bound<'a>),
+    /// As [`Format::MsgPack`].
+    MsgPack(MsgPackWriter<'a>),
+}
+
+impl Format {
+    /// The format over the columns of one batch.
+    pub fn bind<'a>(&'a self, batch: &'a Batch) -> BoundFormat<'a> {
+        match self {
+            Self::Json => BoundFormat::Json(JsonWriter::new(batch)),
+            Self::Pretty(pretty) => {
+                BoundFormat::Pretty(*pretty, JsonWriter::new(batch), Vec::new())
+            }
+            Self::Dots => BoundFormat::Dots,
+            Self::Line(template) => BoundFormat::Line(template.bind(batch)),
+            Self::MsgPack => BoundFormat::MsgPack(MsgPackWriter::new(batch)),
+        }
+    }
+}
+
+impl BoundFormat<'_> {
+    /// Appends rows, each with what ends it.
+    pub fn write(&mut self, rows: &Bitmap, out: &mut Vec<u8>) {
+        match self {
+            Self::Json(writer) => write_json(writer, rows, out),
+            Self::Pretty(pretty, writer, event) => {
+                for row in rows.iter() {
+                    event.clear();
+                    writer.write(row, event);
+                    pretty.write(event, out);
+                    out.push(b'\n');
+                }
+            }
+            Self::Dots => out.resize(out.len() + rows.count(), b'.'),
+            Self::Line(template) => {
+                for row in rows.iter() {
+                    template.write(row, out);
+                    out.push(b'\n');
+                }
+            }
+            Self::MsgPack(writer) => rows.iter().for_each(|row| writer.write(row, out)),
+        }
+    }
+}
+
+fn write_json(writer: &JsonWriter<'_>, rows: &Bitmap, out: &mut Vec<u8>) {
+    let start = out.len();
+    for row in rows.iter() {
+        writer.write(row, out);
+        out.push(b'\n');
+    }
+    // Counting newlines is far cheaper than looking for them in every event, and nearly always the answer is one each.
+    if memchr::memchr_iter(b'\n', &out[start..]).count() == rows.count() {
+        return;
+    }
+    out.truncate(start);
+    for row in rows.iter() {
+        let start = out.len();
+        writer.write(row, out);
+        for byte in &mut out[start..] {
+            // Strings hold their newlines escaped, so that these stand between tokens.
+            if *byte == b'\n' {
+                *byte = b' ';
+            }
+        }
+        out.push(b'\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    fn render(format: &Format, batch: &Batch) -> String {
+        let mut out = Vec::new();
+        format.bind(batch).write(batch.alive(), &mut out);
+        String::from_utf8(out).expect("text")
+    }
+
+    #[test]
+    fn untouched_documents_leave_byte_identical() {
+        let documents = [
+            r#"{ "a" : 1.500, "b":"\u00e9" }"#,
+            r#"{"big":123456789012345678901234567890}"#,
+        ];
+        let batch = testing::documents(&documents);
+        assert_eq!(
+            render(&Format::Json, &batch),
+            documents.map(|text| format!("{text}\n")).concat()
+        );
+    }
+
+    #[test]
+    fn an_event_is_one_line_whatever_its_document_looks_like() {
+        let batch = testing::documents(&["{\"a\":\n1,\n\"b\":\"\\n\"}", "{}"]);
+        assert_eq!(
+            render(&Format::Json, &batch),
+            "{\"a\": 1, \"b\":\"\\n\"}\n{}\n"
+        );
+    }
+
+    #[test]
+    fn every_format_renders() {
+        let batch = testing::documents(&[r#"{"a":1}"#, r#"{"a":"x"}"#]);
+        let line = Format::Line(Template::parse("a=%{a}").expect("a template"));
+        for (format, expected) in [
+            (Format::Json, "{\"a\":1}\n{\"a\":\"x\"}\n"),
+            (
+                Format::Pretty(Pretty { colours: false }),
+                "{\n  \"a\": 1\n}\n{\n  \"a\": \"x\"\n}\n",
+            ),
+            (Format::Dots, ".."),
+            (line, "a=1\na=x\n"),
+        ] {
+            assert_eq!(render(&format, &batch), expected, "{format:?}");
+        }
+        let mut packed = Vec::new();
+        Format::MsgPack
+            .bind(&batch)
+            .write(batch.alive(), &mut packed);
+        assert_eq!(packed, b"\x81\xa1a\x01\x81\xa1a\xa1x");
+    }
+}

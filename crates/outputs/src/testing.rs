@@ -1,0 +1,76 @@
+//! What the tests of this crate share.
+
+use std::sync::Arc;
+
+use batch::{Batch, BatchBuilder, Encoding, HostInfo, Span, Stream};
+use component::{Build, BuildContext, Encoded, Output, Spec};
+use config::{ConfigError, Source, parse_yaml};
+
+/// The output that these settings build.
+pub fn build(spec: &Spec, yaml: &str) -> Result<Arc<dyn Output>, ConfigError> {
+    let node = parse_yaml(&Source::new("test.yaml", yaml)).expect("the test's YAML is fine");
+    let Build::Output { build, .. } = spec.build else {
+        panic!("{} is no output", spec.name)
+    };
+    build(&node, &context())
+}
+
+/// A context without anything special in it.
+pub fn context() -> BuildContext {
+    BuildContext {
+        host: host(),
+        tag: None,
+        finite: true,
+    }
+}
+
+fn host() -> Arc<HostInfo> {
+    Arc::new(HostInfo {
+        name: "test-host".into(),
+    })
+}
+
+/// A batch of lines of text, received at the epoch.
+pub fn lines(lines: &[&str]) -> Batch {
+    rows(Encoding::Text, lines)
+}
+
+/// A batch of JSON documents, received at the epoch.
+pub fn documents(documents: &[&str]) -> Batch {
+    rows(Encoding::Json, documents)
+}
+
+fn rows(encoding: Encoding, rows: &[&str]) -> Batch {
+    let mut builder = BatchBuilder::new(encoding, &host(), 0, false);
+    builder.stream(&Arc::new(Stream { id: 1, path: None }));
+    if rows.iter().any(|row| row.contains('.')) {
+        builder.dotted_keys();
+    }
+    let buffer = builder.buffer(rows.concat().into());
+    let mut start = 0;
+    for row in rows {
+        let len = row.len() as u32;
+        builder.push(
+            Span { buffer, start, len },
+            u64::from(start),
+            u64::from(start + len),
+        );
+        start += len;
+    }
+    builder.finish()
+}
+
+/// What an output makes of all rows of a batch.
+pub fn encode(output: &dyn Output, batch: &Batch) -> Encoded {
+    let mut encoded = Encoded::default();
+    output.encode(batch, batch.alive(), &mut encoded);
+    encoded
+}
+
+/// Runs a future to its end.
+pub fn wait<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime")
+        .block_on(future)
+}
