@@ -262,7 +262,7 @@ fn join(mut ranges: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
     for (first, last) in ranges {
         match joined.last_mut() {
             Some(previous) if first <= previous.1.saturating_add(1) => {
-                previous.1 = previous.1.max(last)
+                previous.1 = previous.1.max(last);
             }
             _ => joined.push((first, last)),
         }

@@ -11,6 +11,7 @@
 mod ast;
 mod class;
 mod error;
+mod fast;
 mod library;
 mod parse;
 mod pattern;

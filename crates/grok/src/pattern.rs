@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::GrokError;
+use crate::fast::{Matcher, MatcherScratch, Verdict};
 use crate::library::Library;
 use crate::parse::parse;
 use crate::pcre::{Fallback, FallbackScratch};
@@ -100,13 +101,16 @@ pub struct Pattern {
 #[derive(Debug)]
 struct Inner {
     captures: Vec<Capture>,
+    /// The specialised matcher, or what the pattern has that it cannot do.
+    matcher: Result<Matcher, &'static str>,
     fallback: Arc<Fallback>,
 }
 
 /// What one worker keeps to run one pattern.
 #[derive(Clone, Debug)]
 pub struct Scratch {
-    spans: Vec<Span>,
+    pub(crate) spans: Vec<Span>,
+    matcher: MatcherScratch,
     fallback: FallbackScratch,
 }
 
@@ -130,7 +134,11 @@ impl Pattern {
         let (node, captures) = parse(library, source, options)?;
         let fallback = Fallback::new(&node, options.match_limit)?;
         Ok(Pattern {
-            inner: Arc::new(Inner { captures, fallback }),
+            inner: Arc::new(Inner {
+                captures,
+                matcher: Matcher::new(&node),
+                fallback,
+            }),
         })
     }
 
@@ -143,6 +151,7 @@ impl Pattern {
     pub fn new_scratch(&self) -> Scratch {
         Scratch {
             spans: vec![Span::NONE; self.inner.captures.len()],
+            matcher: MatcherScratch::default(),
             fallback: FallbackScratch::default(),
         }
     }
@@ -152,18 +161,50 @@ impl Pattern {
         if text.len() >= u32::MAX as usize {
             return Outcome::LimitReached;
         }
+        if let Ok(matcher) = &self.inner.matcher {
+            match matcher.run(text, &mut scratch.matcher, &mut scratch.spans) {
+                Verdict::Match => return Outcome::Match,
+                Verdict::NoMatch => return Outcome::NoMatch,
+                Verdict::Unsure => {}
+            }
+        }
+        self.matches_with_pcre2(text, scratch)
+    }
+
+    /// As [`Pattern::matches`], by PCRE2 alone: what the specialised matcher is measured against.
+    pub fn matches_with_pcre2(&self, text: &[u8], scratch: &mut Scratch) -> Outcome {
         self.inner
             .fallback
             .run(text, &mut scratch.fallback, &mut scratch.spans)
     }
 
+    /// As [`Pattern::matches`], by the specialised matcher alone; `None` where it leaves the text to PCRE2.
+    pub fn matches_specialised(&self, text: &[u8], scratch: &mut Scratch) -> Option<Outcome> {
+        let matcher = self.inner.matcher.as_ref().ok()?;
+        match matcher.run(text, &mut scratch.matcher, &mut scratch.spans) {
+            Verdict::Match => Some(Outcome::Match),
+            Verdict::NoMatch => Some(Outcome::NoMatch),
+            Verdict::Unsure => None,
+        }
+    }
+
     /// Whether the pattern has a specialised matcher; otherwise every text goes to PCRE2.
     pub fn is_specialised(&self) -> bool {
-        false
+        self.inner.matcher.is_ok()
     }
 
     /// How the pattern is run, for people: the engine and the expanded expression.
     pub fn explain(&self) -> String {
-        format!("engine: PCRE2\nexpression: {}", self.inner.fallback.text())
+        let engine = match &self.inner.matcher {
+            Ok(matcher) => format!(
+                "specialised, {} operations, PCRE2 behind it",
+                matcher.operations()
+            ),
+            Err(construct) => format!("PCRE2, because of {construct}"),
+        };
+        format!(
+            "engine: {engine}\nexpression: {}",
+            self.inner.fallback.text()
+        )
     }
 }

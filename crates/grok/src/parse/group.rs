@@ -5,6 +5,9 @@ use crate::CaptureType;
 use crate::ast::Node;
 use crate::error::GrokError;
 
+/// Makes a group of its content.
+type MakeGroup = fn(Box<Node>) -> Node;
+
 impl Parser<'_, '_> {
     /// Parses a group whose opening parenthesis at `start` has just been read.
     pub(super) fn group(&mut self, start: usize) -> Result<Option<Node>, GrokError> {
@@ -17,7 +20,7 @@ impl Parser<'_, '_> {
                 None => Err(self.error(start, "this comment is never closed")),
             };
         }
-        let simple: [(&str, fn(Box<Node>) -> Node); 6] = [
+        let simple: [(&str, MakeGroup); 6] = [
             (":", |node| *node),
             (">", Node::Atomic),
             ("=", |node| Node::Look {

@@ -1,0 +1,551 @@
+//! From the matcher's tree to a program.
+//!
+//! `follow` is always the set of bytes that can begin what comes after the part at hand, up to the end of the
+//! pattern or of the innermost atomic group or look-around: beyond that end nothing may influence a choice.
+//!
+//! Captures need no reset between attempts: every path writes each capture or clears it, at the branch that
+//! leaves it out. Inside of a loop a capture keeps the value of the last round that wrote it, so there nothing
+//! is cleared; the captures are cleared before the loop and guarded at every write.
+
+use super::atom::Atom;
+use super::first::{First, first, first_of_all};
+use super::lower::{Table, Tree, member};
+use super::program::{Greedy, Index, Lazy, Op, Program, Scan, Switch, stop};
+use crate::ast::Assertion;
+
+/// Larger programs are left to PCRE2.
+const OPS_MAX: usize = 60_000;
+
+/// Branches of one choice; more become a choice of choices.
+const BRANCHES_MAX: usize = 32;
+
+type Done = Result<(), &'static str>;
+
+/// Compiles a whole pattern.
+pub(super) fn compile(tree: &Tree) -> Result<Program, &'static str> {
+    let mut compiler = Compiler {
+        program: Program::default(),
+        in_loop: false,
+        in_look: false,
+    };
+    compiler.emit(tree, &First::accept())?;
+    compiler.op(Op::Match);
+    Ok(compiler.program)
+}
+
+struct Compiler {
+    program: Program,
+    in_loop: bool,
+    in_look: bool,
+}
+
+impl Compiler {
+    fn op(&mut self, op: Op) {
+        self.program.ops.push(op);
+    }
+
+    fn here(&self) -> Index {
+        self.program.ops.len() as Index
+    }
+
+    fn register(&mut self, count: usize) -> u16 {
+        self.program.registers += count;
+        (self.program.registers - count) as u16
+    }
+
+    fn emit(&mut self, tree: &Tree, follow: &First) -> Done {
+        if self.program.ops.len() > OPS_MAX {
+            return Err("its size");
+        }
+        match tree {
+            Tree::Empty => {}
+            Tree::Literal(text) => self.literal(text),
+            Tree::Set(table) => {
+                let table = self.table(table)?;
+                self.op(Op::Set { table });
+            }
+            Tree::Concat(all) => {
+                for (index, part) in all.iter().enumerate() {
+                    self.emit(part, &first_of_all(&all[index + 1..], follow))?;
+                }
+            }
+            Tree::Alt(all) => self.alternation(all, follow)?,
+            Tree::Repeat {
+                body,
+                min,
+                max,
+                lazy,
+            } => self.repeat(body, *min, *max, *lazy, follow)?,
+            Tree::Capture(number, body) => self.capture(*number, body, follow)?,
+            Tree::Atomic(body) => self.atomic(body)?,
+            Tree::Look {
+                behind: true,
+                negative,
+                body,
+            } => self.look_behind(*negative, body)?,
+            Tree::Look {
+                behind: false,
+                negative,
+                body,
+            } => self.look_ahead(*negative, body)?,
+            Tree::Assert(assertion) => self.assertion(*assertion),
+            Tree::Atom(atom, body) => self.atom(*atom, body, follow)?,
+        }
+        Ok(())
+    }
+
+    fn literal(&mut self, text: &[u8]) {
+        if let [byte] = text {
+            return self.op(Op::Byte(*byte));
+        }
+        let at = self.add_literal(text);
+        self.op(Op::Literal {
+            at,
+            len: text.len() as Index,
+        });
+    }
+
+    fn add_literal(&mut self, text: &[u8]) -> Index {
+        self.program.literals.extend_from_slice(text);
+        (self.program.literals.len() - text.len()) as Index
+    }
+
+    fn table(&mut self, table: &Table) -> Result<u16, &'static str> {
+        intern(&mut self.program.tables, table)
+    }
+
+    fn scan(&mut self, stop: [u8; 256]) -> Result<u16, &'static str> {
+        intern(&mut self.program.scans, &Scan::new(stop))
+    }
+
+    fn assertion(&mut self, assertion: Assertion) {
+        self.op(match assertion {
+            Assertion::LineStart => Op::LineStart,
+            Assertion::LineEnd => Op::LineEnd,
+            Assertion::TextStart => Op::TextStart,
+            Assertion::TextEnd => Op::TextEnd,
+            Assertion::TextEndLine => Op::TextEndLine,
+            Assertion::WordEdge => Op::WordEdge { negative: false },
+            Assertion::NoWordEdge => Op::WordEdge { negative: true },
+        });
+    }
+
+    fn capture(&mut self, number: usize, body: &Tree, follow: &First) -> Done {
+        let capture = u16::try_from(number).map_err(|_| "the number of its captures")?;
+        if self.in_loop {
+            self.op(Op::CaptureGuard(capture));
+        }
+        self.op(Op::CaptureStart(capture));
+        let start = self.program.ops.len();
+        self.emit(body, follow)?;
+        match self.program.ops[start..] {
+            [Op::Run { scan, min }] => {
+                self.program.ops.truncate(start - 1);
+                self.op(Op::CaptureRun { scan, min, capture });
+            }
+            _ => self.op(Op::CaptureEnd(capture)),
+        }
+        Ok(())
+    }
+
+    fn clear(&mut self, captures: impl IntoIterator<Item = usize>) {
+        if !self.in_loop {
+            captures
+                .into_iter()
+                .for_each(|number| self.op(Op::CaptureClear(number as u16)));
+        }
+    }
+
+    /// Branches in order, each left out where the next byte cannot begin it.
+    fn alternation(&mut self, all: &[Tree], follow: &First) -> Done {
+        if all.len() > BRANCHES_MAX {
+            let (head, tail) = all.split_at(BRANCHES_MAX - 1);
+            let mut all = head.to_vec();
+            all.push(Tree::Alt(tail.to_vec()));
+            return self.alternation(&all, follow);
+        }
+        let firsts: Vec<First> = all.iter().map(|branch| first(branch, follow)).collect();
+        let switch = self.switch(&firsts)?;
+        let captures: Vec<Vec<usize>> = all.iter().map(Tree::captures).collect();
+        let mut jumps = Vec::new();
+        for (index, branch) in all.iter().enumerate() {
+            self.target(switch);
+            let others = captures
+                .iter()
+                .enumerate()
+                .filter(|(other, _)| *other != index);
+            self.clear(
+                others
+                    .flat_map(|(_, numbers)| numbers.clone())
+                    .collect::<Vec<_>>(),
+            );
+            self.emit(branch, follow)?;
+            if index + 1 < all.len() {
+                jumps.push(self.program.ops.len());
+                self.op(Op::Jump(0));
+            }
+        }
+        let end = self.here();
+        jumps
+            .into_iter()
+            .for_each(|jump| self.program.ops[jump] = Op::Jump(end));
+        Ok(())
+    }
+
+    /// Adds a choice whose targets are filled in by [`Compiler::target`].
+    fn switch(&mut self, firsts: &[First]) -> Result<usize, &'static str> {
+        let mut viable = Box::new([0u32; 257]);
+        for (branch, first) in firsts.iter().enumerate() {
+            let bit = 1 << branch;
+            viable
+                .iter_mut()
+                .zip(&first.bytes)
+                .filter(|(_, can)| **can)
+                .for_each(|(mask, _)| *mask |= bit);
+            viable[256] |= if first.end { bit } else { 0 };
+        }
+        let index = self.program.switches.len();
+        let switch = u16::try_from(index).map_err(|_| "its size")?;
+        self.program.switches.push(Switch {
+            viable,
+            targets: Vec::new(),
+        });
+        self.op(Op::Switch { switch });
+        Ok(index)
+    }
+
+    fn target(&mut self, switch: usize) {
+        let here = self.here();
+        self.program.switches[switch].targets.push(here);
+    }
+
+    fn repeat(
+        &mut self,
+        body: &Tree,
+        min: u32,
+        max: Option<u32>,
+        lazy: bool,
+        follow: &First,
+    ) -> Done {
+        let captures = body.captures();
+        if max == Some(0) {
+            self.clear(captures);
+            return Ok(());
+        }
+        if let Tree::Set(table) = body
+            && !(lazy && max.is_some())
+        {
+            return self.run(table, min, max, lazy, follow);
+        }
+        if max != Some(1) && body.nullable() {
+            return Err("a repetition of something that can be empty");
+        }
+        if min == 1 && max == Some(1) {
+            return self.emit(body, follow);
+        }
+        if min == 0 && max == Some(1) {
+            return self.optional(body, lazy, follow);
+        }
+        if self.in_look && !captures.is_empty() {
+            return Err("a repeated capture in an atomic group or look-around");
+        }
+        self.clear(captures);
+        let outside = std::mem::replace(&mut self.in_loop, true);
+        let done = self.rounds(body, min, max, lazy, follow);
+        self.in_loop = outside;
+        done
+    }
+
+    /// The rounds that must be, then those that may be.
+    fn rounds(
+        &mut self,
+        body: &Tree,
+        min: u32,
+        max: Option<u32>,
+        lazy: bool,
+        follow: &First,
+    ) -> Done {
+        let again = first(body, follow).or(follow);
+        for round in 1..=min {
+            let last = max == Some(round);
+            let more = if round < min {
+                first(body, follow)
+            } else {
+                again.clone()
+            };
+            self.emit(body, if last { follow } else { &more })?;
+        }
+        match max {
+            None => self.endless(body, lazy, follow, &again),
+            Some(max) => self.at_most(body, max - min, lazy, follow, &again),
+        }
+    }
+
+    fn endless(&mut self, body: &Tree, lazy: bool, follow: &First, again: &First) -> Done {
+        let start = self.here();
+        let enter = first(body, again);
+        let switch = self.enter_or_leave(enter, follow, lazy)?;
+        self.emit(body, again)?;
+        self.op(Op::Jump(start));
+        self.leave_to_here(switch, lazy);
+        Ok(())
+    }
+
+    /// `(X(X(X)?)?)?`: every round may be the last.
+    fn at_most(
+        &mut self,
+        body: &Tree,
+        rounds: u32,
+        lazy: bool,
+        follow: &First,
+        again: &First,
+    ) -> Done {
+        let mut open = Vec::new();
+        for round in 0..rounds {
+            let then = if round + 1 == rounds { follow } else { again };
+            open.push(self.enter_or_leave(first(body, then), follow, lazy)?);
+            self.emit(body, then)?;
+        }
+        open.into_iter()
+            .for_each(|switch| self.leave_to_here(switch, lazy));
+        Ok(())
+    }
+
+    fn optional(&mut self, body: &Tree, lazy: bool, follow: &First) -> Done {
+        let captures = body.captures();
+        let switch = self.enter_or_leave(first(body, follow), follow, lazy)?;
+        self.emit(body, follow)?;
+        if captures.is_empty() || self.in_loop {
+            self.leave_to_here(switch, lazy);
+            return Ok(());
+        }
+        let jump = self.program.ops.len();
+        self.op(Op::Jump(0));
+        self.leave_to_here(switch, lazy);
+        self.clear(captures);
+        self.program.ops[jump] = Op::Jump(self.here());
+        Ok(())
+    }
+
+    /// A choice between the operations that follow and a place that [`Compiler::leave_to_here`] names.
+    fn enter_or_leave(
+        &mut self,
+        enter: First,
+        leave: &First,
+        lazy: bool,
+    ) -> Result<usize, &'static str> {
+        let firsts = if lazy {
+            [leave.clone(), enter]
+        } else {
+            [enter, leave.clone()]
+        };
+        let switch = self.switch(&firsts)?;
+        let here = self.here();
+        self.program.switches[switch].targets = vec![here, here];
+        Ok(switch)
+    }
+
+    fn leave_to_here(&mut self, switch: usize, lazy: bool) {
+        self.program.switches[switch].targets[usize::from(!lazy)] = self.here();
+    }
+
+    /// A repetition of one class.
+    fn run(
+        &mut self,
+        table: &Table,
+        min: u32,
+        max: Option<u32>,
+        lazy: bool,
+        follow: &First,
+    ) -> Done {
+        if lazy {
+            return self.lazy_run(table, min, follow);
+        }
+        let max = max.unwrap_or(u32::MAX);
+        if (min, max) == (1, 1) {
+            let table = self.table(table)?;
+            self.op(Op::Set { table });
+            return Ok(());
+        }
+        let counted = min > 1 || max != u32::MAX;
+        let keeps = follow.always || !follow.meets(table);
+        if keeps && counted && min <= 0xffff && max <= 0xffff {
+            let table = self.table(table)?;
+            self.op(Op::RunCounted {
+                table,
+                min: min as u16,
+                max: max as u16,
+            });
+            return Ok(());
+        }
+        let scan = self.scan(table.map(|value| match value {
+            member::NO => stop::OUTSIDE,
+            member::UNSURE => stop::UNSURE,
+            _ => 0,
+        }))?;
+        if keeps && !counted {
+            self.op(Op::Run {
+                scan,
+                min: min as u16,
+            });
+            return Ok(());
+        }
+        let mut next = [false; 257];
+        next[..256].copy_from_slice(&follow.bytes);
+        next[256] = follow.end;
+        let follow = intern(&mut self.program.nexts, &next)?;
+        let greedy = intern(
+            &mut self.program.greedies,
+            &Greedy {
+                scan,
+                min,
+                max,
+                follow,
+            },
+        )?;
+        self.op(Op::Greedy { greedy });
+        Ok(())
+    }
+
+    fn lazy_run(&mut self, table: &Table, min: u32, follow: &First) -> Done {
+        let mut stops = [0; 256];
+        for (byte, value) in stops.iter_mut().enumerate() {
+            let inner = (0x80..0xc0).contains(&byte);
+            *value = match table[byte] {
+                _ if follow.bytes[byte] && !inner => stop::CANDIDATE,
+                member::NO => stop::OUTSIDE,
+                member::UNSURE => stop::UNSURE,
+                _ => 0,
+            };
+        }
+        let scan = self.scan(stops)?;
+        let lazy = Lazy {
+            table: self.table(table)?,
+            scan,
+            min,
+            end: follow.end,
+            again: follow.meets(table),
+        };
+        let lazy = intern(&mut self.program.lazies, &lazy)?;
+        self.op(Op::Lazy { lazy });
+        Ok(())
+    }
+
+    fn atomic(&mut self, body: &Tree) -> Done {
+        let register = self.register(1);
+        self.op(Op::AtomicStart { register });
+        let start = self.program.ops.len();
+        self.committed(body)?;
+        if matches!(
+            self.program.ops[start..],
+            [Op::Run { .. } | Op::RunCounted { .. } | Op::Byte(_) | Op::Set { .. }]
+        ) {
+            // There is nothing to commit to.
+            self.program.ops.remove(start - 1);
+            return Ok(());
+        }
+        self.op(Op::AtomicEnd { register });
+        Ok(())
+    }
+
+    /// The content of a group whose choices become final at its end.
+    fn committed(&mut self, body: &Tree) -> Done {
+        if self.in_loop && !body.captures().is_empty() {
+            return Err("a repeated capture in an atomic group or look-around");
+        }
+        let outside = std::mem::replace(&mut self.in_look, true);
+        let done = self.emit(body, &First::accept());
+        self.in_look = outside;
+        done
+    }
+
+    fn look_ahead(&mut self, negative: bool, body: &Tree) -> Done {
+        if let Tree::Set(table) = body {
+            let table = self.table(table)?;
+            self.op(Op::AheadSet { table, negative });
+            return Ok(());
+        }
+        if !negative {
+            let register = self.register(2);
+            self.op(Op::LookStart { register });
+            self.committed(body)?;
+            self.op(Op::LookEnd { register });
+            return Ok(());
+        }
+        let register = self.register(1);
+        let start = self.program.ops.len();
+        self.op(Op::NotStart {
+            register,
+            otherwise: 0,
+        });
+        self.committed(body)?;
+        self.op(Op::NotEnd { register });
+        self.program.ops[start] = Op::NotStart {
+            register,
+            otherwise: self.here(),
+        };
+        Ok(())
+    }
+
+    fn look_behind(&mut self, negative: bool, body: &Tree) -> Done {
+        match body {
+            Tree::Set(table) => {
+                let table = self.table(table)?;
+                self.op(Op::BehindSet { table, negative });
+            }
+            Tree::Literal(text) => {
+                let at = self.add_literal(text);
+                self.op(Op::BehindLiteral {
+                    at,
+                    len: text.len() as u16,
+                    negative,
+                });
+            }
+            _ => return Err("a look-behind that is neither a class nor literal text"),
+        }
+        Ok(())
+    }
+
+    fn atom(&mut self, atom: Atom, body: &Tree, follow: &First) -> Done {
+        match atom {
+            Atom::Ipv4 => self.op(Op::Ipv4),
+            Atom::Number => self.op(Op::Number),
+            Atom::Quoted => self.op(Op::Quoted),
+            Atom::Ipv6 => {
+                self.op(Op::Ipv6Guard);
+                self.emit(body, follow)?;
+            }
+            // The register would not survive a second round.
+            Atom::Shortcut(_) if self.in_loop => self.emit(body, follow)?,
+            Atom::Shortcut(shortcut) => {
+                let register = self.register(1);
+                let start = self.program.ops.len();
+                self.op(Op::Shortcut {
+                    shortcut,
+                    register,
+                    end: 0,
+                });
+                self.emit(body, follow)?;
+                self.op(Op::ShortcutEnd { register });
+                self.program.ops[start] = Op::Shortcut {
+                    shortcut,
+                    register,
+                    end: self.here(),
+                };
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The index of an equal entry, added when there is none.
+fn intern<T: Clone + PartialEq>(all: &mut Vec<T>, one: &T) -> Result<u16, &'static str> {
+    let index = all
+        .iter()
+        .position(|other| other == one)
+        .unwrap_or_else(|| {
+            all.push(one.clone());
+            all.len() - 1
+        });
+    u16::try_from(index).map_err(|_| "its size")
+}

@@ -1,0 +1,89 @@
+//! The specialised matcher.
+//!
+//! A pattern becomes a flat program that tries its choices in exactly the order in which PCRE2 tries them, so
+//! the first path that succeeds is the match that PCRE2 finds. Everything that makes it fast leaves that order
+//! alone, or leaves out choices that are known to fail:
+//!
+//! - A branch is skipped when the next byte cannot begin it and what follows ([`first`]).
+//! - A repetition of one class gives nothing back when what follows cannot begin with a member.
+//! - Some library definitions have code of their own ([`atom`]); it either has the same only choice as the
+//!   definition, or gives the definition's first choice and leaves the others to the program.
+//! - What a pattern surely contains is looked for before a second start is tried ([`search`]).
+//!
+//! Whatever the program cannot decide ends as [`Verdict::Unsure`] and goes to PCRE2: `\b` or a class beside a
+//! code point whose properties it does not know, a count of code points that are not ASCII, and running out of
+//! its budget of steps, which is linear in the length of the text.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `lower` | tree to matcher's tree: literals joined, definitions with code of their own found |
+//! | `first` | which bytes can begin a part of the pattern |
+//! | `compile` | matcher's tree to program |
+//! | `program` | the operations and their tables |
+//! | `machine` | runs them |
+//! | `atom` | code for library definitions |
+//! | `search` | where in the text to try |
+
+mod atom;
+mod compile;
+mod first;
+mod lower;
+mod machine;
+mod program;
+mod search;
+#[cfg(test)]
+mod tests;
+
+use crate::ast::Node;
+use crate::pattern::Span;
+use machine::Frame;
+use program::Program;
+
+/// What the specialised matcher says about a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The captures are those of the match.
+    Match,
+    /// The pattern is not in the text.
+    NoMatch,
+    /// PCRE2 has to decide.
+    Unsure,
+}
+
+/// A pattern's program.
+#[derive(Debug)]
+pub(crate) struct Matcher {
+    program: Program,
+    search: search::Search,
+}
+
+/// What one worker needs to run a [`Matcher`].
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MatcherScratch {
+    frames: Vec<Frame>,
+    registers: Vec<u32>,
+}
+
+impl Matcher {
+    /// Compiles the tree, or says which construct stands in the way.
+    pub fn new(node: &Node) -> Result<Matcher, &'static str> {
+        let tree = lower::lower(node)?;
+        let search = search::Search::new(&tree);
+        let program = compile::compile(&tree)?;
+        Ok(Matcher { program, search })
+    }
+
+    /// Searches `text` for the leftmost match. After [`Verdict::Match`] every span has been written.
+    #[inline]
+    pub fn run(&self, text: &[u8], scratch: &mut MatcherScratch, spans: &mut [Span]) -> Verdict {
+        if scratch.registers.len() < self.program.registers {
+            scratch.registers.resize(self.program.registers, 0);
+        }
+        self.search.run(&self.program, text, scratch, spans)
+    }
+
+    /// How many operations the program has.
+    pub fn operations(&self) -> usize {
+        self.program.ops.len()
+    }
+}
