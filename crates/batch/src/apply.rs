@@ -52,11 +52,11 @@ fn place(batch: &Batch, keys: Vec<Box<str>>, column: Column, mut put: impl FnMut
     }
     let mut rest: Vec<usize> = (0..column.len()).filter(|&row| column.cell(row) != Cell::Keep).collect();
     let nested = chain(&batch.root, &keys);
-    rest.retain(|&row| walk(&nested, &keys, row).is_nothing());
+    rest.retain(|&row| !exists(&nested, &keys, row));
     let mut moved = Vec::new();
     for spelling in dotted_spellings(&keys).into_iter().skip(1) {
         let nodes = chain(&batch.root, &spelling);
-        let here: Vec<usize> = rest.iter().copied().filter(|&row| !walk(&nodes, &spelling, row).is_nothing()).collect();
+        let here: Vec<usize> = rest.iter().copied().filter(|&row| exists(&nodes, &spelling, row)).collect();
         if here.is_empty() {
             continue;
         }
@@ -66,6 +66,11 @@ fn place(batch: &Batch, keys: Vec<Box<str>>, column: Column, mut put: impl FnMut
         moved.extend(here);
     }
     put(keys, column.with_cells(moved.into_iter(), Cell::Keep));
+}
+
+/// Whether the row has something at `keys`, be it an object that only writes below it made.
+fn exists(nodes: &[&Node], keys: &[Box<str>], row: usize) -> bool {
+    !walk(nodes, keys, row).is_nothing() || nodes.get(keys.len()).is_some_and(|node| node.gives(row, false))
 }
 
 /// The rows for which some write is impossible.
@@ -126,6 +131,9 @@ fn perform(batch: &mut Batch, write: Placed) {
     batch.dotted |= write.dotted_keys;
     let column = if write.merge { merged(batch, &write) } else { write.column };
     let column = if batch.root.own.is_some() { without_idle_removals(batch, &write.keys, column) } else { column };
+    if write.keys.len() > 1 {
+        keep_emptied_parents(batch, &write.keys, &column);
+    }
     let node = batch.root.descend_or_insert(&write.keys);
     if write.merge {
         keep_unmentioned(node, column);
@@ -137,14 +145,28 @@ fn perform(batch: &mut Batch, write: Placed) {
 /// Removing what is not there leaves no trace: a document stays as it came, byte for byte.
 fn without_idle_removals(batch: &Batch, keys: &[Box<str>], column: Column) -> Column {
     let nodes = chain(&batch.root, keys);
-    let complete = nodes.len() == keys.len() + 1;
-    let idle = |row: usize| {
-        column.cell(row) == Cell::Missing
-            && walk(&nodes, keys, row).is_nothing()
-            && !(complete && nodes[keys.len()].touches(row))
-    };
+    let touched = |row| nodes.get(keys.len()).is_some_and(|node| node.touches(row));
+    let idle = |row: usize| column.cell(row) == Cell::Missing && walk(&nodes, keys, row).is_nothing() && !touched(row);
     let rows: Vec<usize> = (0..column.len()).filter(|&row| idle(row)).collect();
     if rows.is_empty() { column } else { column.with_cells(rows.into_iter(), Cell::Keep) }
+}
+
+/// Removing the last member of an object leaves an empty object, also where the object came from writes below it.
+fn keep_emptied_parents(batch: &mut Batch, keys: &[Box<str>], column: &Column) {
+    let removals: Vec<usize> = (0..column.len()).filter(|&row| column.cell(row) == Cell::Missing).collect();
+    for depth in 1..keys.len() {
+        let above = &keys[..depth];
+        let nodes = chain(&batch.root, above);
+        let Some(node) = nodes.get(depth).filter(|_| !removals.is_empty()) else { return };
+        let implied = |row: &&usize| walk(&nodes, above, **row).is_nothing() && node.gives(**row, false);
+        let rows: Vec<usize> = removals.iter().filter(implied).copied().collect();
+        if !rows.is_empty() {
+            let mut objects = ColumnBuilder::new(column.len());
+            let span = objects.append(|out| out.extend_from_slice(b"{}"));
+            rows.iter().for_each(|&row| objects.set(row, Cell::Json(span)));
+            batch.root.descend_or_insert(above).lay_under(objects.finish());
+        }
+    }
 }
 
 /// The objects to write at the end of a merge's path: alone where nothing is there yet, else joined with what is.
@@ -210,11 +232,7 @@ fn keep_unmentioned(node: &mut Node, column: Column) {
             keep_unmentioned(child, deeper.finish());
         }
     }
-    let own = match &node.own {
-        Some(own) => own.overlaid(&column),
-        None => column,
-    };
-    node.own = Some(Arc::new(own));
+    node.lay_under(column);
 }
 
 /// Joins two JSON objects: the members of `new` replace those of `old`, objects member by member.

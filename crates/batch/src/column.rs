@@ -173,6 +173,8 @@ pub struct ColumnBuilder {
     cells: Vec<Cell>,
     buffers: Arc<[Bytes]>,
     own: Vec<u8>,
+    /// Whether cells may point into `own`, be it at empty text.
+    owns: bool,
 }
 
 impl ColumnBuilder {
@@ -183,7 +185,7 @@ impl ColumnBuilder {
 
     /// A builder for `len` rows whose cells may point into `buffers` as well, with the same numbering.
     pub fn over(len: usize, buffers: Arc<[Bytes]>) -> Self {
-        Self { cells: vec![Cell::Keep; len], buffers, own: Vec::new() }
+        Self { cells: vec![Cell::Keep; len], buffers, own: Vec::new(), owns: false }
     }
 
     /// Sets `row` to a cell whose span, if it has one, points into the shared buffers or came from [`Self::append`].
@@ -219,6 +221,7 @@ impl ColumnBuilder {
     /// Appends bytes to the builder's own text and gives their span, for use in a cell.
     pub fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Span {
         let start = self.own.len();
+        self.owns = true;
         write(&mut self.own);
         Span { buffer: self.buffers.len() as u32, start: start as u32, len: (self.own.len() - start) as u32 }
     }
@@ -235,7 +238,7 @@ impl ColumnBuilder {
 
     /// The finished column.
     pub fn finish(self) -> Column {
-        if self.own.is_empty() {
+        if !self.owns {
             return Column::new(self.cells, self.buffers);
         }
         let own = Bytes::from(self.own);

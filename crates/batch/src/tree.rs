@@ -94,6 +94,11 @@ impl Node {
             let rows: Vec<usize> = (0..edit.len()).filter(|&row| edit.cell(row) != Cell::Keep).collect();
             self.clear_below(&rows);
         }
+        self.lay_under(edit);
+    }
+
+    /// Writes this node's own cells and leaves what lies below it.
+    pub fn lay_under(&mut self, edit: Column) {
         self.own = Some(Arc::new(match &self.own {
             Some(own) => own.overlaid(&edit),
             None => edit,

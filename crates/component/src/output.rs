@@ -92,6 +92,12 @@ pub struct Written {
     pub until_flush: bool,
 }
 
+impl From<()> for Written {
+    fn from((): ()) -> Self {
+        Self::default()
+    }
+}
+
 /// Why a whole write failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
