@@ -1,1 +1,107 @@
-fn main() {}
+//! The `millpond` command.
+//!
+//! Exit codes: 0 when everything was read and delivered; 1 when something could not be read or delivered, each named on
+//! standard error; 2 when the command line or the configuration cannot be taken, before anything was read.
+
+mod bench;
+mod docs;
+mod load;
+mod progress;
+mod run;
+mod schema;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use pipeline::Registry;
+
+/// The components of this program.
+static REGISTRY: Registry = Registry { inputs: inputs::SPECS, processors: processors::SPECS, outputs: outputs::SPECS };
+
+/// Reads, receives, holds, processes and ships log events.
+#[derive(Parser)]
+#[command(name = "millpond", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs a one-line pipeline, or every pipeline of a YAML file.
+    Run(RunArgs),
+    /// Checks a one-line pipeline or a YAML file and runs nothing.
+    Check(Source),
+    /// Runs a pipeline to the end and says what it cost and what limits it.
+    Bench(BenchArgs),
+    /// Prints the reference of all components, or of one.
+    Docs(DocsArgs),
+    /// Prints the JSON Schema of the configuration, for editors.
+    Schema,
+}
+
+#[derive(Args)]
+struct Source {
+    /// 'INPUT | PROCESSOR … | OUTPUT', or the path of a YAML file.
+    #[arg(value_name = "PIPELINE")]
+    pipeline: String,
+}
+
+#[derive(Args)]
+struct RunArgs {
+    #[command(flatten)]
+    source: Source,
+    /// Prints every operator's counters to standard error at the end.
+    #[arg(long)]
+    metrics: bool,
+    /// Prints the configuration as YAML and runs nothing.
+    #[arg(long)]
+    print_config: bool,
+}
+
+#[derive(Args)]
+struct BenchArgs {
+    #[command(flatten)]
+    source: Source,
+    /// Prints one JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct DocsArgs {
+    /// A component's name, or `expressions`, `pipeline`, `exit-codes`.
+    topic: Option<String>,
+    /// Writes one Markdown file for each page into this directory instead.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match dispatch(cli.command) {
+        Ok(code) => code,
+        Err(error) => {
+            run::say(&format!("{error:#}"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Run(args) if args.print_config => {
+            run::print(load::load(&args.source.pipeline)?.yaml().as_bytes())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Run(args) => run::run(&args.source.pipeline, args.metrics),
+        Command::Check(source) => load::check(&source.pipeline),
+        Command::Bench(args) => bench::bench(&args.source.pipeline, args.json),
+        Command::Docs(args) => docs::docs(args.topic.as_deref(), args.out.as_deref()),
+        Command::Schema => {
+            run::print(schema::schema().as_bytes())?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}

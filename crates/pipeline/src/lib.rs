@@ -1,1 +1,30 @@
-//! Placeholder until the crate holds something.
+//! From a configuration to a running pipeline.
+//!
+//! ```text
+//! input ──batch──▶ queue ──▶ workers: processors ──▶ lanes: outputs
+//!   ▲                │                                  │
+//!   └──── receipt ◀──┴────────── acknowledgement ◀──────┘
+//! ```
+//! | module | holds |
+//! | --- | --- |
+//! | [`registry`] | the components by name |
+//! | [`graph`] | the configuration tree read into components that are ready to run |
+//! | [`stage`] | one processor with its condition, failure policy and counters |
+//! | [`lane`] | one output: encoded batches in sequence, retry, acknowledgement |
+//! | [`run`] | threads, end and stop of a run |
+//! | [`report`], [`verdict`] | what a run did, and what limited it |
+
+pub mod graph;
+pub mod lane;
+pub mod registry;
+pub mod report;
+pub mod run;
+pub mod settings;
+pub mod stage;
+pub mod verdict;
+
+pub use graph::{Graph, PipelineGraph};
+pub use registry::Registry;
+pub use report::{OperatorReport, Report};
+pub use run::{Run, RunOptions};
+pub use verdict::verdict;

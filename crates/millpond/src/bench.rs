@@ -1,0 +1,131 @@
+//! `millpond bench`: what a pipeline costs, and what limits it.
+//!
+//! Costs are the whole process's: user and system CPU time from the start of the run to its end, and the peak of its
+//! resident memory.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use pipeline::report::{PipelineReport, bytes, grouped, time};
+use pipeline::{Report, verdict};
+use serde_json::{Value, json};
+
+use crate::load::{host, load};
+use crate::run::{conclude, execute, print};
+
+/// Runs a pipeline to the end and prints what it cost.
+pub fn bench(pipeline: &str, as_json: bool) -> anyhow::Result<ExitCode> {
+    let loaded = load(pipeline)?;
+    let host = host();
+    let graph = loaded.build(&host)?;
+    let before = cpu_time();
+    let report = execute(graph, true, &host, false)?;
+    let costs = Costs { cpu: cpu_time() - before, peak_memory: peak_memory() };
+    let text = if as_json { format!("{}\n", costs.json(&report)) } else { costs.text(&report) };
+    // The figures go to standard error when the events themselves go to standard output.
+    let to_stdout = report.pipelines.iter().flat_map(|pipeline| &pipeline.operators).any(|operator| operator.name == "stdout");
+    if to_stdout {
+        crate::run::say(text.trim_end());
+    } else {
+        print(text.as_bytes())?;
+    }
+    Ok(conclude(&report))
+}
+
+struct Costs {
+    cpu: Duration,
+    peak_memory: u64,
+}
+
+impl Costs {
+    fn cpu_per_million(&self, report: &Report) -> f64 {
+        self.cpu.as_secs_f64() * 1e6 / report.events().max(1) as f64
+    }
+
+    fn text(&self, report: &Report) -> String {
+        let events = report.events();
+        let rate = events as f64 / report.wall.as_secs_f64().max(1e-9);
+        let mut text = format!(
+            "{} events in {}: {} events/s\n{:.3} CPU-seconds per million events ({:.2} M events per CPU-second)\npeak memory {}\n\n",
+            grouped(events),
+            time(report.wall),
+            grouped(rate as u64),
+            self.cpu_per_million(report),
+            events as f64 / 1e6 / self.cpu.as_secs_f64().max(1e-9),
+            bytes(self.peak_memory),
+        );
+        for pipeline in &report.pipelines {
+            if report.pipelines.len() > 1 {
+                text += &format!("pipeline {}\n", pipeline.name);
+            }
+            text += &shares(pipeline);
+            text += &format!("\n{}\n", verdict(pipeline, report.wall, report.workers));
+        }
+        text
+    }
+
+    fn json(&self, report: &Report) -> Value {
+        let events = report.events();
+        json!({
+            "events": events,
+            "wall_seconds": report.wall.as_secs_f64(),
+            "events_per_second": events as f64 / report.wall.as_secs_f64().max(1e-9),
+            "cpu_seconds": self.cpu.as_secs_f64(),
+            "cpu_seconds_per_million_events": self.cpu_per_million(report),
+            "peak_memory_bytes": self.peak_memory,
+            "workers": report.workers,
+            "pipelines": report.pipelines.iter().map(|pipeline| json!({
+                "name": pipeline.name,
+                "operators": pipeline.operators.iter().map(|operator| json!({
+                    "role": operator.role.word(),
+                    "name": operator.name,
+                    "events_in": operator.counts.events_in,
+                    "events_out": operator.counts.events_out,
+                    "dropped": operator.counts.dropped,
+                    "failures": operator.counts.failures,
+                    "bytes": operator.counts.bytes,
+                    "busy_seconds": operator.counts.busy.as_secs_f64(),
+                    "wait_seconds": operator.counts.wait.as_secs_f64(),
+                    "counters": operator.counts.named,
+                })).collect::<Vec<_>>(),
+                "problems": pipeline.problems,
+                "undelivered": pipeline.undelivered,
+                "verdict": verdict(pipeline, report.wall, report.workers),
+            })).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Every operator's share of the busy time, as a table.
+fn shares(pipeline: &PipelineReport) -> String {
+    let total: f64 = pipeline.operators.iter().map(|operator| operator.counts.busy.as_secs_f64()).sum();
+    let width = pipeline.operators.iter().map(|operator| operator.name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for operator in &pipeline.operators {
+        let counts = &operator.counts;
+        let busy = counts.busy.as_secs_f64();
+        text += &format!(
+            "{:<width$}  {:>5.1} %  {:>7.1} ns/event  {:>11} in  {:>11} out\n",
+            operator.name,
+            100.0 * busy / total.max(1e-12),
+            busy * 1e9 / counts.events_in.max(1) as f64,
+            grouped(counts.events_in),
+            grouped(counts.events_out),
+        );
+    }
+    text
+}
+
+/// User and system CPU time of this process so far.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// The largest resident memory of this process so far, in bytes; 0 where the system does not say.
+fn peak_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).and_then(|number| number.trim().parse::<u64>().ok());
+    kib.map_or(0, |kib| kib * 1024)
+}

@@ -1,0 +1,228 @@
+//! `millpond docs`: the reference, from the components themselves.
+//!
+//! Every page is made of what the program works with: summaries and rules from the specs, settings from the structs that
+//! read them, examples that run as tests. The pages under `docs/reference` are this command's output.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use component::{Example, Spec};
+use config::{StageRole, closest};
+use pipeline::settings::{MemoryQueueSettings, ProcessSettings, RetrySettings};
+use serde_json::Value;
+
+use crate::{REGISTRY, run, schema};
+
+const ROLES: [StageRole; 3] = [StageRole::Input, StageRole::Processor, StageRole::Output];
+
+/// What the exit codes and the lines on standard error mean.
+const EXIT_CODES: &str = include_str!("exit_codes.md");
+
+/// A page: its name, its one-line summary and its text.
+struct Page {
+    name: String,
+    summary: String,
+    text: String,
+}
+
+/// Prints the pages, or one, or writes them into a directory.
+pub fn docs(topic: Option<&str>, out: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let pages = pages();
+    match (topic, out) {
+        (None, Some(dir)) => write_pages(dir, &pages)?,
+        (Some(_), Some(_)) => bail!("--out writes every page; leave the topic out"),
+        (None, None) => run::print(index(&pages, |page| page.name.clone()).as_bytes())?,
+        (Some(topic), None) => {
+            let named: Vec<&Page> = pages.iter().filter(|page| page.matches(topic)).collect();
+            if named.is_empty() {
+                let names: Vec<&str> = pages.iter().map(|page| page.name.as_str()).collect();
+                let hint = closest(topic, names.iter().copied()).map_or(String::new(), |word| format!("; did you mean `{word}`?"));
+                bail!("there is no page `{topic}`{hint}\naccepted: {}", names.join(", "));
+            }
+            let texts: Vec<&str> = named.iter().map(|page| page.text.as_str()).collect();
+            run::print(texts.join("\n").as_bytes())?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Page {
+    /// Whether `topic` names the page, with or without its kind: `file` names both the input and the output.
+    fn matches(&self, topic: &str) -> bool {
+        self.name == topic || self.name.rsplit('-').next() == Some(topic) || self.name.split_once('-').is_some_and(|(_, name)| name == topic)
+    }
+}
+
+fn pages() -> Vec<Page> {
+    let components = ROLES.into_iter().flat_map(|role| REGISTRY.of(role)).map(component_page);
+    let general = [
+        Page { name: "pipeline".into(), summary: "settings of the process and of each pipeline".into(), text: pipeline_page() },
+        Page { name: "expressions".into(), summary: "the language of `if` and `where`".into(), text: expressions_page() },
+        Page { name: "exit-codes".into(), summary: "exit codes and standard error".into(), text: EXIT_CODES.to_owned() },
+    ];
+    general.into_iter().chain(components).collect()
+}
+
+fn write_pages(dir: &Path, pages: &[Page]) -> anyhow::Result<()> {
+    std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    let write = |name: &str, text: &str| {
+        let path = dir.join(format!("{name}.md"));
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    };
+    for page in pages {
+        write(&page.name, &page.text)?;
+    }
+    let index = index(pages, |page| format!("[{0}]({0}.md)", page.name));
+    write("README", &format!("# Reference\n\nMade by `millpond docs --out docs/reference`.\n\n{index}"))
+}
+
+fn index(pages: &[Page], link: impl Fn(&Page) -> String) -> String {
+    let mut text = String::from("| page | what it is about |\n| --- | --- |\n");
+    for page in pages {
+        let _ = writeln!(text, "| {} | {} |", link(page), cell(&page.summary));
+    }
+    text
+}
+
+fn component_page(spec: &Spec) -> Page {
+    let word = spec.kind().word();
+    let mut text = format!("# `{}` ({word})\n\n{}\n\n```\n{}\n```\n\n", spec.name, spec.summary, usage(spec));
+    let own = schema_of(spec);
+    let common = schema::common(spec.kind());
+    let common_names: Vec<&String> = common["properties"].as_object().map(|map| map.keys().collect()).unwrap_or_default();
+    let _ = write!(text, "## Settings\n\n{}", settings_table(&own, |name| !common_names.iter().any(|common| *common == name)));
+    let _ = write!(text, "\nEvery {word} takes these too:\n\n{}", settings_table(&common, |_| true));
+    if !spec.description.trim().is_empty() {
+        let _ = write!(text, "\n## Rules\n\n{}\n", spec.description.trim());
+    }
+    if !spec.examples.is_empty() {
+        text.push_str("\n## Examples\n");
+        spec.examples.iter().for_each(|example| write_example(&mut text, example));
+    }
+    Page { name: format!("{word}-{}", spec.name), summary: spec.summary.to_owned(), text }
+}
+
+fn schema_of(spec: &Spec) -> Value {
+    schema::component(spec)
+}
+
+/// The form that the component has in a one-line pipeline.
+fn usage(spec: &Spec) -> String {
+    let mut words = vec![spec.name.to_owned()];
+    let fields = spec.positional.fields;
+    for (index, field) in fields.iter().enumerate() {
+        let is_last = index + 1 == fields.len();
+        words.push(match (is_last && spec.positional.rest_as_list, spec.positional.expression) {
+            (true, _) => format!("{}…", field.to_uppercase()),
+            _ => field.to_uppercase(),
+        });
+    }
+    words.push("[setting=value …]".to_owned());
+    if spec.positional.expression {
+        words.pop();
+    }
+    words.join(" ")
+}
+
+fn write_example(text: &mut String, example: &Example) {
+    let _ = write!(text, "\n{}:\n\n```\n{}\n```\n", example.title, example.stage);
+    if !example.input.is_empty() {
+        let _ = write!(text, "\nturns\n\n```\n{}\n```\n", example.input);
+        if example.output.is_empty() {
+            text.push_str("\ninto nothing.\n");
+        } else {
+            let _ = write!(text, "\ninto\n\n```\n{}\n```\n", example.output);
+        }
+    }
+}
+
+fn pipeline_page() -> String {
+    let mut text = String::from(include_str!("pipeline.md"));
+    let section = |text: &mut String, title: &str, schema: &Value| {
+        let _ = write!(text, "\n## {title}\n\n{}", settings_table(schema, |_| true));
+    };
+    section(&mut text, "Settings of the process", &schema::settings::<ProcessSettings>());
+    section(&mut text, "Settings of `queue: memory`", &schema::settings::<MemoryQueueSettings>());
+    section(&mut text, "Settings of `retry`", &schema::settings::<RetrySettings>());
+    text
+}
+
+fn expressions_page() -> String {
+    let mut text = String::from(include_str!("expressions.md"));
+    text.push_str("\n## Functions\n\n| function | what it gives | example |\n| --- | --- | --- |\n");
+    for function in expr::FUNCTIONS {
+        let _ = writeln!(text, "| `{}` | {} | `{}` |", cell(function.signature), cell(function.summary), cell(function.example));
+    }
+    text
+}
+
+/// A table of the settings that a schema describes.
+fn settings_table(schema: &Value, shown: impl Fn(&str) -> bool) -> String {
+    let empty = serde_json::Map::new();
+    let properties = schema["properties"].as_object().unwrap_or(&empty);
+    let required = |name: &str| schema["required"].as_array().is_some_and(|names| names.iter().any(|known| known == name));
+    let rows: Vec<_> = properties.iter().filter(|(name, _)| shown(name)).collect();
+    if rows.is_empty() {
+        return "It has none of its own.\n".to_owned();
+    }
+    let mut text = String::from("| setting | type | default | meaning |\n| --- | --- | --- | --- |\n");
+    for (name, property) in rows {
+        let default = match &property["default"] {
+            _ if required(name) => "required".to_owned(),
+            Value::Null => "-".to_owned(),
+            Value::Array(items) if items.is_empty() => "-".to_owned(),
+            Value::Object(members) if members.is_empty() => "-".to_owned(),
+            Value::String(word) => format!("`{word}`"),
+            other => format!("`{other}`"),
+        };
+        let meaning = property["description"].as_str().unwrap_or_default();
+        let _ = writeln!(text, "| `{name}` | {} | {} | {} |", cell(&type_words(property)), cell(&default), cell(meaning));
+    }
+    text
+}
+
+/// What kind of value a setting takes, in words.
+fn type_words(schema: &Value) -> String {
+    if let Some(format) = schema["format"].as_str().filter(|format| ["size", "duration", "count"].contains(format)) {
+        return format.to_owned();
+    }
+    for list in ["oneOf", "anyOf"] {
+        if let Some(choices) = schema[list].as_array() {
+            let words: Vec<String> = choices.iter().filter(|choice| choice["type"] != "null").map(type_words).collect();
+            return words.join(" or ");
+        }
+    }
+    if let Some(word) = schema.get("const") {
+        return format!("`{}`", word.as_str().unwrap_or_default());
+    }
+    if let Some(words) = schema["enum"].as_array() {
+        let words: Vec<String> = words.iter().filter_map(Value::as_str).map(|word| format!("`{word}`")).collect();
+        return words.join(" or ");
+    }
+    match &schema["type"] {
+        Value::String(word) => type_word(word, schema),
+        Value::Array(words) => {
+            let words = words.iter().filter_map(Value::as_str).filter(|word| *word != "null");
+            words.map(|word| type_word(word, schema)).collect::<Vec<_>>().join(" or ")
+        }
+        _ => "any".to_owned(),
+    }
+}
+
+fn type_word(word: &str, schema: &Value) -> String {
+    match word {
+        "string" => "text".to_owned(),
+        "integer" => "whole number".to_owned(),
+        "boolean" => "`true` or `false`".to_owned(),
+        "array" => format!("list of {}", type_words(&schema["items"])),
+        "object" => "map".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+/// A text as a cell of a Markdown table.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,72 @@
+//! Reading a pipeline from the command line or a file.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+use batch::HostInfo;
+use config::{Environment, Node, Source, expand_variables, parse_oneline, parse_yaml, to_yaml};
+use pipeline::Graph;
+
+use crate::REGISTRY;
+
+/// A configuration as it was read, variables not expanded.
+pub struct Loaded {
+    root: Node,
+    /// Whether it is a one-line pipeline, which ends when its inputs end.
+    pub finite: bool,
+}
+
+/// Reads a one-line pipeline, or the YAML file at that path.
+///
+/// A text with `|` in it is a pipeline; so is one that names no file and does not look like a path.
+pub fn load(pipeline: &str) -> anyhow::Result<Loaded> {
+    let is_path = !pipeline.contains('|') && (pipeline.ends_with(".yaml") || pipeline.ends_with(".yml") || std::path::Path::new(pipeline).exists());
+    let root = if is_path {
+        let text = std::fs::read(pipeline).with_context(|| format!("cannot read {pipeline}"))?;
+        let text = String::from_utf8(text).map_err(|_| anyhow!("{pipeline} is not a YAML file: it is not valid UTF-8"))?;
+        parse_yaml(&Source::new(pipeline, text))
+    } else {
+        parse_oneline(&Source::command_line(pipeline), &REGISTRY)
+    };
+    Ok(Loaded { root: root.map_err(plain)?, finite: !is_path })
+}
+
+impl Loaded {
+    /// The configuration as YAML.
+    pub fn yaml(&self) -> String {
+        to_yaml(&self.root)
+    }
+
+    /// The components, ready to run.
+    pub fn build(mut self, host: &Arc<HostInfo>) -> anyhow::Result<Graph> {
+        expand_variables(&mut self.root, &Environment).map_err(plain)?;
+        Graph::build(&REGISTRY, &self.root, host, self.finite).map_err(plain)
+    }
+}
+
+/// A configuration error as it renders itself, places and suggestions included.
+fn plain(error: config::ConfigError) -> anyhow::Error {
+    anyhow!("{error}")
+}
+
+/// Facts of this machine.
+pub fn host() -> Arc<HostInfo> {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    Arc::new(HostInfo { name: name.into() })
+}
+
+/// Checks a configuration and says what it holds.
+pub fn check(pipeline: &str) -> anyhow::Result<ExitCode> {
+    let graph = load(pipeline)?.build(&host())?;
+    for pipeline in &graph.pipelines {
+        let inputs: Vec<&str> = pipeline.inputs.iter().map(|input| input.name.as_str()).collect();
+        let stages = pipeline.stages.iter().map(|stage| stage.name);
+        let outputs: Vec<&str> = pipeline.outputs.iter().map(|output| output.name.as_str()).collect();
+        let flow: Vec<String> =
+            std::iter::once(inputs.join(", ")).chain(stages.map(str::to_owned)).chain([outputs.join(", ")]).collect();
+        crate::run::print(format!("{}: {}\n", pipeline.name, flow.join(" | ")).as_bytes())?;
+    }
+    crate::run::print(b"The configuration is valid.\n")?;
+    Ok(ExitCode::SUCCESS)
+}

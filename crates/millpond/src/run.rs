@@ -1,0 +1,106 @@
+//! `millpond run`: from the command line to the exit code.
+
+use std::io::{ErrorKind, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context;
+use component::{Diagnostics, Stop};
+use pipeline::report::{PipelineReport, grouped};
+use pipeline::{Graph, Report, Run, RunOptions};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::load::{host, load};
+use crate::progress::Bar;
+
+/// Exit code of a run whose user would not wait for it to stop.
+const INTERRUPTED: i32 = 130;
+
+/// Runs a pipeline to its end.
+pub fn run(pipeline: &str, metrics: bool) -> anyhow::Result<ExitCode> {
+    let loaded = load(pipeline)?;
+    let finite = loaded.finite;
+    let host = host();
+    let graph = loaded.build(&host)?;
+    let report = execute(graph, finite, &host, true)?;
+    if metrics {
+        say(report.table().trim_end());
+    }
+    Ok(conclude(&report))
+}
+
+/// Says what went wrong and gives the exit code.
+pub fn conclude(report: &Report) -> ExitCode {
+    for PipelineReport { name, problems, undelivered, .. } in &report.pipelines {
+        let place = if report.pipelines.len() > 1 { format!("pipeline {name}: ") } else { String::new() };
+        for problem in problems {
+            say(&format!("error: {place}{problem}"));
+        }
+        if *undelivered > 0 {
+            say(&format!("error: {place}{} events were read and not delivered", grouped(*undelivered)));
+        }
+    }
+    if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::from(1) }
+}
+
+/// Runs every pipeline of the graph until it ends or a signal stops it.
+pub fn execute(graph: Graph, finite: bool, host: &Arc<batch::HostInfo>, interactive: bool) -> anyhow::Result<Report> {
+    let to_terminal = graph.pipelines.iter().any(|pipeline| pipeline.outputs.iter().any(|output| output.name == "stdout"));
+    let bar = Bar::new(finite && interactive, to_terminal);
+    let options = RunOptions {
+        host: host.clone(),
+        diagnostics: Diagnostics::new({
+            let bar = bar.clone();
+            move |warning| bar.say(&format!("warning: {warning}"))
+        }),
+        finite,
+        stop: Stop::default(),
+    };
+    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let report = runtime.block_on(async {
+        let stop = options.stop.clone();
+        let signals = tokio::spawn(watch_signals(stop, bar.clone()));
+        let run = Run::start(graph, options);
+        let drawing = tokio::spawn(bar.clone().draw(run.progress(), run.events()));
+        let report = run.finish().await;
+        drawing.abort();
+        signals.abort();
+        report
+    });
+    bar.clear();
+    // Blocking reads of a terminal or a pipe may still be under way: the process ends without waiting for them.
+    runtime.shutdown_background();
+    Ok(report)
+}
+
+/// The first SIGINT or SIGTERM stops the inputs; a second one ends the process at once.
+async fn watch_signals(stop: Stop, bar: Bar) {
+    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else {
+        return bar.say("warning: signals cannot be watched; stopping will not be graceful");
+    };
+    let asked = AtomicBool::new(false);
+    loop {
+        let name = tokio::select! { _ = interrupt.recv() => "SIGINT", _ = terminate.recv() => "SIGTERM" };
+        if asked.swap(true, Ordering::SeqCst) {
+            std::process::exit(INTERRUPTED);
+        }
+        bar.say(&format!("{name}: delivering what was read; once more to stop at once"));
+        stop.stop();
+    }
+}
+
+/// Prints to standard output; a reader that is gone is no error.
+pub fn print(text: &[u8]) -> anyhow::Result<()> {
+    match std::io::stdout().lock().write_all(text) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("cannot write to standard output"),
+        _ => Ok(()),
+    }
+}
+
+/// Says something to the person on standard error.
+pub fn say(text: &str) {
+    // Where standard error is gone there is nobody left to tell.
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}

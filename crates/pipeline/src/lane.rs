@@ -1,0 +1,414 @@
+//! One output at work.
+//!
+//! Workers offer every batch to every lane. A lane that keeps up takes it already encoded, so that rendering uses all
+//! cores; one that lags keeps the batch and encodes it later, so that it holds nobody up. The lane's own thread writes:
+//! in sequence where the output asks for it, again after a pause where a write failed, and passes the batch's ticket when
+//! its rows are safe.
+//!
+//! Bounds: at most [`Lane::encoded_max`] encoded batches wait; batches that wait without being encoded are counted by the
+//! queue, whose limits bound them. Every sequence number must be offered exactly once.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use batch::{Batch, Bitmap};
+use component::{Diagnostics, Encoded, OperatorMetrics, Output, Stop, WriteError, Written};
+use expr::Expr;
+use queue::Ticket;
+use tokio::sync::Notify;
+
+use crate::graph::OutputNode;
+use crate::settings::RetrySettings;
+use crate::stage::report_expression_errors;
+
+/// How long an output may be idle before it is flushed.
+const FLUSH_AFTER: Duration = Duration::from_millis(200);
+
+/// How many tickets may wait for a flush before one is forced.
+const UNFLUSHED_MAX: usize = 64;
+
+/// One output of a pipeline.
+pub struct Lane {
+    name: String,
+    output: Arc<dyn Output>,
+    ordered: bool,
+    condition: Option<Expr>,
+    encoded_max: usize,
+    retry: RetrySettings,
+    metrics: Arc<OperatorMetrics>,
+    diagnostics: Diagnostics,
+    state: Mutex<State>,
+    /// Wakes the lane's thread.
+    offered: Notify,
+    /// Wakes workers that wait until some lane has room.
+    room: Arc<Room>,
+    /// The reader is gone: what is offered passes unwritten.
+    gone: AtomicBool,
+    /// Asked to end at once: retries end.
+    pub(crate) abort: Stop,
+    failure: Mutex<Option<String>>,
+}
+
+#[derive(Default)]
+struct State {
+    items: BTreeMap<u64, Item>,
+    next: u64,
+    /// Encoded batches that wait or are being written.
+    encoded: usize,
+    spare: Vec<Encoded>,
+    closed: bool,
+}
+
+/// A batch offered to a lane.
+struct Item {
+    batch: Arc<Batch>,
+    rows: Bitmap,
+    ticket: Arc<Ticket>,
+    encoded: Option<Encoded>,
+}
+
+/// Where workers wait for lanes.
+#[derive(Default)]
+pub struct Room {
+    changed: Condvar,
+    lock: Mutex<()>,
+}
+
+impl Room {
+    /// Waits until one of the lanes has room for an encoded batch.
+    pub fn wait(&self, lanes: &[Arc<Lane>]) {
+        let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        while !lanes.iter().any(|lane| lane.has_room()) {
+            guard = self.changed.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn notify(&self) {
+        drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
+        self.changed.notify_all();
+    }
+}
+
+/// How a write ended.
+enum Outcome {
+    Done(Written),
+    /// The reader is gone.
+    Gone,
+    /// Given up, with the reason.
+    Failed(String),
+}
+
+impl Lane {
+    /// A lane for an output. `workers` sets how many encoded batches may wait.
+    pub fn new(
+        node: OutputNode,
+        workers: usize,
+        retry: RetrySettings,
+        diagnostics: &Diagnostics,
+        room: &Arc<Room>,
+        abort: &Stop,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            name: node.name,
+            output: node.component,
+            ordered: node.ordered,
+            condition: node.condition,
+            encoded_max: 2 * workers,
+            retry,
+            metrics: Arc::default(),
+            diagnostics: diagnostics.clone(),
+            state: Mutex::default(),
+            offered: Notify::new(),
+            room: room.clone(),
+            gone: AtomicBool::new(false),
+            abort: abort.clone(),
+            failure: Mutex::default(),
+        })
+    }
+
+    /// The output's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The output's counters.
+    pub fn metrics(&self) -> &Arc<OperatorMetrics> {
+        &self.metrics
+    }
+
+    /// Whether the reader is gone.
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::SeqCst)
+    }
+
+    /// Why the output gave up.
+    pub fn failure(&self) -> Option<String> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn has_room(&self) -> bool {
+        let state = self.lock();
+        state.encoded < self.encoded_max || state.closed || self.is_gone() || self.failure().is_some()
+    }
+
+    /// Offers a processed batch. Called once for every sequence number.
+    pub fn offer(&self, sequence: u64, batch: &Arc<Batch>, ticket: &Arc<Ticket>) {
+        let rows = self.rows(batch);
+        let mut item = Item { batch: batch.clone(), rows, ticket: ticket.clone(), encoded: None };
+        if !item.rows.is_empty() && !self.is_gone() {
+            let spare = {
+                let mut state = self.lock();
+                let room = state.encoded < self.encoded_max;
+                state.encoded += usize::from(room);
+                room.then(|| state.spare.pop().unwrap_or_default())
+            };
+            item.encoded = spare.map(|encoded| self.encode(&item, encoded));
+        }
+        self.lock().items.insert(sequence, item);
+        self.offered.notify_one();
+    }
+
+    /// No batch will be offered any more.
+    pub fn close(&self) {
+        self.lock().closed = true;
+        self.offered.notify_one();
+        self.room.notify();
+    }
+
+    fn rows(&self, batch: &Batch) -> Bitmap {
+        let Some(condition) = &self.condition else { return batch.alive().clone() };
+        let filtered = condition.filter(batch, batch.alive());
+        report_expression_errors(&self.metrics, &self.diagnostics, &self.name, batch, filtered.errors, filtered.first_error);
+        filtered.holds
+    }
+
+    fn encode(&self, item: &Item, mut encoded: Encoded) -> Encoded {
+        let begin = Instant::now();
+        encoded.clear();
+        self.output.encode(&item.batch, &item.rows, &mut encoded);
+        self.metrics.busy(begin.elapsed());
+        encoded
+    }
+
+    /// Writes what is offered until the lane is closed and empty, then closes the output. `ended` is called when the
+    /// lane wants no more.
+    pub async fn run(&self, ended: &(dyn Fn() + Sync)) {
+        let mut unflushed: Vec<Arc<Ticket>> = Vec::new();
+        loop {
+            let waiting = if unflushed.is_empty() { None } else { Some(FLUSH_AFTER) };
+            match self.next(waiting).await {
+                Next::Item(item) => self.deliver(item, &mut unflushed).await,
+                Next::Idle => self.flush(&mut unflushed).await,
+                Next::End => break,
+            }
+            if self.is_gone() || self.failure().is_some() {
+                ended();
+                self.room.notify();
+            }
+            if unflushed.len() >= UNFLUSHED_MAX {
+                self.flush(&mut unflushed).await;
+            }
+        }
+        let output = &self.output;
+        let closing = self.attempt(|| output.close()).await;
+        self.settle_flush(closing, &mut unflushed);
+    }
+
+    async fn next(&self, wait: Option<Duration>) -> Next {
+        loop {
+            {
+                let mut state = self.lock();
+                let first = state.items.first_key_value().map(|(sequence, _)| *sequence);
+                if let Some(sequence) = first.filter(|&sequence| !self.ordered || sequence == state.next) {
+                    state.next = sequence + 1;
+                    if let Some(item) = state.items.remove(&sequence) {
+                        return Next::Item(item);
+                    }
+                }
+                if state.closed && state.items.is_empty() {
+                    return Next::End;
+                }
+            }
+            match wait {
+                None => self.offered.notified().await,
+                Some(wait) => {
+                    if tokio::time::timeout(wait, self.offered.notified()).await.is_err() {
+                        return Next::Idle;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn deliver(&self, mut item: Item, unflushed: &mut Vec<Arc<Ticket>>) {
+        if item.rows.is_empty() || self.is_gone() {
+            self.give_back(item.encoded.take());
+            return item.ticket.pass();
+        }
+        if self.failure().is_some() {
+            // Not delivered: the ticket goes without being passed, so the queue still counts the events.
+            return self.give_back(item.encoded.take());
+        }
+        let counted = item.encoded.is_some();
+        let mut encoded = item.encoded.take().unwrap_or_else(|| self.encode(&item, Encoded::default()));
+        let outcome = self.write(&mut item, &mut encoded).await;
+        let rows = encoded.rows;
+        match outcome {
+            Outcome::Done(written) => {
+                self.metrics.events(rows, rows.saturating_sub(written.refused.len()));
+                self.metrics.bytes(encoded.bytes.len());
+                self.refuse(&encoded.refused);
+                self.refuse(&written.refused);
+                if written.until_flush {
+                    unflushed.push(item.ticket.clone());
+                } else {
+                    item.ticket.pass();
+                }
+            }
+            Outcome::Gone => {
+                self.gone.store(true, Ordering::SeqCst);
+                item.ticket.pass();
+            }
+            Outcome::Failed(reason) => self.fail(reason),
+        }
+        self.give_back(counted.then_some(encoded));
+    }
+
+    /// Writes a batch; rows that are to be repeated are encoded again on their own.
+    async fn write(&self, item: &mut Item, encoded: &mut Encoded) -> Outcome {
+        let mut refused = Vec::new();
+        let mut pause = self.pause();
+        loop {
+            let output = &self.output;
+            let mut written = match self.attempt(|| output.write(encoded)).await {
+                Outcome::Done(written) => written,
+                other => return other,
+            };
+            refused.append(&mut written.refused);
+            if written.retry.is_empty() {
+                written.refused = refused;
+                return Outcome::Done(written);
+            }
+            item.rows = Bitmap::none(item.batch.len());
+            written.retry.iter().for_each(|&row| item.rows.insert(row));
+            if let Err(reason) = pause.wait(&self.abort, "rows were refused for now").await {
+                return Outcome::Failed(reason);
+            }
+            *encoded = self.encode(item, std::mem::take(encoded));
+        }
+    }
+
+    /// Calls the output until it succeeds, the reader is gone, or the time for retries is over.
+    async fn attempt<'a, T: Into<Written>, F: Future<Output = Result<T, WriteError>> + 'a>(&self, call: impl Fn() -> F) -> Outcome {
+        let mut pause = self.pause();
+        loop {
+            let begin = Instant::now();
+            let result = call().await;
+            self.metrics.waited(begin.elapsed());
+            let reason = match result {
+                Ok(written) => return Outcome::Done(written.into()),
+                Err(WriteError::Closed) => return Outcome::Gone,
+                Err(WriteError::Fatal(reason)) => return Outcome::Failed(reason),
+                Err(WriteError::Retry(reason)) => reason,
+            };
+            if pause.is_first() {
+                self.diagnostics.warn(&format!("output {}: {reason}; trying again", self.name));
+            }
+            self.metrics.count("retries", 1);
+            if let Err(reason) = pause.wait(&self.abort, &reason).await {
+                return Outcome::Failed(reason);
+            }
+        }
+    }
+
+    fn pause(&self) -> Pause {
+        Pause { settings: self.retry, next: self.retry.initial.0, since: None }
+    }
+
+    async fn flush(&self, unflushed: &mut Vec<Arc<Ticket>>) {
+        let output = &self.output;
+        let outcome = self.attempt(|| output.flush()).await;
+        self.settle_flush(outcome, unflushed);
+    }
+
+    fn settle_flush(&self, outcome: Outcome, unflushed: &mut Vec<Arc<Ticket>>) {
+        match outcome {
+            Outcome::Done(_) => unflushed.drain(..).for_each(|ticket| ticket.pass()),
+            Outcome::Gone => {
+                self.gone.store(true, Ordering::SeqCst);
+                unflushed.drain(..).for_each(|ticket| ticket.pass());
+            }
+            Outcome::Failed(reason) => {
+                unflushed.clear();
+                self.fail(reason);
+            }
+        }
+    }
+
+    fn fail(&self, reason: String) {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.get_or_insert(reason);
+    }
+
+    fn refuse(&self, refused: &[component::Refused]) {
+        const COUNTER: &str = "refused";
+        let Some(first) = refused.first() else { return };
+        if !self.metrics.snapshot().named.contains_key(COUNTER) {
+            let reason = &first.reason;
+            self.diagnostics.warn(&format!("output {}: an event is refused: {reason} (further ones are only counted)", self.name));
+        }
+        self.metrics.count(COUNTER, refused.len() as u64);
+        self.metrics.failures(refused.len());
+    }
+
+    fn give_back(&self, encoded: Option<Encoded>) {
+        let Some(encoded) = encoded else { return };
+        {
+            let mut state = self.lock();
+            state.encoded -= 1;
+            if state.spare.len() < self.encoded_max {
+                state.spare.push(encoded);
+            }
+        }
+        self.room.notify();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+enum Next {
+    Item(Item),
+    Idle,
+    End,
+}
+
+/// Pauses between attempts, each twice as long as the one before, with a random part of up to half.
+struct Pause {
+    settings: RetrySettings,
+    next: Duration,
+    since: Option<Instant>,
+}
+
+impl Pause {
+    fn is_first(&self) -> bool {
+        self.since.is_none()
+    }
+
+    /// Waits for the next attempt; an error when the time is over or the run is to end.
+    async fn wait(&mut self, abort: &Stop, reason: &str) -> Result<(), String> {
+        let since = *self.since.get_or_insert_with(Instant::now);
+        let over = self.settings.give_up_after.is_some_and(|limit| since.elapsed() >= limit.0);
+        if over || abort.is_stopped() {
+            return Err(reason.to_owned());
+        }
+        let pause = self.next.mul_f64(1.0 - fastrand::f64() / 2.0);
+        self.next = (self.next * 2).min(self.settings.max.0);
+        // Waiting ends early when the run is to end: one more attempt, then the error above.
+        let _ = tokio::time::timeout(pause, abort.stopped()).await;
+        Ok(())
+    }
+}

@@ -1,0 +1,61 @@
+//! The components that a configuration may name.
+
+use component::Spec;
+use config::{Catalogue, ConfigError, Node, Positional, StageRole};
+
+/// Every component of the program.
+#[derive(Debug, Clone, Copy)]
+pub struct Registry {
+    /// The inputs.
+    pub inputs: &'static [Spec],
+    /// The processors.
+    pub processors: &'static [Spec],
+    /// The outputs.
+    pub outputs: &'static [Spec],
+}
+
+impl Registry {
+    /// The components of one kind.
+    pub fn of(&self, role: StageRole) -> &'static [Spec] {
+        match role {
+            StageRole::Input => self.inputs,
+            StageRole::Processor => self.processors,
+            StageRole::Output => self.outputs,
+        }
+    }
+
+    /// A component by kind and name.
+    pub fn find(&self, role: StageRole, name: &str) -> Option<&'static Spec> {
+        self.of(role).iter().find(|spec| spec.name == name)
+    }
+
+    /// The component that a node names.
+    ///
+    /// # Errors
+    /// There is no such component: the accepted names and the closest one are in the error.
+    pub fn resolve(&self, role: StageRole, name: &Node) -> Result<&'static Spec, ConfigError> {
+        let word = name.as_str().unwrap_or_default();
+        self.find(role, word).ok_or_else(|| self.unknown(role, name, word))
+    }
+
+    fn unknown(&self, role: StageRole, name: &Node, word: &str) -> ConfigError {
+        let roles = [StageRole::Input, StageRole::Processor, StageRole::Output];
+        let elsewhere = roles.into_iter().find(|&other| other != role && self.find(other, word).is_some());
+        let error = name.error(format!("unknown {} `{word}`", role.word()));
+        let error = error.accepted(self.of(role).iter().map(|spec| spec.name));
+        match elsewhere {
+            Some(other) => error.note(format!("`{word}` is {}", other.with_article())),
+            None => error.closest_to(word),
+        }
+    }
+}
+
+impl Catalogue for Registry {
+    fn positional(&self, role: StageRole, name: &str) -> Option<Positional> {
+        self.find(role, name).map(|spec| spec.positional)
+    }
+
+    fn names(&self, role: StageRole) -> Vec<&str> {
+        self.of(role).iter().map(|spec| spec.name).collect()
+    }
+}

@@ -1,0 +1,173 @@
+//! What a run did.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use component::metrics::Snapshot;
+
+/// What a run did, all pipelines.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// The pipelines.
+    pub pipelines: Vec<PipelineReport>,
+    /// From the start to the end.
+    pub wall: Duration,
+    /// Worker threads of each pipeline.
+    pub workers: usize,
+}
+
+/// What one pipeline did.
+#[derive(Debug, Clone)]
+pub struct PipelineReport {
+    /// Its name.
+    pub name: String,
+    /// Its inputs, processors and outputs, in the order of the flow.
+    pub operators: Vec<OperatorReport>,
+    /// What went wrong, a line each.
+    pub problems: Vec<String>,
+    /// Events accepted and not delivered.
+    pub undelivered: u64,
+}
+
+/// What one operator did.
+#[derive(Debug, Clone)]
+pub struct OperatorReport {
+    /// What kind it is.
+    pub role: Role,
+    /// Its name.
+    pub name: String,
+    /// Its counters.
+    pub counts: Snapshot,
+}
+
+/// The kinds of operators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Brings events in.
+    Input,
+    /// Changes or filters them.
+    Processor,
+    /// Takes them out.
+    Output,
+}
+
+impl Role {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Input => "input",
+            Self::Processor => "processor",
+            Self::Output => "output",
+        }
+    }
+}
+
+impl Report {
+    /// Whether everything was read and delivered.
+    pub fn is_clean(&self) -> bool {
+        self.pipelines.iter().all(|pipeline| pipeline.problems.is_empty() && pipeline.undelivered == 0)
+    }
+
+    /// Events that the inputs brought in.
+    pub fn events(&self) -> u64 {
+        let operators = self.pipelines.iter().flat_map(|pipeline| &pipeline.operators);
+        operators.filter(|operator| operator.role == Role::Input).map(|operator| operator.counts.events_out).sum()
+    }
+
+    /// A table of every operator's counters.
+    pub fn table(&self) -> String {
+        let mut text = String::new();
+        for pipeline in &self.pipelines {
+            if self.pipelines.len() > 1 {
+                let _ = writeln!(text, "pipeline {}", pipeline.name);
+            }
+            pipeline.write_table(&mut text);
+        }
+        text
+    }
+}
+
+impl PipelineReport {
+    fn write_table(&self, text: &mut String) {
+        let heads = ["operator", "events in", "events out", "dropped", "failed", "bytes", "busy", "waiting"];
+        let rows: Vec<[String; 8]> = self.operators.iter().map(OperatorReport::cells).collect();
+        let width = |column: usize| rows.iter().map(|row| row[column].len()).chain([heads[column].len()]).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+        let mut line = |cells: &[&str], note: &str| {
+            for (column, cell) in cells.iter().enumerate() {
+                let _ = if column == 0 { write!(text, "{cell:<w$}", w = widths[0]) } else { write!(text, "  {cell:>w$}", w = widths[column]) };
+            }
+            let _ = writeln!(text, "{note}");
+        };
+        line(&heads, "");
+        for (row, operator) in rows.iter().zip(&self.operators) {
+            let cells: Vec<&str> = row.iter().map(String::as_str).collect();
+            let named: Vec<String> = operator.counts.named.iter().map(|(name, count)| format!("{name} {}", grouped(*count))).collect();
+            let note = if named.is_empty() { String::new() } else { format!("  ({})", named.join(", ")) };
+            line(&cells, &note);
+        }
+    }
+}
+
+impl OperatorReport {
+    fn cells(&self) -> [String; 8] {
+        let counts = &self.counts;
+        [
+            self.name.clone(),
+            grouped(counts.events_in),
+            grouped(counts.events_out),
+            grouped(counts.dropped),
+            grouped(counts.failures),
+            if counts.bytes == 0 { "-".to_owned() } else { bytes(counts.bytes) },
+            time(counts.busy),
+            time(counts.wait),
+        ]
+    }
+}
+
+/// A number with its thousands apart.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Bytes in the unit that suits them.
+pub fn bytes(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", units[unit]) }
+}
+
+/// A time in the unit that suits it.
+pub fn time(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    if seconds >= 1.0 { format!("{seconds:.2} s") } else { format!("{:.1} ms", seconds * 1e3) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+        assert_eq!(bytes(512), "512 B");
+        assert_eq!(bytes(1 << 20), "1.0 MiB");
+        assert_eq!(time(Duration::from_millis(1500)), "1.50 s");
+        assert_eq!(time(Duration::from_micros(250)), "0.2 ms");
+    }
+}

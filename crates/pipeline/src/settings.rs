@@ -1,0 +1,107 @@
+//! The settings that belong to no component: of the process, of a pipeline, of its queue, and those that every
+//! component takes.
+
+use config::{Count, Period, Size};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Settings of the process, at the top of the configuration.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProcessSettings {
+    /// Memory for events in flight, all pipelines together. Inputs wait when it is used up.
+    pub memory: Size,
+    /// Worker threads of each pipeline; 0 means one a core.
+    pub workers: usize,
+    /// How long a stop may take: what is not delivered by then is reported.
+    pub shutdown_deadline: Period,
+}
+
+impl Default for ProcessSettings {
+    fn default() -> Self {
+        Self { memory: Size(256 << 20), workers: 0, shutdown_deadline: Period::from_secs(30) }
+    }
+}
+
+/// Settings of a memory queue.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct MemoryQueueSettings {
+    /// Bytes of events that wait or are being worked on, counted with 32 bytes for each event.
+    pub max_size: Size,
+    /// Events that wait or are being worked on.
+    pub max_events: Count,
+}
+
+impl Default for MemoryQueueSettings {
+    fn default() -> Self {
+        Self { max_size: Size(16 << 20), max_events: Count(1_000_000) }
+    }
+}
+
+/// How a pipeline repeats writes that failed.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RetrySettings {
+    /// The first pause; each further one is twice as long. Pauses vary by a random part, so that many senders do not
+    /// come back at once.
+    pub initial: Period,
+    /// The longest pause.
+    pub max: Period,
+    /// When to give up, counted from the first failure; what is left is reported as not delivered. By default never in a
+    /// service, and after 30 s in a one-line pipeline.
+    pub give_up_after: Option<Period>,
+}
+
+impl Default for RetrySettings {
+    fn default() -> Self {
+        Self { initial: Period::from_millis(100), max: Period::from_secs(10), give_up_after: None }
+    }
+}
+
+/// What happens to an event that a processor cannot handle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFailure {
+    /// It is tagged, skips the later processors that write, and is published in its last good form.
+    #[default]
+    Publish,
+    /// It is tagged and goes on through the later processors.
+    Continue,
+    /// It is dropped and counted.
+    Drop,
+    /// It goes to the dead letters. Not available yet.
+    DeadLetter,
+}
+
+/// Settings that every processor takes.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProcessorSettings {
+    /// An expression: the processor handles the events for which it is true.
+    #[serde(rename = "if")]
+    pub condition: Option<String>,
+    /// What happens to an event that the processor cannot handle.
+    pub on_failure: OnFailure,
+    /// The tag for events that the processor cannot handle, or finds nothing for; each processor has its own default.
+    pub tag: Option<String>,
+}
+
+/// Settings that every output takes.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct OutputSettings {
+    /// The output's name in reports; the component's name by default. A second one of a kind must set it.
+    pub name: Option<String>,
+    /// An expression: the output takes the events for which it is true.
+    #[serde(rename = "if")]
+    pub condition: Option<String>,
+}
+
+/// Settings that every input takes.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct InputSettings {
+    /// The input's name in reports; the component's name by default. A second one of a kind must set it.
+    pub name: Option<String>,
+}

@@ -1,0 +1,213 @@
+//! One processor at work: its condition, its failure policy and its counters.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Instant;
+
+use batch::{Batch, Bitmap, Failures};
+use component::{Diagnostics, OperatorMetrics, Order, Processor};
+use expr::Expr;
+
+use crate::graph::StageNode;
+use crate::settings::OnFailure;
+
+/// What all workers share of a stage.
+pub struct SharedStage {
+    name: &'static str,
+    sees_sealed: bool,
+    condition: Option<Expr>,
+    on_failure: OnFailure,
+    /// The reason under which events dropped by the failure policy are counted.
+    failed: Arc<str>,
+    metrics: Arc<OperatorMetrics>,
+    diagnostics: Diagnostics,
+    /// The one instance of an ordered processor.
+    ordered: Option<Turns>,
+}
+
+/// An ordered processor: workers take turns by the batches' sequence.
+struct Turns {
+    state: Mutex<Turn>,
+    moved: Condvar,
+    finished: AtomicBool,
+}
+
+struct Turn {
+    next: u64,
+    processor: Box<dyn Processor>,
+}
+
+/// A worker's own part of a stage.
+pub struct Stage {
+    shared: Arc<SharedStage>,
+    /// The worker's instance, unless the processor is ordered.
+    own: Option<Box<dyn Processor>>,
+}
+
+/// Makes every worker's stages. `made[w][s]` is stage `s` of worker `w`.
+pub fn make_stages(nodes: Vec<StageNode>, workers: usize, diagnostics: &Diagnostics) -> (Vec<Vec<Stage>>, Vec<Arc<SharedStage>>) {
+    let mut made: Vec<Vec<Stage>> = (0..workers).map(|_| Vec::new()).collect();
+    let mut all = Vec::new();
+    for node in nodes {
+        let mut instances: Vec<Box<dyn Processor>> = Vec::new();
+        let mut ordered = None;
+        match node.order {
+            Order::Stateless => {
+                instances.extend((1..workers).map(|_| node.component.fork()));
+                instances.push(node.component);
+            }
+            Order::Ordered => {
+                let state = Mutex::new(Turn { next: 0, processor: node.component });
+                ordered = Some(Turns { state, moved: Condvar::new(), finished: AtomicBool::new(false) });
+            }
+        }
+        let shared = Arc::new(SharedStage {
+            name: node.name,
+            sees_sealed: node.sees_sealed,
+            condition: node.condition,
+            on_failure: node.on_failure,
+            failed: format!("{} failed", node.name).into(),
+            metrics: Arc::default(),
+            diagnostics: diagnostics.clone(),
+            ordered,
+        });
+        for stages in &mut made {
+            stages.push(Stage { shared: shared.clone(), own: instances.pop() });
+        }
+        all.push(shared);
+    }
+    (made, all)
+}
+
+impl SharedStage {
+    /// The component's name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The stage's counters.
+    pub fn metrics(&self) -> &Arc<OperatorMetrics> {
+        &self.metrics
+    }
+
+    /// Whether it needs no further event.
+    pub fn is_finished(&self) -> bool {
+        self.ordered.as_ref().is_some_and(|turns| turns.finished.load(Ordering::SeqCst))
+    }
+
+    /// The rows the processor is to handle.
+    fn rows(&self, batch: &Batch) -> Bitmap {
+        let mut rows = batch.alive().clone();
+        if !self.sees_sealed {
+            rows.and_not(batch.sealed());
+        }
+        let Some(condition) = &self.condition else { return rows };
+        let filtered = condition.filter(batch, &rows);
+        self.count_errors(batch, filtered.errors, filtered.first_error);
+        filtered.holds
+    }
+
+    fn count_errors(&self, batch: &Batch, errors: usize, first: Option<(usize, String)>) {
+        report_expression_errors(&self.metrics, &self.diagnostics, self.name, batch, errors, first);
+    }
+
+    /// Lets a processor handle a batch, applies the failure policy and counts.
+    fn handle(&self, processor: &mut dyn Processor, batch: &mut Batch) {
+        let begin = Instant::now();
+        let before = batch.alive().count();
+        let rows = self.rows(batch);
+        let failures = if rows.is_empty() { Failures::none() } else { self.guarded(processor, batch, &rows) };
+        self.settle(batch, &failures);
+        for (name, count) in processor.take_counters() {
+            self.metrics.count(name, count);
+        }
+        for warning in processor.take_warnings() {
+            self.diagnostics.warn(&format!("{}: {warning}", self.name));
+        }
+        let after = batch.alive().count();
+        self.metrics.events(before, after);
+        self.metrics.dropped(before - after);
+        self.metrics.busy(begin.elapsed());
+    }
+
+    /// Runs the processor; a panic in it fails the rows it was given and stops nothing else.
+    fn guarded(&self, processor: &mut dyn Processor, batch: &mut Batch, rows: &Bitmap) -> Failures {
+        let attempt = catch_unwind(AssertUnwindSafe(|| processor.process(batch, rows)));
+        attempt.unwrap_or_else(|_| {
+            self.diagnostics.warn(&format!("{}: internal error; the events of this batch are published as failed", self.name));
+            let (tag, reason) = ("_internal_error".into(), format!("{}: internal error", self.name).into());
+            let mut failures = Failures::none();
+            rows.iter().for_each(|row| failures.push(row, &tag, &reason));
+            failures
+        })
+    }
+
+    fn settle(&self, batch: &mut Batch, failures: &Failures) {
+        if failures.is_empty() {
+            return;
+        }
+        self.metrics.failures(failures.rows().len());
+        match self.on_failure {
+            OnFailure::Publish | OnFailure::DeadLetter => batch.mark_failed(failures, true),
+            OnFailure::Continue => batch.mark_failed(failures, false),
+            OnFailure::Drop => {
+                let mut rows = Bitmap::none(batch.len());
+                failures.rows().iter().for_each(|failure| rows.insert(failure.row));
+                batch.drop_rows(&rows, &self.failed);
+            }
+        }
+    }
+}
+
+/// Counts rows whose condition could not be evaluated and warns of the first one.
+pub(crate) fn report_expression_errors(
+    metrics: &OperatorMetrics,
+    diagnostics: &Diagnostics,
+    name: &str,
+    batch: &Batch,
+    errors: usize,
+    first: Option<(usize, String)>,
+) {
+    const COUNTER: &str = "expression errors";
+    if errors == 0 {
+        return;
+    }
+    let is_first = !metrics.snapshot().named.contains_key(COUNTER);
+    metrics.count(COUNTER, errors as u64);
+    if let Some((row, message)) = first.filter(|_| is_first) {
+        let mut id = Vec::new();
+        batch.origin().write_id(row, &mut id);
+        let id = String::from_utf8_lossy(&id);
+        diagnostics.warn(&format!("{name}: `if` is false for event {id}: {message} (further such events are only counted)"));
+    }
+}
+
+impl Stage {
+    /// Handles the batch of this sequence number.
+    pub fn process(&mut self, batch: &mut Batch, sequence: u64) {
+        match (&mut self.own, &self.shared.ordered) {
+            (Some(processor), _) => self.shared.handle(processor.as_mut(), batch),
+            (None, Some(turns)) => turns.process(&self.shared, batch, sequence),
+            (None, None) => unreachable!("a stage has its own instance or takes turns"),
+        }
+    }
+}
+
+impl Turns {
+    fn process(&self, shared: &SharedStage, batch: &mut Batch, sequence: u64) {
+        let begin = Instant::now();
+        let mut turn = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        while turn.next != sequence {
+            turn = self.moved.wait(turn).unwrap_or_else(PoisonError::into_inner);
+        }
+        shared.metrics.waited(begin.elapsed());
+        shared.handle(turn.processor.as_mut(), batch);
+        turn.next += 1;
+        if turn.processor.is_finished() {
+            self.finished.store(true, Ordering::SeqCst);
+        }
+        drop(turn);
+        self.moved.notify_all();
+    }
+}
