@@ -2,6 +2,7 @@
 //!
 //! Adding one touches its own file and two lines here: its module and its place in [`SPECS`].
 
+mod date;
 mod drop_;
 mod head;
 mod remove;
@@ -13,6 +14,7 @@ use component::Spec;
 
 /// Every processor, by name.
 pub static SPECS: &[Spec] = &[
+    date::SPEC,
     drop_::SPEC,
     head::SPEC,
     remove::SPEC,

@@ -1,0 +1,336 @@
+//! `date`: the time that a field's text says, as a point in time.
+//!
+//! Formats are compiled when the pipeline is built ([`format`]); a text is read step by step ([`read`], [`fields`]) with
+//! calendar arithmetic of its own ([`civil`]); `jiff` knows the rules of time zones ([`zone`]). The minute read last is
+//! remembered ([`minute`]), so that the next event of the same minute costs two comparisons.
+//!
+//! Limits: points in time are nanoseconds in 64 bits, 1677-09-21 to 2262-04-11. Names of months and weekdays are English.
+
+mod civil;
+mod fields;
+mod format;
+mod literal;
+mod minute;
+mod read;
+mod zone;
+
+use std::sync::Arc;
+
+use batch::{Batch, Bitmap, Cell, Column, ColumnBuilder, Edit, Failures, FieldPath, Value, json};
+use component::{Build, BuildContext, Example, Order, Processor, Spec};
+use config::{ConfigError, Node, Positional};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use fields::{Fault, Surroundings};
+use format::Format;
+use minute::Minute;
+use zone::Zone;
+
+/// The `date` processor.
+pub const SPEC: Spec = Spec {
+    name: "date",
+    summary: "Reads the time in a field and makes it the event's `@timestamp`.",
+    description: DESCRIPTION,
+    positional: Positional::with_rest(&["field", "formats"]),
+    examples: &[
+        Example {
+            title: "The time of an access log",
+            stage: r#"date timestamp "dd/MMM/yyyy:HH:mm:ss Z""#,
+            input: r#"{"timestamp":"17/May/2015:10:05:03 +0200"}"#,
+            output: r#"{"timestamp":"17/May/2015:10:05:03 +0200","@timestamp":"2015-05-17T08:05:03.000Z"}"#,
+        },
+        Example {
+            title: "Several formats, and a zone for texts without one",
+            stage: r#"date at ISO8601 UNIX timezone=Europe/Berlin target=seen"#,
+            input: "{\"at\":\"2024-07-01 12:00:00,123456789\"}\n{\"at\":1719828000.5}\n{\"at\":\"noon\"}",
+            output: "{\"at\":\"2024-07-01 12:00:00,123456789\",\"seen\":\"2024-07-01T10:00:00.123456789Z\"}\n\
+                     {\"at\":1719828000.5,\"seen\":\"2024-07-01T10:00:00.500Z\"}\n\
+                     {\"at\":\"noon\",\"tags\":[\"_dateparsefailure\"],\"error\":{\"message\":\"date: `noon` is not in the format ISO8601 or UNIX\"}}",
+        },
+    ],
+    schema: |generator| generator.root_schema_for::<Config>(),
+    build: Build::Processor {
+        order: Order::Stateless,
+        sees_sealed: false,
+        build,
+    },
+};
+
+const DESCRIPTION: &str = "\
+Formats are tried in order; the first that reads the whole text wins. They are written in the letters of Joda-Time:
+`y` year, `M` month (`MMM` by name), `d` day, `D` day of the year, `w` week with `x` its year and `e` or `E` the weekday,
+`H` hour (`k` from 1 to 24, `h` from 1 to 12 and `K` from 0 to 11 with `a` for AM or PM), `m` minute, `s` second, `S` fraction
+of a second, `Z` offset (`+0200`, `+02:00`, `Z`), `ZZZ` the name of a zone, `G` era. Other letters stand in single quotes.
+`z` (`CET`, `CST`) is refused, because such names mean several places.
+
+Instead of letters a format may be `ISO8601` (with `T` or a space, a point or a comma), `UNIX` (seconds, fractions too),
+`UNIX_MS` or `TAI64N`.
+
+- A field that is absent or null changes nothing. One that no format reads fails with the tag `_dateparsefailure`, as
+  does a time outside 1677-09-21 to 2262-04-11.
+- Nanoseconds are kept.
+- Without a year, a December date read in January belongs to last year and a January date read in December to next year.
+  Of two digits the year is the one between 80 years ago and 19 years ahead.
+- A text without a zone is read in `timezone`. A time that the clock shows twice is the earlier one; a time that the clock
+  skips counts on from before. (The reference system fails for the latter.)
+- A weekday beside a full date is read and not compared.
+- Of a list the first value is read.
+";
+
+/// The settings of `date`.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    /// The field that holds the time, as text or as a number.
+    field: String,
+    /// The formats to try, in order.
+    formats: Vec<String>,
+    /// The field to write. Default: `@timestamp`.
+    #[serde(default = "default_target")]
+    target: String,
+    /// The zone of texts that name none: an IANA name such as `Europe/Berlin`, an offset such as `+02:00`, or
+    /// `%{field}` for a field of the event that holds one of these. Default: the zone of the host.
+    timezone: Option<String>,
+}
+
+fn default_target() -> String {
+    "@timestamp".to_owned()
+}
+
+/// Where the zone of texts without one comes from.
+#[derive(Clone, Debug)]
+enum ZoneSource {
+    Given(Zone),
+    Field(FieldPath),
+}
+
+#[derive(Clone)]
+struct Date {
+    field: FieldPath,
+    target: FieldPath,
+    formats: Arc<[Format]>,
+    zone: ZoneSource,
+    /// What the formats are called in error messages.
+    expected: Arc<str>,
+    tag: Arc<str>,
+    /// The minute read last, for each format.
+    minutes: Vec<Option<Minute>>,
+    /// The zone that a field named last, by its name.
+    last_zone: Option<(Box<[u8]>, Zone)>,
+    /// The text of a value that is not a text.
+    text: Vec<u8>,
+}
+
+fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
+    let config: Config = component::parse(node)?;
+    if config.formats.is_empty() {
+        return Err(node
+            .nearest("formats")
+            .error("`date` needs at least one format")
+            .accepted(["ISO8601", "UNIX", "UNIX_MS", "TAI64N"]));
+    }
+    let mut formats = Vec::new();
+    for (index, text) in config.formats.iter().enumerate() {
+        let at = node.nearest(&format!("formats[{index}]"));
+        formats.push(
+            Format::compile(text)
+                .map_err(|error| at.error(error.message).pointing_at(error.offset))?,
+        );
+    }
+    Ok(Box::new(Date {
+        field: component::field(node, "field", &config.field)?,
+        target: component::field(node, "target", &config.target)?,
+        zone: zone_source(node, config.timezone.as_deref())?,
+        expected: config.formats.join(" or ").into(),
+        tag: context.tag_or("_dateparsefailure"),
+        minutes: vec![None; formats.len()],
+        formats: formats.into(),
+        last_zone: None,
+        text: Vec::new(),
+    }))
+}
+
+fn zone_source(node: &Node, timezone: Option<&str>) -> Result<ZoneSource, ConfigError> {
+    let Some(text) = timezone else {
+        return Ok(ZoneSource::Given(Zone::of_host()));
+    };
+    if let Some(name) = text
+        .strip_prefix("%{")
+        .and_then(|rest| rest.strip_suffix('}'))
+    {
+        return Ok(ZoneSource::Field(component::field(node, "timezone", name)?));
+    }
+    Zone::named(text).map(ZoneSource::Given).ok_or_else(|| {
+        let names: Vec<String> = jiff::tz::db()
+            .available()
+            .map(|name| name.to_string())
+            .collect();
+        let closest = config::closest(text, names.iter().map(String::as_str));
+        let error = node
+            .nearest("timezone")
+            .error(format!("`{text}` is not a time zone"))
+            .accepted([
+                "an IANA name such as Europe/Berlin",
+                "an offset such as +02:00",
+                "%{field} for a field that holds one",
+            ]);
+        match closest {
+            Some(closest) => error.suggest(closest),
+            None => error,
+        }
+    })
+}
+
+impl Processor for Date {
+    fn process(&mut self, batch: &mut Batch, rows: &Bitmap) -> Failures {
+        let mut failures = Failures::none();
+        let source = batch.column(&self.field);
+        let zones = match &self.zone {
+            ZoneSource::Field(path) => Some(batch.column(path)),
+            ZoneSource::Given(_) => None,
+        };
+        self.forget_what_needs_now();
+        let mut times = ColumnBuilder::new(batch.len());
+        for row in rows.iter() {
+            if let Some(zones) = &zones {
+                self.take_zone(zones, row);
+            }
+            match self.time(source.value(row), batch.received()) {
+                Ok(Some(nanos)) => times.set(row, Cell::Time(nanos)),
+                Ok(None) => {}
+                Err(fault) => failures.push(row, &self.tag, &self.reason(fault, source.value(row))),
+            }
+        }
+        let mut edit = Edit::new();
+        edit.set(self.target.clone(), times.finish());
+        failures.extend_refused(batch.apply(edit), &self.tag);
+        failures
+    }
+
+    fn fork(&self) -> Box<dyn Processor> {
+        Box::new(self.clone())
+    }
+}
+
+impl Date {
+    /// The time that a value says; `None` where there is no value.
+    #[inline]
+    fn time(&mut self, value: Value<'_>, received: i64) -> Result<Option<i64>, Fault> {
+        match value {
+            Value::Text(text) => self.read(text, received).map(Some),
+            Value::Missing | Value::Null => Ok(None),
+            Value::Time(nanos) => Ok(Some(nanos)),
+            other => {
+                let mut text = std::mem::take(&mut self.text);
+                text.clear();
+                first_of(other).write_text(&mut text);
+                let time = self.read(&text, received);
+                self.text = text;
+                time.map(Some)
+            }
+        }
+    }
+
+    #[inline]
+    fn read(&mut self, text: &[u8], received: i64) -> Result<i64, Fault> {
+        // The formats before one must be tried first: only the first one's minute may be asked without that.
+        if let Some(Some(minute)) = self.minutes.first()
+            && let Some(nanos) = minute.read(text)
+        {
+            return Ok(nanos);
+        }
+        self.read_by_format(text, received)
+    }
+
+    fn read_by_format(&mut self, text: &[u8], received: i64) -> Result<i64, Fault> {
+        let zone = match &self.zone {
+            ZoneSource::Given(zone) => Some(zone),
+            ZoneSource::Field(_) => self.last_zone.as_ref().map(|(_, zone)| zone),
+        };
+        let around = Surroundings { zone, received };
+        let mut fault = Fault::Mismatch;
+        for (format, minute) in self.formats.iter().zip(&mut self.minutes) {
+            if let Some(nanos) = minute.as_ref().and_then(|minute| minute.read(text)) {
+                return Ok(nanos);
+            }
+            match format.read(text, &around) {
+                Ok(moment) => {
+                    *minute = Minute::remember(text, moment);
+                    return Ok(moment.nanos);
+                }
+                Err(Fault::Mismatch) => {}
+                Err(other) => fault = other,
+            }
+        }
+        Err(fault)
+    }
+
+    fn forget_what_needs_now(&mut self) {
+        for (format, minute) in self.formats.iter().zip(&mut self.minutes) {
+            if format.needs_now() {
+                *minute = None;
+            }
+        }
+    }
+
+    /// Takes the zone that the event's field names. Minutes of another zone are forgotten.
+    fn take_zone(&mut self, zones: &Column, row: usize) {
+        let mut name = Vec::new();
+        zones.value(row).write_text(&mut name);
+        if self
+            .last_zone
+            .as_ref()
+            .is_some_and(|(known, _)| **known == *name)
+        {
+            return;
+        }
+        self.minutes.fill(None);
+        let zone = std::str::from_utf8(&name).ok().and_then(Zone::named);
+        self.last_zone = zone.map(|zone| (name.into(), zone));
+    }
+
+    fn reason(&self, fault: Fault, value: Value<'_>) -> Arc<str> {
+        const SHOWN_MAX: usize = 100;
+        let mut text = Vec::new();
+        value.write_text(&mut text);
+        let mut text = String::from_utf8_lossy(&text).into_owned();
+        if text.len() > SHOWN_MAX {
+            text.truncate(text.floor_char_boundary(SHOWN_MAX));
+            text.push('…');
+        }
+        match (fault, &self.zone) {
+            (Fault::OutOfRange, _) => {
+                format!("date: `{text}` is outside of 1677-09-21 to 2262-04-11")
+            }
+            (Fault::NoZone, ZoneSource::Field(path)) => {
+                format!("date: the field {path} names no time zone for `{text}`")
+            }
+            _ => format!("date: `{text}` is not in the format {}", self.expected),
+        }
+        .into()
+    }
+}
+
+/// The first value of an array, and every other value itself.
+fn first_of(value: Value<'_>) -> Value<'_> {
+    let Value::Json(text) = value else {
+        return value;
+    };
+    if text.first() != Some(&b'[') {
+        return value;
+    }
+    match json::elements(text).next() {
+        Some(at)
+            if json::kind(&text[at.clone()]) == json::Kind::String
+                && !json::has_escape(&text[at.clone()]) =>
+        {
+            Value::Text(&text[at.start + 1..at.end - 1])
+        }
+        Some(at) => Value::Json(&text[at]),
+        None => Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests;

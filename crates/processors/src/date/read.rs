@@ -1,0 +1,239 @@
+//! Reading a text by the steps of a format.
+
+use super::fields::{Fault, Fields, Moment, SecondPlace, Surroundings};
+use super::format::{Format, Part, Step, Steps};
+use super::zone::{self, Zone};
+
+/// English month names; the first three letters are the short ones.
+const MONTHS: [&str; 12] = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+];
+
+/// English weekdays from Monday; the first three letters are the short ones.
+const WEEKDAYS: [&str; 7] = [
+    "monday",
+    "tuesday",
+    "wednesday",
+    "thursday",
+    "friday",
+    "saturday",
+    "sunday",
+];
+
+impl Format {
+    /// Reads the whole of a text.
+    pub fn read(&self, text: &[u8], around: &Surroundings<'_>) -> Result<Moment, Fault> {
+        match self {
+            Self::Literal(literal) => literal.read(text, around),
+            Self::Steps(steps) => steps.fields(text).ok_or(Fault::Mismatch)?.moment(around),
+        }
+    }
+
+    /// Whether the result depends on the current date.
+    pub fn needs_now(&self) -> bool {
+        matches!(
+            self,
+            Self::Steps(Steps {
+                needs_now: true,
+                ..
+            })
+        )
+    }
+}
+
+impl Steps {
+    fn fields(&self, text: &[u8]) -> Option<Fields> {
+        let mut reader = Reader { text, at: 0 };
+        let mut fields = Fields::default();
+        for step in &self.list {
+            reader.step(step, &mut fields)?;
+        }
+        if !self.has_one_second {
+            fields.place = None;
+        }
+        (reader.at == text.len()).then_some(fields)
+    }
+}
+
+/// A text with the place of the next byte to read.
+pub(super) struct Reader<'a> {
+    pub text: &'a [u8],
+    pub at: usize,
+}
+
+impl Reader<'_> {
+    fn step(&mut self, step: &Step, fields: &mut Fields) -> Option<()> {
+        match step {
+            Step::Text(expected) => self.literal(expected)?,
+            Step::Number {
+                part,
+                digits,
+                least,
+                most,
+            } => {
+                let start = self.at;
+                let number = self.number(1, usize::from(*digits))?;
+                if !(u32::from(*least)..=u32::from(*most)).contains(&number) {
+                    return None;
+                }
+                if *part == Part::Second && self.at - start == 2 {
+                    fields.place = Some(SecondPlace {
+                        at: start,
+                        fraction_digits: 0,
+                    });
+                }
+                set(fields, *part, number);
+            }
+            Step::Year {
+                week_based,
+                least,
+                most,
+            } => {
+                let year = i64::from(self.number(usize::from(*least), usize::from(*most))?);
+                *if *week_based {
+                    &mut fields.week_year
+                } else {
+                    &mut fields.year
+                } = Some(year);
+            }
+            Step::ShortYear { week_based } => {
+                let year = i64::from(self.number(2, 2)?);
+                fields.short_year = true;
+                *if *week_based {
+                    &mut fields.week_year
+                } else {
+                    &mut fields.year
+                } = Some(year);
+            }
+            Step::Fraction { digits } => {
+                let start = self.at;
+                fields.nanos = self.fraction(usize::from(*digits))?;
+                // A fraction that stands elsewhere counts as one of the bytes that must be the same.
+                if let Some(place) = &mut fields.place
+                    && start == place.at + 3
+                {
+                    place.fraction_digits = self.at - start;
+                }
+            }
+            Step::Month => fields.month = self.name(&MONTHS)?,
+            Step::Weekday => fields.weekday = self.name(&WEEKDAYS)?,
+            Step::HalfDay => fields.is_afternoon = self.one_of(&[b"am", b"pm"])? == 1,
+            Step::Era => fields.before_christ = self.one_of(&[b"ad", b"ce", b"bce", b"bc"])? > 1,
+            Step::Offset => fields.zone = Some(self.offset()?),
+            Step::Zone => fields.zone = Some(self.zone()?),
+        }
+        Some(())
+    }
+
+    /// Reads a number of `least` to `most` (at most 9) digits.
+    #[inline]
+    pub fn number(&mut self, least: usize, most: usize) -> Option<u32> {
+        let mut number = 0;
+        let start = self.at;
+        while let Some(digit @ b'0'..=b'9') = self.text.get(self.at)
+            && self.at - start < most
+        {
+            number = number * 10 + u32::from(digit - b'0');
+            self.at += 1;
+        }
+        (self.at - start >= least).then_some(number)
+    }
+
+    /// Reads at most `most` digits after a decimal point, at least one, as nanoseconds; those past the ninth are cut off.
+    #[inline]
+    pub fn fraction(&mut self, most: usize) -> Option<i64> {
+        let (mut nanos, mut unit) = (0, 100_000_000);
+        let start = self.at;
+        while let Some(digit @ b'0'..=b'9') = self.text.get(self.at)
+            && self.at - start < most
+        {
+            nanos += i64::from(digit - b'0') * unit;
+            unit /= 10;
+            self.at += 1;
+        }
+        (self.at > start).then_some(nanos)
+    }
+
+    #[inline]
+    fn literal(&mut self, expected: &[u8]) -> Option<()> {
+        let found = self.text.get(self.at..self.at + expected.len())?;
+        self.at += expected.len();
+        (found == expected || found.eq_ignore_ascii_case(expected)).then_some(())
+    }
+
+    /// Reads one of some English names, long or short, and gives its number from 1.
+    fn name(&mut self, names: &[&str]) -> Option<u32> {
+        let rest = &self.text[self.at..];
+        let begins = |name: &str| {
+            rest.len() >= name.len() && rest[..name.len()].eq_ignore_ascii_case(name.as_bytes())
+        };
+        let index = names.iter().position(|name| begins(&name[..3]))?;
+        let name = names[index];
+        self.at += if begins(name) { name.len() } else { 3 };
+        Some(index as u32 + 1)
+    }
+
+    fn one_of(&mut self, words: &[&[u8]]) -> Option<usize> {
+        let rest = &self.text[self.at..];
+        let begins = |word: &&[u8]| {
+            rest.len() >= word.len() && rest[..word.len()].eq_ignore_ascii_case(word)
+        };
+        let index = words.iter().position(begins)?;
+        self.at += words[index].len();
+        Some(index)
+    }
+
+    /// Reads `Z` or an offset.
+    #[inline]
+    pub fn offset(&mut self) -> Option<Zone> {
+        if let Some(b'Z' | b'z') = self.text.get(self.at) {
+            self.at += 1;
+            return Some(Zone::Fixed(0));
+        }
+        let (seconds, length) = zone::offset(&self.text[self.at..])?;
+        self.at += length;
+        Some(Zone::Fixed(seconds))
+    }
+
+    fn zone(&mut self) -> Option<Zone> {
+        let rest = &self.text[self.at..];
+        if let Some(b'+' | b'-') = rest.first() {
+            return self.offset();
+        }
+        let belongs =
+            |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'_' | b'-' | b'+');
+        let length = rest.iter().take_while(|byte| belongs(byte)).count();
+        let name = std::str::from_utf8(&rest[..length]).ok()?;
+        self.at += length;
+        Zone::named(name)
+    }
+}
+
+fn set(fields: &mut Fields, part: Part, number: u32) {
+    match part {
+        Part::Month => fields.month = number,
+        Part::Day => fields.day = number,
+        Part::DayOfYear => fields.day_of_year = Some(number),
+        Part::Week => fields.week = Some(number),
+        Part::Weekday => fields.weekday = number,
+        Part::Hour => fields.hour = number,
+        Part::HourFromOne => fields.hour = number % 24,
+        Part::HalfDayHour | Part::HalfDayHourFromOne => {
+            fields.hour = number % 12;
+            fields.is_half_day_hour = true;
+        }
+        Part::Minute => fields.minute = number,
+        Part::Second => fields.second = number,
+    }
+}
