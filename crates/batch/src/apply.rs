@@ -36,6 +36,7 @@ pub(crate) fn apply(batch: &mut Batch, edit: Edit) -> Vec<(usize, Arc<str>)> {
         place(batch, keys, column, |keys, column| placed.push(Placed { keys, column, merge, dotted_keys }));
     }
     let refused = refusals(batch, &placed);
+    batch.dotted |= edit.dotted_keys;
     for mut write in placed {
         if !refused.is_empty() {
             write.column = write.column.with_cells(refused.iter().map(|(row, _)| *row), Cell::Keep);
@@ -128,7 +129,7 @@ fn perform(batch: &mut Batch, write: Placed) {
     } else {
         batch.forget(&write.keys);
     }
-    batch.dotted |= write.dotted_keys;
+    batch.dotted |= write.dotted_keys || write.keys.iter().any(|key| key.contains('.'));
     let column = if write.merge { merged(batch, &write) } else { write.column };
     let column = if batch.root.own.is_some() { without_idle_removals(batch, &write.keys, column) } else { column };
     if write.keys.len() > 1 {

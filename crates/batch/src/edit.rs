@@ -10,6 +10,8 @@ use crate::path::FieldPath;
 #[derive(Debug, Default)]
 pub struct Edit {
     pub(crate) changes: Vec<Change>,
+    /// Some key in the objects that are set holds a dot.
+    pub(crate) dotted_keys: bool,
 }
 
 #[derive(Debug)]
@@ -43,6 +45,13 @@ impl Edit {
     /// some key in them holds a dot.
     pub fn merge(&mut self, at: Option<FieldPath>, objects: Column, dotted_keys: bool) -> &mut Self {
         self.changes.push(Change::Merge { at, objects, dotted_keys });
+        self
+    }
+
+    /// Says that some key in the objects that are set holds a dot, so that `a.b` has to find it. Dots in the keys of the
+    /// paths themselves need no mention.
+    pub fn dotted_keys(&mut self) -> &mut Self {
+        self.dotted_keys = true;
         self
     }
 
