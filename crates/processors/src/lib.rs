@@ -5,10 +5,13 @@
 mod date;
 mod drop_;
 mod head;
+mod json;
 mod remove;
+mod rename;
 mod sample;
 #[cfg(test)]
 mod testing;
+mod text;
 
 use component::Spec;
 
@@ -17,6 +20,8 @@ pub static SPECS: &[Spec] = &[
     date::SPEC,
     drop_::SPEC,
     head::SPEC,
+    json::SPEC,
     remove::SPEC,
+    rename::SPEC,
     sample::SPEC,
 ];

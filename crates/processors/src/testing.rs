@@ -132,15 +132,19 @@ pub fn lines_of(batch: &Batch) -> Vec<String> {
     let line = |row| {
         let mut out = Vec::new();
         writer.write(row, &mut out);
-        let mut event: serde_json::Value =
-            serde_json::from_slice(&out).expect("the writer gives JSON");
-        let fields = event.as_object_mut().expect("an event is an object");
-        if fields.contains_key("host") {
-            BASE_FIELDS
-                .iter()
-                .for_each(|name| drop(fields.shift_remove(*name)));
+        let text = String::from_utf8(out).expect("the writer gives UTF-8");
+        let mut event: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_str(&text).expect("the writer gives an object");
+        if BASE_FIELDS[..2]
+            .iter()
+            .any(|name| !event.contains_key(*name))
+        {
+            return text;
         }
-        event.to_string()
+        BASE_FIELDS
+            .iter()
+            .for_each(|name| drop(event.shift_remove(*name)));
+        serde_json::Value::Object(event).to_string()
     };
     rows.map(line).collect()
 }

@@ -1,0 +1,89 @@
+//! The texts of a field, for processors that read text.
+//!
+//! Text and the digits of a number are used where they lie; other values (truth values, computed numbers, times, arrays
+//! and objects) are written out once into a buffer of their own. So a capture is always a span of one list of buffers.
+
+use std::sync::Arc;
+
+use batch::{Batch, Bitmap, Cell, Column, ColumnBuilder, FieldPath, Span};
+
+/// The texts of a field in some rows of a batch.
+pub(crate) struct Texts(Arc<Column>);
+
+impl Texts {
+    /// Reads the field at `path` in `rows`.
+    pub fn of(batch: &Batch, path: &FieldPath, rows: &Bitmap) -> Self {
+        let column = batch.column(path);
+        if rows.iter().all(|row| has_text(column.cell(row))) {
+            return Self(column);
+        }
+        let mut texts = ColumnBuilder::over(batch.len(), column.buffers().clone());
+        for row in rows.iter() {
+            let cell = match column.cell(row) {
+                cell if has_text(cell) => cell,
+                cell => Cell::Text(texts.append(|out| column.value_of(cell).write_text(out))),
+            };
+            texts.set(row, cell);
+        }
+        Self(Arc::new(texts.finish()))
+    }
+
+    /// The text of a row and where it lies; none where the field is absent or null.
+    #[inline]
+    pub fn get(&self, row: usize) -> Option<(Span, &[u8])> {
+        let span = self.0.cell(row).span()?;
+        Some((span, self.0.bytes(span)))
+    }
+
+    /// A builder for `len` rows whose cells may hold the spans of these texts.
+    pub fn builder(&self, len: usize) -> ColumnBuilder {
+        ColumnBuilder::over(len, self.0.buffers().clone())
+    }
+}
+
+/// Whether the cell can be used as it is: its bytes are its text, or it has none.
+fn has_text(cell: Cell) -> bool {
+    matches!(
+        cell,
+        Cell::Text(_) | Cell::Number(_) | Cell::Json(_) | Cell::Null
+    ) || cell.is_absent()
+}
+
+/// The part of a span from `start` to `end`.
+#[inline]
+pub(crate) fn part(span: Span, start: usize, end: usize) -> Span {
+    Span {
+        start: span.start + start as u32,
+        len: (end - start) as u32,
+        ..span
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::batch_of;
+
+    #[test]
+    fn every_value_has_its_text() {
+        let table = [
+            (r#"{"a":"x y"}"#, Some("x y")),
+            (r#"{"a":"\u0041\n"}"#, Some("A\n")),
+            (r#"{"a":1.50}"#, Some("1.50")),
+            (r#"{"a":true}"#, Some("true")),
+            (r#"{"a":[1, 2]}"#, Some("[1, 2]")),
+            (r#"{"a":""}"#, Some("")),
+            (r#"{"a":null}"#, None),
+            (r#"{"b":1}"#, None),
+        ];
+        let batch = batch_of(table.iter().map(|row| row.0));
+        let texts = Texts::of(&batch, &FieldPath::from_keys(["a"]), batch.alive());
+        for (row, (event, expected)) in table.iter().enumerate() {
+            assert_eq!(
+                texts.get(row).map(|(_, text)| text),
+                expected.map(str::as_bytes),
+                "{event}"
+            );
+        }
+    }
+}
