@@ -1,1 +1,240 @@
-//! Placeholder until the crate holds something.
+//! Millpond's expressions: CEL (Common Expression Language) over a batch of events.
+//!
+//! An expression is parsed and checked once, when the configuration is read, and then evaluated over batches: [`Expr::filter`]
+//! for conditions, [`Expr::evaluate`] for values.
+//!
+//! # Where it differs from CEL
+//! CEL expects typed data; log fields come and go and change their type from event to event. So here
+//! - an absent field equals nothing and has no order: `x == "a"` and `x > 5` are false and `x != "a"` is true where `x` is
+//!   absent, without an error. Where a truth value belongs, what is absent or null is false. Arithmetic with it is an error.
+//! - text that reads as a number compares with numbers, and text that reads as an RFC 3339 time with timestamps. Whole
+//!   numbers of any length compare exactly; anything with a fraction compares as a 64-bit float.
+//! - whole numbers and floats mix in arithmetic, and values of different types are unequal, not an error.
+//! - `a.b` and `a['x-y']` name a field; names may hold `@`, and CEL's reserved words are names like any other.
+//! - an index beyond a list or a key that a map does not have gives an absent value.
+//! - bytes, messages and unsigned numbers as a type of their own do not exist.
+//!
+//! # Errors
+//! Whatever does not depend on the event is refused by [`Expr::parse`], with its place in the text. The rest is an error of
+//! one row: the row is false for a filter and has no value otherwise.
+//!
+//! # Map
+//! | module | step |
+//! | --- | --- |
+//! | `lexer`, `parser` | text → tokens → syntax |
+//! | `check` | syntax → nodes: names, argument counts, regexes, constants |
+//! | `filter`, `evaluate` | nodes over sets of rows; nodes for one row |
+//! | `value`, `number`, `time` | values and how they compare |
+//! | `functions` | the functions and their reference |
+
+mod check;
+mod columns;
+mod evaluate;
+mod fault;
+mod filter;
+mod functions;
+mod lexer;
+mod node;
+mod number;
+mod parser;
+mod time;
+mod value;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use batch::{Batch, Bitmap, Cell, Column, ColumnBuilder, FieldPath};
+
+pub use functions::{EXAMPLE_DOCUMENT, FUNCTIONS, FunctionDoc};
+
+use columns::Columns;
+use fault::Fault;
+use node::{Node, Op};
+
+/// A checked expression. Cheap to clone.
+#[derive(Clone)]
+pub struct Expr {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    text: Box<str>,
+    node: Node,
+    fields: Vec<FieldPath>,
+}
+
+/// Why a text is not an expression.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}{}", .suggestion.as_ref().map(|right| format!("; did you mean `{right}`?")).unwrap_or_default())]
+pub struct ExprError {
+    /// What is wrong, without the suggestion.
+    pub message: String,
+    /// Which bytes of the text are wrong; empty where something is missing.
+    pub at: Range<usize>,
+    /// What may have been meant instead.
+    pub suggestion: Option<String>,
+}
+
+impl ExprError {
+    pub(crate) fn new(message: impl Into<String>, at: Range<usize>) -> Self {
+        Self {
+            message: message.into(),
+            at,
+            suggestion: None,
+        }
+    }
+
+    pub(crate) fn suggest(self, right: &str) -> Self {
+        Self {
+            suggestion: Some(right.to_owned()),
+            ..self
+        }
+    }
+}
+
+/// What [`Expr::filter`] found.
+#[derive(Clone, Debug)]
+pub struct Filtered {
+    /// The rows for which the expression is true.
+    pub holds: Bitmap,
+    /// How many rows it failed for; they are not in `holds`.
+    pub errors: usize,
+    /// The first of these rows and what went wrong there.
+    pub first_error: Option<(usize, String)>,
+}
+
+/// What [`Expr::evaluate`] found.
+#[derive(Clone, Debug)]
+pub struct Evaluated {
+    /// The values: [`Cell::Missing`] where the result is absent, [`Cell::Keep`] for failed rows and those not asked for.
+    /// A duration is text, in seconds (`1.5s`).
+    pub column: Column,
+    /// The rows that failed, ascending, and why.
+    pub errors: Vec<(usize, Arc<str>)>,
+}
+
+impl Expr {
+    /// Parses and checks an expression.
+    ///
+    /// # Errors
+    /// Broken syntax, unknown functions, wrong argument counts, broken regexes, nesting beyond 100 levels, and constant
+    /// parts that fail, such as `1 / 0` or `duration("soon")`.
+    pub fn parse(text: &str) -> Result<Self, ExprError> {
+        let (node, fields) = check::check(&parser::parse(text)?)?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                text: text.into(),
+                node,
+                fields,
+            }),
+        })
+    }
+
+    /// The text it was parsed from.
+    pub fn text(&self) -> &str {
+        &self.inner.text
+    }
+
+    /// The fields it reads, in the order of their first mention.
+    pub fn fields(&self) -> &[FieldPath] {
+        &self.inner.fields
+    }
+
+    /// The rows of `rows` for which the expression is true. A row that fails is not among them; nor is one for which the
+    /// value is absent or null. Any other value than a truth value is an error.
+    pub fn filter(&self, batch: &Batch, rows: &Bitmap) -> Filtered {
+        let columns = Columns::new(batch, &self.inner.fields);
+        let answer = filter::filter(&self.inner.node, &columns, rows);
+        let first = answer.faults.iter().min_by_key(|(row, _)| *row);
+        let first_error = first.map(|(row, fault)| (*row, self.sentence(*fault)));
+        Filtered {
+            holds: answer.holds,
+            errors: answer.faults.len(),
+            first_error,
+        }
+    }
+
+    /// The expression's value for every row of `rows`.
+    pub fn evaluate(&self, batch: &Batch, rows: &Bitmap) -> Evaluated {
+        let columns = Columns::new(batch, &self.inner.fields);
+        match &self.inner.node.op {
+            Op::Field(field) => copied(columns.column(*field), rows),
+            Op::Const(value) => constant(value, rows),
+            _ => self.evaluate_rows(&columns, rows),
+        }
+    }
+
+    fn evaluate_rows(&self, columns: &Columns<'_>, rows: &Bitmap) -> Evaluated {
+        let mut builder = ColumnBuilder::new(rows.len());
+        let mut errors = Vec::new();
+        let mut sentences: HashMap<Fault, Arc<str>> = HashMap::new();
+        for row in rows.iter() {
+            match evaluate::evaluate(&self.inner.node, columns, row, None) {
+                Ok(value) => value.with_value(|value| builder.set_value(row, value)),
+                Err(fault) => {
+                    let sentence = sentences
+                        .entry(fault)
+                        .or_insert_with(|| self.sentence(fault).into());
+                    errors.push((row, sentence.clone()));
+                }
+            }
+        }
+        Evaluated {
+            column: builder.finish(),
+            errors,
+        }
+    }
+
+    fn sentence(&self, fault: Fault) -> String {
+        fault.in_text(&self.inner.text).to_string()
+    }
+}
+
+/// A field's values as they are: cells point into the buffers that hold them already.
+fn copied(column: &Column, rows: &Bitmap) -> Evaluated {
+    let mut builder = ColumnBuilder::over(rows.len(), column.buffers().clone());
+    for row in rows.iter() {
+        let cell = column.cell(row);
+        builder.set(
+            row,
+            if cell.is_absent() {
+                Cell::Missing
+            } else {
+                cell
+            },
+        );
+    }
+    Evaluated {
+        column: builder.finish(),
+        errors: Vec::new(),
+    }
+}
+
+/// The same value in all rows, written once.
+fn constant(value: &value::Val<'_>, rows: &Bitmap) -> Evaluated {
+    let mut builder = ColumnBuilder::new(rows.len());
+    let mut all = rows.iter();
+    if let Some(first) = all.next() {
+        value.with_value(|value| builder.set_value(first, value));
+        let cell = builder.cell(first);
+        all.for_each(|row| builder.set(row, cell));
+    }
+    Evaluated {
+        column: builder.finish(),
+        errors: Vec::new(),
+    }
+}
+
+impl fmt::Debug for Expr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Expr").field(&self.inner.text).finish()
+    }
+}
+
+impl fmt::Display for Expr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.inner.text)
+    }
+}

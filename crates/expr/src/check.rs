@@ -1,0 +1,353 @@
+//! Syntax to a checked expression: names resolved, arguments counted, regexes compiled, constants computed.
+
+use std::ops::Range;
+
+use batch::FieldPath;
+use regex::bytes::Regex;
+
+use crate::ExprError;
+use crate::columns::Columns;
+use crate::evaluate::evaluate;
+use crate::functions::{self, FunctionDoc, Kind, Question};
+use crate::node::{Arithmetic, Literals, Node, Op, Test};
+use crate::parser::{Ast, Syntax};
+use crate::value::{Comparison, Val};
+
+/// Checks a parsed expression; gives it and the fields it reads.
+pub(crate) fn check(ast: &Ast) -> Result<(Node, Vec<FieldPath>), ExprError> {
+    let mut checker = Checker::default();
+    let node = checker.node(ast)?;
+    Ok((node, checker.fields))
+}
+
+#[derive(Default)]
+struct Checker {
+    fields: Vec<FieldPath>,
+    /// Variables of the macros around, the outermost first.
+    locals: Vec<Box<str>>,
+}
+
+type Checked = Result<Node, ExprError>;
+
+impl Checker {
+    fn node(&mut self, ast: &Ast) -> Checked {
+        let op = match &ast.syntax {
+            Syntax::Literal(value) => Op::Const(value.clone()),
+            Syntax::Name(name) if self.local(name).is_some() => {
+                Op::Local(self.local(name).unwrap_or(0))
+            }
+            Syntax::Name(_) => return self.place(ast),
+            Syntax::Select(..) | Syntax::Index(..) => return self.place(ast),
+            Syntax::Call { .. } => return self.call(ast),
+            Syntax::Not(operand) => Op::Not(Box::new(self.condition(operand)?)),
+            Syntax::Negate(operand) => Op::Negate(self.boxed(operand)?),
+            Syntax::Chain("||", operands) => Op::Or(self.conditions(operands)?),
+            Syntax::Chain(_, operands) => Op::And(self.conditions(operands)?),
+            Syntax::Binary(operator, a, b) => binary(operator, self.node(a)?, self.node(b)?),
+            Syntax::Conditional(parts) => {
+                let [condition, yes, no] = &**parts;
+                Op::Conditional(Box::new([
+                    self.condition(condition)?,
+                    self.node(yes)?,
+                    self.node(no)?,
+                ]))
+            }
+            Syntax::List(items) => Op::List(self.nodes(items)?),
+            Syntax::Map(entries) => {
+                let entry = |(key, value): &(Ast, Ast)| Ok((self.node(key)?, self.node(value)?));
+                Op::Map(
+                    entries
+                        .iter()
+                        .map(entry)
+                        .collect::<Result<_, ExprError>>()?,
+                )
+            }
+        };
+        folded(op, &ast.at)
+    }
+
+    fn nodes(&mut self, all: &[Ast]) -> Result<Vec<Node>, ExprError> {
+        all.iter().map(|ast| self.node(ast)).collect()
+    }
+
+    /// A part that must be true or false. A constant that is neither is a slip such as `a == 1 || 2`.
+    fn condition(&mut self, ast: &Ast) -> Checked {
+        let node = self.node(ast)?;
+        match &node.op {
+            Op::Const(value) if !value.is_nothing() && !matches!(value, Val::Bool(_)) => {
+                let message = format!("expected true or false, found {}", value.kind());
+                Err(ExprError::new(message, node.at))
+            }
+            _ => Ok(node),
+        }
+    }
+
+    fn conditions(&mut self, all: &[Ast]) -> Result<Vec<Node>, ExprError> {
+        all.iter().map(|ast| self.condition(ast)).collect()
+    }
+
+    fn boxed(&mut self, ast: &Ast) -> Result<Box<Node>, ExprError> {
+        self.node(ast).map(Box::new)
+    }
+
+    /// How many macros lie between here and the one whose variable this is.
+    fn local(&self, name: &str) -> Option<usize> {
+        self.locals.iter().rev().position(|local| **local == *name)
+    }
+
+    /// A field, or a step into a value that is not one.
+    fn place(&mut self, ast: &Ast) -> Checked {
+        if let Some(keys) = self.path(ast)? {
+            return Ok(Node {
+                op: Op::Field(self.field(FieldPath::from_keys(keys))),
+                at: ast.at.clone(),
+            });
+        }
+        let (of, index) = match &ast.syntax {
+            Syntax::Select(of, key) => (
+                self.node(of)?,
+                Node {
+                    op: Op::Const(Val::text(key.as_bytes())),
+                    at: ast.at.clone(),
+                },
+            ),
+            Syntax::Index(of, index) => (self.node(of)?, self.node(index)?),
+            _ => return Err(ExprError::new("expected a field", ast.at.clone())),
+        };
+        folded(Op::Index(Box::new([of, index])), &ast.at)
+    }
+
+    /// The keys of a field path: a name, and selections and text indexes behind it.
+    fn path(&self, ast: &Ast) -> Result<Option<Vec<Box<str>>>, ExprError> {
+        let (of, key) = match &ast.syntax {
+            Syntax::Name(name) if self.local(name).is_some() => return Ok(None),
+            Syntax::Name(name) => (None, name.clone()),
+            Syntax::Select(of, key) => (Some(of), key.clone()),
+            Syntax::Index(of, index) => match &index.syntax {
+                Syntax::Literal(Val::Text(key)) => (Some(of), String::from_utf8_lossy(key).into()),
+                _ => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
+        let mut keys = match of {
+            None => Vec::new(),
+            Some(of) => match self.path(of)? {
+                Some(keys) => keys,
+                None => return Ok(None),
+            },
+        };
+        if key.is_empty() {
+            return Err(ExprError::new(
+                "a field name has an empty part",
+                ast.at.clone(),
+            ));
+        }
+        keys.push(key);
+        Ok(Some(keys))
+    }
+
+    fn field(&mut self, path: FieldPath) -> usize {
+        let known = self.fields.iter().position(|known| *known == path);
+        known.unwrap_or_else(|| {
+            self.fields.push(path);
+            self.fields.len() - 1
+        })
+    }
+
+    fn call(&mut self, ast: &Ast) -> Checked {
+        let Syntax::Call {
+            name,
+            name_at,
+            receiver,
+            args,
+        } = &ast.syntax
+        else {
+            return Err(ExprError::new("expected a function", ast.at.clone()));
+        };
+        let Some(function) = functions::find(name) else {
+            let error = ExprError::new(format!("unknown function `{name}`"), name_at.clone());
+            return Err(match functions::closest(name) {
+                Some(closest) => error.suggest(closest),
+                None => error,
+            });
+        };
+        let args: Vec<&Ast> = receiver.as_deref().into_iter().chain(args).collect();
+        let (least, most) = function.arguments;
+        if !(least..=most).contains(&args.len()) {
+            let message = format!(
+                "wrong number of arguments; the function is `{}`",
+                function.signature
+            );
+            return Err(ExprError::new(message, ast.at.clone()));
+        }
+        let op = match function.kind {
+            Kind::Has => self.has(args[0])?,
+            Kind::Now => Op::Now,
+            Kind::Matches => self.matches(args[0], args[1])?,
+            Kind::Question(question) => self.question(function, question, args[0], args[1])?,
+            Kind::Macro(kind) => {
+                let list = self.node(args[0])?;
+                let Syntax::Name(variable) = &args[1].syntax else {
+                    let message = format!(
+                        "expected a name for the element; the function is `{}`",
+                        function.signature
+                    );
+                    return Err(ExprError::new(message, args[1].at.clone()));
+                };
+                self.locals.push(variable.clone());
+                let body = self.node(args[2]);
+                self.locals.pop();
+                Op::Macro(kind, Box::new([list, body?]))
+            }
+            Kind::Type | Kind::Call(_) | Kind::Part(_) => {
+                let args = args
+                    .into_iter()
+                    .map(|arg| self.node(arg))
+                    .collect::<Result<_, _>>()?;
+                Op::Call(function, args)
+            }
+        };
+        folded(op, &ast.at)
+    }
+
+    fn has(&mut self, ast: &Ast) -> Result<Op, ExprError> {
+        if !matches!(
+            ast.syntax,
+            Syntax::Name(_) | Syntax::Select(..) | Syntax::Index(..)
+        ) {
+            return Err(ExprError::new(
+                "`has` takes a field, such as has(user.name)",
+                ast.at.clone(),
+            ));
+        }
+        Ok(Op::Test(self.boxed(ast)?, Test::Present))
+    }
+
+    fn matches(&mut self, text: &Ast, pattern: &Ast) -> Result<Op, ExprError> {
+        let text = self.boxed(text)?;
+        let at = pattern.at.clone();
+        let Op::Const(Val::Text(pattern)) = self.node(pattern)?.op else {
+            return Err(ExprError::new(
+                "the regular expression of `matches` must be a text literal",
+                at,
+            ));
+        };
+        match Regex::new(&String::from_utf8_lossy(&pattern)) {
+            Ok(regex) => Ok(Op::Test(text, Test::Matches(regex))),
+            Err(error) => Err(ExprError::new(regex_message(&error), at)),
+        }
+    }
+
+    fn question(
+        &mut self,
+        function: &'static FunctionDoc,
+        question: Question,
+        text: &Ast,
+        part: &Ast,
+    ) -> Result<Op, ExprError> {
+        let (text, part) = (self.node(text)?, self.node(part)?);
+        let Op::Const(Val::Text(literal)) = &part.op else {
+            return Ok(Op::Call(function, vec![text, part]));
+        };
+        let test = match question {
+            Question::Contains => Test::Contains(memchr::memmem::Finder::new(literal).into_owned()),
+            _ => Test::Ask(question, literal.to_vec().into()),
+        };
+        Ok(Op::Test(Box::new(text), test))
+    }
+}
+
+/// The one line of a regex error that says what is wrong.
+fn regex_message(error: &regex::Error) -> String {
+    let text = error.to_string();
+    let reason = text
+        .lines()
+        .rev()
+        .find_map(|line| line.trim().strip_prefix("error: "));
+    format!(
+        "broken regular expression: {}",
+        reason.unwrap_or(text.trim())
+    )
+}
+
+fn binary(operator: &str, a: Node, b: Node) -> Op {
+    let arithmetic = |kind, a, b| Op::Arithmetic(kind, Box::new([a, b]));
+    match operator {
+        "==" => comparison(Comparison::Eq, a, b),
+        "!=" => comparison(Comparison::Ne, a, b),
+        "<" => comparison(Comparison::Lt, a, b),
+        "<=" => comparison(Comparison::Le, a, b),
+        ">" => comparison(Comparison::Gt, a, b),
+        ">=" => comparison(Comparison::Ge, a, b),
+        "+" => arithmetic(Arithmetic::Add, a, b),
+        "-" => arithmetic(Arithmetic::Sub, a, b),
+        "*" => arithmetic(Arithmetic::Mul, a, b),
+        "/" => arithmetic(Arithmetic::Div, a, b),
+        "%" => arithmetic(Arithmetic::Rem, a, b),
+        _ => match &b.op {
+            Op::Const(Val::List(literals)) => {
+                let literals = Literals::new(literals);
+                Op::Test(Box::new(a), Test::OneOf(literals))
+            }
+            _ => Op::In(Box::new([a, b])),
+        },
+    }
+}
+
+/// A comparison; with a literal on one side it becomes a test of the other.
+fn comparison(comparison: Comparison, a: Node, b: Node) -> Op {
+    let (comparison, operand, literal) = match (a, b) {
+        (
+            operand,
+            Node {
+                op: Op::Const(literal),
+                ..
+            },
+        ) => (comparison, operand, literal),
+        (
+            Node {
+                op: Op::Const(literal),
+                ..
+            },
+            operand,
+        ) => (comparison.mirrored(), operand, literal),
+        (a, b) => return Op::Compare(comparison, Box::new([a, b])),
+    };
+    let time = literal.time();
+    Op::Test(Box::new(operand), Test::Compare(comparison, literal, time))
+}
+
+/// A node whose operands are all constants becomes one. One that fails would fail for every row: that is an error here.
+fn folded(op: Op, at: &Range<usize>) -> Checked {
+    let node = Node { op, at: at.clone() };
+    if matches!(node.op, Op::Const(_)) || !has_constant_operands(&node.op) {
+        return Ok(node);
+    }
+    let value = evaluate(&node, &Columns::none(), 0, None).map(Val::into_owned);
+    match value {
+        Ok(value) => Ok(Node {
+            op: Op::Const(value),
+            at: node.at,
+        }),
+        Err(fault) => Err(ExprError::new(fault.what().to_string(), fault.at())),
+    }
+}
+
+fn has_constant_operands(op: &Op) -> bool {
+    let is_const = |node: &Node| matches!(node.op, Op::Const(_));
+    match op {
+        Op::Const(_) => true,
+        Op::Field(_) | Op::Local(_) | Op::Now | Op::Macro(..) => false,
+        Op::Not(operand) | Op::Negate(operand) | Op::Test(operand, _) => is_const(operand),
+        Op::And(operands) | Op::Or(operands) | Op::List(operands) | Op::Call(_, operands) => {
+            operands.iter().all(is_const)
+        }
+        Op::Compare(_, pair) | Op::Arithmetic(_, pair) | Op::In(pair) | Op::Index(pair) => {
+            pair.iter().all(is_const)
+        }
+        Op::Conditional(parts) => parts.iter().all(is_const),
+        Op::Map(entries) => entries
+            .iter()
+            .all(|(key, value)| is_const(key) && is_const(value)),
+    }
+}

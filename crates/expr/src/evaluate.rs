@@ -1,0 +1,310 @@
+//! An expression's value for one row.
+//!
+//! The way of everything that [`crate::filter`] has no shorter way for. `&&` and `||` absorb an error of one side where
+//! the other side decides, as CEL has it, and so do `exists` and `all`.
+
+use crate::columns::Columns;
+use crate::fault::{Fault, What};
+use crate::functions::{self, FunctionDoc, Kind, Macro};
+use crate::node::{Arithmetic, Node, Op};
+use crate::number::{self, Num};
+use crate::value::{Type, Val, is_in};
+
+/// The variables of the macros around, the innermost first.
+pub(crate) struct Scope<'s, 'a> {
+    value: Val<'a>,
+    outer: Option<&'s Scope<'s, 'a>>,
+}
+
+type Locals<'s, 'a> = Option<&'s Scope<'s, 'a>>;
+
+/// The value of `node` for `row`.
+pub(crate) fn evaluate<'a>(
+    node: &'a Node,
+    columns: &'a Columns<'_>,
+    row: usize,
+    locals: Locals<'_, 'a>,
+) -> Result<Val<'a>, Fault> {
+    let value = |node: &'a Node| evaluate(node, columns, row, locals);
+    let here = |what| Fault::new(what, &node.at);
+    match &node.op {
+        Op::Const(value) => Ok(value.borrowed()),
+        Op::Field(field) => Ok(columns.column(*field).value(row).into()),
+        Op::Local(distance) => Ok(local(locals, *distance)),
+        Op::Not(operand) => Ok(Val::Bool(!truth(&value(operand)?, operand)?)),
+        Op::Negate(operand) => negate(&value(operand)?).map_err(here),
+        Op::And(operands) => until(
+            false,
+            operands
+                .iter()
+                .map(|operand| truth(&value(operand)?, operand)),
+        ),
+        Op::Or(operands) => until(
+            true,
+            operands
+                .iter()
+                .map(|operand| truth(&value(operand)?, operand)),
+        ),
+        Op::Compare(comparison, pair) => comparison
+            .holds(&value(&pair[0])?, &value(&pair[1])?)
+            .map(Val::Bool)
+            .map_err(here),
+        Op::Arithmetic(operator, pair) => {
+            calculate(*operator, &value(&pair[0])?, &value(&pair[1])?).map_err(here)
+        }
+        Op::In(pair) => is_in(&value(&pair[0])?, &value(&pair[1])?)
+            .map(Val::Bool)
+            .map_err(here),
+        Op::Test(operand, test) => test.holds(&value(operand)?).map(Val::Bool).map_err(here),
+        Op::Conditional(parts) => {
+            let [condition, yes, no] = &**parts;
+            if truth(&value(condition)?, condition)? {
+                value(yes)
+            } else {
+                value(no)
+            }
+        }
+        Op::List(items) => Ok(Val::list(
+            items.iter().map(value).collect::<Result<_, _>>()?,
+        )),
+        Op::Map(entries) => {
+            let entry = |(key, item): &'a (Node, Node)| Ok((value(key)?, value(item)?));
+            map(&entries
+                .iter()
+                .map(entry)
+                .collect::<Result<Vec<_>, Fault>>()?)
+            .map_err(here)
+        }
+        Op::Index(pair) => value(&pair[0])?.get(&value(&pair[1])?).map_err(here),
+        Op::Now => Ok(Val::Time(columns.received())),
+        Op::Call(function, args) => {
+            let args = args.iter().map(value).collect::<Result<Vec<_>, _>>()?;
+            call(function, &args).map_err(here)
+        }
+        Op::Macro(kind, pair) => {
+            let [list, body] = &**pair;
+            let items = items(&value(list)?).map_err(here)?;
+            let run = |item: Val<'a>| {
+                evaluate(
+                    body,
+                    columns,
+                    row,
+                    Some(&Scope {
+                        value: item,
+                        outer: locals,
+                    }),
+                )
+            };
+            match kind {
+                Macro::Exists => {
+                    until(true, items.into_iter().map(|item| truth(&run(item)?, body)))
+                }
+                Macro::All => until(
+                    false,
+                    items.into_iter().map(|item| truth(&run(item)?, body)),
+                ),
+                Macro::Map => Ok(Val::list(
+                    items.into_iter().map(run).collect::<Result<_, _>>()?,
+                )),
+                Macro::Filter => {
+                    let keep =
+                        |item: Val<'a>| Ok(truth(&run(item.clone())?, body)?.then_some(item));
+                    Ok(Val::list(
+                        items
+                            .into_iter()
+                            .filter_map(|item| keep(item).transpose())
+                            .collect::<Result<_, _>>()?,
+                    ))
+                }
+            }
+        }
+    }
+}
+
+fn local<'a>(mut locals: Locals<'_, 'a>, distance: usize) -> Val<'a> {
+    for _ in 0..distance {
+        locals = locals.and_then(|scope| scope.outer);
+    }
+    locals.map_or(Val::Absent, |scope| scope.value.clone())
+}
+
+/// The truth of a value that stands where a truth value belongs. What is absent or null is not true.
+pub(crate) fn truth(value: &Val<'_>, node: &Node) -> Result<bool, Fault> {
+    match value {
+        Val::Bool(value) => Ok(*value),
+        Val::Absent | Val::Null => Ok(false),
+        other => Err(Fault::new(
+            What::Needs("true or false", other.kind()),
+            &node.at,
+        )),
+    }
+}
+
+/// `||` (decided by true) or `&&` (decided by false): an error counts only where nothing decides.
+fn until<'a>(
+    deciding: bool,
+    answers: impl Iterator<Item = Result<bool, Fault>>,
+) -> Result<Val<'a>, Fault> {
+    let mut fault = None;
+    for answer in answers {
+        match answer {
+            Ok(answer) if answer == deciding => return Ok(Val::Bool(deciding)),
+            Ok(_) => {}
+            Err(new) => fault = fault.or(Some(new)),
+        }
+    }
+    fault.map_or(Ok(Val::Bool(!deciding)), Err)
+}
+
+/// What a macro runs over: the elements of a list or the keys of a map; of nothing, nothing.
+fn items<'a>(list: &Val<'a>) -> Result<Vec<Val<'a>>, What> {
+    if list.is_nothing() {
+        return Ok(Vec::new());
+    }
+    if let Some(elements) = list.elements() {
+        return Ok(elements);
+    }
+    let members = list
+        .members()
+        .ok_or(What::Needs("a list or a map", list.kind()))?;
+    Ok(members.into_iter().map(|(key, _)| Val::text(key)).collect())
+}
+
+fn map<'a>(entries: &[(Val<'a>, Val<'a>)]) -> Result<Val<'a>, What> {
+    let mut out = vec![b'{'];
+    for (index, (key, value)) in entries.iter().enumerate() {
+        let Val::Text(text) = key else {
+            return Err(What::Needs("texts as the keys of a map", key.kind()));
+        };
+        // Of equal keys the last one wins, as in documents.
+        let is_same =
+            |(other, _): &(Val<'_>, Val<'_>)| matches!(other, Val::Text(other) if other == text);
+        if entries[index + 1..].iter().any(is_same) || matches!(value, Val::Absent) {
+            continue;
+        }
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        batch::json::write_string(&mut out, text);
+        out.push(b':');
+        value.write_json(&mut out);
+    }
+    out.push(b'}');
+    Ok(Val::Json(out.into()))
+}
+
+fn call<'a>(function: &FunctionDoc, args: &[Val<'a>]) -> Result<Val<'a>, What> {
+    if let Kind::Type = function.kind {
+        return Ok(Val::Text(args[0].kind().name().as_bytes().into()));
+    }
+    if let Kind::Question(question) = function.kind {
+        return match (&args[0], &args[1]) {
+            (Val::Text(text), Val::Text(part)) => Ok(Val::Bool(question.answer(text, part))),
+            (a, b) if a.is_nothing() || b.is_nothing() => Ok(Val::Bool(false)),
+            (Val::Text(_), other) | (other, _) => Err(What::Needs("a text", other.kind())),
+        };
+    }
+    if args[0].is_nothing() {
+        return Ok(args[0].clone());
+    }
+    match function.kind {
+        Kind::Call(call) => call(args),
+        Kind::Part(part) => functions::part(part, args),
+        _ => Err(What::Needs("an operator of its own", args[0].kind())),
+    }
+}
+
+fn negate<'a>(value: &Val<'a>) -> Result<Val<'a>, What> {
+    if let Val::Duration(nanos) = value {
+        return nanos.checked_neg().map(Val::Duration).ok_or(What::Overflow);
+    }
+    match value.number() {
+        Some(Num::Int(n)) => number::whole(-n).ok_or(What::Overflow),
+        Some(Num::Float(n)) => Ok(Val::Float(-n)),
+        Some(Num::Big(_)) => Err(What::Overflow),
+        None => Err(What::Needs("a number behind `-`", value.kind())),
+    }
+}
+
+fn calculate<'a>(operator: Arithmetic, a: &Val<'a>, b: &Val<'a>) -> Result<Val<'a>, What> {
+    if let (Some(a), Some(b)) = (a.number(), b.number()) {
+        return numbers(operator, a, b);
+    }
+    let time = |nanos: Option<i64>| nanos.map(Val::Time).ok_or(What::Overflow);
+    let duration = |nanos: Option<i64>| nanos.map(Val::Duration).ok_or(What::Overflow);
+    match (operator, a, b) {
+        (Arithmetic::Add, Val::Text(a), Val::Text(b)) => Ok(Val::text([&a[..], &b[..]].concat())),
+        (Arithmetic::Add, Val::Duration(a), Val::Duration(b)) => duration(a.checked_add(*b)),
+        (Arithmetic::Sub, Val::Duration(a), Val::Duration(b)) => duration(a.checked_sub(*b)),
+        (Arithmetic::Add, Val::Time(a), Val::Duration(b))
+        | (Arithmetic::Add, Val::Duration(a), Val::Time(b)) => time(a.checked_add(*b)),
+        (Arithmetic::Sub, Val::Time(a), Val::Duration(b)) => time(a.checked_sub(*b)),
+        (Arithmetic::Sub, Val::Time(a), Val::Time(b)) => duration(a.checked_sub(*b)),
+        (Arithmetic::Add, _, _) if a.kind() == Type::List && b.kind() == Type::List => {
+            let mut all = a.elements().unwrap_or_default();
+            all.extend(b.elements().unwrap_or_default());
+            Ok(Val::list(all))
+        }
+        _ => with_time_text(operator, a, b),
+    }
+}
+
+/// Arithmetic of a time or a duration with a text that reads as a time; anything else does not work.
+fn with_time_text<'a>(operator: Arithmetic, a: &Val<'a>, b: &Val<'a>) -> Result<Val<'a>, What> {
+    let pair = match (a, b) {
+        (Val::Text(_), Val::Time(_) | Val::Duration(_)) => {
+            a.time().map(|a| (Val::Time(a), b.clone()))
+        }
+        (Val::Time(_) | Val::Duration(_), Val::Text(_)) => {
+            b.time().map(|b| (a.clone(), Val::Time(b)))
+        }
+        _ => None,
+    };
+    match pair {
+        Some((a, b)) => calculate(operator, &a, &b),
+        None => Err(What::Operator(symbol(operator), a.kind(), b.kind())),
+    }
+}
+
+fn symbol(operator: Arithmetic) -> &'static str {
+    match operator {
+        Arithmetic::Add => "+",
+        Arithmetic::Sub => "-",
+        Arithmetic::Mul => "*",
+        Arithmetic::Div => "/",
+        Arithmetic::Rem => "%",
+    }
+}
+
+/// Whole numbers stay whole (division cuts towards zero, as in CEL); with a float on a side the result is one.
+fn numbers<'a>(operator: Arithmetic, a: Num<'_>, b: Num<'_>) -> Result<Val<'a>, What> {
+    let (a, b) = match (a, b) {
+        (Num::Int(a), Num::Int(b)) => {
+            let result = match operator {
+                Arithmetic::Add => a.checked_add(b),
+                Arithmetic::Sub => a.checked_sub(b),
+                Arithmetic::Mul => a.checked_mul(b),
+                _ if b == 0 => return Err(What::DivisionByZero),
+                Arithmetic::Div => a.checked_div(b),
+                Arithmetic::Rem => a.checked_rem(b),
+            };
+            return result.and_then(number::whole).ok_or(What::Overflow);
+        }
+        (Num::Float(_), _) | (_, Num::Float(_)) => (a.to_f64(), b.to_f64()),
+        _ => return Err(What::Overflow),
+    };
+    let result = match operator {
+        Arithmetic::Add => a + b,
+        Arithmetic::Sub => a - b,
+        Arithmetic::Mul => a * b,
+        _ if b == 0.0 => return Err(What::DivisionByZero),
+        Arithmetic::Div => a / b,
+        Arithmetic::Rem => a % b,
+    };
+    // JSON has no infinity, and what is not a number would be lost on the way out.
+    if result.is_finite() {
+        Ok(Val::Float(result))
+    } else {
+        Err(What::Overflow)
+    }
+}

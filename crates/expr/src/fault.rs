@@ -1,0 +1,82 @@
+//! Why an expression has no value for a row.
+//!
+//! A fault is a few words without text of its own, so that a batch in which every row fails costs no allocation a row;
+//! it becomes a sentence when somebody wants to read it.
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::value::Type;
+
+/// What went wrong, without saying where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub(crate) enum What {
+    #[error("cannot order {0} and {1}")]
+    Unordered(Type, Type),
+    #[error("`{0}` does not work on {1} and {2}{hint}", hint = hint(.1, .2))]
+    Operator(&'static str, Type, Type),
+    #[error("needs {0}, got {1}")]
+    Needs(&'static str, Type),
+    #[error("the value does not read as {0}")]
+    Unreadable(&'static str),
+    #[error("division by zero")]
+    DivisionByZero,
+    #[error("the result does not fit into 64 bits")]
+    Overflow,
+}
+
+/// Says how text becomes a number where that may have been meant.
+fn hint(a: &Type, b: &Type) -> &'static str {
+    match (a, b) {
+        (Type::Text, Type::Text) => "; int(…) or double(…) makes a number of a text",
+        (Type::Text, other) | (other, Type::Text) if other.is_number() => {
+            "; int(…) or double(…) makes a number of a text, string(…) a text of a number"
+        }
+        _ => "",
+    }
+}
+
+/// What went wrong in which part of the expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Fault {
+    what: What,
+    start: u32,
+    end: u32,
+}
+
+impl Fault {
+    pub fn new(what: What, at: &Range<usize>) -> Self {
+        Self {
+            what,
+            start: at.start as u32,
+            end: at.end as u32,
+        }
+    }
+
+    /// The sentence; `source` is the expression's text.
+    pub fn in_text(self, source: &str) -> impl fmt::Display + '_ {
+        let part = source
+            .get(self.start as usize..self.end as usize)
+            .unwrap_or(source);
+        fmt::from_fn(move |f| {
+            match part.char_indices().nth(PART_MAX) {
+                None => write!(f, "`{part}`")?,
+                Some((end, _)) => write!(f, "`{}…`", &part[..end])?,
+            }
+            write!(f, ": {}", self.what)
+        })
+    }
+
+    /// What went wrong.
+    pub fn what(self) -> What {
+        self.what
+    }
+
+    /// Bytes of the expression's text.
+    pub fn at(self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
+/// How many characters of the faulty part are shown.
+const PART_MAX: usize = 80;

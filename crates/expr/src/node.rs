@@ -1,0 +1,148 @@
+//! A checked expression: what the evaluator walks.
+
+use std::ops::Range;
+
+use regex::bytes::Regex;
+
+use crate::fault::What;
+use crate::functions::{FunctionDoc, Macro, Question};
+use crate::value::{Comparison, Val, equals};
+
+/// A part of a checked expression and where it stands in the text.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub op: Op,
+    pub at: Range<usize>,
+}
+
+/// What a node does.
+#[derive(Debug)]
+pub(crate) enum Op {
+    Const(Val<'static>),
+    /// A field, by its number in the expression's list.
+    Field(usize),
+    /// A macro's variable, counted from the innermost.
+    Local(usize),
+    Not(Box<Node>),
+    Negate(Box<Node>),
+    And(Vec<Node>),
+    Or(Vec<Node>),
+    Compare(Comparison, Box<[Node; 2]>),
+    Arithmetic(Arithmetic, Box<[Node; 2]>),
+    In(Box<[Node; 2]>),
+    /// A question about one value with everything else known beforehand.
+    Test(Box<Node>, Test),
+    Conditional(Box<[Node; 3]>),
+    List(Vec<Node>),
+    Map(Vec<(Node, Node)>),
+    Index(Box<[Node; 2]>),
+    Now,
+    Call(&'static FunctionDoc, Vec<Node>),
+    /// The list, and what is evaluated for each element.
+    Macro(Macro, Box<[Node; 2]>),
+}
+
+/// An arithmetic operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arithmetic {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Rem,
+}
+
+/// A question about one value.
+#[derive(Debug)]
+pub(crate) enum Test {
+    Present,
+    /// The literal, and the time that it reads as.
+    Compare(Comparison, Val<'static>, Option<i64>),
+    OneOf(Literals),
+    Matches(Regex),
+    Contains(memchr::memmem::Finder<'static>),
+    /// Any other question about texts.
+    Ask(Question, Box<[u8]>),
+}
+
+impl Test {
+    /// The answer for a value.
+    #[inline]
+    pub fn holds(&self, value: &Val<'_>) -> Result<bool, What> {
+        match self {
+            Self::Present => Ok(!matches!(value, Val::Absent)),
+            Self::Compare(comparison, literal, time) => match (value, time) {
+                (Val::Time(value), Some(time)) => Ok(comparison.accepts(value.cmp(time))),
+                _ => comparison.holds(value, literal),
+            },
+            Self::OneOf(literals) => Ok(literals.have(value)),
+            Self::Matches(regex) => of_text(value, |text| regex.is_match(text)),
+            Self::Contains(finder) => of_text(value, |text| finder.find(text).is_some()),
+            Self::Ask(question, part) => of_text(value, |text| question.answer(text, part)),
+        }
+    }
+}
+
+/// A question that only a text can answer; of nothing at all it is not true.
+#[inline]
+fn of_text(value: &Val<'_>, answer: impl FnOnce(&[u8]) -> bool) -> Result<bool, What> {
+    match value {
+        Val::Text(text) => Ok(answer(text)),
+        Val::Absent | Val::Null => Ok(false),
+        other => Err(What::Needs("a text", other.kind())),
+    }
+}
+
+/// The literals behind an `in`.
+#[derive(Debug)]
+pub(crate) struct Literals {
+    /// Sorted by length, then by bytes: most texts are told apart by a length.
+    texts: Vec<Box<[u8]>>,
+    others: Vec<Val<'static>>,
+}
+
+impl Literals {
+    pub fn new(literals: &[Val<'static>]) -> Self {
+        let mut sorted = Self {
+            texts: Vec::new(),
+            others: Vec::new(),
+        };
+        for literal in literals {
+            match literal {
+                Val::Text(text) => sorted.texts.push(text.to_vec().into()),
+                other => sorted.others.push(other.clone()),
+            }
+        }
+        sorted.texts.sort_by(|a, b| by_length(a, b));
+        sorted.texts.dedup();
+        sorted
+    }
+
+    /// Whether the value equals one of the literals.
+    #[inline]
+    pub fn have(&self, value: &Val<'_>) -> bool {
+        match value {
+            Val::Text(text) => {
+                self.have_text(text) || self.others.iter().any(|other| equals(value, other))
+            }
+            Val::Absent => false,
+            _ => {
+                let is_text = |text: &[u8]| equals(value, &Val::Text(text.into()));
+                self.others.iter().any(|other| equals(value, other))
+                    || self.texts.iter().any(|text| is_text(text))
+            }
+        }
+    }
+
+    #[inline]
+    fn have_text(&self, text: &[u8]) -> bool {
+        self.texts
+            .binary_search_by(|known| by_length(known, text))
+            .is_ok()
+    }
+}
+
+#[inline]
+fn by_length(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+    a.len().cmp(&b.len()).then_with(|| a.cmp(b))
+}
