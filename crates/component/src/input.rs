@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use async_trait::async_trait;
 use batch::{Batch, BufferPool, HostInfo, Stream};
@@ -59,20 +60,22 @@ pub struct InputContext {
 }
 
 impl InputContext {
-    /// Sends a batch, waiting while the queue is full.
+    /// Sends a batch, waiting while the queue is full. Counts the events and the time.
     ///
     /// # Errors
     /// The pipeline takes no more.
     pub async fn send(&self, batch: Batch) -> Result<Receipt, Stopped> {
         let events = batch.len();
+        let start = Instant::now();
         let sent = self.sink.send(batch).await;
+        self.metrics.waited(start.elapsed());
         if sent.is_ok() {
             self.metrics.events(events, events);
         }
         sent
     }
 
-    /// Sends a batch from a blocking thread, waiting while the queue is full.
+    /// Sends a batch from a blocking thread, waiting while the queue is full. Counts the events and the time.
     ///
     /// # Errors
     /// The pipeline takes no more.

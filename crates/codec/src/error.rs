@@ -1,0 +1,38 @@
+//! What can be wrong with a stream as a whole. What is wrong with one event becomes a tag of that event instead.
+
+/// Why a stream cannot be read further. Everything before has been delivered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CodecError {
+    /// The compressed data stops before its end.
+    #[error("the gzip data ends too early, at compressed byte {offset}: the file is truncated")]
+    GzipTruncated {
+        /// Length of the compressed data.
+        offset: u64,
+    },
+    /// The compressed data contradicts itself.
+    #[error("corrupt gzip data at compressed byte {offset}: {reason}")]
+    GzipCorrupt {
+        /// Where it shows, in bytes from the start of the compressed data.
+        offset: u64,
+        /// What the decompressor says.
+        reason: String,
+    },
+    /// Bytes that are no MessagePack map. The next one cannot be found, because maps carry no mark.
+    #[error("broken MessagePack at byte {offset}: {reason}; what follows cannot be read")]
+    MsgPack {
+        /// Where it shows, in bytes from the start of the stream.
+        offset: u64,
+        /// What is wrong there.
+        reason: String,
+    },
+    /// A MessagePack map beyond the limit.
+    #[error(
+        "the MessagePack map at byte {offset} is larger than {bytes_max} bytes, the setting `max_line_bytes`"
+    )]
+    MsgPackTooLarge {
+        /// Where the map starts, in bytes from the start of the stream.
+        offset: u64,
+        /// The limit.
+        bytes_max: usize,
+    },
+}

@@ -1,0 +1,124 @@
+//! What inputs that read bytes have in common: from a file or a pipe to batches in the queue.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`settings`] | the settings `codec`, `compression`, `add_fields` and `max_line_bytes` |
+//! | [`source`] | where bytes come from: a file, or something that may keep us waiting |
+//! | [`identity`] | the ids of streams |
+//! | [`reader`] | [`Reader`]: one stream from its start to its end, decompressed, as chunks |
+//! | [`emitter`] | [`Emitter`]: chunks to batches, and these to the queue |
+//!
+//! A plain stream is read and split by one thread. A compressed one is inflated by a thread of its own where there is a
+//! second core, because inflating takes longer than splitting.
+
+pub(crate) mod emitter;
+pub(crate) mod identity;
+pub(crate) mod reader;
+pub(crate) mod settings;
+pub(crate) mod source;
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread;
+
+use batch::Stream;
+use codec::Chunk;
+use component::{InputContext, InputError};
+
+use emitter::{Emitter, End};
+use reader::Reader;
+
+/// Chunks between the inflating and the splitting thread, beside the one that each works on.
+const CHUNKS_BETWEEN: usize = 2;
+
+/// Reads a stream to its end. Problems are pushed to `problems`.
+///
+/// # Errors
+/// The pipeline takes no more.
+pub(crate) fn read_stream(
+    mut reader: Reader,
+    emitter: &mut Emitter,
+    problems: &mut Vec<String>,
+) -> Result<(), End> {
+    let name = reader.name().to_owned();
+    reader.recognise();
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let (end, problem) = if reader.is_compressed() && cores > 1 {
+        read_on_two_threads(reader, emitter)
+    } else {
+        let mut end = Ok(());
+        while end.is_ok()
+            && let Some((stream, chunk)) = reader.next_chunk()
+        {
+            end = emitter.emit(&stream, chunk);
+        }
+        (end, reader.into_problem())
+    };
+    let mut tell = |problem: String| problems.push(format!("{name}: {problem}"));
+    match end {
+        Err(End::Broken(broken)) => tell(broken),
+        Err(End::Stopped) => return Err(End::Stopped),
+        Ok(()) => problem.into_iter().for_each(tell),
+    }
+    Ok(())
+}
+
+/// Reads on a second thread and emits on this one.
+fn read_on_two_threads(
+    mut reader: Reader,
+    emitter: &mut Emitter,
+) -> (Result<(), End>, Option<String>) {
+    thread::scope(|scope| {
+        let (sender, receiver) = sync_channel::<(Arc<Stream>, Chunk)>(CHUNKS_BETWEEN);
+        let read = move || {
+            while let Some(chunk) = reader.next_chunk() {
+                if sender.send(chunk).is_err() {
+                    break;
+                }
+            }
+            reader.into_problem()
+        };
+        let thread = match thread::Builder::new()
+            .name("inflate".to_owned())
+            .spawn_scoped(scope, read)
+        {
+            Ok(thread) => thread,
+            Err(error) => {
+                return (
+                    Ok(()),
+                    Some(format!("no thread for decompressing: {error}")),
+                );
+            }
+        };
+        // The receiver goes at the end of the loop, which ends the thread's sending where this side ended first.
+        let end = receiver
+            .into_iter()
+            .try_for_each(|(stream, chunk)| emitter.emit(&stream, chunk));
+        let problem = thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        (end, problem)
+    })
+}
+
+/// Runs blocking work of an input on a blocking thread.
+///
+/// # Errors
+/// What the work gives.
+pub(crate) async fn on_blocking_thread(
+    ctx: InputContext,
+    work: impl FnOnce(&InputContext) -> Vec<String> + Send + 'static,
+) -> Result<(), InputError> {
+    let problems = match tokio::task::spawn_blocking(move || work(&ctx)).await {
+        Ok(problems) => problems,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => resume_unwind(panic),
+            // The runtime shuts down before the work has begun.
+            Err(_) => Vec::new(),
+        },
+    };
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(InputError { problems })
+    }
+}
