@@ -38,6 +38,17 @@ pub trait Output: Send + Sync {
     async fn close(&self) -> Result<(), WriteError> {
         self.flush().await
     }
+
+    /// Named counters beside those that the engine keeps itself, such as files rotated, since the last call.
+    fn take_counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
+    /// What a user should hear, such as a torn line that was cut from a file, since the last call. Whoever calls logs
+    /// each text as a warning that names the output.
+    fn take_warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// Rows of one batch as an output renders them. Reused from batch to batch, so that its memory stays warm.
@@ -70,6 +81,8 @@ pub struct Part {
     pub destination: Arc<str>,
     /// Where the bytes lie.
     pub bytes: Range<usize>,
+    /// The rows in them, in order.
+    pub rows: Vec<usize>,
 }
 
 /// A row that an output will never take.

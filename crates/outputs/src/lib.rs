@@ -6,6 +6,7 @@
 //! and `sink` (bytes to a file descriptor, in one piece or not at all).
 
 mod discard;
+mod file;
 mod format;
 mod pretty;
 mod sink;
@@ -20,4 +21,4 @@ use component::Spec;
 pub use template::{Template, TemplateError};
 
 /// Every output, by name.
-pub static SPECS: &[Spec] = &[discard::SPEC, stdout::SPEC];
+pub static SPECS: &[Spec] = &[discard::SPEC, file::SPEC, stdout::SPEC];

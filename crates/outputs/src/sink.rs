@@ -1,7 +1,7 @@
 //! Bytes to a file descriptor: partial writes, interruptions, and what an error means for the pipeline.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use component::WriteError;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -22,10 +22,14 @@ impl Sink for OwnedFd {
     }
 
     fn wait(&mut self) -> io::Result<()> {
-        let fd = self.as_fd();
-        poll(&mut [PollFd::new(&fd, PollFlags::OUT)], None)?;
-        Ok(())
+        wait_writable(self.as_fd())
     }
+}
+
+/// Waits until a descriptor takes bytes again.
+pub fn wait_writable(fd: BorrowedFd<'_>) -> io::Result<()> {
+    poll(&mut [PollFd::new(&fd, PollFlags::OUT)], None)?;
+    Ok(())
 }
 
 /// Writes `bytes` from `done` on, which moves along: after an error it says how much arrived.

@@ -203,6 +203,7 @@ impl Lane {
                 Next::Idle => self.flush(&mut unflushed).await,
                 Next::End => break,
             }
+            self.report();
             if self.is_gone() || self.failure().is_some() {
                 ended();
                 self.room.notify();
@@ -214,6 +215,17 @@ impl Lane {
         let output = &self.output;
         let closing = self.attempt(|| output.close()).await;
         self.settle_flush(closing, &mut unflushed);
+        self.report();
+    }
+
+    /// Passes on what the output counted and what it has to say.
+    fn report(&self) {
+        for (name, count) in self.output.take_counters() {
+            self.metrics.count(name, count);
+        }
+        for warning in self.output.take_warnings() {
+            self.diagnostics.warn(&format!("output {}: {warning}", self.name));
+        }
     }
 
     async fn next(&self, wait: Option<Duration>) -> Next {

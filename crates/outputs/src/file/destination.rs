@@ -1,0 +1,244 @@
+//! Which file an event goes to: the `path` setting, fixed or with fields and times in it.
+//!
+//! What a field gives can never leave the directory it stands in: slashes, NUL and other control characters become `_`,
+//! and so does a value that is empty or consists of dots. A name that no file system takes refuses the row.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use batch::{Batch, Bitmap};
+use config::{ConfigError, Node};
+use rustix::fs::{Access, access};
+
+use crate::template::Template;
+
+/// Bytes in one part of a path. Some are left for the time and number of a rotated file.
+const NAME_MAX: usize = 255 - "-20240229T123456Z-000000".len();
+/// Bytes in a path.
+const PATH_MAX: usize = 4095;
+
+/// The `path` setting.
+#[derive(Debug)]
+pub enum Destination {
+    /// The same file for every event.
+    Fixed(Arc<str>),
+    /// A path for each event.
+    Template(Template),
+}
+
+/// Rows of a batch that go to one file, or to none.
+#[derive(Debug)]
+pub struct Group {
+    /// The file's path, or why it cannot be one.
+    pub path: Result<Arc<str>, Arc<str>>,
+    /// The rows.
+    pub rows: Bitmap,
+}
+
+impl Destination {
+    /// Reads the `path` setting of `node` and looks whether files can be made there.
+    pub fn new(
+        node: &Node,
+        path: &str,
+        create_dirs: bool,
+        rotates: bool,
+    ) -> Result<Self, ConfigError> {
+        let at = node.nearest("path");
+        let template = Template::parse(path)
+            .map_err(|error| at.error(error.message).pointing_at_range(error.range))?;
+        if path.is_empty() || path.ends_with('/') {
+            return Err(at.error("`path` names no file"));
+        }
+        let Some(fixed) = template.constant() else {
+            let prefix = template.prefix();
+            let directory = &prefix[..prefix.rfind('/').map_or(0, |slash| slash + 1)];
+            check_directory(at, Path::new(directory), create_dirs)?;
+            return Ok(Self::Template(template));
+        };
+        check_name(fixed).map_err(|reason| at.error(&*reason))?;
+        let path = Path::new(fixed);
+        match path.metadata() {
+            Ok(metadata) if metadata.is_dir() => {
+                return Err(at.error(format!("`{fixed}` is a directory")));
+            }
+            Ok(_) => access(path, Access::WRITE_OK)
+                .map_err(|error| at.error(format!("cannot write to `{fixed}`: {error}")))?,
+            Err(_) => {}
+        }
+        if rotates || path.metadata().is_err() {
+            check_directory(at, path.parent().unwrap_or(Path::new("")), create_dirs)?;
+        }
+        Ok(Self::Fixed(fixed.into()))
+    }
+}
+
+/// Whether files can be made in a directory, or the directory itself where that is wanted.
+fn check_directory(at: &Node, directory: &Path, create_dirs: bool) -> Result<(), ConfigError> {
+    let named = if directory == Path::new("") {
+        Path::new(".")
+    } else {
+        directory
+    };
+    let shown = named.display();
+    if !create_dirs && !named.exists() {
+        let error = at.error(format!("the directory `{shown}` does not exist"));
+        return Err(error.note("`create_dirs: true` makes missing directories"));
+    }
+    let nearest: PathBuf = named
+        .ancestors()
+        .find(|ancestor| ancestor.exists())
+        .map_or_else(|| PathBuf::from("."), Path::to_owned);
+    if !nearest.is_dir() {
+        return Err(at.error(format!("`{}` is no directory", nearest.display())));
+    }
+    access(&nearest, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| {
+        at.error(format!(
+            "no file can be made in `{}`: {error}",
+            nearest.display()
+        ))
+    })
+}
+
+/// The rows of a batch by the file they go to, in the order in which the files come up.
+pub fn partition(template: &Template, batch: &Batch, rows: &Bitmap) -> Vec<Group> {
+    let mut bound = template.bind(batch);
+    let mut groups: Vec<Group> = Vec::new();
+    let mut known: HashMap<Vec<u8>, usize> = HashMap::new();
+    let mut path = Vec::new();
+    let mut last: Option<(Vec<u8>, usize)> = None;
+    for row in rows.iter() {
+        path.clear();
+        bound.write_with(row, &mut path, clean);
+        let index = match &last {
+            Some((last, index)) if *last == path => *index,
+            _ => {
+                let index = *known.entry(path.clone()).or_insert_with(|| {
+                    groups.push(Group {
+                        path: checked(&path),
+                        rows: Bitmap::none(batch.len()),
+                    });
+                    groups.len() - 1
+                });
+                last = Some((path.clone(), index));
+                index
+            }
+        };
+        groups[index].rows.insert(row);
+    }
+    groups
+}
+
+/// Makes what a field gave, from `start` on, a part of a file's name.
+fn clean(path: &mut Vec<u8>, start: usize) {
+    let value = &mut path[start..];
+    if value.iter().all(|&byte| byte == b'.') {
+        path.truncate(start);
+        path.push(b'_');
+        return;
+    }
+    for byte in value {
+        if *byte == b'/' || byte.is_ascii_control() {
+            *byte = b'_';
+        }
+    }
+}
+
+fn checked(path: &[u8]) -> Result<Arc<str>, Arc<str>> {
+    let path = std::str::from_utf8(path).map_err(|_| "the file's path is not UTF-8")?;
+    check_name(path)?;
+    Ok(path.into())
+}
+
+fn check_name(path: &str) -> Result<(), Arc<str>> {
+    if path.len() > PATH_MAX {
+        return Err(format!(
+            "the file's path is {} bytes long, {PATH_MAX} are possible",
+            path.len()
+        )
+        .into());
+    }
+    if path.contains('\0') {
+        return Err("the file's path holds a NUL".into());
+    }
+    match path.split('/').map(str::len).find(|&len| len > NAME_MAX) {
+        Some(len) => Err(format!(
+            "a part of the file's path is {len} bytes long, {NAME_MAX} are possible"
+        )
+        .into()),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn rows_keep_their_order_within_a_file() {
+        let batch = testing::documents(&[
+            r#"{"a":"x"}"#,
+            r#"{"a":"y"}"#,
+            r#"{"a":"x"}"#,
+            r#"{"a":"x"}"#,
+            r#"{"b":1}"#,
+        ]);
+        let template = Template::parse("/logs/%{a}.log").expect("a template");
+        let groups = partition(&template, &batch, batch.alive());
+        let shown: Vec<(String, Vec<usize>)> = groups
+            .into_iter()
+            .map(|group| {
+                (
+                    group.path.expect("a fine path").to_string(),
+                    group.rows.iter().collect(),
+                )
+            })
+            .collect();
+        let expected = [
+            ("/logs/x.log", vec![0, 2, 3]),
+            ("/logs/y.log", vec![1]),
+            ("/logs/-.log", vec![4]),
+        ];
+        assert_eq!(shown, expected.map(|(path, rows)| (path.to_owned(), rows)));
+    }
+
+    #[test]
+    fn a_value_never_leaves_its_directory() {
+        for (value, expected) in [
+            ("../../etc/passwd", ".._.._etc_passwd"),
+            ("..", "_"),
+            (".", "_"),
+            ("", "_"),
+            ("a/b", "a_b"),
+            ("/", "_"),
+            ("a\\n\\u0000b", "a__b"),
+            (".bashrc", ".bashrc"),
+            ("größe", "größe"),
+        ] {
+            let batch = testing::documents(&[&format!(r#"{{"a":"{value}"}}"#)]);
+            let template = Template::parse("/logs/%{a}").expect("a template");
+            let groups = partition(&template, &batch, batch.alive());
+            assert_eq!(
+                groups[0].path.as_deref(),
+                Ok(&*format!("/logs/{expected}")),
+                "{value}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_too_long_refuses_its_row_only() {
+        let long = format!(r#"{{"a":"{}"}}"#, "x".repeat(256));
+        let batch = testing::documents(&[r#"{"a":"x"}"#, &long]);
+        let template = Template::parse("/logs/%{a}").expect("a template");
+        let groups = partition(&template, &batch, batch.alive());
+        assert!(groups[0].path.is_ok());
+        assert!(
+            groups[1]
+                .path
+                .as_ref()
+                .is_err_and(|reason| reason.contains("256 bytes"))
+        );
+    }
+}

@@ -1,0 +1,274 @@
+//! The open files of one `file` output, by path.
+//!
+//! At most so many are open at once; to open another one, the one that was not used for longest is finished and closed.
+//! Before every piece a file is looked at: it is rotated when that is due, and opened anew when somebody else renamed or
+//! removed it.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use component::WriteError;
+use rustix::io::Errno;
+
+use super::compressor::Compression;
+use super::open::OpenFile;
+use super::recover::{Found, examine};
+use super::rotate::{self, Rotation};
+use super::storage::{Options, Storage, Stored, seconds};
+use crate::sink::failure;
+
+/// How files are written.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    pub compression: Compression,
+    /// The byte that each line begins with, where that is known.
+    pub begins: Option<u8>,
+    pub rotation: Rotation,
+    /// Whether every flush makes the files durable, and not only closing them.
+    pub sync: bool,
+    pub options: Options,
+    /// How many files may be open.
+    pub open_max: usize,
+}
+
+/// The open files of one output.
+pub struct Files {
+    storage: Box<dyn Storage>,
+    settings: Settings,
+    open: HashMap<Arc<str>, OpenFile>,
+    uses: u64,
+    pub warnings: Vec<String>,
+    pub counters: Vec<(&'static str, u64)>,
+}
+
+/// Why a piece was not taken.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The path cannot be written to, whatever one tries; others may be fine.
+    Path(String),
+    /// Anything else.
+    Write(WriteError),
+}
+
+impl From<WriteError> for Failure {
+    fn from(error: WriteError) -> Self {
+        Self::Write(error)
+    }
+}
+
+/// What an error of the system means for a path.
+fn path_failure(path: &str, error: &io::Error) -> Failure {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::ISDIR | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::LOOP) => {
+            Failure::Path(format!("{path}: {error}"))
+        }
+        Some(Errno::WOULDBLOCK) => {
+            let message = format!("{path}: another process or output writes to this file");
+            Failure::Write(WriteError::Retry(message))
+        }
+        Some(Errno::NOENT) => Failure::Write(WriteError::Fatal(format!(
+            "{path}: the directory does not exist"
+        ))),
+        _ => Failure::Write(failure(path, error)),
+    }
+}
+
+impl Files {
+    /// No open files yet.
+    pub fn new(storage: Box<dyn Storage>, settings: Settings) -> Self {
+        Self {
+            storage,
+            settings,
+            open: HashMap::new(),
+            uses: 0,
+            warnings: Vec::new(),
+            counters: Vec::new(),
+        }
+    }
+
+    /// Appends a piece to a file: all of it or nothing.
+    pub fn append(&mut self, path: &Arc<str>, bytes: &[u8]) -> Result<(), Failure> {
+        self.let_go_if_gone(path)?;
+        loop {
+            if !self.open.contains_key(path) {
+                self.make_room()?;
+                let file = self.open(path)?;
+                self.open.insert(path.clone(), file);
+            }
+            if !self.rotate_if_due(path, bytes.len())? {
+                break;
+            }
+        }
+        self.uses += 1;
+        let Some(file) = self.open.get_mut(path) else {
+            return Ok(());
+        };
+        file.used = self.uses;
+        Ok(file.append(bytes)?)
+    }
+
+    /// Writes out everything taken so far.
+    pub fn flush(&mut self) -> Result<(), WriteError> {
+        self.open
+            .values_mut()
+            .try_for_each(|file| file.flush(self.settings.sync))
+    }
+
+    /// Writes out everything taken so far, makes it durable and closes all files.
+    pub fn close(&mut self) -> Result<(), WriteError> {
+        self.open
+            .values_mut()
+            .try_for_each(|file| file.flush(true))?;
+        self.open.clear();
+        Ok(())
+    }
+
+    fn open(&mut self, path: &Arc<str>) -> Result<OpenFile, Failure> {
+        let failed = |error: io::Error| path_failure(path, &error);
+        let mut stored = self
+            .storage
+            .open(Path::new(&**path), self.settings.options)
+            .map_err(failed)?;
+        let metadata = stored.file().metadata().map_err(failed)?;
+        if metadata.is_file() && metadata.len() > 0 && !self.mend(path, &*stored)? {
+            drop(stored);
+            stored = self
+                .storage
+                .open(Path::new(&**path), self.settings.options)
+                .map_err(failed)?;
+        }
+        let metadata = stored.file().metadata().map_err(failed)?;
+        let time = match metadata.modified() {
+            Ok(time) if metadata.len() > 0 => seconds(time),
+            _ => self.storage.now(),
+        };
+        if self.settings.sync && metadata.len() == 0 && metadata.is_file() {
+            sync_directory(Path::new(&**path)).map_err(failed)?;
+        }
+        let interval = self.settings.rotation.interval_of(time);
+        OpenFile::new(
+            stored,
+            Path::new(&**path),
+            self.settings.compression,
+            interval,
+        )
+        .map_err(failed)
+    }
+
+    /// Cuts a torn end. False when the file was put aside because it is damaged.
+    fn mend(&mut self, path: &Arc<str>, stored: &dyn Stored) -> Result<bool, Failure> {
+        let failed = |error: io::Error| path_failure(path, &error);
+        let file = stored.file();
+        let found =
+            examine(file, self.settings.compression, self.settings.begins).map_err(failed)?;
+        match found {
+            Found::Whole => Ok(true),
+            Found::Torn { keep } => {
+                let cut = file.metadata().map_err(failed)?.len() - keep;
+                file.set_len(keep).map_err(failed)?;
+                self.count("torn_bytes_cut", cut);
+                self.warnings.push(format!(
+                    "{path}: cut {cut} bytes of an end that was torn when writing stopped"
+                ));
+                Ok(true)
+            }
+            Found::Damaged { at } => {
+                let aside =
+                    rotate::put_aside(Path::new(&**path), self.storage.now()).map_err(failed)?;
+                self.count("damaged_files", 1);
+                self.warnings.push(format!(
+                    "{path}: the compressed data is damaged from byte {at} on; the file is now called {} and a new one begins",
+                    aside.display()
+                ));
+                Ok(false)
+            }
+            Found::Foreign => Err(Failure::Path(format!(
+                "{path}: the file holds something else than this output writes; move it away or choose another path"
+            ))),
+        }
+    }
+
+    fn let_go_if_gone(&mut self, path: &Arc<str>) -> Result<(), WriteError> {
+        let Some(file) = self.open.get_mut(path) else {
+            return Ok(());
+        };
+        if file.is_gone_from(Path::new(&**path)) {
+            file.flush(self.settings.sync)?;
+            self.open.remove(path);
+        }
+        Ok(())
+    }
+
+    /// Whether the file was put aside, so that it has to be opened again.
+    fn rotate_if_due(&mut self, path: &Arc<str>, bytes: usize) -> Result<bool, Failure> {
+        let failed = |error: io::Error| path_failure(path, &error);
+        let rotation = self.settings.rotation;
+        let now = self.storage.now();
+        let Some(file) = self.open.get_mut(path).filter(|file| file.is_regular) else {
+            return Ok(false);
+        };
+        let is_full = match rotation.size {
+            Some(size) => file.is_full(size, bytes).map_err(failed)?,
+            None => false,
+        };
+        let is_old = file.interval != rotation.interval_of(now);
+        if !is_full && !is_old {
+            return Ok(false);
+        }
+        file.flush(true)?;
+        let is_empty = file.len().map_err(failed)? == 0;
+        if is_empty {
+            file.interval = rotation.interval_of(now);
+            return Ok(false);
+        }
+        rotate::put_aside(Path::new(&**path), now).map_err(failed)?;
+        self.open.remove(path);
+        self.count("files_rotated", 1);
+        if let Some(keep) = rotation.keep {
+            // Old files that cannot be removed are no reason to stop writing.
+            match rotate::prune(Path::new(&**path), keep) {
+                Ok(removed) => self.count("files_removed", removed as u64),
+                Err(error) => self
+                    .warnings
+                    .push(format!("{path}: old files cannot be removed: {error}")),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Closes the file that was not used for longest when no further one may be open.
+    fn make_room(&mut self) -> Result<(), WriteError> {
+        while self.open.len() >= self.settings.open_max {
+            let oldest = self
+                .open
+                .iter()
+                .min_by_key(|(_, file)| file.used)
+                .map(|(path, _)| path.clone());
+            let Some(path) = oldest else { break };
+            if let Some(file) = self.open.get_mut(&path) {
+                file.flush(self.settings.sync)?;
+            }
+            self.open.remove(&path);
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, name: &'static str, by: u64) {
+        match self.counters.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, count)) => *count += by,
+            None => self.counters.push((name, by)),
+        }
+    }
+}
+
+/// Makes a new file's name durable.
+fn sync_directory(path: &Path) -> io::Result<()> {
+    let parent = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    File::open(parent)?.sync_all()
+}

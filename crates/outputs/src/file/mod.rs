@@ -1,0 +1,390 @@
+//! `file` writes events to files: lines of JSON or text, compressed or not, at a path that may hold times and fields.
+//!
+//! # Guarantees
+//! - A file holds whole lines only: after a write that fails half way (a full disk) it is cut back, and the pipeline
+//!   tries again. When a file is opened that a killed process left with a torn end, that end is cut ([`recover`]).
+//! - Events count as delivered when the system has them (`write(2)`); compressed, or with `fsync: true`, when the next
+//!   flush has ended the member, or made it durable. So what is delivered lies in whole members.
+//! - Rotated files are never overwritten ([`rotate`]).
+//!
+//! # Limits
+//! One writer a file: it is locked while it is open. At most `max_open_files` are open.
+
+mod compressor;
+mod destination;
+mod files;
+mod open;
+mod recover;
+mod rotate;
+mod storage;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use batch::{Batch, Bitmap};
+use component::{
+    Build, BuildContext, Encoded, Example, Output, Part, Refused, Spec, WriteError, Written, parse,
+};
+use config::{ConfigError, Node, Period, Positional, Size};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use self::compressor::Compression;
+use self::destination::{Destination, partition};
+use self::files::{Failure, Files, Settings};
+use self::rotate::Rotation;
+use self::storage::{Disk, Options, Storage};
+use crate::format::Format;
+use crate::template::Template;
+
+/// The description of `file`.
+pub const SPEC: Spec = Spec {
+    name: "file",
+    summary: "Writes events to files, an event a line.",
+    description: "\
+`path` and `template` may hold fields and times: `%{field}` is a field's text (`-` where it is absent or null), \
+`%{+yyyy-MM-dd}` the event's time in UTC (letters y M d D H m s x w), `%%` a percent sign. In a path, what a field gives \
+cannot leave its directory: slashes and control characters become `_`, and so does a value that is empty or of dots only. \
+An event whose path no file can have (too long, a directory) is refused; the others are written.
+
+A file that exists is appended to. A torn end, left by a process that was killed, is cut first and reported; for a \
+compressed file finding it takes reading the file once. A file that holds something else is left alone, with an error.
+
+Events count as delivered after `write(2)`; in compressed files, and with `fsync: true`, after the next flush, which comes \
+when the pipeline is idle and at the latest every 64 batches. Each flush ends a gzip member (or zstd frame), so that \
+a compressed file is complete and readable at that point. On a full disk the file is cut back to its last whole line, \
+and writing is tried again.
+
+With `rotate`, `app.ndjson.gz` becomes `app-20240229T123456Z-000.ndjson.gz`: the time of the rotation in UTC and a number, \
+so that nothing is ever overwritten. A file that somebody else renames or removes is opened anew.",
+    positional: Positional::fields(&["path"]),
+    examples: &[
+        Example { title: "JSON lines", stage: "file events.ndjson", input: "", output: "" },
+        Example {
+            title: "A compressed file a day and host",
+            stage: r#"file "archive/%{host.name}-%{+yyyy-MM-dd}.ndjson.gz""#,
+            input: "",
+            output: "",
+        },
+        Example {
+            title: "Lines of text, a new file every 100 MB, the last ten kept",
+            stage: r#"file app.log format=line template="%{@timestamp} %{message}" rotate.size=100MB rotate.keep=10"#,
+            input: "",
+            output: "",
+        },
+    ],
+    schema: |generator| Config::json_schema(generator),
+    build: Build::Output { ordered: true, build },
+};
+
+/// The settings of `file`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    /// Where events go; may hold `%{field}` and `%{+time format}`.
+    path: String,
+    /// How events are written.
+    #[serde(default)]
+    format: FormatName,
+    /// With `format: line`: the text of a line, with `%{field}` and `%{+time format}` in it. `%{message}` by default.
+    template: Option<String>,
+    /// How files are compressed. By default as the path ends: `.gz` for gzip, `.zst` for zstd.
+    compression: Option<CompressionName>,
+    /// How hard to compress: gzip 0 to 9 (default 6), zstd 1 to 22 (default 3).
+    compression_level: Option<i32>,
+    /// When a file is put aside and a new one begins. Never by default.
+    #[serde(default)]
+    rotate: RotateConfig,
+    /// Whether every flush makes the files durable (`fsync`), and events count as delivered only then. Closing a file at
+    /// the end, or to rotate it, always does. `false` by default.
+    #[serde(default)]
+    fsync: bool,
+    /// Whether missing directories are made. `true` by default.
+    #[serde(default = "yes")]
+    create_dirs: bool,
+    /// Permissions of new files, in octal; the umask applies. `0666` by default.
+    file_mode: Option<String>,
+    /// How many files may be open at once; beyond that the one that was not used for longest is closed. 64 by default.
+    #[serde(default = "open_max")]
+    #[schemars(range(min = 1))]
+    max_open_files: usize,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn open_max() -> usize {
+    64
+}
+
+/// How events are written.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum FormatName {
+    /// A JSON object a line.
+    #[default]
+    Json,
+    /// The text of `template`, a line an event.
+    Line,
+}
+
+/// How files are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum CompressionName {
+    /// Not at all.
+    None,
+    /// gzip.
+    Gzip,
+    /// zstd.
+    Zstd,
+}
+
+/// When a file is put aside and a new one begins.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+struct RotateConfig {
+    /// Before a file grows beyond this size. A compressed file goes beyond it by what one batch takes.
+    size: Option<Size>,
+    /// When an interval has ended, counted from 1970 in UTC: `1h` begins files at full hours.
+    interval: Option<Period>,
+    /// How many rotated files of a path are kept; the oldest are removed. All by default.
+    #[schemars(range(min = 1))]
+    keep: Option<usize>,
+}
+
+struct FileOutput {
+    destination: Destination,
+    format: Format,
+    /// Events are safe after a flush only.
+    until_flush: bool,
+    state: Mutex<State>,
+}
+
+struct State {
+    files: Files,
+    /// The part of the current batch to go on with: those before it are written.
+    next_part: usize,
+    /// Rows of the current batch whose path was no good.
+    refused: Vec<Refused>,
+}
+
+fn build(node: &Node, _: &BuildContext) -> Result<Arc<dyn Output>, ConfigError> {
+    Ok(Arc::new(FileOutput::new(node, Box::new(Disk))?))
+}
+
+impl FileOutput {
+    fn new(node: &Node, storage: Box<dyn Storage>) -> Result<Self, ConfigError> {
+        let config: Config = parse(node)?;
+        let format = match config.format {
+            FormatName::Line => Format::Line(Template::setting(
+                node,
+                "template",
+                config.template.as_deref(),
+            )?),
+            FormatName::Json if config.template.is_some() => {
+                return Err(node
+                    .nearest("template")
+                    .error("`template` needs `format: line`"));
+            }
+            FormatName::Json => Format::Json,
+        };
+        if config.max_open_files == 0 {
+            return Err(node
+                .nearest("max_open_files")
+                .error("at least one file must be open"));
+        }
+        let rotation = rotation(&config.rotate, node)?;
+        let rotates = rotation.size.is_some() || rotation.interval.is_some();
+        let settings = Settings {
+            compression: compression(&config, node)?,
+            begins: (config.format == FormatName::Json).then_some(b'{'),
+            rotation,
+            sync: config.fsync,
+            options: Options {
+                mode: file_mode(&config, node)?,
+                create_dirs: config.create_dirs,
+            },
+            open_max: config.max_open_files,
+        };
+        let files = Files::new(storage, settings);
+        Ok(Self {
+            destination: Destination::new(node, &config.path, config.create_dirs, rotates)?,
+            format,
+            until_flush: config.fsync || settings.compression != Compression::None,
+            state: Mutex::new(State {
+                files,
+                next_part: 0,
+                refused: Vec::new(),
+            }),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn compression(config: &Config, node: &Node) -> Result<Compression, ConfigError> {
+    let by_ending = || match &config.path {
+        path if path.ends_with(".gz") => CompressionName::Gzip,
+        path if path.ends_with(".zst") => CompressionName::Zstd,
+        _ => CompressionName::None,
+    };
+    let name = config.compression.unwrap_or_else(by_ending);
+    let (default, levels) = match name {
+        CompressionName::None if config.compression_level.is_some() => {
+            return Err(node
+                .nearest("compression_level")
+                .error("`compression_level` needs a compression"));
+        }
+        CompressionName::None => return Ok(Compression::None),
+        CompressionName::Gzip => (6, 0..=9),
+        CompressionName::Zstd => (3, 1..=22),
+    };
+    let level = config.compression_level.unwrap_or(default);
+    if !levels.contains(&level) {
+        let message = format!(
+            "the level must lie between {} and {}",
+            levels.start(),
+            levels.end()
+        );
+        return Err(node.nearest("compression_level").error(message));
+    }
+    Ok(match name {
+        CompressionName::Zstd => Compression::Zstd(level),
+        _ => Compression::Gzip(level.unsigned_abs()),
+    })
+}
+
+fn rotation(config: &RotateConfig, node: &Node) -> Result<Rotation, ConfigError> {
+    let wrong = |name: &str, message: &str| Err(node.nearest(name).error(message));
+    if config.keep == Some(0) {
+        return wrong(
+            "rotate.keep",
+            "`keep: 0` would remove every file that is rotated",
+        );
+    }
+    if config.keep.is_some() && config.size.is_none() && config.interval.is_none() {
+        return wrong("rotate.keep", "`keep` needs a `size` or an `interval`");
+    }
+    if config.size == Some(Size(0)) {
+        return wrong("rotate.size", "a file needs some room");
+    }
+    let interval = config.interval.map(|period| period.0.as_secs() as i64);
+    if interval == Some(0) {
+        return wrong("rotate.interval", "the interval must be a second at least");
+    }
+    Ok(Rotation {
+        size: config.size.map(|size| size.0),
+        interval,
+        keep: config.keep,
+    })
+}
+
+fn file_mode(config: &Config, node: &Node) -> Result<u32, ConfigError> {
+    let Some(text) = &config.file_mode else {
+        return Ok(0o666);
+    };
+    let mode = u32::from_str_radix(text, 8)
+        .ok()
+        .filter(|&mode| mode <= 0o777);
+    mode.ok_or_else(|| {
+        let message = format!("`{text}` is no file mode: it has three octal digits, such as 0640");
+        node.nearest("file_mode").error(message)
+    })
+}
+
+#[async_trait]
+impl Output for FileOutput {
+    fn encode(&self, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded) {
+        let mut format = self.format.bind(batch);
+        let template = match &self.destination {
+            Destination::Template(template) => template,
+            Destination::Fixed(_) => {
+                encoded.rows = rows.count();
+                return format.write(rows, &mut encoded.bytes);
+            }
+        };
+        for group in partition(template, batch, rows) {
+            match group.path {
+                Ok(destination) => {
+                    let start = encoded.bytes.len();
+                    format.write(&group.rows, &mut encoded.bytes);
+                    let rows: Vec<usize> = group.rows.iter().collect();
+                    encoded.rows += rows.len();
+                    encoded.parts.push(Part {
+                        destination,
+                        bytes: start..encoded.bytes.len(),
+                        rows,
+                    });
+                }
+                Err(reason) => {
+                    encoded.refused.extend(group.rows.iter().map(|row| Refused {
+                        row,
+                        reason: reason.clone(),
+                    }));
+                }
+            }
+        }
+    }
+
+    async fn write(&self, encoded: &Encoded) -> Result<Written, WriteError> {
+        let mut state = self.lock();
+        let State {
+            files,
+            next_part,
+            refused,
+        } = &mut *state;
+        if let Destination::Fixed(path) = &self.destination
+            && !encoded.bytes.is_empty()
+        {
+            files
+                .append(path, &encoded.bytes)
+                .map_err(|failure| match failure {
+                    Failure::Path(reason) => WriteError::Fatal(reason),
+                    Failure::Write(error) => error,
+                })?;
+        }
+        while let Some(part) = encoded.parts.get(*next_part) {
+            match files.append(&part.destination, &encoded.bytes[part.bytes.clone()]) {
+                Ok(()) => {}
+                Err(Failure::Write(error)) => return Err(error),
+                Err(Failure::Path(reason)) => {
+                    let reason: Arc<str> = reason.into();
+                    refused.extend(part.rows.iter().map(|&row| Refused {
+                        row,
+                        reason: reason.clone(),
+                    }));
+                }
+            }
+            *next_part += 1;
+        }
+        *next_part = 0;
+        Ok(Written {
+            retry: Vec::new(),
+            refused: std::mem::take(refused),
+            until_flush: self.until_flush,
+        })
+    }
+
+    async fn flush(&self) -> Result<(), WriteError> {
+        self.lock().files.flush()
+    }
+
+    async fn close(&self) -> Result<(), WriteError> {
+        self.lock().files.close()
+    }
+
+    fn take_counters(&self) -> Vec<(&'static str, u64)> {
+        std::mem::take(&mut self.lock().files.counters)
+    }
+
+    fn take_warnings(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().files.warnings)
+    }
+}
