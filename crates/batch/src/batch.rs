@@ -367,21 +367,33 @@ impl BatchBuilder {
             let rows = if self.add_fields { Bitmap::all(len) } else { texts };
             batch.lay_fields(messages, &rows);
         }
-        for (row, tag, message) in self.tags {
-            let mut failures = Failures::none();
-            match message {
-                Some(message) => {
-                    failures.push(row, &tag, &message);
-                    batch.mark_failed(&failures, false);
-                }
-                None => batch.add_tag(&Bitmap::from_fn(len, |at| at == row), &tag),
-            }
-        }
+        batch.lay_tags(&self.tags);
         batch
     }
 }
 
 impl Batch {
+    /// Gives rows the tags and messages of a builder, all in a few passes: there may be one for every row.
+    fn lay_tags(&mut self, tags: &[(usize, Arc<str>, Option<Arc<str>>)]) {
+        let mut failures = Failures::none();
+        let mut plain: Vec<(&Arc<str>, Bitmap)> = Vec::new();
+        for (row, tag, message) in tags {
+            if let Some(message) = message {
+                failures.push(*row, tag, message);
+                continue;
+            }
+            let index = plain.iter().position(|(known, _)| *known == tag).unwrap_or_else(|| {
+                plain.push((tag, Bitmap::none(self.len())));
+                plain.len() - 1
+            });
+            plain[index].1.insert(*row);
+        }
+        self.mark_failed(&failures, false);
+        for (tag, rows) in plain {
+            self.add_tag(&rows, tag);
+        }
+    }
+
     /// Lays the fields of an event that came without any over `rows`: where a document has such a field, it stays.
     fn lay_fields(&mut self, messages: Option<Column>, rows: &Bitmap) {
         if rows.is_empty() {

@@ -346,20 +346,18 @@ fn nested_json() {
 }
 
 #[test]
-fn many_broken_documents_take_no_longer_than_many_good_ones() {
+fn nothing_but_broken_documents() {
     let settings = settings(Encoding::Json, 1 << 20);
     let content = "{\"a\":\n".repeat(50_000);
-    let start = std::time::Instant::now();
+    let pool = pool(256 << 10);
     let (events, counts, _) = decode(
-        chunks(
-            content.as_bytes(),
-            &settings,
-            &pool(256 << 10),
-            &[256 << 10],
-            1,
-        ),
+        chunks(content.as_bytes(), &settings, &pool, &[256 << 10], 1),
         &settings,
     );
     assert_eq!((events.len(), counts.broken_documents), (50_000, 50_000));
-    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+    assert!(
+        events
+            .iter()
+            .all(|event| event.tags == "[\"_jsonparsefailure\"]")
+    );
 }
