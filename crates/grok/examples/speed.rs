@@ -2,6 +2,7 @@
 //!
 //! Prints nanoseconds an event and captures found, for the whole engine, for the specialised matcher alone and
 //! for PCRE2 alone; each is the best of several passes over the lines of the file.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
 
 use std::process::ExitCode;
 use std::time::Instant;

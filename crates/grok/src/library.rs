@@ -169,7 +169,7 @@ mod tests {
         for (text, line) in [("OK x\nNOTHING", 2), ("B%D x", 1), ("A b\n\n# c\nE \n", 4)] {
             match library.add_lines(text) {
                 Err(GrokError::Definition { line: found, .. }) => {
-                    assert_eq!(found, Some(line), "{text:?}")
+                    assert_eq!(found, Some(line), "{text:?}");
                 }
                 other => panic!("{text:?}: {other:?}"),
             }

@@ -26,7 +26,7 @@ pub(super) enum Atom {
     Shortcut(Shortcut),
 }
 
-const NAMES: [(&str, Atom); 7] = [
+const NAMES: [(&str, Atom); 10] = [
     ("IPV4", Atom::Ipv4),
     ("IPV6", Atom::Ipv6),
     ("BASE10NUM", Atom::Number),
@@ -34,11 +34,14 @@ const NAMES: [(&str, Atom); 7] = [
     ("HTTPDATE", Atom::Shortcut(Shortcut::HttpDate)),
     ("TIMESTAMP_ISO8601", Atom::Shortcut(Shortcut::Iso8601)),
     ("SYSLOGTIMESTAMP", Atom::Shortcut(Shortcut::SyslogTime)),
+    ("IP", Atom::Shortcut(Shortcut::Ipv4First)),
+    ("IPORHOST", Atom::Shortcut(Shortcut::Ipv4First)),
+    ("HTTPDUSER", Atom::Shortcut(Shortcut::HttpdUser)),
 ];
 
 /// The definitions that the code was written for, as far as a pattern uses their names.
 pub(super) struct Known {
-    nodes: Vec<(Atom, Node)>,
+    nodes: Vec<(&'static str, Node)>,
 }
 
 impl Known {
@@ -46,31 +49,34 @@ impl Known {
     pub fn new(node: &Node) -> Known {
         let used =
             |wanted: &str| node.any(&|node| matches!(node, Node::Named(name, _) if name == wanted));
-        let wanted: Vec<(&str, Atom)> = NAMES.into_iter().filter(|(name, _)| used(name)).collect();
+        let wanted: Vec<(&'static str, Atom)> =
+            NAMES.into_iter().filter(|(name, _)| used(name)).collect();
         if wanted.is_empty() {
             return Known { nodes: Vec::new() };
         }
-        let library = Library::new(PatternSet::Legacy);
-        let expand = |(name, atom): (&str, Atom)| match parse(
-            &library,
-            &format!("%{{{name}}}"),
-            &Options::default(),
-        ) {
-            Ok((Node::Named(_, node), _)) => Some((atom, *node)),
-            _ => None,
-        };
-        Known {
-            nodes: wanted.into_iter().filter_map(expand).collect(),
+        let mut nodes = Vec::new();
+        for library in [
+            Library::new(PatternSet::Legacy),
+            Library::new(PatternSet::EcsV1),
+        ] {
+            for &(name, _) in &wanted {
+                if let Ok((Node::Named(_, node), _)) =
+                    parse(&library, &format!("%{{{name}}}"), &Options::default())
+                {
+                    nodes.push((name, *node));
+                }
+            }
         }
+        Known { nodes }
     }
 
-    /// The code for a definition, if its expansion is the one that the code was written for.
+    /// The code for a definition, if its expansion is one that the code was written for.
     pub fn find(&self, name: &str, node: &Node) -> Option<Atom> {
         let (_, atom) = NAMES.into_iter().find(|(known, _)| *known == name)?;
         self.nodes
             .iter()
-            .find(|(known, expected)| *known == atom && expected == node)
-            .map(|(atom, _)| *atom)
+            .any(|(known, expected)| *known == name && expected == node)
+            .then_some(atom)
     }
 }
 
@@ -78,12 +84,30 @@ fn digit(text: &[u8], at: usize) -> bool {
     text.get(at).is_some_and(u8::is_ascii_digit)
 }
 
+const ONES: u64 = 0x0101_0101_0101_0101;
+
+/// The top bit of every byte of `word` that is no digit.
+#[inline(always)]
+fn no_digits(word: u64) -> u64 {
+    let low = word ^ (ONES * 0x30);
+    (((low & (ONES * 0x7f)) + ONES * 0x76) | low) & (ONES * 0x80)
+}
+
 /// The end of the digits that begin at `at`.
+#[inline(always)]
 fn digits_end(text: &[u8], at: usize) -> usize {
-    text[at..]
-        .iter()
-        .position(|b| !b.is_ascii_digit())
-        .map_or(text.len(), |length| at + length)
+    let mut end = at;
+    while let Some(chunk) = text.get(end..).and_then(|rest| rest.first_chunk::<8>()) {
+        let others = no_digits(u64::from_le_bytes(*chunk));
+        if others != 0 {
+            return end + others.trailing_zeros() as usize / 8;
+        }
+        end += 8;
+    }
+    while digit(text, end) {
+        end += 1;
+    }
+    end
 }
 
 /// Whether `at` can begin an IPv6 address: a colon, or one to four hex digits and a colon.
@@ -100,36 +124,53 @@ pub(super) fn may_be_ipv6(text: &[u8], at: usize) -> bool {
 }
 
 /// `IPV4`: four numbers up to 255, of up to three digits, with no digit before or after.
-#[inline]
+#[inline(always)]
 pub(super) fn ipv4(text: &[u8], start: usize) -> Option<usize> {
     if start > 0 && text[start - 1].is_ascii_digit() {
         return None;
     }
-    let mut at = start;
-    for part in 0..4 {
-        if part > 0 {
-            if *text.get(at)? != b'.' {
-                return None;
-            }
-            at += 1;
+    match text.get(start..).and_then(|rest| rest.first_chunk::<16>()) {
+        Some(chunk) => ipv4_in_chunk(chunk).map(|length| start + length),
+        None => {
+            let mut chunk = [0; 16];
+            let rest = text.get(start..)?;
+            chunk[..rest.len()].copy_from_slice(rest);
+            ipv4_in_chunk(&chunk).map(|length| start + length)
         }
-        let mut value = 0;
-        let mut length = 0;
-        while let Some(byte) = text.get(at + length)
-            && byte.is_ascii_digit()
-        {
-            value = value * 10 + u32::from(byte - b'0');
-            length += 1;
-            if length > 3 {
-                return None;
-            }
-        }
-        if length == 0 || value > 255 {
-            return None;
-        }
-        at += length;
     }
-    Some(at)
+}
+
+/// The length of the address that begins a chunk. An address has 15 bytes at most, so the byte after it, which
+/// must be no digit, is in the chunk too. There are no branches on lengths, which change from line to line.
+#[inline(always)]
+fn ipv4_in_chunk(chunk: &[u8; 16]) -> Option<usize> {
+    let word = u128::from_le_bytes(*chunk);
+    let (low, high) = (word as u64, (word >> 64) as u64);
+    let mut others = u128::from(no_digits(high)) << 64 | u128::from(no_digits(low));
+    let digits = word ^ (u128::from(ONES * 0x30) << 64 | u128::from(ONES * 0x30));
+    let (mut at, mut fits) = (0, true);
+    for part in 0..4 {
+        // No bit left means sixteen digits, or a length that does not fit in any case.
+        let end = others.trailing_zeros() / 8;
+        let length = end.wrapping_sub(at);
+        fits &= length.wrapping_sub(1) < 3;
+        // The digits, the last one in the top byte.
+        let number = ((digits >> (8 * (at & 15))) as u32) << (8 * (4u32.wrapping_sub(length) & 3));
+        let value = (number >> 8 & 0xff) * 100 + (number >> 16 & 0xff) * 10 + (number >> 24);
+        fits &= value <= 255;
+        fits &= part == 3 || chunk[end as usize & 15] == b'.';
+        others &= others.wrapping_sub(1);
+        at = end + 1;
+    }
+    (fits && at <= 17).then_some(at as usize - 1)
+}
+
+/// `HTTPDUSER`: an account name that a blank follows, so no mail address begins here.
+#[inline(always)]
+fn httpd_user(text: &[u8], start: usize) -> Option<usize> {
+    let name = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    let length = text[start..].iter().position(|b| !name(b))?;
+    (length > 0 && text[start + length] == b' ').then_some(start + length)
 }
 
 /// `BASE10NUM`: an atomic group, so there is one choice only.
@@ -178,6 +219,14 @@ pub(super) fn shortcut(kind: Shortcut, text: &[u8], start: usize) -> Option<usiz
         Shortcut::HttpDate => http_date(text, start),
         Shortcut::Iso8601 => iso8601(text, start),
         Shortcut::SyslogTime => syslog_time(text, start),
+        Shortcut::Ipv4First => {
+            if may_be_ipv6(text, start) {
+                None
+            } else {
+                ipv4(text, start)
+            }
+        }
+        Shortcut::HttpdUser => httpd_user(text, start),
     }
 }
 

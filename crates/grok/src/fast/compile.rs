@@ -10,7 +10,10 @@
 use super::atom::Atom;
 use super::first::{First, first, first_of_all};
 use super::lower::{Table, Tree, member};
-use super::program::{Greedy, Index, Lazy, Op, Program, Scan, Switch, stop};
+use super::program::{
+    Greedy, Index, Lazy, NO_CAPTURE, NO_LITERAL, Op, Program, Scan, Short, Shortcut, Step, Switch,
+    stop,
+};
 use crate::ast::Assertion;
 
 /// Larger programs are left to PCRE2.
@@ -24,16 +27,18 @@ type Done = Result<(), &'static str>;
 /// Compiles a whole pattern.
 pub(super) fn compile(tree: &Tree) -> Result<Program, &'static str> {
     let mut compiler = Compiler {
+        ops: Vec::new(),
         program: Program::default(),
         in_loop: false,
         in_look: false,
     };
     compiler.emit(tree, &First::accept())?;
     compiler.op(Op::Match);
-    Ok(compiler.program)
+    Ok(compiler.finish())
 }
 
 struct Compiler {
+    ops: Vec<Op>,
     program: Program,
     in_loop: bool,
     in_look: bool,
@@ -41,11 +46,11 @@ struct Compiler {
 
 impl Compiler {
     fn op(&mut self, op: Op) {
-        self.program.ops.push(op);
+        self.ops.push(op);
     }
 
     fn here(&self) -> Index {
-        self.program.ops.len() as Index
+        self.ops.len() as Index
     }
 
     fn register(&mut self, count: usize) -> u16 {
@@ -53,8 +58,67 @@ impl Compiler {
         (self.program.registers - count) as u16
     }
 
+    /// Lets every operation name its successor, so that no jump is ever run, and takes the literal that follows
+    /// an operation into it.
+    fn finish(mut self) -> Program {
+        let ops = std::mem::take(&mut self.ops);
+        let landing = |mut at: Index| {
+            while let Op::Jump(target) = ops[at as usize] {
+                at = target;
+            }
+            at
+        };
+        let last = ops.len() as Index - 1;
+        let mut steps = Vec::with_capacity(ops.len());
+        for (at, &op) in ops.iter().enumerate() {
+            let mut step = Step {
+                op,
+                next: landing((at as Index + 1).min(last)),
+                then: NO_LITERAL,
+            };
+            let after = match &mut step.op {
+                Op::NotStart { otherwise, .. } => {
+                    *otherwise = landing(*otherwise);
+                    &mut step.next
+                }
+                Op::Shortcut { end, .. } => {
+                    *end = landing(*end);
+                    end
+                }
+                _ => &mut step.next,
+            };
+            let literal = if op.joins_literal() {
+                self.short_of(ops[*after as usize])
+            } else {
+                None
+            };
+            if let Some(short) = literal {
+                step.then = short;
+                *after = landing(*after + 1);
+            }
+            steps.push(step);
+        }
+        let mut program = self.program;
+        program.steps = steps;
+        program
+            .switches
+            .iter_mut()
+            .flat_map(|switch| &mut switch.targets)
+            .for_each(|target| *target = landing(*target));
+        program
+    }
+
+    /// The literal that an operation is, if it is a short one.
+    fn short_of(&mut self, op: Op) -> Option<u16> {
+        match op {
+            Op::Short { short } => Some(short),
+            Op::Byte(byte) => intern(&mut self.program.shorts, &Short::new(&[byte])?).ok(),
+            _ => None,
+        }
+    }
+
     fn emit(&mut self, tree: &Tree, follow: &First) -> Done {
-        if self.program.ops.len() > OPS_MAX {
+        if self.ops.len() > OPS_MAX {
             return Err("its size");
         }
         match tree {
@@ -67,6 +131,7 @@ impl Compiler {
             Tree::Concat(all) => {
                 for (index, part) in all.iter().enumerate() {
                     self.emit(part, &first_of_all(&all[index + 1..], follow))?;
+                    self.join_word();
                 }
             }
             Tree::Alt(all) => self.alternation(all, follow)?,
@@ -94,9 +159,46 @@ impl Compiler {
         Ok(())
     }
 
+    /// Makes one operation of `\b\w+\b`.
+    fn join_word(&mut self) {
+        let edge = Op::WordEdge { negative: false };
+        if let [
+            ..,
+            before,
+            Op::Run {
+                scan,
+                min: 1,
+                capture,
+            },
+            after,
+        ] = self.ops[..]
+            && before == edge
+            && after == edge
+            && self.program.scans[usize::from(scan)].is_word()
+            && !self.is_target(self.here() - 1)
+            && !self.is_target(self.here() - 2)
+        {
+            self.ops.truncate(self.ops.len() - 3);
+            self.op(Op::Word { scan, capture });
+        }
+    }
+
+    /// Whether a choice leads to an operation.
+    fn is_target(&self, at: Index) -> bool {
+        self.program
+            .switches
+            .iter()
+            .any(|switch| switch.targets.contains(&at))
+    }
+
     fn literal(&mut self, text: &[u8]) {
         if let [byte] = text {
             return self.op(Op::Byte(*byte));
+        }
+        if let Some(short) = Short::new(text)
+            && let Ok(short) = intern(&mut self.program.shorts, &short)
+        {
+            return self.op(Op::Short { short });
         }
         let at = self.add_literal(text);
         self.op(Op::Literal {
@@ -134,17 +236,22 @@ impl Compiler {
         let capture = u16::try_from(number).map_err(|_| "the number of its captures")?;
         if self.in_loop {
             self.op(Op::CaptureGuard(capture));
+        } else if let Tree::Atom(Atom::Shortcut(shortcut), body) = body {
+            return self.shortcut(*shortcut, capture, body, follow);
         }
         self.op(Op::CaptureStart(capture));
-        let start = self.program.ops.len();
+        let start = self.ops.len();
         self.emit(body, follow)?;
-        match self.program.ops[start..] {
-            [Op::Run { scan, min }] => {
-                self.program.ops.truncate(start - 1);
-                self.op(Op::CaptureRun { scan, min, capture });
-            }
-            _ => self.op(Op::CaptureEnd(capture)),
+        if let [op] = &mut self.ops[start..]
+            && let Some(own) = own_capture(op)
+            && *own == NO_CAPTURE
+        {
+            *own = capture;
+            // Choices before the capture lead to its first operation, which takes the place of its start.
+            self.ops.remove(start - 1);
+            return Ok(());
         }
+        self.op(Op::CaptureEnd(capture));
         Ok(())
     }
 
@@ -166,6 +273,15 @@ impl Compiler {
         }
         let firsts: Vec<First> = all.iter().map(|branch| first(branch, follow)).collect();
         let switch = self.switch(&firsts)?;
+        if let Some(ipv6) = all
+            .iter()
+            .position(|branch| matches!(branch, Tree::Atom(Atom::Ipv6, _)))
+        {
+            *self.ops.last_mut().expect("the choice was just added") = Op::SwitchIpv6 {
+                switch: switch as u16,
+                ipv6: ipv6 as u8,
+            };
+        }
         let captures: Vec<Vec<usize>> = all.iter().map(Tree::captures).collect();
         let mut jumps = Vec::new();
         for (index, branch) in all.iter().enumerate() {
@@ -181,14 +297,14 @@ impl Compiler {
             );
             self.emit(branch, follow)?;
             if index + 1 < all.len() {
-                jumps.push(self.program.ops.len());
+                jumps.push(self.ops.len());
                 self.op(Op::Jump(0));
             }
         }
         let end = self.here();
         jumps
             .into_iter()
-            .for_each(|jump| self.program.ops[jump] = Op::Jump(end));
+            .for_each(|jump| self.ops[jump] = Op::Jump(end));
         Ok(())
     }
 
@@ -319,11 +435,11 @@ impl Compiler {
             self.leave_to_here(switch, lazy);
             return Ok(());
         }
-        let jump = self.program.ops.len();
+        let jump = self.ops.len();
         self.op(Op::Jump(0));
         self.leave_to_here(switch, lazy);
         self.clear(captures);
-        self.program.ops[jump] = Op::Jump(self.here());
+        self.ops[jump] = Op::Jump(self.here());
         Ok(())
     }
 
@@ -387,6 +503,7 @@ impl Compiler {
             self.op(Op::Run {
                 scan,
                 min: min as u16,
+                capture: NO_CAPTURE,
             });
             return Ok(());
         }
@@ -403,7 +520,10 @@ impl Compiler {
                 follow,
             },
         )?;
-        self.op(Op::Greedy { greedy });
+        self.op(Op::Greedy {
+            greedy,
+            capture: NO_CAPTURE,
+        });
         Ok(())
     }
 
@@ -427,21 +547,24 @@ impl Compiler {
             again: follow.meets(table),
         };
         let lazy = intern(&mut self.program.lazies, &lazy)?;
-        self.op(Op::Lazy { lazy });
+        self.op(Op::Lazy {
+            lazy,
+            capture: NO_CAPTURE,
+        });
         Ok(())
     }
 
     fn atomic(&mut self, body: &Tree) -> Done {
         let register = self.register(1);
         self.op(Op::AtomicStart { register });
-        let start = self.program.ops.len();
+        let start = self.ops.len();
         self.committed(body)?;
         if matches!(
-            self.program.ops[start..],
+            self.ops[start..],
             [Op::Run { .. } | Op::RunCounted { .. } | Op::Byte(_) | Op::Set { .. }]
         ) {
             // There is nothing to commit to.
-            self.program.ops.remove(start - 1);
+            self.ops.remove(start - 1);
             return Ok(());
         }
         self.op(Op::AtomicEnd { register });
@@ -473,14 +596,14 @@ impl Compiler {
             return Ok(());
         }
         let register = self.register(1);
-        let start = self.program.ops.len();
+        let start = self.ops.len();
         self.op(Op::NotStart {
             register,
             otherwise: 0,
         });
         self.committed(body)?;
         self.op(Op::NotEnd { register });
-        self.program.ops[start] = Op::NotStart {
+        self.ops[start] = Op::NotStart {
             register,
             otherwise: self.here(),
         };
@@ -508,33 +631,65 @@ impl Compiler {
 
     fn atom(&mut self, atom: Atom, body: &Tree, follow: &First) -> Done {
         match atom {
-            Atom::Ipv4 => self.op(Op::Ipv4),
-            Atom::Number => self.op(Op::Number),
-            Atom::Quoted => self.op(Op::Quoted),
+            Atom::Ipv4 => self.op(Op::Ipv4 {
+                capture: NO_CAPTURE,
+            }),
+            Atom::Number => self.op(Op::Number {
+                capture: NO_CAPTURE,
+            }),
+            Atom::Quoted => self.op(Op::Quoted {
+                capture: NO_CAPTURE,
+            }),
             Atom::Ipv6 => {
                 self.op(Op::Ipv6Guard);
                 self.emit(body, follow)?;
             }
             // The register would not survive a second round.
             Atom::Shortcut(_) if self.in_loop => self.emit(body, follow)?,
-            Atom::Shortcut(shortcut) => {
-                let register = self.register(1);
-                let start = self.program.ops.len();
-                self.op(Op::Shortcut {
-                    shortcut,
-                    register,
-                    end: 0,
-                });
-                self.emit(body, follow)?;
-                self.op(Op::ShortcutEnd { register });
-                self.program.ops[start] = Op::Shortcut {
-                    shortcut,
-                    register,
-                    end: self.here(),
-                };
-            }
+            Atom::Shortcut(shortcut) => self.shortcut(shortcut, NO_CAPTURE, body, follow)?,
         }
         Ok(())
+    }
+
+    /// A definition whose first choice has code of its own, alone in a capture or without one.
+    fn shortcut(&mut self, shortcut: Shortcut, capture: u16, body: &Tree, follow: &First) -> Done {
+        let register = self.register(1);
+        let start = self.ops.len();
+        self.op(Op::Shortcut {
+            shortcut,
+            register,
+            capture,
+            end: 0,
+        });
+        if capture != NO_CAPTURE {
+            self.op(Op::CaptureStart(capture));
+        }
+        self.emit(body, follow)?;
+        self.op(Op::ShortcutEnd { register });
+        if capture != NO_CAPTURE {
+            self.op(Op::CaptureEnd(capture));
+        }
+        self.ops[start] = Op::Shortcut {
+            shortcut,
+            register,
+            capture,
+            end: self.here(),
+        };
+        Ok(())
+    }
+}
+
+/// The capture that an operation can fill itself.
+fn own_capture(op: &mut Op) -> Option<&mut u16> {
+    match op {
+        Op::Run { capture, .. }
+        | Op::Word { capture, .. }
+        | Op::Greedy { capture, .. }
+        | Op::Lazy { capture, .. }
+        | Op::Ipv4 { capture }
+        | Op::Number { capture }
+        | Op::Quoted { capture } => Some(capture),
+        _ => None,
     }
 }
 

@@ -2,6 +2,7 @@
 //! and what the matcher has no operation for is refused.
 
 use super::atom::{self, Atom};
+use super::program::Shortcut;
 use crate::ast::{Assertion, Greed, Node};
 use crate::class::{Class, Wide};
 
@@ -170,6 +171,11 @@ fn lower_alt(all: &[Node], atoms: &atom::Known) -> Result<Tree, &'static str> {
     for node in all {
         match lower_node(node, atoms)? {
             Tree::Alt(inner) => branches.extend(inner),
+            // One choice of all branches looks for IPv6 first and is better than a choice within a choice.
+            Tree::Atom(Atom::Shortcut(Shortcut::Ipv4First), body) => match *body {
+                Tree::Alt(inner) => branches.extend(inner),
+                other => branches.push(other),
+            },
             branch => branches.push(branch),
         }
     }

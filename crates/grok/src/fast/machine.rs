@@ -14,7 +14,7 @@
 
 use super::atom;
 use super::lower::member;
-use super::program::{Index, Op, Program, Shortcut, stop};
+use super::program::{Index, Op, Program, Scan, Step, stop};
 use super::{MatcherScratch, Verdict};
 use crate::pattern::Span;
 
@@ -49,9 +49,12 @@ impl Machine<'_> {
     #[inline]
     pub fn run(&mut self, start: usize) -> Verdict {
         self.scratch.frames.clear();
+        let program = self.program;
+        let steps = program.steps.as_slice();
         let (mut pc, mut at) = (0, start);
         loop {
-            let next = self.step(pc, &mut at);
+            let step = steps[pc as usize];
+            let next = self.step(program, step, pc, &mut at);
             if next < MATCH {
                 pc = next;
                 continue;
@@ -82,77 +85,157 @@ impl Machine<'_> {
         });
     }
 
+    /// Fills a capture with what an operation took.
+    #[inline(always)]
+    fn fill(&mut self, capture: u16, start: usize, end: usize) {
+        if let Some(span) = self.spans.get_mut(usize::from(capture)) {
+            *span = Span::new(start, end);
+        }
+    }
+
+    /// Moves the end of a capture whose operation took another choice. Where it began still stands: nothing
+    /// after the operation writes the capture, except in a loop, where the guard has restored it by now.
+    fn refill(&mut self, capture: u16, end: usize) {
+        if let Some(span) = self.spans.get_mut(usize::from(capture)) {
+            span.end = end as u32;
+        }
+    }
+
     /// Runs one operation: gives the next one, or how the path ended.
     #[inline(always)]
-    fn step(&mut self, pc: Index, at: &mut usize) -> Index {
-        let next = pc + 1;
-        match self.program.ops[pc as usize] {
+    fn step(&mut self, program: &Program, step: Step, pc: Index, at: &mut usize) -> Index {
+        let Step { op, next, then } = step;
+        let start = *at;
+        match op {
             Op::Match => MATCH,
             Op::Byte(byte) => {
-                let fits = self.text.get(*at) == Some(&byte);
                 *at += 1;
-                if fits { next } else { FAIL }
+                verdict(self.text.get(start) == Some(&byte), next)
             }
-            Op::Literal { at: from, len } => {
-                let literal = &self.program.literals[from as usize..(from + len) as usize];
-                let fits = self
-                    .text
-                    .get(*at..)
-                    .is_some_and(|rest| rest.starts_with(literal));
-                *at += len as usize;
-                if fits { next } else { FAIL }
+            Op::Short { short } => {
+                let short = &program.shorts[usize::from(short)];
+                *at += short.len;
+                verdict(short.fits(self.text, start), next)
             }
             Op::Set { table } => self.set(table, at, next),
-            Op::Run { scan, min } => self.run_op(scan, min, at, next),
-            Op::CaptureRun { scan, min, capture } => {
-                let start = *at;
-                let next = self.run_op(scan, min, at, next);
-                self.spans[usize::from(capture)] = Span::new(start, *at);
+            Op::Run { scan, min, capture } => {
+                let next = run(&program.scans[usize::from(scan)], self.text, min, at, next);
+                self.fill(capture, start, *at);
+                self.then(then, at, next)
+            }
+            Op::Word { scan, capture } => {
+                let next = word(&program.scans[usize::from(scan)], self.text, at, next);
+                self.fill(capture, start, *at);
+                self.then(then, at, next)
+            }
+            Op::Greedy { greedy, capture } => {
+                let next = self.greedy(greedy, pc, at, next);
+                self.fill(capture, start, *at);
                 next
             }
-            Op::RunCounted { table, min, max } => self.run_counted(table, min, max, at, next),
-            Op::Greedy { greedy } => self.greedy(greedy, pc, at, next),
-            Op::Lazy { lazy } => self.lazy(lazy, pc, at, next),
+            Op::Lazy { lazy, capture } => {
+                let next = self.lazy(lazy, pc, at, next);
+                self.fill(capture, start, *at);
+                next
+            }
             Op::Switch { switch } => {
-                let viable = self.program.switches[usize::from(switch)].viable[self.peek(*at)];
-                self.branch(switch, viable, pc, *at)
+                let viable = program.switches[usize::from(switch)].viable[self.peek(start)];
+                self.branch(switch, viable, pc, start)
             }
-            Op::Jump(target) => target,
-            Op::CaptureStart(capture) => {
-                self.spans[usize::from(capture)].start = *at as u32;
-                next
+            Op::SwitchIpv6 { switch, ipv6 } => {
+                let mut viable = program.switches[usize::from(switch)].viable[self.peek(start)];
+                if !atom::may_be_ipv6(self.text, start) {
+                    viable &= !(1 << ipv6);
+                }
+                self.branch(switch, viable, pc, start)
             }
-            Op::CaptureEnd(capture) => {
-                self.spans[usize::from(capture)].end = *at as u32;
-                next
+            Op::Ipv4 { capture } => {
+                self.only(atom::ipv4(self.text, start), capture, at, next, then)
             }
-            Op::CaptureClear(capture) => {
-                self.spans[usize::from(capture)] = Span::NONE;
-                next
+            Op::Number { capture } => {
+                self.only(atom::number(self.text, start), capture, at, next, then)
             }
-            Op::Ipv4 => jump_to(atom::ipv4(self.text, *at), at, next),
-            Op::Number => jump_to(atom::number(self.text, *at), at, next),
-            Op::Quoted => jump_to(atom::quoted(self.text, *at), at, next),
-            Op::Ipv6Guard => verdict(atom::may_be_ipv6(self.text, *at), next),
+            Op::Quoted { capture } => {
+                self.only(atom::quoted(self.text, start), capture, at, next, then)
+            }
             Op::Shortcut {
                 shortcut,
                 register,
+                capture,
                 end,
-            } => self.shortcut(shortcut, register, end, pc, at),
-            Op::ShortcutEnd { register } => verdict(
-                self.scratch.registers[usize::from(register)] != *at as u32,
-                next,
-            ),
-            other => self.rare(other, pc, at),
+            } => match atom::shortcut(shortcut, self.text, start) {
+                Some(to) => {
+                    self.push(pc, start, to as u32);
+                    self.only(Some(to), capture, at, end, then)
+                }
+                None => {
+                    self.scratch.registers[usize::from(register)] = u32::MAX;
+                    next
+                }
+            },
+            Op::CaptureStart(capture) => {
+                self.spans[usize::from(capture)].start = start as u32;
+                next
+            }
+            Op::CaptureEnd(capture) => {
+                self.spans[usize::from(capture)].end = start as u32;
+                self.then(then, at, next)
+            }
+            Op::CaptureClear(capture) => {
+                self.spans[usize::from(capture)] = Span::NONE;
+                self.then(then, at, next)
+            }
+            other => self.rare(other, next, pc, at),
         }
+    }
+
+    /// What a definition with one choice took.
+    #[inline(always)]
+    fn only(
+        &mut self,
+        end: Option<usize>,
+        capture: u16,
+        at: &mut usize,
+        next: Index,
+        then: u16,
+    ) -> Index {
+        let Some(end) = end else { return FAIL };
+        self.fill(capture, *at, end);
+        *at = end;
+        self.then(then, at, next)
+    }
+
+    /// The literal that an operation took in.
+    #[inline(always)]
+    fn then(&self, then: u16, at: &mut usize, next: Index) -> Index {
+        let Some(short) = self.program.shorts.get(usize::from(then)) else {
+            return next;
+        };
+        let fits = short.fits(self.text, *at);
+        *at += short.len;
+        if fits || next >= MATCH { next } else { FAIL }
     }
 
     /// The operations that stand for groups and assertions.
     #[inline]
-    fn rare(&mut self, op: Op, pc: Index, at: &mut usize) -> Index {
-        let next = pc + 1;
+    fn rare(&mut self, op: Op, next: Index, pc: Index, at: &mut usize) -> Index {
         let text = self.text;
         match op {
+            Op::Jump(target) => target,
+            Op::Literal { at: from, len } => {
+                let literal = &self.program.literals[from as usize..(from + len) as usize];
+                let fits = text
+                    .get(*at..)
+                    .is_some_and(|rest| rest.starts_with(literal));
+                *at += len as usize;
+                verdict(fits, next)
+            }
+            Op::RunCounted { table, min, max } => self.run_counted(table, min, max, at, next),
+            Op::Ipv6Guard => verdict(atom::may_be_ipv6(text, *at), next),
+            Op::ShortcutEnd { register } => verdict(
+                self.scratch.registers[usize::from(register)] != *at as u32,
+                next,
+            ),
             Op::LineStart => verdict(
                 *at == 0 || (text[*at - 1] == b'\n' && *at < text.len()),
                 next,
@@ -247,22 +330,6 @@ impl Machine<'_> {
         next
     }
 
-    #[inline(always)]
-    fn run_op(&mut self, scan: u16, min: u16, at: &mut usize, next: Index) -> Index {
-        let start = *at;
-        let scan = &self.program.scans[usize::from(scan)];
-        let end = scan.run(self.text, start);
-        *at = end;
-        if self
-            .text
-            .get(end)
-            .is_some_and(|&b| scan.stop[usize::from(b)] == stop::UNSURE)
-        {
-            return UNSURE;
-        }
-        verdict(end - start >= usize::from(min), next)
-    }
-
     #[inline]
     fn run_counted(
         &mut self,
@@ -324,7 +391,12 @@ impl Machine<'_> {
 
     /// Gives back until what follows may fit.
     fn give_back(&mut self, pc: Index, at: &mut usize, least: usize) -> Index {
-        let Op::Greedy { greedy } = self.program.ops[pc as usize] else {
+        let Step {
+            op: Op::Greedy { greedy, .. },
+            next,
+            ..
+        } = self.program.steps[pc as usize]
+        else {
             return UNSURE;
         };
         let follow =
@@ -337,7 +409,7 @@ impl Machine<'_> {
                 if *at > least {
                     self.push(pc, *at, least as u32);
                 }
-                return pc + 1;
+                return next;
             }
         }
         self.budget -= (from - *at) as i64 >> 5;
@@ -358,7 +430,12 @@ impl Machine<'_> {
     /// Takes up to the next place where what follows may fit.
     #[inline]
     fn take_more(&mut self, pc: Index, at: &mut usize) -> Index {
-        let Op::Lazy { lazy } = self.program.ops[pc as usize] else {
+        let Step {
+            op: Op::Lazy { lazy, .. },
+            next,
+            ..
+        } = self.program.steps[pc as usize]
+        else {
             return UNSURE;
         };
         let lazy = &self.program.lazies[usize::from(lazy)];
@@ -367,14 +444,14 @@ impl Machine<'_> {
         self.budget -= (end - *at) as i64 >> 5;
         *at = end;
         let Some(&byte) = self.text.get(end) else {
-            return verdict(lazy.end, pc + 1);
+            return verdict(lazy.end, next);
         };
         match scan.stop[usize::from(byte)] {
             stop::CANDIDATE => {
                 if lazy.again {
                     self.push(pc, end, 0);
                 }
-                pc + 1
+                next
             }
             stop::OUTSIDE => FAIL,
             _ => UNSURE,
@@ -394,28 +471,6 @@ impl Machine<'_> {
         self.program.switches[usize::from(switch)].targets[viable.trailing_zeros() as usize]
     }
 
-    #[inline(always)]
-    fn shortcut(
-        &mut self,
-        shortcut: Shortcut,
-        register: u16,
-        end: Index,
-        pc: Index,
-        at: &mut usize,
-    ) -> Index {
-        match atom::shortcut(shortcut, self.text, *at) {
-            Some(to) => {
-                self.push(pc, *at, to as u32);
-                *at = to;
-                end
-            }
-            None => {
-                self.scratch.registers[usize::from(register)] = u32::MAX;
-                pc + 1
-            }
-        }
-    }
-
     /// Revises the last choice: gives the operation to go on with, `MATCH` when there is no choice left.
     fn backtrack(&mut self, at: &mut usize) -> Index {
         loop {
@@ -432,15 +487,22 @@ impl Machine<'_> {
                 return UNSURE;
             }
             *at = place as usize;
-            let next = match self.program.ops[pc as usize] {
+            let next = match self.program.steps[pc as usize].op {
                 Op::Switch { switch } => self.branch(switch, aux, pc, *at),
-                Op::Greedy { .. } => self.give_back(pc, at, aux as usize),
-                Op::Lazy { lazy } => {
+                Op::SwitchIpv6 { switch, .. } => self.branch(switch, aux, pc, *at),
+                Op::Greedy { capture, .. } => {
+                    let next = self.give_back(pc, at, aux as usize);
+                    self.refill(capture, *at);
+                    next
+                }
+                Op::Lazy { lazy, capture } => {
                     let table = self.program.lazies[usize::from(lazy)].table;
-                    match self.set(table, at, pc) {
+                    let next = match self.set(table, at, pc) {
                         verdict @ (FAIL | UNSURE) => verdict,
                         _ => self.take_more(pc, at),
-                    }
+                    };
+                    self.refill(capture, *at);
+                    next
                 }
                 Op::NotStart { otherwise, .. } => otherwise,
                 Op::CaptureGuard(capture) => {
@@ -468,15 +530,35 @@ fn verdict(fits: bool, next: Index) -> Index {
     if fits { next } else { FAIL }
 }
 
+/// As many members as there are.
 #[inline(always)]
-fn jump_to(end: Option<usize>, at: &mut usize, next: Index) -> Index {
-    match end {
-        Some(end) => {
-            *at = end;
-            next
-        }
-        None => FAIL,
+fn run(scan: &Scan, text: &[u8], min: u16, at: &mut usize, next: Index) -> Index {
+    let start = *at;
+    let end = scan.run(text, start);
+    *at = end;
+    if text
+        .get(end)
+        .is_some_and(|&b| scan.stop[usize::from(b)] == stop::UNSURE)
+    {
+        return UNSURE;
     }
+    verdict(end - start >= usize::from(min), next)
+}
+
+/// A whole word. Where it ends, no ASCII word character follows, so only the code points beyond are doubtful.
+#[inline(always)]
+fn word(scan: &Scan, text: &[u8], at: &mut usize, next: Index) -> Index {
+    let start = *at;
+    let end = scan.run(text, start);
+    if end == start {
+        return FAIL;
+    }
+    *at = end;
+    let before = if start > 0 { text[start - 1] } else { b' ' };
+    if !before.is_ascii() || text.get(end).is_some_and(|b| !b.is_ascii()) {
+        return UNSURE;
+    }
+    verdict(scan.stop[usize::from(before)] != 0, next)
 }
 
 fn look(value: u8, negative: bool, next: Index) -> Index {

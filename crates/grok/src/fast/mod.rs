@@ -84,6 +84,6 @@ impl Matcher {
 
     /// How many operations the program has.
     pub fn operations(&self) -> usize {
-        self.program.ops.len()
+        self.program.steps.len()
     }
 }

@@ -1,32 +1,54 @@
-//! The operations of a program. Every operation goes on with the next one unless it says otherwise.
+//! The operations of a program. Every operation names the one that it goes on with when it succeeds.
 
 /// Where an operation or a position is; patterns and texts are shorter than 4 GiB.
 pub(super) type Index = u32;
 
-/// One operation.
+/// A place in the program.
 #[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    /// What is done.
+    pub op: Op,
+    /// Where the program goes on.
+    pub next: Index,
+    /// A literal that has to follow what [`Op::joins_literal`] took: an index into [`Program::shorts`], or
+    /// [`NO_LITERAL`].
+    pub then: u16,
+}
+
+/// Stands for no literal.
+pub(super) const NO_LITERAL: u16 = u16::MAX;
+
+/// Stands for no capture.
+pub(super) const NO_CAPTURE: u16 = u16::MAX;
+
+/// One operation. A `capture` is filled with what the operation takes, unless it is [`NO_CAPTURE`].
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Op {
     /// The search succeeded.
     Match,
     /// One byte.
     Byte(u8),
+    /// Two to eight bytes: an index into [`Program::shorts`].
+    Short { short: u16 },
     /// A literal: bytes `at..at + len` of [`Program::literals`].
     Literal { at: Index, len: Index },
     /// One code point of a class, by its table.
     Set { table: u16 },
     /// As many code points of a class as there are, at least `min` (0 or 1), giving nothing back.
-    Run { scan: u16, min: u16 },
-    /// The same, filling a capture.
-    CaptureRun { scan: u16, min: u16, capture: u16 },
+    Run { scan: u16, min: u16, capture: u16 },
+    /// The same, and a word has to begin before and to end after it: `\b\w+\b`.
+    Word { scan: u16, capture: u16 },
     /// From `min` to `max` ASCII members of a class, giving nothing back.
     RunCounted { table: u16, min: u16, max: u16 },
     /// As [`Op::Run`], but given back one by one, only where [`Greedy::follow`] allows.
-    Greedy { greedy: u16 },
+    Greedy { greedy: u16, capture: u16 },
     /// As few members as possible.
-    Lazy { lazy: u16 },
+    Lazy { lazy: u16, capture: u16 },
     /// Takes the viable branches in order.
     Switch { switch: u16 },
-    /// Goes on elsewhere.
+    /// The same, without branch `ipv6` where no IPv6 address can be.
+    SwitchIpv6 { switch: u16, ipv6: u8 },
+    /// Goes on elsewhere. Only while a program is compiled; then the operation before it says so itself.
     Jump(Index),
     /// The capture begins here.
     CaptureStart(u16),
@@ -69,19 +91,37 @@ pub(super) enum Op {
     /// Fails unless an IPv6 address may stand here.
     Ipv6Guard,
     /// An IPv4 address, which has only one choice.
-    Ipv4,
+    Ipv4 { capture: u16 },
     /// A decimal number, which has only one choice.
-    Number,
+    Number { capture: u16 },
     /// A quoted string, which has only one choice.
-    Quoted,
+    Quoted { capture: u16 },
     /// The first choice of a definition; the others come from the program up to `end`.
     Shortcut {
         shortcut: Shortcut,
         register: u16,
+        capture: u16,
         end: Index,
     },
     /// The end of that program: the first choice has been tried before.
     ShortcutEnd { register: u16 },
+}
+
+impl Op {
+    /// Whether the operation leaves no choice at its place, so that the literal after it can be part of it.
+    pub fn joins_literal(self) -> bool {
+        matches!(
+            self,
+            Op::Run { .. }
+                | Op::Word { .. }
+                | Op::Ipv4 { .. }
+                | Op::Number { .. }
+                | Op::Quoted { .. }
+                | Op::CaptureEnd(_)
+                | Op::CaptureClear(_)
+                | Op::Shortcut { .. }
+        )
+    }
 }
 
 /// Definitions whose first choice is found by code of its own.
@@ -93,17 +133,31 @@ pub(super) enum Shortcut {
     Iso8601,
     /// `SYSLOGTIMESTAMP`.
     SyslogTime,
+    /// `IPORHOST` and `IP`, when an IPv4 address stands there.
+    Ipv4First,
+    /// `HTTPDUSER`, when a blank follows.
+    HttpdUser,
+}
+
+/// How a [`Scan`] looks for its end.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Seek {
+    /// For one, two or three bytes.
+    One(u8),
+    Two(u8, u8),
+    Three(u8, u8, u8),
+    /// For a byte below a limit, eight at a time, and then in the table.
+    Below(u8),
+    /// In the table.
+    Table,
 }
 
 /// Finds the end of a run: the first byte whose `stop` value is not 0.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Scan {
+    pub seek: Seek,
     /// 0: go on; otherwise one of [`stop`].
     pub stop: [u8; 256],
-    /// The only stopping bytes, if they are one, two or three; the last one is repeated.
-    pub needles: Option<[u8; 3]>,
-    /// How many they are.
-    pub count: u8,
 }
 
 /// Why a scan stopped.
@@ -122,32 +176,61 @@ impl Scan {
         let stops: Vec<u8> = (0..=255)
             .filter(|&b: &u8| stop[usize::from(b)] != 0)
             .collect();
-        let needles = match stops[..] {
-            [a] => Some([a, a, a]),
-            [a, b] => Some([a, b, b]),
-            [a, b, c] => Some([a, b, c]),
-            _ => None,
+        let seek = match stops[..] {
+            [a] => Seek::One(a),
+            [a, b] => Seek::Two(a, b),
+            [a, b, c] => Seek::Three(a, b, c),
+            // Where most bytes below the limit stop, hardly one is looked up in vain.
+            [.., last] if last < 0x30 => Seek::Below(last + 1),
+            _ => Seek::Table,
         };
-        Scan {
-            stop,
-            needles,
-            count: stops.len().min(255) as u8,
-        }
+        Scan { seek, stop }
+    }
+
+    /// Whether the run is one of `\w`.
+    pub fn is_word(&self) -> bool {
+        (0..=255u8)
+            .all(|b| (self.stop[usize::from(b)] == 0) == (b.is_ascii_alphanumeric() || b == b'_'))
     }
 
     /// The first stopping byte at or after `from`, or the length of the text.
     #[inline(always)]
     pub fn run(&self, text: &[u8], from: usize) -> usize {
         let rest = &text[from..];
-        let found = match self.needles {
-            None => rest.iter().position(|&b| self.stop[usize::from(b)] != 0),
-            Some([a, b, c]) => match self.count {
-                1 => memchr::memchr(a, rest),
-                2 => memchr::memchr2(a, b, rest),
-                _ => memchr::memchr3(a, b, c, rest),
-            },
+        let found = match self.seek {
+            Seek::Table => self.in_table(rest),
+            Seek::One(a) => memchr::memchr(a, rest),
+            Seek::Two(a, b) => memchr::memchr2(a, b, rest),
+            Seek::Three(a, b, c) => memchr::memchr3(a, b, c, rest),
+            Seek::Below(limit) => self.below(limit, rest),
         };
         found.map_or(text.len(), |at| from + at)
+    }
+
+    #[inline(always)]
+    fn in_table(&self, rest: &[u8]) -> Option<usize> {
+        rest.iter().position(|&b| self.stop[usize::from(b)] != 0)
+    }
+
+    /// Eight bytes at a time: a byte below the limit leaves its top bit set when the limit is subtracted.
+    #[inline(always)]
+    fn below(&self, limit: u8, rest: &[u8]) -> Option<usize> {
+        const ONES: u64 = 0x0101_0101_0101_0101;
+        let limits = ONES * u64::from(limit);
+        let mut at = 0;
+        while let Some(chunk) = rest[at..].first_chunk::<8>() {
+            let word = u64::from_le_bytes(*chunk);
+            let mut low = word.wrapping_sub(limits) & !word & (ONES << 7);
+            while low != 0 {
+                let found = at + low.trailing_zeros() as usize / 8;
+                if self.stop[usize::from(rest[found])] != 0 {
+                    return Some(found);
+                }
+                low &= low - 1;
+            }
+            at += 8;
+        }
+        self.in_table(&rest[at..]).map(|found| at + found)
     }
 }
 
@@ -189,10 +272,46 @@ pub(super) struct Switch {
     pub targets: Vec<Index>,
 }
 
+/// A literal of two to eight bytes, compared as one number.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Short {
+    value: u64,
+    mask: u64,
+    /// How many bytes.
+    pub len: usize,
+}
+
+impl Short {
+    /// Prepares a literal; `None` when it is too long.
+    pub fn new(text: &[u8]) -> Option<Short> {
+        let mut bytes = [0; 8];
+        bytes.get_mut(..text.len())?.copy_from_slice(text);
+        let mask = u64::MAX >> (64 - 8 * text.len());
+        Some(Short {
+            value: u64::from_le_bytes(bytes),
+            mask,
+            len: text.len(),
+        })
+    }
+
+    /// Whether the literal stands at `at`.
+    #[inline(always)]
+    pub fn fits(&self, text: &[u8], at: usize) -> bool {
+        let Some(rest) = text.get(at..) else {
+            return false;
+        };
+        match rest.first_chunk::<8>() {
+            Some(chunk) => u64::from_le_bytes(*chunk) & self.mask == self.value,
+            None => rest.starts_with(&self.value.to_le_bytes()[..self.len]),
+        }
+    }
+}
+
 /// A compiled pattern.
 #[derive(Debug, Default)]
 pub(super) struct Program {
-    pub ops: Vec<Op>,
+    pub steps: Vec<Step>,
+    pub shorts: Vec<Short>,
     pub literals: Vec<u8>,
     pub tables: Vec<[u8; 256]>,
     pub scans: Vec<Scan>,

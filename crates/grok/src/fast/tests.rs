@@ -38,7 +38,7 @@ fn derive(node: &Node, dice: &mut Dice, out: &mut String) {
             let members: Vec<u8> = (0..128).filter(|&b| plain(b)).collect();
             match members.as_slice() {
                 _ if class.wide != Wide::None && dice.one_in(12) => {
-                    out.push(['ä', '€', '😀', '\u{a0}'][dice.below(4)])
+                    out.push(['ä', '€', '😀', '\u{a0}'][dice.below(4)]);
                 }
                 [] => out.push('\t'),
                 members => out.push(char::from(members[dice.below(members.len())])),
@@ -52,7 +52,7 @@ fn derive(node: &Node, dice: &mut Dice, out: &mut String) {
             (0..count).for_each(|_| derive(node, dice, out));
         }
         Node::Capture(_, node) | Node::Atomic(node) | Node::Named(_, node) => {
-            derive(node, dice, out)
+            derive(node, dice, out);
         }
         Node::Assert(Assertion::LineStart) if !out.is_empty() && dice.one_in(2) => out.push('\n'),
         Node::Assert(_) => {}
