@@ -6,6 +6,9 @@ mod date;
 mod drop_;
 mod head;
 mod json;
+mod keyed;
+mod kv;
+mod literal;
 mod remove;
 mod rename;
 mod sample;
@@ -21,6 +24,7 @@ pub static SPECS: &[Spec] = &[
     drop_::SPEC,
     head::SPEC,
     json::SPEC,
+    kv::SPEC,
     remove::SPEC,
     rename::SPEC,
     sample::SPEC,

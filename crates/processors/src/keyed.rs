@@ -1,0 +1,270 @@
+//! Fields whose names come from the events themselves, as `kv` finds them.
+//!
+//! Each name gets a column when it first appears in a batch, so that a log with the same keys in every line costs a
+//! cell a value and no copy. Which column a key has is guessed from the row before (the key after the one just seen)
+//! and looked up by hash only where that fails.
+//!
+//! Limits: a batch gets at most [`COLUMNS_MAX`] columns this way. The values of further names are written as one JSON
+//! object a row and merged, which is slower but bounded by the size of the text. A name that comes twice in a row has an
+//! array of its values.
+
+use batch::{Cell, Column, ColumnBuilder, Edit, FieldPath, Span, json};
+use hashbrown::HashMap;
+
+use crate::text::{Texts, part};
+
+/// How many columns a batch gets; each takes 16 bytes a row.
+const COLUMNS_MAX: usize = 128;
+
+/// Where the value of a pair stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Found {
+    /// In the row's text, from one byte to another.
+    Text(usize, usize),
+    /// In [`Keyed::changed`], likewise.
+    Changed(usize, usize),
+}
+
+/// What happens with a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Slot {
+    Column(usize),
+    /// Beyond the limit: goes into the row's object.
+    Object,
+    /// Not wanted.
+    Ignored,
+}
+
+#[derive(Clone, Copy)]
+struct Pair {
+    slot: Slot,
+    key: (usize, usize),
+    value: Found,
+}
+
+struct KeyedColumn {
+    name: Box<str>,
+    values: ColumnBuilder,
+}
+
+/// Gathers named values of the rows of a batch.
+///
+/// For each row: any number of [`Keyed::add`], then [`Keyed::end_row`].
+pub(crate) struct Keyed<'n, N> {
+    texts: &'n Texts,
+    len: usize,
+    /// The field name of a key, or nothing when it is not wanted.
+    name: N,
+    slots: HashMap<Box<[u8]>, usize, foldhash::fast::RandomState>,
+    /// Keys in the order of their first appearance.
+    order: Vec<(Box<[u8]>, Slot)>,
+    /// The place in `order` where the next key is guessed.
+    guess: usize,
+    columns: Vec<KeyedColumn>,
+    objects: Option<ColumnBuilder>,
+    pairs: Vec<Pair>,
+    /// Values of this row that do not stand in its text as they are.
+    pub changed: Vec<u8>,
+}
+
+impl<'n, N: Fn(&[u8]) -> Option<String>> Keyed<'n, N> {
+    /// For a batch of `len` rows with the given texts.
+    pub fn new(len: usize, texts: &'n Texts, name: N) -> Self {
+        Self {
+            texts,
+            len,
+            name,
+            slots: HashMap::default(),
+            order: Vec::new(),
+            guess: 0,
+            columns: Vec::new(),
+            objects: None,
+            pairs: Vec::new(),
+            changed: Vec::new(),
+        }
+    }
+
+    /// Adds a value to the row at work. `key` is where its key stands in `text`.
+    #[inline]
+    pub fn add(&mut self, text: &[u8], key: (usize, usize), value: Found) {
+        let slot = self.slot(&text[key.0..key.1]);
+        if slot != Slot::Ignored {
+            self.pairs.push(Pair { slot, key, value });
+        }
+    }
+
+    #[inline]
+    fn slot(&mut self, key: &[u8]) -> Slot {
+        let guessed = self.order.get(self.guess);
+        if let Some((_, slot)) = guessed.filter(|(known, _)| **known == *key) {
+            self.guess += 1;
+            return *slot;
+        }
+        self.look_up(key)
+    }
+
+    fn look_up(&mut self, key: &[u8]) -> Slot {
+        if let Some(&place) = self.slots.get(key) {
+            self.guess = place + 1;
+            return self.order[place].1;
+        }
+        let slot = match (self.name)(key) {
+            None => Slot::Ignored,
+            Some(name) => self.column(&name).map_or(Slot::Object, Slot::Column),
+        };
+        // Keys beyond the limit are not remembered: there may be as many as values.
+        if slot != Slot::Object && self.order.len() < 8 * COLUMNS_MAX {
+            self.slots.insert(key.into(), self.order.len());
+            self.order.push((key.into(), slot));
+            self.guess = self.order.len();
+        }
+        slot
+    }
+
+    /// The column of a field; none when there are too many.
+    pub fn column(&mut self, name: &str) -> Option<usize> {
+        if let Some(index) = self.columns.iter().position(|column| &*column.name == name) {
+            return Some(index);
+        }
+        if self.columns.len() == COLUMNS_MAX {
+            return None;
+        }
+        self.columns.push(KeyedColumn {
+            name: name.into(),
+            values: self.texts.builder(self.len),
+        });
+        Some(self.columns.len() - 1)
+    }
+
+    /// The values of a column that [`Keyed::column`] gave.
+    pub fn values(&mut self, column: usize) -> &mut ColumnBuilder {
+        &mut self.columns[column].values
+    }
+
+    /// Writes what was added, as the values of `row`, whose text stands at `span`. `distinct` leaves out values that a
+    /// name has already.
+    pub fn end_row(&mut self, row: usize, span: Span, text: &[u8], distinct: bool) {
+        let mut plain = true;
+        for index in 0..self.pairs.len() {
+            let Pair { slot, value, .. } = self.pairs[index];
+            match slot {
+                Slot::Column(column) if self.columns[column].values.cell(row) == Cell::Keep => {
+                    self.set_text(column, row, span, value);
+                }
+                _ => plain = false,
+            }
+        }
+        if !plain {
+            self.write_repeated(row, text, distinct);
+            self.write_object(row, text, distinct);
+        }
+        self.pairs.clear();
+        self.changed.clear();
+        self.guess = 0;
+    }
+
+    fn set_text(&mut self, column: usize, row: usize, span: Span, value: Found) {
+        let values = &mut self.columns[column].values;
+        let span = match value {
+            Found::Text(start, end) => part(span, start, end),
+            Found::Changed(start, end) => {
+                let changed = &self.changed[start..end];
+                values.append(|out| out.extend_from_slice(changed))
+            }
+        };
+        values.set(row, Cell::Text(span));
+    }
+
+    /// Makes arrays of the values of columns that came more than once.
+    fn write_repeated(&mut self, row: usize, text: &[u8], distinct: bool) {
+        self.pairs.sort_by_key(|pair| pair.slot);
+        for group in self.pairs.chunk_by(|a, b| a.slot == b.slot) {
+            let Slot::Column(column) = group[0].slot else {
+                continue;
+            };
+            if group.len() > 1 {
+                let values = group
+                    .iter()
+                    .map(|pair| value_of(pair.value, text, &self.changed));
+                let values = distinct_if(distinct, values);
+                if let [_, _, ..] = values.as_slice() {
+                    let builder = &mut self.columns[column].values;
+                    let span = builder.append(|out| write_texts(&values, out));
+                    builder.set(row, Cell::Json(span));
+                }
+            }
+        }
+    }
+
+    /// Makes an object of the values that have no column.
+    fn write_object(&mut self, row: usize, text: &[u8], distinct: bool) {
+        let key_of = |pair: &Pair| (self.name)(&text[pair.key.0..pair.key.1]).unwrap_or_default();
+        let beyond = self.pairs.iter().filter(|pair| pair.slot == Slot::Object);
+        let mut named: Vec<(String, &[u8])> = beyond
+            .map(|pair| (key_of(pair), value_of(pair.value, text, &self.changed)))
+            .collect();
+        if named.is_empty() {
+            return;
+        }
+        named.sort_by(|a, b| a.0.cmp(&b.0));
+        let objects = self
+            .objects
+            .get_or_insert_with(|| ColumnBuilder::new(self.len));
+        let span = objects.append(|out| {
+            for (index, group) in named.chunk_by(|a, b| a.0 == b.0).enumerate() {
+                out.push(if index == 0 { b'{' } else { b',' });
+                json::write_string(out, group[0].0.as_bytes());
+                out.push(b':');
+                write_texts(
+                    &distinct_if(distinct, group.iter().map(|(_, value)| *value)),
+                    out,
+                );
+            }
+            out.push(b'}');
+        });
+        objects.set(row, Cell::Json(span));
+    }
+
+    /// Adds the writes of all rows to an edit, in the object `target` or in the event itself.
+    pub fn finish(self, target: Option<&FieldPath>, edit: &mut Edit) {
+        if let Some(objects) = self.objects {
+            // Whether a key holds a dot is not worth a look at each of them.
+            edit.merge(target.cloned(), objects.finish(), true);
+        }
+        for KeyedColumn { name, values } in self.columns {
+            let column: Column = values.finish();
+            let path = match target {
+                Some(target) => target.child(&name),
+                None => FieldPath::from_keys([name]),
+            };
+            edit.set(path, column);
+        }
+    }
+}
+
+fn value_of<'a>(value: Found, text: &'a [u8], changed: &'a [u8]) -> &'a [u8] {
+    match value {
+        Found::Text(start, end) => &text[start..end],
+        Found::Changed(start, end) => &changed[start..end],
+    }
+}
+
+/// The values in order, each once if asked for.
+fn distinct_if<'a>(distinct: bool, values: impl Iterator<Item = &'a [u8]>) -> Vec<&'a [u8]> {
+    let mut seen: HashMap<&[u8], (), foldhash::fast::RandomState> = HashMap::default();
+    values
+        .filter(|value| !distinct || seen.insert(value, ()).is_none())
+        .collect()
+}
+
+/// Appends one value as a JSON string, or several as an array of strings.
+fn write_texts(values: &[&[u8]], out: &mut Vec<u8>) {
+    if let [only] = values {
+        return json::write_string(out, only);
+    }
+    for (index, value) in values.iter().enumerate() {
+        out.push(if index == 0 { b'[' } else { b',' });
+        json::write_string(out, value);
+    }
+    out.push(b']');
+}

@@ -1,0 +1,327 @@
+//! `kv`: makes fields of `key=value` pairs.
+//!
+//! Values are views into the text; keys become columns as they appear ([`crate::keyed`] states the limits). The rules of
+//! splitting, quoting and brackets are those of Logstash's `kv` filter, without its regex settings.
+
+mod split;
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use batch::{Batch, Bitmap, Cell, Edit, Failures, FieldPath};
+use component::{Build, BuildContext, Example, Order, Processor, Spec, field, parse};
+use config::{ConfigError, Node, Positional};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::keyed::{Found, Keyed};
+use crate::literal::Literal;
+use crate::text::Texts;
+use split::Splitter;
+
+const FAILURE_TAG: &str = "_kvparsefailure";
+
+/// The processor's description.
+pub const SPEC: Spec = Spec {
+    name: "kv",
+    summary: "Makes fields of key=value pairs.",
+    description: "Finds pairs such as `user=ann status=200` and makes a field of each; other words are passed over. \
+                  Values are text. A value may stand in quotes (`\"…\"`, `'…'`) or brackets (`(…)`, `[…]`, `<…>`), \
+                  which are left out, when a pair ends after the closing one; backslashes stay as they are, but the \
+                  byte after one splits nothing. Pairs without a value are left out, and so are pairs without a \
+                  key.\n\n\
+                  Keys become fields as they are, dots included: the field `a.b` of `a.b=1` is found by that name. A \
+                  key that comes twice gives an array. A field that the event has already is replaced.\n\n\
+                  A text without pairs is no failure, nor is a field that is absent or null. Where `target` or \
+                  something above it is not an object, the event fails with `_kvparsefailure`.\n\n\
+                  The first 128 different keys of a batch are kept in columns; events with further ones cost several \
+                  times as much.",
+    positional: Positional::fields(&["field"]),
+    examples: &[
+        Example {
+            title: "Words and pairs",
+            stage: "kv body",
+            input: r#"{"body":"login user=ann from=(192.0.2.7) note='no mail' role=a role=b"}"#,
+            output: r#"{"body":"login user=ann from=(192.0.2.7) note='no mail' role=a role=b","user":"ann","from":"192.0.2.7","note":"no mail","role":["a","b"]}"#,
+        },
+        Example {
+            title: "The parameters of a query, below a field of their own",
+            stage: "kv query field_split='&' target=url exclude_keys=token",
+            input: r#"{"query":"page=2&q=a b&token=x"}"#,
+            output: r#"{"query":"page=2&q=a b&token=x","url":{"page":"2","q":"a b"}}"#,
+        },
+    ],
+    schema: |generator| generator.subschema_for::<Config>(),
+    build: Build::Processor {
+        order: Order::Stateless,
+        sees_sealed: false,
+        build,
+    },
+};
+
+/// Settings of `kv`.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+struct Config {
+    /// The field whose text is read. Default: `message`.
+    field: String,
+    /// The field that gets the pairs. Default: none; they become fields of the event.
+    target: Option<String>,
+    /// The characters that split pairs, each of them alone; ASCII. Default: a space.
+    field_split: String,
+    /// The characters that split a key from its value, each of them alone; ASCII. Default: `=`.
+    value_split: String,
+    /// Whether spaces around the splitter of key and value are passed over, as in `key = value`: `lenient` or `strict`.
+    /// In `a= b=1`, which Logstash reads as one pair, `a` has no value either way. Default: `lenient`.
+    whitespace: Whitespace,
+    /// Whether values may stand in `(…)`, `[…]` and `<…>`. Default: true.
+    include_brackets: bool,
+    /// Characters to remove from both ends of keys. Default: none.
+    trim_key: String,
+    /// Characters to remove from both ends of values. Default: none.
+    trim_value: String,
+    /// Characters to remove from keys wherever they stand. Default: none.
+    remove_char_key: String,
+    /// Characters to remove from values wherever they stand. Default: none.
+    remove_char_value: String,
+    /// Changes the case of keys. Default: no change.
+    transform_key: Option<Case>,
+    /// Changes the case of values. Default: no change.
+    transform_value: Option<Case>,
+    /// The only keys to take, as they are after trimming. Default: all.
+    include_keys: BTreeSet<String>,
+    /// Keys to leave out, as they are after trimming. Default: none.
+    exclude_keys: BTreeSet<String>,
+    /// A text to put before every key. Default: none.
+    prefix: String,
+    /// Fields, without prefix, that an event gets when its text has no such pair. Default: none.
+    default_keys: BTreeMap<String, Literal>,
+    /// Whether pairs without a value give empty texts. Default: false.
+    allow_empty_values: bool,
+    /// Whether a value that comes twice with the same key is kept twice. Default: true.
+    allow_duplicate_values: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Whitespace {
+    Lenient,
+    Strict,
+}
+
+/// How letters are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Case {
+    /// All small.
+    Lowercase,
+    /// All capital.
+    Uppercase,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            field: "message".into(),
+            target: None,
+            field_split: " ".into(),
+            value_split: "=".into(),
+            whitespace: Whitespace::Lenient,
+            include_brackets: true,
+            trim_key: String::new(),
+            trim_value: String::new(),
+            remove_char_key: String::new(),
+            remove_char_value: String::new(),
+            transform_key: None,
+            transform_value: None,
+            include_keys: BTreeSet::new(),
+            exclude_keys: BTreeSet::new(),
+            prefix: String::new(),
+            default_keys: BTreeMap::new(),
+            allow_empty_values: false,
+            allow_duplicate_values: true,
+        }
+    }
+}
+
+fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
+    let config: Config = parse(node)?;
+    let source = field(node, "field", &config.field)?;
+    let target = config
+        .target
+        .as_deref()
+        .map(|target| field(node, "target", target))
+        .transpose()?;
+    for (name, characters) in [
+        ("field_split", &config.field_split),
+        ("value_split", &config.value_split),
+    ] {
+        if characters.is_empty() || !characters.is_ascii() {
+            return Err(node
+                .nearest(name)
+                .error(format!("`{name}` must be one or more ASCII characters")));
+        }
+    }
+    if let Some(both) = config
+        .value_split
+        .chars()
+        .find(|c| config.field_split.contains(*c))
+    {
+        return Err(node
+            .nearest("value_split")
+            .error(format!("`{both}` cannot split both pairs and their values")));
+    }
+    if config.default_keys.len() > DEFAULTS_MAX {
+        return Err(node
+            .nearest("default_keys")
+            .error(format!("at most {DEFAULTS_MAX} default keys are possible")));
+    }
+    let lenient = config.whitespace == Whitespace::Lenient;
+    let splitter = Splitter::new(
+        &config.field_split,
+        &config.value_split,
+        config.include_brackets,
+        lenient,
+    );
+    let plain_values = config.remove_char_value.is_empty() && config.transform_value.is_none();
+    let tag = context.tag_or(FAILURE_TAG);
+    Ok(Box::new(Kv {
+        config: Arc::new(config),
+        splitter,
+        source,
+        target,
+        plain_values,
+        tag,
+    }))
+}
+
+/// Default keys always have a column.
+const DEFAULTS_MAX: usize = 100;
+
+#[derive(Clone)]
+struct Kv {
+    config: Arc<Config>,
+    splitter: Splitter,
+    source: FieldPath,
+    target: Option<FieldPath>,
+    /// Values are views: nothing but their ends is ever cut off.
+    plain_values: bool,
+    tag: Arc<str>,
+}
+
+impl Processor for Kv {
+    fn process(&mut self, batch: &mut Batch, rows: &Bitmap) -> Failures {
+        let texts = Texts::of(batch, &self.source, rows);
+        let mut fields = Keyed::new(batch.len(), &texts, |key: &[u8]| self.name(key));
+        let defaults: Vec<(usize, Cell)> = self
+            .config
+            .default_keys
+            .iter()
+            .filter_map(|(key, value)| {
+                let column = fields.column(&format!("{}{key}", self.config.prefix))?;
+                Some((column, value.cell(fields.values(column))))
+            })
+            .collect();
+        for row in rows.iter() {
+            let Some((span, text)) = texts.get(row) else {
+                continue;
+            };
+            let mut pos = 0;
+            while let Some((pair, next)) = self.splitter.next(text, pos) {
+                pos = next;
+                let (start, end) = trim(text, pair.value, &self.config.trim_value);
+                if start < end || self.config.allow_empty_values {
+                    let value = self.value(text, start, end, &mut fields.changed);
+                    fields.add(text, pair.key, value);
+                }
+            }
+            fields.end_row(row, span, text, !self.config.allow_duplicate_values);
+            for (column, cell) in &defaults {
+                let values = fields.values(*column);
+                if values.cell(row) == Cell::Keep {
+                    values.set(row, *cell);
+                }
+            }
+        }
+        let mut edit = Edit::new();
+        fields.finish(self.target.as_ref(), &mut edit);
+        let mut failures = Failures::none();
+        if !edit.is_empty() {
+            failures.extend_refused(batch.apply(edit), &self.tag);
+        }
+        failures
+    }
+
+    fn fork(&self) -> Box<dyn Processor> {
+        Box::new(self.clone())
+    }
+}
+
+impl Kv {
+    /// The name of the field that a key makes; none when it makes none.
+    fn name(&self, key: &[u8]) -> Option<String> {
+        let config = &self.config;
+        let (start, end) = trim(key, (0, key.len()), &config.trim_key);
+        let key = String::from_utf8_lossy(&key[start..end]);
+        let key = change(key, &config.remove_char_key, config.transform_key);
+        let wanted = config.include_keys.is_empty() || config.include_keys.contains(&*key);
+        let takes = !key.is_empty() && wanted && !config.exclude_keys.contains(&*key);
+        takes.then(|| format!("{}{key}", config.prefix))
+    }
+
+    fn value(&self, text: &[u8], start: usize, end: usize, changed: &mut Vec<u8>) -> Found {
+        if self.plain_values {
+            return Found::Text(start, end);
+        }
+        let value = String::from_utf8_lossy(&text[start..end]);
+        let value = change(
+            value,
+            &self.config.remove_char_value,
+            self.config.transform_value,
+        );
+        let from = changed.len();
+        changed.extend_from_slice(value.as_bytes());
+        Found::Changed(from, changed.len())
+    }
+}
+
+/// The range without the given characters at its ends.
+fn trim(text: &[u8], (mut start, mut end): (usize, usize), characters: &str) -> (usize, usize) {
+    if characters.is_empty() {
+        return (start, end);
+    }
+    if characters.is_ascii() {
+        let cut = |byte: u8| characters.as_bytes().contains(&byte);
+        while start < end && cut(text[start]) {
+            start += 1;
+        }
+        while start < end && cut(text[end - 1]) {
+            end -= 1;
+        }
+        return (start, end);
+    }
+    let Ok(value) = std::str::from_utf8(&text[start..end]) else {
+        return (start, end);
+    };
+    let cut = |c: char| characters.contains(c);
+    let rest = value.trim_start_matches(cut);
+    start = end - rest.len();
+    (start, start + rest.trim_end_matches(cut).len())
+}
+
+/// The text without some characters, in another case.
+fn change<'a>(text: Cow<'a, str>, remove: &str, case: Option<Case>) -> Cow<'a, str> {
+    let text = match remove {
+        "" => text,
+        remove => text.replace(|c| remove.contains(c), "").into(),
+    };
+    match case {
+        None => text,
+        Some(Case::Lowercase) => text.to_lowercase().into(),
+        Some(Case::Uppercase) => text.to_uppercase().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
