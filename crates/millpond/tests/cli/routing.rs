@@ -1,0 +1,63 @@
+//! Several inputs, outputs and pipelines.
+
+use crate::program::{Folder, millpond};
+
+#[test]
+fn every_output_takes_the_events_for_which_its_condition_holds() {
+    let folder = Folder::new();
+    let one = folder.write("one.log", "a 1\nb 2\n");
+    let two = folder.write("two.log", "c 3\n");
+    let yaml = format!(
+        r#"
+pipelines:
+  split:
+    inputs:
+      - file: {{ paths: ["{one}"] }}
+      - file: {{ paths: ["{two}"], name: second }}
+    processors:
+      - grok: {{ pattern: "%{{WORD:w}} %{{INT:n:int}}" }}
+    outputs:
+      - file: {{ path: "{small}", name: small, if: "n < 3", format: line, template: "%{{w}}" }}
+      - file: {{ path: "{all}", name: all, format: line, template: "%{{w}}" }}
+  other:
+    input:
+      file: {{ paths: ["{two}"] }}
+    outputs:
+      - file: {{ path: "{other}", format: line }}
+"#,
+        small = folder.path("small.txt"),
+        all = folder.path("all.txt"),
+        other = folder.path("other.txt"),
+    );
+    let path = folder.write("split.yaml", yaml);
+    let ended = millpond(&["run", &path, "--metrics"]).expect(0);
+    let sorted = |name: &str| {
+        let mut lines: Vec<String> = folder.read(name).lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted("small.txt"), ["a", "b"]);
+    assert_eq!(sorted("all.txt"), ["a", "b", "c"]);
+    assert_eq!(sorted("other.txt"), ["c 3"]);
+    for name in ["second", "small", "all", "pipeline other"] {
+        assert!(ended.err.contains(name), "{}", ended.err);
+    }
+}
+
+#[test]
+fn failure_policies_do_what_they_say() {
+    for (policy, events, seen) in [("publish", 2, 1), ("continue", 2, 2), ("drop", 1, 1)] {
+        let pipeline = format!("stdin | grok '%{{INT:n}}' on_failure={policy} tag=_odd | set seen yes | stdout");
+        let ended = crate::program::run_on(b"1\nx\n", &pipeline).expect(0);
+        let all = ended.events();
+        assert_eq!(all.len(), events, "{policy}");
+        assert_eq!(all.iter().filter(|event| event["seen"] == "yes").count(), seen, "{policy}");
+        assert_eq!(all.iter().filter(|event| event["tags"][0] == "_odd").count(), events - 1, "{policy}");
+    }
+}
+
+#[test]
+fn a_processor_handles_the_events_for_which_its_condition_holds() {
+    let ended = crate::program::run_on(b"1\n2\n", r#"stdin | set big yes if='message > 1' | stdout"#).expect(0);
+    assert_eq!(ended.events().iter().map(|event| event["big"] == "yes").collect::<Vec<_>>(), [false, true]);
+}
