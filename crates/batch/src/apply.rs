@@ -131,7 +131,9 @@ fn perform(batch: &mut Batch, write: Placed) {
     }
     batch.dotted |= write.dotted_keys || write.keys.iter().any(|key| key.contains('.'));
     let column = if write.merge { merged(batch, &write) } else { write.column };
-    let column = if batch.root.own.is_some() { without_idle_removals(batch, &write.keys, column) } else { column };
+    // In an event without a document, the trace of an idle removal shows where a value that is no object stands above.
+    let shows = batch.root.own.is_some() || write.keys.len() > 1;
+    let column = if shows { without_idle_removals(batch, &write.keys, column) } else { column };
     if write.keys.len() > 1 {
         keep_emptied_parents(batch, &write.keys, &column);
     }
