@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use batch::FieldPath;
+use memchr::memmem::Finder;
 use regex::bytes::Regex;
 
 use crate::ExprError;
@@ -220,7 +221,7 @@ impl Checker {
                 ast.at.clone(),
             ));
         }
-        Ok(Op::Test(self.boxed(ast)?, Test::Present))
+        Ok(Op::Test(self.boxed(ast)?, Box::new(Test::Present)))
     }
 
     fn matches(&mut self, text: &Ast, pattern: &Ast) -> Result<Op, ExprError> {
@@ -233,7 +234,7 @@ impl Checker {
             ));
         };
         match Regex::new(&String::from_utf8_lossy(&pattern)) {
-            Ok(regex) => Ok(Op::Test(text, Test::Matches(regex))),
+            Ok(regex) => Ok(Op::Test(text, Box::new(Test::Matches(regex)))),
             Err(error) => Err(ExprError::new(regex_message(&error), at)),
         }
     }
@@ -250,10 +251,10 @@ impl Checker {
             return Ok(Op::Call(function, vec![text, part]));
         };
         let test = match question {
-            Question::Contains => Test::Contains(memchr::memmem::Finder::new(literal).into_owned()),
+            Question::Contains => Test::Contains(Box::new(Finder::new(literal).into_owned())),
             _ => Test::Ask(question, literal.to_vec().into()),
         };
-        Ok(Op::Test(Box::new(text), test))
+        Ok(Op::Test(Box::new(text), Box::new(test)))
     }
 }
 
@@ -287,7 +288,7 @@ fn binary(operator: &str, a: Node, b: Node) -> Op {
         _ => match &b.op {
             Op::Const(Val::List(literals)) => {
                 let literals = Literals::new(literals);
-                Op::Test(Box::new(a), Test::OneOf(literals))
+                Op::Test(Box::new(a), Box::new(Test::OneOf(literals)))
             }
             _ => Op::In(Box::new([a, b])),
         },
@@ -314,7 +315,10 @@ fn comparison(comparison: Comparison, a: Node, b: Node) -> Op {
         (a, b) => return Op::Compare(comparison, Box::new([a, b])),
     };
     let time = literal.time();
-    Op::Test(Box::new(operand), Test::Compare(comparison, literal, time))
+    Op::Test(
+        Box::new(operand),
+        Box::new(Test::Compare(comparison, literal, time)),
+    )
 }
 
 /// A node whose operands are all constants becomes one. One that fails would fail for every row: that is an error here.

@@ -1,7 +1,8 @@
 //! An expression's value for one row.
 //!
 //! The way of everything that [`crate::filter`] has no shorter way for. `&&` and `||` absorb an error of one side where
-//! the other side decides, as CEL has it, and so do `exists` and `all`.
+//! the other side decides, as CEL has it, and so do `exists` and `all`. What a node does beyond a few lines is kept out of
+//! [`evaluate`] itself, whose stack frame every level of nesting pays for.
 
 use crate::columns::Columns;
 use crate::fault::{Fault, What};
@@ -26,97 +27,101 @@ pub(crate) fn evaluate<'a>(
     locals: Locals<'_, 'a>,
 ) -> Result<Val<'a>, Fault> {
     let value = |node: &'a Node| evaluate(node, columns, row, locals);
-    let here = |what| Fault::new(what, &node.at);
-    match &node.op {
-        Op::Const(value) => Ok(value.borrowed()),
-        Op::Field(field) => Ok(columns.column(*field).value(row).into()),
-        Op::Local(distance) => Ok(local(locals, *distance)),
-        Op::Not(operand) => Ok(Val::Bool(!truth(&value(operand)?, operand)?)),
-        Op::Negate(operand) => negate(&value(operand)?).map_err(here),
-        Op::And(operands) => until(
-            false,
-            operands
-                .iter()
-                .map(|operand| truth(&value(operand)?, operand)),
-        ),
-        Op::Or(operands) => until(
-            true,
-            operands
-                .iter()
-                .map(|operand| truth(&value(operand)?, operand)),
-        ),
-        Op::Compare(comparison, pair) => comparison
-            .holds(&value(&pair[0])?, &value(&pair[1])?)
-            .map(Val::Bool)
-            .map_err(here),
+    let holds = |node: &'a Node| truth(&value(node)?, node);
+    let both = |pair: &'a [Node; 2]| Ok((value(&pair[0])?, value(&pair[1])?));
+    let outcome = match &node.op {
+        Op::Const(value) => return Ok(value.borrowed()),
+        Op::Field(field) => return Ok(columns.column(*field).value(row).into()),
+        Op::Local(distance) => return Ok(local(locals, *distance)),
+        Op::Not(operand) => return Ok(Val::Bool(!holds(operand)?)),
+        Op::And(operands) => return until(false, operands.iter().map(holds)),
+        Op::Or(operands) => return until(true, operands.iter().map(holds)),
+        Op::Conditional(parts) => return value(&parts[if holds(&parts[0])? { 1 } else { 2 }]),
+        Op::List(items) => {
+            return Ok(Val::list(
+                items.iter().map(value).collect::<Result<_, _>>()?,
+            ));
+        }
+        Op::Now => return Ok(Val::Time(columns.received())),
+        Op::Negate(operand) => negate(&value(operand)?),
+        Op::Test(operand, test) => test.holds(&value(operand)?).map(Val::Bool),
+        Op::Compare(comparison, pair) => {
+            let (a, b) = both(pair)?;
+            comparison.holds(&a, &b).map(Val::Bool)
+        }
         Op::Arithmetic(operator, pair) => {
-            calculate(*operator, &value(&pair[0])?, &value(&pair[1])?).map_err(here)
+            let (a, b) = both(pair)?;
+            calculate(*operator, &a, &b)
         }
-        Op::In(pair) => is_in(&value(&pair[0])?, &value(&pair[1])?)
-            .map(Val::Bool)
-            .map_err(here),
-        Op::Test(operand, test) => test.holds(&value(operand)?).map(Val::Bool).map_err(here),
-        Op::Conditional(parts) => {
-            let [condition, yes, no] = &**parts;
-            if truth(&value(condition)?, condition)? {
-                value(yes)
-            } else {
-                value(no)
-            }
+        Op::In(pair) => {
+            let (item, container) = both(pair)?;
+            is_in(&item, &container).map(Val::Bool)
         }
-        Op::List(items) => Ok(Val::list(
-            items.iter().map(value).collect::<Result<_, _>>()?,
-        )),
+        Op::Index(pair) => {
+            let (of, index) = both(pair)?;
+            of.get(&index)
+        }
         Op::Map(entries) => {
             let entry = |(key, item): &'a (Node, Node)| Ok((value(key)?, value(item)?));
             map(&entries
                 .iter()
                 .map(entry)
                 .collect::<Result<Vec<_>, Fault>>()?)
-            .map_err(here)
         }
-        Op::Index(pair) => value(&pair[0])?.get(&value(&pair[1])?).map_err(here),
-        Op::Now => Ok(Val::Time(columns.received())),
-        Op::Call(function, args) => {
-            let args = args.iter().map(value).collect::<Result<Vec<_>, _>>()?;
-            call(function, &args).map_err(here)
-        }
+        Op::Call(function, args) => match &args[..] {
+            // One argument needs no vector.
+            [only] => call(function, &[value(only)?]),
+            args => call(
+                function,
+                &args.iter().map(value).collect::<Result<Vec<_>, _>>()?,
+            ),
+        },
         Op::Macro(kind, pair) => {
             let [list, body] = &**pair;
-            let items = items(&value(list)?).map_err(here)?;
-            let run = |item: Val<'a>| {
-                evaluate(
-                    body,
-                    columns,
-                    row,
-                    Some(&Scope {
-                        value: item,
-                        outer: locals,
-                    }),
-                )
-            };
-            match kind {
-                Macro::Exists => {
-                    until(true, items.into_iter().map(|item| truth(&run(item)?, body)))
+            match items(&value(list)?) {
+                Ok(items) => {
+                    return over_items(*kind, items, body, |item| {
+                        evaluate(
+                            body,
+                            columns,
+                            row,
+                            Some(&Scope {
+                                value: item,
+                                outer: locals,
+                            }),
+                        )
+                    });
                 }
-                Macro::All => until(
-                    false,
-                    items.into_iter().map(|item| truth(&run(item)?, body)),
-                ),
-                Macro::Map => Ok(Val::list(
-                    items.into_iter().map(run).collect::<Result<_, _>>()?,
-                )),
-                Macro::Filter => {
-                    let keep =
-                        |item: Val<'a>| Ok(truth(&run(item.clone())?, body)?.then_some(item));
-                    Ok(Val::list(
-                        items
-                            .into_iter()
-                            .filter_map(|item| keep(item).transpose())
-                            .collect::<Result<_, _>>()?,
-                    ))
+                Err(what) => Err(what),
+            }
+        }
+    };
+    outcome.map_err(|what| Fault::new(what, &node.at))
+}
+
+/// A macro: `run` gives what its body makes of an item.
+#[inline(never)]
+fn over_items<'a>(
+    kind: Macro,
+    items: Vec<Val<'a>>,
+    body: &Node,
+    run: impl Fn(Val<'a>) -> Result<Val<'a>, Fault>,
+) -> Result<Val<'a>, Fault> {
+    let holds = |item: Val<'a>| truth(&run(item)?, body);
+    match kind {
+        Macro::Exists => until(true, items.into_iter().map(holds)),
+        Macro::All => until(false, items.into_iter().map(holds)),
+        Macro::Map => Ok(Val::list(
+            items.into_iter().map(run).collect::<Result<_, _>>()?,
+        )),
+        Macro::Filter => {
+            let mut kept = Vec::new();
+            for item in items {
+                if holds(item.clone())? {
+                    kept.push(item);
                 }
             }
+            Ok(Val::list(kept))
         }
     }
 }
@@ -157,6 +162,7 @@ fn until<'a>(
 }
 
 /// What a macro runs over: the elements of a list or the keys of a map; of nothing, nothing.
+#[inline(never)]
 fn items<'a>(list: &Val<'a>) -> Result<Vec<Val<'a>>, What> {
     if list.is_nothing() {
         return Ok(Vec::new());
@@ -170,6 +176,7 @@ fn items<'a>(list: &Val<'a>) -> Result<Vec<Val<'a>>, What> {
     Ok(members.into_iter().map(|(key, _)| Val::text(key)).collect())
 }
 
+#[inline(never)]
 fn map<'a>(entries: &[(Val<'a>, Val<'a>)]) -> Result<Val<'a>, What> {
     let mut out = vec![b'{'];
     for (index, (key, value)) in entries.iter().enumerate() {
@@ -193,6 +200,7 @@ fn map<'a>(entries: &[(Val<'a>, Val<'a>)]) -> Result<Val<'a>, What> {
     Ok(Val::Json(out.into()))
 }
 
+#[inline(never)]
 fn call<'a>(function: &FunctionDoc, args: &[Val<'a>]) -> Result<Val<'a>, What> {
     if let Kind::Type = function.kind {
         return Ok(Val::Text(args[0].kind().name().as_bytes().into()));
@@ -214,6 +222,7 @@ fn call<'a>(function: &FunctionDoc, args: &[Val<'a>]) -> Result<Val<'a>, What> {
     }
 }
 
+#[inline(never)]
 fn negate<'a>(value: &Val<'a>) -> Result<Val<'a>, What> {
     if let Val::Duration(nanos) = value {
         return nanos.checked_neg().map(Val::Duration).ok_or(What::Overflow);
@@ -226,6 +235,7 @@ fn negate<'a>(value: &Val<'a>) -> Result<Val<'a>, What> {
     }
 }
 
+#[inline(never)]
 fn calculate<'a>(operator: Arithmetic, a: &Val<'a>, b: &Val<'a>) -> Result<Val<'a>, What> {
     if let (Some(a), Some(b)) = (a.number(), b.number()) {
         return numbers(operator, a, b);

@@ -7,8 +7,9 @@ use batch::{Bitmap, Cell, Column};
 
 use crate::columns::Columns;
 use crate::evaluate::{evaluate, truth};
-use crate::fault::{Fault, What};
+use crate::fault::Fault;
 use crate::node::{Node, Op, Test};
+use crate::number;
 use crate::value::{Comparison, Val};
 
 /// Every row that was asked about is in `holds`, in `faults`, or false.
@@ -127,25 +128,65 @@ fn chain(operands: &[Node], deciding: bool, columns: &Columns<'_>, rows: &Bitmap
     }
 }
 
+/// A test over a column. Each kind has its own loop, in which a cell of the usual type is answered on the spot.
 fn test_column(test: &Test, column: &Column, rows: &Bitmap, node: &Node) -> Answer {
-    let fault = |what: What| Fault::new(what, &node.at);
-    let slow = |cell: Cell| test.holds(&Val::from(column.value_of(cell))).map_err(fault);
+    let slow = |cell: Cell| {
+        let value = Val::from(column.value_of(cell));
+        test.holds(&value)
+            .map_err(|what| Fault::new(what, &node.at))
+    };
     if let Some(cell) = column.as_constant() {
         return Answer::all(rows, slow(cell));
     }
     match test {
         Test::Present => Answer::each(rows, |row| Ok(!column.cell(row).is_absent())),
-        Test::Compare(comparison @ (Comparison::Eq | Comparison::Ne), Val::Text(literal), _) => {
-            let wanted = *comparison == Comparison::Eq;
-            Answer::each(rows, |row| match column.cell(row) {
-                Cell::Text(span) => {
-                    let same =
-                        span.len as usize == literal.len() && *column.bytes(span) == **literal;
-                    Ok(same == wanted)
-                }
-                cell => slow(cell),
-            })
+        Test::Compare(Comparison::Eq, Val::Text(literal), _) => texts(column, rows, slow, |text| {
+            text.len() == literal.len() && *text == **literal
+        }),
+        Test::Compare(Comparison::Ne, Val::Text(literal), _) => texts(column, rows, slow, |text| {
+            text.len() != literal.len() || *text != **literal
+        }),
+        Test::Compare(comparison, Val::Int(literal), _) => {
+            numbers(column, rows, slow, *comparison, *literal)
         }
-        _ => Answer::each(rows, |row| slow(column.cell(row))),
+        Test::Compare(..) => Answer::each(rows, |row| slow(column.cell(row))),
+        Test::OneOf(literals) => texts(column, rows, slow, |text| literals.have_text(text)),
+        Test::Matches(regex) => texts(column, rows, slow, |text| regex.is_match(text)),
+        Test::Contains(finder) => texts(column, rows, slow, |text| finder.find(text).is_some()),
+        Test::Ask(question, part) => texts(column, rows, slow, |text| question.answer(text, part)),
     }
+}
+
+/// A question that texts answer quickly.
+#[inline(always)]
+fn texts(
+    column: &Column,
+    rows: &Bitmap,
+    slow: impl Fn(Cell) -> Result<bool, Fault>,
+    answer: impl Fn(&[u8]) -> bool,
+) -> Answer {
+    Answer::each(rows, |row| match column.cell(row) {
+        Cell::Text(span) => Ok(answer(column.bytes(span))),
+        cell => slow(cell),
+    })
+}
+
+/// A comparison with a whole number, which short digits in a text or a document answer quickly.
+fn numbers(
+    column: &Column,
+    rows: &Bitmap,
+    slow: impl Fn(Cell) -> Result<bool, Fault>,
+    comparison: Comparison,
+    literal: i64,
+) -> Answer {
+    Answer::each(rows, |row| match column.cell(row) {
+        Cell::Int(n) => Ok(comparison.accepts(n.cmp(&literal))),
+        cell @ (Cell::Number(span) | Cell::Text(span)) => {
+            match number::read_short(column.bytes(span)) {
+                Some(n) => Ok(comparison.accepts(n.cmp(&literal))),
+                None => slow(cell),
+            }
+        }
+        cell => slow(cell),
+    })
 }

@@ -133,11 +133,11 @@ impl<'t> Lexer<'t> {
         Ok(Tok::Symbol(symbol))
     }
 
+    /// Whether the text goes on with a wrong operator that is no part of a right one.
     fn is_habit(&self, habit: &str) -> bool {
-        let is_symbol =
-            |symbol: &&str| self.rest().starts_with(*symbol) && symbol.len() >= habit.len();
-        self.rest().starts_with(habit)
-            && (habit == "===" || !SYMBOLS.iter().any(|symbol| is_symbol(&symbol)))
+        let rest = self.rest();
+        let is_longer = |symbol: &&str| symbol.len() >= habit.len() && rest.starts_with(*symbol);
+        rest.starts_with(habit) && !SYMBOLS.iter().any(is_longer)
     }
 
     fn name(&mut self) -> Result<Tok, ExprError> {

@@ -119,7 +119,7 @@ impl Expr {
     /// Parses and checks an expression.
     ///
     /// # Errors
-    /// Broken syntax, unknown functions, wrong argument counts, broken regexes, nesting beyond 100 levels, and constant
+    /// Broken syntax, unknown functions, wrong argument counts, broken regexes, nesting beyond 50 levels, and constant
     /// parts that fail, such as `1 / 0` or `duration("soon")`.
     pub fn parse(text: &str) -> Result<Self, ExprError> {
         let (node, fields) = check::check(&parser::parse(text)?)?;

@@ -31,7 +31,7 @@ pub(crate) enum Op {
     Arithmetic(Arithmetic, Box<[Node; 2]>),
     In(Box<[Node; 2]>),
     /// A question about one value with everything else known beforehand.
-    Test(Box<Node>, Test),
+    Test(Box<Node>, Box<Test>),
     Conditional(Box<[Node; 3]>),
     List(Vec<Node>),
     Map(Vec<(Node, Node)>),
@@ -60,7 +60,7 @@ pub(crate) enum Test {
     Compare(Comparison, Val<'static>, Option<i64>),
     OneOf(Literals),
     Matches(Regex),
-    Contains(memchr::memmem::Finder<'static>),
+    Contains(Box<memchr::memmem::Finder<'static>>),
     /// Any other question about texts.
     Ask(Question, Box<[u8]>),
 }
@@ -122,9 +122,7 @@ impl Literals {
     #[inline]
     pub fn have(&self, value: &Val<'_>) -> bool {
         match value {
-            Val::Text(text) => {
-                self.have_text(text) || self.others.iter().any(|other| equals(value, other))
-            }
+            Val::Text(text) => self.have_text(text),
             Val::Absent => false,
             _ => {
                 let is_text = |text: &[u8]| equals(value, &Val::Text(text.into()));
@@ -134,13 +132,27 @@ impl Literals {
         }
     }
 
+    /// Whether the text equals one of the literals.
     #[inline]
-    fn have_text(&self, text: &[u8]) -> bool {
-        self.texts
-            .binary_search_by(|known| by_length(known, text))
-            .is_ok()
+    pub fn have_text(&self, text: &[u8]) -> bool {
+        let found = if self.texts.len() <= SCANNED_MAX {
+            let same = |known: &[u8]| known.len() == text.len() && known == text;
+            self.texts.iter().any(|known| same(known))
+        } else {
+            self.texts
+                .binary_search_by(|known| by_length(known, text))
+                .is_ok()
+        };
+        found
+            || self
+                .others
+                .iter()
+                .any(|other| equals(&Val::Text(text.into()), other))
     }
 }
+
+/// Up to so many texts are compared one after the other, which mostly means their lengths.
+const SCANNED_MAX: usize = 12;
 
 #[inline]
 fn by_length(a: &[u8], b: &[u8]) -> std::cmp::Ordering {

@@ -91,7 +91,7 @@ impl<'a> Num<'a> {
 
 /// The common case: one to eighteen digits.
 #[inline]
-fn read_short(text: &[u8]) -> Option<i64> {
+pub(crate) fn read_short(text: &[u8]) -> Option<i64> {
     if text.is_empty() || text.len() > 18 {
         return None;
     }

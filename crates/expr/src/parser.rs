@@ -15,7 +15,7 @@ use crate::number;
 use crate::value::Val;
 
 /// How deep expressions may nest.
-pub(crate) const NESTING_MAX: usize = 100;
+pub(crate) const NESTING_MAX: usize = 50;
 
 /// A piece of syntax and where it stands.
 #[derive(Clone, Debug)]

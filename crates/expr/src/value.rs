@@ -238,7 +238,7 @@ impl<'a> Val<'a> {
     }
 
     /// The members of a map, keys unescaped.
-    pub fn members(&self) -> Option<Vec<(Cow<'_, [u8]>, Val<'_>)>> {
+    pub fn members(&self) -> Option<Vec<Member<'_>>> {
         let Self::Json(text) = self else { return None };
         (self.kind() == Type::Map).then(|| {
             let member = |member: json::Member<'_>| {
@@ -263,12 +263,25 @@ impl<'a> Val<'a> {
                         index.kind(),
                     ));
                 };
-                let item = usize::try_from(at)
+                Ok(usize::try_from(at)
                     .ok()
-                    .and_then(|at| self.elements()?.into_iter().nth(at));
-                Ok(item.unwrap_or(Val::Absent))
+                    .and_then(|at| self.element(at))
+                    .unwrap_or(Val::Absent))
             }
             (other, _) => Err(What::Needs("a list or a map in front of the index", other)),
+        }
+    }
+
+    fn element(&self, at: usize) -> Option<Val<'a>> {
+        match self {
+            Self::List(items) => items.get(at).cloned(),
+            Self::Json(Cow::Borrowed(text)) => json::elements(text)
+                .nth(at)
+                .map(|at| Val::from_json(&text[at])),
+            Self::Json(Cow::Owned(text)) => json::elements(text)
+                .nth(at)
+                .map(|at| Val::from_json(&text[at]).into_owned()),
+            _ => None,
         }
     }
 
@@ -299,7 +312,7 @@ impl<'a> Val<'a> {
                 out.push(b']');
             }
             Self::Duration(nanos) => {
-                json::write_string(out, time::duration_text(*nanos).as_bytes())
+                json::write_string(out, time::duration_text(*nanos).as_bytes());
             }
             other => other.with_value(|value| value.write_json(out)),
         }
@@ -410,30 +423,41 @@ fn order(a: &Val<'_>, b: &Val<'_>) -> Order {
 }
 
 /// Whether two values are the same. Different types are not, except for text that reads as a number or a time.
+#[inline]
 pub(crate) fn equals(a: &Val<'_>, b: &Val<'_>) -> bool {
+    equals_within(a, b, EQUAL_DEPTH_MAX)
+}
+
+/// How deep lists and maps are compared value by value, which takes stack; what lies deeper is compared as text.
+const EQUAL_DEPTH_MAX: usize = 64;
+
+fn equals_within(a: &Val<'_>, b: &Val<'_>, depth: usize) -> bool {
     match (a, b) {
         (Val::Absent, _) | (_, Val::Absent) => false,
         (Val::Null, Val::Null) => true,
         (Val::Text(a), Val::Text(b)) => a == b,
-        (Val::Json(_) | Val::List(_), Val::Json(_) | Val::List(_)) => equal_inside(a, b),
+        (Val::Json(a), Val::Json(b)) if a == b || depth == 0 => a == b,
+        (Val::Json(_) | Val::List(_), Val::Json(_) | Val::List(_)) => equal_inside(a, b, depth),
         _ => matches!(order(a, b), Order::Is(Ordering::Equal)),
     }
 }
 
-fn equal_inside(a: &Val<'_>, b: &Val<'_>) -> bool {
+fn equal_inside(a: &Val<'_>, b: &Val<'_>, depth: usize) -> bool {
+    let below = depth.saturating_sub(1);
     if let (Some(a), Some(b)) = (a.elements(), b.elements()) {
-        return a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| equals(a, b));
+        return a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| equals_within(a, b, below));
     }
-    match (a.members(), b.members()) {
-        (Some(members), Some(others)) => {
-            members.len() == others.len()
-                && members
-                    .iter()
-                    .all(|(key, value)| equals(value, &b.member(key)))
-        }
-        _ => false,
-    }
+    let (Some(mut a), Some(mut b)) = (a.members(), b.members()) else {
+        return false;
+    };
+    a.sort_by(|a, b| a.0.cmp(&b.0));
+    b.sort_by(|a, b| a.0.cmp(&b.0));
+    let same = |(a, b): (&Member<'_>, &Member<'_>)| a.0 == b.0 && equals_within(&a.1, &b.1, below);
+    a.len() == b.len() && a.iter().zip(&b).all(same)
 }
+
+/// A key, unescaped, and its value.
+type Member<'a> = (Cow<'a, [u8]>, Val<'a>);
 
 /// Whether `item` is an element of a list or a key of a map. Nothing is in what is absent or null.
 pub(crate) fn is_in(item: &Val<'_>, container: &Val<'_>) -> Result<bool, What> {

@@ -2,8 +2,8 @@
 
 mod common;
 
-use batch::{Bitmap, Cell};
-use common::batch;
+use batch::{Bitmap, Cell, ColumnBuilder, Edit, FieldPath};
+use common::{RECEIVED, batch, messagepack_batch};
 use expr::{EXAMPLE_DOCUMENT, Expr, FUNCTIONS};
 
 /// The value as JSON, `absent`, or `error: …`; and for truth values the same question as a filter.
@@ -32,7 +32,7 @@ fn value(document: &str, text: &str) -> String {
     }
     let mut out = Vec::new();
     value.write_json(&mut out);
-    String::from_utf8(out).unwrap()
+    String::from_utf8(out).expect("JSON is UTF-8")
 }
 
 fn check(document: &str, cases: &[(&str, &str)]) {
@@ -296,6 +296,26 @@ fn lists_maps_and_paths() {
 }
 
 #[test]
+fn deep_documents_compare_without_deep_stacks() {
+    let deep = |inner: &str| format!("{}{inner}{}", "[".repeat(1000), "]".repeat(1000));
+    let document = format!(
+        r#"{{"a":{},"b":{},"c":{}}}"#,
+        deep("1"),
+        deep("1"),
+        deep("2")
+    );
+    check(
+        &document,
+        &[
+            ("a == b", "true"),
+            ("a == c", "false"),
+            ("[a] == [c]", "false"),
+            ("c in [a, b]", "false"),
+        ],
+    );
+}
+
+#[test]
 fn texts() {
     check(
         r#"{"m":"Ärger: \"GET /x\" 502","n":5,"csv":"a,b,,c","s":" x "}"#,
@@ -538,6 +558,100 @@ fn only_the_rows_asked_for_count() {
     }
     let evaluated = Expr::parse("a").unwrap().evaluate(&batch, &rows);
     assert_eq!(evaluated.column.cell(3), Cell::Missing);
+}
+
+#[test]
+fn written_columns_hold_every_kind_of_cell() {
+    let mut batch = batch(&["{}"; 8]);
+    let mut column = ColumnBuilder::new(8);
+    let noon = RECEIVED + 43_200_000_000_000;
+    let cells = [
+        Cell::Int(502),
+        Cell::UInt(u64::MAX),
+        Cell::Float(502.0),
+        Cell::Bool(true),
+        Cell::Null,
+        Cell::Time(noon),
+    ];
+    for (row, cell) in cells.into_iter().enumerate() {
+        column.set(row, cell);
+    }
+    column.set_text(6, b"502");
+    batch.apply({
+        let mut edit = Edit::new();
+        edit.set(FieldPath::from_keys(["v"]), column.finish());
+        edit
+    });
+    for (text, rows, errors) in [
+        ("v == 502", vec![0, 2, 6], 0),
+        ("v != 502", vec![1, 3, 4, 5, 7], 0),
+        ("v > 500", vec![0, 1, 2, 6], 2),
+        ("v == 18446744073709551615", vec![1], 0),
+        ("v == '502'", vec![0, 2, 6], 0),
+        ("v in [true, 502]", vec![0, 2, 3, 6], 0),
+        ("v in ['502', null]", vec![0, 2, 4, 6], 0),
+        ("v", vec![3], 5),
+        ("has(v)", vec![0, 1, 2, 3, 4, 5, 6], 0),
+        ("v == '2024-03-01T12:00:00Z'", vec![5], 0),
+        ("v > now() + duration('11h')", vec![5], 5),
+        ("v.contains('0')", vec![6], 5),
+        ("string(v).contains('02')", vec![0, 2, 5, 6], 0),
+        ("v == v", vec![0, 1, 2, 3, 4, 5, 6], 0),
+    ] {
+        let filtered = Expr::parse(text)
+            .expect(text)
+            .filter(&batch, &Bitmap::all(8));
+        assert_eq!(filtered.holds.iter().collect::<Vec<_>>(), rows, "{text}");
+        assert_eq!(
+            filtered.errors, errors,
+            "{text}: {:?}",
+            filtered.first_error
+        );
+    }
+}
+
+#[test]
+fn lists_and_maps_of_messagepack_are_read_like_those_of_json() {
+    let documents = [r#"{"tags":["a",200,null],"o":{"k-1":{"deep":[1.5]}},"status":502}"#];
+    let batch = messagepack_batch(&documents);
+    for (text, expected) in [
+        ("'a' in tags && '200' in tags && null in tags", true),
+        ("tags == ['a', 200, null]", true),
+        ("tags[1] == 200 && size(tags) == 3", true),
+        ("o['k-1'].deep[0] == 1.5", true),
+        ("'k-1' in o && o == {'k-1': {'deep': [1.5]}}", true),
+        ("tags.exists(t, t > 100 && t < 300)", true),
+        ("status >= 500 && status == '502'", true),
+        ("has(o.gone)", false),
+    ] {
+        let filtered = Expr::parse(text)
+            .expect(text)
+            .filter(&batch, &Bitmap::all(1));
+        assert_eq!(filtered.holds.contains(0), expected, "{text}");
+    }
+}
+
+#[test]
+fn the_deepest_expressions_run() {
+    let deep =
+        |open: &str, close: &str, count| format!("{}a{}", open.repeat(count), close.repeat(count));
+    let batch = batch(&[r#"{"a":true}"#]);
+    for (open, close) in [
+        ("(", ")"),
+        ("!", ""),
+        ("[", "]"),
+        ("a ? b : ", ""),
+        ("size(", ")"),
+        ("!(a && ", ")"),
+    ] {
+        let deepest = (1..=100)
+            .rev()
+            .find_map(|count| Expr::parse(&deep(open, close, count)).ok());
+        let expr = deepest.expect(open);
+        assert!(expr.text().len() > 20 * open.len(), "{open}");
+        expr.filter(&batch, &Bitmap::all(1));
+        expr.evaluate(&batch, &Bitmap::all(1));
+    }
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Batches for tests.
+#![allow(dead_code, reason = "not every test binary builds every kind of batch")]
 
 use std::sync::Arc;
 
-use batch::{Batch, BatchBuilder, Encoding, HostInfo, Span, Stream, json};
+use batch::{Batch, BatchBuilder, Encoding, HostInfo, Span, Stream, json, msgpack};
 use bytes::Bytes;
 
 /// When every test batch was received: 2024-03-01T00:00:00Z.
@@ -10,10 +11,27 @@ pub const RECEIVED: i64 = 1_709_251_200_000_000_000;
 
 /// A batch of JSON documents.
 pub fn batch(documents: &[impl AsRef<str>]) -> Batch {
+    build(Encoding::Json, documents, |text| text)
+}
+
+/// A batch of MessagePack documents, given as JSON.
+pub fn messagepack_batch(documents: &[impl AsRef<str>]) -> Batch {
+    build(Encoding::MsgPack, documents, |text| {
+        let mut bytes = Vec::new();
+        msgpack::from_json(&text, &mut bytes);
+        bytes
+    })
+}
+
+fn build(
+    encoding: Encoding,
+    documents: &[impl AsRef<str>],
+    encode: impl Fn(Vec<u8>) -> Vec<u8>,
+) -> Batch {
     let host = Arc::new(HostInfo {
         name: "test".into(),
     });
-    let mut builder = BatchBuilder::new(Encoding::Json, &host, RECEIVED, false);
+    let mut builder = BatchBuilder::new(encoding, &host, RECEIVED, false);
     builder.stream(&Arc::new(Stream { id: 1, path: None }));
     for (row, document) in documents.iter().enumerate() {
         let mut text = document.as_ref().as_bytes().to_vec();
@@ -23,17 +41,21 @@ pub fn batch(documents: &[impl AsRef<str>]) -> Batch {
             json::normalise(&text, &mut normal);
             text = normal;
         }
-        let len = text.len() as u32;
         if scan.dotted_keys {
             builder.dotted_keys();
         }
-        let buffer = builder.buffer(Bytes::from(text));
-        let span = Span {
-            buffer,
-            start: 0,
-            len,
-        };
-        builder.push(span, row as u64, row as u64 + 1);
+        let bytes = encode(text);
+        let len = bytes.len() as u32;
+        let buffer = builder.buffer(Bytes::from(bytes));
+        builder.push(
+            Span {
+                buffer,
+                start: 0,
+                len,
+            },
+            row as u64,
+            row as u64 + 1,
+        );
     }
     builder.finish()
 }
