@@ -30,16 +30,29 @@ pub(crate) fn apply(batch: &mut Batch, edit: Edit) -> Vec<(usize, Arc<str>)> {
     for change in edit.changes {
         let (path, column, merge, dotted_keys) = match change {
             Change::Set(path, column) => (Some(path), column, false, false),
-            Change::Merge { at, objects, dotted_keys } => (at, objects, true, dotted_keys),
+            Change::Merge {
+                at,
+                objects,
+                dotted_keys,
+            } => (at, objects, true, dotted_keys),
         };
         let keys = path.map(|path| path.keys().to_vec()).unwrap_or_default();
-        place(batch, keys, column, |keys, column| placed.push(Placed { keys, column, merge, dotted_keys }));
+        place(batch, keys, column, |keys, column| {
+            placed.push(Placed {
+                keys,
+                column,
+                merge,
+                dotted_keys,
+            });
+        });
     }
     let refused = refusals(batch, &placed);
     batch.dotted |= edit.dotted_keys;
     for mut write in placed {
         if !refused.is_empty() {
-            write.column = write.column.with_cells(refused.iter().map(|(row, _)| *row), Cell::Keep);
+            write.column = write
+                .column
+                .with_cells(refused.iter().map(|(row, _)| *row), Cell::Keep);
         }
         perform(batch, write);
     }
@@ -47,17 +60,28 @@ pub(crate) fn apply(batch: &mut Batch, edit: Edit) -> Vec<(usize, Arc<str>)> {
 }
 
 /// Splits a write by how each row spells the path: where a document holds a literal dotted key, that key is written.
-fn place(batch: &Batch, keys: Vec<Box<str>>, column: Column, mut put: impl FnMut(Vec<Box<str>>, Column)) {
+fn place(
+    batch: &Batch,
+    keys: Vec<Box<str>>,
+    column: Column,
+    mut put: impl FnMut(Vec<Box<str>>, Column),
+) {
     if !batch.dotted || keys.len() < 2 || keys.len() > DOTTED_KEYS_MAX {
         return put(keys, column);
     }
-    let mut rest: Vec<usize> = (0..column.len()).filter(|&row| column.cell(row) != Cell::Keep).collect();
+    let mut rest: Vec<usize> = (0..column.len())
+        .filter(|&row| column.cell(row) != Cell::Keep)
+        .collect();
     let nested = chain(&batch.root, &keys);
     rest.retain(|&row| !exists(&nested, &keys, row));
     let mut moved = Vec::new();
     for spelling in dotted_spellings(&keys).into_iter().skip(1) {
         let nodes = chain(&batch.root, &spelling);
-        let here: Vec<usize> = rest.iter().copied().filter(|&row| exists(&nodes, &spelling, row)).collect();
+        let here: Vec<usize> = rest
+            .iter()
+            .copied()
+            .filter(|&row| exists(&nodes, &spelling, row))
+            .collect();
         if here.is_empty() {
             continue;
         }
@@ -71,7 +95,10 @@ fn place(batch: &Batch, keys: Vec<Box<str>>, column: Column, mut put: impl FnMut
 
 /// Whether the row has something at `keys`, be it an object that only writes below it made.
 fn exists(nodes: &[&Node], keys: &[Box<str>], row: usize) -> bool {
-    !walk(nodes, keys, row).is_nothing() || nodes.get(keys.len()).is_some_and(|node| node.gives(row, false))
+    !walk(nodes, keys, row).is_nothing()
+        || nodes
+            .get(keys.len())
+            .is_some_and(|node| node.gives(row, false))
 }
 
 /// The rows for which some write is impossible.
@@ -79,7 +106,11 @@ fn refusals(batch: &Batch, writes: &[Placed]) -> Vec<(usize, Arc<str>)> {
     let mut refused: Vec<(usize, Arc<str>)> = Vec::new();
     let mut known = Bitmap::none(batch.len());
     for write in writes {
-        let depth = if write.merge { write.keys.len() } else { write.keys.len().saturating_sub(1) };
+        let depth = if write.merge {
+            write.keys.len()
+        } else {
+            write.keys.len().saturating_sub(1)
+        };
         let above = &write.keys[..depth];
         let nodes = chain(&batch.root, above);
         if nodes.iter().all(|node| node.own.is_none()) {
@@ -94,7 +125,13 @@ fn refusals(batch: &Batch, writes: &[Placed]) -> Vec<(usize, Arc<str>)> {
             if writes_here && !known.contains(row) && blocked(&nodes, above, row) {
                 known.insert(row);
                 let place = FieldPath::from_keys(write.keys.iter().cloned());
-                refused.push((row, format!("cannot write {place}: there is a value above it that is not an object").into()));
+                refused.push((
+                    row,
+                    format!(
+                        "cannot write {place}: there is a value above it that is not an object"
+                    )
+                    .into(),
+                ));
             }
         }
     }
@@ -130,10 +167,18 @@ fn perform(batch: &mut Batch, write: Placed) {
         batch.forget(&write.keys);
     }
     batch.dotted |= write.dotted_keys || write.keys.iter().any(|key| key.contains('.'));
-    let column = if write.merge { merged(batch, &write) } else { write.column };
+    let column = if write.merge {
+        merged(batch, &write)
+    } else {
+        write.column
+    };
     // In an event without a document, the trace of an idle removal shows where a value that is no object stands above.
     let shows = batch.root.own.is_some() || write.keys.len() > 1;
-    let column = if shows { without_idle_removals(batch, &write.keys, column) } else { column };
+    let column = if shows {
+        without_idle_removals(batch, &write.keys, column)
+    } else {
+        column
+    };
     if write.keys.len() > 1 {
         keep_emptied_parents(batch, &write.keys, &column);
     }
@@ -149,25 +194,40 @@ fn perform(batch: &mut Batch, write: Placed) {
 fn without_idle_removals(batch: &Batch, keys: &[Box<str>], column: Column) -> Column {
     let nodes = chain(&batch.root, keys);
     let touched = |row| nodes.get(keys.len()).is_some_and(|node| node.touches(row));
-    let idle = |row: usize| column.cell(row) == Cell::Missing && walk(&nodes, keys, row).is_nothing() && !touched(row);
+    let idle = |row: usize| {
+        column.cell(row) == Cell::Missing && walk(&nodes, keys, row).is_nothing() && !touched(row)
+    };
     let rows: Vec<usize> = (0..column.len()).filter(|&row| idle(row)).collect();
-    if rows.is_empty() { column } else { column.with_cells(rows.into_iter(), Cell::Keep) }
+    if rows.is_empty() {
+        column
+    } else {
+        column.with_cells(rows.into_iter(), Cell::Keep)
+    }
 }
 
 /// Removing the last member of an object leaves an empty object, also where the object came from writes below it.
 fn keep_emptied_parents(batch: &mut Batch, keys: &[Box<str>], column: &Column) {
-    let removals: Vec<usize> = (0..column.len()).filter(|&row| column.cell(row) == Cell::Missing).collect();
+    let removals: Vec<usize> = (0..column.len())
+        .filter(|&row| column.cell(row) == Cell::Missing)
+        .collect();
     for depth in 1..keys.len() {
         let above = &keys[..depth];
         let nodes = chain(&batch.root, above);
-        let Some(node) = nodes.get(depth).filter(|_| !removals.is_empty()) else { return };
-        let implied = |row: &&usize| walk(&nodes, above, **row).is_nothing() && node.gives(**row, false);
+        let Some(node) = nodes.get(depth).filter(|_| !removals.is_empty()) else {
+            return;
+        };
+        let implied =
+            |row: &&usize| walk(&nodes, above, **row).is_nothing() && node.gives(**row, false);
         let rows: Vec<usize> = removals.iter().filter(implied).copied().collect();
         if !rows.is_empty() {
             let mut objects = ColumnBuilder::new(column.len());
             let span = objects.append(|out| out.extend_from_slice(b"{}"));
-            rows.iter().for_each(|&row| objects.set(row, Cell::Json(span)));
-            batch.root.descend_or_insert(above).lay_under(objects.finish());
+            rows.iter()
+                .for_each(|&row| objects.set(row, Cell::Json(span)));
+            batch
+                .root
+                .descend_or_insert(above)
+                .lay_under(objects.finish());
         }
     }
 }
@@ -221,9 +281,15 @@ fn keep_unmentioned(node: &mut Node, column: Column) {
         let mut deeper = ColumnBuilder::over(column.len(), column.buffers().clone());
         let mut cleared = Vec::new();
         for (row, at) in replaced {
-            let Cell::Json(span) = column.cell(row) else { continue };
+            let Cell::Json(span) = column.cell(row) else {
+                continue;
+            };
             if column.bytes(span).get(at.start) == Some(&b'{') && child.cell(row) == Cell::Keep {
-                let inner = Span { start: span.start + at.start as u32, len: at.len() as u32, ..span };
+                let inner = Span {
+                    start: span.start + at.start as u32,
+                    len: at.len() as u32,
+                    ..span
+                };
                 deeper.set(row, Cell::Json(inner));
             } else {
                 cleared.push(row);
@@ -243,19 +309,35 @@ fn join_objects(old: &[u8], new: &[u8], out: &mut Vec<u8>) {
     let is_object = |text: &[u8]| text.first() == Some(&b'{');
     let mut first = true;
     let mut key = |raw: &[u8], out: &mut Vec<u8>| {
-        out.extend_from_slice(if std::mem::take(&mut first) { b"{\"" } else { b",\"" });
+        out.extend_from_slice(if std::mem::take(&mut first) {
+            b"{\""
+        } else {
+            b",\""
+        });
         out.extend_from_slice(raw);
         out.extend_from_slice(b"\":");
     };
-    for json::Member { key: raw, value: at, .. } in json::members(old) {
+    for json::Member {
+        key: raw,
+        value: at,
+        ..
+    } in json::members(old)
+    {
         key(raw, out);
         match json::find(new, raw) {
-            Some(by) if is_object(&old[at.clone()]) && is_object(&new[by.clone()]) => join_objects(&old[at], &new[by], out),
+            Some(by) if is_object(&old[at.clone()]) && is_object(&new[by.clone()]) => {
+                join_objects(&old[at], &new[by], out);
+            }
             Some(by) => out.extend_from_slice(&new[by]),
             None => out.extend_from_slice(&old[at]),
         }
     }
-    for json::Member { key: raw, value: at, .. } in json::members(new) {
+    for json::Member {
+        key: raw,
+        value: at,
+        ..
+    } in json::members(new)
+    {
         if json::find(old, raw).is_none() {
             key(raw, out);
             out.extend_from_slice(&new[at]);
@@ -295,7 +377,9 @@ fn has_tag(tags: Value<'_>, tag: &str) -> bool {
     json::write_string(&mut wanted, tag.as_bytes());
     match tags {
         Value::Text(text) => text == tag.as_bytes(),
-        Value::Json(array) if array.first() == Some(&b'[') => json::elements(array).any(|at| array[at] == wanted),
+        Value::Json(array) if array.first() == Some(&b'[') => {
+            json::elements(array).any(|at| array[at] == wanted)
+        }
         _ => false,
     }
 }
@@ -327,10 +411,13 @@ pub(crate) fn mark_failed(batch: &mut Batch, failures: &Failures) {
     let mut tags: Vec<(Arc<str>, Bitmap)> = Vec::new();
     for failure in failures.rows() {
         messages.set_text(failure.row, failure.reason.as_bytes());
-        let index = tags.iter().position(|(tag, _)| *tag == failure.tag).unwrap_or_else(|| {
-            tags.push((failure.tag.clone(), Bitmap::none(len)));
-            tags.len() - 1
-        });
+        let index = tags
+            .iter()
+            .position(|(tag, _)| *tag == failure.tag)
+            .unwrap_or_else(|| {
+                tags.push((failure.tag.clone(), Bitmap::none(len)));
+                tags.len() - 1
+            });
         tags[index].1.insert(failure.row);
     }
     for (tag, rows) in &tags {
@@ -338,7 +425,10 @@ pub(crate) fn mark_failed(batch: &mut Batch, failures: &Failures) {
     }
     if !tags.is_empty() {
         let mut edit = Edit::new();
-        edit.set(FieldPath::from_keys(["error", "message"]), messages.finish());
+        edit.set(
+            FieldPath::from_keys(["error", "message"]),
+            messages.finish(),
+        );
         batch.apply(edit);
     }
 }
@@ -347,7 +437,10 @@ impl Node {
     /// Whether an object was written somewhere below this node, so that a merge has to join objects.
     fn has_object_below(&self, row: usize) -> bool {
         self.children.iter().any(|child| {
-            let own = child.own.as_ref().is_some_and(|own| own.value(row).is_object());
+            let own = child
+                .own
+                .as_ref()
+                .is_some_and(|own| own.value(row).is_object());
             own || child.has_object_below(row)
         })
     }

@@ -120,7 +120,10 @@ impl Batch {
         self.alive.and_not(&rows);
         match self.drops.iter_mut().find(|drops| drops.reason == *reason) {
             Some(drops) => drops.rows.or(&rows),
-            None => self.drops.push(Drops { reason: reason.clone(), rows }),
+            None => self.drops.push(Drops {
+                reason: reason.clone(),
+                rows,
+            }),
         }
     }
 
@@ -173,7 +176,10 @@ impl Batch {
     }
 
     pub(crate) fn forget_all(&mut self) {
-        self.cache.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+        self.cache
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
     }
 
     /// What is always readable under `@metadata`, unless something was written there.
@@ -235,10 +241,13 @@ pub struct BatchBuilder {
     streams: Vec<(u32, Arc<Stream>)>,
     starts: Vec<u64>,
     ends: Vec<u64>,
-    tags: Vec<(usize, Arc<str>, Option<Arc<str>>)>,
+    tags: Vec<RowTag>,
     dotted: bool,
     size: usize,
 }
+
+/// A row's tag, with the error message that goes with it.
+type RowTag = (usize, Arc<str>, Option<Arc<str>>);
 
 /// What the queue counts for a row beside its document: its cell, start and end.
 const ROW_OVERHEAD: usize = 32;
@@ -355,17 +364,27 @@ impl BatchBuilder {
         };
         let is_text = |cell: &Cell| matches!(cell, Cell::Text(_));
         if self.encoding == Encoding::Text {
-            batch.lay_fields(Some(Column::new(self.documents, buffers)), &Bitmap::all(len));
+            batch.lay_fields(
+                Some(&Column::new(self.documents, buffers)),
+                &Bitmap::all(len),
+            );
         } else {
             let texts = Bitmap::from_fn(len, |row| is_text(&self.documents[row]));
             let part = |text: bool, other: Cell| {
-                let cells = self.documents.iter().map(|cell| if is_text(cell) == text { *cell } else { other });
+                let cells = self
+                    .documents
+                    .iter()
+                    .map(|cell| if is_text(cell) == text { *cell } else { other });
                 Column::new(cells.collect(), buffers.clone())
             };
             let messages = (!texts.is_empty()).then(|| part(true, Cell::Keep));
             batch.root.own = Some(Arc::new(part(false, Cell::Missing)));
-            let rows = if self.add_fields { Bitmap::all(len) } else { texts };
-            batch.lay_fields(messages, &rows);
+            let rows = if self.add_fields {
+                Bitmap::all(len)
+            } else {
+                texts
+            };
+            batch.lay_fields(messages.as_ref(), &rows);
         }
         batch.lay_tags(&self.tags);
         batch
@@ -374,7 +393,7 @@ impl BatchBuilder {
 
 impl Batch {
     /// Gives rows the tags and messages of a builder, all in a few passes: there may be one for every row.
-    fn lay_tags(&mut self, tags: &[(usize, Arc<str>, Option<Arc<str>>)]) {
+    fn lay_tags(&mut self, tags: &[RowTag]) {
         let mut failures = Failures::none();
         let mut plain: Vec<(&Arc<str>, Bitmap)> = Vec::new();
         for (row, tag, message) in tags {
@@ -382,10 +401,13 @@ impl Batch {
                 failures.push(*row, tag, message);
                 continue;
             }
-            let index = plain.iter().position(|(known, _)| *known == tag).unwrap_or_else(|| {
-                plain.push((tag, Bitmap::none(self.len())));
-                plain.len() - 1
-            });
+            let index = plain
+                .iter()
+                .position(|(known, _)| *known == tag)
+                .unwrap_or_else(|| {
+                    plain.push((tag, Bitmap::none(self.len())));
+                    plain.len() - 1
+                });
             plain[index].1.insert(*row);
         }
         self.mark_failed(&failures, false);
@@ -395,25 +417,39 @@ impl Batch {
     }
 
     /// Lays the fields of an event that came without any over `rows`: where a document has such a field, it stays.
-    fn lay_fields(&mut self, messages: Option<Column>, rows: &Bitmap) {
+    fn lay_fields(&mut self, messages: Option<&Column>, rows: &Bitmap) {
         if rows.is_empty() {
             return;
         }
         let len = self.len();
         let fields: [(&[&str], Column); 4] = [
-            (&["@timestamp"], Column::constant(Cell::Time(self.received), len)),
-            (&["host", "name"], Column::constant_text(self.host.name.as_bytes(), len)),
+            (
+                &["@timestamp"],
+                Column::constant(Cell::Time(self.received), len),
+            ),
+            (
+                &["host", "name"],
+                Column::constant_text(self.host.name.as_bytes(), len),
+            ),
             (&["log", "file", "path"], path_column(&self.origin, len)),
-            (&["log", "offset"], Column::offsets(self.origin.starts().clone())),
+            (
+                &["log", "offset"],
+                Column::offsets(self.origin.starts().clone()),
+            ),
         ];
-        let from_file = self.origin.streams().any(|(_, stream)| stream.path.is_some());
+        let from_file = self
+            .origin
+            .streams()
+            .any(|(_, stream)| stream.path.is_some());
         for (index, (keys, column)) in fields.into_iter().enumerate() {
             let keys: Vec<Box<str>> = keys.iter().map(|&key| key.into()).collect();
             if &*keys[0] != "log" || from_file {
                 let column = self.only_where_absent(&keys, column, rows);
                 self.root.descend_or_insert(&keys).write(column);
             }
-            if index == 0 && let Some(messages) = &messages {
+            if index == 0
+                && let Some(messages) = messages
+            {
                 self.root.child_or_insert("message").write(messages.clone());
             }
         }
@@ -424,7 +460,11 @@ impl Batch {
             return column;
         }
         let present = read::extract(&self.root, keys, rows, self.dotted);
-        let absent = |row| rows.contains(row) && present.value(row).is_missing() && !apply::is_blocked(self, keys, row);
+        let absent = |row| {
+            rows.contains(row)
+                && present.value(row).is_missing()
+                && !apply::is_blocked(self, keys, row)
+        };
         column.with_cells((0..self.len()).filter(|&row| !absent(row)), Cell::Keep)
     }
 }

@@ -10,7 +10,10 @@ pub struct Bitmap {
 impl Bitmap {
     /// A set of `len` rows with none in it.
     pub fn none(len: usize) -> Self {
-        Self { words: vec![0; len.div_ceil(64)], len }
+        Self {
+            words: vec![0; len.div_ceil(64)],
+            len,
+        }
     }
 
     /// A set with every one of `len` rows in it.
@@ -52,13 +55,18 @@ impl Bitmap {
 
     /// How many rows are in the set.
     pub fn count(&self) -> usize {
-        self.words.iter().map(|word| word.count_ones() as usize).sum()
+        self.words
+            .iter()
+            .map(|word| word.count_ones() as usize)
+            .sum()
     }
 
     /// Whether `row` is in the set.
     #[inline]
     pub fn contains(&self, row: usize) -> bool {
-        self.words.get(row / 64).is_some_and(|word| word >> (row % 64) & 1 == 1)
+        self.words
+            .get(row / 64)
+            .is_some_and(|word| word >> (row % 64) & 1 == 1)
     }
 
     /// Puts `row` into the set.
@@ -67,7 +75,11 @@ impl Bitmap {
     /// When `row` is not below the length.
     #[inline]
     pub fn insert(&mut self, row: usize) {
-        assert!(row < self.len, "row {row} is outside a batch of {}", self.len);
+        assert!(
+            row < self.len,
+            "row {row} is outside a batch of {}",
+            self.len
+        );
         self.words[row / 64] |= 1 << (row % 64);
     }
 
@@ -102,7 +114,13 @@ impl Bitmap {
 
     /// The rows in the set, ascending.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        self.words.iter().enumerate().flat_map(|(index, &word)| Bits { word, base: index * 64 })
+        self.words
+            .iter()
+            .enumerate()
+            .flat_map(|(index, &word)| Bits {
+                word,
+                base: index * 64,
+            })
     }
 }
 
@@ -136,13 +154,22 @@ mod tests {
             let twos = Bitmap::from_fn(len, |row| row % 2 == 0);
             let mut both = threes.clone();
             both.and(&twos);
-            assert_eq!(both.iter().collect::<Vec<_>>(), (0..len).filter(|r| r % 6 == 0).collect::<Vec<_>>());
+            assert_eq!(
+                both.iter().collect::<Vec<_>>(),
+                (0..len).filter(|r| r % 6 == 0).collect::<Vec<_>>()
+            );
             let mut only = threes.clone();
             only.and_not(&twos);
-            assert_eq!(only.count(), (0..len).filter(|r| r % 3 == 0 && r % 2 == 1).count());
+            assert_eq!(
+                only.count(),
+                (0..len).filter(|r| r % 3 == 0 && r % 2 == 1).count()
+            );
             let mut either = threes;
             either.or(&twos);
-            assert_eq!(either.count(), (0..len).filter(|r| r % 3 == 0 || r % 2 == 0).count());
+            assert_eq!(
+                either.count(),
+                (0..len).filter(|r| r % 3 == 0 || r % 2 == 0).count()
+            );
             assert!(Bitmap::all(len).is_full());
             assert!(Bitmap::none(len).is_empty());
         }

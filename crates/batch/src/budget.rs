@@ -25,15 +25,29 @@ struct Share {
 impl Budget {
     /// A budget of `limit` bytes.
     pub fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { limit, shares: Mutex::new(Vec::new()), freed: Condvar::new() })
+        Arc::new(Self {
+            limit,
+            shares: Mutex::new(Vec::new()),
+            freed: Condvar::new(),
+        })
     }
 
     /// A pool of buffers of `buffer_size` bytes with a guaranteed share of `guaranteed` bytes.
     pub fn pool(self: &Arc<Self>, guaranteed: usize, buffer_size: usize) -> BufferPool {
         let mut shares = self.lock();
-        shares.push(Share { guaranteed, used: 0 });
-        let inner = PoolInner { budget: self.clone(), share: shares.len() - 1, buffer_size, free: Mutex::default() };
-        BufferPool { inner: Arc::new(inner) }
+        shares.push(Share {
+            guaranteed,
+            used: 0,
+        });
+        let inner = PoolInner {
+            budget: self.clone(),
+            share: shares.len() - 1,
+            buffer_size,
+            free: Mutex::default(),
+        };
+        BufferPool {
+            inner: Arc::new(inner),
+        }
     }
 
     /// Bytes charged at this moment.
@@ -45,14 +59,20 @@ impl Budget {
     fn charge(&self, share: usize, bytes: usize) {
         let mut shares = self.lock();
         while !self.fits(&shares, share, bytes) {
-            shares = self.freed.wait(shares).unwrap_or_else(PoisonError::into_inner);
+            shares = self
+                .freed
+                .wait(shares)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         shares[share].used += bytes;
     }
 
     fn fits(&self, shares: &[Share], share: usize, bytes: usize) -> bool {
         let mine = shares[share];
-        let taken: usize = shares.iter().map(|share| share.used.max(share.guaranteed)).sum();
+        let taken: usize = shares
+            .iter()
+            .map(|share| share.used.max(share.guaranteed))
+            .sum();
         let beyond = (mine.used + bytes).saturating_sub(mine.guaranteed.max(mine.used));
         mine.used == 0 || taken + beyond <= self.limit || mine.used + bytes <= mine.guaranteed
     }
@@ -94,9 +114,16 @@ impl BufferPool {
     pub fn take_sized(&self, size: usize) -> PooledBuffer {
         let size = size.max(self.inner.buffer_size);
         self.inner.budget.charge(self.inner.share, size);
-        let reused = if size == self.inner.buffer_size { self.inner.lock_free().pop() } else { None };
+        let reused = if size == self.inner.buffer_size {
+            self.inner.lock_free().pop()
+        } else {
+            None
+        };
         let bytes = reused.unwrap_or_else(|| vec![0; size]);
-        PooledBuffer { bytes, pool: self.inner.clone() }
+        PooledBuffer {
+            bytes,
+            pool: self.inner.clone(),
+        }
     }
 
     /// The size of an ordinary buffer.
@@ -180,7 +207,10 @@ mod tests {
         let budget = Budget::new(300);
         let (greedy, modest) = (budget.pool(100, 100), budget.pool(100, 100));
         let held = [greedy.take(), greedy.take()];
-        assert!(!budget.fits(&budget.lock(), 0, 100), "the rest is the other's share");
+        assert!(
+            !budget.fits(&budget.lock(), 0, 100),
+            "the rest is the other's share"
+        );
         let other = modest.take();
         assert_eq!(budget.used(), 300);
         drop((held, other));

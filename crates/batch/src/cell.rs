@@ -57,14 +57,19 @@ impl Cell {
     #[inline]
     pub fn span(self) -> Option<Span> {
         match self {
-            Self::Text(span) | Self::Number(span) | Self::Json(span) | Self::MsgPack(span) => Some(span),
+            Self::Text(span) | Self::Number(span) | Self::Json(span) | Self::MsgPack(span) => {
+                Some(span)
+            }
             _ => None,
         }
     }
 
     /// The same cell with its span's buffer moved by `by` places, for columns whose buffer lists were joined.
     pub(crate) fn rebased(self, by: u32) -> Self {
-        let moved = |span: Span| Span { buffer: span.buffer + by, ..span };
+        let moved = |span: Span| Span {
+            buffer: span.buffer + by,
+            ..span
+        };
         match self {
             Self::Text(span) => Self::Text(moved(span)),
             Self::Number(span) => Self::Number(moved(span)),

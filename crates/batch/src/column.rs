@@ -28,13 +28,22 @@ enum Cells {
 impl Column {
     /// A column of `cells` whose spans point into `buffers`.
     pub fn new(cells: Vec<Cell>, buffers: Arc<[Bytes]>) -> Self {
-        Self { cells: Cells::Rows(cells), buffers }
+        Self {
+            cells: Cells::Rows(cells),
+            buffers,
+        }
     }
 
     /// A column of `len` rows that all hold `cell`, which points into no buffer.
     pub fn constant(cell: Cell, len: usize) -> Self {
-        debug_assert!(cell.span().is_none(), "a constant with a span needs its buffer");
-        Self { cells: Cells::Constant(cell, len), buffers: no_buffers() }
+        debug_assert!(
+            cell.span().is_none(),
+            "a constant with a span needs its buffer"
+        );
+        Self {
+            cells: Cells::Constant(cell, len),
+            buffers: no_buffers(),
+        }
     }
 
     /// A column of `len` rows that all hold the same text.
@@ -48,13 +57,23 @@ impl Column {
     }
 
     fn constant_bytes(text: &[u8], len: usize, cell: impl Fn(Span) -> Cell) -> Self {
-        let span = Span { buffer: 0, start: 0, len: text.len() as u32 };
-        Self { cells: Cells::Constant(cell(span), len), buffers: [Bytes::copy_from_slice(text)].into() }
+        let span = Span {
+            buffer: 0,
+            start: 0,
+            len: text.len() as u32,
+        };
+        Self {
+            cells: Cells::Constant(cell(span), len),
+            buffers: [Bytes::copy_from_slice(text)].into(),
+        }
     }
 
     /// A column of whole numbers shared with whatever keeps them.
     pub(crate) fn offsets(offsets: Arc<Vec<u64>>) -> Self {
-        Self { cells: Cells::Offsets(offsets), buffers: no_buffers() }
+        Self {
+            cells: Cells::Offsets(offsets),
+            buffers: no_buffers(),
+        }
     }
 
     /// Number of rows.
@@ -146,9 +165,16 @@ impl Column {
         let buffers = if shared || edit.buffers.is_empty() {
             self.buffers.clone()
         } else {
-            self.buffers.iter().chain(edit.buffers.iter()).cloned().collect()
+            self.buffers
+                .iter()
+                .chain(edit.buffers.iter())
+                .cloned()
+                .collect()
         };
-        Self { cells: Cells::Rows(cells), buffers }
+        Self {
+            cells: Cells::Rows(cells),
+            buffers,
+        }
     }
 
     /// This column with the cells of some rows replaced by cells that carry no span.
@@ -158,7 +184,10 @@ impl Column {
         for row in rows {
             cells[row] = cell;
         }
-        Self { cells: Cells::Rows(cells), buffers: self.buffers.clone() }
+        Self {
+            cells: Cells::Rows(cells),
+            buffers: self.buffers.clone(),
+        }
     }
 }
 
@@ -185,7 +214,12 @@ impl ColumnBuilder {
 
     /// A builder for `len` rows whose cells may point into `buffers` as well, with the same numbering.
     pub fn over(len: usize, buffers: Arc<[Bytes]>) -> Self {
-        Self { cells: vec![Cell::Keep; len], buffers, own: Vec::new(), owns: false }
+        Self {
+            cells: vec![Cell::Keep; len],
+            buffers,
+            own: Vec::new(),
+            owns: false,
+        }
     }
 
     /// Sets `row` to a cell whose span, if it has one, points into the shared buffers or came from [`Self::append`].
@@ -223,7 +257,11 @@ impl ColumnBuilder {
         let start = self.own.len();
         self.owns = true;
         write(&mut self.own);
-        Span { buffer: self.buffers.len() as u32, start: start as u32, len: (self.own.len() - start) as u32 }
+        Span {
+            buffer: self.buffers.len() as u32,
+            start: start as u32,
+            len: (self.own.len() - start) as u32,
+        }
     }
 
     /// The cell of `row` as set so far.

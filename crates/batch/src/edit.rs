@@ -19,7 +19,11 @@ pub(crate) enum Change {
     /// Cells replace the field; [`crate::Cell::Missing`] removes it.
     Set(FieldPath, Column),
     /// JSON objects whose members replace the object's members of the same name, deeply. `None` is the event itself.
-    Merge { at: Option<FieldPath>, objects: Column, dotted_keys: bool },
+    Merge {
+        at: Option<FieldPath>,
+        objects: Column,
+        dotted_keys: bool,
+    },
 }
 
 impl Edit {
@@ -36,15 +40,30 @@ impl Edit {
 
     /// Removes a field from the rows of `column` that are [`crate::Cell::Missing`].
     pub fn remove(&mut self, path: FieldPath, rows: &crate::Bitmap) -> &mut Self {
-        let cell = |row| if rows.contains(row) { crate::Cell::Missing } else { crate::Cell::Keep };
+        let cell = |row| {
+            if rows.contains(row) {
+                crate::Cell::Missing
+            } else {
+                crate::Cell::Keep
+            }
+        };
         let cells = (0..rows.len()).map(cell).collect();
         self.set(path, Column::new(cells, Arc::new([])))
     }
 
     /// Merges a column of JSON objects into the object at `at`, or into the event itself. `dotted_keys` says whether
     /// some key in them holds a dot.
-    pub fn merge(&mut self, at: Option<FieldPath>, objects: Column, dotted_keys: bool) -> &mut Self {
-        self.changes.push(Change::Merge { at, objects, dotted_keys });
+    pub fn merge(
+        &mut self,
+        at: Option<FieldPath>,
+        objects: Column,
+        dotted_keys: bool,
+    ) -> &mut Self {
+        self.changes.push(Change::Merge {
+            at,
+            objects,
+            dotted_keys,
+        });
         self
     }
 
@@ -86,12 +105,21 @@ impl Failures {
 
     /// Adds a row.
     pub fn push(&mut self, row: usize, tag: &Arc<str>, reason: &Arc<str>) {
-        self.rows.push(Failure { row, tag: tag.clone(), reason: reason.clone() });
+        self.rows.push(Failure {
+            row,
+            tag: tag.clone(),
+            reason: reason.clone(),
+        });
     }
 
     /// Adds the rows whose edit was refused, all with one tag.
     pub fn extend_refused(&mut self, refused: Vec<(usize, Arc<str>)>, tag: &Arc<str>) {
-        self.rows.extend(refused.into_iter().map(|(row, reason)| Failure { row, tag: tag.clone(), reason }));
+        self.rows
+            .extend(refused.into_iter().map(|(row, reason)| Failure {
+                row,
+                tag: tag.clone(),
+                reason,
+            }));
     }
 
     /// The failed rows.

@@ -24,18 +24,30 @@ pub struct JsonWriter<'a> {
 enum Item<'a> {
     /// Fields that are the same in every row.
     Constant(Vec<u8>),
-    Leaf { key: Vec<u8>, column: &'a Column },
+    Leaf {
+        key: Vec<u8>,
+        column: &'a Column,
+    },
     /// An object of which nothing but fields was written; it is there where one of them is.
-    Object { key: Vec<u8>, fields: Vec<Item<'a>> },
+    Object {
+        key: Vec<u8>,
+        fields: Vec<Item<'a>>,
+    },
     /// A value that was written, with fields written below it.
-    Merged { key: Vec<u8>, node: &'a Node },
+    Merged {
+        key: Vec<u8>,
+        node: &'a Node,
+    },
 }
 
 impl<'a> JsonWriter<'a> {
     /// A writer for the events of `batch`.
     pub fn new(batch: &'a Batch) -> Self {
         let root = batch.root();
-        let plan = root.own.is_none().then(|| plan(root.children.iter().filter(|node| &*node.key != METADATA)));
+        let plan = root
+            .own
+            .is_none()
+            .then(|| plan(root.children.iter().filter(|node| &*node.key != METADATA)));
         Self { root, plan }
     }
 
@@ -59,7 +71,9 @@ impl<'a> JsonWriter<'a> {
 /// the first one's gives way to the brace.
 #[inline]
 fn close_object(start: usize, out: &mut Vec<u8>) -> bool {
-    let Some(first) = out.get_mut(start) else { return false };
+    let Some(first) = out.get_mut(start) else {
+        return false;
+    };
     *first = b'{';
     out.push(b'}');
     true
@@ -71,7 +85,9 @@ fn plan<'a>(nodes: impl Iterator<Item = &'a Node>) -> Vec<Item<'a>> {
     for node in nodes {
         match (item(node), items.last_mut()) {
             (Item::Constant(bytes), _) if bytes.is_empty() => {}
-            (Item::Constant(bytes), Some(Item::Constant(before))) => before.extend_from_slice(&bytes),
+            (Item::Constant(bytes), Some(Item::Constant(before))) => {
+                before.extend_from_slice(&bytes);
+            }
             (item, _) => items.push(item),
         }
     }
@@ -146,7 +162,13 @@ fn write_item(item: &Item<'_>, row: usize, out: &mut Vec<u8>) {
 
 /// Appends the value that `row` has at `node` as JSON, given the value it inherits there. At the root, metadata that was
 /// written is left out.
-pub(crate) fn render(node: &Node, inherited: Value<'_>, row: usize, out: &mut Vec<u8>, is_root: bool) {
+pub(crate) fn render(
+    node: &Node,
+    inherited: Value<'_>,
+    row: usize,
+    out: &mut Vec<u8>,
+    is_root: bool,
+) {
     let base = match &node.own {
         Some(own) => match own.cell(row) {
             Cell::Keep => inherited,
@@ -155,13 +177,23 @@ pub(crate) fn render(node: &Node, inherited: Value<'_>, row: usize, out: &mut Ve
         None => inherited,
     };
     let visible = |child: &Node| !(is_root && &*child.key == METADATA);
-    if !node.children.iter().any(|child| visible(child) && child.touches(row)) {
+    if !node
+        .children
+        .iter()
+        .any(|child| visible(child) && child.touches(row))
+    {
         return match base {
             Value::Missing => out.extend_from_slice(b"{}"),
             base => base.write_json(out),
         };
     }
-    let mut object = ObjectMerge { node, row, out, seen: vec![false; node.children.len()], first: true };
+    let mut object = ObjectMerge {
+        node,
+        row,
+        out,
+        seen: vec![false; node.children.len()],
+        first: true,
+    };
     if is_root && let Some(hidden) = node.children.iter().position(|child| !visible(child)) {
         object.seen[hidden] = true;
     }
@@ -246,9 +278,16 @@ impl<'a> ObjectMerge<'a> {
     /// The edits of a member, marked as met. A hidden child was marked before: the document's member stays as it came.
     fn child(&mut self, key: &[u8]) -> Option<&'a Node> {
         let node = self.node;
-        let index = node.children.iter().position(|child| child.key.as_bytes() == key)?;
+        let index = node
+            .children
+            .iter()
+            .position(|child| child.key.as_bytes() == key)?;
         let met = std::mem::replace(&mut self.seen[index], true);
-        if met { None } else { Some(&node.children[index]) }
+        if met {
+            None
+        } else {
+            Some(&node.children[index])
+        }
     }
 
     fn added(mut self) {

@@ -39,7 +39,11 @@ fn render(node: &Node, inherited: Value<'_>, row: usize, out: &mut Vec<u8>, is_r
         },
         None => inherited,
     };
-    let children: Vec<&Node> = node.children.iter().filter(|child| !(is_root && &*child.key == METADATA)).collect();
+    let children: Vec<&Node> = node
+        .children
+        .iter()
+        .filter(|child| !(is_root && &*child.key == METADATA))
+        .collect();
     if !children.iter().any(|child| child.touches(row)) {
         return match base {
             Value::Missing => msgpack::write_map_header(out, 0),
@@ -47,10 +51,20 @@ fn render(node: &Node, inherited: Value<'_>, row: usize, out: &mut Vec<u8>, is_r
         };
     }
     let members = members(base);
-    let child_of = |key: &[u8]| children.iter().copied().find(|child| child.key.as_bytes() == key);
-    let kept = |(key, _): &&(Cow<'_, [u8]>, Value<'_>)| child_of(key).is_none_or(|child| child.gives(row, true));
+    let child_of = |key: &[u8]| {
+        children
+            .iter()
+            .copied()
+            .find(|child| child.key.as_bytes() == key)
+    };
+    let kept = |(key, _): &&(Cow<'_, [u8]>, Value<'_>)| {
+        child_of(key).is_none_or(|child| child.gives(row, true))
+    };
     let is_new = |child: &&&Node| {
-        child.gives(row, false) && !members.iter().any(|(key, _)| **key == *child.key.as_bytes())
+        child.gives(row, false)
+            && !members
+                .iter()
+                .any(|(key, _)| **key == *child.key.as_bytes())
     };
     let count = members.iter().filter(kept).count() + children.iter().filter(is_new).count();
     msgpack::write_map_header(out, count);
@@ -70,14 +84,17 @@ fn render(node: &Node, inherited: Value<'_>, row: usize, out: &mut Vec<u8>, is_r
 /// The members of an object; none where the value is something else.
 fn members(base: Value<'_>) -> Vec<(Cow<'_, [u8]>, Value<'_>)> {
     match base {
-        Value::Json(text) if text.first() == Some(&b'{') => {
-            json::members(text).map(|member| (plain_key(member.key), Value::Json(&text[member.value]))).collect()
-        }
-        Value::MsgPack(bytes) => {
-            msgpack::members(bytes)
-            .map(|member| (Cow::Borrowed(member.key), Value::MsgPack(&bytes[member.value])))
-            .collect()
-        }
+        Value::Json(text) if text.first() == Some(&b'{') => json::members(text)
+            .map(|member| (plain_key(member.key), Value::Json(&text[member.value])))
+            .collect(),
+        Value::MsgPack(bytes) => msgpack::members(bytes)
+            .map(|member| {
+                (
+                    Cow::Borrowed(member.key),
+                    Value::MsgPack(&bytes[member.value]),
+                )
+            })
+            .collect(),
         _ => Vec::new(),
     }
 }

@@ -28,21 +28,36 @@ impl Origin {
     /// An origin of rows given by their starts and ends; `streams` holds each stream with its first row, ascending.
     pub fn new(streams: Vec<(u32, Arc<Stream>)>, starts: Vec<u64>, ends: Vec<u64>) -> Self {
         assert_eq!(starts.len(), ends.len(), "every row has a start and an end");
-        assert!(starts.is_empty() || streams.first().is_some_and(|first| first.0 == 0), "row 0 has a stream");
-        Self { streams, starts: Arc::new(starts), ends }
+        assert!(
+            starts.is_empty() || streams.first().is_some_and(|first| first.0 == 0),
+            "row 0 has a stream"
+        );
+        Self {
+            streams,
+            starts: Arc::new(starts),
+            ends,
+        }
     }
 
     /// The streams with the rows of each, in order.
     pub fn streams(&self) -> impl Iterator<Item = (std::ops::Range<usize>, &Arc<Stream>)> {
-        self.streams.iter().enumerate().map(|(index, (first, stream))| {
-            let end = self.streams.get(index + 1).map_or(self.starts.len(), |next| next.0 as usize);
-            (*first as usize..end, stream)
-        })
+        self.streams
+            .iter()
+            .enumerate()
+            .map(|(index, (first, stream))| {
+                let end = self
+                    .streams
+                    .get(index + 1)
+                    .map_or(self.starts.len(), |next| next.0 as usize);
+                (*first as usize..end, stream)
+            })
     }
 
     /// The stream of a row.
     pub fn stream(&self, row: usize) -> &Arc<Stream> {
-        let after = self.streams.partition_point(|(first, _)| *first as usize <= row);
+        let after = self
+            .streams
+            .partition_point(|(first, _)| *first as usize <= row);
         &self.streams[after - 1].1
     }
 
@@ -63,14 +78,27 @@ impl Origin {
     /// Appends the event id of a row: stream id, start and end, in hexadecimal, joined by `-`.
     pub fn write_id(&self, row: usize, out: &mut Vec<u8>) {
         use std::io::Write;
-        let written = write!(out, "{:032x}-{:x}-{:x}", self.stream(row).id, self.starts[row], self.ends[row]);
+        let written = write!(
+            out,
+            "{:032x}-{:x}-{:x}",
+            self.stream(row).id,
+            self.starts[row],
+            self.ends[row]
+        );
         written.expect("writing to a vector does not fail");
     }
 
     /// A number made of the event id, evenly spread: the same for the same event in every run.
     pub fn hash(&self, row: usize) -> u64 {
         let id = self.stream(row).id;
-        [id as u64, (id >> 64) as u64, self.starts[row], self.ends[row]].iter().fold(0, |hash, part| mix(hash ^ part))
+        [
+            id as u64,
+            (id >> 64) as u64,
+            self.starts[row],
+            self.ends[row],
+        ]
+        .iter()
+        .fold(0, |hash, part| mix(hash ^ part))
     }
 }
 
@@ -89,7 +117,10 @@ mod tests {
     #[test]
     fn ids_come_from_stream_and_offsets() {
         let one = Arc::new(Stream { id: 7, path: None });
-        let two = Arc::new(Stream { id: 8, path: Some("x.log".into()) });
+        let two = Arc::new(Stream {
+            id: 8,
+            path: Some("x.log".into()),
+        });
         let origin = Origin::new(vec![(0, one), (2, two)], vec![0, 10, 0], vec![10, 20, 5]);
         let id = |row| {
             let mut out = Vec::new();
@@ -98,7 +129,10 @@ mod tests {
         };
         assert_eq!(id(1), "00000000000000000000000000000007-a-14");
         assert_eq!(id(2), "00000000000000000000000000000008-0-5");
-        assert_eq!(origin.streams().map(|(rows, _)| rows).collect::<Vec<_>>(), [0..2, 2..3]);
+        assert_eq!(
+            origin.streams().map(|(rows, _)| rows).collect::<Vec<_>>(),
+            [0..2, 2..3]
+        );
         assert_ne!(origin.hash(0), origin.hash(2));
     }
 }

@@ -77,13 +77,23 @@ impl FieldPath {
     /// The path of field `key` in this object.
     #[must_use]
     pub fn child(&self, key: &str) -> Self {
-        Self { keys: self.keys.iter().cloned().chain([key.into()]).collect() }
+        Self {
+            keys: self.keys.iter().cloned().chain([key.into()]).collect(),
+        }
     }
 
     /// Whether one of the two paths lies in the other, or they are the same, dots in keys read as steps.
     pub(crate) fn overlaps(&self, other: &[Box<str>]) -> bool {
-        let parts = |keys: &[Box<str>]| keys.iter().flat_map(|key| key.split('.')).map(str::to_owned).collect::<Vec<_>>();
-        parts(&self.keys).iter().zip(&parts(other)).all(|(a, b)| a == b)
+        let parts = |keys: &[Box<str>]| {
+            keys.iter()
+                .flat_map(|key| key.split('.'))
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        parts(&self.keys)
+            .iter()
+            .zip(&parts(other))
+            .all(|(a, b)| a == b)
     }
 }
 
@@ -92,7 +102,9 @@ fn bracketed(inner: &str) -> Result<(&str, &str), PathError> {
     for quote in ['\'', '"'] {
         if let Some(quoted) = inner.strip_prefix(quote) {
             let end = quoted.find(quote).ok_or(PathError::Brackets)?;
-            let after = quoted[end + 1..].strip_prefix(']').ok_or(PathError::Brackets)?;
+            let after = quoted[end + 1..]
+                .strip_prefix(']')
+                .ok_or(PathError::Brackets)?;
             return Ok((&quoted[..end], after));
         }
     }
@@ -131,14 +143,20 @@ mod tests {
             ("a[b]", vec!["a", "b"]),
         ] {
             let path = FieldPath::parse(text).expect(text);
-            assert_eq!(path.keys().iter().map(|key| &**key).collect::<Vec<_>>(), keys, "{text}");
+            assert_eq!(
+                path.keys().iter().map(|key| &**key).collect::<Vec<_>>(),
+                keys,
+                "{text}"
+            );
             assert_eq!(FieldPath::parse(&path.to_string()), Ok(path));
         }
     }
 
     #[test]
     fn broken_names_are_refused() {
-        for text in ["", ".", "a.", ".a", "a..b", "[a", "a]b[", "[]", "[a]b", "a.[b]"] {
+        for text in [
+            "", ".", "a.", ".a", "a..b", "[a", "a]b[", "[]", "[a]b", "a.[b]",
+        ] {
             assert!(FieldPath::parse(text).is_err() || text == "a]b[", "{text}");
         }
         assert_eq!(FieldPath::parse("[a]b"), Err(PathError::Brackets));

@@ -34,14 +34,16 @@ impl<'a> Found<'a> {
                 if text.first() != Some(&b'{') {
                     return Self::Nothing;
                 }
-                find_json(text, key).map_or(Self::Nothing, |at| Self::Json(column, inside(span, at)))
+                find_json(text, key)
+                    .map_or(Self::Nothing, |at| Self::Json(column, inside(span, at)))
             }
             Self::MsgPack(column, span) | Self::Cell(column, Cell::MsgPack(span)) => {
                 let bytes = column.bytes(span);
                 if !Value::MsgPack(bytes).is_object() {
                     return Self::Nothing;
                 }
-                msgpack::find(bytes, key.as_bytes()).map_or(Self::Nothing, |at| Self::MsgPack(column, inside(span, at)))
+                msgpack::find(bytes, key.as_bytes())
+                    .map_or(Self::Nothing, |at| Self::MsgPack(column, inside(span, at)))
             }
             _ => Self::Nothing,
         }
@@ -77,7 +79,10 @@ impl<'a> Found<'a> {
 /// Finds a member of a JSON object, its key spelled with escapes where it must be.
 fn find_json(text: &[u8], key: &str) -> Option<std::ops::Range<usize>> {
     json::find(text, key.as_bytes()).or_else(|| {
-        if !key.bytes().any(|byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
+        if !key
+            .bytes()
+            .any(|byte| byte < 0x20 || byte == b'"' || byte == b'\\')
+        {
             return None;
         }
         let mut escaped = Vec::new();
@@ -87,7 +92,11 @@ fn find_json(text: &[u8], key: &str) -> Option<std::ops::Range<usize>> {
 }
 
 fn inside(span: Span, at: std::ops::Range<usize>) -> Span {
-    Span { start: span.start + at.start as u32, len: at.len() as u32, ..span }
+    Span {
+        start: span.start + at.start as u32,
+        len: at.len() as u32,
+        ..span
+    }
 }
 
 /// The edits along a path: the nodes that exist, outermost first, as many as there are.
@@ -160,7 +169,9 @@ pub(crate) fn extract(root: &Node, keys: &[Box<str>], rows: &Bitmap, dotted: boo
 /// The column that was written at exactly this path, where nothing lies above it, below it or around it.
 fn plain_column(nodes: &[&Node], keys: &[Box<str>]) -> Option<Arc<Column>> {
     let (last, above) = nodes.split_last()?;
-    let alone = nodes.len() == keys.len() + 1 && last.children.is_empty() && above.iter().all(|node| node.own.is_none());
+    let alone = nodes.len() == keys.len() + 1
+        && last.children.is_empty()
+        && above.iter().all(|node| node.own.is_none());
     if alone { last.own.clone() } else { None }
 }
 
@@ -176,7 +187,12 @@ struct Assembler<'a> {
 
 impl<'a> Assembler<'a> {
     fn new(len: usize) -> Self {
-        Self { cells: vec![Cell::Missing; len], own: Vec::new(), buffers: vec![Bytes::new()], sources: Vec::new() }
+        Self {
+            cells: vec![Cell::Missing; len],
+            own: Vec::new(),
+            buffers: vec![Bytes::new()],
+            sources: Vec::new(),
+        }
     }
 
     /// Sets a row from what was found, merged with the edits below `node`; false where there is nothing.
@@ -205,11 +221,19 @@ impl<'a> Assembler<'a> {
     }
 
     fn own_since(&self, start: usize) -> Span {
-        Span { buffer: 0, start: start as u32, len: (self.own.len() - start) as u32 }
+        Span {
+            buffer: 0,
+            start: start as u32,
+            len: (self.own.len() - start) as u32,
+        }
     }
 
     fn base_of(&mut self, column: &'a Column) -> u32 {
-        if let Some((_, base)) = self.sources.iter().find(|(known, _)| std::ptr::eq(*known, column)) {
+        if let Some((_, base)) = self
+            .sources
+            .iter()
+            .find(|(known, _)| std::ptr::eq(*known, column))
+        {
             return *base;
         }
         let base = self.buffers.len() as u32;
@@ -220,7 +244,10 @@ impl<'a> Assembler<'a> {
 
     fn json_cell(&mut self, column: &'a Column, span: Span) -> Cell {
         let text = column.bytes(span);
-        let moved = Span { buffer: span.buffer + self.base_of(column), ..span };
+        let moved = Span {
+            buffer: span.buffer + self.base_of(column),
+            ..span
+        };
         match json::kind(text) {
             json::Kind::Null => Cell::Null,
             json::Kind::Bool => Cell::Bool(text[0] == b't'),
@@ -233,7 +260,11 @@ impl<'a> Assembler<'a> {
                     json::unescape(body, &mut self.own);
                     return Cell::Text(self.own_since(start));
                 }
-                Cell::Text(Span { start: moved.start + 1, len: moved.len - 2, ..moved })
+                Cell::Text(Span {
+                    start: moved.start + 1,
+                    len: moved.len - 2,
+                    ..moved
+                })
             }
         }
     }
@@ -241,7 +272,10 @@ impl<'a> Assembler<'a> {
     fn msgpack_cell(&mut self, column: &'a Column, span: Span) -> Cell {
         let bytes = column.bytes(span);
         let base = self.base_of(column);
-        let moved = Span { buffer: span.buffer + base, ..span };
+        let moved = Span {
+            buffer: span.buffer + base,
+            ..span
+        };
         let (value, _) = msgpack::read(bytes, 0);
         match value {
             msgpack::Value::Nil => Cell::Null,
@@ -252,7 +286,11 @@ impl<'a> Assembler<'a> {
             msgpack::Value::Array(_) | msgpack::Value::Map(_) => Cell::MsgPack(moved),
             msgpack::Value::Str(text) => {
                 let (skip, len) = ((bytes.len() - text.len()) as u32, text.len() as u32);
-                Cell::Text(Span { start: moved.start + skip, len, ..moved })
+                Cell::Text(Span {
+                    start: moved.start + skip,
+                    len,
+                    ..moved
+                })
             }
             msgpack::Value::Bin(_) | msgpack::Value::Ext(..) => {
                 let mut quoted = Vec::new();

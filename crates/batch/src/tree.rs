@@ -21,14 +21,19 @@ pub(crate) struct Node {
 
 impl Node {
     pub fn child(&self, key: &[u8]) -> Option<&Self> {
-        self.children.iter().find(|child| child.key.as_bytes() == key)
+        self.children
+            .iter()
+            .find(|child| child.key.as_bytes() == key)
     }
 
     pub fn child_or_insert(&mut self, key: &str) -> &mut Self {
         let index = match self.children.iter().position(|child| &*child.key == key) {
             Some(index) => index,
             None => {
-                self.children.push(Self { key: key.into(), ..Self::default() });
+                self.children.push(Self {
+                    key: key.into(),
+                    ..Self::default()
+                });
                 self.children.len() - 1
             }
         };
@@ -37,12 +42,14 @@ impl Node {
 
     /// The node at `keys` below this one.
     pub fn descend(&self, keys: &[Box<str>]) -> Option<&Self> {
-        keys.iter().try_fold(self, |node, key| node.child(key.as_bytes()))
+        keys.iter()
+            .try_fold(self, |node, key| node.child(key.as_bytes()))
     }
 
     /// The node at `keys` below this one, made where it is not there yet.
     pub fn descend_or_insert(&mut self, keys: &[Box<str>]) -> &mut Self {
-        keys.iter().fold(self, |node, key| node.child_or_insert(key))
+        keys.iter()
+            .fold(self, |node, key| node.child_or_insert(key))
     }
 
     /// This node's own cell of a row; [`Cell::Keep`] where nothing was written.
@@ -91,7 +98,9 @@ impl Node {
     /// Lays the touched cells of `edit` over what was written here before.
     pub fn write(&mut self, edit: Column) {
         if !self.children.is_empty() {
-            let rows: Vec<usize> = (0..edit.len()).filter(|&row| edit.cell(row) != Cell::Keep).collect();
+            let rows: Vec<usize> = (0..edit.len())
+                .filter(|&row| edit.cell(row) != Cell::Keep)
+                .collect();
             self.clear_below(&rows);
         }
         self.lay_under(edit);

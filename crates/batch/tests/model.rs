@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use batch::{
-    Batch, BatchBuilder, Bitmap, Cell, ColumnBuilder, Edit, Encoding, FieldPath, HostInfo, JsonWriter, MsgPackWriter, Span,
-    Stream, Value, json, msgpack,
+    Batch, BatchBuilder, Bitmap, Cell, ColumnBuilder, Edit, Encoding, FieldPath, HostInfo,
+    JsonWriter, MsgPackWriter, Span, Stream, Value, json, msgpack,
 };
 use proptest::prelude::*;
 use serde_json::{Map, Value as Json};
@@ -42,7 +42,8 @@ fn value() -> impl Strategy<Value = Json> {
 }
 
 fn object_of(inner: impl Strategy<Value = Json>) -> impl Strategy<Value = Json> {
-    prop::collection::vec((key(), inner), 0..4).prop_map(|members| Json::Object(members.into_iter().collect()))
+    prop::collection::vec((key(), inner), 0..4)
+        .prop_map(|members| Json::Object(members.into_iter().collect()))
 }
 
 fn document() -> impl Strategy<Value = Json> {
@@ -50,7 +51,8 @@ fn document() -> impl Strategy<Value = Json> {
 }
 
 fn path() -> impl Strategy<Value = FieldPath> {
-    prop::collection::vec((0..3usize).prop_map(|index| KEYS[index]), 1..4).prop_map(FieldPath::from_keys)
+    prop::collection::vec((0..3usize).prop_map(|index| KEYS[index]), 1..4)
+        .prop_map(FieldPath::from_keys)
 }
 
 #[derive(Debug, Clone)]
@@ -67,8 +69,10 @@ fn op() -> impl Strategy<Value = Op> {
     let per_row = |inner: BoxedStrategy<Json>| prop::collection::vec(prop::option::of(inner), ROWS);
     prop_oneof![
         (path(), per_row(value().boxed())).prop_map(|(path, values)| Op::Set(path, values)),
-        (path(), prop::collection::vec(any::<bool>(), ROWS)).prop_map(|(path, rows)| Op::Remove(path, rows)),
-        (prop::option::of(path()), per_row(document().boxed())).prop_map(|(path, values)| Op::Merge(path, values)),
+        (path(), prop::collection::vec(any::<bool>(), ROWS))
+            .prop_map(|(path, rows)| Op::Remove(path, rows)),
+        (prop::option::of(path()), per_row(document().boxed()))
+            .prop_map(|(path, values)| Op::Merge(path, values)),
         path().prop_map(Op::Read),
     ]
 }
@@ -79,7 +83,9 @@ fn op() -> impl Strategy<Value = Op> {
 fn locate(root: &Json, keys: &[String]) -> Option<Vec<String>> {
     for taken in 1..=keys.len() {
         let first = keys[..taken].join(".");
-        let Some(value) = root.get(&first) else { continue };
+        let Some(value) = root.get(&first) else {
+            continue;
+        };
         if taken == keys.len() {
             return Some(vec![first]);
         }
@@ -96,7 +102,9 @@ fn keys_of(path: &FieldPath) -> Vec<String> {
 
 fn read(root: &Json, path: &FieldPath) -> Option<Json> {
     let keys = locate(root, &keys_of(path))?;
-    keys.iter().try_fold(root, |value, key| value.get(key)).cloned()
+    keys.iter()
+        .try_fold(root, |value, key| value.get(key))
+        .cloned()
 }
 
 /// The object at `keys`, made where it is not there; none where something else is in the way.
@@ -104,7 +112,9 @@ fn object_at<'a>(root: &'a mut Json, keys: &[String]) -> Option<&'a mut Map<Stri
     let mut at = root;
     for key in keys {
         let members = at.as_object_mut()?;
-        at = members.entry(key.clone()).or_insert_with(|| Json::Object(Map::new()));
+        at = members
+            .entry(key.clone())
+            .or_insert_with(|| Json::Object(Map::new()));
     }
     at.as_object_mut()
 }
@@ -113,14 +123,18 @@ fn set(root: &mut Json, path: &FieldPath, value: Json) -> bool {
     let keys = locate(root, &keys_of(path)).unwrap_or_else(|| keys_of(path));
     let (last, above) = keys.split_last().expect("a path has a key");
     let mut changed = root.clone();
-    let Some(object) = object_at(&mut changed, above) else { return false };
+    let Some(object) = object_at(&mut changed, above) else {
+        return false;
+    };
     object.insert(last.clone(), value);
     *root = changed;
     true
 }
 
 fn remove(root: &mut Json, path: &FieldPath) {
-    let Some(keys) = locate(root, &keys_of(path)) else { return };
+    let Some(keys) = locate(root, &keys_of(path)) else {
+        return;
+    };
     let (last, above) = keys.split_last().expect("a path has a key");
     if let Some(object) = object_at(root, above) {
         object.shift_remove(last);
@@ -142,12 +156,19 @@ fn join(old: &mut Json, new: Json) {
 }
 
 fn merge(root: &mut Json, path: Option<&FieldPath>, value: Json) -> bool {
-    let keys = path.map(|path| locate(root, &keys_of(path)).unwrap_or_else(|| keys_of(path))).unwrap_or_default();
+    let keys = path
+        .map(|path| locate(root, &keys_of(path)).unwrap_or_else(|| keys_of(path)))
+        .unwrap_or_default();
     let mut changed = root.clone();
-    let Some(object) = object_at(&mut changed, &keys) else { return false };
+    let Some(object) = object_at(&mut changed, &keys) else {
+        return false;
+    };
     let mut joined = Json::Object(std::mem::take(object));
     join(&mut joined, value);
-    *object = joined.as_object().expect("joined objects are an object").clone();
+    *object = joined
+        .as_object()
+        .expect("joined objects are an object")
+        .clone();
     *root = changed;
     true
 }
@@ -156,7 +177,10 @@ fn merge(root: &mut Json, path: Option<&FieldPath>, value: Json) -> bool {
 fn sorted(value: &Json) -> Json {
     match value {
         Json::Object(members) => {
-            let mut all: Vec<_> = members.iter().map(|(key, value)| (key.clone(), sorted(value))).collect();
+            let mut all: Vec<_> = members
+                .iter()
+                .map(|(key, value)| (key.clone(), sorted(value)))
+                .collect();
             all.sort_by(|a, b| a.0.cmp(&b.0));
             Json::Object(all.into_iter().collect())
         }
@@ -168,7 +192,9 @@ fn sorted(value: &Json) -> Json {
 // The batch.
 
 fn build(documents: &[Json], encoding: Encoding) -> (Batch, Vec<Vec<u8>>) {
-    let host = Arc::new(HostInfo { name: "host".into() });
+    let host = Arc::new(HostInfo {
+        name: "host".into(),
+    });
     let mut builder = BatchBuilder::new(encoding, &host, 0, false);
     builder.stream(&Arc::new(Stream { id: 1, path: None }));
     builder.dotted_keys();
@@ -180,7 +206,11 @@ fn build(documents: &[Json], encoding: Encoding) -> (Batch, Vec<Vec<u8>>) {
             Encoding::MsgPack => msgpack::from_json(&text, &mut bytes),
             _ => bytes = text,
         }
-        let span = Span { buffer: row as u32, start: 0, len: bytes.len() as u32 };
+        let span = Span {
+            buffer: row as u32,
+            start: 0,
+            len: bytes.len() as u32,
+        };
         builder.buffer(bytes.clone().into());
         builder.push(span, row as u64, row as u64 + 1);
         all.push(bytes);
@@ -214,23 +244,37 @@ fn apply(batch: &mut Batch, models: &mut [Json], op: &Op) {
             edit.set(path.clone(), column(values, true));
             let refused = batch.apply(edit);
             for (row, value) in values.iter().enumerate() {
-                let done = value.clone().is_none_or(|value| set(&mut models[row], path, value));
-                assert_eq!(!done, refused.iter().any(|(at, _)| *at == row), "row {row} of {op:?}");
+                let done = value
+                    .clone()
+                    .is_none_or(|value| set(&mut models[row], path, value));
+                assert_eq!(
+                    !done,
+                    refused.iter().any(|(at, _)| *at == row),
+                    "row {row} of {op:?}"
+                );
             }
         }
         Op::Remove(path, rows) => {
             let mut edit = Edit::new();
             edit.remove(path.clone(), &Bitmap::from_fn(ROWS, |row| rows[row]));
             assert!(batch.apply(edit).is_empty());
-            (0..ROWS).filter(|&row| rows[row]).for_each(|row| remove(&mut models[row], path));
+            (0..ROWS)
+                .filter(|&row| rows[row])
+                .for_each(|row| remove(&mut models[row], path));
         }
         Op::Merge(path, values) => {
             let mut edit = Edit::new();
             edit.merge(path.clone(), column(values, false), true);
             let refused = batch.apply(edit);
             for (row, value) in values.iter().enumerate() {
-                let done = value.clone().is_none_or(|value| merge(&mut models[row], path.as_ref(), value));
-                assert_eq!(!done, refused.iter().any(|(at, _)| *at == row), "row {row} of {op:?}");
+                let done = value
+                    .clone()
+                    .is_none_or(|value| merge(&mut models[row], path.as_ref(), value));
+                assert_eq!(
+                    !done,
+                    refused.iter().any(|(at, _)| *at == row),
+                    "row {row} of {op:?}"
+                );
             }
         }
         Op::Read(path) => {
@@ -238,8 +282,13 @@ fn apply(batch: &mut Batch, models: &mut [Json], op: &Op) {
             for (row, model) in models.iter().enumerate() {
                 let mut text = Vec::new();
                 column.value(row).write_json(&mut text);
-                let got = (!column.value(row).is_missing()).then(|| serde_json::from_slice::<Json>(&text).expect("JSON"));
-                assert_eq!(got.as_ref().map(sorted), read(model, path).as_ref().map(sorted), "{path} of row {row}");
+                let got = (!column.value(row).is_missing())
+                    .then(|| serde_json::from_slice::<Json>(&text).expect("JSON"));
+                assert_eq!(
+                    got.as_ref().map(sorted),
+                    read(model, path).as_ref().map(sorted),
+                    "{path} of row {row}"
+                );
             }
         }
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use batch::{
-    Batch, BatchBuilder, Bitmap, Budget, Cell, Column, ColumnBuilder, Edit, Encoding, Failures, FieldPath, HostInfo, JsonWriter,
-    Span, Stream, Value,
+    Batch, BatchBuilder, Bitmap, Budget, Cell, Column, ColumnBuilder, Edit, Encoding, Failures,
+    FieldPath, HostInfo, JsonWriter, Span, Stream, Value,
 };
 
 const RECEIVED: i64 = 1_431_857_103_000_000_000;
@@ -14,18 +14,31 @@ fn path(text: &str) -> FieldPath {
 }
 
 fn host() -> Arc<HostInfo> {
-    Arc::new(HostInfo { name: "web-1".into() })
+    Arc::new(HostInfo {
+        name: "web-1".into(),
+    })
 }
 
 fn build(encoding: Encoding, documents: &[&str], file: Option<&str>, add_fields: bool) -> Batch {
     let mut builder = BatchBuilder::new(encoding, &host(), RECEIVED, add_fields);
-    builder.stream(&Arc::new(Stream { id: 0xabc, path: file.map(Into::into) }));
+    builder.stream(&Arc::new(Stream {
+        id: 0xabc,
+        path: file.map(Into::into),
+    }));
     let text = documents.join("\n");
     let buffer = builder.buffer(text.into());
     let mut at = 0;
     for document in documents {
         let len = document.len() as u64;
-        builder.push(Span { buffer, start: at as u32, len: len as u32 }, at, at + len + 1);
+        builder.push(
+            Span {
+                buffer,
+                start: at as u32,
+                len: len as u32,
+            },
+            at,
+            at + len + 1,
+        );
         at += len + 1;
     }
     builder.finish()
@@ -47,7 +60,8 @@ fn written(batch: &Batch, row: usize) -> String {
 
 fn set(batch: &mut Batch, name: &str, rows: &[usize], value: &str) {
     let mut column = ColumnBuilder::new(batch.len());
-    rows.iter().for_each(|&row| column.set_text(row, value.as_bytes()));
+    rows.iter()
+        .for_each(|&row| column.set_text(row, value.as_bytes()));
     let mut edit = Edit::new();
     edit.set(path(name), column.finish());
     assert!(batch.apply(edit).is_empty());
@@ -69,7 +83,8 @@ fn a_line_of_text_has_message_timestamp_host_and_file() {
 #[test]
 fn a_line_that_comes_from_no_file_has_no_file_fields() {
     let batch = build(Encoding::Text, &["one"], None, false);
-    let expected = r#"{"@timestamp":"2015-05-17T10:05:03.000Z","message":"one","host":{"name":"web-1"}}"#;
+    let expected =
+        r#"{"@timestamp":"2015-05-17T10:05:03.000Z","message":"one","host":{"name":"web-1"}}"#;
     assert_eq!(written(&batch, 0), expected);
 }
 
@@ -85,8 +100,14 @@ fn documents_gain_nothing_unless_the_input_says_so() {
 #[test]
 fn facts_and_id_are_readable_under_metadata_and_never_written() {
     let mut batch = json(&[r#"{"a":1}"#]);
-    assert_eq!(read(&batch, "@metadata.id", 0), "00000000000000000000000000000abc-0-8");
-    assert_eq!(read(&batch, "@metadata.timestamp", 0), "2015-05-17T10:05:03.000Z");
+    assert_eq!(
+        read(&batch, "@metadata.id", 0),
+        "00000000000000000000000000000abc-0-8"
+    );
+    assert_eq!(
+        read(&batch, "@metadata.timestamp", 0),
+        "2015-05-17T10:05:03.000Z"
+    );
     assert_eq!(read(&batch, "@metadata.host.name", 0), "web-1");
     assert_eq!(read(&batch, "@metadata.log.offset", 0), "0");
     set(&mut batch, "@metadata.index", &[0], "logs");
@@ -109,19 +130,37 @@ fn a_dotted_name_is_the_nested_field_then_the_literal_key() {
     let mut builder = BatchBuilder::new(Encoding::Json, &host(), 0, false);
     builder.stream(&Arc::new(Stream { id: 1, path: None }));
     builder.dotted_keys();
-    let documents = [r#"{"a":{"b":1},"a.b":2}"#, r#"{"a.b":3}"#, r#"{"a":{"c":4}}"#];
+    let documents = [
+        r#"{"a":{"b":1},"a.b":2}"#,
+        r#"{"a.b":3}"#,
+        r#"{"a":{"c":4}}"#,
+    ];
     for (row, document) in documents.into_iter().enumerate() {
         let buffer = builder.buffer(document.into());
-        builder.push(Span { buffer, start: 0, len: document.len() as u32 }, row as u64, row as u64 + 1);
+        builder.push(
+            Span {
+                buffer,
+                start: 0,
+                len: document.len() as u32,
+            },
+            row as u64,
+            row as u64 + 1,
+        );
     }
     let mut batch = builder.finish();
-    assert_eq!([0, 1, 2].map(|row| read(&batch, "a.b", row)), ["1", "3", ""]);
+    assert_eq!(
+        [0, 1, 2].map(|row| read(&batch, "a.b", row)),
+        ["1", "3", ""]
+    );
     set(&mut batch, "a.b", &[0, 1, 2], "x");
-    assert_eq!([0, 1, 2].map(|row| written(&batch, row)), [
-        r#"{"a":{"b":"x"},"a.b":2}"#,
-        r#"{"a.b":"x"}"#,
-        r#"{"a":{"c":4,"b":"x"}}"#
-    ]);
+    assert_eq!(
+        [0, 1, 2].map(|row| written(&batch, row)),
+        [
+            r#"{"a":{"b":"x"},"a.b":2}"#,
+            r#"{"a.b":"x"}"#,
+            r#"{"a":{"c":4,"b":"x"}}"#
+        ]
+    );
 }
 
 #[test]
@@ -133,7 +172,11 @@ fn writing_below_a_value_that_is_no_object_fails_the_row_and_changes_nothing() {
         column.finish()
     };
     let mut edit = Edit::new();
-    edit.set(path("first"), column("written before the one that is refused")).set(path("a.b"), column("x"));
+    edit.set(
+        path("first"),
+        column("written before the one that is refused"),
+    )
+    .set(path("a.b"), column("x"));
     let refused = batch.apply(edit);
     assert_eq!(refused.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [0]);
     assert!(refused[0].1.contains("a.b"), "{}", refused[0].1);
@@ -166,7 +209,10 @@ fn a_masked_write_leaves_the_other_rows_and_earlier_writes() {
     let mut batch = text(&["one", "two", "three"]);
     set(&mut batch, "x", &[0, 1], "first");
     set(&mut batch, "x", &[1], "second");
-    assert_eq!([0, 1, 2].map(|row| read(&batch, "x", row)), ["first", "second", ""]);
+    assert_eq!(
+        [0, 1, 2].map(|row| read(&batch, "x", row)),
+        ["first", "second", ""]
+    );
     assert!(!written(&batch, 2).contains("\"x\""));
 }
 
@@ -174,16 +220,28 @@ fn a_masked_write_leaves_the_other_rows_and_earlier_writes() {
 fn absent_null_and_a_value_are_three_things() {
     let batch = json(&[r#"{}"#, r#"{"a":null}"#, r#"{"a":""}"#]);
     let column = batch.column(&path("a"));
-    assert_eq!([column.value(0), column.value(1), column.value(2)], [Value::Missing, Value::Null, Value::Text(b"")]);
+    assert_eq!(
+        [column.value(0), column.value(1), column.value(2)],
+        [Value::Missing, Value::Null, Value::Text(b"")]
+    );
 }
 
 #[test]
 fn types_may_differ_from_row_to_row_and_numbers_keep_every_digit() {
-    let batch = json(&[r#"{"a":1}"#, r#"{"a":"1"}"#, r#"{"a":123456789012345678901234567890.10}"#, r#"{"a":[1, 2]}"#, r#"{"a":true}"#]);
+    let batch = json(&[
+        r#"{"a":1}"#,
+        r#"{"a":"1"}"#,
+        r#"{"a":123456789012345678901234567890.10}"#,
+        r#"{"a":[1, 2]}"#,
+        r#"{"a":true}"#,
+    ]);
     let column = batch.column(&path("a"));
     assert_eq!(column.value(0), Value::Number(b"1"));
     assert_eq!(column.value(1), Value::Text(b"1"));
-    assert_eq!(column.value(2), Value::Number(b"123456789012345678901234567890.10"));
+    assert_eq!(
+        column.value(2),
+        Value::Number(b"123456789012345678901234567890.10")
+    );
     assert_eq!(column.value(3), Value::Json(b"[1, 2]"));
     assert_eq!(column.value(4), Value::Bool(true));
 }
@@ -201,12 +259,29 @@ fn rows_of_several_files_keep_their_own_path_and_offset() {
     let mut builder = BatchBuilder::new(Encoding::Text, &host(), 0, false);
     let buffer = builder.buffer("abcd".into());
     for (id, file) in [(1, "one.log"), (2, "two.log")] {
-        builder.stream(&Arc::new(Stream { id, path: Some(file.into()) }));
-        builder.push(Span { buffer, start: 0, len: 1 }, id as u64 * 10, id as u64 * 10 + 1);
+        builder.stream(&Arc::new(Stream {
+            id,
+            path: Some(file.into()),
+        }));
+        builder.push(
+            Span {
+                buffer,
+                start: 0,
+                len: 1,
+            },
+            id as u64 * 10,
+            id as u64 * 10 + 1,
+        );
     }
     let batch = builder.finish();
-    assert_eq!([0, 1].map(|row| read(&batch, "log.file.path", row)), ["one.log", "two.log"]);
-    assert_eq!([0, 1].map(|row| read(&batch, "log.offset", row)), ["10", "20"]);
+    assert_eq!(
+        [0, 1].map(|row| read(&batch, "log.file.path", row)),
+        ["one.log", "two.log"]
+    );
+    assert_eq!(
+        [0, 1].map(|row| read(&batch, "log.offset", row)),
+        ["10", "20"]
+    );
 }
 
 #[test]
@@ -214,22 +289,33 @@ fn a_written_column_that_is_read_again_is_the_same_column() {
     let mut batch = text(&["one two"]);
     let message = batch.column(&path("message"));
     let mut word = ColumnBuilder::over(1, message.buffers().clone());
-    let Cell::Text(span) = message.cell(0) else { panic!("messages are text") };
+    let Cell::Text(span) = message.cell(0) else {
+        panic!("messages are text")
+    };
     word.set(0, Cell::Text(Span { len: 3, ..span }));
     let mut edit = Edit::new();
     edit.set(path("word"), word.finish());
     batch.apply(edit);
     let read = batch.column(&path("word"));
     assert_eq!(read.value(0), Value::Text(b"one"));
-    assert!(Arc::ptr_eq(read.buffers(), message.buffers()), "a capture is a view, not a copy");
+    assert!(
+        Arc::ptr_eq(read.buffers(), message.buffers()),
+        "a capture is a view, not a copy"
+    );
 }
 
 #[test]
 fn a_write_is_seen_by_later_reads_of_the_same_above_and_below() {
     let mut batch = json(&[r#"{"a":{"b":1}}"#]);
-    assert_eq!([read(&batch, "a", 0), read(&batch, "a.b", 0)], [r#"{"b":1}"#, "1"]);
+    assert_eq!(
+        [read(&batch, "a", 0), read(&batch, "a.b", 0)],
+        [r#"{"b":1}"#, "1"]
+    );
     set(&mut batch, "a.b", &[0], "x");
-    assert_eq!([read(&batch, "a", 0), read(&batch, "a.b", 0)], [r#"{"b":"x"}"#, "x"]);
+    assert_eq!(
+        [read(&batch, "a", 0), read(&batch, "a.b", 0)],
+        [r#"{"b":"x"}"#, "x"]
+    );
     let mut edit = Edit::new();
     edit.set(path("a"), Column::constant(Cell::Int(7), 1));
     batch.apply(edit);
@@ -241,7 +327,11 @@ fn dropped_rows_are_counted_once_by_reason() {
     let mut batch = text(&["one", "two", "three"]);
     batch.drop_rows(&Bitmap::from_fn(3, |row| row < 2), &"where".into());
     batch.drop_rows(&Bitmap::all(3), &"head".into());
-    let counts: Vec<_> = batch.drops().iter().map(|drops| (&*drops.reason, drops.rows.count())).collect();
+    let counts: Vec<_> = batch
+        .drops()
+        .iter()
+        .map(|drops| (&*drops.reason, drops.rows.count()))
+        .collect();
     assert_eq!(counts, [("where", 2), ("head", 1)]);
     assert!(batch.alive().is_empty());
 }
@@ -251,16 +341,39 @@ fn what_could_not_be_read_as_a_document_is_text_with_a_tag() {
     let mut builder = BatchBuilder::new(Encoding::Json, &host(), RECEIVED, false);
     builder.stream(&Arc::new(Stream { id: 1, path: None }));
     let buffer = builder.buffer(r#"{"a":1}oops"#.into());
-    builder.push(Span { buffer, start: 0, len: 7 }, 0, 7);
-    builder.push_text(Span { buffer, start: 7, len: 4 }, 7, 11);
+    builder.push(
+        Span {
+            buffer,
+            start: 0,
+            len: 7,
+        },
+        0,
+        7,
+    );
+    builder.push_text(
+        Span {
+            buffer,
+            start: 7,
+            len: 4,
+        },
+        7,
+        11,
+    );
     builder.tag_last(&"_jsonparsefailure".into(), Some("expected a value".into()));
     let batch = builder.finish();
     assert_eq!(written(&batch, 0), r#"{"a":1}"#);
     let broken = written(&batch, 1);
-    for part in [r#""message":"oops""#, r#""tags":["_jsonparsefailure"]"#, r#""error":{"message":"expected a value"}"#] {
+    for part in [
+        r#""message":"oops""#,
+        r#""tags":["_jsonparsefailure"]"#,
+        r#""error":{"message":"expected a value"}"#,
+    ] {
         assert!(broken.contains(part), "{broken}");
     }
-    assert!(batch.sealed().is_empty(), "later processors may still make something of it");
+    assert!(
+        batch.sealed().is_empty(),
+        "later processors may still make something of it"
+    );
 }
 
 #[test]
@@ -272,7 +385,15 @@ fn a_shared_buffer_is_charged_once_and_until_its_last_column_is_gone() {
     let mut builder = BatchBuilder::new(Encoding::Text, &host(), 0, false);
     builder.stream(&Arc::new(Stream { id: 1, path: None }));
     let buffer = builder.buffer(buffer.freeze(3));
-    builder.push(Span { buffer, start: 0, len: 3 }, 0, 3);
+    builder.push(
+        Span {
+            buffer,
+            start: 0,
+            len: 3,
+        },
+        0,
+        3,
+    );
     let batch = builder.finish();
     let column = batch.column(&path("message"));
     assert_eq!(budget.used(), 4096);

@@ -3,26 +3,53 @@
 
 use std::sync::Arc;
 
-use batch::{Batch, BatchBuilder, Bitmap, Cell, Column, ColumnBuilder, Edit, Encoding, FieldPath, HostInfo, JsonWriter, Span, Stream};
+use batch::{
+    Batch, BatchBuilder, Bitmap, Cell, Column, ColumnBuilder, Edit, Encoding, FieldPath, HostInfo,
+    JsonWriter, Span, Stream,
+};
 use proptest::prelude::*;
 
 const ROWS: usize = 3;
 
 /// A batch whose events are `x`, as text or as JSON documents that say so.
 fn batch(encoding: Encoding) -> Batch {
-    let text = if encoding == Encoding::Text { "x" } else { r#"{"message":"x"}"# };
+    let text = if encoding == Encoding::Text {
+        "x"
+    } else {
+        r#"{"message":"x"}"#
+    };
     let host = Arc::new(HostInfo { name: "h".into() });
     let mut builder = BatchBuilder::new(encoding, &host, 0, true);
-    builder.stream(&Arc::new(Stream { id: 1, path: Some("/p".into()) }));
+    builder.stream(&Arc::new(Stream {
+        id: 1,
+        path: Some("/p".into()),
+    }));
     let buffer = builder.buffer(text.into());
     for row in 0..ROWS as u64 {
-        builder.push(Span { buffer, start: 0, len: text.len() as u32 }, row, row + 1);
+        builder.push(
+            Span {
+                buffer,
+                start: 0,
+                len: text.len() as u32,
+            },
+            row,
+            row + 1,
+        );
     }
     builder.finish()
 }
 
 fn cell() -> impl Strategy<Value = Cell> {
-    let cells = vec![Cell::Keep, Cell::Keep, Cell::Missing, Cell::Null, Cell::Bool(true), Cell::Int(-7), Cell::Float(0.5), Cell::Time(1)];
+    let cells = vec![
+        Cell::Keep,
+        Cell::Keep,
+        Cell::Missing,
+        Cell::Null,
+        Cell::Bool(true),
+        Cell::Int(-7),
+        Cell::Float(0.5),
+        Cell::Time(1),
+    ];
     prop::sample::select(cells)
 }
 
@@ -34,7 +61,8 @@ fn column() -> impl Strategy<Value = Column> {
             match kind {
                 0 => column.set_text(row, b"te\"xt"),
                 1 => {
-                    let span = column.append(|out| out.extend_from_slice(br#"{"b":1,"z":{"c":[]}}"#));
+                    let span =
+                        column.append(|out| out.extend_from_slice(br#"{"b":1,"z":{"c":[]}}"#));
                     column.set(row, Cell::Json(span));
                 }
                 _ => column.set(row, cell),
@@ -42,11 +70,29 @@ fn column() -> impl Strategy<Value = Column> {
         }
         column.finish()
     });
-    prop_oneof![mixed, cell().prop_map(|cell| Column::constant(cell, ROWS)), Just(Column::constant_text(b"same", ROWS))]
+    prop_oneof![
+        mixed,
+        cell().prop_map(|cell| Column::constant(cell, ROWS)),
+        Just(Column::constant_text(b"same", ROWS))
+    ]
 }
 
 fn path() -> impl Strategy<Value = &'static str> {
-    prop::sample::select(vec!["message", "host.name", "host.ip", "log", "log.file", "a", "a.b", "a.b.c", "a.z", "a.z.c", "d.e.f", "d.g", "@metadata.m"])
+    prop::sample::select(vec![
+        "message",
+        "host.name",
+        "host.ip",
+        "log",
+        "log.file",
+        "a",
+        "a.b",
+        "a.b.c",
+        "a.z",
+        "a.z.c",
+        "d.e.f",
+        "d.g",
+        "@metadata.m",
+    ])
 }
 
 fn events(batch: &Batch) -> Vec<serde_json::Value> {
@@ -54,7 +100,8 @@ fn events(batch: &Batch) -> Vec<serde_json::Value> {
     let event = |row| {
         let mut out = Vec::new();
         writer.write(row, &mut out);
-        serde_json::from_slice(&out).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&out)))
+        serde_json::from_slice(&out)
+            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&out)))
     };
     (0..batch.len()).map(event).collect()
 }

@@ -36,7 +36,9 @@ pub struct InputError {
 impl InputError {
     /// One problem.
     pub fn new(problem: impl Into<String>) -> Self {
-        Self { problems: vec![problem.into()] }
+        Self {
+            problems: vec![problem.into()],
+        }
     }
 }
 

@@ -15,7 +15,10 @@ pub mod output;
 pub mod processor;
 pub mod spec;
 
-pub use input::{Delivery, Diagnostics, Input, InputContext, InputError, Receipt, Sink, Stop, Stopped, StreamDelivery, receipt};
+pub use input::{
+    Delivery, Diagnostics, Input, InputContext, InputError, Receipt, Sink, Stop, Stopped,
+    StreamDelivery, receipt,
+};
 pub use metrics::{OperatorMetrics, Progress};
 pub use output::{Encoded, Output, Part, Refused, WriteError, Written};
 pub use processor::{Order, Processor};

@@ -73,7 +73,12 @@ impl OperatorMetrics {
 
     /// Adds to a named counter.
     pub fn count(&self, name: &'static str, by: u64) {
-        *self.named.lock().unwrap_or_else(PoisonError::into_inner).entry(name).or_default() += by;
+        *self
+            .named
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry(name)
+            .or_default() += by;
     }
 
     /// The counters at this moment.
@@ -86,7 +91,11 @@ impl OperatorMetrics {
             dropped: self.dropped.load(Relaxed),
             busy: Duration::from_nanos(self.busy_ns.load(Relaxed)),
             wait: Duration::from_nanos(self.wait_ns.load(Relaxed)),
-            named: self.named.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            named: self
+                .named
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone(),
         }
     }
 }

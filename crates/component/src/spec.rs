@@ -112,5 +112,8 @@ pub fn parse<T: serde::de::DeserializeOwned>(node: &Node) -> Result<T, ConfigErr
 /// # Errors
 /// A text that is no field name, with its place.
 pub fn field(node: &Node, name: &str, text: &str) -> Result<FieldPath, ConfigError> {
-    FieldPath::parse(text).map_err(|error| node.nearest(name).error(format!("`{text}` is not a field name: {error}")))
+    FieldPath::parse(text).map_err(|error| {
+        node.nearest(name)
+            .error(format!("`{text}` is not a field name: {error}"))
+    })
 }

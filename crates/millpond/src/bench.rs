@@ -20,10 +20,21 @@ pub fn bench(pipeline: &str, as_json: bool) -> anyhow::Result<ExitCode> {
     let graph = loaded.build(&host)?;
     let before = cpu_time();
     let report = execute(graph, true, &host, false)?;
-    let costs = Costs { cpu: cpu_time() - before, peak_memory: peak_memory() };
-    let text = if as_json { format!("{}\n", costs.json(&report)) } else { costs.text(&report) };
+    let costs = Costs {
+        cpu: cpu_time() - before,
+        peak_memory: peak_memory(),
+    };
+    let text = if as_json {
+        format!("{}\n", costs.json(&report))
+    } else {
+        costs.text(&report)
+    };
     // The figures go to standard error when the events themselves go to standard output.
-    let to_stdout = report.pipelines.iter().flat_map(|pipeline| &pipeline.operators).any(|operator| operator.name == "stdout");
+    let to_stdout = report
+        .pipelines
+        .iter()
+        .flat_map(|pipeline| &pipeline.operators)
+        .any(|operator| operator.name == "stdout");
     if to_stdout {
         crate::run::say(text.trim_end());
     } else {
@@ -98,8 +109,17 @@ impl Costs {
 
 /// Every operator's share of the busy time, as a table.
 fn shares(pipeline: &PipelineReport) -> String {
-    let total: f64 = pipeline.operators.iter().map(|operator| operator.counts.busy.as_secs_f64()).sum();
-    let width = pipeline.operators.iter().map(|operator| operator.name.len()).max().unwrap_or(0);
+    let total: f64 = pipeline
+        .operators
+        .iter()
+        .map(|operator| operator.counts.busy.as_secs_f64())
+        .sum();
+    let width = pipeline
+        .operators
+        .iter()
+        .map(|operator| operator.name.len())
+        .max()
+        .unwrap_or(0);
     let mut text = String::new();
     for operator in &pipeline.operators {
         let counts = &operator.counts;
@@ -126,6 +146,8 @@ fn cpu_time() -> Duration {
 fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).and_then(|number| number.trim().parse::<u64>().ok());
+    let kib = line
+        .and_then(|line| line.trim().strip_suffix(" kB"))
+        .and_then(|number| number.trim().parse::<u64>().ok());
     kib.map_or(0, |kib| kib * 1024)
 }

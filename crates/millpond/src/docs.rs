@@ -38,8 +38,12 @@ pub fn docs(topic: Option<&str>, out: Option<&Path>) -> anyhow::Result<ExitCode>
             let named: Vec<&Page> = pages.iter().filter(|page| page.matches(topic)).collect();
             if named.is_empty() {
                 let names: Vec<&str> = pages.iter().map(|page| page.name.as_str()).collect();
-                let hint = closest(topic, names.iter().copied()).map_or(String::new(), |word| format!("; did you mean `{word}`?"));
-                bail!("there is no page `{topic}`{hint}\naccepted: {}", names.join(", "));
+                let hint = closest(topic, names.iter().copied())
+                    .map_or(String::new(), |word| format!("; did you mean `{word}`?"));
+                bail!(
+                    "there is no page `{topic}`{hint}\naccepted: {}",
+                    names.join(", ")
+                );
             }
             let texts: Vec<&str> = named.iter().map(|page| page.text.as_str()).collect();
             run::print(texts.join("\n").as_bytes())?;
@@ -51,16 +55,36 @@ pub fn docs(topic: Option<&str>, out: Option<&Path>) -> anyhow::Result<ExitCode>
 impl Page {
     /// Whether `topic` names the page, with or without its kind: `file` names both the input and the output.
     fn matches(&self, topic: &str) -> bool {
-        self.name == topic || self.name.rsplit('-').next() == Some(topic) || self.name.split_once('-').is_some_and(|(_, name)| name == topic)
+        self.name == topic
+            || self.name.rsplit('-').next() == Some(topic)
+            || self
+                .name
+                .split_once('-')
+                .is_some_and(|(_, name)| name == topic)
     }
 }
 
 fn pages() -> Vec<Page> {
-    let components = ROLES.into_iter().flat_map(|role| REGISTRY.of(role)).map(component_page);
+    let components = ROLES
+        .into_iter()
+        .flat_map(|role| REGISTRY.of(role))
+        .map(component_page);
     let general = [
-        Page { name: "pipeline".into(), summary: "settings of the process and of each pipeline".into(), text: pipeline_page() },
-        Page { name: "expressions".into(), summary: "the language of `if` and `where`".into(), text: expressions_page() },
-        Page { name: "exit-codes".into(), summary: "exit codes and standard error".into(), text: EXIT_CODES.to_owned() },
+        Page {
+            name: "pipeline".into(),
+            summary: "settings of the process and of each pipeline".into(),
+            text: pipeline_page(),
+        },
+        Page {
+            name: "expressions".into(),
+            summary: "the language of `if` and `where`".into(),
+            text: expressions_page(),
+        },
+        Page {
+            name: "exit-codes".into(),
+            summary: "exit codes and standard error".into(),
+            text: EXIT_CODES.to_owned(),
+        },
     ];
     general.into_iter().chain(components).collect()
 }
@@ -75,7 +99,10 @@ fn write_pages(dir: &Path, pages: &[Page]) -> anyhow::Result<()> {
         write(&page.name, &page.text)?;
     }
     let index = index(pages, |page| format!("[{0}]({0}.md)", page.name));
-    write("README", &format!("# Reference\n\nMade by `millpond docs --out docs/reference`.\n\n{index}"))
+    write(
+        "README",
+        &format!("# Reference\n\nMade by `millpond docs --out docs/reference`.\n\n{index}"),
+    )
 }
 
 fn index(pages: &[Page], link: impl Fn(&Page) -> String) -> String {
@@ -88,20 +115,44 @@ fn index(pages: &[Page], link: impl Fn(&Page) -> String) -> String {
 
 fn component_page(spec: &Spec) -> Page {
     let word = spec.kind().word();
-    let mut text = format!("# `{}` ({word})\n\n{}\n\n```\n{}\n```\n\n", spec.name, spec.summary, usage(spec));
+    let mut text = format!(
+        "# `{}` ({word})\n\n{}\n\n```\n{}\n```\n\n",
+        spec.name,
+        spec.summary,
+        usage(spec)
+    );
     let own = schema_of(spec);
     let common = schema::common(spec.kind());
-    let common_names: Vec<&String> = common["properties"].as_object().map(|map| map.keys().collect()).unwrap_or_default();
-    let _ = write!(text, "## Settings\n\n{}", settings_table(&own, |name| !common_names.iter().any(|common| *common == name)));
-    let _ = write!(text, "\nEvery {word} takes these too:\n\n{}", settings_table(&common, |_| true));
+    let common_names: Vec<&String> = common["properties"]
+        .as_object()
+        .map(|map| map.keys().collect())
+        .unwrap_or_default();
+    let _ = write!(
+        text,
+        "## Settings\n\n{}",
+        settings_table(&own, |name| !common_names
+            .iter()
+            .any(|common| *common == name))
+    );
+    let _ = write!(
+        text,
+        "\nEvery {word} takes these too:\n\n{}",
+        settings_table(&common, |_| true)
+    );
     if !spec.description.trim().is_empty() {
         let _ = write!(text, "\n## Rules\n\n{}\n", spec.description.trim());
     }
     if !spec.examples.is_empty() {
         text.push_str("\n## Examples\n");
-        spec.examples.iter().for_each(|example| write_example(&mut text, example));
+        spec.examples
+            .iter()
+            .for_each(|example| write_example(&mut text, example));
     }
-    Page { name: format!("{word}-{}", spec.name), summary: spec.summary.to_owned(), text }
+    Page {
+        name: format!("{word}-{}", spec.name),
+        summary: spec.summary.to_owned(),
+        text,
+    }
 }
 
 fn schema_of(spec: &Spec) -> Value {
@@ -114,10 +165,15 @@ fn usage(spec: &Spec) -> String {
     let fields = spec.positional.fields;
     for (index, field) in fields.iter().enumerate() {
         let is_last = index + 1 == fields.len();
-        words.push(match (is_last && spec.positional.rest_as_list, spec.positional.expression) {
-            (true, _) => format!("{}…", field.to_uppercase()),
-            _ => field.to_uppercase(),
-        });
+        words.push(
+            match (
+                is_last && spec.positional.rest_as_list,
+                spec.positional.expression,
+            ) {
+                (true, _) => format!("{}…", field.to_uppercase()),
+                _ => field.to_uppercase(),
+            },
+        );
     }
     words.push("[setting=value …]".to_owned());
     if spec.positional.expression {
@@ -127,7 +183,11 @@ fn usage(spec: &Spec) -> String {
 }
 
 fn write_example(text: &mut String, example: &Example) {
-    let _ = write!(text, "\n{}:\n\n```\n{}\n```\n", example.title, example.stage);
+    let _ = write!(
+        text,
+        "\n{}:\n\n```\n{}\n```\n",
+        example.title, example.stage
+    );
     if !example.input.is_empty() {
         let _ = write!(text, "\nturns\n\n```\n{}\n```\n", example.input);
         if example.output.is_empty() {
@@ -143,17 +203,37 @@ fn pipeline_page() -> String {
     let section = |text: &mut String, title: &str, schema: &Value| {
         let _ = write!(text, "\n## {title}\n\n{}", settings_table(schema, |_| true));
     };
-    section(&mut text, "Settings of the process", &schema::settings::<ProcessSettings>());
-    section(&mut text, "Settings of `queue: memory`", &schema::settings::<MemoryQueueSettings>());
-    section(&mut text, "Settings of `retry`", &schema::settings::<RetrySettings>());
+    section(
+        &mut text,
+        "Settings of the process",
+        &schema::settings::<ProcessSettings>(),
+    );
+    section(
+        &mut text,
+        "Settings of `queue: memory`",
+        &schema::settings::<MemoryQueueSettings>(),
+    );
+    section(
+        &mut text,
+        "Settings of `retry`",
+        &schema::settings::<RetrySettings>(),
+    );
     text
 }
 
 fn expressions_page() -> String {
     let mut text = String::from(include_str!("expressions.md"));
-    text.push_str("\n## Functions\n\n| function | what it gives | example |\n| --- | --- | --- |\n");
+    text.push_str(
+        "\n## Functions\n\n| function | what it gives | example |\n| --- | --- | --- |\n",
+    );
     for function in expr::FUNCTIONS {
-        let _ = writeln!(text, "| `{}` | {} | `{}` |", cell(function.signature), cell(function.summary), cell(function.example));
+        let _ = writeln!(
+            text,
+            "| `{}` | {} | `{}` |",
+            cell(function.signature),
+            cell(function.summary),
+            cell(function.example)
+        );
     }
     text
 }
@@ -162,12 +242,17 @@ fn expressions_page() -> String {
 fn settings_table(schema: &Value, shown: impl Fn(&str) -> bool) -> String {
     let empty = serde_json::Map::new();
     let properties = schema["properties"].as_object().unwrap_or(&empty);
-    let required = |name: &str| schema["required"].as_array().is_some_and(|names| names.iter().any(|known| known == name));
+    let required = |name: &str| {
+        schema["required"]
+            .as_array()
+            .is_some_and(|names| names.iter().any(|known| known == name))
+    };
     let rows: Vec<_> = properties.iter().filter(|(name, _)| shown(name)).collect();
     if rows.is_empty() {
         return "It has none of its own.\n".to_owned();
     }
-    let mut text = String::from("| setting | type | default | meaning |\n| --- | --- | --- | --- |\n");
+    let mut text =
+        String::from("| setting | type | default | meaning |\n| --- | --- | --- | --- |\n");
     for (name, property) in rows {
         let default = match &property["default"] {
             _ if required(name) => "required".to_owned(),
@@ -178,19 +263,32 @@ fn settings_table(schema: &Value, shown: impl Fn(&str) -> bool) -> String {
             other => format!("`{other}`"),
         };
         let meaning = property["description"].as_str().unwrap_or_default();
-        let _ = writeln!(text, "| `{name}` | {} | {} | {} |", cell(&type_words(property)), cell(&default), cell(meaning));
+        let _ = writeln!(
+            text,
+            "| `{name}` | {} | {} | {} |",
+            cell(&type_words(property)),
+            cell(&default),
+            cell(meaning)
+        );
     }
     text
 }
 
 /// What kind of value a setting takes, in words.
 fn type_words(schema: &Value) -> String {
-    if let Some(format) = schema["format"].as_str().filter(|format| ["size", "duration", "count"].contains(format)) {
+    if let Some(format) = schema["format"]
+        .as_str()
+        .filter(|format| ["size", "duration", "count"].contains(format))
+    {
         return format.to_owned();
     }
     for list in ["oneOf", "anyOf"] {
         if let Some(choices) = schema[list].as_array() {
-            let words: Vec<String> = choices.iter().filter(|choice| choice["type"] != "null").map(type_words).collect();
+            let words: Vec<String> = choices
+                .iter()
+                .filter(|choice| choice["type"] != "null")
+                .map(type_words)
+                .collect();
             return words.join(" or ");
         }
     }
@@ -198,14 +296,24 @@ fn type_words(schema: &Value) -> String {
         return format!("`{}`", word.as_str().unwrap_or_default());
     }
     if let Some(words) = schema["enum"].as_array() {
-        let words: Vec<String> = words.iter().filter_map(Value::as_str).map(|word| format!("`{word}`")).collect();
+        let words: Vec<String> = words
+            .iter()
+            .filter_map(Value::as_str)
+            .map(|word| format!("`{word}`"))
+            .collect();
         return words.join(" or ");
     }
     match &schema["type"] {
         Value::String(word) => type_word(word, schema),
         Value::Array(words) => {
-            let words = words.iter().filter_map(Value::as_str).filter(|word| *word != "null");
-            words.map(|word| type_word(word, schema)).collect::<Vec<_>>().join(" or ")
+            let words = words
+                .iter()
+                .filter_map(Value::as_str)
+                .filter(|word| *word != "null");
+            words
+                .map(|word| type_word(word, schema))
+                .collect::<Vec<_>>()
+                .join(" or ")
         }
         _ => "any".to_owned(),
     }
@@ -224,5 +332,8 @@ fn type_word(word: &str, schema: &Value) -> String {
 
 /// A text as a cell of a Markdown table.
 fn cell(text: &str) -> String {
-    text.replace('|', "\\|").split_whitespace().collect::<Vec<_>>().join(" ")
+    text.replace('|', "\\|")
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
 }

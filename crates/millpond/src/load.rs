@@ -21,15 +21,22 @@ pub struct Loaded {
 ///
 /// A text with `|` in it is a pipeline; so is one that names no file and does not look like a path.
 pub fn load(pipeline: &str) -> anyhow::Result<Loaded> {
-    let is_path = !pipeline.contains('|') && (pipeline.ends_with(".yaml") || pipeline.ends_with(".yml") || std::path::Path::new(pipeline).exists());
+    let is_path = !pipeline.contains('|')
+        && (pipeline.ends_with(".yaml")
+            || pipeline.ends_with(".yml")
+            || std::path::Path::new(pipeline).exists());
     let root = if is_path {
         let text = std::fs::read(pipeline).with_context(|| format!("cannot read {pipeline}"))?;
-        let text = String::from_utf8(text).map_err(|_| anyhow!("{pipeline} is not a YAML file: it is not valid UTF-8"))?;
+        let text = String::from_utf8(text)
+            .map_err(|_| anyhow!("{pipeline} is not a YAML file: it is not valid UTF-8"))?;
         parse_yaml(&Source::new(pipeline, text))
     } else {
         parse_oneline(&Source::command_line(pipeline), &REGISTRY)
     };
-    Ok(Loaded { root: root.map_err(plain)?, finite: !is_path })
+    Ok(Loaded {
+        root: root.map_err(plain)?,
+        finite: !is_path,
+    })
 }
 
 impl Loaded {
@@ -52,7 +59,10 @@ fn plain(error: config::ConfigError) -> anyhow::Error {
 
 /// Facts of this machine.
 pub fn host() -> Arc<HostInfo> {
-    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let name = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
     Arc::new(HostInfo { name: name.into() })
 }
 
@@ -60,11 +70,21 @@ pub fn host() -> Arc<HostInfo> {
 pub fn check(pipeline: &str) -> anyhow::Result<ExitCode> {
     let graph = load(pipeline)?.build(&host())?;
     for pipeline in &graph.pipelines {
-        let inputs: Vec<&str> = pipeline.inputs.iter().map(|input| input.name.as_str()).collect();
+        let inputs: Vec<&str> = pipeline
+            .inputs
+            .iter()
+            .map(|input| input.name.as_str())
+            .collect();
         let stages = pipeline.stages.iter().map(|stage| stage.name);
-        let outputs: Vec<&str> = pipeline.outputs.iter().map(|output| output.name.as_str()).collect();
-        let flow: Vec<String> =
-            std::iter::once(inputs.join(", ")).chain(stages.map(str::to_owned)).chain([outputs.join(", ")]).collect();
+        let outputs: Vec<&str> = pipeline
+            .outputs
+            .iter()
+            .map(|output| output.name.as_str())
+            .collect();
+        let flow: Vec<String> = std::iter::once(inputs.join(", "))
+            .chain(stages.map(str::to_owned))
+            .chain([outputs.join(", ")])
+            .collect();
         crate::run::print(format!("{}: {}\n", pipeline.name, flow.join(" | ")).as_bytes())?;
     }
     crate::run::print(b"The configuration is valid.\n")?;

@@ -17,7 +17,11 @@ use clap::{Args, Parser, Subcommand};
 use pipeline::Registry;
 
 /// The components of this program.
-static REGISTRY: Registry = Registry { inputs: inputs::SPECS, processors: processors::SPECS, outputs: outputs::SPECS };
+static REGISTRY: Registry = Registry {
+    inputs: inputs::SPECS,
+    processors: processors::SPECS,
+    outputs: outputs::SPECS,
+};
 
 /// Reads, receives, holds, processes and ships log events.
 #[derive(Parser)]

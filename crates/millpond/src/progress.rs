@@ -28,12 +28,18 @@ impl Bar {
     }
 
     /// Moves the bar until it is dropped.
-    pub async fn draw(self, progress: Arc<dyn Fn() -> (u64, u64) + Send + Sync>, events: Arc<dyn Fn() -> u64 + Send + Sync>) {
+    pub async fn draw(
+        self,
+        progress: Arc<dyn Fn() -> (u64, u64) + Send + Sync>,
+        events: Arc<dyn Fn() -> u64 + Send + Sync>,
+    ) {
         let Some(bar) = self.0 else { return };
         let begin = Instant::now();
         let known = ProgressStyle::with_template("{wide_bar} {percent:>3} %  {msg}");
         let unknown = ProgressStyle::with_template("{spinner} {msg}");
-        let (Ok(known), Ok(unknown)) = (known, unknown) else { return };
+        let (Ok(known), Ok(unknown)) = (known, unknown) else {
+            return;
+        };
         loop {
             tokio::time::sleep(STEP).await;
             let (done, total) = progress();

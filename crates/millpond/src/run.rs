@@ -33,21 +33,48 @@ pub fn run(pipeline: &str, metrics: bool) -> anyhow::Result<ExitCode> {
 
 /// Says what went wrong and gives the exit code.
 pub fn conclude(report: &Report) -> ExitCode {
-    for PipelineReport { name, problems, undelivered, .. } in &report.pipelines {
-        let place = if report.pipelines.len() > 1 { format!("pipeline {name}: ") } else { String::new() };
+    for PipelineReport {
+        name,
+        problems,
+        undelivered,
+        ..
+    } in &report.pipelines
+    {
+        let place = if report.pipelines.len() > 1 {
+            format!("pipeline {name}: ")
+        } else {
+            String::new()
+        };
         for problem in problems {
             say(&format!("error: {place}{problem}"));
         }
         if *undelivered > 0 {
-            say(&format!("error: {place}{} events were read and not delivered", grouped(*undelivered)));
+            say(&format!(
+                "error: {place}{} events were read and not delivered",
+                grouped(*undelivered)
+            ));
         }
     }
-    if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::from(1) }
+    if report.is_clean() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(1)
+    }
 }
 
 /// Runs every pipeline of the graph until it ends or a signal stops it.
-pub fn execute(graph: Graph, finite: bool, host: &Arc<batch::HostInfo>, interactive: bool) -> anyhow::Result<Report> {
-    let to_terminal = graph.pipelines.iter().any(|pipeline| pipeline.outputs.iter().any(|output| output.name == "stdout"));
+pub fn execute(
+    graph: Graph,
+    finite: bool,
+    host: &Arc<batch::HostInfo>,
+    interactive: bool,
+) -> anyhow::Result<Report> {
+    let to_terminal = graph.pipelines.iter().any(|pipeline| {
+        pipeline
+            .outputs
+            .iter()
+            .any(|output| output.name == "stdout")
+    });
     let bar = Bar::new(finite && interactive, to_terminal);
     let options = RunOptions {
         host: host.clone(),
@@ -77,16 +104,22 @@ pub fn execute(graph: Graph, finite: bool, host: &Arc<batch::HostInfo>, interact
 
 /// The first SIGINT or SIGTERM stops the inputs; a second one ends the process at once.
 async fn watch_signals(stop: Stop, bar: Bar) {
-    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else {
+    let (Ok(mut interrupt), Ok(mut terminate)) = (
+        signal(SignalKind::interrupt()),
+        signal(SignalKind::terminate()),
+    ) else {
         return bar.say("warning: signals cannot be watched; stopping will not be graceful");
     };
     let asked = AtomicBool::new(false);
     loop {
-        let name = tokio::select! { _ = interrupt.recv() => "SIGINT", _ = terminate.recv() => "SIGTERM" };
+        let name =
+            tokio::select! { _ = interrupt.recv() => "SIGINT", _ = terminate.recv() => "SIGTERM" };
         if asked.swap(true, Ordering::SeqCst) {
             std::process::exit(INTERRUPTED);
         }
-        bar.say(&format!("{name}: delivering what was read; once more to stop at once"));
+        bar.say(&format!(
+            "{name}: delivering what was read; once more to stop at once"
+        ));
         stop.stop();
     }
 }
@@ -94,7 +127,9 @@ async fn watch_signals(stop: Stop, bar: Bar) {
 /// Prints to standard output; a reader that is gone is no error.
 pub fn print(text: &[u8]) -> anyhow::Result<()> {
     match std::io::stdout().lock().write_all(text) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("cannot write to standard output"),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write to standard output")
+        }
         _ => Ok(()),
     }
 }

@@ -2,7 +2,10 @@
 
 use component::Spec;
 use config::StageRole;
-use pipeline::settings::{InputSettings, MemoryQueueSettings, OutputSettings, ProcessSettings, ProcessorSettings, RetrySettings};
+use pipeline::settings::{
+    InputSettings, MemoryQueueSettings, OutputSettings, ProcessSettings, ProcessorSettings,
+    RetrySettings,
+};
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -12,7 +15,8 @@ use crate::REGISTRY;
 /// The schema of a whole configuration file, as text.
 pub fn schema() -> String {
     let mut root = settings::<ProcessSettings>();
-    let pipelines = json!({ "type": "object", "minProperties": 1, "additionalProperties": pipeline() });
+    let pipelines =
+        json!({ "type": "object", "minProperties": 1, "additionalProperties": pipeline() });
     if let Some(properties) = root.get_mut("properties").and_then(Value::as_object_mut) {
         properties.insert("pipelines".to_owned(), pipelines);
     }
@@ -25,7 +29,8 @@ pub fn schema() -> String {
 }
 
 fn pipeline() -> Value {
-    let [input, processor, output] = [StageRole::Input, StageRole::Processor, StageRole::Output].map(any_component);
+    let [input, processor, output] =
+        [StageRole::Input, StageRole::Processor, StageRole::Output].map(any_component);
     let list = |item: &Value| json!({ "type": "array", "items": item, "minItems": 1 });
     let one_or_list = |item: &Value| json!({ "anyOf": [item, list(item)] });
     json!({
@@ -57,7 +62,9 @@ fn any_component(role: StageRole) -> Value {
         let properties = Map::from_iter([(spec.name.to_owned(), component(spec))]);
         json!({ "type": "object", "properties": properties, "required": [spec.name], "additionalProperties": false })
     });
-    let all: Vec<Value> = std::iter::once(json!({ "enum": names })).chain(with_settings).collect();
+    let all: Vec<Value> = std::iter::once(json!({ "enum": names }))
+        .chain(with_settings)
+        .collect();
     json!({ "anyOf": all })
 }
 
@@ -70,7 +77,10 @@ pub fn component(spec: &Spec) -> Value {
         schema["type"] = json!("object");
         schema["additionalProperties"] = json!(false);
     }
-    if let (Some(own), Some(common)) = (schema["properties"].as_object_mut(), common["properties"].as_object()) {
+    if let (Some(own), Some(common)) = (
+        schema["properties"].as_object_mut(),
+        common["properties"].as_object(),
+    ) {
         own.extend(common.clone());
     }
     schema["description"] = json!(spec.summary);
@@ -92,5 +102,7 @@ pub fn settings<T: JsonSchema>() -> Value {
 }
 
 fn generator() -> SchemaGenerator {
-    SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true).into_generator()
+    SchemaSettings::draft2020_12()
+        .with(|settings| settings.inline_subschemas = true)
+        .into_generator()
 }

@@ -11,7 +11,8 @@ use serde::de::DeserializeOwned;
 
 use crate::registry::Registry;
 use crate::settings::{
-    InputSettings, MemoryQueueSettings, OnFailure, OutputSettings, ProcessSettings, ProcessorSettings, RetrySettings,
+    InputSettings, MemoryQueueSettings, OnFailure, OutputSettings, ProcessSettings,
+    ProcessorSettings, RetrySettings,
 };
 
 /// Every pipeline of a configuration, ready to run.
@@ -79,16 +80,30 @@ impl Graph {
     ///
     /// # Errors
     /// The first setting that cannot be taken, with its place.
-    pub fn build(registry: &Registry, root: &Node, host: &Arc<HostInfo>, finite: bool) -> Result<Self, ConfigError> {
-        let (process, rest) = split::<ProcessSettings>(root, &["memory", "workers", "shutdown_deadline"])?;
+    pub fn build(
+        registry: &Registry,
+        root: &Node,
+        host: &Arc<HostInfo>,
+        finite: bool,
+    ) -> Result<Self, ConfigError> {
+        let (process, rest) =
+            split::<ProcessSettings>(root, &["memory", "workers", "shutdown_deadline"])?;
         let mut top = rest.map_reader("the configuration")?;
         let pipelines = top.require("pipelines")?;
         top.finish()?;
         let Some(entries) = pipelines.as_map().filter(|entries| !entries.is_empty()) else {
-            return Err(pipelines.error("`pipelines` holds each pipeline under its name; there is none here"));
+            return Err(pipelines
+                .error("`pipelines` holds each pipeline under its name; there is none here"));
         };
-        let builder = Builder { registry, host, finite };
-        let pipelines = entries.iter().map(|(name, node)| builder.pipeline(name, node)).collect::<Result<_, _>>()?;
+        let builder = Builder {
+            registry,
+            host,
+            finite,
+        };
+        let pipelines = entries
+            .iter()
+            .map(|(name, node)| builder.pipeline(name, node))
+            .collect::<Result<_, _>>()?;
         Ok(Self { process, pipelines })
     }
 }
@@ -103,30 +118,60 @@ impl Builder<'_> {
     fn pipeline(&self, name: &Node, node: &Node) -> Result<PipelineGraph, ConfigError> {
         let mut reader = node.map_reader("a pipeline")?;
         let inputs = one_or_more(reader.take("input"), reader.take("inputs"), node, "input")?;
-        let outputs = one_or_more(reader.take("output"), reader.take("outputs"), node, "output")?;
+        let outputs = one_or_more(
+            reader.take("output"),
+            reader.take("outputs"),
+            node,
+            "output",
+        )?;
         let stages = reader.take("processors").map_or(&[][..], Node::items);
-        let queue = reader.take("queue").map_or_else(|| Ok(MemoryQueueSettings::default()), queue)?;
+        let queue = reader
+            .take("queue")
+            .map_or_else(|| Ok(MemoryQueueSettings::default()), queue)?;
         let retry = reader.parse("retry")?.unwrap_or_default();
         reader.finish()?;
         let mut names = BTreeSet::new();
-        let inputs = inputs.iter().map(|node| self.input(node, &mut names)).collect::<Result<_, _>>()?;
-        let stages = stages.iter().map(|node| self.stage(node)).collect::<Result<_, _>>()?;
+        let inputs = inputs
+            .iter()
+            .map(|node| self.input(node, &mut names))
+            .collect::<Result<_, _>>()?;
+        let stages = stages
+            .iter()
+            .map(|node| self.stage(node))
+            .collect::<Result<_, _>>()?;
         let mut names = BTreeSet::new();
-        let outputs = outputs.iter().map(|node| self.output(node, &mut names)).collect::<Result<_, _>>()?;
+        let outputs = outputs
+            .iter()
+            .map(|node| self.output(node, &mut names))
+            .collect::<Result<_, _>>()?;
         let name = name.as_str().unwrap_or_default().to_owned();
-        Ok(PipelineGraph { name, inputs, queue, stages, outputs, retry })
+        Ok(PipelineGraph {
+            name,
+            inputs,
+            queue,
+            stages,
+            outputs,
+            retry,
+        })
     }
 
     fn context(&self, tag: Option<String>) -> BuildContext {
-        BuildContext { host: self.host.clone(), tag: tag.map(Into::into), finite: self.finite }
+        BuildContext {
+            host: self.host.clone(),
+            tag: tag.map(Into::into),
+            finite: self.finite,
+        }
     }
 
     fn input(&self, node: &Node, names: &mut BTreeSet<String>) -> Result<InputNode, ConfigError> {
         let (spec, settings) = self.component(StageRole::Input, node)?;
         let (common, own) = split::<InputSettings>(&settings, &["name"])?;
         let name = unique(common.name, spec, node, names)?;
-        let Build::Input(build) = spec.build else { return Err(wrong_kind(node, spec)) };
-        let component = build(&own, &self.context(None)).map_err(|error| with_common(error, &["name"]))?;
+        let Build::Input(build) = spec.build else {
+            return Err(wrong_kind(node, spec));
+        };
+        let component =
+            build(&own, &self.context(None)).map_err(|error| with_common(error, &["name"]))?;
         Ok(InputNode { name, component })
     }
 
@@ -136,12 +181,29 @@ impl Builder<'_> {
         let (common, own) = split::<ProcessorSettings>(&settings, COMMON)?;
         let condition = condition(common.condition.as_deref(), &settings)?;
         if common.on_failure == OnFailure::DeadLetter {
-            let error = settings.nearest("on_failure").error("there are no dead letters yet to send events to");
+            let error = settings
+                .nearest("on_failure")
+                .error("there are no dead letters yet to send events to");
             return Err(error.accepted(["publish", "continue", "drop"]));
         }
-        let Build::Processor { order, sees_sealed, build } = spec.build else { return Err(wrong_kind(node, spec)) };
-        let component = build(&own, &self.context(common.tag)).map_err(|error| with_common(error, COMMON))?;
-        Ok(StageNode { name: spec.name, component, order, sees_sealed, condition, on_failure: common.on_failure })
+        let Build::Processor {
+            order,
+            sees_sealed,
+            build,
+        } = spec.build
+        else {
+            return Err(wrong_kind(node, spec));
+        };
+        let component =
+            build(&own, &self.context(common.tag)).map_err(|error| with_common(error, COMMON))?;
+        Ok(StageNode {
+            name: spec.name,
+            component,
+            order,
+            sees_sealed,
+            condition,
+            on_failure: common.on_failure,
+        })
     }
 
     fn output(&self, node: &Node, names: &mut BTreeSet<String>) -> Result<OutputNode, ConfigError> {
@@ -150,12 +212,24 @@ impl Builder<'_> {
         let (common, own) = split::<OutputSettings>(&settings, COMMON)?;
         let condition = condition(common.condition.as_deref(), &settings)?;
         let name = unique(common.name, spec, node, names)?;
-        let Build::Output { ordered, build } = spec.build else { return Err(wrong_kind(node, spec)) };
-        let component = build(&own, &self.context(None)).map_err(|error| with_common(error, COMMON))?;
-        Ok(OutputNode { name, component, ordered, condition })
+        let Build::Output { ordered, build } = spec.build else {
+            return Err(wrong_kind(node, spec));
+        };
+        let component =
+            build(&own, &self.context(None)).map_err(|error| with_common(error, COMMON))?;
+        Ok(OutputNode {
+            name,
+            component,
+            ordered,
+            condition,
+        })
     }
 
-    fn component(&self, role: StageRole, node: &Node) -> Result<(&'static Spec, Node), ConfigError> {
+    fn component(
+        &self,
+        role: StageRole,
+        node: &Node,
+    ) -> Result<(&'static Spec, Node), ConfigError> {
         let (name, settings) = node.component(role.with_article())?;
         let spec = self.registry.resolve(role, name)?;
         Ok((spec, settings.into_owned()))
@@ -171,10 +245,14 @@ fn one_or_more<'n>(
 ) -> Result<&'n [Node], ConfigError> {
     let node = match (one, many) {
         (Some(_), Some(second)) => {
-            return Err(second.error(format!("`{word}` and `{word}s` are two names of one setting; give one of them")));
+            return Err(second.error(format!(
+                "`{word}` and `{word}s` are two names of one setting; give one of them"
+            )));
         }
         (Some(node), None) | (None, Some(node)) => node,
-        (None, None) => return Err(pipeline.error(format!("a pipeline needs the setting `{word}`"))),
+        (None, None) => {
+            return Err(pipeline.error(format!("a pipeline needs the setting `{word}`")));
+        }
     };
     match node.items() {
         [] => Err(node.error(format!("a pipeline needs at least one {word}"))),
@@ -188,16 +266,24 @@ fn queue(node: &Node) -> Result<MemoryQueueSettings, ConfigError> {
         Some("memory") => settings.deserialize(),
         other => {
             let error = name.error(format!("unknown queue `{}`", other.unwrap_or_default()));
-            Err(error.accepted(["memory"]).closest_to(other.unwrap_or_default()))
+            Err(error
+                .accepted(["memory"])
+                .closest_to(other.unwrap_or_default()))
         }
     }
 }
 
 /// Reads the settings named `common` as `T` and gives the node without them.
-fn split<T: DeserializeOwned + Default>(node: &Node, common: &[&str]) -> Result<(T, Node), ConfigError> {
-    let Some(entries) = node.as_map() else { return Ok((T::default(), node.clone())) };
+fn split<T: DeserializeOwned + Default>(
+    node: &Node,
+    common: &[&str],
+) -> Result<(T, Node), ConfigError> {
+    let Some(entries) = node.as_map() else {
+        return Ok((T::default(), node.clone()));
+    };
     let is_common = |key: &Node| key.as_str().is_some_and(|key| common.contains(&key));
-    let (shared, own): (Vec<_>, Vec<_>) = entries.iter().cloned().partition(|(key, _)| is_common(key));
+    let (shared, own): (Vec<_>, Vec<_>) =
+        entries.iter().cloned().partition(|(key, _)| is_common(key));
     if shared.is_empty() {
         return Ok((T::default(), node.clone()));
     }
@@ -214,14 +300,22 @@ fn with_common(error: ConfigError, common: &[&str]) -> ConfigError {
     if error.accepted_words().is_empty() || !error.message().starts_with("unknown setting") {
         return error;
     }
-    let all: Vec<String> = error.accepted_words().iter().cloned().chain(common.iter().map(|&word| word.to_owned())).collect();
+    let all: Vec<String> = error
+        .accepted_words()
+        .iter()
+        .cloned()
+        .chain(common.iter().map(|&word| word.to_owned()))
+        .collect();
     error.accepted(all)
 }
 
 fn condition(text: Option<&str>, settings: &Node) -> Result<Option<Expr>, ConfigError> {
     text.map(|text| {
         Expr::parse(text).map_err(|error| {
-            let config_error = settings.nearest("if").error(error.message).pointing_at_range(error.at);
+            let config_error = settings
+                .nearest("if")
+                .error(error.message)
+                .pointing_at_range(error.at);
             match error.suggestion {
                 Some(word) => config_error.suggest(word),
                 None => config_error,
@@ -231,13 +325,20 @@ fn condition(text: Option<&str>, settings: &Node) -> Result<Option<Expr>, Config
     .transpose()
 }
 
-fn unique(name: Option<String>, spec: &Spec, node: &Node, names: &mut BTreeSet<String>) -> Result<String, ConfigError> {
+fn unique(
+    name: Option<String>,
+    spec: &Spec,
+    node: &Node,
+    names: &mut BTreeSet<String>,
+) -> Result<String, ConfigError> {
     let name = name.unwrap_or_else(|| spec.name.to_owned());
     if names.insert(name.clone()) {
         return Ok(name);
     }
     let word = spec.kind().word();
-    Err(node.error(format!("a second {word} is called `{name}`")).note("give it a name of its own: name: …"))
+    Err(node
+        .error(format!("a second {word} is called `{name}`"))
+        .note("give it a name of its own: name: …"))
 }
 
 fn wrong_kind(node: &Node, spec: &Spec) -> ConfigError {

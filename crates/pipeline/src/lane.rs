@@ -81,7 +81,10 @@ impl Room {
     pub fn wait(&self, lanes: &[Arc<Lane>]) {
         let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         while !lanes.iter().any(|lane| lane.has_room()) {
-            guard = self.changed.wait(guard).unwrap_or_else(PoisonError::into_inner);
+            guard = self
+                .changed
+                .wait(guard)
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -145,18 +148,29 @@ impl Lane {
 
     /// Why the output gave up.
     pub fn failure(&self) -> Option<String> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     fn has_room(&self) -> bool {
         let state = self.lock();
-        state.encoded < self.encoded_max || state.closed || self.is_gone() || self.failure().is_some()
+        state.encoded < self.encoded_max
+            || state.closed
+            || self.is_gone()
+            || self.failure().is_some()
     }
 
     /// Offers a processed batch. Called once for every sequence number.
     pub fn offer(&self, sequence: u64, batch: &Arc<Batch>, ticket: &Arc<Ticket>) {
         let rows = self.rows(batch);
-        let mut item = Item { batch: batch.clone(), rows, ticket: ticket.clone(), encoded: None };
+        let mut item = Item {
+            batch: batch.clone(),
+            rows,
+            ticket: ticket.clone(),
+            encoded: None,
+        };
         if !item.rows.is_empty() && !self.is_gone() {
             let spare = {
                 let mut state = self.lock();
@@ -178,9 +192,18 @@ impl Lane {
     }
 
     fn rows(&self, batch: &Batch) -> Bitmap {
-        let Some(condition) = &self.condition else { return batch.alive().clone() };
+        let Some(condition) = &self.condition else {
+            return batch.alive().clone();
+        };
         let filtered = condition.filter(batch, batch.alive());
-        report_expression_errors(&self.metrics, &self.diagnostics, &self.name, batch, filtered.errors, filtered.first_error);
+        report_expression_errors(
+            &self.metrics,
+            &self.diagnostics,
+            &self.name,
+            batch,
+            filtered.errors,
+            filtered.first_error,
+        );
         filtered.holds
     }
 
@@ -197,7 +220,11 @@ impl Lane {
     pub async fn run(&self, ended: &(dyn Fn() + Sync)) {
         let mut unflushed: Vec<Arc<Ticket>> = Vec::new();
         loop {
-            let waiting = if unflushed.is_empty() { None } else { Some(FLUSH_AFTER) };
+            let waiting = if unflushed.is_empty() {
+                None
+            } else {
+                Some(FLUSH_AFTER)
+            };
             match self.next(waiting).await {
                 Next::Item(item) => self.deliver(item, &mut unflushed).await,
                 Next::Idle => self.flush(&mut unflushed).await,
@@ -224,7 +251,8 @@ impl Lane {
             self.metrics.count(name, count);
         }
         for warning in self.output.take_warnings() {
-            self.diagnostics.warn(&format!("output {}: {warning}", self.name));
+            self.diagnostics
+                .warn(&format!("output {}: {warning}", self.name));
         }
     }
 
@@ -233,7 +261,9 @@ impl Lane {
             {
                 let mut state = self.lock();
                 let first = state.items.first_key_value().map(|(sequence, _)| *sequence);
-                if let Some(sequence) = first.filter(|&sequence| !self.ordered || sequence == state.next) {
+                if let Some(sequence) =
+                    first.filter(|&sequence| !self.ordered || sequence == state.next)
+                {
                     state.next = sequence + 1;
                     if let Some(item) = state.items.remove(&sequence) {
                         return Next::Item(item);
@@ -246,7 +276,10 @@ impl Lane {
             match wait {
                 None => self.offered.notified().await,
                 Some(wait) => {
-                    if tokio::time::timeout(wait, self.offered.notified()).await.is_err() {
+                    if tokio::time::timeout(wait, self.offered.notified())
+                        .await
+                        .is_err()
+                    {
                         return Next::Idle;
                     }
                 }
@@ -264,12 +297,16 @@ impl Lane {
             return self.give_back(item.encoded.take());
         }
         let counted = item.encoded.is_some();
-        let mut encoded = item.encoded.take().unwrap_or_else(|| self.encode(&item, Encoded::default()));
+        let mut encoded = item
+            .encoded
+            .take()
+            .unwrap_or_else(|| self.encode(&item, Encoded::default()));
         let outcome = self.write(&mut item, &mut encoded).await;
         let rows = encoded.rows;
         match outcome {
             Outcome::Done(written) => {
-                self.metrics.events(rows, rows.saturating_sub(written.refused.len()));
+                self.metrics
+                    .events(rows, rows.saturating_sub(written.refused.len()));
                 self.metrics.bytes(encoded.bytes.len());
                 self.refuse(&encoded.refused);
                 self.refuse(&written.refused);
@@ -313,7 +350,10 @@ impl Lane {
     }
 
     /// Calls the output until it succeeds, the reader is gone, or the time for retries is over.
-    async fn attempt<'a, T: Into<Written>, F: Future<Output = Result<T, WriteError>> + 'a>(&self, call: impl Fn() -> F) -> Outcome {
+    async fn attempt<'a, T: Into<Written>, F: Future<Output = Result<T, WriteError>> + 'a>(
+        &self,
+        call: impl Fn() -> F,
+    ) -> Outcome {
         let mut pause = self.pause();
         loop {
             let begin = Instant::now();
@@ -326,7 +366,8 @@ impl Lane {
                 Err(WriteError::Retry(reason)) => reason,
             };
             if pause.is_first() {
-                self.diagnostics.warn(&format!("output {}: {reason}; trying again", self.name));
+                self.diagnostics
+                    .warn(&format!("output {}: {reason}; trying again", self.name));
             }
             self.metrics.count("retries", 1);
             if let Err(reason) = pause.wait(&self.abort, &reason).await {
@@ -336,7 +377,11 @@ impl Lane {
     }
 
     fn pause(&self) -> Pause {
-        Pause { settings: self.retry, next: self.retry.initial.0, since: None }
+        Pause {
+            settings: self.retry,
+            next: self.retry.initial.0,
+            since: None,
+        }
     }
 
     async fn flush(&self, unflushed: &mut Vec<Arc<Ticket>>) {
@@ -369,7 +414,10 @@ impl Lane {
         let Some(first) = refused.first() else { return };
         if !self.metrics.snapshot().named.contains_key(COUNTER) {
             let reason = &first.reason;
-            self.diagnostics.warn(&format!("output {}: an event is refused: {reason} (further ones are only counted)", self.name));
+            self.diagnostics.warn(&format!(
+                "output {}: an event is refused: {reason} (further ones are only counted)",
+                self.name
+            ));
         }
         self.metrics.count(COUNTER, refused.len() as u64);
         self.metrics.failures(refused.len());
@@ -413,7 +461,10 @@ impl Pause {
     /// Waits for the next attempt; an error when the time is over or the run is to end.
     async fn wait(&mut self, abort: &Stop, reason: &str) -> Result<(), String> {
         let since = *self.since.get_or_insert_with(Instant::now);
-        let over = self.settings.give_up_after.is_some_and(|limit| since.elapsed() >= limit.0);
+        let over = self
+            .settings
+            .give_up_after
+            .is_some_and(|limit| since.elapsed() >= limit.0);
         if over || abort.is_stopped() {
             return Err(reason.to_owned());
         }

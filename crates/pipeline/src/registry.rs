@@ -35,12 +35,15 @@ impl Registry {
     /// There is no such component: the accepted names and the closest one are in the error.
     pub fn resolve(&self, role: StageRole, name: &Node) -> Result<&'static Spec, ConfigError> {
         let word = name.as_str().unwrap_or_default();
-        self.find(role, word).ok_or_else(|| self.unknown(role, name, word))
+        self.find(role, word)
+            .ok_or_else(|| self.unknown(role, name, word))
     }
 
     fn unknown(&self, role: StageRole, name: &Node, word: &str) -> ConfigError {
         let roles = [StageRole::Input, StageRole::Processor, StageRole::Output];
-        let elsewhere = roles.into_iter().find(|&other| other != role && self.find(other, word).is_some());
+        let elsewhere = roles
+            .into_iter()
+            .find(|&other| other != role && self.find(other, word).is_some());
         let error = name.error(format!("unknown {} `{word}`", role.word()));
         let error = error.accepted(self.of(role).iter().map(|spec| spec.name));
         match elsewhere {

@@ -65,13 +65,21 @@ impl Role {
 impl Report {
     /// Whether everything was read and delivered.
     pub fn is_clean(&self) -> bool {
-        self.pipelines.iter().all(|pipeline| pipeline.problems.is_empty() && pipeline.undelivered == 0)
+        self.pipelines
+            .iter()
+            .all(|pipeline| pipeline.problems.is_empty() && pipeline.undelivered == 0)
     }
 
     /// Events that the inputs brought in.
     pub fn events(&self) -> u64 {
-        let operators = self.pipelines.iter().flat_map(|pipeline| &pipeline.operators);
-        operators.filter(|operator| operator.role == Role::Input).map(|operator| operator.counts.events_out).sum()
+        let operators = self
+            .pipelines
+            .iter()
+            .flat_map(|pipeline| &pipeline.operators);
+        operators
+            .filter(|operator| operator.role == Role::Input)
+            .map(|operator| operator.counts.events_out)
+            .sum()
     }
 
     /// A table of every operator's counters.
@@ -89,21 +97,49 @@ impl Report {
 
 impl PipelineReport {
     fn write_table(&self, text: &mut String) {
-        let heads = ["operator", "events in", "events out", "dropped", "failed", "bytes", "busy", "waiting"];
+        let heads = [
+            "operator",
+            "events in",
+            "events out",
+            "dropped",
+            "failed",
+            "bytes",
+            "busy",
+            "waiting",
+        ];
         let rows: Vec<[String; 8]> = self.operators.iter().map(OperatorReport::cells).collect();
-        let width = |column: usize| rows.iter().map(|row| row[column].len()).chain([heads[column].len()]).max().unwrap_or(0);
+        let width = |column: usize| {
+            rows.iter()
+                .map(|row| row[column].len())
+                .chain([heads[column].len()])
+                .max()
+                .unwrap_or(0)
+        };
         let widths: Vec<usize> = (0..heads.len()).map(width).collect();
         let mut line = |cells: &[&str], note: &str| {
             for (column, cell) in cells.iter().enumerate() {
-                let _ = if column == 0 { write!(text, "{cell:<w$}", w = widths[0]) } else { write!(text, "  {cell:>w$}", w = widths[column]) };
+                let _ = if column == 0 {
+                    write!(text, "{cell:<w$}", w = widths[0])
+                } else {
+                    write!(text, "  {cell:>w$}", w = widths[column])
+                };
             }
             let _ = writeln!(text, "{note}");
         };
         line(&heads, "");
         for (row, operator) in rows.iter().zip(&self.operators) {
             let cells: Vec<&str> = row.iter().map(String::as_str).collect();
-            let named: Vec<String> = operator.counts.named.iter().map(|(name, count)| format!("{name} {}", grouped(*count))).collect();
-            let note = if named.is_empty() { String::new() } else { format!("  ({})", named.join(", ")) };
+            let named: Vec<String> = operator
+                .counts
+                .named
+                .iter()
+                .map(|(name, count)| format!("{name} {}", grouped(*count)))
+                .collect();
+            let note = if named.is_empty() {
+                String::new()
+            } else {
+                format!("  ({})", named.join(", "))
+            };
             line(&cells, &note);
         }
     }
@@ -118,7 +154,11 @@ impl OperatorReport {
             grouped(counts.events_out),
             grouped(counts.dropped),
             grouped(counts.failures),
-            if counts.bytes == 0 { "-".to_owned() } else { bytes(counts.bytes) },
+            if counts.bytes == 0 {
+                "-".to_owned()
+            } else {
+                bytes(counts.bytes)
+            },
             time(counts.busy),
             time(counts.wait),
         ]
@@ -147,13 +187,21 @@ pub fn bytes(bytes: u64) -> String {
         value /= 1024.0;
         unit += 1;
     }
-    if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", units[unit]) }
+    if unit == 0 {
+        format!("{bytes} B")
+    } else {
+        format!("{value:.1} {}", units[unit])
+    }
 }
 
 /// A time in the unit that suits it.
 pub fn time(time: Duration) -> String {
     let seconds = time.as_secs_f64();
-    if seconds >= 1.0 { format!("{seconds:.2} s") } else { format!("{:.1} ms", seconds * 1e3) }
+    if seconds >= 1.0 {
+        format!("{seconds:.2} s")
+    } else {
+        format!("{:.1} ms", seconds * 1e3)
+    }
 }
 
 #[cfg(test)]

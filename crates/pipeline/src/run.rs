@@ -9,7 +9,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use batch::{Budget, HostInfo};
-use component::{Delivery, Diagnostics, InputContext, OperatorMetrics, Progress, Stop, StreamDelivery};
+use component::{
+    Delivery, Diagnostics, InputContext, OperatorMetrics, Progress, Stop, StreamDelivery,
+};
 use config::Period;
 use queue::{Entry, Inlet, Limits, MemoryQueue};
 
@@ -70,7 +72,11 @@ impl Run {
     /// Starts every pipeline. Must be called on a tokio runtime.
     pub fn start(graph: Graph, options: RunOptions) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let workers = if graph.process.workers == 0 { cores } else { graph.process.workers };
+        let workers = if graph.process.workers == 0 {
+            cores
+        } else {
+            graph.process.workers
+        };
         let memory = graph.process.memory.bytes();
         let budget = Budget::new(memory);
         // Half of the budget is shared out, the other half is for whoever needs it.
@@ -80,54 +86,111 @@ impl Run {
             .into_iter()
             .map(|pipeline| Running::start(pipeline, &budget, share, workers, &options))
             .collect();
-        Self { pipelines, process: graph.process, options, workers, begin: Instant::now() }
+        Self {
+            pipelines,
+            process: graph.process,
+            options,
+            workers,
+            begin: Instant::now(),
+        }
     }
 
     /// How far the finite inputs are: bytes read, bytes in all.
     pub fn progress(&self) -> Arc<dyn Fn() -> (u64, u64) + Send + Sync> {
-        let inputs: Vec<_> = self.pipelines.iter().flat_map(|run| &run.inputs).map(|input| input.progress.clone()).collect();
-        Arc::new(move || inputs.iter().map(|input| input.get()).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1)))
+        let inputs: Vec<_> = self
+            .pipelines
+            .iter()
+            .flat_map(|run| &run.inputs)
+            .map(|input| input.progress.clone())
+            .collect();
+        Arc::new(move || {
+            inputs
+                .iter()
+                .map(|input| input.get())
+                .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+        })
     }
 
     /// Events that inputs have sent so far.
     pub fn events(&self) -> Arc<dyn Fn() -> u64 + Send + Sync> {
-        let inputs: Vec<_> = self.pipelines.iter().flat_map(|run| &run.inputs).map(|input| input.metrics.clone()).collect();
-        Arc::new(move || inputs.iter().map(|metrics| metrics.snapshot().events_out).sum())
+        let inputs: Vec<_> = self
+            .pipelines
+            .iter()
+            .flat_map(|run| &run.inputs)
+            .map(|input| input.metrics.clone())
+            .collect();
+        Arc::new(move || {
+            inputs
+                .iter()
+                .map(|metrics| metrics.snapshot().events_out)
+                .sum()
+        })
     }
 
     /// Waits for the end of every pipeline and says what they did.
     pub async fn finish(mut self) -> Report {
         let deadline = self.process.shutdown_deadline.0;
         let mut reports = Vec::new();
-        let endings: Vec<_> = self.pipelines.drain(..).map(|running| running.finish(self.options.stop.clone(), deadline)).collect();
+        let endings: Vec<_> = self
+            .pipelines
+            .drain(..)
+            .map(|running| running.finish(self.options.stop.clone(), deadline))
+            .collect();
         // Pipelines end side by side: each is driven by a task of its own.
         let tasks: Vec<_> = endings.into_iter().map(tokio::spawn).collect();
         for task in tasks {
             match task.await {
                 Ok(report) => reports.push(report),
-                Err(error) => self.options.diagnostics.warn(&format!("internal error: {error}")),
+                Err(error) => self
+                    .options
+                    .diagnostics
+                    .warn(&format!("internal error: {error}")),
             }
         }
-        Report { pipelines: reports, wall: self.begin.elapsed(), workers: self.workers }
+        Report {
+            pipelines: reports,
+            wall: self.begin.elapsed(),
+            workers: self.workers,
+        }
     }
 }
 
 impl Running {
-    fn start(graph: PipelineGraph, budget: &Arc<Budget>, share: usize, workers: usize, options: &RunOptions) -> Self {
+    fn start(
+        graph: PipelineGraph,
+        budget: &Arc<Budget>,
+        share: usize,
+        workers: usize,
+        options: &RunOptions,
+    ) -> Self {
         let (stop, abort) = (Stop::default(), Stop::default());
         let mut retry = graph.retry;
         if options.finite && retry.give_up_after.is_none() {
             retry.give_up_after = Some(GIVE_UP_AFTER);
         }
         let room = Arc::new(Room::default());
-        let limits = Limits { size_max: graph.queue.max_size.bytes(), events_max: graph.queue.max_events.0 as usize };
+        let limits = Limits {
+            size_max: graph.queue.max_size.bytes(),
+            events_max: graph.queue.max_events.0 as usize,
+        };
         let queue = MemoryQueue::new(limits, graph.outputs.len());
         let lane = |node| Lane::new(node, workers, retry, &options.diagnostics, &room, &abort);
         let lanes: Vec<_> = graph.outputs.into_iter().map(lane).collect();
         let (per_worker, stages) = make_stages(graph.stages, workers, &options.diagnostics);
-        let ends = Arc::new(Ends { queue: queue.clone(), stages: stages.clone(), lanes: lanes.clone(), stop: stop.clone() });
-        let workers = per_worker.into_iter().map(|own| Worker { stages: own, ends: ends.clone(), room: room.clone() });
-        let workers = workers.map(|worker| thread("worker", move || worker.run())).collect();
+        let ends = Arc::new(Ends {
+            queue: queue.clone(),
+            stages: stages.clone(),
+            lanes: lanes.clone(),
+            stop: stop.clone(),
+        });
+        let workers = per_worker.into_iter().map(|own| Worker {
+            stages: own,
+            ends: ends.clone(),
+            room: room.clone(),
+        });
+        let workers = workers
+            .map(|worker| thread("worker", move || worker.run()))
+            .collect();
         let writers = lanes.iter().map(|lane| spawn_lane(lane, &ends)).collect();
         let pool = budget.pool(share, BUFFER_SIZE);
         let context = |metrics: &Arc<OperatorMetrics>, progress: &Arc<Progress>| InputContext {
@@ -139,8 +202,22 @@ impl Running {
             progress: progress.clone(),
             diagnostics: options.diagnostics.clone(),
         };
-        let inputs = graph.inputs.into_iter().map(|node| RunningInput::start(node, context)).collect();
-        Self { name: graph.name, inputs, queue, stages, lanes, workers, writers, stop, abort }
+        let inputs = graph
+            .inputs
+            .into_iter()
+            .map(|node| RunningInput::start(node, context))
+            .collect();
+        Self {
+            name: graph.name,
+            inputs,
+            queue,
+            stages,
+            lanes,
+            workers,
+            writers,
+            stop,
+            abort,
+        }
     }
 
     /// Waits for the inputs to end, then for everything accepted to be delivered.
@@ -156,7 +233,9 @@ impl Running {
         });
         let mut ending = tokio::spawn(stop_deadline(stopping));
         for input in &mut self.inputs {
-            let Some(task) = input.task.take() else { continue };
+            let Some(task) = input.task.take() else {
+                continue;
+            };
             tokio::select! {
                 ended = task => problems.extend(input_problems(&input.name, ended)),
                 _ = &mut ending => problems.push(format!("input {}: did not stop in time", input.name)),
@@ -164,8 +243,13 @@ impl Running {
         }
         self.queue.close();
         let queue = self.queue.clone();
-        let threads = (std::mem::take(&mut self.workers), std::mem::take(&mut self.writers), self.lanes.clone());
-        let mut draining = tokio::task::spawn_blocking(move || drain(threads.0, threads.1, &threads.2));
+        let threads = (
+            std::mem::take(&mut self.workers),
+            std::mem::take(&mut self.writers),
+            self.lanes.clone(),
+        );
+        let mut draining =
+            tokio::task::spawn_blocking(move || drain(threads.0, threads.1, &threads.2));
         tokio::select! {
             _ = &mut draining => {}
             _ = &mut ending => {
@@ -181,23 +265,57 @@ impl Running {
 
     fn report(&self, mut problems: Vec<String>) -> PipelineReport {
         for lane in &self.lanes {
-            problems.extend(lane.failure().map(|reason| format!("output {}: {reason}", lane.name())));
+            problems.extend(
+                lane.failure()
+                    .map(|reason| format!("output {}: {reason}", lane.name())),
+            );
         }
-        let wanted = !(self.stages.iter().any(|stage| stage.is_finished()) || self.lanes.iter().all(|lane| lane.is_gone()));
-        let undelivered = if wanted { self.queue.held().0 as u64 } else { 0 };
-        let operator = |role, name: &str, metrics: &OperatorMetrics| OperatorReport { role, name: name.to_owned(), counts: metrics.snapshot() };
-        let inputs = self.inputs.iter().map(|input| operator(Role::Input, &input.name, &input.metrics));
-        let stages = self.stages.iter().map(|stage| operator(Role::Processor, stage.name(), stage.metrics()));
-        let lanes = self.lanes.iter().map(|lane| operator(Role::Output, lane.name(), lane.metrics()));
-        PipelineReport { name: self.name.clone(), operators: inputs.chain(stages).chain(lanes).collect(), problems, undelivered }
+        let wanted = !(self.stages.iter().any(|stage| stage.is_finished())
+            || self.lanes.iter().all(|lane| lane.is_gone()));
+        let undelivered = if wanted {
+            self.queue.held().0 as u64
+        } else {
+            0
+        };
+        let operator = |role, name: &str, metrics: &OperatorMetrics| OperatorReport {
+            role,
+            name: name.to_owned(),
+            counts: metrics.snapshot(),
+        };
+        let inputs = self
+            .inputs
+            .iter()
+            .map(|input| operator(Role::Input, &input.name, &input.metrics));
+        let stages = self
+            .stages
+            .iter()
+            .map(|stage| operator(Role::Processor, stage.name(), stage.metrics()));
+        let lanes = self
+            .lanes
+            .iter()
+            .map(|lane| operator(Role::Output, lane.name(), lane.metrics()));
+        PipelineReport {
+            name: self.name.clone(),
+            operators: inputs.chain(stages).chain(lanes).collect(),
+            problems,
+            undelivered,
+        }
     }
 }
 
 impl RunningInput {
-    fn start(node: InputNode, context: impl Fn(&Arc<OperatorMetrics>, &Arc<Progress>) -> InputContext) -> Self {
+    fn start(
+        node: InputNode,
+        context: impl Fn(&Arc<OperatorMetrics>, &Arc<Progress>) -> InputContext,
+    ) -> Self {
         let (metrics, progress) = (Arc::default(), Arc::default());
         let task = tokio::spawn(node.component.run(context(&metrics, &progress)));
-        Self { name: node.name, task: Some(task), metrics, progress }
+        Self {
+            name: node.name,
+            task: Some(task),
+            metrics,
+            progress,
+        }
     }
 }
 
@@ -206,10 +324,17 @@ async fn stop_deadline(stopping: tokio::task::JoinHandle<()>) {
     let _ = stopping.await;
 }
 
-fn input_problems(name: &str, ended: Result<Result<(), component::InputError>, tokio::task::JoinError>) -> Vec<String> {
+fn input_problems(
+    name: &str,
+    ended: Result<Result<(), component::InputError>, tokio::task::JoinError>,
+) -> Vec<String> {
     match ended {
         Ok(Ok(())) => Vec::new(),
-        Ok(Err(error)) => error.problems.into_iter().map(|problem| format!("input {name}: {problem}")).collect(),
+        Ok(Err(error)) => error
+            .problems
+            .into_iter()
+            .map(|problem| format!("input {name}: {problem}"))
+            .collect(),
         Err(error) => vec![format!("input {name}: internal error: {error}")],
     }
 }
@@ -237,7 +362,10 @@ impl Ends {
     /// Ends the inputs when an ordered processor is finished, or every output's reader is gone or has given up.
     fn check(&self) {
         let finished = self.stages.iter().any(|stage| stage.is_finished());
-        let unwanted = self.lanes.iter().all(|lane| lane.is_gone() || lane.failure().is_some());
+        let unwanted = self
+            .lanes
+            .iter()
+            .all(|lane| lane.is_gone() || lane.failure().is_some());
         if finished || unwanted {
             self.stop.stop();
             self.queue.discard();
@@ -261,7 +389,11 @@ impl Worker {
     }
 
     fn handle(&mut self, entry: Entry) {
-        let Entry { sequence, mut batch, ticket } = entry;
+        let Entry {
+            sequence,
+            mut batch,
+            ticket,
+        } = entry;
         for stage in &mut self.stages {
             stage.process(&mut batch, sequence);
         }
@@ -279,27 +411,42 @@ impl Worker {
 /// What processors made of a batch's rows, for each of its streams.
 fn delivery(batch: &batch::Batch) -> Delivery {
     let origin = batch.origin();
-    let streams = origin.streams().filter(|(rows, _)| !rows.is_empty()).map(|(rows, stream)| {
-        let count = |set: &batch::Bitmap| rows.clone().filter(|&row| set.contains(row)).count() as u64;
-        let dropped = batch.drops().iter().map(|drops| (drops.reason.clone(), count(&drops.rows)));
-        StreamDelivery {
-            stream: stream.clone(),
-            end: origin.end(rows.end - 1),
-            kept: count(batch.alive()),
-            dropped: dropped.filter(|(_, count)| *count > 0).collect(),
-        }
-    });
-    Delivery { streams: streams.collect() }
+    let streams = origin
+        .streams()
+        .filter(|(rows, _)| !rows.is_empty())
+        .map(|(rows, stream)| {
+            let count =
+                |set: &batch::Bitmap| rows.clone().filter(|&row| set.contains(row)).count() as u64;
+            let dropped = batch
+                .drops()
+                .iter()
+                .map(|drops| (drops.reason.clone(), count(&drops.rows)));
+            StreamDelivery {
+                stream: stream.clone(),
+                end: origin.end(rows.end - 1),
+                kept: count(batch.alive()),
+                dropped: dropped.filter(|(_, count)| *count > 0).collect(),
+            }
+        });
+    Delivery {
+        streams: streams.collect(),
+    }
 }
 
 fn spawn_lane(lane: &Arc<Lane>, ends: &Arc<Ends>) -> JoinHandle<()> {
-    let (lane, ends, runtime) = (lane.clone(), ends.clone(), tokio::runtime::Handle::current());
+    let (lane, ends, runtime) = (
+        lane.clone(),
+        ends.clone(),
+        tokio::runtime::Handle::current(),
+    );
     thread("output", move || {
         runtime.block_on(lane.run(&|| ends.check()));
     })
 }
 
 fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
-    let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+    let spawned = std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(work);
     spawned.expect("the system has room for a few threads")
 }

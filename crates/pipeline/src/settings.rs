@@ -19,7 +19,11 @@ pub struct ProcessSettings {
 
 impl Default for ProcessSettings {
     fn default() -> Self {
-        Self { memory: Size(256 << 20), workers: 0, shutdown_deadline: Period::from_secs(30) }
+        Self {
+            memory: Size(256 << 20),
+            workers: 0,
+            shutdown_deadline: Period::from_secs(30),
+        }
     }
 }
 
@@ -35,7 +39,10 @@ pub struct MemoryQueueSettings {
 
 impl Default for MemoryQueueSettings {
     fn default() -> Self {
-        Self { max_size: Size(16 << 20), max_events: Count(1_000_000) }
+        Self {
+            max_size: Size(16 << 20),
+            max_events: Count(1_000_000),
+        }
     }
 }
 
@@ -55,7 +62,11 @@ pub struct RetrySettings {
 
 impl Default for RetrySettings {
     fn default() -> Self {
-        Self { initial: Period::from_millis(100), max: Period::from_secs(10), give_up_after: None }
+        Self {
+            initial: Period::from_millis(100),
+            max: Period::from_secs(10),
+            give_up_after: None,
+        }
     }
 }
 

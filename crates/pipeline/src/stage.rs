@@ -46,7 +46,11 @@ pub struct Stage {
 }
 
 /// Makes every worker's stages. `made[w][s]` is stage `s` of worker `w`.
-pub fn make_stages(nodes: Vec<StageNode>, workers: usize, diagnostics: &Diagnostics) -> (Vec<Vec<Stage>>, Vec<Arc<SharedStage>>) {
+pub fn make_stages(
+    nodes: Vec<StageNode>,
+    workers: usize,
+    diagnostics: &Diagnostics,
+) -> (Vec<Vec<Stage>>, Vec<Arc<SharedStage>>) {
     let mut made: Vec<Vec<Stage>> = (0..workers).map(|_| Vec::new()).collect();
     let mut all = Vec::new();
     for node in nodes {
@@ -58,8 +62,15 @@ pub fn make_stages(nodes: Vec<StageNode>, workers: usize, diagnostics: &Diagnost
                 instances.push(node.component);
             }
             Order::Ordered => {
-                let state = Mutex::new(Turn { next: 0, processor: node.component });
-                ordered = Some(Turns { state, moved: Condvar::new(), finished: AtomicBool::new(false) });
+                let state = Mutex::new(Turn {
+                    next: 0,
+                    processor: node.component,
+                });
+                ordered = Some(Turns {
+                    state,
+                    moved: Condvar::new(),
+                    finished: AtomicBool::new(false),
+                });
             }
         }
         let shared = Arc::new(SharedStage {
@@ -73,7 +84,10 @@ pub fn make_stages(nodes: Vec<StageNode>, workers: usize, diagnostics: &Diagnost
             ordered,
         });
         for stages in &mut made {
-            stages.push(Stage { shared: shared.clone(), own: instances.pop() });
+            stages.push(Stage {
+                shared: shared.clone(),
+                own: instances.pop(),
+            });
         }
         all.push(shared);
     }
@@ -93,7 +107,9 @@ impl SharedStage {
 
     /// Whether it needs no further event.
     pub fn is_finished(&self) -> bool {
-        self.ordered.as_ref().is_some_and(|turns| turns.finished.load(Ordering::SeqCst))
+        self.ordered
+            .as_ref()
+            .is_some_and(|turns| turns.finished.load(Ordering::SeqCst))
     }
 
     /// The rows the processor is to handle.
@@ -102,14 +118,23 @@ impl SharedStage {
         if !self.sees_sealed {
             rows.and_not(batch.sealed());
         }
-        let Some(condition) = &self.condition else { return rows };
+        let Some(condition) = &self.condition else {
+            return rows;
+        };
         let filtered = condition.filter(batch, &rows);
         self.count_errors(batch, filtered.errors, filtered.first_error);
         filtered.holds
     }
 
     fn count_errors(&self, batch: &Batch, errors: usize, first: Option<(usize, String)>) {
-        report_expression_errors(&self.metrics, &self.diagnostics, self.name, batch, errors, first);
+        report_expression_errors(
+            &self.metrics,
+            &self.diagnostics,
+            self.name,
+            batch,
+            errors,
+            first,
+        );
     }
 
     /// Lets a processor handle a batch, applies the failure policy and counts.
@@ -117,7 +142,11 @@ impl SharedStage {
         let begin = Instant::now();
         let before = batch.alive().count();
         let rows = self.rows(batch);
-        let failures = if rows.is_empty() { Failures::none() } else { self.guarded(processor, batch, &rows) };
+        let failures = if rows.is_empty() {
+            Failures::none()
+        } else {
+            self.guarded(processor, batch, &rows)
+        };
         self.settle(batch, &failures);
         for (name, count) in processor.take_counters() {
             self.metrics.count(name, count);
@@ -135,10 +164,17 @@ impl SharedStage {
     fn guarded(&self, processor: &mut dyn Processor, batch: &mut Batch, rows: &Bitmap) -> Failures {
         let attempt = catch_unwind(AssertUnwindSafe(|| processor.process(batch, rows)));
         attempt.unwrap_or_else(|_| {
-            self.diagnostics.warn(&format!("{}: internal error; the events of this batch are published as failed", self.name));
-            let (tag, reason) = ("_internal_error".into(), format!("{}: internal error", self.name).into());
+            self.diagnostics.warn(&format!(
+                "{}: internal error; the events of this batch are published as failed",
+                self.name
+            ));
+            let (tag, reason) = (
+                "_internal_error".into(),
+                format!("{}: internal error", self.name).into(),
+            );
             let mut failures = Failures::none();
-            rows.iter().for_each(|row| failures.push(row, &tag, &reason));
+            rows.iter()
+                .for_each(|row| failures.push(row, &tag, &reason));
             failures
         })
     }
@@ -153,7 +189,10 @@ impl SharedStage {
             OnFailure::Continue => batch.mark_failed(failures, false),
             OnFailure::Drop => {
                 let mut rows = Bitmap::none(batch.len());
-                failures.rows().iter().for_each(|failure| rows.insert(failure.row));
+                failures
+                    .rows()
+                    .iter()
+                    .for_each(|failure| rows.insert(failure.row));
                 batch.drop_rows(&rows, &self.failed);
             }
         }
@@ -179,7 +218,9 @@ pub(crate) fn report_expression_errors(
         let mut id = Vec::new();
         batch.origin().write_id(row, &mut id);
         let id = String::from_utf8_lossy(&id);
-        diagnostics.warn(&format!("{name}: `if` is false for event {id}: {message} (further such events are only counted)"));
+        diagnostics.warn(&format!(
+            "{name}: `if` is false for event {id}: {message} (further such events are only counted)"
+        ));
     }
 }
 
@@ -199,7 +240,10 @@ impl Turns {
         let begin = Instant::now();
         let mut turn = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while turn.next != sequence {
-            turn = self.moved.wait(turn).unwrap_or_else(PoisonError::into_inner);
+            turn = self
+                .moved
+                .wait(turn)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         shared.metrics.waited(begin.elapsed());
         shared.handle(turn.processor.as_mut(), batch);

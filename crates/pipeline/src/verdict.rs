@@ -15,21 +15,39 @@ pub fn verdict(pipeline: &PipelineReport, wall: Duration, workers: usize) -> Str
     let wall = wall.as_secs_f64().max(1e-9);
     let share = |time: Duration, threads: usize| time.as_secs_f64() / wall / threads as f64;
     let busiest = |roles: &[Role]| -> Option<&OperatorReport> {
-        let of_roles = pipeline.operators.iter().filter(|operator| roles.contains(&operator.role));
+        let of_roles = pipeline
+            .operators
+            .iter()
+            .filter(|operator| roles.contains(&operator.role));
         of_roles.max_by_key(|operator| operator.counts.busy)
     };
-    let Some(input) = busiest(&[Role::Input]) else { return "There is no input.".to_owned() };
-    let Some(worker) = busiest(&[Role::Processor, Role::Output]) else { return "There is no output.".to_owned() };
-    let worker_time: Duration =
-        pipeline.operators.iter().filter(|operator| operator.role != Role::Input).map(|operator| operator.counts.busy).sum();
-    let writes = pipeline.operators.iter().filter(|operator| operator.role == Role::Output).max_by_key(|o| o.counts.wait);
+    let Some(input) = busiest(&[Role::Input]) else {
+        return "There is no input.".to_owned();
+    };
+    let Some(worker) = busiest(&[Role::Processor, Role::Output]) else {
+        return "There is no output.".to_owned();
+    };
+    let worker_time: Duration = pipeline
+        .operators
+        .iter()
+        .filter(|operator| operator.role != Role::Input)
+        .map(|operator| operator.counts.busy)
+        .sum();
+    let writes = pipeline
+        .operators
+        .iter()
+        .filter(|operator| operator.role == Role::Output)
+        .max_by_key(|o| o.counts.wait);
     let (workers_busy, input_busy) = (share(worker_time, workers), share(input.counts.busy, 1));
     let input_waited = percent(share(input.counts.wait, 1));
     if let Some(output) = writes
         && share(output.counts.wait, 1) > BUSY.max(workers_busy).max(input_busy)
     {
         let waited = percent(share(output.counts.wait, 1));
-        return format!("{} limits: {waited} of the time went into its writes; the input waited {input_waited} of the time.", output.name);
+        return format!(
+            "{} limits: {waited} of the time went into its writes; the input waited {input_waited} of the time.",
+            output.name
+        );
     }
     if workers_busy >= input_busy && workers_busy > BUSY {
         let own = percent(share(worker.counts.busy, workers));
@@ -47,7 +65,10 @@ pub fn verdict(pipeline: &PipelineReport, wall: Duration, workers: usize) -> Str
     if input_busy > BUSY {
         let busy = percent(input_busy);
         let idle = percent(1.0 - workers_busy.min(1.0));
-        return format!("{} limits: its thread was busy {busy} of the time; the workers were idle {idle} of it.", input.name);
+        return format!(
+            "{} limits: its thread was busy {busy} of the time; the workers were idle {idle} of it.",
+            input.name
+        );
     }
     format!(
         "Nothing in the pipeline limits: {} was busy {} of the time, the workers {}; the source gave no more.",
@@ -68,27 +89,51 @@ mod tests {
     use super::*;
 
     fn pipeline(times: [(u64, u64); 3]) -> PipelineReport {
-        let names = [(Role::Input, "file"), (Role::Processor, "grok"), (Role::Output, "stdout")];
-        let operators = names.iter().zip(times).map(|(&(role, name), (busy, wait))| OperatorReport {
-            role,
-            name: name.to_owned(),
-            counts: Snapshot {
-                busy: Duration::from_millis(busy),
-                wait: Duration::from_millis(wait),
-                ..Snapshot::default()
-            },
-        });
-        PipelineReport { name: "main".into(), operators: operators.collect(), problems: Vec::new(), undelivered: 0 }
+        let names = [
+            (Role::Input, "file"),
+            (Role::Processor, "grok"),
+            (Role::Output, "stdout"),
+        ];
+        let operators = names
+            .iter()
+            .zip(times)
+            .map(|(&(role, name), (busy, wait))| OperatorReport {
+                role,
+                name: name.to_owned(),
+                counts: Snapshot {
+                    busy: Duration::from_millis(busy),
+                    wait: Duration::from_millis(wait),
+                    ..Snapshot::default()
+                },
+            });
+        PipelineReport {
+            name: "main".into(),
+            operators: operators.collect(),
+            problems: Vec::new(),
+            undelivered: 0,
+        }
     }
 
     #[test]
     fn the_sentence_names_what_limits() {
         let second = Duration::from_secs(1);
         for (times, expected) in [
-            ([(290, 710), (1860, 0), (100, 20)], "grok limits: busy 93 % of both workers"),
-            ([(950, 20), (400, 0), (100, 20)], "file limits: its thread was busy 95 %"),
-            ([(100, 850), (200, 0), (100, 900)], "stdout limits: 90 % of the time went into its writes"),
-            ([(10, 0), (20, 0), (10, 5)], "Nothing in the pipeline limits"),
+            (
+                [(290, 710), (1860, 0), (100, 20)],
+                "grok limits: busy 93 % of both workers",
+            ),
+            (
+                [(950, 20), (400, 0), (100, 20)],
+                "file limits: its thread was busy 95 %",
+            ),
+            (
+                [(100, 850), (200, 0), (100, 900)],
+                "stdout limits: 90 % of the time went into its writes",
+            ),
+            (
+                [(10, 0), (20, 0), (10, 5)],
+                "Nothing in the pipeline limits",
+            ),
         ] {
             let sentence = verdict(&pipeline(times), second, 2);
             assert!(sentence.starts_with(expected), "{sentence}");

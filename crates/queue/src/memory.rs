@@ -90,7 +90,10 @@ impl MemoryQueue {
             if state.closed {
                 return None;
             }
-            state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self
+                .ready
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -129,7 +132,11 @@ impl MemoryQueue {
             if now >= end {
                 return false;
             }
-            state = self.drained.wait_timeout(state, end - now).unwrap_or_else(PoisonError::into_inner).0;
+            state = self
+                .drained
+                .wait_timeout(state, end - now)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
         true
     }
@@ -140,7 +147,8 @@ impl MemoryQueue {
             return Err(None);
         }
         let (size, events) = (batch.size(), batch.len());
-        let fits = state.held_size + size <= self.limits.size_max && state.held_events + events <= self.limits.events_max;
+        let fits = state.held_size + size <= self.limits.size_max
+            && state.held_events + events <= self.limits.events_max;
         if !fits && state.held_events > 0 {
             return Err(Some(batch));
         }
@@ -156,7 +164,11 @@ impl MemoryQueue {
         state.next_sequence += 1;
         state.held_size += size;
         state.held_events += events;
-        state.waiting.push_back(Entry { sequence, batch, ticket: Arc::new(ticket) });
+        state.waiting.push_back(Entry {
+            sequence,
+            batch,
+            ticket: Arc::new(ticket),
+        });
         drop(state);
         self.ready.notify_one();
         Ok(receipt)
@@ -210,7 +222,10 @@ impl Ticket {
 
     /// Whether an input waits for the receipt, so that accounting is worth it.
     pub fn is_awaited(&self) -> bool {
-        self.lock().0.as_ref().is_some_and(|issuer| !issuer.is_abandoned())
+        self.lock()
+            .0
+            .as_ref()
+            .is_some_and(|issuer| !issuer.is_abandoned())
     }
 
     /// One output's cursor has passed. The last one gives the room back and resolves the receipt.
@@ -247,20 +262,37 @@ mod tests {
         let buffer = builder.buffer(bytes::Bytes::from_static(b"0123456789"));
         builder.stream(&Arc::new(Stream { id: 1, path: None }));
         for row in 0..events as u64 {
-            builder.push(Span { buffer, start: 0, len: 10 }, row, row + 1);
+            builder.push(
+                Span {
+                    buffer,
+                    start: 0,
+                    len: 10,
+                },
+                row,
+                row + 1,
+            );
         }
         builder.finish()
     }
 
     fn limits(events_max: usize) -> Limits {
-        Limits { size_max: 1 << 20, events_max }
+        Limits {
+            size_max: 1 << 20,
+            events_max,
+        }
     }
 
     #[tokio::test]
     async fn batches_leave_in_sequence_and_resolve_when_every_cursor_passed() {
         let queue = MemoryQueue::new(limits(100), 2);
-        let receipt = Inlet(queue.clone()).send(batch(3)).await.expect("the queue is open");
-        Inlet(queue.clone()).send(batch(1)).await.expect("the queue is open");
+        let receipt = Inlet(queue.clone())
+            .send(batch(3))
+            .await
+            .expect("the queue is open");
+        Inlet(queue.clone())
+            .send(batch(1))
+            .await
+            .expect("the queue is open");
         let first = queue.take().expect("a batch waits");
         let second = queue.take().expect("a batch waits");
         assert_eq!((first.sequence, second.sequence), (0, 1));
@@ -274,7 +306,10 @@ mod tests {
     #[tokio::test]
     async fn a_full_queue_makes_the_sender_wait() {
         let queue = MemoryQueue::new(limits(4), 1);
-        Inlet(queue.clone()).send(batch(4)).await.expect("the queue is open");
+        Inlet(queue.clone())
+            .send(batch(4))
+            .await
+            .expect("the queue is open");
         let sender = tokio::spawn({
             let queue = queue.clone();
             async move { Inlet(queue).send(batch(1)).await }
@@ -288,16 +323,25 @@ mod tests {
     #[tokio::test]
     async fn a_batch_beyond_the_limits_is_let_in_alone() {
         let queue = MemoryQueue::new(limits(4), 1);
-        Inlet(queue.clone()).send(batch(9)).await.expect("an empty queue takes anything");
+        Inlet(queue.clone())
+            .send(batch(9))
+            .await
+            .expect("an empty queue takes anything");
         assert_eq!(queue.held().0, 9);
     }
 
     #[tokio::test]
     async fn a_closed_queue_empties_and_takes_no_more() {
         let queue = MemoryQueue::new(limits(9), 1);
-        Inlet(queue.clone()).send(batch(2)).await.expect("the queue is open");
+        Inlet(queue.clone())
+            .send(batch(2))
+            .await
+            .expect("the queue is open");
         queue.close();
-        assert_eq!(Inlet(queue.clone()).send(batch(1)).await.err(), Some(Stopped));
+        assert_eq!(
+            Inlet(queue.clone()).send(batch(1)).await.err(),
+            Some(Stopped)
+        );
         assert!(queue.take().is_some());
         assert!(queue.take().is_none());
     }
@@ -305,7 +349,10 @@ mod tests {
     #[tokio::test]
     async fn discarded_batches_tell_their_senders() {
         let queue = MemoryQueue::new(limits(9), 1);
-        let receipt = Inlet(queue.clone()).send(batch(2)).await.expect("the queue is open");
+        let receipt = Inlet(queue.clone())
+            .send(batch(2))
+            .await
+            .expect("the queue is open");
         queue.discard();
         assert_eq!(receipt.delivered().await.err(), Some(Stopped));
         assert_eq!(queue.held().0, 2, "what was not delivered stays counted");

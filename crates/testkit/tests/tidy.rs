@@ -5,7 +5,18 @@ use std::path::{Path, PathBuf};
 
 /// The crates, each depending only on those before it.
 const ORDER: [&str; 13] = [
-    "batch", "grok", "config", "codec", "component", "expr", "queue", "inputs", "processors", "outputs", "pipeline", "millpond",
+    "batch",
+    "grok",
+    "config",
+    "codec",
+    "component",
+    "expr",
+    "queue",
+    "inputs",
+    "processors",
+    "outputs",
+    "pipeline",
+    "millpond",
     "testkit",
 ];
 
@@ -16,7 +27,10 @@ const FILE_LINES_MAX: usize = 800;
 const FUNCTION_LINES_MAX: usize = 70;
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace is there")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .expect("the workspace is there")
 }
 
 fn rust_files(dir: &Path, found: &mut Vec<PathBuf>) {
@@ -34,7 +48,15 @@ fn sources() -> Vec<(PathBuf, String)> {
     let mut files = Vec::new();
     rust_files(&root().join("crates"), &mut files);
     assert!(files.len() > 50, "the sources were found");
-    files.into_iter().map(|path| (path.clone(), fs::read_to_string(&path).expect("a readable file"))).collect()
+    files
+        .into_iter()
+        .map(|path| {
+            (
+                path.clone(),
+                fs::read_to_string(&path).expect("a readable file"),
+            )
+        })
+        .collect()
 }
 
 /// The functions of a file, each with its name and number of lines. Relies on the formatter: a function ends with a
@@ -44,13 +66,25 @@ fn functions(text: &str) -> Vec<(String, usize)> {
     let mut found = Vec::new();
     for (index, line) in lines.iter().enumerate() {
         let code = line.trim_start();
-        let starts = ["fn ", "pub fn ", "pub(crate) fn ", "pub(super) fn ", "async fn ", "pub async fn ", "const fn ", "pub const fn "];
+        let starts = [
+            "fn ",
+            "pub fn ",
+            "pub(crate) fn ",
+            "pub(super) fn ",
+            "async fn ",
+            "pub async fn ",
+            "const fn ",
+            "pub const fn ",
+        ];
         if !starts.iter().any(|start| code.starts_with(start)) {
             continue;
         }
         let end = format!("{}}}", &line[..line.len() - code.len()]);
         if let Some(length) = lines[index..].iter().position(|line| *line == end) {
-            found.push((code.split('(').next().unwrap_or(code).to_owned(), length + 1));
+            found.push((
+                code.split('(').next().unwrap_or(code).to_owned(),
+                length + 1,
+            ));
         }
     }
     found
@@ -75,17 +109,32 @@ fn files_and_functions_fit_their_sizes() {
 
 #[test]
 fn every_module_says_what_it_is_for() {
-    let undocumented: Vec<_> =
-        sources().into_iter().filter(|(_, text)| !text.starts_with("//!")).map(|(path, _)| path.display().to_string()).collect();
-    assert!(undocumented.is_empty(), "files without a module doc:\n{}", undocumented.join("\n"));
+    let undocumented: Vec<_> = sources()
+        .into_iter()
+        .filter(|(_, text)| !text.starts_with("//!"))
+        .map(|(path, _)| path.display().to_string())
+        .collect();
+    assert!(
+        undocumented.is_empty(),
+        "files without a module doc:\n{}",
+        undocumented.join("\n")
+    );
 }
 
 #[test]
 fn crates_depend_upward_only() {
     for entry in fs::read_dir(root().join("crates")).expect("the crates") {
-        let name = entry.expect("a crate").file_name().to_string_lossy().into_owned();
-        let place = ORDER.iter().position(|known| *known == name).unwrap_or_else(|| panic!("{name} has no place in the order"));
-        let manifest = fs::read_to_string(root().join("crates").join(&name).join("Cargo.toml")).expect("a manifest");
+        let name = entry
+            .expect("a crate")
+            .file_name()
+            .to_string_lossy()
+            .into_owned();
+        let place = ORDER
+            .iter()
+            .position(|known| *known == name)
+            .unwrap_or_else(|| panic!("{name} has no place in the order"));
+        let manifest = fs::read_to_string(root().join("crates").join(&name).join("Cargo.toml"))
+            .expect("a manifest");
         let dependencies = manifest.split("[dependencies]").nth(1).unwrap_or_default();
         let dependencies = dependencies.split("\n[").next().unwrap_or_default();
         for line in dependencies.lines() {
@@ -104,13 +153,17 @@ fn every_component_has_a_module_of_its_name() {
     for name in SIDE_BY_SIDE {
         let dir = root().join("crates").join(name).join("src");
         let lib = fs::read_to_string(dir.join("lib.rs")).expect("a lib.rs");
-        let listed: Vec<&str> = lib.lines().filter_map(|line| line.trim().strip_suffix("::SPEC,")).collect();
+        let listed: Vec<&str> = lib
+            .lines()
+            .filter_map(|line| line.trim().strip_suffix("::SPEC,"))
+            .collect();
         assert!(!listed.is_empty(), "{name} lists components");
         let mut sorted = listed.clone();
         sorted.sort_unstable();
         assert_eq!(listed, sorted, "{name} lists its components by name");
         for module in listed {
-            let exists = dir.join(format!("{module}.rs")).exists() || dir.join(module).join("mod.rs").exists();
+            let exists = dir.join(format!("{module}.rs")).exists()
+                || dir.join(module).join("mod.rs").exists();
             assert!(exists, "{name}::{module} has a file or folder of its own");
         }
     }
@@ -118,7 +171,12 @@ fn every_component_has_a_module_of_its_name() {
 
 #[test]
 fn nothing_is_left_to_do_or_skipped() {
-    let marks = [concat!("todo", "!("), concat!("unimplemented", "!("), concat!("FIX", "ME"), concat!("#[ig", "nore")];
+    let marks = [
+        concat!("todo", "!("),
+        concat!("unimplemented", "!("),
+        concat!("FIX", "ME"),
+        concat!("#[ig", "nore"),
+    ];
     for (path, text) in sources() {
         for mark in marks {
             assert!(!text.contains(mark), "{} holds {mark}", path.display());

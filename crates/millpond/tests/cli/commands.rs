@@ -7,7 +7,14 @@ use crate::program::{Folder, millpond};
 #[test]
 fn docs_come_from_the_components() {
     let index = millpond(&["docs"]).expect(0).out;
-    for name in ["input-file", "processor-grok", "output-stdout", "expressions", "exit-codes", "pipeline"] {
+    for name in [
+        "input-file",
+        "processor-grok",
+        "output-stdout",
+        "expressions",
+        "exit-codes",
+        "pipeline",
+    ] {
         assert!(index.contains(name), "{name} in\n{index}");
         let page = millpond(&["docs", name]).expect(0).out;
         assert!(page.starts_with("# "), "{page}");
@@ -15,7 +22,11 @@ fn docs_come_from_the_components() {
     let both = millpond(&["docs", "file"]).expect(0).out;
     assert!(both.contains("# `file` (input)") && both.contains("# `file` (output)"));
     let ended = millpond(&["docs", "grk"]).expect(2);
-    assert!(ended.err.contains("did you mean") && ended.err.contains("accepted"), "{}", ended.err);
+    assert!(
+        ended.err.contains("did you mean") && ended.err.contains("accepted"),
+        "{}",
+        ended.err
+    );
 }
 
 #[test]
@@ -26,13 +37,23 @@ fn every_component_explains_itself() {
     for entry in std::fs::read_dir(folder.path("pages")).expect("made") {
         let path = entry.expect("a page").path();
         let text = std::fs::read_to_string(&path).expect("readable");
-        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
-        if ["input-", "processor-", "output-"].iter().any(|kind| name.starts_with(kind)) {
+        let name = path
+            .file_name()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned();
+        if ["input-", "processor-", "output-"]
+            .iter()
+            .any(|kind| name.starts_with(kind))
+        {
             pages += 1;
             for part in ["## Settings", "## Examples"] {
                 assert!(text.contains(part), "{name} has no {part}");
             }
-            assert!(!text.contains("|  |\n"), "{name} has a setting without a meaning");
+            assert!(
+                !text.contains("|  |\n"),
+                "{name} has a setting without a meaning"
+            );
         }
     }
     assert!(pages >= 20, "{pages} components");
@@ -42,14 +63,26 @@ fn every_component_explains_itself() {
 fn the_schema_is_json_and_knows_every_component() {
     let schema: Value = serde_json::from_str(&millpond(&["schema"]).expect(0).out).expect("JSON");
     let text = schema.to_string();
-    for name in ["grok", "geoip", "stdout", "generate", "on_failure", "shutdown_deadline"] {
+    for name in [
+        "grok",
+        "geoip",
+        "stdout",
+        "generate",
+        "on_failure",
+        "shutdown_deadline",
+    ] {
         assert!(text.contains(&format!("\"{name}\"")), "{name}");
     }
 }
 
 #[test]
 fn wrong_usage_is_exit_code_2() {
-    for args in [&["run"][..], &["run", "a | b", "--nosuch"], &["nosuch"], &[]] {
+    for args in [
+        &["run"][..],
+        &["run", "a | b", "--nosuch"],
+        &["nosuch"],
+        &[],
+    ] {
         let ended = millpond(args).expect(2);
         assert!(!ended.err.is_empty(), "{args:?}");
     }

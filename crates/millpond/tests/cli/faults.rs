@@ -13,18 +13,37 @@ fn a_full_disk_is_retried_then_reported_and_nothing_is_acknowledged() {
         "full.yaml",
         format!("pipelines:\n  one:\n    input:\n      generate: {{ format: apache, count: 1000 }}\n    outputs: [stdout]\n    {GIVE_UP}\n"),
     );
-    let full = OpenOptions::new().write(true).open("/dev/full").expect("the system's full disk");
-    let output = command(&["run", &path, "--metrics"]).stdout(full).output().expect("runs");
+    let full = OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .expect("the system's full disk");
+    let output = command(&["run", &path, "--metrics"])
+        .stdout(full)
+        .output()
+        .expect("runs");
     let ended = ended(output).expect(1);
-    assert!(ended.err.contains("warning: output stdout: ") && ended.err.contains("trying again"), "{}", ended.err);
+    assert!(
+        ended.err.contains("warning: output stdout: ") && ended.err.contains("trying again"),
+        "{}",
+        ended.err
+    );
     assert!(ended.err.contains("No space left"), "{}", ended.err);
-    assert!(ended.err.contains("1,000 events were read and not delivered"), "{}", ended.err);
+    assert!(
+        ended
+            .err
+            .contains("1,000 events were read and not delivered"),
+        "{}",
+        ended.err
+    );
 }
 
 #[test]
 fn a_path_that_cannot_be_written_is_named() {
     let folder = Folder::new();
-    let ended = crate::program::run(&format!("generate apache count=10 | file {}", folder.path("")));
+    let ended = crate::program::run(&format!(
+        "generate apache count=10 | file {}",
+        folder.path("")
+    ));
     assert!(matches!(ended.code, Some(1 | 2)), "{ended:?}");
     assert!(ended.err.contains("error: "), "{}", ended.err);
 }
@@ -37,10 +56,21 @@ fn one_output_that_gives_up_does_not_stop_the_other() {
         folder.path("good.txt")
     );
     let path = folder.write("two.yaml", yaml);
-    let full = OpenOptions::new().write(true).open("/dev/full").expect("the system's full disk");
-    let output = command(&["run", &path]).stdout(full).output().expect("runs");
+    let full = OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .expect("the system's full disk");
+    let output = command(&["run", &path])
+        .stdout(full)
+        .output()
+        .expect("runs");
     let ended = ended(output).expect(1);
-    assert_eq!(folder.read("good.txt").lines().count(), 5000, "{}", ended.err);
+    assert_eq!(
+        folder.read("good.txt").lines().count(),
+        5000,
+        "{}",
+        ended.err
+    );
 }
 
 #[test]
@@ -51,8 +81,21 @@ fn files_are_compressed_and_named_by_field_and_time() {
         folder.path("out")
     );
     millpond(&["run", &pipeline]).expect(0);
-    let files: Vec<_> = std::fs::read_dir(folder.path("out")).expect("made").map(|entry| entry.expect("a file").path()).collect();
-    assert!(files.iter().any(|path| path.ends_with("GET-2015.ndjson.gz") || path.to_string_lossy().contains("GET-")), "{files:?}");
-    let read = millpond(&["run", &format!("file '{}/*.gz' codec=json | stdout", folder.path("out"))]).expect(0);
+    let files: Vec<_> = std::fs::read_dir(folder.path("out"))
+        .expect("made")
+        .map(|entry| entry.expect("a file").path())
+        .collect();
+    assert!(
+        files
+            .iter()
+            .any(|path| path.ends_with("GET-2015.ndjson.gz")
+                || path.to_string_lossy().contains("GET-")),
+        "{files:?}"
+    );
+    let read = millpond(&[
+        "run",
+        &format!("file '{}/*.gz' codec=json | stdout", folder.path("out")),
+    ])
+    .expect(0);
     assert_eq!(read.out.lines().count(), 2000);
 }

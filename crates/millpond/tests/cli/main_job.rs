@@ -44,23 +44,45 @@ fn a_known_line_gives_every_field() {
         ("/ua/device/name", json!("Mac")),
         ("/log/offset", json!(0)),
     ] {
-        assert_eq!(event.pointer(field), Some(&expected), "{field} of {event:#}");
+        assert_eq!(
+            event.pointer(field),
+            Some(&expected),
+            "{field} of {event:#}"
+        );
     }
-    assert_eq!(event.get("tags"), None, "nothing failed and nothing was missed");
+    assert_eq!(
+        event.get("tags"),
+        None,
+        "nothing failed and nothing was missed"
+    );
 }
 
 #[test]
 fn the_malformed_line_is_published_whole_and_nothing_else_fails() {
-    let generated = run("generate apache count=999 seed=1 | stdout format=line").expect(0).out;
+    let generated = run("generate apache count=999 seed=1 | stdout format=line")
+        .expect(0)
+        .out;
     let events = job(&format!("{generated}{CUT_SHORT}\n"), "");
     assert_eq!(events.len(), 1000);
-    let failed: Vec<&Value> =
-        events.iter().filter(|event| event["tags"].as_array().is_some_and(|tags| tags.contains(&json!("_grokparsefailure")))).collect();
+    let failed: Vec<&Value> = events
+        .iter()
+        .filter(|event| {
+            event["tags"]
+                .as_array()
+                .is_some_and(|tags| tags.contains(&json!("_grokparsefailure")))
+        })
+        .collect();
     assert_eq!(failed.len(), 1);
     assert_eq!(failed[0]["message"], json!(CUT_SHORT));
     assert_eq!(failed[0].get("clientip"), None);
     assert_eq!(failed[0].get("ua"), None, "later processors skip it");
-    assert_eq!(events.iter().filter(|event| event.get("clientip").is_some()).count(), 999);
+    assert_eq!(
+        events
+            .iter()
+            .filter(|event| event.get("clientip").is_some())
+            .count(),
+        999
+    );
 }
 
 #[test]
@@ -88,7 +110,10 @@ fn events_keep_their_order_and_offsets() {
 
 #[test]
 fn filters_see_failed_events_and_writers_do_not() {
-    let events = job(&format!("{CUT_SHORT}\n{KNOWN}\n"), r#"| where has(tags) | set seen yes"#);
+    let events = job(
+        &format!("{CUT_SHORT}\n{KNOWN}\n"),
+        r#"| where has(tags) | set seen yes"#,
+    );
     assert_eq!(events.len(), 1);
     assert_eq!(events[0]["message"], json!(CUT_SHORT));
     assert_eq!(events[0].get("seen"), None);

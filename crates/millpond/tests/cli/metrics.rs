@@ -7,13 +7,25 @@ use crate::program::{millpond, run_on};
 #[test]
 fn the_table_counts_what_came_what_left_and_why_not() {
     let ended = {
-        let mut child = crate::program::command(&["run", "stdin | grok '%{INT:n:int}' | where n > 1 || has(tags) | stdout", "--metrics"]);
-        let mut child = child.stdin(std::process::Stdio::piped()).spawn().expect("runs");
-        std::io::Write::write_all(&mut child.stdin.take().expect("a pipe"), b"1\n2\n3\nx\n").expect("written");
+        let mut child = crate::program::command(&[
+            "run",
+            "stdin | grok '%{INT:n:int}' | where n > 1 || has(tags) | stdout",
+            "--metrics",
+        ]);
+        let mut child = child
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .expect("runs");
+        std::io::Write::write_all(&mut child.stdin.take().expect("a pipe"), b"1\n2\n3\nx\n")
+            .expect("written");
         crate::program::ended(child.wait_with_output().expect("ends")).expect(0)
     };
     let row = |name: &str| -> Vec<String> {
-        let line = ended.err.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name} in\n{}", ended.err));
+        let line = ended
+            .err
+            .lines()
+            .find(|line| line.starts_with(name))
+            .unwrap_or_else(|| panic!("{name} in\n{}", ended.err));
         line.split_whitespace().map(str::to_owned).collect()
     };
     assert_eq!(row("stdin")[2], "4");
@@ -32,14 +44,41 @@ fn nothing_but_events_goes_to_standard_output_and_nothing_needless_to_standard_e
 fn bench_says_what_a_pipeline_costs_and_what_limits_it() {
     let pipeline = "generate apache count=50k | grok '%{COMBINEDAPACHELOG}' | discard";
     let text = millpond(&["bench", pipeline]).expect(0).out;
-    for part in ["50,000 events in", "CPU-seconds per million events", "peak memory", "grok", "limits"] {
+    for part in [
+        "50,000 events in",
+        "CPU-seconds per million events",
+        "peak memory",
+        "grok",
+        "limits",
+    ] {
         assert!(text.contains(part) || part == "limits", "{part} in\n{text}");
     }
-    let json: Value = serde_json::from_str(&millpond(&["bench", "--json", pipeline]).expect(0).out).expect("JSON");
+    let json: Value = serde_json::from_str(&millpond(&["bench", "--json", pipeline]).expect(0).out)
+        .expect("JSON");
     assert_eq!(json["events"], 50_000);
-    assert!(json["cpu_seconds_per_million_events"].as_f64().is_some_and(|cost| cost > 0.0));
-    assert!(json["peak_memory_bytes"].as_u64().is_some_and(|bytes| bytes > 1 << 20));
-    let operators = json["pipelines"][0]["operators"].as_array().expect("operators");
-    assert_eq!(operators.iter().map(|operator| operator["name"].as_str().expect("a name")).collect::<Vec<_>>(), ["generate", "grok", "discard"]);
-    assert!(json["pipelines"][0]["verdict"].as_str().is_some_and(|sentence| sentence.ends_with('.')));
+    assert!(
+        json["cpu_seconds_per_million_events"]
+            .as_f64()
+            .is_some_and(|cost| cost > 0.0)
+    );
+    assert!(
+        json["peak_memory_bytes"]
+            .as_u64()
+            .is_some_and(|bytes| bytes > 1 << 20)
+    );
+    let operators = json["pipelines"][0]["operators"]
+        .as_array()
+        .expect("operators");
+    assert_eq!(
+        operators
+            .iter()
+            .map(|operator| operator["name"].as_str().expect("a name"))
+            .collect::<Vec<_>>(),
+        ["generate", "grok", "discard"]
+    );
+    assert!(
+        json["pipelines"][0]["verdict"]
+            .as_str()
+            .is_some_and(|sentence| sentence.ends_with('.'))
+    );
 }

@@ -18,12 +18,21 @@ pub struct Ended {
 impl Ended {
     /// The events on standard output.
     pub fn events(&self) -> Vec<Value> {
-        self.out.lines().map(|line| serde_json::from_str(line).expect("a JSON line")).collect()
+        self.out
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("a JSON line"))
+            .collect()
     }
 
     /// Checks the exit code, showing everything when it is another one.
     pub fn expect(self, code: i32) -> Self {
-        assert_eq!(self.code, Some(code), "standard error:\n{}\nstandard output:\n{}", self.err, head(&self.out));
+        assert_eq!(
+            self.code,
+            Some(code),
+            "standard error:\n{}\nstandard output:\n{}",
+            self.err,
+            head(&self.out)
+        );
         self
     }
 }
@@ -35,7 +44,11 @@ fn head(text: &str) -> String {
 /// The executable with these arguments.
 pub fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_millpond"));
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     command
 }
 
@@ -51,7 +64,10 @@ pub fn run(pipeline: &str) -> Ended {
 
 /// Runs a one-line pipeline on this standard input.
 pub fn run_on(input: &[u8], pipeline: &str) -> Ended {
-    let mut child = command(&["run", pipeline]).stdin(Stdio::piped()).spawn().expect("the executable runs");
+    let mut child = command(&["run", pipeline])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("the executable runs");
     let mut pipe = child.stdin.take().expect("a pipe");
     let input = input.to_vec();
     // A run that ends early closes the pipe, which is no error here.
@@ -63,7 +79,11 @@ pub fn run_on(input: &[u8], pipeline: &str) -> Ended {
 
 pub fn ended(output: std::process::Output) -> Ended {
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("output is UTF-8");
-    Ended { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    Ended {
+        code: output.status.code(),
+        out: text(output.stdout),
+        err: text(output.stderr),
+    }
 }
 
 /// A folder of the test's own, with a way to name files in it.

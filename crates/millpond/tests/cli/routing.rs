@@ -47,17 +47,40 @@ pipelines:
 #[test]
 fn failure_policies_do_what_they_say() {
     for (policy, events, seen) in [("publish", 2, 1), ("continue", 2, 2), ("drop", 1, 1)] {
-        let pipeline = format!("stdin | grok '%{{INT:n}}' on_failure={policy} tag=_odd | set seen yes | stdout");
+        let pipeline = format!(
+            "stdin | grok '%{{INT:n}}' on_failure={policy} tag=_odd | set seen yes | stdout"
+        );
         let ended = crate::program::run_on(b"1\nx\n", &pipeline).expect(0);
         let all = ended.events();
         assert_eq!(all.len(), events, "{policy}");
-        assert_eq!(all.iter().filter(|event| event["seen"] == "yes").count(), seen, "{policy}");
-        assert_eq!(all.iter().filter(|event| event["tags"][0] == "_odd").count(), events - 1, "{policy}");
+        assert_eq!(
+            all.iter().filter(|event| event["seen"] == "yes").count(),
+            seen,
+            "{policy}"
+        );
+        assert_eq!(
+            all.iter()
+                .filter(|event| event["tags"][0] == "_odd")
+                .count(),
+            events - 1,
+            "{policy}"
+        );
     }
 }
 
 #[test]
 fn a_processor_handles_the_events_for_which_its_condition_holds() {
-    let ended = crate::program::run_on(b"1\n2\n", r#"stdin | set big yes if='message > 1' | stdout"#).expect(0);
-    assert_eq!(ended.events().iter().map(|event| event["big"] == "yes").collect::<Vec<_>>(), [false, true]);
+    let ended = crate::program::run_on(
+        b"1\n2\n",
+        r#"stdin | set big yes if='message > 1' | stdout"#,
+    )
+    .expect(0);
+    assert_eq!(
+        ended
+            .events()
+            .iter()
+            .map(|event| event["big"] == "yes")
+            .collect::<Vec<_>>(),
+        [false, true]
+    );
 }

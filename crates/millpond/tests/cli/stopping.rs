@@ -23,20 +23,31 @@ fn head_gives_its_number_whatever_the_workers_and_ends_the_input() {
 
 #[test]
 fn the_first_events_are_the_same_whatever_the_workers() {
-    let first = run("generate apache seed=3 | head 5000 | stdout format=line").expect(0).out;
-    let again = run("generate apache seed=3 | head 5000 | stdout format=line").expect(0).out;
+    let first = run("generate apache seed=3 | head 5000 | stdout format=line")
+        .expect(0)
+        .out;
+    let again = run("generate apache seed=3 | head 5000 | stdout format=line")
+        .expect(0)
+        .out;
     assert_eq!(first.lines().count(), 5000);
     assert_eq!(first, again);
 }
 
 #[test]
 fn a_closed_pipe_ends_the_run_quietly() {
-    let mut child = command(&["run", "generate apache | stdout"]).spawn().expect("runs");
+    let mut child = command(&["run", "generate apache | stdout"])
+        .spawn()
+        .expect("runs");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     assert!(lines.next().is_some_and(|line| line.is_ok()));
     drop(lines);
     let mut err = String::new();
-    child.stderr.take().expect("a pipe").read_to_string(&mut err).expect("readable");
+    child
+        .stderr
+        .take()
+        .expect("a pipe")
+        .read_to_string(&mut err)
+        .expect("readable");
     assert_eq!(child.wait().expect("ends").code(), Some(0), "{err}");
     assert_eq!(err, "");
 }
@@ -47,26 +58,51 @@ fn a_signal_stops_the_input_and_delivers_what_was_read() {
         let folder = Folder::new();
         let path = folder.path("out.log");
         let pipeline = format!("generate apache rate=20000 | file {path} format=line");
-        let child = command(&["run", &pipeline, "--metrics"]).spawn().expect("runs");
+        let child = command(&["run", &pipeline, "--metrics"])
+            .spawn()
+            .expect("runs");
         std::thread::sleep(Duration::from_millis(700));
-        let killed = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status().expect("kill");
+        let killed = Command::new("kill")
+            .args([&format!("-{signal}"), &child.id().to_string()])
+            .status()
+            .expect("kill");
         assert!(killed.success());
         let ended = ended(child.wait_with_output().expect("ends")).expect(0);
-        let generated = ended.err.lines().find(|line| line.starts_with("generate")).expect("the table").to_owned();
-        let count: usize = generated.split_whitespace().nth(2).expect("events out").replace(',', "").parse().expect("a number");
+        let generated = ended
+            .err
+            .lines()
+            .find(|line| line.starts_with("generate"))
+            .expect("the table")
+            .to_owned();
+        let count: usize = generated
+            .split_whitespace()
+            .nth(2)
+            .expect("events out")
+            .replace(',', "")
+            .parse()
+            .expect("a number");
         assert!(count > 1000, "{generated}");
-        assert_eq!(folder.read("out.log").lines().count(), count, "{signal}: what was read was written");
+        assert_eq!(
+            folder.read("out.log").lines().count(),
+            count,
+            "{signal}: what was read was written"
+        );
     }
 }
 
 #[test]
 fn a_second_signal_ends_the_process_at_once() {
     // Nobody reads the pipe: the output hangs, and so would a graceful stop until its deadline.
-    let mut child = command(&["run", "generate apache | stdout"]).spawn().expect("runs");
+    let mut child = command(&["run", "generate apache | stdout"])
+        .spawn()
+        .expect("runs");
     std::thread::sleep(Duration::from_millis(500));
     let begin = Instant::now();
     for _ in 0..2 {
-        Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+        Command::new("kill")
+            .args(["-INT", &child.id().to_string()])
+            .status()
+            .expect("kill");
         std::thread::sleep(Duration::from_millis(300));
     }
     assert_eq!(child.wait().expect("ends").code(), Some(130));
@@ -82,20 +118,33 @@ fn what_is_not_delivered_by_the_deadline_is_reported() {
     );
     let child = command(&["run", &path]).spawn().expect("runs");
     std::thread::sleep(Duration::from_millis(500));
-    Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill");
+    Command::new("kill")
+        .args(["-TERM", &child.id().to_string()])
+        .status()
+        .expect("kill");
     // Standard output is read only after the deadline.
     std::thread::sleep(Duration::from_millis(2500));
     let ended = ended(child.wait_with_output().expect("ends")).expect(1);
-    assert!(ended.err.contains("events were read and not delivered"), "{}", ended.err);
+    assert!(
+        ended.err.contains("events were read and not delivered"),
+        "{}",
+        ended.err
+    );
 }
 
 #[test]
 fn waiting_standard_input_notices_a_stop() {
-    let mut child = command(&["run", "stdin | stdout"]).stdin(Stdio::piped()).spawn().expect("runs");
+    let mut child = command(&["run", "stdin | stdout"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("runs");
     let pipe = child.stdin.take();
     std::thread::sleep(Duration::from_millis(300));
     let begin = Instant::now();
-    Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+    Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .expect("kill");
     assert_eq!(child.wait().expect("ends").code(), Some(0));
     assert!(begin.elapsed() < Duration::from_secs(5));
     drop(pipe);
