@@ -3,10 +3,12 @@
 //! Adding one touches its own file and two lines here: its module and its place in [`SPECS`].
 
 mod file;
+mod generate;
 mod paths;
 mod reading;
+mod stdin;
 
 use component::Spec;
 
 /// Every input, by name.
-pub static SPECS: &[Spec] = &[file::SPEC];
+pub static SPECS: &[Spec] = &[file::SPEC, generate::SPEC, stdin::SPEC];

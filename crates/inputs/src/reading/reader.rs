@@ -14,7 +14,7 @@ use batch::Stream;
 use codec::{Chunk, Chunker, Gunzip, compress};
 use component::InputContext;
 
-use super::identity::Identity;
+use super::identity::{FINGERPRINT_BYTES, Identity};
 use super::settings::Compression;
 use super::source::{Got, Source};
 
@@ -26,6 +26,9 @@ const STOP_CHECK_TIME: Duration = Duration::from_millis(100);
 
 /// Compressed bytes read at once.
 const COMPRESSED_BYTES: usize = 32 * 1024;
+
+/// The smallest buffer that is read into: the first chunk holds what the id of a file is made of.
+const BUFFER_MIN: usize = 4 * FINGERPRINT_BYTES;
 
 /// Reads one stream.
 pub(crate) struct Reader {
@@ -148,7 +151,7 @@ impl Reader {
             }
             if let Some(size) = self.chunker.needs() {
                 let start = Instant::now();
-                let buffer = self.ctx.pool.take_sized(size);
+                let buffer = self.ctx.pool.take_sized(size.max(BUFFER_MIN));
                 self.feed.waited += start.elapsed();
                 self.chunker.give(buffer);
             } else {

@@ -1,0 +1,138 @@
+//! `stdin`: reads standard input until it ends.
+//!
+//! What comes slowly is sent after 50 ms, so that a pipeline behind `tail -f` shows a line at once. Reading stops within
+//! 100 ms when the run is told to stop; a line that is not finished then is not sent.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use async_trait::async_trait;
+use component::{Build, BuildContext, Example, Input, InputContext, InputError, Spec};
+use config::{ConfigError, Node, Positional, Size};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::reading::emitter::Emitter;
+use crate::reading::identity::Identity;
+use crate::reading::reader::{Reader, describe};
+use crate::reading::settings::{Codec, Compression, codec_settings, line_size_default};
+use crate::reading::source::Source;
+use crate::reading::{on_blocking_thread, read_stream};
+
+/// The component.
+pub const SPEC: Spec = Spec {
+    name: "stdin",
+    summary: "Reads standard input until it ends, plain or compressed with gzip.",
+    description: "\
+Lines, documents and gzip are read as by the input `file`, with the same tags and counters. Events leave 50 ms after they \
+came, or earlier when there are many.\n\n\
+Each run is a stream of its own: the same lines piped in twice are different events with different ids.",
+    positional: Positional::NONE,
+    examples: &[
+        Example {
+            title: "Lines of text",
+            stage: "stdin",
+            input: "",
+            output: "",
+        },
+        Example {
+            title: "JSON documents, a line each",
+            stage: "stdin codec=json",
+            input: "",
+            output: "",
+        },
+    ],
+    schema: |generator| generator.subschema_for::<Config>(),
+    build: Build::Input(build),
+};
+
+/// Settings of the input `stdin`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    /// How events are written. Default: `text`.
+    #[serde(default)]
+    codec: Codec,
+    /// Gives JSON and MessagePack events `@timestamp` and `host.name` where they have no such field; lines of text
+    /// always get them. Default: false.
+    #[serde(default)]
+    add_fields: bool,
+    /// The longest line in bytes, its end not counted; a longer one is cut there. Also the largest MessagePack document,
+    /// a larger one ends the input with an error. At most 1GiB. Default: 1MiB.
+    #[serde(default = "line_size_default")]
+    max_line_bytes: Size,
+    /// How standard input is compressed. Default: `auto`.
+    #[serde(default)]
+    compression: Compression,
+}
+
+fn build(node: &Node, _: &BuildContext) -> Result<Box<dyn Input>, ConfigError> {
+    let config: Config = component::parse(node)?;
+    Ok(Box::new(Stdin {
+        compression: config.compression,
+        settings: codec_settings(node, config.codec, config.add_fields, config.max_line_bytes)?,
+    }))
+}
+
+struct Stdin {
+    compression: Compression,
+    settings: codec::Settings,
+}
+
+#[async_trait]
+impl Input for Stdin {
+    async fn run(self: Box<Self>, ctx: InputContext) -> Result<(), InputError> {
+        on_blocking_thread(ctx, move |ctx| self.read(ctx)).await
+    }
+}
+
+impl Stdin {
+    /// Reads to the end; gives what went wrong.
+    fn read(&self, ctx: &InputContext) -> Vec<String> {
+        let name = "standard input";
+        let mut problems = Vec::new();
+        match io::stdin().as_fd().try_clone_to_owned() {
+            Ok(fd) => {
+                let source = source(fd, ctx);
+                let reader = Reader::new(
+                    name,
+                    None,
+                    identity(ctx),
+                    source,
+                    self.compression,
+                    &self.settings,
+                    ctx,
+                );
+                let mut emitter = Emitter::new(&self.settings, ctx);
+                // A pipeline that takes no more is no problem of its input.
+                let _ = read_stream(reader, &mut emitter, &mut problems);
+            }
+            Err(error) => problems.push(format!("{name}: cannot be opened: {}", describe(&error))),
+        }
+        problems
+    }
+}
+
+/// A file that standard input was directed from never keeps us waiting, and its size is known.
+fn source(fd: OwnedFd, ctx: &InputContext) -> Source {
+    let file = File::from(fd);
+    match file.metadata() {
+        Ok(found) if found.is_file() => {
+            ctx.progress.add_total(found.len());
+            Source::File(file)
+        }
+        _ => Source::Pipe(file.into()),
+    }
+}
+
+/// Something that no other run has.
+fn identity(ctx: &InputContext) -> Identity {
+    let process = std::process::id().to_le_bytes();
+    let time = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |time| time.as_nanos())
+        .to_le_bytes();
+    Identity::new([ctx.host.name.as_bytes(), b"stdin", &process, &time])
+}
