@@ -9,12 +9,14 @@ mod json;
 mod keyed;
 mod kv;
 mod literal;
+mod object_cache;
 mod remove;
 mod rename;
 mod sample;
 #[cfg(test)]
 mod testing;
 mod text;
+mod user_agent;
 
 use component::Spec;
 
@@ -28,4 +30,5 @@ pub static SPECS: &[Spec] = &[
     remove::SPEC,
     rename::SPEC,
     sample::SPEC,
+    user_agent::SPEC,
 ];

@@ -1,0 +1,448 @@
+//! `user_agent`: the browser, system and device that a user agent string names.
+//!
+//! The rules of uap-core are part of the program ([`rules`]) and prepared when the first string is looked up
+//! ([`matcher`]); each distinct string is looked up once and its object remembered
+//! ([`crate::object_cache`]). Instances share the rules, not the cache.
+
+mod matcher;
+mod rules;
+
+use std::hash::{BuildHasher, Hasher};
+use std::sync::{Arc, OnceLock};
+
+use batch::{Batch, Bitmap, Cell, ColumnBuilder, Edit, Failures, FieldPath, Span, Value, json};
+use component::{Build, BuildContext, Example, Order, Processor, Spec};
+use config::{ConfigError, Node, Positional};
+use foldhash::fast::RandomState;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::object_cache::ObjectCache;
+use matcher::Matcher;
+use rules::Rules;
+
+/// The `user_agent` processor.
+pub const SPEC: Spec = Spec {
+    name: "user_agent",
+    summary: "Names browser, operating system and device of a user agent string.",
+    description: DESCRIPTION,
+    positional: Positional::fields(&["field", "target"]),
+    examples: &[
+        Example {
+            title: "A browser",
+            stage: "user_agent agent",
+            input: r#"{"agent":"Mozilla/5.0 (Windows NT 6.1; WOW64; rv:27.0) Gecko/20100101 Firefox/27.0"}"#,
+            output: "{\"agent\":\"Mozilla/5.0 (Windows NT 6.1; WOW64; rv:27.0) Gecko/20100101 Firefox/27.0\",\
+                     \"user_agent\":{\"name\":\"Firefox\",\"version\":\"27.0\",\"device\":{\"name\":\"Other\"},\
+                     \"os\":{\"name\":\"Windows\",\"version\":\"7\",\"full\":\"Windows 7\"}}}",
+        },
+        Example {
+            title: "A robot, as the legacy grok patterns capture it",
+            stage: "user_agent agent target=ua",
+            input: r#"{"agent":"\"Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)\""}"#,
+            output: "{\"agent\":\"\\\"Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)\\\"\",\
+                     \"ua\":{\"name\":\"Googlebot\",\"version\":\"2.1\",\"device\":{\"name\":\"Spider\"},\"os\":{\"name\":\"Other\"}}}",
+        },
+    ],
+    schema: |generator| generator.root_schema_for::<Config>(),
+    build: Build::Processor {
+        order: Order::Stateless,
+        sees_sealed: false,
+        build,
+    },
+};
+
+const DESCRIPTION: &str = "\
+Writes `name`, `version`, `device.name`, `os.name`, `os.version` and `os.full` below `target`, by the rules of the
+[uap-core](https://github.com/ua-parser/uap-core) project, which are part of the program. What the rules do not say is left out;
+a name they do not know is `Other`. The field itself stays as it is and is not copied to `original`.
+
+A string in double quotes, as the legacy grok patterns capture it, is looked up without them. A field that is
+absent, null or empty changes nothing. There is no failure tag.
+";
+
+/// The settings of `user_agent`.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    /// The field that holds the user agent string.
+    field: String,
+    /// The object to write into. Default: `user_agent`.
+    #[serde(default = "default_target")]
+    target: String,
+    /// How many distinct strings each worker remembers. Default: 10000.
+    #[serde(default = "default_cache_size")]
+    cache_size: usize,
+}
+
+fn default_target() -> String {
+    "user_agent".to_owned()
+}
+
+fn default_cache_size() -> usize {
+    10_000
+}
+
+#[derive(Clone)]
+struct UserAgent {
+    field: FieldPath,
+    target: FieldPath,
+    tag: Arc<str>,
+    parser: Arc<OnceLock<Parser>>,
+    cache: ObjectCache<Box<[u8]>>,
+    state: RandomState,
+    /// The text of a value that is not a text.
+    text: Vec<u8>,
+    lookups: u64,
+    misses: u64,
+}
+
+fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
+    let config: Config = component::parse(node)?;
+    if config.cache_size == 0 {
+        return Err(node
+            .nearest("cache_size")
+            .error("the cache needs room for one string at least"));
+    }
+    Ok(Box::new(UserAgent {
+        field: component::field(node, "field", &config.field)?,
+        target: component::field(node, "target", &config.target)?,
+        tag: context.tag_or("_user_agent_failure"),
+        parser: Arc::default(),
+        cache: ObjectCache::new(config.cache_size),
+        state: RandomState::default(),
+        text: Vec::new(),
+        lookups: 0,
+        misses: 0,
+    }))
+}
+
+impl Processor for UserAgent {
+    fn process(&mut self, batch: &mut Batch, rows: &Bitmap) -> Failures {
+        let source = batch.column(&self.field);
+        let mut objects = self.cache.column(batch.len());
+        for row in rows.iter() {
+            let object = match source.value(row) {
+                Value::Missing | Value::Null => None,
+                Value::Text(text) => self.object(text, &mut objects),
+                other => {
+                    let mut text = std::mem::take(&mut self.text);
+                    text.clear();
+                    other.write_text(&mut text);
+                    let object = self.object(&text, &mut objects);
+                    self.text = text;
+                    object
+                }
+            };
+            if let Some(span) = object {
+                objects.set(row, Cell::Json(span));
+            }
+        }
+        let objects = objects.finish();
+        self.cache.keep(&objects);
+        let mut edit = Edit::new();
+        edit.merge(Some(self.target.clone()), objects, false);
+        let mut failures = Failures::none();
+        failures.extend_refused(batch.apply(edit), &self.tag);
+        failures
+    }
+
+    fn fork(&self) -> Box<dyn Processor> {
+        Box::new(self.clone())
+    }
+
+    fn take_counters(&mut self) -> Vec<(&'static str, u64)> {
+        let (lookups, misses) = (
+            std::mem::take(&mut self.lookups),
+            std::mem::take(&mut self.misses),
+        );
+        vec![("cache_hits", lookups - misses), ("cache_misses", misses)]
+    }
+}
+
+impl UserAgent {
+    /// The object for a string, from the cache or made now.
+    #[inline]
+    fn object(&mut self, text: &[u8], objects: &mut ColumnBuilder) -> Option<Span> {
+        let text = match text {
+            [b'"', inner @ .., b'"'] => inner,
+            _ => text,
+        };
+        if text.is_empty() {
+            return None;
+        }
+        self.lookups += 1;
+        let mut hasher = self.state.build_hasher();
+        hasher.write(text);
+        let hash = hasher.finish();
+        match self.cache.get(hash, |key| **key == *text) {
+            Some(object) => object,
+            None => self.look_up(text, hash, objects),
+        }
+    }
+
+    #[cold]
+    fn look_up(&mut self, text: &[u8], hash: u64, objects: &mut ColumnBuilder) -> Option<Span> {
+        self.misses += 1;
+        let parser = self.parser.get_or_init(Parser::new);
+        let object = Some(objects.append(|out| parser.write_object(text, out)));
+        self.cache.insert(hash, text.into(), object);
+        object
+    }
+}
+
+/// The rules of all three kinds, ready to be used.
+#[derive(Debug)]
+struct Parser {
+    browsers: Matcher,
+    systems: Matcher,
+    devices: Matcher,
+}
+
+impl Parser {
+    fn new() -> Self {
+        let rules = Rules::embedded();
+        Self {
+            browsers: Matcher::new(rules.browsers),
+            systems: Matcher::new(rules.systems),
+            devices: Matcher::new(rules.devices),
+        }
+    }
+
+    /// Appends the object that describes a user agent.
+    fn write_object(&self, text: &[u8], out: &mut Vec<u8>) {
+        out.push(b'{');
+        Described::by(&self.browsers, text).write_name_and_version(out);
+        out.extend_from_slice(b",\"device\":{");
+        Described::by(&self.devices, text).write_name(out);
+        out.extend_from_slice(b"},\"os\":{");
+        let system = Described::by(&self.systems, text);
+        system.write_name_and_version(out);
+        if system.is_known {
+            out.extend_from_slice(b",\"full\":");
+            let full = [&*system.name, &*system.version].join(&b' ');
+            write_text(full.trim_ascii(), out);
+        }
+        out.extend_from_slice(b"}}");
+    }
+}
+
+/// What one kind of rules says about a user agent.
+struct Described {
+    name: Vec<u8>,
+    version: Vec<u8>,
+    is_known: bool,
+}
+
+impl Described {
+    fn by(matcher: &Matcher, text: &[u8]) -> Self {
+        let Some([name, version @ ..]) = matcher.parts(text).filter(|[name, ..]| !name.is_empty())
+        else {
+            return Self {
+                name: b"Other".to_vec(),
+                version: Vec::new(),
+                is_known: false,
+            };
+        };
+        let given = version.iter().take_while(|part| !part.is_empty());
+        let version = given.map(Vec::as_slice).collect::<Vec<_>>().join(&b'.');
+        Self {
+            name,
+            version,
+            is_known: true,
+        }
+    }
+
+    fn write_name(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"\"name\":");
+        write_text(&self.name, out);
+    }
+
+    fn write_name_and_version(&self, out: &mut Vec<u8>) {
+        self.write_name(out);
+        if !self.version.is_empty() {
+            out.extend_from_slice(b",\"version\":");
+            write_text(&self.version, out);
+        }
+    }
+}
+
+/// Appends a text as JSON. A group of bytes may have cut a character: what is left of it is replaced.
+fn write_text(text: &[u8], out: &mut Vec<u8>) {
+    json::write_string(out, String::from_utf8_lossy(text).as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{batch_of, build, check, check_errors, check_examples, lines_of, process};
+    use proptest::prelude::*;
+
+    #[test]
+    fn examples_hold() {
+        check_examples(&SPEC);
+    }
+
+    #[test]
+    fn events_without_a_string_stay_as_they_are() {
+        for event in [
+            r#"{"a":1}"#,
+            r#"{"ua":null}"#,
+            r#"{"ua":""}"#,
+            r#"{"ua":"\"\""}"#,
+        ] {
+            check(&SPEC, &[("user_agent ua", event, event)]);
+        }
+        let object = r#"{"name":"Other","device":{"name":"Other"},"os":{"name":"Other"}}"#;
+        for value in [r#""-""#, "7", "true", r#""\"""#, r#"["x"]"#] {
+            let (event, result) = (
+                format!(r#"{{"a":{value}}}"#),
+                format!(r#"{{"a":{value},"b":{{"c":{object}}}}}"#),
+            );
+            check(&SPEC, &[("user_agent a target=b.c", &event, &result)]);
+        }
+    }
+
+    #[test]
+    fn the_object_joins_what_is_there() {
+        check(
+            &SPEC,
+            &[
+                (
+                    "user_agent user_agent.original",
+                    r#"{"user_agent":{"original":"curl/7.1.2","os":{"kernel":"x"}}}"#,
+                    r#"{"user_agent":{"original":"curl/7.1.2","os":{"kernel":"x","name":"Other"},"name":"curl","version":"7.1.2","device":{"name":"Other"}}}"#,
+                ),
+                (
+                    "user_agent a target=b",
+                    r#"{"a":"curl/7.1.2","b":1}"#,
+                    r#"{"a":"curl/7.1.2","b":1,"tags":["_user_agent_failure"],"error":{"message":"cannot write b: there is a value above it that is not an object"}}"#,
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn broken_settings_are_refused() {
+        check_errors(
+            &SPEC,
+            &[
+                ("user_agent", "field"),
+                ("user_agent a cache_size=0", "room for one"),
+                ("user_agent a b c", ""),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_string_is_looked_up_once() {
+        let mut processor = build(&SPEC, "user_agent a").unwrap();
+        for expected in [
+            [("cache_hits", 1), ("cache_misses", 2)],
+            [("cache_hits", 3), ("cache_misses", 0)],
+        ] {
+            let mut batch = batch_of([
+                r#"{"a":"curl/1"}"#,
+                r#"{"a":"curl/2"}"#,
+                r#"{"a":"\"curl/1\""}"#,
+            ]);
+            process(processor.as_mut(), &mut batch);
+            assert_eq!(processor.take_counters(), expected);
+            assert!(lines_of(&batch)[2].contains(r#""name":"curl","version":"1""#));
+        }
+    }
+
+    /// Strings of many kinds, and parts of them in new order.
+    const AGENTS: [&str; 16] = [
+        "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_9_1) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/32.0.1700.77 Safari/537.36",
+        "Mozilla/5.0 (iPhone; CPU iPhone OS 17_1 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.1 Mobile/15E148 Safari/604.1",
+        "Mozilla/5.0 (Linux; Android 14; SM-S918B Build/UP1A) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.6099.144 Mobile Safari/537.36",
+        "Mozilla/5.0 (Linux; U; Android 4.2.2; de-de; PEDI_PLUS_W Build/JDQ39) AppleWebKit/534.30 (KHTML, like Gecko) Version/4.0 Safari/534.30",
+        "Mozilla/5.0 (compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm)",
+        "Mozilla/4.0 (compatible; MSIE 8.0; Windows NT 6.1; Trident/4.0; SLCC2; .NET CLR 2.0.50727)",
+        "Mozilla/5.0 (X11; Ubuntu; Linux x86_64; rv:109.0) Gecko/20100101 Firefox/118.0",
+        "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/119.0.0.0 Safari/537.36 Edg/119.0.2151.97",
+        "Opera/9.80 (J2ME/MIDP; Opera Mini/9.80 (S60; SymbOS; Opera Mobi/23.348; U; en) Presto/2.5.25 Version/10.54",
+        "curl/7.64.1",
+        "Wget/1.21",
+        "python-requests/2.31.0",
+        "Go-http-client/2.0",
+        "UniversalFeedParser/4.2-pre-314-svn +http://feedparser.org/",
+        "Tiny Tiny RSS/1.11 (http://tt-rss.org/)",
+        "Dalvik/2.1.0 (Linux; U; Android 9; Redmi 6A MIUI/V11.0.8)",
+    ];
+
+    /// The crate that carries the rule file is the reference: it compiles every rule and tries them its own way.
+    fn reference() -> ua_parser::Extractor<'static> {
+        let file = config::Source::new("regexes.yaml", include_str!("regexes.yaml"));
+        let rules: ua_parser::Regexes<'static> =
+            config::parse_yaml(&file).unwrap().deserialize().unwrap();
+        ua_parser::Extractor::try_from(rules).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn expected(reference: &ua_parser::Extractor<'_>, text: &str) -> String {
+        let text = text.to_owned();
+        let version = |parts: &[Option<&str>]| {
+            parts
+                .iter()
+                .map_while(|part| *part)
+                .collect::<Vec<_>>()
+                .join(".")
+        };
+        let object = |name: &str, version: String| match version.as_str() {
+            "" => serde_json::json!({ "name": name }),
+            version => serde_json::json!({ "name": name, "version": version }),
+        };
+        let mut event = match reference.ua.extract(&text) {
+            Some(ua) => object(
+                &ua.family,
+                version(&[ua.major, ua.minor, ua.patch, ua.patch_minor]),
+            ),
+            None => object("Other", String::new()),
+        };
+        let device = reference
+            .dev
+            .extract(&text)
+            .map_or("Other".to_owned(), |device| device.device.into_owned());
+        event["device"] = serde_json::json!({ "name": device });
+        event["os"] = match reference.os.extract(&text) {
+            Some(os) => {
+                let parts =
+                    [&os.major, &os.minor, &os.patch, &os.patch_minor].map(Option::as_deref);
+                let mut object = object(&os.os, version(&parts));
+                object["full"] = format!("{} {}", os.os, version(&parts)).trim().into();
+                object
+            }
+            None => object("Other", String::new()),
+        };
+        event.to_string()
+    }
+
+    #[test]
+    fn all_parts_agree_with_the_reference() {
+        let (parser, reference) = (Parser::new(), reference());
+        let pieces: Vec<&str> = AGENTS
+            .iter()
+            .flat_map(|agent| agent.split_inclusive([' ', ';']))
+            .collect();
+        let piece = proptest::sample::select(pieces);
+        let mixed = proptest::collection::vec(piece, 1..12).prop_map(|pieces| pieces.concat());
+        let check = |text: &str| {
+            let mut out = Vec::new();
+            parser.write_object(text.as_bytes(), &mut out);
+            assert_eq!(
+                String::from_utf8(out).unwrap(),
+                expected(&reference, text),
+                "{text}"
+            );
+        };
+        AGENTS.iter().for_each(|agent| check(agent));
+        let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(300));
+        runner
+            .run(&mixed, |text| {
+                check(&text);
+                Ok(())
+            })
+            .unwrap();
+    }
+}

@@ -1,0 +1,135 @@
+//! The rules of uap-core, read from the file that is part of the program.
+//!
+//! The file is YAML, of which it uses little: three lists of maps, whose values are `null` or text in single quotes on
+//! one line. This reader knows that much and no more, because a full one takes longer than all other preparations; a test
+//! compares it with the YAML reader of the `config` crate.
+
+/// The rule file. Its origin and licence stand in `NOTICE` beside it.
+const FILE: &str = include_str!("regexes.yaml");
+
+/// How many parts a rule may give: a name and four parts of a version.
+pub(super) const PARTS: usize = 5;
+
+/// One rule: what to look for, and what to make of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Rule {
+    /// The expression to look for.
+    pub regex: &'static str,
+    /// Whether case does not matter.
+    pub ignores_case: bool,
+    /// What replaces the groups of the expression: the name, then the version from its first part on. `$1` to `$9` stand
+    /// for groups.
+    pub replacements: [Option<&'static str>; PARTS],
+}
+
+/// The rules of one kind, the first that matches wins.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rules {
+    pub browsers: Vec<Rule>,
+    pub systems: Vec<Rule>,
+    pub devices: Vec<Rule>,
+}
+
+impl Rules {
+    /// The rules of the file.
+    pub fn embedded() -> Self {
+        Self::parse(FILE)
+    }
+
+    fn parse(text: &'static str) -> Self {
+        let mut rules = Self::default();
+        let mut list = &mut rules.browsers;
+        for line in text.lines() {
+            match line {
+                "user_agent_parsers:" => list = &mut rules.browsers,
+                "os_parsers:" => list = &mut rules.systems,
+                "device_parsers:" => list = &mut rules.devices,
+                _ => {
+                    let is_first = line.starts_with("  - ");
+                    let Some((key, value)) = entry(line) else {
+                        continue;
+                    };
+                    if is_first {
+                        list.push(Rule::default());
+                    }
+                    if let Some(rule) = list.last_mut() {
+                        rule.set(key, value);
+                    }
+                }
+            }
+        }
+        rules
+    }
+}
+
+/// The key and the quoted value of a line; the latter is empty for `null`.
+fn entry(line: &'static str) -> Option<(&'static str, &'static str)> {
+    let line = line
+        .strip_prefix("  - ")
+        .or_else(|| line.strip_prefix("    "))?;
+    let (key, value) = line.split_once(": ")?;
+    let value = value
+        .trim_start()
+        .strip_prefix('\'')
+        .map_or("", |rest| rest.split('\'').next().unwrap_or_default());
+    Some((key, value))
+}
+
+impl Rule {
+    fn set(&mut self, key: &str, value: &'static str) {
+        let part = match key {
+            "regex" => {
+                self.regex = value;
+                return;
+            }
+            "regex_flag" => {
+                self.ignores_case = value == "i";
+                return;
+            }
+            "family_replacement" | "os_replacement" | "device_replacement" => 0,
+            "v1_replacement" | "os_v1_replacement" => 1,
+            "v2_replacement" | "os_v2_replacement" => 2,
+            "v3_replacement" | "os_v3_replacement" => 3,
+            "v4_replacement" | "os_v4_replacement" => 4,
+            // Brand and model of a device have no place in the event.
+            _ => return,
+        };
+        self.replacements[part] = Some(value).filter(|value| !value.trim().is_empty());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use config::{Node, Source};
+
+    fn rule(node: &Node) -> Rule {
+        let mut rule = Rule::default();
+        for (key, value) in node.as_map().unwrap() {
+            let text = value.as_str().unwrap_or_default();
+            rule.set(
+                key.as_str().unwrap(),
+                Box::leak(text.to_owned().into_boxed_str()),
+            );
+        }
+        rule
+    }
+
+    #[test]
+    fn the_file_is_read_as_yaml_reads_it() {
+        let yaml = config::parse_yaml(&Source::new("regexes.yaml", FILE)).unwrap();
+        let rules = Rules::embedded();
+        for (name, list) in [
+            ("user_agent_parsers", &rules.browsers),
+            ("os_parsers", &rules.systems),
+            ("device_parsers", &rules.devices),
+        ] {
+            let expected: Vec<Rule> = yaml.get(name).unwrap().items().iter().map(rule).collect();
+            assert!(expected.len() > 200, "{name}");
+            assert_eq!(list.len(), expected.len(), "{name}");
+            for (found, expected) in list.iter().zip(&expected) {
+                assert_eq!(found, expected, "{name}");
+            }
+        }
+    }
+}
