@@ -8,7 +8,7 @@
 //! object a row and merged, which is slower but bounded by the size of the text. A name that comes twice in a row has an
 //! array of its values.
 
-use batch::{Cell, Column, ColumnBuilder, Edit, FieldPath, Span, json};
+use batch::{Cell, ColumnBuilder, Edit, FieldPath, Span, json};
 use hashbrown::HashMap;
 
 use crate::text::{Texts, part};
@@ -232,12 +232,14 @@ impl<'n, N: Fn(&[u8]) -> Option<String>> Keyed<'n, N> {
             edit.merge(target.cloned(), objects.finish(), true);
         }
         for KeyedColumn { name, values } in self.columns {
-            let column: Column = values.finish();
+            if values.is_untouched() {
+                continue;
+            }
             let path = match target {
                 Some(target) => target.child(&name),
                 None => FieldPath::from_keys([name]),
             };
-            edit.set(path, column);
+            edit.set(path, values.finish());
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Adding one touches its own file and two lines here: its module and its place in [`SPECS`].
 
 mod date;
+mod dissect;
 mod drop_;
 mod head;
 mod json;
@@ -23,6 +24,7 @@ use component::Spec;
 /// Every processor, by name.
 pub static SPECS: &[Spec] = &[
     date::SPEC,
+    dissect::SPEC,
     drop_::SPEC,
     head::SPEC,
     json::SPEC,

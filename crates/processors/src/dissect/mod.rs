@@ -1,0 +1,411 @@
+//! `dissect`: cuts a text into fields at fixed delimiters.
+//!
+//! Captures are views into the text; only what is appended to something is copied. See [`pattern`] for how a text is cut.
+
+mod pattern;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use batch::{Batch, Bitmap, Cell, ColumnBuilder, Edit, Failures, FieldPath, Span, json};
+use component::{Build, BuildContext, Example, Order, Processor, Spec, field, parse};
+use config::{ConfigError, Node, Positional};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::keyed::{Found, Keyed};
+use crate::text::{Texts, part};
+use pattern::{Capture, Output, Pattern};
+
+const FAILURE_TAG: &str = "_dissectfailure";
+
+/// The processor's description.
+pub const SPEC: Spec = Spec {
+    name: "dissect",
+    summary: "Cuts a text into fields at fixed delimiters.",
+    description: "A pattern is keys with the texts between them: `%{ip} - %{user} [%{time}]`. A key captures up to the \
+                  first place where the text after it stands; the last one takes the rest. Nothing is tried twice, \
+                  which makes `dissect` the fastest way to take regular lines apart; for everything else there is \
+                  `grok`.\n\n\
+                  | key | meaning |\n| --- | --- |\n\
+                  | `%{name}`, `%{a.b}`, `%{[a][b]}` | the field |\n\
+                  | `%{}`, `%{?name}` | captured and left out |\n\
+                  | `%{+name}` | appended to `name`, with the delimiter before the key (a space if there is none) between |\n\
+                  | `%{+name/2}` | appended in the order of the numbers |\n\
+                  | `%{name->}` | the delimiter after it may come several times in a row |\n\
+                  | `%{*name}`, `%{&name}` | the text captured by the first is the name of a field, that of the second its value; `%{?name}` and `%{name}` can stand for the first |\n\
+                  | `%{name\\|integer}` | converted, as with `convert_datatype` |\n\n\
+                  The text must begin with what stands before the first key. What comes after the last delimiter of a \
+                  pattern that ends with one is ignored. An empty capture sets an empty text. Fields that the event \
+                  has already are replaced.\n\n\
+                  A text that does not fit, or a capture that cannot be converted, fails with `_dissectfailure`, and \
+                  the event keeps its fields. Where the field is absent or null, nothing happens.",
+    positional: Positional::fields(&["pattern", "field"]),
+    examples: &[
+        Example {
+            title: "A line of a log",
+            stage: r#"dissect "%{ts->} %{level} [%{thread.name}] %{msg}" line"#,
+            input: r#"{"line":"12:30:01   WARN [main] no disk left"}"#,
+            output: r#"{"line":"12:30:01   WARN [main] no disk left","ts":"12:30:01","level":"WARN","thread":{"name":"main"},"msg":"no disk left"}"#,
+        },
+        Example {
+            title: "Appending, skipping and converting",
+            stage: r#"dissect "%{at} %{+at} %{} %{took}ms" line convert_datatype.took=int"#,
+            input: r#"{"line":"2026-11-21 12:30:01 GET 17ms"}"#,
+            output: r#"{"line":"2026-11-21 12:30:01 GET 17ms","at":"2026-11-21 12:30:01","took":17}"#,
+        },
+        Example {
+            title: "A name and its value",
+            stage: r#"dissect "%{*key}=%{&key}" line"#,
+            input: r#"{"line":"colour=blue"}"#,
+            output: r#"{"line":"colour=blue","colour":"blue"}"#,
+        },
+        Example {
+            title: "A text that does not fit",
+            stage: r#"dissect "%{a},%{b}" line"#,
+            input: r#"{"line":"x;y"}"#,
+            output: r#"{"line":"x;y","tags":["_dissectfailure"],"error":{"message":"line: no `,` after byte 0, where %{a} begins"}}"#,
+        },
+    ],
+    schema: |generator| generator.subschema_for::<Config>(),
+    build: Build::Processor {
+        order: Order::Stateless,
+        sees_sealed: false,
+        build,
+    },
+};
+
+/// Settings of `dissect`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    /// The pattern: keys such as `%{name}` with the texts between them.
+    pattern: String,
+    /// The field whose text is cut. Default: `message`.
+    #[serde(default = "message")]
+    field: String,
+    /// The field that gets the captured fields. Default: none; they become fields of the event.
+    #[serde(default)]
+    target: Option<String>,
+    /// Types for captured fields: `int`, `float` or `bool`. Default: text.
+    #[serde(default)]
+    convert_datatype: BTreeMap<String, Kind>,
+    /// At which ends captures lose the characters of `trim_chars`. Default: `none`.
+    #[serde(default)]
+    trim_values: Trim,
+    /// The characters that `trim_values` removes; ASCII. Default: a space.
+    #[serde(default = "space")]
+    trim_chars: String,
+}
+
+fn message() -> String {
+    "message".into()
+}
+
+fn space() -> String {
+    " ".into()
+}
+
+/// What a capture is converted to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    /// A whole number of at most 64 bits.
+    #[serde(alias = "integer", alias = "long")]
+    Int,
+    /// A number, its digits kept where JSON would write it so.
+    #[serde(alias = "double")]
+    Float,
+    /// `true` or `false`.
+    #[serde(alias = "boolean")]
+    Bool,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Trim {
+    #[default]
+    None,
+    Left,
+    Right,
+    All,
+}
+
+impl Kind {
+    /// The type that a pattern calls by `name`.
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            "int" | "integer" | "long" => Some(Self::Int),
+            "float" | "double" => Some(Self::Float),
+            "bool" | "boolean" => Some(Self::Bool),
+            _ => None,
+        }
+    }
+
+    fn article_and_name(self) -> &'static str {
+        match self {
+            Self::Int => "a whole number",
+            Self::Float => "a number",
+            Self::Bool => "true or false",
+        }
+    }
+
+    /// The cell of a text that stands at `span`; none when it cannot be converted.
+    fn convert(self, text: &[u8], span: Span) -> Option<Cell> {
+        let is_json = || {
+            let bare = text.trim_ascii().len() == text.len();
+            bare && json::validate(text).is_ok() && json::kind(text) == json::Kind::Number
+        };
+        let plain = std::str::from_utf8(text).ok()?;
+        match self {
+            Self::Int => match plain.parse() {
+                Ok(n) => Some(Cell::Int(n)),
+                Err(_) => plain.parse().ok().map(Cell::UInt),
+            },
+            Self::Float if is_json() => Some(Cell::Number(span)),
+            Self::Float => plain
+                .parse()
+                .ok()
+                .filter(|n: &f64| n.is_finite())
+                .map(Cell::Float),
+            Self::Bool => plain.to_ascii_lowercase().parse().ok().map(Cell::Bool),
+        }
+    }
+}
+
+fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
+    let config: Config = parse(node)?;
+    let source = field(node, "field", &config.field)?;
+    let target = config
+        .target
+        .as_deref()
+        .map(|target| field(node, "target", target))
+        .transpose()?;
+    let pattern_node = node.nearest("pattern");
+    let mut pattern = Pattern::parse(&config.pattern).map_err(|error| {
+        pattern_node
+            .error(error.to_string())
+            .pointing_at_range(error.at)
+    })?;
+    let mut kinds = Vec::new();
+    for output in &pattern.outputs {
+        let kind = output.kind.as_ref().map(|(name, at)| {
+            Kind::named(name).ok_or_else(|| {
+                let error = pattern_node
+                    .error(format!("there is no type `{name}`"))
+                    .pointing_at_range(at.clone());
+                error.accepted(["int", "float", "bool"]).closest_to(name)
+            })
+        });
+        kinds.push(kind.transpose()?);
+    }
+    for (name, kind) in &config.convert_datatype {
+        let path = field(node, &format!("convert_datatype.{name}"), name)?;
+        let Some(index) = pattern
+            .outputs
+            .iter()
+            .position(|output| output.path == path)
+        else {
+            let names = pattern.outputs.iter().map(|output| output.path.to_string());
+            let error = node
+                .nearest("convert_datatype")
+                .error(format!("the pattern captures no field `{name}`"));
+            return Err(error.accepted(names).closest_to(name));
+        };
+        kinds[index] = Some(*kind);
+    }
+    if !config.trim_chars.is_ascii() {
+        return Err(node
+            .nearest("trim_chars")
+            .error("`trim_chars` must be ASCII characters"));
+    }
+    if let Some(target) = &target {
+        for output in &mut pattern.outputs {
+            let keys = target.keys().iter().chain(output.path.keys()).cloned();
+            output.path = FieldPath::from_keys(keys);
+        }
+    }
+    let trim = (config.trim_values, config.trim_chars.into());
+    let tag = context.tag_or(FAILURE_TAG);
+    Ok(Box::new(Dissect {
+        plan: Arc::new(Plan {
+            pattern,
+            kinds,
+            source,
+            target,
+            trim,
+        }),
+        tag,
+    }))
+}
+
+#[derive(Clone)]
+struct Dissect {
+    plan: Arc<Plan>,
+    tag: Arc<str>,
+}
+
+/// What the settings come down to.
+struct Plan {
+    pattern: Pattern,
+    /// The types of the pattern's outputs.
+    kinds: Vec<Option<Kind>>,
+    source: FieldPath,
+    target: Option<FieldPath>,
+    trim: (Trim, Box<str>),
+}
+
+impl Processor for Dissect {
+    fn process(&mut self, batch: &mut Batch, rows: &Bitmap) -> Failures {
+        let plan = &*self.plan;
+        let texts = Texts::of(batch, &plan.source, rows);
+        let new_column = || texts.builder(batch.len());
+        let mut columns: Vec<ColumnBuilder> =
+            plan.pattern.outputs.iter().map(|_| new_column()).collect();
+        let mut named = Keyed::new(batch.len(), &texts, |name: &[u8]| match name {
+            [] => None,
+            name => Some(String::from_utf8_lossy(name).into_owned()),
+        });
+        let mut failures = Failures::none();
+        let mut captures = Vec::new();
+        for row in rows.iter() {
+            let Some((span, text)) = texts.get(row) else {
+                continue;
+            };
+            let cut = plan.pattern.captures(text, &mut captures);
+            captures
+                .iter_mut()
+                .for_each(|capture| *capture = plan.trimmed(text, *capture));
+            if let Err(reason) =
+                cut.and_then(|()| plan.put(row, span, text, &captures, &mut columns))
+            {
+                failures.push(row, &self.tag, &format!("{}: {reason}", plan.source).into());
+                continue;
+            }
+            if !plan.pattern.pairs.is_empty() {
+                for pair in &plan.pattern.pairs {
+                    let (start, end) = captures[pair.value];
+                    named.add(text, captures[pair.name], Found::Text(start, end));
+                }
+                named.end_row(row, span, text, false);
+            }
+        }
+        let mut edit = Edit::new();
+        for (output, column) in plan.pattern.outputs.iter().zip(columns) {
+            if !column.is_untouched() {
+                edit.set(output.path.clone(), column.finish());
+            }
+        }
+        named.finish(plan.target.as_ref(), &mut edit);
+        if !edit.is_empty() {
+            failures.extend_refused(batch.apply(edit), &self.tag);
+        }
+        failures
+    }
+
+    fn fork(&self) -> Box<dyn Processor> {
+        Box::new(self.clone())
+    }
+}
+
+impl Plan {
+    #[inline]
+    fn trimmed(&self, text: &[u8], (mut start, mut end): Capture) -> Capture {
+        let (trim, characters) = &self.trim;
+        if *trim == Trim::None {
+            return (start, end);
+        }
+        let cut = |byte: u8| characters.as_bytes().contains(&byte);
+        while matches!(trim, Trim::Left | Trim::All) && start < end && cut(text[start]) {
+            start += 1;
+        }
+        while matches!(trim, Trim::Right | Trim::All) && start < end && cut(text[end - 1]) {
+            end -= 1;
+        }
+        (start, end)
+    }
+
+    /// Sets a row of all columns, or none of them when a capture cannot be converted.
+    #[inline]
+    fn put(
+        &self,
+        row: usize,
+        span: Span,
+        text: &[u8],
+        captures: &[Capture],
+        columns: &mut [ColumnBuilder],
+    ) -> Result<(), String> {
+        for (index, output) in self.pattern.outputs.iter().enumerate() {
+            let column = &mut columns[index];
+            let cell = match (output.parts.as_slice(), self.kinds[index]) {
+                ([(step, _)], None) => Cell::Text(part(span, captures[*step].0, captures[*step].1)),
+                ([(step, _)], Some(kind)) => {
+                    let (start, end) = captures[*step];
+                    match kind.convert(&text[start..end], part(span, start, end)) {
+                        Some(cell) => cell,
+                        None => {
+                            return Err(unconverted(
+                                row,
+                                &text[start..end],
+                                kind,
+                                output,
+                                &mut columns[..index],
+                            ));
+                        }
+                    }
+                }
+                (_, kind) => {
+                    let joined = joined(text, captures, output);
+                    let span = column.append(|out| out.extend_from_slice(&joined));
+                    match kind.map_or(Some(Cell::Text(span)), |kind| kind.convert(&joined, span)) {
+                        Some(cell) => cell,
+                        None => {
+                            let kind = kind.unwrap_or(Kind::Int);
+                            return Err(unconverted(
+                                row,
+                                &joined,
+                                kind,
+                                output,
+                                &mut columns[..index],
+                            ));
+                        }
+                    }
+                }
+            };
+            column.set(row, cell);
+        }
+        Ok(())
+    }
+}
+
+/// The text of an output of several captures.
+fn joined(text: &[u8], captures: &[Capture], output: &Output) -> Vec<u8> {
+    let mut joined = Vec::new();
+    for (step, before) in &output.parts {
+        joined.extend_from_slice(before);
+        joined.extend_from_slice(&text[captures[*step].0..captures[*step].1]);
+    }
+    joined
+}
+
+/// Takes back what was set in a row and says which capture is at fault.
+#[cold]
+fn unconverted(
+    row: usize,
+    text: &[u8],
+    kind: Kind,
+    output: &Output,
+    set: &mut [ColumnBuilder],
+) -> String {
+    set.iter_mut()
+        .for_each(|column| column.set(row, Cell::Keep));
+    let text = String::from_utf8_lossy(text);
+    format!(
+        "`{text}`, captured as {}, is not {}",
+        output.path,
+        kind.article_and_name()
+    )
+}
+
+#[cfg(test)]
+mod tests;
