@@ -5,6 +5,7 @@
 mod date;
 mod dissect;
 mod drop_;
+mod expression;
 mod head;
 mod json;
 mod keyed;
@@ -14,10 +15,13 @@ mod object_cache;
 mod remove;
 mod rename;
 mod sample;
+mod set;
+mod template;
 #[cfg(test)]
 mod testing;
 mod text;
 mod user_agent;
+mod where_;
 
 use component::Spec;
 
@@ -32,5 +36,7 @@ pub static SPECS: &[Spec] = &[
     remove::SPEC,
     rename::SPEC,
     sample::SPEC,
+    set::SPEC,
     user_agent::SPEC,
+    where_::SPEC,
 ];

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use batch::{Cell, ColumnBuilder, json};
+use batch::{Bitmap, Cell, Column, ColumnBuilder, json};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -33,6 +33,25 @@ impl Literal {
                 Cell::Text(column.append(|out| out.extend_from_slice(text.as_bytes())))
             }
             Self::Json(text) => Cell::Json(column.append(|out| out.extend_from_slice(text))),
+        }
+    }
+
+    /// A column that holds this value in `rows`.
+    pub fn column(&self, rows: &Bitmap) -> Column {
+        match self {
+            Self::Text(text) if rows.is_full() => {
+                Column::constant_text(text.as_bytes(), rows.len())
+            }
+            Self::Json(text) if rows.is_full() => Column::constant_json(text, rows.len()),
+            _ => {
+                let mut column = ColumnBuilder::new(rows.len());
+                let cell = self.cell(&mut column);
+                if rows.is_full() && cell.span().is_none() {
+                    return Column::constant(cell, rows.len());
+                }
+                rows.iter().for_each(|row| column.set(row, cell));
+                column.finish()
+            }
         }
     }
 
