@@ -47,11 +47,14 @@ pub struct Example {
     pub output: &'static str,
 }
 
+/// Makes a component of its settings.
+pub type Constructor<T> = fn(&Node, &BuildContext) -> Result<T, ConfigError>;
+
 /// What kind of component it is, with its constructor.
 #[derive(Debug, Clone, Copy)]
 pub enum Build {
     /// An input.
-    Input(fn(&Node, &BuildContext) -> Result<Box<dyn Input>, ConfigError>),
+    Input(Constructor<Box<dyn Input>>),
     /// A processor.
     Processor {
         /// Whether it needs the batches in sequence.
@@ -59,14 +62,14 @@ pub enum Build {
         /// Whether it gets sealed rows too: filters do, processors that write do not.
         sees_sealed: bool,
         /// The constructor.
-        build: fn(&Node, &BuildContext) -> Result<Box<dyn Processor>, ConfigError>,
+        build: Constructor<Box<dyn Processor>>,
     },
     /// An output.
     Output {
         /// Whether it needs the batches in sequence.
         ordered: bool,
         /// The constructor.
-        build: fn(&Node, &BuildContext) -> Result<Arc<dyn Output>, ConfigError>,
+        build: Constructor<Arc<dyn Output>>,
     },
 }
 

@@ -3,7 +3,6 @@
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use component::{Diagnostics, Stop};
@@ -110,11 +109,11 @@ async fn watch_signals(stop: Stop, bar: Bar) {
     ) else {
         return bar.say("warning: signals cannot be watched; stopping will not be graceful");
     };
-    let asked = AtomicBool::new(false);
+    let mut asked = false;
     loop {
         let name =
             tokio::select! { _ = interrupt.recv() => "SIGINT", _ = terminate.recv() => "SIGTERM" };
-        if asked.swap(true, Ordering::SeqCst) {
+        if std::mem::replace(&mut asked, true) {
             std::process::exit(INTERRUPTED);
         }
         bar.say(&format!(

@@ -27,6 +27,9 @@ pub const BUFFER_SIZE: usize = 256 << 10;
 /// How retries of a one-line pipeline end when the configuration does not say.
 const GIVE_UP_AFTER: Period = Period::from_secs(30);
 
+/// How long writes may take that were waiting for their next attempt when the deadline was over.
+const LAST_CHANCE: Duration = Duration::from_millis(500);
+
 /// What a run gets beside its configuration.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
@@ -223,43 +226,42 @@ impl Running {
     /// Waits for the inputs to end, then for everything accepted to be delivered.
     async fn finish(mut self, outer: Stop, deadline: Duration) -> PipelineReport {
         let mut problems = Vec::new();
+        let over = Stop::default();
         let stopping = tokio::spawn({
-            let stop = self.stop.clone();
+            let (stop, over) = (self.stop.clone(), over.clone());
             async move {
                 outer.stopped().await;
                 stop.stop();
                 tokio::time::sleep(deadline).await;
+                over.stop();
             }
         });
-        let mut ending = tokio::spawn(stop_deadline(stopping));
         for input in &mut self.inputs {
             let Some(task) = input.task.take() else {
                 continue;
             };
             tokio::select! {
                 ended = task => problems.extend(input_problems(&input.name, ended)),
-                _ = &mut ending => problems.push(format!("input {}: did not stop in time", input.name)),
+                () = over.stopped() => problems.push(format!("input {}: did not stop in time", input.name)),
             }
         }
         self.queue.close();
-        let queue = self.queue.clone();
-        let threads = (
+        let (workers, writers) = (
             std::mem::take(&mut self.workers),
             std::mem::take(&mut self.writers),
-            self.lanes.clone(),
         );
-        let mut draining =
-            tokio::task::spawn_blocking(move || drain(threads.0, threads.1, &threads.2));
+        let lanes = self.lanes.clone();
+        let mut draining = tokio::task::spawn_blocking(move || drain(workers, writers, &lanes));
         tokio::select! {
             _ = &mut draining => {}
-            _ = &mut ending => {
+            () = over.stopped() => {
                 self.abort.stop();
-                queue.discard();
+                self.queue.abandon();
                 // A last chance for writes that were waiting for their next attempt.
-                let _ = tokio::time::timeout(Duration::from_millis(500), draining).await;
+                let _ = tokio::time::timeout(LAST_CHANCE, draining).await;
             }
         }
-        ending.abort();
+        stopping.abort();
         self.report(problems)
     }
 
@@ -270,13 +272,7 @@ impl Running {
                     .map(|reason| format!("output {}: {reason}", lane.name())),
             );
         }
-        let wanted = !(self.stages.iter().any(|stage| stage.is_finished())
-            || self.lanes.iter().all(|lane| lane.is_gone()));
-        let undelivered = if wanted {
-            self.queue.held().0 as u64
-        } else {
-            0
-        };
+        let undelivered = self.queue.held().0 as u64;
         let operator = |role, name: &str, metrics: &OperatorMetrics| OperatorReport {
             role,
             name: name.to_owned(),
@@ -319,11 +315,6 @@ impl RunningInput {
     }
 }
 
-async fn stop_deadline(stopping: tokio::task::JoinHandle<()>) {
-    // The task never fails: it only waits.
-    let _ = stopping.await;
-}
-
 fn input_problems(
     name: &str,
     ended: Result<Result<(), component::InputError>, tokio::task::JoinError>,
@@ -359,16 +350,17 @@ struct Ends {
 }
 
 impl Ends {
-    /// Ends the inputs when an ordered processor is finished, or every output's reader is gone or has given up.
+    /// Ends the inputs when nobody wants more: an ordered processor is finished, every reader is gone, or an output has
+    /// given up and what it did not take must not be acknowledged.
     fn check(&self) {
         let finished = self.stages.iter().any(|stage| stage.is_finished());
-        let unwanted = self
-            .lanes
-            .iter()
-            .all(|lane| lane.is_gone() || lane.failure().is_some());
-        if finished || unwanted {
+        let gone = self.lanes.iter().all(|lane| lane.is_gone());
+        if finished || gone {
             self.stop.stop();
-            self.queue.discard();
+            self.queue.forget();
+        } else if self.lanes.iter().any(|lane| lane.failure().is_some()) {
+            self.stop.stop();
+            self.queue.close();
         }
     }
 }

@@ -6,7 +6,6 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use batch::Batch;
@@ -31,8 +30,6 @@ pub struct MemoryQueue {
     state: Mutex<State>,
     /// Wakes workers: there is a batch, or there will be none.
     ready: Condvar,
-    /// Wakes whoever waits for the queue to be empty.
-    drained: Condvar,
     /// Wakes inputs: there is room.
     room: Notify,
 }
@@ -75,7 +72,6 @@ impl MemoryQueue {
             cursors,
             state: Mutex::default(),
             ready: Condvar::new(),
-            drained: Condvar::new(),
             room: Notify::new(),
         })
     }
@@ -104,17 +100,24 @@ impl MemoryQueue {
         self.room.notify_waiters();
     }
 
-    /// Closes the queue and forgets the batches that no worker has taken. Their receipts say that they were not
-    /// delivered.
-    pub fn discard(&self) {
-        let forgotten = {
+    /// Closes the queue and forgets the batches that no worker has taken, because nobody wants them. Their receipts say
+    /// that they were not delivered.
+    pub fn forget(&self) {
+        for entry in self.abandon() {
+            self.give_back(&entry.ticket);
+        }
+    }
+
+    /// Closes the queue and gives the batches that no worker has taken. They stay counted as held.
+    pub fn abandon(&self) -> VecDeque<Entry> {
+        let waiting = {
             let mut state = self.lock();
             state.closed = true;
             std::mem::take(&mut state.waiting)
         };
-        drop(forgotten);
         self.ready.notify_all();
         self.room.notify_waiters();
+        waiting
     }
 
     /// Events accepted and not yet passed by every output, and their bytes.
@@ -123,34 +126,19 @@ impl MemoryQueue {
         (state.held_events, state.held_size)
     }
 
-    /// Waits until nothing is held; false when the time is over first.
-    pub fn wait_empty(&self, time: Duration) -> bool {
-        let end = std::time::Instant::now() + time;
-        let mut state = self.lock();
-        while state.held_events > 0 {
-            let now = std::time::Instant::now();
-            if now >= end {
-                return false;
-            }
-            state = self
-                .drained
-                .wait_timeout(state, end - now)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
-        }
-        true
-    }
-
-    fn accept(self: &Arc<Self>, batch: Batch) -> Result<Receipt, Option<Batch>> {
+    /// Takes the batch if there is room; `None` when the sender has to wait.
+    fn accept(self: &Arc<Self>, waiting: &mut Option<Batch>) -> Option<Result<Receipt, Stopped>> {
         let mut state = self.lock();
         if state.closed {
-            return Err(None);
+            return Some(Err(Stopped));
         }
+        let batch = waiting.take()?;
         let (size, events) = (batch.size(), batch.len());
         let fits = state.held_size + size <= self.limits.size_max
             && state.held_events + events <= self.limits.events_max;
         if !fits && state.held_events > 0 {
-            return Err(Some(batch));
+            *waiting = Some(batch);
+            return None;
         }
         let (issuer, receipt) = receipt();
         let ticket = Ticket {
@@ -171,18 +159,14 @@ impl MemoryQueue {
         });
         drop(state);
         self.ready.notify_one();
-        Ok(receipt)
+        Some(Ok(receipt))
     }
 
     fn give_back(&self, ticket: &Ticket) {
         let mut state = self.lock();
         state.held_size -= ticket.size;
         state.held_events -= ticket.events;
-        let empty = state.held_events == 0;
         drop(state);
-        if empty {
-            self.drained.notify_all();
-        }
         self.room.notify_waiters();
     }
 
@@ -198,16 +182,14 @@ pub struct Inlet(pub Arc<MemoryQueue>);
 #[async_trait]
 impl Sink for Inlet {
     async fn send(&self, batch: Batch) -> Result<Receipt, Stopped> {
-        let mut batch = batch;
+        let mut waiting = Some(batch);
         loop {
             let room = self.0.room.notified();
             tokio::pin!(room);
             // Listening starts before looking, so that room made in between is not missed.
             room.as_mut().enable();
-            match self.0.accept(batch) {
-                Ok(receipt) => return Ok(receipt),
-                Err(None) => return Err(Stopped),
-                Err(Some(refused)) => batch = refused,
+            if let Some(answer) = self.0.accept(&mut waiting) {
+                return answer;
             }
             room.await;
         }
@@ -347,14 +329,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn discarded_batches_tell_their_senders() {
-        let queue = MemoryQueue::new(limits(9), 1);
-        let receipt = Inlet(queue.clone())
-            .send(batch(2))
-            .await
-            .expect("the queue is open");
-        queue.discard();
-        assert_eq!(receipt.delivered().await.err(), Some(Stopped));
-        assert_eq!(queue.held().0, 2, "what was not delivered stays counted");
+    async fn batches_that_leave_undelivered_tell_their_senders() {
+        for (forget, held) in [(true, 0), (false, 2)] {
+            let queue = MemoryQueue::new(limits(9), 1);
+            let receipt = Inlet(queue.clone())
+                .send(batch(2))
+                .await
+                .expect("the queue is open");
+            if forget {
+                queue.forget();
+            } else {
+                drop(queue.abandon());
+            }
+            assert_eq!(receipt.delivered().await.err(), Some(Stopped));
+            assert_eq!(queue.held().0, held);
+        }
     }
 }
