@@ -4,14 +4,13 @@
 //! Empty lines are events of text, and nothing between JSON documents. NUL bytes stay. The check for UTF-8 runs over the
 //! whole chunk at once; only where it fails the lines are checked one by one, and each broken one is copied and repaired.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use batch::json;
 
 use crate::chunk::Chunk;
 use crate::decoder::Decoder;
-use crate::rows::{Place, Rows};
+use crate::rows::{Place, Rows, Text};
 use crate::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
 
 /// A line in its chunk.
@@ -127,7 +126,7 @@ impl Decoder {
                 continue;
             }
             if chunk.is_utf8 == Some(true) && line.range.len() <= self.record_max {
-                let text = Cow::Borrowed(&chunk.bytes[trimmed.clone()]);
+                let text = Text::InChunk(&chunk.bytes[trimmed.clone()]);
                 self.document(chunk, &line, trimmed, &text, false, rows);
             } else {
                 let (text, is_cut) =
@@ -148,22 +147,22 @@ impl Decoder {
         chunk: &Chunk,
         line: &Line,
         trimmed: Range<usize>,
-        text: &Cow<'_, [u8]>,
+        text: &Text<'_>,
         is_cut: bool,
         rows: &mut Rows,
     ) {
-        match json::validate_object(text) {
+        match json::validate_object(text.bytes()) {
             Ok(scan) => {
                 if scan.dotted_keys {
                     rows.builder.dotted_keys();
                 }
                 match text {
-                    text if scan.rewrite => {
-                        rows.push_written(line.place, |out| json::normalise(text, out))
+                    _ if scan.rewrite => {
+                        rows.push_written(line.place, |out| json::normalise(text.bytes(), out));
                     }
-                    Cow::Borrowed(text) => rows.push(trimmed.start, text.len(), line.place),
-                    Cow::Owned(text) => {
-                        rows.push_written(line.place, |out| out.extend_from_slice(text))
+                    Text::InChunk(text) => rows.push(trimmed.start, text.len(), line.place),
+                    Text::Repaired(text) => {
+                        rows.push_written(line.place, |out| out.extend_from_slice(text));
                     }
                 }
             }
@@ -204,7 +203,7 @@ impl Decoder {
         chunk: &'c Chunk,
         range: Range<usize>,
         is_partial: bool,
-    ) -> (Cow<'c, [u8]>, bool) {
+    ) -> (Text<'c>, bool) {
         let mut line = &chunk.bytes[range];
         let is_cut = is_partial || line.len() > self.record_max;
         if line.len() > self.record_max {
@@ -212,11 +211,11 @@ impl Decoder {
         }
         self.counts.truncated += u64::from(is_cut);
         if chunk.is_utf8 == Some(true) || simdutf8::basic::from_utf8(line).is_ok() {
-            return (Cow::Borrowed(line), is_cut);
+            return (Text::InChunk(line), is_cut);
         }
         self.counts.invalid_utf8 += 1;
         (
-            Cow::Owned(String::from_utf8_lossy(line).into_owned().into_bytes()),
+            Text::Repaired(String::from_utf8_lossy(line).into_owned().into_bytes()),
             is_cut,
         )
     }

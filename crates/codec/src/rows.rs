@@ -2,7 +2,6 @@
 //!
 //! Documents point into the chunk; those that had to be rewritten point into a buffer beside it.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use batch::{Batch, BatchBuilder, Span};
@@ -17,6 +16,21 @@ pub(crate) struct Rows {
     pub(crate) builder: BatchBuilder,
     /// Documents that had to be rewritten.
     side: Vec<u8>,
+}
+
+/// Text as it stands in the chunk, or as it was repaired.
+pub(crate) enum Text<'c> {
+    InChunk(&'c [u8]),
+    Repaired(Vec<u8>),
+}
+
+impl Text<'_> {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::InChunk(bytes) => bytes,
+            Self::Repaired(bytes) => bytes,
+        }
+    }
 }
 
 /// Where a document starts and ends in its stream.
@@ -51,10 +65,10 @@ impl Rows {
     }
 
     /// Adds a text, which lies in the chunk at `start` unless it was rewritten.
-    pub(crate) fn push_text(&mut self, start: usize, text: &Cow<'_, [u8]>, place: Place) {
+    pub(crate) fn push_text(&mut self, start: usize, text: &Text<'_>, place: Place) {
         let span = match text {
-            Cow::Borrowed(text) => span_in_chunk(start, text.len()),
-            Cow::Owned(text) => self.write(|out| out.extend_from_slice(text)),
+            Text::InChunk(text) => span_in_chunk(start, text.len()),
+            Text::Repaired(text) => self.write(|out| out.extend_from_slice(text)),
         };
         self.builder.push_text(span, place.start, place.end);
     }

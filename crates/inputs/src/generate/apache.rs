@@ -116,7 +116,7 @@ fn result(bits: &mut Bits) -> String {
 
 fn referrer(at: usize, bits: &mut Bits) -> String {
     // Among the most popular ones every second is none, which gives two of five lines without.
-    if at < 300 && at % 2 == 0 {
+    if at < 300 && at.is_multiple_of(2) {
         return "\"-\" ".to_owned();
     }
     let scheme = if bits.percent(40) { "https" } else { "http" };

@@ -35,7 +35,7 @@ impl Bits {
     /// A number below `end`, which is at most 65,536.
     #[inline]
     pub(super) fn below(&mut self, end: u64) -> u64 {
-        self.next() * end >> 16
+        (self.next() * end) >> 16
     }
 
     /// True in so many of a hundred cases.
@@ -59,8 +59,8 @@ impl Bits {
     #[inline]
     pub(super) fn popular<'t, T>(&mut self, things: &'t [T]) -> &'t T {
         let bits = self.next();
-        let cube = bits * bits * bits >> 32;
-        &things[(cube * things.len() as u64 >> 16) as usize]
+        let cube = (bits * bits * bits) >> 32;
+        &things[((cube * things.len() as u64) >> 16) as usize]
     }
 }
 

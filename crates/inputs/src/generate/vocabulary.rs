@@ -226,5 +226,6 @@ const DOMAINS: [&str; 16] = [
 
 /// The name of a host on the internet.
 pub(super) fn domain(bits: &mut Bits) -> &'static str {
-    *bits.popular(&DOMAINS[..])
+    let domain: &&str = bits.popular(&DOMAINS);
+    domain
 }

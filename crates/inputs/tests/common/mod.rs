@@ -108,7 +108,7 @@ impl Bench {
             metrics: Arc::default(),
             progress: Arc::default(),
             diagnostics: Diagnostics::new(move |warning| {
-                heard.lock().expect("no panic").push(warning.to_owned())
+                heard.lock().expect("no panic").push(warning.to_owned());
             }),
         };
         let (metrics, progress) = (ctx.metrics.clone(), ctx.progress.clone());
