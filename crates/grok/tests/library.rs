@@ -3,7 +3,7 @@
 use grok::{CaptureType, Library, Options, Outcome, Pattern, PatternSet};
 
 fn compile(set: PatternSet, source: &str) -> Pattern {
-    Pattern::compile(&Library::new(set), source, &Options::default()).unwrap()
+    Pattern::compile(&Library::new(set), source, &Options::default()).expect("the pattern compiles")
 }
 
 fn paths(pattern: &Pattern) -> Vec<String> {

@@ -129,45 +129,47 @@ pub(super) fn ipv4(text: &[u8], start: usize) -> Option<usize> {
     if start > 0 && text[start - 1].is_ascii_digit() {
         return None;
     }
-    match text.get(start..).and_then(|rest| rest.first_chunk::<16>()) {
-        Some(chunk) => ipv4_in_chunk(chunk).map(|length| start + length),
-        None => {
-            let mut chunk = [0; 16];
-            let rest = text.get(start..)?;
-            chunk[..rest.len()].copy_from_slice(rest);
-            ipv4_in_chunk(&chunk).map(|length| start + length)
-        }
+    let (mut at, mut fits) = (start, true);
+    for part in 0..4 {
+        let (length, valid, next) = octet(four_bytes(text, at));
+        fits &= valid & (part == 3 || next == b'.');
+        at += length + 1;
+    }
+    fits.then_some(at - 1)
+}
+
+/// Four bytes of the text, with zeros behind its end.
+#[inline(always)]
+fn four_bytes(text: &[u8], at: usize) -> u32 {
+    let rest = text.get(at..).unwrap_or_default();
+    match rest.first_chunk::<4>() {
+        Some(chunk) => u32::from_le_bytes(*chunk),
+        None => rest
+            .iter()
+            .rev()
+            .fold(0, |word, &byte| word << 8 | u32::from(byte)),
     }
 }
 
-/// The length of the address that begins a chunk. An address has 15 bytes at most, so the byte after it, which
-/// must be no digit, is in the chunk too. There are no branches on lengths, which change from line to line.
+/// How many digits begin a word, whether they are a number up to 255 of up to three digits, and the byte after
+/// them. There are no branches on lengths, which change from line to line.
 #[inline(always)]
-fn ipv4_in_chunk(chunk: &[u8; 16]) -> Option<usize> {
-    let word = u128::from_le_bytes(*chunk);
-    let (low, high) = (word as u64, (word >> 64) as u64);
-    let mut others = u128::from(no_digits(high)) << 64 | u128::from(no_digits(low));
-    let digits = word ^ (u128::from(ONES * 0x30) << 64 | u128::from(ONES * 0x30));
-    let (mut at, mut fits) = (0, true);
-    for part in 0..4 {
-        // No bit left means sixteen digits, or a length that does not fit in any case.
-        let end = others.trailing_zeros() / 8;
-        let length = end.wrapping_sub(at);
-        fits &= length.wrapping_sub(1) < 3;
-        // The digits, the last one in the top byte.
-        let number = ((digits >> (8 * (at & 15))) as u32) << (8 * (4u32.wrapping_sub(length) & 3));
-        let value = (number >> 8 & 0xff) * 100 + (number >> 16 & 0xff) * 10 + (number >> 24);
-        fits &= value <= 255;
-        fits &= part == 3 || chunk[end as usize & 15] == b'.';
-        others &= others.wrapping_sub(1);
-        at = end + 1;
-    }
-    (fits && at <= 17).then_some(at as usize - 1)
+fn octet(word: u32) -> (usize, bool, u8) {
+    let low = word ^ 0x3030_3030;
+    let others = (((low & 0x7f7f_7f7f) + 0x7676_7676) | low) & 0x8080_8080;
+    let length = others.trailing_zeros() / 8;
+    // The digits behind zeros, the first one highest: numbers of three digits are ordered as their digits are.
+    let digits = low.wrapping_shl(32 - 8 * length).swap_bytes();
+    let valid = length.wrapping_sub(1) < 3 && digits <= 0x02_05_05;
+    (length as usize, valid, word.wrapping_shr(8 * length) as u8)
 }
 
 /// `HTTPDUSER`: an account name that a blank follows, so no mail address begins here.
 #[inline(always)]
 fn httpd_user(text: &[u8], start: usize) -> Option<usize> {
+    if text[start..].starts_with(b"- ") {
+        return Some(start + 1);
+    }
     let name = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
     let length = text[start..].iter().position(|b| !name(b))?;
     (length > 0 && text[start + length] == b' ').then_some(start + length)
@@ -178,6 +180,14 @@ fn httpd_user(text: &[u8], start: usize) -> Option<usize> {
 pub(super) fn number(text: &[u8], start: usize) -> Option<usize> {
     if start > 0 && matches!(text[start - 1], b'0'..=b'9' | b'.' | b'+' | b'-') {
         return None;
+    }
+    if let Some(chunk) = text.get(start..)?.first_chunk::<8>() {
+        // Nearly all numbers are a few digits and something else than a point.
+        let word = u64::from_le_bytes(*chunk);
+        let bits = no_digits(word).trailing_zeros() & !7;
+        if bits.wrapping_sub(8) < 56 && (word >> bits) as u8 != b'.' {
+            return Some(start + bits as usize / 8);
+        }
     }
     let mut at = start;
     if matches!(text.get(at)?, b'+' | b'-') {
@@ -200,7 +210,7 @@ pub(super) fn quoted(text: &[u8], start: usize) -> Option<usize> {
     }
     let mut at = start + 1;
     loop {
-        at += memchr::memchr2(quote, b'\\', &text[at..])?;
+        at = quote_or_backslash(text, at, quote)?;
         if text[at] == quote {
             return Some(at + 1);
         }
@@ -210,6 +220,40 @@ pub(super) fn quoted(text: &[u8], start: usize) -> Option<usize> {
         }
         at += 2;
     }
+}
+
+/// The first quote or backslash at or after `from`. Whole chunks are looked over at once, which the compiler
+/// turns into vector code; a call into a library costs more than most quoted strings are long.
+#[inline(always)]
+fn quote_or_backslash(text: &[u8], from: usize, quote: u8) -> Option<usize> {
+    let mut at = from;
+    while let Some(chunk) = text.get(at..)?.first_chunk::<32>() {
+        let mut found = 0u8;
+        for &byte in chunk {
+            found |= u8::from(byte == quote) | u8::from(byte == b'\\');
+        }
+        if found != 0 {
+            break;
+        }
+        at += 32;
+    }
+    let is_end = |&byte: &u8| byte == quote || byte == b'\\';
+    while let Some(chunk) = text.get(at..)?.first_chunk::<8>() {
+        let word = u64::from_le_bytes(*chunk);
+        let ends =
+            zeros(word ^ (ONES * u64::from(quote))) | zeros(word ^ (ONES * u64::from(b'\\')));
+        if ends != 0 {
+            return Some(at + ends.trailing_zeros() as usize / 8);
+        }
+        at += 8;
+    }
+    text[at..].iter().position(is_end).map(|found| at + found)
+}
+
+/// The top bit of the first byte of `word` that is zero, and maybe of bytes after it.
+#[inline(always)]
+fn zeros(word: u64) -> u64 {
+    word.wrapping_sub(ONES) & !word & (ONES * 0x80)
 }
 
 /// The end of a definition's first choice at `start`, in the usual spelling.
@@ -230,22 +274,80 @@ pub(super) fn shortcut(kind: Shortcut, text: &[u8], start: usize) -> Option<usiz
     }
 }
 
-fn is_month(name: [u8; 3]) -> bool {
-    matches!(
-        &name,
-        b"Jan"
-            | b"Feb"
-            | b"Mar"
-            | b"Apr"
-            | b"May"
-            | b"Jun"
-            | b"Jul"
-            | b"Aug"
-            | b"Sep"
-            | b"Oct"
-            | b"Nov"
-            | b"Dec"
-    )
+/// Whether the low three bytes are the usual short name of a month.
+#[inline(always)]
+fn is_month(name: u32) -> bool {
+    const fn month(name: &[u8; 3]) -> u32 {
+        u32::from_le_bytes([name[0], name[1], name[2], 0])
+    }
+    const NAMES: [u32; 12] = [
+        month(b"Jan"),
+        month(b"Feb"),
+        month(b"Mar"),
+        month(b"Apr"),
+        month(b"May"),
+        month(b"Jun"),
+        month(b"Jul"),
+        month(b"Aug"),
+        month(b"Sep"),
+        month(b"Oct"),
+        month(b"Nov"),
+        month(b"Dec"),
+    ];
+    NAMES
+        .iter()
+        .fold(false, |found, &known| found | (known == name & 0xff_ffff))
+}
+
+/// What eight bytes have to be, tested at once.
+struct Shape {
+    base: u64,
+    add: u64,
+    mask: u64,
+}
+
+impl Shape {
+    /// `0` to `9` stand for a digit up to this one, `?` for any byte, everything else for itself.
+    const fn new(spec: &[u8; 8]) -> Shape {
+        let (mut base, mut add, mut mask) = ([0; 8], [0; 8], [0; 8]);
+        let mut at = 0;
+        while at < 8 {
+            match spec[at] {
+                b'?' => {}
+                largest @ b'0'..=b'9' => {
+                    (base[at], add[at], mask[at]) = (b'0', 0x7f - (largest - b'0'), 0x80)
+                }
+                byte => (base[at], add[at], mask[at]) = (byte, 0x7f, 0x80),
+            }
+            at += 1;
+        }
+        Shape {
+            base: u64::from_le_bytes(base),
+            add: u64::from_le_bytes(add),
+            mask: u64::from_le_bytes(mask),
+        }
+    }
+
+    /// Gives 0 when the word has the shape. A byte that is too large, or has its top bit set, leaves a bit.
+    #[inline(always)]
+    fn misfits(&self, word: u64) -> u64 {
+        let low = word ^ self.base;
+        (((low & (ONES * 0x7f)) + self.add) | low) & self.mask
+    }
+}
+
+/// The number that the digits at two bytes of a word are.
+#[inline(always)]
+fn two_at(word: u64, byte: u32) -> u32 {
+    let pair = (word >> (8 * byte)) as u32 & 0x0f0f;
+    (pair & 0xff) * 10 + (pair >> 8)
+}
+
+#[inline(always)]
+fn word_at(text: &[u8], at: usize) -> Option<u64> {
+    text.get(at..)?
+        .first_chunk::<8>()
+        .map(|chunk| u64::from_le_bytes(*chunk))
 }
 
 /// Two digits as a number; something above 99 for anything else.
@@ -257,91 +359,45 @@ fn two(tens: u8, ones: u8) -> u32 {
     if ones > 9 { 1000 } else { tens * 10 + ones }
 }
 
-fn four(digits: [u8; 4]) -> bool {
-    digits.iter().all(u8::is_ascii_digit)
-}
-
 /// `dd/Mon/yyyy:hh:mm:ss +hhmm`.
+#[inline(always)]
 fn http_date(text: &[u8], start: usize) -> Option<usize> {
-    let head: &[u8; 22] = text.get(start..start + 22)?.try_into().ok()?;
-    let [
-        d,
-        e,
-        b'/',
-        m1,
-        m2,
-        m3,
-        b'/',
-        y1,
-        y2,
-        y3,
-        y4,
-        b':',
-        h,
-        i,
-        b':',
-        m,
-        n,
-        b':',
-        s,
-        t,
-        b' ',
-        sign,
-    ] = *head
-    else {
-        return None;
-    };
-    let fits = (1..=31).contains(&two(d, e))
-        & is_month([m1, m2, m3])
-        & four([y1, y2, y3, y4])
-        & (two(h, i) < 24)
-        & (two(m, n) < 60)
-        & (two(s, t) < 60);
+    const DAY_TO_YEAR: Shape = Shape::new(b"39/???/9");
+    const YEAR_TO_MINUTE: Shape = Shape::new(b"999:29:5");
+    const MINUTE_TO_ZONE: Shape = Shape::new(b":59:59 ?");
+    let day = word_at(text, start)?;
+    let hour = word_at(text, start + 8)?;
+    let second = word_at(text, start + 14)?;
+    let misfits =
+        DAY_TO_YEAR.misfits(day) | YEAR_TO_MINUTE.misfits(hour) | MINUTE_TO_ZONE.misfits(second);
+    let fits = (misfits == 0)
+        & (two_at(day, 0).wrapping_sub(1) < 31)
+        & (two_at(hour, 4) < 24)
+        & is_month((day >> 24) as u32);
     if !fits {
         return None;
     }
-    let zone = if matches!(sign, b'+' | b'-') {
-        start + 22
-    } else {
-        start + 21
-    };
+    let zone = start + 21 + usize::from(matches!((second >> 56) as u8, b'+' | b'-'));
     let end = digits_end(text, zone);
     (end > zone).then_some(end)
 }
 
 /// `yyyy-mm-ddThh:mm:ss.fff+hh:mm`; fraction and zone may be missing.
+#[inline(always)]
 fn iso8601(text: &[u8], start: usize) -> Option<usize> {
-    let head: &[u8; 19] = text.get(start..start + 19)?.try_into().ok()?;
-    let [
-        y1,
-        y2,
-        y3,
-        y4,
-        b'-',
-        o,
-        p,
-        b'-',
-        d,
-        e,
-        b'T' | b' ',
-        h,
-        i,
-        b':',
-        m,
-        n,
-        b':',
-        s,
-        t,
-    ] = *head
-    else {
-        return None;
-    };
-    let fits = four([y1, y2, y3, y4])
-        & (1..=12).contains(&two(o, p))
-        & (1..=31).contains(&two(d, e))
-        & (two(h, i) < 24)
-        & (two(m, n) < 60)
-        & (two(s, t) < 60);
+    const YEAR_TO_MONTH: Shape = Shape::new(b"9999-19-");
+    const DAY_TO_MINUTE: Shape = Shape::new(b"39?29:59");
+    const HOUR_TO_SECOND: Shape = Shape::new(b"29:59:59");
+    let month = word_at(text, start)?;
+    let day = word_at(text, start + 8)?;
+    let hour = word_at(text, start + 11)?;
+    let misfits =
+        YEAR_TO_MONTH.misfits(month) | DAY_TO_MINUTE.misfits(day) | HOUR_TO_SECOND.misfits(hour);
+    let fits = (misfits == 0)
+        & (two_at(month, 5).wrapping_sub(1) < 12)
+        & (two_at(day, 0).wrapping_sub(1) < 31)
+        & matches!((day >> 16) as u8, b'T' | b' ')
+        & (two_at(hour, 0) < 24);
     if !fits {
         return None;
     }
@@ -393,7 +449,7 @@ fn syslog_time(text: &[u8], start: usize) -> Option<usize> {
     else {
         return None;
     };
-    let fits = is_month([m1, m2, m3])
+    let fits = is_month(u32::from_le_bytes([m1, m2, m3, 0]))
         & (1..=31).contains(&day)
         & (two(h, i) < 24)
         & (two(m, n) < 60)

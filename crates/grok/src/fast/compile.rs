@@ -9,10 +9,10 @@
 
 use super::atom::Atom;
 use super::first::{First, first, first_of_all};
+use super::layout::lay_out;
 use super::lower::{Table, Tree, member};
 use super::program::{
-    Greedy, Index, Lazy, NO_CAPTURE, NO_LITERAL, Op, Program, Scan, Short, Shortcut, Step, Switch,
-    stop,
+    Greedy, Index, Lazy, NO_CAPTURE, Op, Program, Scan, Short, Shortcut, Switch, stop,
 };
 use crate::ast::Assertion;
 
@@ -34,7 +34,11 @@ pub(super) fn compile(tree: &Tree) -> Result<Program, &'static str> {
     };
     compiler.emit(tree, &First::accept())?;
     compiler.op(Op::Match);
-    Ok(compiler.finish())
+    let Compiler {
+        ops, mut program, ..
+    } = compiler;
+    lay_out(&ops, &mut program);
+    Ok(program)
 }
 
 struct Compiler {
@@ -56,65 +60,6 @@ impl Compiler {
     fn register(&mut self, count: usize) -> u16 {
         self.program.registers += count;
         (self.program.registers - count) as u16
-    }
-
-    /// Lets every operation name its successor, so that no jump is ever run, and takes the literal that follows
-    /// an operation into it.
-    fn finish(mut self) -> Program {
-        let ops = std::mem::take(&mut self.ops);
-        let landing = |mut at: Index| {
-            while let Op::Jump(target) = ops[at as usize] {
-                at = target;
-            }
-            at
-        };
-        let last = ops.len() as Index - 1;
-        let mut steps = Vec::with_capacity(ops.len());
-        for (at, &op) in ops.iter().enumerate() {
-            let mut step = Step {
-                op,
-                next: landing((at as Index + 1).min(last)),
-                then: NO_LITERAL,
-            };
-            let after = match &mut step.op {
-                Op::NotStart { otherwise, .. } => {
-                    *otherwise = landing(*otherwise);
-                    &mut step.next
-                }
-                Op::Shortcut { end, .. } => {
-                    *end = landing(*end);
-                    end
-                }
-                _ => &mut step.next,
-            };
-            let literal = if op.joins_literal() {
-                self.short_of(ops[*after as usize])
-            } else {
-                None
-            };
-            if let Some(short) = literal {
-                step.then = short;
-                *after = landing(*after + 1);
-            }
-            steps.push(step);
-        }
-        let mut program = self.program;
-        program.steps = steps;
-        program
-            .switches
-            .iter_mut()
-            .flat_map(|switch| &mut switch.targets)
-            .for_each(|target| *target = landing(*target));
-        program
-    }
-
-    /// The literal that an operation is, if it is a short one.
-    fn short_of(&mut self, op: Op) -> Option<u16> {
-        match op {
-            Op::Short { short } => Some(short),
-            Op::Byte(byte) => intern(&mut self.program.shorts, &Short::new(&[byte])?).ok(),
-            _ => None,
-        }
     }
 
     fn emit(&mut self, tree: &Tree, follow: &First) -> Done {
@@ -272,13 +217,18 @@ impl Compiler {
             return self.alternation(&all, follow);
         }
         let firsts: Vec<First> = all.iter().map(|branch| first(branch, follow)).collect();
-        let switch = self.switch(&firsts)?;
+        let likely = all
+            .iter()
+            .position(|branch| !matches!(branch, Tree::Literal(_)))
+            .unwrap_or(0) as u8;
+        let switch = self.switch(&firsts, likely)?;
         if let Some(ipv6) = all
             .iter()
             .position(|branch| matches!(branch, Tree::Atom(Atom::Ipv6, _)))
         {
             *self.ops.last_mut().expect("the choice was just added") = Op::SwitchIpv6 {
                 switch: switch as u16,
+                likely,
                 ipv6: ipv6 as u8,
             };
         }
@@ -309,7 +259,7 @@ impl Compiler {
     }
 
     /// Adds a choice whose targets are filled in by [`Compiler::target`].
-    fn switch(&mut self, firsts: &[First]) -> Result<usize, &'static str> {
+    fn switch(&mut self, firsts: &[First], likely: u8) -> Result<usize, &'static str> {
         let mut viable = Box::new([0u32; 257]);
         for (branch, first) in firsts.iter().enumerate() {
             let bit = 1 << branch;
@@ -326,7 +276,7 @@ impl Compiler {
             viable,
             targets: Vec::new(),
         });
-        self.op(Op::Switch { switch });
+        self.op(Op::Switch { switch, likely });
         Ok(index)
     }
 
@@ -455,7 +405,7 @@ impl Compiler {
         } else {
             [enter, leave.clone()]
         };
-        let switch = self.switch(&firsts)?;
+        let switch = self.switch(&firsts, u8::from(lazy))?;
         let here = self.here();
         self.program.switches[switch].targets = vec![here, here];
         Ok(switch)
@@ -659,8 +609,9 @@ impl Compiler {
             shortcut,
             register,
             capture,
-            end: 0,
+            other: self.here() + 2,
         });
+        self.op(Op::Jump(0));
         if capture != NO_CAPTURE {
             self.op(Op::CaptureStart(capture));
         }
@@ -669,12 +620,7 @@ impl Compiler {
         if capture != NO_CAPTURE {
             self.op(Op::CaptureEnd(capture));
         }
-        self.ops[start] = Op::Shortcut {
-            shortcut,
-            register,
-            capture,
-            end: self.here(),
-        };
+        self.ops[start + 1] = Op::Jump(self.here());
         Ok(())
     }
 }

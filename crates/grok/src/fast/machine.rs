@@ -53,7 +53,7 @@ impl Machine<'_> {
         let steps = program.steps.as_slice();
         let (mut pc, mut at) = (0, start);
         loop {
-            let step = steps[pc as usize];
+            let step = &steps[pc as usize];
             let next = self.step(program, step, pc, &mut at);
             if next < MATCH {
                 pc = next;
@@ -103,10 +103,10 @@ impl Machine<'_> {
 
     /// Runs one operation: gives the next one, or how the path ended.
     #[inline(always)]
-    fn step(&mut self, program: &Program, step: Step, pc: Index, at: &mut usize) -> Index {
-        let Step { op, next, then } = step;
+    fn step(&mut self, program: &Program, step: &Step, pc: Index, at: &mut usize) -> Index {
+        let (next, then) = (pc + 1, step.then);
         let start = *at;
-        match op {
+        match step.op {
             Op::Match => MATCH,
             Op::Byte(byte) => {
                 *at += 1;
@@ -129,7 +129,7 @@ impl Machine<'_> {
                 self.then(then, at, next)
             }
             Op::Greedy { greedy, capture } => {
-                let next = self.greedy(greedy, pc, at, next);
+                let next = self.greedy(program, greedy, pc, at, next);
                 self.fill(capture, start, *at);
                 next
             }
@@ -138,16 +138,20 @@ impl Machine<'_> {
                 self.fill(capture, start, *at);
                 next
             }
-            Op::Switch { switch } => {
+            Op::Switch { switch, likely } => {
                 let viable = program.switches[usize::from(switch)].viable[self.peek(start)];
-                self.branch(switch, viable, pc, start)
+                self.branch(switch, likely, viable, pc, start)
             }
-            Op::SwitchIpv6 { switch, ipv6 } => {
+            Op::SwitchIpv6 {
+                switch,
+                likely,
+                ipv6,
+            } => {
                 let mut viable = program.switches[usize::from(switch)].viable[self.peek(start)];
                 if !atom::may_be_ipv6(self.text, start) {
                     viable &= !(1 << ipv6);
                 }
-                self.branch(switch, viable, pc, start)
+                self.branch(switch, likely, viable, pc, start)
             }
             Op::Ipv4 { capture } => {
                 self.only(atom::ipv4(self.text, start), capture, at, next, then)
@@ -162,15 +166,15 @@ impl Machine<'_> {
                 shortcut,
                 register,
                 capture,
-                end,
+                other,
             } => match atom::shortcut(shortcut, self.text, start) {
                 Some(to) => {
                     self.push(pc, start, to as u32);
-                    self.only(Some(to), capture, at, end, then)
+                    self.only(Some(to), capture, at, next, then)
                 }
                 None => {
                     self.scratch.registers[usize::from(register)] = u32::MAX;
-                    next
+                    other
                 }
             },
             Op::CaptureStart(capture) => {
@@ -199,25 +203,29 @@ impl Machine<'_> {
         next: Index,
         then: u16,
     ) -> Index {
-        let Some(end) = end else { return FAIL };
+        let Some(end) = end else { return fail() };
         self.fill(capture, *at, end);
         *at = end;
         self.then(then, at, next)
     }
 
-    /// The literal that an operation took in.
+    /// The literal that an operation took in; its own operation is passed over.
     #[inline(always)]
     fn then(&self, then: u16, at: &mut usize, next: Index) -> Index {
+        if next >= MATCH {
+            return next;
+        }
         let Some(short) = self.program.shorts.get(usize::from(then)) else {
             return next;
         };
         let fits = short.fits(self.text, *at);
         *at += short.len;
-        if fits || next >= MATCH { next } else { FAIL }
+        verdict(fits, next + 1)
     }
 
-    /// The operations that stand for groups and assertions.
-    #[inline]
+    /// The operations that stand for groups and assertions. Not inlined, nor are others that are seldom run: the
+    /// loop over the operations then keeps its state in registers.
+    #[inline(never)]
     fn rare(&mut self, op: Op, next: Index, pc: Index, at: &mut usize) -> Index {
         let text = self.text;
         match op {
@@ -330,7 +338,7 @@ impl Machine<'_> {
         next
     }
 
-    #[inline]
+    #[inline(never)]
     fn run_counted(
         &mut self,
         table: u16,
@@ -350,53 +358,51 @@ impl Machine<'_> {
         verdict(*at - start >= usize::from(min), next)
     }
 
-    #[inline]
-    fn greedy(&mut self, greedy: u16, pc: Index, at: &mut usize, next: Index) -> Index {
-        let greedy = &self.program.greedies[usize::from(greedy)];
-        let scan = &self.program.scans[usize::from(greedy.scan)];
+    #[inline(always)]
+    fn greedy(
+        &mut self,
+        program: &Program,
+        greedy: u16,
+        pc: Index,
+        at: &mut usize,
+        next: Index,
+    ) -> Index {
+        let greedy = &program.greedies[usize::from(greedy)];
+        let scan = &program.scans[usize::from(greedy.scan)];
         let start = *at;
         let mut end = scan.run(self.text, start);
         self.budget -= (end - start) as i64 >> 5;
-        if self
-            .text
-            .get(end)
-            .is_some_and(|&b| scan.stop[usize::from(b)] == stop::UNSURE)
-        {
+        let following = self.peek(end);
+        if following < 256 && scan.stop[following] == stop::UNSURE {
             return UNSURE;
         }
-        let mut least = start;
-        if greedy.min > 1 || greedy.max != u32::MAX {
+        let mut least = start + usize::from(greedy.min > 0);
+        if greedy.is_counted() {
             if !self.text[start..end].is_ascii() {
                 return UNSURE;
             }
             end = end.min(start.saturating_add(greedy.max as usize));
             least = start + greedy.min as usize;
-        } else if greedy.min == 1 && end > start {
+        } else if least > start && end > start && !self.text[start].is_ascii() {
             least = after(self.text, start);
-        } else if greedy.min == 1 {
-            return FAIL;
         }
         if end < least {
             return FAIL;
         }
         *at = end;
-        if self.program.nexts[usize::from(greedy.follow)][self.peek(end)] {
-            if end > least {
-                self.push(pc, end, least as u32);
-            }
-            return next;
+        if !program.nexts[usize::from(greedy.follow)][self.peek(end)] {
+            return self.give_back(pc, at, least);
         }
-        self.give_back(pc, at, least)
+        if end > least {
+            self.push(pc, end, least as u32);
+        }
+        next
     }
 
     /// Gives back until what follows may fit.
+    #[inline(never)]
     fn give_back(&mut self, pc: Index, at: &mut usize, least: usize) -> Index {
-        let Step {
-            op: Op::Greedy { greedy, .. },
-            next,
-            ..
-        } = self.program.steps[pc as usize]
-        else {
+        let Op::Greedy { greedy, .. } = self.program.steps[pc as usize].op else {
             return UNSURE;
         };
         let follow =
@@ -409,14 +415,14 @@ impl Machine<'_> {
                 if *at > least {
                     self.push(pc, *at, least as u32);
                 }
-                return next;
+                return pc + 1;
             }
         }
         self.budget -= (from - *at) as i64 >> 5;
         FAIL
     }
 
-    #[inline]
+    #[inline(never)]
     fn lazy(&mut self, lazy: u16, pc: Index, at: &mut usize, next: Index) -> Index {
         let lazy = &self.program.lazies[usize::from(lazy)];
         for _ in 0..lazy.min {
@@ -428,14 +434,9 @@ impl Machine<'_> {
     }
 
     /// Takes up to the next place where what follows may fit.
-    #[inline]
+    #[inline(never)]
     fn take_more(&mut self, pc: Index, at: &mut usize) -> Index {
-        let Step {
-            op: Op::Lazy { lazy, .. },
-            next,
-            ..
-        } = self.program.steps[pc as usize]
-        else {
+        let Op::Lazy { lazy, .. } = self.program.steps[pc as usize].op else {
             return UNSURE;
         };
         let lazy = &self.program.lazies[usize::from(lazy)];
@@ -444,14 +445,14 @@ impl Machine<'_> {
         self.budget -= (end - *at) as i64 >> 5;
         *at = end;
         let Some(&byte) = self.text.get(end) else {
-            return verdict(lazy.end, next);
+            return verdict(lazy.end, pc + 1);
         };
         match scan.stop[usize::from(byte)] {
             stop::CANDIDATE => {
                 if lazy.again {
                     self.push(pc, end, 0);
                 }
-                next
+                pc + 1
             }
             stop::OUTSIDE => FAIL,
             _ => UNSURE,
@@ -460,18 +461,23 @@ impl Machine<'_> {
 
     /// Takes the first of the viable branches.
     #[inline(always)]
-    fn branch(&mut self, switch: u16, viable: u32, pc: Index, at: usize) -> Index {
+    fn branch(&mut self, switch: u16, likely: u8, viable: u32, pc: Index, at: usize) -> Index {
         if viable == 0 {
-            return FAIL;
+            return fail();
         }
         let rest = viable & (viable - 1);
         if rest != 0 {
             self.push(pc, at, rest);
         }
-        self.program.switches[usize::from(switch)].targets[viable.trailing_zeros() as usize]
+        let branch = viable.trailing_zeros();
+        if branch == u32::from(likely) {
+            return pc + 1;
+        }
+        self.program.switches[usize::from(switch)].targets[branch as usize]
     }
 
     /// Revises the last choice: gives the operation to go on with, `MATCH` when there is no choice left.
+    #[inline(never)]
     fn backtrack(&mut self, at: &mut usize) -> Index {
         loop {
             let Some(Frame {
@@ -488,8 +494,9 @@ impl Machine<'_> {
             }
             *at = place as usize;
             let next = match self.program.steps[pc as usize].op {
-                Op::Switch { switch } => self.branch(switch, aux, pc, *at),
-                Op::SwitchIpv6 { switch, .. } => self.branch(switch, aux, pc, *at),
+                Op::Switch { switch, likely } | Op::SwitchIpv6 { switch, likely, .. } => {
+                    self.branch(switch, likely, aux, pc, *at)
+                }
                 Op::Greedy { capture, .. } => {
                     let next = self.give_back(pc, at, aux as usize);
                     self.refill(capture, *at);
@@ -512,9 +519,11 @@ impl Machine<'_> {
                     };
                     FAIL
                 }
-                Op::Shortcut { register, .. } => {
+                Op::Shortcut {
+                    register, other, ..
+                } => {
                     self.scratch.registers[usize::from(register)] = aux;
-                    pc + 1
+                    other
                 }
                 _ => UNSURE,
             };
@@ -525,9 +534,17 @@ impl Machine<'_> {
     }
 }
 
+/// The next operation, or failure. The failure is a call so that it stays a branch: as a conditional move it
+/// would make every later operation wait for the comparison.
 #[inline(always)]
 fn verdict(fits: bool, next: Index) -> Index {
-    if fits { next } else { FAIL }
+    if fits { next } else { fail() }
+}
+
+#[cold]
+#[inline(never)]
+fn fail() -> Index {
+    FAIL
 }
 
 /// As many members as there are.
@@ -549,7 +566,7 @@ fn run(scan: &Scan, text: &[u8], min: u16, at: &mut usize, next: Index) -> Index
 #[inline(always)]
 fn word(scan: &Scan, text: &[u8], at: &mut usize, next: Index) -> Index {
     let start = *at;
-    let end = scan.run(text, start);
+    let end = scan.in_table(text, start);
     if end == start {
         return FAIL;
     }

@@ -19,6 +19,7 @@
 //! | `lower` | tree to matcher's tree: literals joined, definitions with code of their own found |
 //! | `first` | which bytes can begin a part of the pattern |
 //! | `compile` | matcher's tree to program |
+//! | `layout` | the order of the operations |
 //! | `program` | the operations and their tables |
 //! | `machine` | runs them |
 //! | `atom` | code for library definitions |
@@ -27,6 +28,7 @@
 mod atom;
 mod compile;
 mod first;
+mod layout;
 mod lower;
 mod machine;
 mod program;

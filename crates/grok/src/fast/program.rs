@@ -1,4 +1,4 @@
-//! The operations of a program. Every operation names the one that it goes on with when it succeeds.
+//! The operations of a program. Every operation goes on with the one behind it unless it says otherwise.
 
 /// Where an operation or a position is; patterns and texts are shorter than 4 GiB.
 pub(super) type Index = u32;
@@ -8,10 +8,8 @@ pub(super) type Index = u32;
 pub(super) struct Step {
     /// What is done.
     pub op: Op,
-    /// Where the program goes on.
-    pub next: Index,
-    /// A literal that has to follow what [`Op::joins_literal`] took: an index into [`Program::shorts`], or
-    /// [`NO_LITERAL`].
+    /// A literal that has to follow what the operation took: an index into [`Program::shorts`], or
+    /// [`NO_LITERAL`]. The program then goes on behind the literal's own operation.
     pub then: u16,
 }
 
@@ -44,11 +42,11 @@ pub(super) enum Op {
     Greedy { greedy: u16, capture: u16 },
     /// As few members as possible.
     Lazy { lazy: u16, capture: u16 },
-    /// Takes the viable branches in order.
-    Switch { switch: u16 },
+    /// Takes the viable branches in order; branch `likely` lies behind the operation.
+    Switch { switch: u16, likely: u8 },
     /// The same, without branch `ipv6` where no IPv6 address can be.
-    SwitchIpv6 { switch: u16, ipv6: u8 },
-    /// Goes on elsewhere. Only while a program is compiled; then the operation before it says so itself.
+    SwitchIpv6 { switch: u16, likely: u8, ipv6: u8 },
+    /// Goes on elsewhere.
     Jump(Index),
     /// The capture begins here.
     CaptureStart(u16),
@@ -96,12 +94,12 @@ pub(super) enum Op {
     Number { capture: u16 },
     /// A quoted string, which has only one choice.
     Quoted { capture: u16 },
-    /// The first choice of a definition; the others come from the program up to `end`.
+    /// The first choice of a definition; the others come from the program at `other`.
     Shortcut {
         shortcut: Shortcut,
         register: u16,
         capture: u16,
-        end: Index,
+        other: Index,
     },
     /// The end of that program: the first choice has been tried before.
     ShortcutEnd { register: u16 },
@@ -196,41 +194,58 @@ impl Scan {
     /// The first stopping byte at or after `from`, or the length of the text.
     #[inline(always)]
     pub fn run(&self, text: &[u8], from: usize) -> usize {
+        match self.seek {
+            Seek::Table => self.in_table(text, from),
+            Seek::Below(limit) => self.below(limit, text, from),
+            _ => self.search(text, from),
+        }
+    }
+
+    #[inline(never)]
+    fn search(&self, text: &[u8], from: usize) -> usize {
         let rest = &text[from..];
         let found = match self.seek {
-            Seek::Table => self.in_table(rest),
             Seek::One(a) => memchr::memchr(a, rest),
             Seek::Two(a, b) => memchr::memchr2(a, b, rest),
             Seek::Three(a, b, c) => memchr::memchr3(a, b, c, rest),
-            Seek::Below(limit) => self.below(limit, rest),
+            Seek::Table | Seek::Below(_) => {
+                rest.iter().position(|&b| self.stop[usize::from(b)] != 0)
+            }
         };
         found.map_or(text.len(), |at| from + at)
     }
 
+    /// As [`Scan::run`], byte by byte.
     #[inline(always)]
-    fn in_table(&self, rest: &[u8]) -> Option<usize> {
-        rest.iter().position(|&b| self.stop[usize::from(b)] != 0)
+    pub fn in_table(&self, text: &[u8], from: usize) -> usize {
+        let mut at = from;
+        while let Some(&byte) = text.get(at)
+            && self.stop[usize::from(byte)] == 0
+        {
+            at += 1;
+        }
+        at
     }
 
     /// Eight bytes at a time: a byte below the limit leaves its top bit set when the limit is subtracted.
     #[inline(always)]
-    fn below(&self, limit: u8, rest: &[u8]) -> Option<usize> {
+    fn below(&self, limit: u8, text: &[u8], from: usize) -> usize {
         const ONES: u64 = 0x0101_0101_0101_0101;
         let limits = ONES * u64::from(limit);
-        let mut at = 0;
-        while let Some(chunk) = rest[at..].first_chunk::<8>() {
+        let mut at = from;
+        while let Some(chunk) = text.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
             let word = u64::from_le_bytes(*chunk);
             let mut low = word.wrapping_sub(limits) & !word & (ONES << 7);
             while low != 0 {
-                let found = at + low.trailing_zeros() as usize / 8;
-                if self.stop[usize::from(rest[found])] != 0 {
-                    return Some(found);
+                let found = low.trailing_zeros() / 8;
+                if self.stop[usize::from((word >> (8 * found)) as u8)] != 0 {
+                    return at + found as usize;
                 }
                 low &= low - 1;
             }
             at += 8;
         }
-        self.in_table(&rest[at..]).map(|found| at + found)
+        self.in_table(text, at)
     }
 }
 
@@ -244,6 +259,14 @@ pub(super) struct Greedy {
     pub max: u32,
     /// What can follow: an index into [`Program::nexts`].
     pub follow: u16,
+}
+
+impl Greedy {
+    /// Whether members have to be counted.
+    #[inline(always)]
+    pub fn is_counted(&self) -> bool {
+        self.min > 1 || self.max != u32::MAX
+    }
 }
 
 /// A run that takes as little as possible.
