@@ -89,31 +89,9 @@ impl Gunzip {
                     step.consumed += 1;
                     step.failure = self.between(rest[0]).err();
                 }
-                State::Member(inflate) => {
-                    let before = (inflate.total_in(), inflate.total_out());
-                    let status = inflate.decompress(
-                        rest,
-                        &mut output[step.produced..],
-                        FlushDecompress::None,
-                    );
-                    let consumed = (inflate.total_in() - before.0) as usize;
-                    let produced = (inflate.total_out() - before.1) as usize;
-                    step.consumed += consumed;
-                    step.produced += produced;
-                    match status {
-                        Ok(Status::StreamEnd) => {
-                            self.state = State::Between {
-                                magic_seen: 0,
-                                first: false,
-                            }
-                        }
-                        Ok(_) if consumed == 0 && produced == 0 => break,
-                        Ok(_) => {}
-                        Err(error) => {
-                            let reason = error.message().unwrap_or("invalid data").to_owned();
-                            let offset = self.offset + step.consumed as u64;
-                            step.failure = Some(CodecError::GzipCorrupt { offset, reason });
-                        }
+                State::Member(_) => {
+                    if !self.inflate(rest, output, &mut step) {
+                        break;
                     }
                 }
             }
@@ -153,6 +131,37 @@ impl Gunzip {
     /// Compressed bytes read.
     pub fn offset(&self) -> u64 {
         self.offset
+    }
+
+    /// Decompresses within a member; whether something happened.
+    fn inflate(&mut self, rest: &[u8], output: &mut [u8], step: &mut Step) -> bool {
+        let State::Member(inflate) = &mut self.state else {
+            return false;
+        };
+        let before = (inflate.total_in(), inflate.total_out());
+        let space = &mut output[step.produced..];
+        let status = inflate.decompress(rest, space, FlushDecompress::None);
+        // These count what was done before a failure too.
+        let consumed = (inflate.total_in() - before.0) as usize;
+        let produced = (inflate.total_out() - before.1) as usize;
+        step.consumed += consumed;
+        step.produced += produced;
+        match status {
+            Ok(Status::StreamEnd) => {
+                self.state = State::Between {
+                    magic_seen: 0,
+                    first: false,
+                };
+            }
+            Ok(_) => return consumed > 0 || produced > 0,
+            Err(error) => {
+                step.failure = Some(CodecError::GzipCorrupt {
+                    offset: self.offset + step.consumed as u64,
+                    reason: error.message().unwrap_or("invalid data").to_owned(),
+                });
+            }
+        }
+        true
     }
 
     /// Looks at a byte outside of members.

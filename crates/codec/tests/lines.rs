@@ -186,7 +186,7 @@ fn pieces() -> impl Strategy<Value = Vec<u8>> {
         1 => Just("é€😀".as_bytes().to_vec()),
         1 => Just(vec![0xC3]),
         1 => Just(vec![0x80, 0xFF]),
-        4 => proptest::collection::vec(b'a'..b'z', 0..40),
+        4 => proptest::collection::vec(b'a'..=b'z', 0..40),
     ];
     proptest::collection::vec(piece, 0..60).prop_map(|pieces| pieces.concat())
 }
