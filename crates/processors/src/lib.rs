@@ -6,6 +6,7 @@ mod date;
 mod dissect;
 mod drop_;
 mod expression;
+mod geoip;
 mod head;
 mod json;
 mod keyed;
@@ -30,6 +31,7 @@ pub static SPECS: &[Spec] = &[
     date::SPEC,
     dissect::SPEC,
     drop_::SPEC,
+    geoip::SPEC,
     head::SPEC,
     json::SPEC,
     kv::SPEC,
