@@ -41,7 +41,9 @@ pub fn put_aside(path: &Path, now: i64) -> io::Result<PathBuf> {
         .to_datetime(time)
         .strftime("%Y%m%dT%H%M%SZ")
         .to_string();
-    let mut number = 0;
+    // A number is not used again when its file is gone: names have to sort by age.
+    let same_second = rotated(path)?.into_iter().filter(|file| file.time == time);
+    let mut number = same_second.map(|file| file.number + 1).max().unwrap_or(0);
     loop {
         let target = path.with_file_name(format!("{stem}-{time}-{number:03}{ending}"));
         if rename_to_new(path, &target)? {
@@ -56,6 +58,25 @@ pub fn put_aside(path: &Path, now: i64) -> io::Result<PathBuf> {
 /// # Errors
 /// What the system says to listing or removing.
 pub fn prune(path: &Path, keep: usize) -> io::Result<usize> {
+    let mut rotated = rotated(path)?;
+    rotated.sort();
+    let surplus = rotated.len().saturating_sub(keep);
+    for file in &rotated[..surplus] {
+        fs::remove_file(&file.path)?;
+    }
+    Ok(surplus)
+}
+
+/// A file that was put aside; the oldest is the least.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rotated {
+    time: String,
+    number: u64,
+    path: PathBuf,
+}
+
+/// The files of a path that were put aside.
+fn rotated(path: &Path) -> io::Result<Vec<Rotated>> {
     let (stem, ending) = split(path);
     let parent = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
@@ -64,20 +85,19 @@ pub fn prune(path: &Path, keep: usize) -> io::Result<usize> {
     let mut rotated = Vec::new();
     for entry in fs::read_dir(parent)? {
         let entry = entry?;
-        if let Some(age) = entry
+        if let Some((time, number)) = entry
             .file_name()
             .to_str()
             .and_then(|name| age(name, &stem, &ending))
         {
-            rotated.push((age, entry.path()));
+            rotated.push(Rotated {
+                time,
+                number,
+                path: entry.path(),
+            });
         }
     }
-    rotated.sort();
-    let surplus = rotated.len().saturating_sub(keep);
-    for (_, path) in &rotated[..surplus] {
-        fs::remove_file(path)?;
-    }
-    Ok(surplus)
+    Ok(rotated)
 }
 
 /// Time and number of a rotated file's name; none for other names.
