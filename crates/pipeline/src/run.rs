@@ -374,8 +374,10 @@ struct Worker {
 
 impl Worker {
     fn run(mut self) {
-        while let Some(entry) = self.ends.queue.take() {
+        loop {
+            // Before taking: a lane may be waiting for the very batch that a worker holds while later ones fill it.
             self.room.wait(&self.ends.lanes);
+            let Some(entry) = self.ends.queue.take() else { return };
             self.handle(entry);
         }
     }
