@@ -4,6 +4,9 @@
 //! meaning does not depend on PCRE2's reading of Oniguruma's spelling. `UCP` is on for `\b` and the bracket
 //! classes; `\d`, `\w`, `\s` have already become ASCII classes.
 //!
+//! PCRE2's own possessification is off: version 10.45 makes `\d+` in `\d+(?>(?:\z)?)\d` possessive and so
+//! misses matches. The specialised matcher decides nearly all texts, so the cost does not show.
+//!
 //! PCRE2 counts its limit anew at every start position. So that the whole search stays bounded, longer texts
 //! run under a lower limit, compiled when the first such text comes: see [`Fallback::limit_for`].
 
@@ -87,7 +90,7 @@ impl Fallback {
             .jit_if_available(true)
             .max_jit_stack_size(Some(JIT_STACK_BYTES))
             .build(&format!(
-                "(*UCP)(*LIMIT_MATCH={limit})(?aD)(?aS){}",
+                "(*UCP)(*NO_AUTO_POSSESS)(*LIMIT_MATCH={limit})(?aD)(?aS){}",
                 self.text
             ))
     }

@@ -3,6 +3,7 @@
 //! The sets may be too large, never too small: a byte that is not in the set cannot begin a match.
 
 use super::lower::{Table, Tree, member};
+use crate::ast::Assertion;
 
 /// A set of bytes, and whether the end of the text will do.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,6 +45,17 @@ impl First {
         self
     }
 
+    /// What is left when a condition has to hold here as well.
+    fn only(mut self, test: impl Fn(usize) -> bool, end: bool) -> First {
+        self.bytes
+            .iter_mut()
+            .enumerate()
+            .for_each(|(byte, can)| *can &= test(byte));
+        self.end &= end;
+        self.always = false;
+        self
+    }
+
     /// Whether a member of the class can begin what follows.
     pub fn meets(&self, table: &Table) -> bool {
         table
@@ -67,10 +79,20 @@ impl First {
 /// The set of `tree` when `follow` is that of what comes after it.
 pub(super) fn first(tree: &Tree, follow: &First) -> First {
     match tree {
-        Tree::Empty | Tree::Look { .. } | Tree::Assert(_) => First {
-            always: false,
-            ..follow.clone()
+        Tree::Empty => follow.clone(),
+        Tree::Look {
+            behind: false,
+            negative: false,
+            body,
+        } => match body.as_ref() {
+            Tree::Set(table) => follow.clone().only(|byte| table[byte] != member::NO, false),
+            _ => follow.clone().only(|_| true, true),
         },
+        Tree::Assert(Assertion::LineEnd | Assertion::TextEndLine) => {
+            follow.clone().only(|byte| byte == usize::from(b'\n'), true)
+        }
+        Tree::Assert(Assertion::TextEnd) => follow.clone().only(|_| false, true),
+        Tree::Look { .. } | Tree::Assert(_) => follow.clone().only(|_| true, true),
         Tree::Literal(text) => {
             let mut first = First::none();
             first.bytes[usize::from(text[0])] = true;

@@ -14,8 +14,8 @@ use crate::pattern::Span;
 const BUDGET_BASE: i64 = 1024;
 const BUDGET_PER_BYTE: i64 = 8;
 
-/// Literals shorter than this are not worth a search of their own.
-const NEEDLE_MIN: usize = 1;
+/// In texts that are longer, what every match contains is looked for before the first start is tried.
+const LONG_TEXT_BYTES: usize = 4096;
 
 /// Where a match may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Search {
         collect_literals(tree, &mut literals);
         let needles = literals
             .iter()
-            .filter(|l| l.len() >= NEEDLE_MIN)
+            .filter(|l| !l.is_empty())
             .map(|l| Finder::new(l).into_owned())
             .collect();
         Search {
@@ -68,6 +68,10 @@ impl Search {
         let Some(mut start) = self.next_start(text, 0) else {
             return Verdict::NoMatch;
         };
+        let long = text.len() > LONG_TEXT_BYTES;
+        if long && !self.has_needles(&text[start..]) {
+            return Verdict::NoMatch;
+        }
         let budget = BUDGET_BASE + BUDGET_PER_BYTE * text.len() as i64;
         let mut machine = Machine {
             program,
@@ -80,7 +84,7 @@ impl Search {
             Verdict::NoMatch => {}
             verdict => return verdict,
         }
-        if !self.has_needles(&text[start..]) {
+        if !long && !self.has_needles(&text[start..]) {
             return Verdict::NoMatch;
         }
         while let Some(next) = self.next_start(text, start + 1) {

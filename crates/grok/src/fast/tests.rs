@@ -144,7 +144,11 @@ fn sweep(set: PatternSet, texts_each: usize) {
         let mut dice = Dice(0x9e37_79b9_7f4a_7c15 ^ (index as u64) << 20);
         for _ in 0..texts_each {
             let mut text = String::new();
-            derive(&node, &mut dice, &mut text);
+            if dice.one_in(10) {
+                (0..dice.below(30)).for_each(|_| text.push_str(NOISE[dice.below(NOISE.len())]));
+            } else {
+                derive(&node, &mut dice, &mut text);
+            }
             mutate(&mut text, &mut dice);
             texts += 1;
             decided += usize::from(compare(name, &pattern, &text, &mut fast, &mut slow));

@@ -12,10 +12,12 @@
 //! | `CaptureGuard` | the capture's start | its end |
 //! | `Shortcut` | the place | the end of the first choice |
 
-use super::atom;
-use super::lower::member;
-use super::program::{Index, Op, Program, Scan, Step, stop};
-use super::{MatcherScratch, Verdict};
+mod runs;
+
+use crate::fast::atom;
+use crate::fast::lower::member;
+use crate::fast::program::{Index, Op, Program, Step};
+use crate::fast::{MatcherScratch, Verdict};
 use crate::pattern::Span;
 
 /// A choice that may be revised.
@@ -119,12 +121,12 @@ impl Machine<'_> {
             }
             Op::Set { table } => self.set(table, at, next),
             Op::Run { scan, min, capture } => {
-                let next = run(&program.scans[usize::from(scan)], self.text, min, at, next);
+                let next = runs::run(&program.scans[usize::from(scan)], self.text, min, at, next);
                 self.fill(capture, start, *at);
                 self.then(then, at, next)
             }
             Op::Word { scan, capture } => {
-                let next = word(&program.scans[usize::from(scan)], self.text, at, next);
+                let next = runs::word(&program.scans[usize::from(scan)], self.text, at, next);
                 self.fill(capture, start, *at);
                 self.then(then, at, next)
             }
@@ -137,21 +139,6 @@ impl Machine<'_> {
                 let next = self.lazy(lazy, pc, at, next);
                 self.fill(capture, start, *at);
                 next
-            }
-            Op::Switch { switch, likely } => {
-                let viable = program.switches[usize::from(switch)].viable[self.peek(start)];
-                self.branch(switch, likely, viable, pc, start)
-            }
-            Op::SwitchIpv6 {
-                switch,
-                likely,
-                ipv6,
-            } => {
-                let mut viable = program.switches[usize::from(switch)].viable[self.peek(start)];
-                if !atom::may_be_ipv6(self.text, start) {
-                    viable &= !(1 << ipv6);
-                }
-                self.branch(switch, likely, viable, pc, start)
             }
             Op::Ipv4 { capture } => {
                 self.only(atom::ipv4(self.text, start), capture, at, next, then)
@@ -177,6 +164,30 @@ impl Machine<'_> {
                     other
                 }
             },
+            other => self.steer(program, other, then, pc, at),
+        }
+    }
+
+    /// The operations that choose a branch or mark a capture.
+    #[inline(always)]
+    fn steer(&mut self, program: &Program, op: Op, then: u16, pc: Index, at: &mut usize) -> Index {
+        let (start, next) = (*at, pc + 1);
+        match op {
+            Op::Switch { switch, likely } => {
+                let viable = program.switches[usize::from(switch)].viable[self.peek(start)];
+                self.branch(switch, likely, viable, pc, start)
+            }
+            Op::SwitchIpv6 {
+                switch,
+                likely,
+                ipv6,
+            } => {
+                let mut viable = program.switches[usize::from(switch)].viable[self.peek(start)];
+                if !atom::may_be_ipv6(self.text, start) {
+                    viable &= !(1 << ipv6);
+                }
+                self.branch(switch, likely, viable, pc, start)
+            }
             Op::CaptureStart(capture) => {
                 self.spans[usize::from(capture)].start = start as u32;
                 next
@@ -223,8 +234,8 @@ impl Machine<'_> {
         verdict(fits, next + 1)
     }
 
-    /// The operations that stand for groups and assertions. Not inlined, nor are others that are seldom run: the
-    /// loop over the operations then keeps its state in registers.
+    /// The operations for assertions and what else is seldom run. They are not inlined, so that the loop
+    /// over the operations keeps its state in registers.
     #[inline(never)]
     fn rare(&mut self, op: Op, next: Index, pc: Index, at: &mut usize) -> Index {
         let text = self.text;
@@ -276,6 +287,14 @@ impl Machine<'_> {
                 };
                 look(value, negative, next)
             }
+            other => self.group(other, next, pc, at),
+        }
+    }
+
+    /// The operations that begin and end groups, and the guard of a capture.
+    #[inline]
+    fn group(&mut self, op: Op, next: Index, pc: Index, at: &mut usize) -> Index {
+        match op {
             Op::CaptureGuard(capture) => {
                 let Span { start, end } = self.spans[usize::from(capture)];
                 self.push(pc, start as usize, end);
@@ -322,141 +341,6 @@ impl Machine<'_> {
     #[inline(always)]
     fn value(&self, table: u16, at: usize) -> u8 {
         self.program.tables[usize::from(table)][usize::from(self.text[at])]
-    }
-
-    #[inline(always)]
-    fn set(&self, table: u16, at: &mut usize, next: Index) -> Index {
-        if *at >= self.text.len() {
-            return FAIL;
-        }
-        match self.value(table, *at) {
-            member::YES => *at += 1,
-            member::WIDE => *at = after(self.text, *at),
-            member::NO => return FAIL,
-            _ => return UNSURE,
-        }
-        next
-    }
-
-    #[inline(never)]
-    fn run_counted(
-        &mut self,
-        table: u16,
-        min: u16,
-        max: u16,
-        at: &mut usize,
-        next: Index,
-    ) -> Index {
-        let start = *at;
-        while *at - start < usize::from(max) && *at < self.text.len() {
-            match self.value(table, *at) {
-                member::YES => *at += 1,
-                member::NO => break,
-                _ => return UNSURE,
-            }
-        }
-        verdict(*at - start >= usize::from(min), next)
-    }
-
-    #[inline(always)]
-    fn greedy(
-        &mut self,
-        program: &Program,
-        greedy: u16,
-        pc: Index,
-        at: &mut usize,
-        next: Index,
-    ) -> Index {
-        let greedy = &program.greedies[usize::from(greedy)];
-        let scan = &program.scans[usize::from(greedy.scan)];
-        let start = *at;
-        let mut end = scan.run(self.text, start);
-        self.budget -= (end - start) as i64 >> 5;
-        let following = self.peek(end);
-        if following < 256 && scan.stop[following] == stop::UNSURE {
-            return UNSURE;
-        }
-        let mut least = start + usize::from(greedy.min > 0);
-        if greedy.is_counted() {
-            if !self.text[start..end].is_ascii() {
-                return UNSURE;
-            }
-            end = end.min(start.saturating_add(greedy.max as usize));
-            least = start + greedy.min as usize;
-        } else if least > start && end > start && !self.text[start].is_ascii() {
-            least = after(self.text, start);
-        }
-        if end < least {
-            return FAIL;
-        }
-        *at = end;
-        if !program.nexts[usize::from(greedy.follow)][self.peek(end)] {
-            return self.give_back(pc, at, least);
-        }
-        if end > least {
-            self.push(pc, end, least as u32);
-        }
-        next
-    }
-
-    /// Gives back until what follows may fit.
-    #[inline(never)]
-    fn give_back(&mut self, pc: Index, at: &mut usize, least: usize) -> Index {
-        let Op::Greedy { greedy, .. } = self.program.steps[pc as usize].op else {
-            return UNSURE;
-        };
-        let follow =
-            &self.program.nexts[usize::from(self.program.greedies[usize::from(greedy)].follow)];
-        let from = *at;
-        while *at > least {
-            *at = before(self.text, *at);
-            if follow[usize::from(self.text[*at])] {
-                self.budget -= (from - *at) as i64 >> 5;
-                if *at > least {
-                    self.push(pc, *at, least as u32);
-                }
-                return pc + 1;
-            }
-        }
-        self.budget -= (from - *at) as i64 >> 5;
-        FAIL
-    }
-
-    #[inline(never)]
-    fn lazy(&mut self, lazy: u16, pc: Index, at: &mut usize, next: Index) -> Index {
-        let lazy = &self.program.lazies[usize::from(lazy)];
-        for _ in 0..lazy.min {
-            if let verdict @ (FAIL | UNSURE) = self.set(lazy.table, at, next) {
-                return verdict;
-            }
-        }
-        self.take_more(pc, at)
-    }
-
-    /// Takes up to the next place where what follows may fit.
-    #[inline(never)]
-    fn take_more(&mut self, pc: Index, at: &mut usize) -> Index {
-        let Op::Lazy { lazy, .. } = self.program.steps[pc as usize].op else {
-            return UNSURE;
-        };
-        let lazy = &self.program.lazies[usize::from(lazy)];
-        let scan = &self.program.scans[usize::from(lazy.scan)];
-        let end = scan.run(self.text, *at);
-        self.budget -= (end - *at) as i64 >> 5;
-        *at = end;
-        let Some(&byte) = self.text.get(end) else {
-            return verdict(lazy.end, pc + 1);
-        };
-        match scan.stop[usize::from(byte)] {
-            stop::CANDIDATE => {
-                if lazy.again {
-                    self.push(pc, end, 0);
-                }
-                pc + 1
-            }
-            stop::OUTSIDE => FAIL,
-            _ => UNSURE,
-        }
     }
 
     /// Takes the first of the viable branches.
@@ -547,37 +431,6 @@ fn fail() -> Index {
     FAIL
 }
 
-/// As many members as there are.
-#[inline(always)]
-fn run(scan: &Scan, text: &[u8], min: u16, at: &mut usize, next: Index) -> Index {
-    let start = *at;
-    let end = scan.run(text, start);
-    *at = end;
-    if text
-        .get(end)
-        .is_some_and(|&b| scan.stop[usize::from(b)] == stop::UNSURE)
-    {
-        return UNSURE;
-    }
-    verdict(end - start >= usize::from(min), next)
-}
-
-/// A whole word. Where it ends, no ASCII word character follows, so only the code points beyond are doubtful.
-#[inline(always)]
-fn word(scan: &Scan, text: &[u8], at: &mut usize, next: Index) -> Index {
-    let start = *at;
-    let end = scan.in_table(text, start);
-    if end == start {
-        return FAIL;
-    }
-    *at = end;
-    let before = if start > 0 { text[start - 1] } else { b' ' };
-    if !before.is_ascii() || text.get(end).is_some_and(|b| !b.is_ascii()) {
-        return UNSURE;
-    }
-    verdict(scan.stop[usize::from(before)] != 0, next)
-}
-
 fn look(value: u8, negative: bool, next: Index) -> Index {
     match value {
         member::UNSURE => UNSURE,
@@ -595,22 +448,4 @@ fn word_edge(text: &[u8], at: usize, negative: bool, next: Index) -> Index {
     }
     let word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
     verdict((word(before) != word(after)) != negative, next)
-}
-
-/// The code point after the one at `at`.
-fn after(text: &[u8], at: usize) -> usize {
-    let mut end = at + 1;
-    while text.get(end).is_some_and(|b| b & 0xc0 == 0x80) {
-        end += 1;
-    }
-    end
-}
-
-/// The code point before `at`, which is not 0.
-fn before(text: &[u8], at: usize) -> usize {
-    let mut start = at - 1;
-    while start > 0 && text[start] & 0xc0 == 0x80 {
-        start -= 1;
-    }
-    start
 }
