@@ -84,16 +84,10 @@ impl FieldPath {
 
     /// Whether one of the two paths lies in the other, or they are the same, dots in keys read as steps.
     pub(crate) fn overlaps(&self, other: &[Box<str>]) -> bool {
-        let parts = |keys: &[Box<str>]| {
-            keys.iter()
-                .flat_map(|key| key.split('.'))
-                .map(str::to_owned)
-                .collect::<Vec<_>>()
-        };
-        parts(&self.keys)
-            .iter()
-            .zip(&parts(other))
-            .all(|(a, b)| a == b)
+        fn parts(keys: &[Box<str>]) -> impl Iterator<Item = &str> {
+            keys.iter().flat_map(|key| key.split('.'))
+        }
+        parts(&self.keys).zip(parts(other)).all(|(a, b)| a == b)
     }
 }
 

@@ -148,6 +148,10 @@ pub(crate) fn extract(root: &Node, keys: &[Box<str>], rows: &Bitmap, dotted: boo
     if let Some(own) = plain_column(&nodes, keys) {
         return own;
     }
+    let is_nowhere = nodes.len() <= keys.len() && nodes.iter().all(|node| node.own.is_none());
+    if is_nowhere && !dotted {
+        return Arc::new(Column::constant(Cell::Missing, rows.len()));
+    }
     let mut spellings = vec![(keys.to_vec(), nodes)];
     if dotted && keys.len() > 1 && keys.len() <= DOTTED_KEYS_MAX {
         spellings.extend(dotted_spellings(keys).into_iter().skip(1).map(|keys| {
