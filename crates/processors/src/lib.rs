@@ -7,6 +7,7 @@ mod dissect;
 mod drop_;
 mod expression;
 mod geoip;
+mod grok;
 mod head;
 mod json;
 mod keyed;
@@ -32,6 +33,7 @@ pub static SPECS: &[Spec] = &[
     dissect::SPEC,
     drop_::SPEC,
     geoip::SPEC,
+    grok::SPEC,
     head::SPEC,
     json::SPEC,
     kv::SPEC,

@@ -1,0 +1,276 @@
+//! The settings of `grok`, and the processor that they describe.
+
+use std::collections::BTreeMap;
+
+use batch::FieldPath;
+use component::{BuildContext, Processor};
+use config::{ConfigError, Node};
+use grok::{GrokError, Library, Options, Pattern, PatternSet};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::general::Row;
+use super::{Compiled, Field, Grok, Source};
+
+/// The settings of `grok`.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Config {
+    /// The patterns to try on `field`, in order.
+    #[serde(default)]
+    pattern: Vec<String>,
+    /// The field that holds the text. Default: `message`.
+    field: Option<String>,
+    /// Several fields, each with the patterns to try on it, in order; instead of `pattern` and `field`.
+    #[serde(default, rename = "match")]
+    fields: BTreeMap<String, Vec<String>>,
+    /// Which definitions `%{NAME}` may refer to. Default: `legacy`.
+    #[serde(default)]
+    pattern_set: Set,
+    /// Further definitions, by name. They replace those of the same name.
+    #[serde(default)]
+    definitions: BTreeMap<String, String>,
+    /// Files of further definitions: a name, white space and an expression on each line.
+    #[serde(default)]
+    patterns_files: Vec<String>,
+    /// Whether the first match ends the search. Default: true.
+    #[serde(default = "yes")]
+    break_on_match: bool,
+    /// Fields whose value a capture replaces instead of joining it.
+    #[serde(default)]
+    overwrite: Vec<String>,
+    /// Whether `%{NAME}` without a field captures nothing. Otherwise it captures into a field called `NAME`. Default: true.
+    #[serde(default = "yes")]
+    named_captures_only: bool,
+    /// Whether captures of nothing are kept, as empty text or null. Default: false.
+    #[serde(default)]
+    keep_empty_captures: bool,
+    /// The object to write all captures into. Default: the event itself.
+    target: Option<String>,
+    /// How many steps a search may take from one start in a text of up to 4 KiB; longer texts get fewer. Default: 200000.
+    match_limit: Option<u32>,
+}
+
+/// The sets of definitions that are part of the program.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum Set {
+    /// Flat names: `clientip`, `verb`.
+    #[default]
+    Legacy,
+    /// The names of the Elastic Common Schema: `source.address`, `http.request.method`.
+    EcsV1,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// The constructor of `grok`.
+pub(super) fn build(
+    node: &Node,
+    context: &BuildContext,
+) -> Result<Box<dyn Processor>, ConfigError> {
+    let config: Config = component::parse(node)?;
+    let mut builder = Builder {
+        node,
+        library: library(node, &config)?,
+        options: Options {
+            named_captures_only: config.named_captures_only,
+            match_limit: config.match_limit.unwrap_or(Options::default().match_limit),
+        },
+        target: config
+            .target
+            .as_deref()
+            .map(|text| component::field(node, "target", text))
+            .transpose()?,
+        overwrite: paths(node, "overwrite", &config.overwrite)?,
+        fields: Vec::new(),
+    };
+    let sources = builder.sources(&config)?;
+    Ok(Box::new(Grok {
+        sources,
+        fields: builder.fields,
+        break_on_match: config.break_on_match,
+        keep_empty: config.keep_empty_captures,
+        tag: context.tag_or("_grokparsefailure"),
+        timeout_tag: "_groktimeout".into(),
+        no_match: "grok: no pattern matches".into(),
+        timeout: "grok: the search was given up at match_limit".into(),
+        row: Row::default(),
+    }))
+}
+
+fn paths(node: &Node, setting: &str, texts: &[String]) -> Result<Vec<FieldPath>, ConfigError> {
+    let path = |(index, text): (usize, &String)| {
+        component::field(node, &format!("{setting}[{index}]"), text)
+    };
+    texts.iter().enumerate().map(path).collect()
+}
+
+fn library(node: &Node, config: &Config) -> Result<Library, ConfigError> {
+    let mut library = Library::new(match config.pattern_set {
+        Set::Legacy => PatternSet::Legacy,
+        Set::EcsV1 => PatternSet::EcsV1,
+    });
+    for (index, path) in config.patterns_files.iter().enumerate() {
+        let refuse = |reason: String| {
+            node.nearest(&format!("patterns_files[{index}]"))
+                .error(format!("cannot use the pattern file `{path}`: {reason}"))
+        };
+        let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
+        library
+            .add_lines(&text)
+            .map_err(|error| refuse(error.to_string()))?;
+    }
+    for (name, definition) in &config.definitions {
+        let refuse = |error: GrokError| {
+            node.nearest(&format!("definitions.{name}"))
+                .error(error.to_string())
+        };
+        library.add(name, definition).map_err(refuse)?;
+    }
+    Ok(library)
+}
+
+/// Compiles patterns and gives their fields numbers.
+struct Builder<'n> {
+    node: &'n Node,
+    library: Library,
+    options: Options,
+    target: Option<FieldPath>,
+    overwrite: Vec<FieldPath>,
+    fields: Vec<Field>,
+}
+
+impl Builder<'_> {
+    fn sources(&mut self, config: &Config) -> Result<Vec<Source>, ConfigError> {
+        let node = self.node;
+        match (config.pattern.is_empty(), config.fields.is_empty()) {
+            (true, true) => Err(node
+                .error("`grok` needs a pattern")
+                .accepted(["pattern", "match"])),
+            (false, false) => Err(node
+                .nearest("match")
+                .error("give either `pattern` or `match`, not both")),
+            (false, true) => {
+                let field = config.field.as_deref().unwrap_or("message");
+                Ok(vec![self.source(
+                    node.nearest("field"),
+                    field,
+                    node.nearest("pattern"),
+                )?])
+            }
+            (true, false) if config.field.is_some() => Err(node
+                .nearest("field")
+                .error("`field` goes with `pattern`; `match` names its fields itself")),
+            (true, false) => {
+                // The node keeps the order of the fields.
+                let fields = node
+                    .get("match")
+                    .and_then(Node::as_map)
+                    .unwrap_or_default()
+                    .iter();
+                fields
+                    .map(|(name, patterns)| {
+                        self.source(name, name.as_str().unwrap_or_default(), patterns)
+                    })
+                    .collect()
+            }
+        }
+    }
+
+    /// The patterns of one field. `at` is where its name stands.
+    fn source(&mut self, at: &Node, field: &str, patterns: &Node) -> Result<Source, ConfigError> {
+        let unreadable = |error| at.error(format!("`{field}` is not a field name: {error}"));
+        let field = FieldPath::parse(field).map_err(unreadable)?;
+        if patterns.items().is_empty() {
+            return Err(patterns.error(format!("the field {field} has no pattern")));
+        }
+        let patterns = patterns
+            .items()
+            .iter()
+            .map(|pattern| self.compile(pattern))
+            .collect::<Result<_, _>>()?;
+        Ok(Source { field, patterns })
+    }
+
+    fn compile(&mut self, at: &Node) -> Result<Compiled, ConfigError> {
+        let text = at.as_str().unwrap_or_default();
+        let pattern = Pattern::compile(&self.library, text, &self.options)
+            .map_err(|error| self.refused(at, &error))?;
+        let captures: Vec<_> = pattern
+            .captures()
+            .iter()
+            .map(|capture| (self.field(&capture.path), capture.kind))
+            .collect();
+        let is_own =
+            |index: usize| captures.iter().filter(|(field, _)| *field == index).count() == 1;
+        Ok(Compiled {
+            scratch: pattern.new_scratch(),
+            is_plain: captures.iter().all(|(field, _)| is_own(*field)),
+            captures,
+            pattern,
+        })
+    }
+
+    /// The number of a captured field.
+    fn field(&mut self, keys: &[String]) -> usize {
+        let above = self
+            .target
+            .iter()
+            .flat_map(|target| target.keys().iter().cloned());
+        let path = FieldPath::from_keys(above.chain(keys.iter().map(|key| key.as_str().into())));
+        self.fields
+            .iter()
+            .position(|field| field.path == path)
+            .unwrap_or_else(|| {
+                let overwrites = self.overwrite.contains(&path);
+                self.fields.push(Field { path, overwrites });
+                self.fields.len() - 1
+            })
+    }
+
+    /// The error with its place: in the pattern, or in a definition of the configuration.
+    fn refused(&self, pattern: &Node, error: &GrokError) -> ConfigError {
+        let mut at = pattern;
+        let mut offset = None;
+        let mut within = String::new();
+        if let Some(place) = error.place() {
+            offset = Some(place.offset);
+            if let Some(name) = &place.definition {
+                match self.node.get("definitions").and_then(|all| all.get(name)) {
+                    Some(definition) => at = definition,
+                    None => {
+                        offset = None;
+                        within = format!(" (in the definition {name}, byte {})", place.offset);
+                    }
+                }
+            }
+        }
+        let refused = at.error(format!("{}{within}", message(error)));
+        let refused = match offset {
+            Some(offset) => refused.pointing_at(offset),
+            None => refused,
+        };
+        match error {
+            GrokError::UnknownPattern { closest, .. } if !closest.is_empty() => {
+                refused.suggest(&closest[0])
+            }
+            _ => refused,
+        }
+    }
+}
+
+/// What is wrong, without its place.
+fn message(error: &GrokError) -> String {
+    match error {
+        GrokError::Syntax { message, .. } => message.clone(),
+        GrokError::UnknownPattern { name, .. } => format!("there is no definition `{name}`"),
+        GrokError::Recursion { cycle, .. } => format!(
+            "definitions refer to each other in a circle: {}",
+            cycle.join(" -> ")
+        ),
+        GrokError::Definition { .. } | GrokError::Engine { .. } => error.to_string(),
+    }
+}
