@@ -4,6 +4,8 @@
 //! | --- | --- |
 //! | [`examples`] | a runner of the examples that processors document |
 //! | [`mmdb`] | a writer of small MaxMind databases |
+//! | [`sample`] | the repository's own sample database |
 
 pub mod examples;
 pub mod mmdb;
+pub mod sample;

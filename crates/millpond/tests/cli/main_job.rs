@@ -12,7 +12,7 @@ const KNOWN: &str = r#"81.2.69.160 - frank [17/May/2015:12:05:03 +0200] "GET /ki
 fn job(lines: &str, processors: &str) -> Vec<Value> {
     let folder = Folder::new();
     let log = folder.write("access.log", lines);
-    let database = folder.write("city.mmdb", testkit::mmdb::sample_city_database());
+    let database = folder.write("city.mmdb", testkit::sample::sample_city_database());
     let pipeline = format!(
         r#"file {log} | grok "%{{COMBINEDAPACHELOG}}" | date timestamp "dd/MMM/yyyy:HH:mm:ss Z"
            | geoip clientip database={database} | user_agent agent target=ua {processors} | stdout"#
