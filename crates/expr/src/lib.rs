@@ -1,4 +1,7 @@
-//! Millpond's expressions: CEL (Common Expression Language) over a batch of events.
+//! What is computed from events: expressions, and texts with fields in them ([`Template`]).
+//!
+//! # Expressions
+//! They are CEL (Common Expression Language) over a batch of events.
 //!
 //! An expression is parsed and checked once, when the configuration is read, and then evaluated over batches: [`Expr::filter`]
 //! for conditions, [`Expr::evaluate`] for values.
@@ -26,6 +29,7 @@
 //! | `filter`, `evaluate` | nodes over sets of rows; nodes for one row |
 //! | `value`, `number`, `time` | values and how they compare |
 //! | `functions` | the functions and their reference |
+//! | `template` | texts with fields and times in them |
 
 mod check;
 mod columns;
@@ -37,6 +41,7 @@ mod lexer;
 mod node;
 mod number;
 mod parser;
+mod template;
 mod time;
 mod value;
 
@@ -48,6 +53,7 @@ use std::sync::Arc;
 use batch::{Batch, Bitmap, Cell, Column, ColumnBuilder, FieldPath};
 
 pub use functions::{EXAMPLE_DOCUMENT, FUNCTIONS, FunctionDoc};
+pub use template::{Absent, BoundTemplate, Template, TemplateError};
 
 use columns::Columns;
 use fault::Fault;

@@ -3,9 +3,13 @@
 //! Invariant: with `json`, every event is one line. Newlines that a JSON document holds between its tokens become spaces.
 
 use batch::{Batch, Bitmap, JsonWriter, MsgPackWriter};
+use config::{ConfigError, Node};
+use expr::{Absent, BoundTemplate, Template};
 
 use crate::pretty::Pretty;
-use crate::template::{Bound, Template};
+
+/// What an absent field gives in the texts of outputs.
+pub const ABSENT: Absent = Absent::Text("-");
 
 /// How events are written.
 #[derive(Debug, Clone)]
@@ -31,12 +35,26 @@ pub enum BoundFormat<'a> {
     /// As [`Format::Dots`].
     Dots,
     /// As [`Format::Line`].
-    Line(Bound<'a>),
+    Line(BoundTemplate<'a>),
     /// As [`Format::MsgPack`].
     MsgPack(MsgPackWriter<'a>),
 }
 
 impl Format {
+    /// Lines of the text in the setting `template` of `node`; of `%{message}` where it is not set.
+    ///
+    /// # Errors
+    /// What is wrong with the template, with its place in the configuration.
+    pub fn line(node: &Node, template: Option<&str>) -> Result<Self, ConfigError> {
+        match Template::parse(template.unwrap_or("%{message}")) {
+            Ok(template) => Ok(Self::Line(template)),
+            Err(error) => Err(node
+                .nearest("template")
+                .error(error.message)
+                .pointing_at_range(error.at)),
+        }
+    }
+
     /// The format over the columns of one batch.
     pub fn bind<'a>(&'a self, batch: &'a Batch) -> BoundFormat<'a> {
         match self {
@@ -45,7 +63,7 @@ impl Format {
                 BoundFormat::Pretty(*pretty, JsonWriter::new(batch), Vec::new())
             }
             Self::Dots => BoundFormat::Dots,
-            Self::Line(template) => BoundFormat::Line(template.bind(batch)),
+            Self::Line(template) => BoundFormat::Line(template.bind(batch, ABSENT)),
             Self::MsgPack => BoundFormat::MsgPack(MsgPackWriter::new(batch)),
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! Adding one touches its own file and two lines here: its module and its place in [`SPECS`].
 //!
-//! What several of them share: [`Template`] (texts with fields and times in them), `format` (rows of a batch as bytes)
-//! and `sink` (bytes to a file descriptor, in one piece or not at all).
+//! What several of them share: `format` (rows of a batch as bytes) and `sink` (bytes to a file descriptor, in one piece or
+//! not at all).
 
 mod discard;
 mod file;
@@ -11,14 +11,11 @@ mod format;
 mod pretty;
 mod sink;
 mod stdout;
-mod template;
 
 #[cfg(test)]
 mod testing;
 
 use component::Spec;
-
-pub use template::{Template, TemplateError};
 
 /// Every output, by name.
 pub static SPECS: &[Spec] = &[discard::SPEC, file::SPEC, stdout::SPEC];

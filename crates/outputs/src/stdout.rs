@@ -17,19 +17,17 @@ use serde::Deserialize;
 use crate::format::Format;
 use crate::pretty::Pretty;
 use crate::sink::{self, Sink};
-use crate::template::Template;
 
 /// The description of `stdout`.
 pub const SPEC: Spec = Spec {
     name: "stdout",
     summary: "Writes events to standard output.",
-    description: "\
+    description: concat!("\
 Events leave in order. A JSON event that nothing changed leaves byte for byte as it came. When the reader goes away \
 (`| head -1`) the pipeline ends quietly; when standard output is a file on a full disk, writing is tried again and goes \
 on exactly where it stopped.
 
-In a `template`, `%{field}` is a field's text (`-` where it is absent or null), `%{+yyyy-MM-dd}` the event's time in \
-UTC (letters y M d D H m s x w), `%%` a percent sign.",
+In a `template`, ", expr::template_syntax!(), " A field that is absent or null gives `-`."),
     positional: Positional::fields(&["format", "template"]),
     examples: &[
         Example { title: "JSON, an event a line", stage: "stdout", input: "", output: "" },
@@ -103,11 +101,7 @@ fn format(config: &Config, node: &Node, colours: bool) -> Result<Format, ConfigE
         FormatName::Json => Format::Json,
         FormatName::Pretty => Format::Pretty(Pretty { colours }),
         FormatName::Dots => Format::Dots,
-        FormatName::Line => Format::Line(Template::setting(
-            node,
-            "template",
-            config.template.as_deref(),
-        )?),
+        FormatName::Line => Format::line(node, config.template.as_deref())?,
         FormatName::MsgPack => Format::MsgPack,
     })
 }

@@ -18,7 +18,6 @@ mod remove;
 mod rename;
 mod sample;
 mod set;
-mod template;
 #[cfg(test)]
 mod testing;
 mod text;

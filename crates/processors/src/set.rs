@@ -8,13 +8,12 @@ use std::sync::Arc;
 use batch::{Batch, Bitmap, Cell, ColumnBuilder, Edit, Failures, FieldPath};
 use component::{Build, BuildContext, Example, Order, Processor, Spec, field, parse};
 use config::{ConfigError, Node, Positional};
-use expr::Expr;
+use expr::{Absent, Expr, Template};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::expression;
 use crate::literal::Literal;
-use crate::template::Template;
 
 const FAILURE_TAG: &str = "_setfailure";
 
@@ -22,16 +21,19 @@ const FAILURE_TAG: &str = "_setfailure";
 pub const SPEC: Spec = Spec {
     name: "set",
     summary: "Gives a field a value.",
-    description: "The value is one of two:\n\n\
+    description: concat!(
+        "The value is one of two:\n\n\
                   - `value`: what stands there. Unquoted `42`, `1.5`, `true` and `null` are numbers, a truth value and \
-                  null; what is quoted is text; lists and maps become arrays and objects. A text may refer to fields, \
-                  as in `%{user} from %{source.ip}`; a reference to a field that is absent or null stays as it is \
-                  written, as in Logstash.\n\
+                  null; what is quoted is text; lists and maps become arrays and objects. A text may hold fields and \
+                  times: ",
+        expr::template_syntax!(),
+        " A reference to a field that is absent or null stays as it is written, as in Logstash.\n\
                   - `expression`: what the expression gives, with its type. Where that is absent, nothing happens. \
                   `expression: other` copies a field.\n\n\
                   A field that is there is replaced unless `overwrite: false` is given; a null counts as being there. \
                   Where the expression fails, or a value above the field is not an object, the event fails with \
-                  `_setfailure`.",
+                  `_setfailure`."
+    ),
     positional: Positional::fields(&["field", "value"]),
     examples: &[
         Example {
@@ -67,7 +69,7 @@ pub const SPEC: Spec = Spec {
 struct Config {
     /// The field to set.
     field: String,
-    /// The value: of any type, null included. A text may refer to fields with `%{name}`.
+    /// The value: of any type, null included. A text may hold fields and times: `%{name}`, `%{+yyyy-MM-dd}`.
     #[serde(default)]
     value: Option<Literal>,
     /// An expression that gives the value.
@@ -90,14 +92,7 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
         .get("value")
         .map(|_| config.value.unwrap_or(Literal::Null));
     let value = match (given, &config.expression) {
-        (Some(Literal::Text(text)), None) if Template::is_template(&text) => {
-            let template = Template::parse(&text);
-            SetTo::Template(template.map_err(|error| {
-                node.nearest("value")
-                    .error(error.to_string())
-                    .pointing_at_range(error.at)
-            })?)
-        }
+        (Some(Literal::Text(text)), None) => text_value(node, &text)?,
         (Some(literal), None) => SetTo::Literal(literal),
         (None, Some(text)) => SetTo::Expression(expression::parse(node, "expression", text)?),
         (Some(_), Some(_)) => {
@@ -117,6 +112,19 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
         overwrite,
         tag,
     }))
+}
+
+/// A text, which is a literal where it has no field and no time in it.
+fn text_value(node: &Node, text: &str) -> Result<SetTo, ConfigError> {
+    let template = Template::parse(text).map_err(|error| {
+        node.nearest("value")
+            .error(error.message)
+            .pointing_at_range(error.at)
+    })?;
+    Ok(match template.constant() {
+        Some(text) => SetTo::Literal(Literal::Text(text.into())),
+        None => SetTo::Template(template),
+    })
 }
 
 #[derive(Clone)]
@@ -151,7 +159,11 @@ impl Processor for Set {
             SetTo::Literal(literal) => literal.column(&rows),
             SetTo::Template(template) => {
                 let mut column = ColumnBuilder::new(batch.len());
-                template.fill(batch, &rows, &mut column);
+                let mut template = template.bind(batch, Absent::AsWritten);
+                for row in rows.iter() {
+                    let span = column.append(|out| template.write(row, out));
+                    column.set(row, Cell::Text(span));
+                }
                 column.finish()
             }
             SetTo::Expression(expression) => {
@@ -249,6 +261,16 @@ mod tests {
                     r#"{"b":{"c":true}}"#,
                     r#"{"b":{"c":true},"f":"true"}"#,
                 ),
+                (
+                    "set f '100%% of %{a} in %{+yyyy}'",
+                    r#"{"a":1,"@timestamp":"2024-02-29T00:00:00Z"}"#,
+                    r#"{"a":1,"@timestamp":"2024-02-29T00:00:00Z","f":"100% of 1 in 2024"}"#,
+                ),
+                (
+                    "set f '%%{a} 100%'",
+                    r#"{"a":1}"#,
+                    r#"{"a":1,"f":"%{a} 100%"}"#,
+                ),
                 ("set f '%{f}!'", r#"{"f":"x"}"#, r#"{"f":"x!"}"#),
                 (
                     "set f expression=a",
@@ -321,7 +343,7 @@ mod tests {
                 ("set f", "what to set is missing"),
                 ("set f 1 expression=a", "either `value` or `expression`"),
                 ("set f..g 1", "`f..g` is not a field name"),
-                ("set f '%{a'", "this reference is not closed"),
+                ("set f '%{a'", "`%{` is not closed"),
                 ("set f '%{}'", "`` is not a field name"),
                 ("set f value=.nan", "infinity and NaN"),
                 ("set f expression='a +'", "expected a value, found the end"),

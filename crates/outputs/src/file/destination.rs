@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use batch::{Batch, Bitmap};
 use config::{ConfigError, Node};
+use expr::Template;
 use rustix::fs::{Access, access};
 
-use crate::template::Template;
+use crate::format::ABSENT;
 
 /// Bytes in one part of a path. Some are left for the time and number of a rotated file.
 const NAME_MAX: usize = 255 - "-20240229T123456Z-000000".len();
@@ -46,7 +47,7 @@ impl Destination {
     ) -> Result<Self, ConfigError> {
         let at = node.nearest("path");
         let template = Template::parse(path)
-            .map_err(|error| at.error(error.message).pointing_at_range(error.range))?;
+            .map_err(|error| at.error(error.message).pointing_at_range(error.at))?;
         if path.is_empty() || path.ends_with('/') {
             return Err(at.error("`path` names no file"));
         }
@@ -102,7 +103,7 @@ fn check_directory(at: &Node, directory: &Path, create_dirs: bool) -> Result<(),
 
 /// The rows of a batch by the file they go to, in the order in which the files come up.
 pub fn partition(template: &Template, batch: &Batch, rows: &Bitmap) -> Vec<Group> {
-    let mut bound = template.bind(batch);
+    let mut bound = template.bind(batch, ABSENT);
     let mut groups: Vec<Group> = Vec::new();
     let mut known: HashMap<Vec<u8>, usize> = HashMap::new();
     let mut path = Vec::new();

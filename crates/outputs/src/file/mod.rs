@@ -38,15 +38,14 @@ use self::files::{Failure, Files, Settings};
 use self::rotate::Rotation;
 use self::storage::{Disk, Options, Storage};
 use crate::format::Format;
-use crate::template::Template;
 
 /// The description of `file`.
 pub const SPEC: Spec = Spec {
     name: "file",
     summary: "Writes events to files, an event a line.",
-    description: "\
-`path` and `template` may hold fields and times: `%{field}` is a field's text (`-` where it is absent or null), \
-`%{+yyyy-MM-dd}` the event's time in UTC (letters y M d D H m s x w), `%%` a percent sign. In a path, what a field gives \
+    description: concat!("\
+`path` and `template` may hold fields and times: ", expr::template_syntax!(), " A field that is absent or null gives \
+`-`. In a path, what a field gives \
 cannot leave its directory: slashes and control characters become `_`, and so does a value that is empty or of dots only. \
 An event whose path no file can have (too long, a directory) is refused; the others are written.
 
@@ -59,7 +58,7 @@ a compressed file is complete and readable at that point. On a full disk the fil
 and writing is tried again.
 
 With `rotate`, `app.ndjson.gz` becomes `app-20240229T123456Z-000.ndjson.gz`: the time of the rotation in UTC and a number, \
-so that nothing is ever overwritten. A file that somebody else renames or removes is opened anew.",
+so that nothing is ever overwritten. A file that somebody else renames or removes is opened anew."),
     positional: Positional::fields(&["path"]),
     examples: &[
         Example { title: "JSON lines", stage: "file events.ndjson", input: "", output: "" },
@@ -181,11 +180,7 @@ impl FileOutput {
     fn new(node: &Node, storage: Box<dyn Storage>) -> Result<Self, ConfigError> {
         let config: Config = parse(node)?;
         let format = match config.format {
-            FormatName::Line => Format::Line(Template::setting(
-                node,
-                "template",
-                config.template.as_deref(),
-            )?),
+            FormatName::Line => Format::line(node, config.template.as_deref())?,
             FormatName::Json if config.template.is_some() => {
                 return Err(node
                     .nearest("template")

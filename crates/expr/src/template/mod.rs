@@ -1,0 +1,269 @@
+//! Texts with fields and times in them: `%{host.name}/access-%{+yyyy-MM-dd}.log`.
+//!
+//! | spelling | gives |
+//! | --- | --- |
+//! | `%{field}` | the field's text, in any spelling of a field name, `@metadata` included |
+//! | `%{+FORMAT}` | the event's time in UTC, see `time_format` |
+//! | `%%` | a percent sign; one before anything but `{` and `%` stands for itself |
+//!
+//! What stands for a field that is absent or null is the caller's choice: [`Absent`].
+//!
+//! A template is parsed once, bound to the columns of each batch, and rendered row by row without allocating. The
+//! event's time is its `@timestamp`; where that is absent or no RFC 3339 time, the time it was received.
+
+mod time_format;
+
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use batch::{Batch, Column, FieldPath, Value};
+
+use crate::time::{NANOS_PER_SECOND, parse_time};
+use time_format::TimeFormat;
+
+/// The spellings of a template in one sentence of Markdown, for the descriptions of components that take one.
+#[macro_export]
+macro_rules! template_syntax {
+    () => {
+        "`%{field}` is a field's text, `%{+yyyy-MM-dd}` the event's time in UTC (letters y M d D H m s x w, other text \
+         in single quotes), `%%` a percent sign."
+    };
+}
+
+/// A text with fields and times in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template {
+    pieces: Vec<Piece>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Literal(Box<str>),
+    Field {
+        path: FieldPath,
+        /// The reference as it stands in the template.
+        reference: Box<str>,
+    },
+    Time(TimeFormat),
+}
+
+/// What is wrong with a template, and where in its text.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct TemplateError {
+    /// What is wrong.
+    pub message: String,
+    /// Where, in bytes of the text.
+    pub at: Range<usize>,
+}
+
+/// What a reference to a field that is absent or null gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Absent {
+    /// This text.
+    Text(&'static str),
+    /// The reference as it is written in the template.
+    AsWritten,
+}
+
+impl Template {
+    /// Reads a template.
+    ///
+    /// # Errors
+    /// A brace that is not closed, something that is no field name, or an unknown letter in a time format.
+    pub fn parse(text: &str) -> Result<Self, TemplateError> {
+        let mut pieces = Vec::new();
+        let mut literal = String::new();
+        let mut pos = 0;
+        while let Some(at) = text[pos..].find('%').map(|at| pos + at) {
+            literal.push_str(&text[pos..at]);
+            let rest = &text[at + 1..];
+            if let Some(inner) = rest.strip_prefix('{') {
+                let close = closing_brace(inner).ok_or_else(|| not_closed(at..text.len()))?;
+                if !literal.is_empty() {
+                    pieces.push(Piece::Literal(std::mem::take(&mut literal).into()));
+                }
+                pieces.push(Piece::parse(&inner[..close], at + 2)?);
+                pos = at + 2 + close + 1;
+            } else {
+                literal.push('%');
+                pos = at + if rest.starts_with('%') { 2 } else { 1 };
+            }
+        }
+        literal.push_str(&text[pos..]);
+        if !literal.is_empty() {
+            pieces.push(Piece::Literal(literal.into()));
+        }
+        Ok(Self { pieces })
+    }
+
+    /// The text of a template without fields and times.
+    pub fn constant(&self) -> Option<&str> {
+        match self.pieces.as_slice() {
+            [] => Some(""),
+            [Piece::Literal(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The text before the first field or time.
+    pub fn prefix(&self) -> &str {
+        match self.pieces.first() {
+            Some(Piece::Literal(text)) => text,
+            _ => "",
+        }
+    }
+
+    /// The template over the columns of one batch.
+    pub fn bind<'a>(&'a self, batch: &Batch, absent: Absent) -> BoundTemplate<'a> {
+        let pieces = self.pieces.iter();
+        BoundTemplate {
+            pieces: pieces.map(|piece| piece.bind(batch, absent)).collect(),
+            received: batch.received(),
+        }
+    }
+}
+
+fn not_closed(at: Range<usize>) -> TemplateError {
+    let message = "`%{` is not closed by `}` (a percent sign before a brace is written `%%`)";
+    TemplateError {
+        message: message.to_owned(),
+        at,
+    }
+}
+
+/// Where the brace that ends a placeholder stands. Quotes may hold braces: anywhere in a time format, as in
+/// `%{+yyyy'}'}`, and right behind a bracket in a field name, as in `%{a['}']}`.
+fn closing_brace(inner: &str) -> Option<usize> {
+    let is_format = inner.starts_with('+');
+    let mut quote = None;
+    let mut before = 0;
+    for (at, byte) in inner.bytes().enumerate() {
+        let opens = match byte {
+            b'\'' => is_format || before == b'[',
+            b'"' => !is_format && before == b'[',
+            _ => false,
+        };
+        match quote {
+            Some(open) if byte == open => quote = None,
+            None if byte == b'}' => return Some(at),
+            None if opens => quote = Some(byte),
+            _ => {}
+        }
+        before = byte;
+    }
+    // A quote that never ends: what is wrong with it is said best by whoever reads what stands between the braces.
+    inner.find('}')
+}
+
+impl Piece {
+    /// What stands between the braces, which begins at `start` in the template.
+    fn parse(inner: &str, start: usize) -> Result<Self, TemplateError> {
+        if let Some(format) = inner.strip_prefix('+') {
+            return Ok(Self::Time(TimeFormat::parse(format, start + 1)?));
+        }
+        let path = FieldPath::parse(inner).map_err(|error| TemplateError {
+            message: format!("`{inner}` is not a field name: {error}"),
+            at: start..start + inner.len(),
+        })?;
+        let reference = format!("%{{{inner}}}").into();
+        Ok(Self::Field { path, reference })
+    }
+
+    fn bind(&self, batch: &Batch, absent: Absent) -> BoundPiece<'_> {
+        match self {
+            Self::Literal(text) => BoundPiece::Literal(text.as_bytes()),
+            Self::Field { path, reference } => BoundPiece::Field {
+                column: batch.column(path),
+                absent: match absent {
+                    Absent::Text(text) => text,
+                    Absent::AsWritten => reference,
+                },
+            },
+            Self::Time(format) => BoundPiece::Time(BoundTime {
+                format,
+                column: batch.column(&FieldPath::from_keys(["@timestamp"])),
+                last: None,
+                text: Vec::new(),
+            }),
+        }
+    }
+}
+
+/// A template over the columns of one batch.
+#[derive(Debug)]
+pub struct BoundTemplate<'a> {
+    pieces: Vec<BoundPiece<'a>>,
+    received: i64,
+}
+
+#[derive(Debug)]
+enum BoundPiece<'a> {
+    Literal(&'a [u8]),
+    Field {
+        column: Arc<Column>,
+        absent: &'a str,
+    },
+    Time(BoundTime<'a>),
+}
+
+impl BoundTemplate<'_> {
+    /// Appends the text of a row.
+    pub fn write(&mut self, row: usize, out: &mut Vec<u8>) {
+        self.write_with(row, out, |_, _| {});
+    }
+
+    /// Appends the text of a row; `clean` is shown where the text of each field that is there begins and may change it.
+    pub fn write_with(
+        &mut self,
+        row: usize,
+        out: &mut Vec<u8>,
+        clean: impl Fn(&mut Vec<u8>, usize),
+    ) {
+        for piece in &mut self.pieces {
+            match piece {
+                BoundPiece::Literal(text) => out.extend_from_slice(text),
+                BoundPiece::Field { column, absent } => match column.value(row) {
+                    Value::Missing | Value::Null => out.extend_from_slice(absent.as_bytes()),
+                    value => {
+                        let start = out.len();
+                        value.write_text(out);
+                        clean(out, start);
+                    }
+                },
+                BoundPiece::Time(time) => time.write(row, self.received, out),
+            }
+        }
+    }
+}
+
+/// A time format over one batch, whose events lie close together in time: the last text is mostly the next one too.
+#[derive(Debug)]
+struct BoundTime<'a> {
+    format: &'a TimeFormat,
+    column: Arc<Column>,
+    /// The step of time that `text` holds for.
+    last: Option<i64>,
+    text: Vec<u8>,
+}
+
+impl BoundTime<'_> {
+    fn write(&mut self, row: usize, received: i64, out: &mut Vec<u8>) {
+        let nanos = match self.column.value(row) {
+            Value::Time(nanos) => nanos,
+            Value::Text(text) => parse_time(text).unwrap_or(received),
+            _ => received,
+        };
+        let seconds = nanos.div_euclid(NANOS_PER_SECOND);
+        let step = seconds.div_euclid(self.format.step());
+        if self.last != Some(step) {
+            self.last = Some(step);
+            self.text.clear();
+            self.format.write(seconds, &mut self.text);
+        }
+        out.extend_from_slice(&self.text);
+    }
+}

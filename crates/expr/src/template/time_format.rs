@@ -1,0 +1,136 @@
+//! How a time is written, in the letters that Logstash's users know from Joda-Time.
+//!
+//! `y` year, `M` month (`MMM` its short name, `MMMM` its name), `d` day, `D` day of the year, `H` hour, `m` minute, `s`
+//! second, `x` and `w` year and number of the ISO week. A letter given several times is padded with zeros to that width;
+//! `yy` is the year's last two digits. Text in single quotes stands for itself, as does everything that is no letter;
+//! `''` is a quote. Times are in UTC.
+
+use std::io::Write;
+
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+
+use super::TemplateError;
+
+const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+
+/// How a time is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct TimeFormat {
+    tokens: Vec<Token>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Token {
+    Literal(String),
+    Letter { letter: char, width: usize },
+}
+
+impl TimeFormat {
+    /// Reads a format that begins at byte `start` of a template.
+    pub fn parse(format: &str, start: usize) -> Result<Self, TemplateError> {
+        let mut tokens = Vec::new();
+        let mut pos = 0;
+        while let Some(first) = format[pos..].chars().next() {
+            let (token, len) = token(first, &format[pos..]).map_err(|(message, len)| {
+                let at = start + pos;
+                TemplateError {
+                    message,
+                    at: at..at + len,
+                }
+            })?;
+            tokens.push(token);
+            pos += len;
+        }
+        if tokens.is_empty() {
+            return Err(TemplateError {
+                message: "a time format stands after the plus sign, such as `yyyy-MM-dd`"
+                    .to_owned(),
+                at: start..start,
+            });
+        }
+        Ok(Self { tokens })
+    }
+
+    /// Seconds within which the text stays the same, counted from 1970.
+    pub fn step(&self) -> i64 {
+        let step = |token: &Token| match token {
+            Token::Letter { letter: 's', .. } => 1,
+            Token::Letter { letter: 'm', .. } => 60,
+            Token::Letter { letter: 'H', .. } => 3_600,
+            _ => 86_400,
+        };
+        self.tokens.iter().map(step).min().unwrap_or(86_400)
+    }
+
+    /// Appends a time in seconds since 1970.
+    pub fn write(&self, seconds: i64, out: &mut Vec<u8>) {
+        // Seconds made of 64-bit nanoseconds lie well within jiff's years.
+        let time = jiff::Timestamp::from_second(seconds).unwrap_or_default();
+        let time = TimeZone::UTC.to_datetime(time);
+        for token in &self.tokens {
+            match token {
+                Token::Literal(text) => out.extend_from_slice(text.as_bytes()),
+                Token::Letter { letter, width } => write_letter(*letter, *width, time, out),
+            }
+        }
+    }
+}
+
+/// The token at the start of `rest`, which begins with `first`, and its length; or what is wrong with how many bytes.
+fn token(first: char, rest: &str) -> Result<(Token, usize), (String, usize)> {
+    match first {
+        '\'' => {
+            let close = rest[1..].find('\'');
+            let close = close.ok_or_else(|| ("a quote is not closed".to_owned(), rest.len()))?;
+            let text = if close == 0 { "'" } else { &rest[1..=close] };
+            Ok((Token::Literal(text.to_owned()), close + 2))
+        }
+        'y' | 'M' | 'd' | 'D' | 'H' | 'm' | 's' | 'x' | 'w' => {
+            let width = rest.chars().take_while(|&next| next == first).count();
+            let letter = first;
+            Ok((Token::Letter { letter, width }, width))
+        }
+        letter if letter.is_ascii_alphabetic() => {
+            let message = format!(
+                "`{letter}` is not a letter of time formats here: they are y M d D H m s x w; text stands in single quotes"
+            );
+            Err((message, 1))
+        }
+        other => Ok((Token::Literal(other.into()), other.len_utf8())),
+    }
+}
+
+fn write_letter(letter: char, width: usize, time: DateTime, out: &mut Vec<u8>) {
+    let number = match letter {
+        'M' if width >= 3 => {
+            let name = MONTHS[usize::from(time.month().unsigned_abs()) - 1];
+            let name = if width == 3 { &name[..3] } else { name };
+            return out.extend_from_slice(name.as_bytes());
+        }
+        'y' if width == 2 => i32::from(time.year()).rem_euclid(100),
+        'y' => i32::from(time.year()),
+        'x' => i32::from(time.date().iso_week_date().year()),
+        'M' => i32::from(time.month()),
+        'w' => i32::from(time.date().iso_week_date().week()),
+        'd' => i32::from(time.day()),
+        'D' => i32::from(time.day_of_year()),
+        'H' => i32::from(time.hour()),
+        'm' => i32::from(time.minute()),
+        _ => i32::from(time.second()),
+    };
+    write!(out, "{number:0width$}").expect("writing to memory does not fail");
+}
