@@ -1,13 +1,13 @@
 //! `geoip`: where an address is, and whose.
 //!
 //! The database is read into memory once and shared by all instances ([`database`]); each distinct address is looked up
-//! once and its object remembered ([`crate::object_cache`]). Addresses are read without allocation ([`address`]).
+//! once and its object remembered ([`crate::object_cache`]). A text that was looked up before is not even
+//! parsed ([`address`]).
 
 mod address;
 mod database;
 
 use std::hash::BuildHasher;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use batch::{Batch, Bitmap, Cell, ColumnBuilder, Edit, Failures, FieldPath, Span, Value};
@@ -18,6 +18,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::object_cache::ObjectCache;
+use address::Key;
 use database::{Database, Fact};
 
 /// The `geoip` processor.
@@ -99,7 +100,7 @@ struct GeoIp {
     target: FieldPath,
     tag: Arc<str>,
     database: Arc<Database>,
-    cache: ObjectCache<u128>,
+    cache: ObjectCache<Key>,
     state: RandomState,
     /// The text of a value that is not a text.
     text: Vec<u8>,
@@ -142,26 +143,32 @@ impl Processor for GeoIp {
         let mut objects = self.cache.column(batch.len());
         let mut unknown = Bitmap::none(batch.len());
         for row in rows.iter() {
-            let address = match source.value(row) {
+            let object = match source.value(row) {
                 Value::Missing | Value::Null => continue,
-                Value::Text(text) => address::parse(text),
+                Value::Text(text) => self.object(text, &mut objects),
                 other => {
-                    self.text.clear();
-                    other.write_text(&mut self.text);
-                    address::parse(&self.text)
+                    let mut text = std::mem::take(&mut self.text);
+                    text.clear();
+                    other.write_text(&mut text);
+                    let object = self.object(&text, &mut objects);
+                    self.text = text;
+                    object
                 }
             };
-            match address.and_then(|address| self.object(address, &mut objects)) {
+            match object {
                 Some(span) => objects.set(row, Cell::Json(span)),
                 None => unknown.insert(row),
             }
         }
-        let objects = objects.finish();
-        self.cache.keep(&objects);
-        let mut edit = Edit::new();
-        edit.merge(Some(self.target.clone()), objects, false);
         let mut failures = Failures::none();
-        failures.extend_refused(batch.apply(edit), &self.tag);
+        // In many logs no database knows any of a batch's addresses: then there is nothing to write.
+        if !objects.is_untouched() {
+            let objects = objects.finish();
+            self.cache.keep(&objects);
+            let mut edit = Edit::new();
+            edit.merge(Some(self.target.clone()), objects, false);
+            failures.extend_refused(batch.apply(edit), &self.tag);
+        }
         batch.add_tag(&unknown, &self.tag);
         failures
     }
@@ -182,28 +189,42 @@ impl Processor for GeoIp {
 }
 
 impl GeoIp {
-    /// The object for an address, from the cache or made now; nothing where the database does not know it.
+    /// The object for an address, from the cache or made now; nothing where the database does not know it, or the text is
+    /// no address.
     #[inline]
-    fn object(&mut self, address: IpAddr, objects: &mut ColumnBuilder) -> Option<Span> {
+    fn object(&mut self, text: &[u8], objects: &mut ColumnBuilder) -> Option<Span> {
+        let key = match Key::of_text(text) {
+            Some(key) => key,
+            None => Key::of_address(address::parse(text)?),
+        };
         self.lookups += 1;
-        let key = address::key(address);
         let hash = self.state.hash_one(key);
         match self.cache.get(hash, |known| *known == key) {
             Some(object) => object,
-            None => self.look_up(address, hash, objects),
+            None => self.look_up(text, key, hash, objects),
         }
     }
 
     #[cold]
-    fn look_up(&mut self, address: IpAddr, hash: u64, objects: &mut ColumnBuilder) -> Option<Span> {
+    fn look_up(
+        &mut self,
+        text: &[u8],
+        key: Key,
+        hash: u64,
+        objects: &mut ColumnBuilder,
+    ) -> Option<Span> {
         self.misses += 1;
         let mut known = Ok(false);
-        let span = objects.append(|out| known = self.database.write_object(address, out));
+        let span = objects.append(|out| {
+            if let Some(address) = address::parse(text) {
+                known = self.database.write_object(address, out);
+            }
+        });
         if known.is_err() {
             self.errors += 1;
         }
         let object = known.unwrap_or(false).then_some(span);
-        self.cache.insert(hash, address::key(address), object);
+        self.cache.insert(hash, key, object);
         object
     }
 }
