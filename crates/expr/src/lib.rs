@@ -98,6 +98,15 @@ impl ExprError {
             ..self
         }
     }
+
+    /// The error at the setting that holds the text, pointing into it.
+    pub fn in_setting(self, setting: &config::Node) -> config::ConfigError {
+        let error = setting.error(self.message).pointing_at_range(self.at);
+        match self.suggestion {
+            Some(right) => error.suggest(right),
+            None => error,
+        }
+    }
 }
 
 /// What [`Expr::filter`] found.
@@ -136,6 +145,28 @@ impl Expr {
                 fields,
             }),
         })
+    }
+
+    /// Parses and checks a condition: an expression that may be true.
+    ///
+    /// # Errors
+    /// As for [`Expr::parse`], and where the expression can never be a truth value, such as a text in quotes.
+    pub fn parse_condition(text: &str) -> Result<Self, ExprError> {
+        let condition = Self::parse(text)?;
+        let message = match &condition.inner.node.op {
+            Op::Const(value::Val::Bool(_)) => return Ok(condition),
+            Op::Const(value::Val::Text(_)) => {
+                "this is a text, which is never true; write the expression without quotes around it"
+            }
+            Op::Const(_)
+            | Op::Arithmetic(..)
+            | Op::Negate(_)
+            | Op::List(_)
+            | Op::Map(_)
+            | Op::Now => "this is never true or false, so it is no condition",
+            _ => return Ok(condition),
+        };
+        Err(ExprError::new(message, 0..text.len()))
     }
 
     /// The text it was parsed from.

@@ -38,7 +38,11 @@ pub fn docs(topic: Option<&str>, out: Option<&Path>) -> anyhow::Result<ExitCode>
             let named: Vec<&Page> = pages.iter().filter(|page| page.matches(topic)).collect();
             if named.is_empty() {
                 let names: Vec<&str> = pages.iter().map(|page| page.name.as_str()).collect();
-                let hint = closest(topic, names.iter().copied())
+                let short = ROLES
+                    .iter()
+                    .flat_map(|role| REGISTRY.of(*role))
+                    .map(|spec| spec.name);
+                let hint = closest(topic, short.chain(names.iter().copied()))
                     .map_or(String::new(), |word| format!("; did you mean `{word}`?"));
                 bail!(
                     "there is no page `{topic}`{hint}\naccepted: {}",

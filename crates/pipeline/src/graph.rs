@@ -297,30 +297,16 @@ fn split<T: DeserializeOwned + Default>(
 
 /// Names the settings that every component of the kind takes among the accepted ones.
 fn with_common(error: ConfigError, common: &[&str]) -> ConfigError {
-    if error.accepted_words().is_empty() || !error.message().starts_with("unknown setting") {
-        return error;
+    if error.message().starts_with("unknown setting") {
+        error.accepted(common.iter().copied())
+    } else {
+        error
     }
-    let all: Vec<String> = error
-        .accepted_words()
-        .iter()
-        .cloned()
-        .chain(common.iter().map(|&word| word.to_owned()))
-        .collect();
-    error.accepted(all)
 }
 
 fn condition(text: Option<&str>, settings: &Node) -> Result<Option<Expr>, ConfigError> {
     text.map(|text| {
-        Expr::parse(text).map_err(|error| {
-            let config_error = settings
-                .nearest("if")
-                .error(error.message)
-                .pointing_at_range(error.at);
-            match error.suggestion {
-                Some(word) => config_error.suggest(word),
-                None => config_error,
-            }
-        })
+        Expr::parse_condition(text).map_err(|error| error.in_setting(settings.nearest("if")))
     })
     .transpose()
 }

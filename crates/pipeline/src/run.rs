@@ -377,7 +377,9 @@ impl Worker {
         loop {
             // Before taking: a lane may be waiting for the very batch that a worker holds while later ones fill it.
             self.room.wait(&self.ends.lanes);
-            let Some(entry) = self.ends.queue.take() else { return };
+            let Some(entry) = self.ends.queue.take() else {
+                return;
+            };
             self.handle(entry);
         }
     }

@@ -5,7 +5,6 @@
 mod date;
 mod dissect;
 mod drop_;
-mod expression;
 mod geoip;
 mod grok;
 mod head;

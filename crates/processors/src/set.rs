@@ -12,7 +12,6 @@ use expr::{Absent, Expr, Template};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::expression;
 use crate::literal::Literal;
 
 const FAILURE_TAG: &str = "_setfailure";
@@ -94,7 +93,9 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
     let value = match (given, &config.expression) {
         (Some(Literal::Text(text)), None) => text_value(node, &text)?,
         (Some(literal), None) => SetTo::Literal(literal),
-        (None, Some(text)) => SetTo::Expression(expression::parse(node, "expression", text)?),
+        (None, Some(text)) => SetTo::Expression(
+            Expr::parse(text).map_err(|error| error.in_setting(node.nearest("expression")))?,
+        ),
         (Some(_), Some(_)) => {
             return Err(node
                 .nearest("expression")

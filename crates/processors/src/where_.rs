@@ -9,8 +9,6 @@ use expr::Expr;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::expression;
-
 /// The processor's description.
 pub const SPEC: Spec = Spec {
     name: "where",
@@ -54,7 +52,8 @@ struct Config {
 
 fn build(node: &Node, _: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
     let config: Config = parse(node)?;
-    let condition = expression::parse(node, "condition", &config.condition)?;
+    let condition = Expr::parse_condition(&config.condition)
+        .map_err(|error| error.in_setting(node.nearest("condition")))?;
     Ok(Box::new(Where {
         condition,
         reason: SPEC.name.into(),
