@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn the_embedded_sets_are_complete() {
-        assert_eq!(Library::new(PatternSet::Legacy).names().count(), 317);
+        assert_eq!(Library::new(PatternSet::Legacy).names().count(), 318);
         assert_eq!(Library::new(PatternSet::EcsV1).names().count(), 361);
     }
 
