@@ -172,6 +172,12 @@ fn what_meets_in_one_field() {
             r#"{"message":"x y z"}"#,
             r#"{"message":"y z"}"#,
         ),
+    ]);
+}
+
+#[test]
+fn alternatives_and_nested_fields() {
+    check_table(&[
         // An alternative that took no part does not count.
         (
             r#"{pattern: "(?:%{INT:a}|%{WORD:a})"}"#,
