@@ -95,14 +95,7 @@ impl Processor for Head {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{
-        batch_of, build, check_errors, check_examples, lines_of, process, process_rows,
-    };
-
-    #[test]
-    fn examples() {
-        check_examples(&SPEC);
-    }
+    use crate::testing::{batch_of, build, check_errors, lines_of, process, process_rows};
 
     #[test]
     fn the_count_goes_on_over_batches() {

@@ -212,15 +212,8 @@ impl Read {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{
-        batch_of, build, check, check_errors, check_examples, lines_of, process, text_batch,
-    };
+    use crate::testing::{batch_of, build, check, check_errors, lines_of, process, text_batch};
     use proptest::prelude::*;
-
-    #[test]
-    fn examples() {
-        check_examples(&SPEC);
-    }
 
     #[test]
     fn objects_become_fields() {

@@ -92,14 +92,8 @@ impl Processor for Remove {
 mod tests {
     use super::*;
     use crate::testing::{
-        batch_of, build, check, check_errors, check_examples, lines_of, process, process_rows,
-        text_batch,
+        batch_of, build, check, check_errors, lines_of, process, process_rows, text_batch,
     };
-
-    #[test]
-    fn examples() {
-        check_examples(&SPEC);
-    }
 
     #[test]
     fn what_is_there_goes() {

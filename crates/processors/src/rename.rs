@@ -244,14 +244,9 @@ impl Processor for Renames {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{batch_of, build, check, check_errors, check_examples, lines_of, process};
+    use crate::testing::{batch_of, build, check, check_errors, lines_of, process};
     use proptest::prelude::*;
     use serde_json::Value;
-
-    #[test]
-    fn examples() {
-        check_examples(&SPEC);
-    }
 
     #[test]
     fn names_change_and_values_do_not() {

@@ -219,7 +219,7 @@ fn mix(mut x: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{batch_of, build, check_errors, check_examples, process};
+    use crate::testing::{batch_of, build, check_errors, process};
 
     const EVENTS: usize = 20_000;
 
@@ -231,11 +231,6 @@ mod tests {
         let mut batch = batch_of(events.iter().map(String::as_str));
         process(build(&SPEC, stage).expect(stage).as_mut(), &mut batch);
         batch.alive().clone()
-    }
-
-    #[test]
-    fn examples() {
-        check_examples(&SPEC);
     }
 
     #[test]

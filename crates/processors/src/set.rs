@@ -196,14 +196,9 @@ impl Processor for Set {
 mod tests {
     use super::*;
     use crate::testing::{
-        batch_of, build, build_yaml, check, check_errors, check_examples, lines_of, process,
-        process_rows, text_batch,
+        batch_of, build, build_yaml, check, check_errors, lines_of, process, process_rows,
+        text_batch,
     };
-
-    #[test]
-    fn examples() {
-        check_examples(&SPEC);
-    }
 
     #[test]
     fn literals_have_the_type_they_look_like() {

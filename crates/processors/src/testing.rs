@@ -191,22 +191,3 @@ pub fn check_errors(spec: &'static Spec, table: &[(&str, &str)]) {
         );
     }
 }
-
-/// Runs every example of the reference page.
-pub fn check_examples(spec: &'static Spec) {
-    assert!(
-        spec.examples.len() >= 2,
-        "{} has too few examples",
-        spec.name
-    );
-    for example in spec.examples {
-        let lines = run(spec, example.stage, example.input);
-        assert_eq!(
-            lines.join("\n"),
-            example.output,
-            "{}: {}",
-            spec.name,
-            example.title
-        );
-    }
-}

@@ -120,14 +120,7 @@ impl Processor for Where {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{
-        batch_of, build, check, check_errors, check_examples, lines_of, process, process_rows,
-    };
-
-    #[test]
-    fn examples() {
-        check_examples(&SPEC);
-    }
+    use crate::testing::{batch_of, build, check, check_errors, lines_of, process, process_rows};
 
     #[test]
     fn rows_for_which_it_holds_stay() {

@@ -1,23 +1,54 @@
-//! Runs the examples that processors document.
+//! Checks the examples that components document.
 //!
-//! A processor's [`Example`] is a stage of a one-line pipeline, the events that go in and those that come out. The
-//! runner builds the stage as the engine would, common settings included, and compares events as JSON values. Stages that
-//! need a file find these: `GeoLite2-City.mmdb` and `GeoLite2-ASN.mmdb`, made by [`crate::mmdb`].
+//! An [`Example`]'s stage is read as part of a one-line pipeline and built as the engine would, common settings taken
+//! away. A processor's example is then run over the events that go in, and what leaves is compared byte for byte with
+//! the events it shows. Stages that need a file find these: `GeoLite2-City.mmdb` and `GeoLite2-ASN.mmdb`, made by
+//! [`crate::mmdb`].
 
 use std::path::Path;
 use std::sync::Arc;
 
 use batch::{Batch, BatchBuilder, Bitmap, Encoding, HostInfo, JsonWriter, Span, Stream};
 use bytes::Bytes;
-use component::{Build, BuildContext, Example, Spec};
-use config::{Catalogue, Node, NodeKind, Positional, Source, StageRole, parse_oneline};
+use component::{Build, BuildContext, Example, Processor, Spec};
+use config::{
+    Catalogue, ConfigError, Node, NodeKind, Positional, Source, StageRole, parse_oneline,
+};
 use expr::Expr;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::mmdb::write_database;
 
 /// The fields that an event of text has of itself, compared only where an example shows them.
 const BASE_FIELDS: [&str; 3] = ["@timestamp", "host", "log"];
+
+/// The settings that the engine takes for itself, of a component of each kind.
+fn common_settings(role: StageRole) -> &'static [&'static str] {
+    match role {
+        StageRole::Input => &["name"],
+        StageRole::Processor => &["if", "on_failure", "tag"],
+        StageRole::Output => &["if", "name"],
+    }
+}
+
+/// Builds the stage of every example of every component among `specs`. Files that a stage names need not exist.
+///
+/// # Panics
+/// When a component has no example, or a stage is not accepted, naming component and example.
+pub fn check_stages(specs: &[Spec]) {
+    for spec in specs {
+        assert!(!spec.examples.is_empty(), "{} has no example", spec.name);
+        for example in spec.examples {
+            let stage = Stage::parse(spec, specs, example.stage);
+            let built = stage.and_then(|stage| match spec.build {
+                Build::Input(build) => build(&stage.own, &stage.context).map(drop),
+                Build::Processor { build, .. } => build(&stage.own, &stage.context).map(drop),
+                Build::Output { build, .. } => build(&stage.own, &stage.context).map(drop),
+            });
+            built.unwrap_or_else(|error| panic!("{}, {}: {error}", spec.name, example.title));
+        }
+    }
+}
 
 /// Runs every example of every processor among `specs`.
 ///
@@ -26,49 +57,33 @@ const BASE_FIELDS: [&str; 3] = ["@timestamp", "host", "log"];
 pub fn run_processor_examples(specs: &[Spec]) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let files = write_files(folder.path());
-    for spec in specs
-        .iter()
-        .filter(|spec| spec.kind() == StageRole::Processor)
-    {
+    for spec in specs {
+        let Build::Processor {
+            sees_sealed, build, ..
+        } = spec.build
+        else {
+            continue;
+        };
+        assert!(!spec.examples.is_empty(), "{} has no example", spec.name);
         for example in spec.examples {
-            let found = run(spec, specs, example, &files);
-            let expected: Vec<Value> = example
-                .output
-                .lines()
-                .map(|line| parse(line, example.title))
-                .collect();
+            let text = files
+                .iter()
+                .fold(example.stage.to_owned(), |text, (name, path)| {
+                    text.replace(name, path)
+                });
+            let found = Stage::parse(spec, specs, &text).and_then(|stage| {
+                let mut processor = build(&stage.own, &stage.context)?;
+                Ok(run(&stage, processor.as_mut(), sees_sealed, example))
+            });
+            let found =
+                found.unwrap_or_else(|error| panic!("{}, {}: {error}", spec.name, example.title));
             assert_eq!(
-                found.len(),
-                expected.len(),
-                "{}, {}: {} events leave, not {}",
-                spec.name,
-                example.title,
-                found.len(),
-                expected.len()
+                found, example.output,
+                "{}, {}: {}",
+                spec.name, example.title, example.stage
             );
-            for ((mut event, is_text), expected) in found.into_iter().zip(expected) {
-                if is_text {
-                    hide_base_fields(&mut event, &expected);
-                }
-                assert_eq!(
-                    event, expected,
-                    "{}, {}: {}",
-                    spec.name, example.title, example.stage
-                );
-            }
         }
     }
-}
-
-fn parse(line: &str, title: &str) -> Value {
-    serde_json::from_str(line).unwrap_or_else(|error| panic!("{title}: {error}: {line}"))
-}
-
-fn hide_base_fields(event: &mut Value, expected: &Value) {
-    let Some(fields) = event.as_object_mut() else {
-        return;
-    };
-    fields.retain(|name, _| !BASE_FIELDS.contains(&name.as_str()) || expected.get(name).is_some());
 }
 
 /// The files that examples name, with their paths.
@@ -99,81 +114,127 @@ fn write_files(folder: &Path) -> Vec<(&'static str, String)> {
     files.into_iter().map(write).collect()
 }
 
-/// The events that leave, and whether each came as text.
+/// A stage of a one-line pipeline, ready to be built.
+struct Stage {
+    settings: Node,
+    /// The settings without those that the engine takes for itself.
+    own: Node,
+    context: BuildContext,
+}
+
+impl Stage {
+    fn parse(spec: &Spec, specs: &[Spec], stage: &str) -> Result<Self, ConfigError> {
+        let (line, place) = match spec.kind() {
+            StageRole::Input => (format!("{stage} | end"), "pipelines.main.input"),
+            StageRole::Processor => (
+                format!("start | {stage} | end"),
+                "pipelines.main.processors[0]",
+            ),
+            StageRole::Output => (format!("start | {stage}"), "pipelines.main.outputs[0]"),
+        };
+        let catalogue = Around {
+            role: spec.kind(),
+            specs,
+        };
+        let tree = parse_oneline(&Source::command_line(line), &catalogue)?;
+        let (name, settings) = tree.nearest(place).component(spec.kind().with_article())?;
+        assert_eq!(name.as_str(), Some(spec.name), "the stage is of another");
+        let settings = settings.into_owned();
+        let mut own = settings.clone();
+        if let NodeKind::Map(entries) = &mut own.kind {
+            let common = common_settings(spec.kind());
+            entries.retain(|(name, _)| !name.as_str().is_some_and(|name| common.contains(&name)));
+        }
+        let tag = settings.get("tag").and_then(Node::as_str).map(Into::into);
+        let context = BuildContext {
+            host: host(),
+            tag,
+            finite: true,
+        };
+        let stage = Self {
+            settings,
+            own,
+            context,
+        };
+        stage.condition()?;
+        Ok(stage)
+    }
+
+    /// The expression in the setting `if`.
+    fn condition(&self) -> Result<Option<Expr>, ConfigError> {
+        let Some(text) = self.common("if") else {
+            return Ok(None);
+        };
+        let condition = Expr::parse(text);
+        condition
+            .map(Some)
+            .map_err(|error| self.settings.nearest("if").error(error.to_string()))
+    }
+
+    fn common(&self, name: &str) -> Option<&str> {
+        self.settings.get(name).and_then(Node::as_str)
+    }
+}
+
+/// The events that leave, a line each.
 fn run(
-    spec: &Spec,
-    specs: &[Spec],
+    stage: &Stage,
+    processor: &mut dyn Processor,
+    sees_sealed: bool,
     example: &Example,
-    files: &[(&str, String)],
-) -> Vec<(Value, bool)> {
-    let stage = files
-        .iter()
-        .fold(example.stage.to_owned(), |stage, (name, path)| {
-            stage.replace(name, path)
-        });
-    let source = Source::command_line(format!("stdin | {stage} | stdout"));
-    let tree = parse_oneline(&source, &Stages(specs))
-        .unwrap_or_else(|error| panic!("{}: {error}", example.title));
-    let settings = tree
-        .nearest("pipelines.main.processors[0]")
-        .nearest(spec.name);
-    let Build::Processor {
-        sees_sealed, build, ..
-    } = spec.build
-    else {
-        return Vec::new();
-    };
-    let common = |name: &str| settings.get(name).and_then(Node::as_str);
-    let context = BuildContext {
-        host: host(),
-        tag: common("tag").map(Into::into),
-        finite: true,
-    };
-    let built = build(&without_common_settings(settings), &context);
-    let mut processor = built.unwrap_or_else(|error| panic!("{}: {error}", example.title));
+) -> String {
     let mut batch = batch_of(example.input);
     let mut rows = batch.alive().clone();
     if !sees_sealed {
         rows.and_not(batch.sealed());
     }
-    if let Some(condition) = common("if") {
-        let condition =
-            Expr::parse(condition).unwrap_or_else(|error| panic!("{}: {error}", example.title));
+    let condition = stage.condition().expect("it was read before");
+    if let Some(condition) = condition {
         rows = condition.filter(&batch, &rows).holds;
     }
     let failures = processor.process(&mut batch, &rows);
-    if common("on_failure") == Some("drop") {
-        let failed = Bitmap::from_fn(batch.len(), |row| {
-            failures.rows().iter().any(|failure| failure.row == row)
-        });
-        batch.drop_rows(&failed, &"failed".into());
-    } else {
-        batch.mark_failed(&failures, true);
+    match stage.common("on_failure") {
+        Some("drop") => {
+            let failed = Bitmap::from_fn(batch.len(), |row| {
+                failures.rows().iter().any(|failure| failure.row == row)
+            });
+            batch.drop_rows(&failed, &"failed".into());
+        }
+        on_failure => batch.mark_failed(&failures, on_failure != Some("continue")),
     }
-    events_of(&batch, example.input)
+    events_of(&batch, example)
 }
 
-/// The settings without those that the engine takes for itself.
-fn without_common_settings(settings: &Node) -> Node {
-    let mut own = settings.clone();
-    if let NodeKind::Map(entries) = &mut own.kind {
-        entries.retain(|(name, _)| !matches!(name.as_str(), Some("if" | "on_failure" | "tag")));
-    }
-    own
-}
-
-fn events_of(batch: &Batch, input: &str) -> Vec<(Value, bool)> {
-    let is_text: Vec<bool> = input.lines().map(|line| !line.starts_with('{')).collect();
+fn events_of(batch: &Batch, example: &Example) -> String {
+    let is_text: Vec<bool> = example
+        .input
+        .lines()
+        .map(|line| !line.starts_with('{'))
+        .collect();
     let writer = JsonWriter::new(batch);
-    let event = |row: usize| {
+    let mut expected = example.output.lines();
+    let mut event = |row: usize| {
         let mut out = Vec::new();
         writer.write(row, &mut out);
-        (
-            serde_json::from_slice(&out).expect("the writer gives JSON"),
-            is_text[row],
-        )
+        let text = String::from_utf8(out).expect("the writer gives UTF-8");
+        let expected = expected.next().unwrap_or_default();
+        if is_text[row] {
+            without_base_fields(&text, expected)
+        } else {
+            text
+        }
     };
-    batch.alive().iter().map(event).collect()
+    let lines: Vec<String> = batch.alive().iter().map(&mut event).collect();
+    lines.join("\n")
+}
+
+/// The event without the fields that it has of itself and that the expected event does not show.
+fn without_base_fields(event: &str, expected: &str) -> String {
+    let mut fields: Map<String, Value> =
+        serde_json::from_str(event).expect("the writer gives an object");
+    let shown: Value = serde_json::from_str(expected).unwrap_or_default();
+    fields.retain(|name, _| !BASE_FIELDS.contains(&name.as_str()) || shown.get(name).is_some());
+    Value::Object(fields).to_string()
 }
 
 /// A batch of the example's events: JSON where a line starts with `{`, text elsewhere.
@@ -216,22 +277,26 @@ fn host() -> Arc<HostInfo> {
     })
 }
 
-/// The processors, between an input and an output that read nothing.
-struct Stages<'s>(&'s [Spec]);
+/// The components of one kind, with a start and an end that take no settings.
+struct Around<'s> {
+    role: StageRole,
+    specs: &'s [Spec],
+}
 
-impl Catalogue for Stages<'_> {
+impl Catalogue for Around<'_> {
     fn positional(&self, role: StageRole, name: &str) -> Option<Positional> {
-        match role {
-            StageRole::Processor => self
-                .0
-                .iter()
-                .find(|spec| spec.name == name)
-                .map(|spec| spec.positional),
-            StageRole::Input | StageRole::Output => Some(Positional::NONE),
+        if role == self.role {
+            let spec = self.specs.iter().find(|spec| spec.name == name);
+            return spec.map(|spec| spec.positional);
+        }
+        match (role, name) {
+            (StageRole::Input, "start") | (StageRole::Output, "end") => Some(Positional::NONE),
+            _ => None,
         }
     }
 
-    fn names(&self, _: StageRole) -> Vec<&str> {
-        self.0.iter().map(|spec| spec.name).collect()
+    fn names(&self, role: StageRole) -> Vec<&str> {
+        let specs = self.specs.iter().filter(|spec| spec.kind() == role);
+        specs.map(|spec| spec.name).collect()
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`examples`] | a runner of the examples that processors document |
+//! | [`examples`] | checks of the examples that components document |
 //! | [`mmdb`] | a writer of small MaxMind databases |
 //! | [`sample`] | the repository's own sample database |
 

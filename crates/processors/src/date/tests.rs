@@ -1,13 +1,8 @@
 //! The processor over batches; parts of it are tested beside their code.
 
 use super::*;
-use crate::testing::{batch_of, build, check, check_errors, check_examples, lines_of, process};
+use crate::testing::{batch_of, build, check, check_errors, lines_of, process};
 use proptest::prelude::*;
-
-#[test]
-fn examples_hold() {
-    check_examples(&SPEC);
-}
 
 #[test]
 fn events_get_their_time() {

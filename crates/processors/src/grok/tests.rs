@@ -2,21 +2,8 @@
 
 use super::*;
 use crate::testing::{
-    batch_of, build, build_yaml, check, check_errors, check_examples, lines_of, process, text_batch,
+    batch_of, build, build_yaml, check, check_errors, lines_of, process, text_batch,
 };
-
-#[test]
-fn examples_hold() {
-    for example in SPEC.examples {
-        assert_eq!(
-            example.input.lines().count(),
-            example.output.lines().count(),
-            "{}",
-            example.title
-        );
-    }
-    check_examples(&SPEC);
-}
 
 /// The event that comes out, with its failure as its tag alone.
 fn run(settings: &str, event: &str) -> String {

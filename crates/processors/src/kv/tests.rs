@@ -1,7 +1,7 @@
+//! The processor over batches; parts of it are tested beside their code.
+
 use super::*;
-use crate::testing::{
-    batch_of, build, build_yaml, check_errors, check_examples, lines_of, process, text_batch,
-};
+use crate::testing::{batch_of, build, build_yaml, check_errors, lines_of, process, text_batch};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -16,11 +16,6 @@ fn fields(stage: &str, text: &str) -> String {
         "the text stays"
     );
     Value::Object(found).to_string()
-}
-
-#[test]
-fn examples() {
-    check_examples(&SPEC);
 }
 
 #[test]

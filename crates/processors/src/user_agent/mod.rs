@@ -275,13 +275,8 @@ fn write_text(text: &[u8], out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{batch_of, build, check, check_errors, check_examples, lines_of, process};
+    use crate::testing::{batch_of, build, check, check_errors, lines_of, process};
     use proptest::prelude::*;
-
-    #[test]
-    fn examples_hold() {
-        check_examples(&SPEC);
-    }
 
     #[test]
     fn events_without_a_string_stay_as_they_are() {
