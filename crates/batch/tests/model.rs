@@ -97,7 +97,7 @@ fn locate(root: &Json, keys: &[String]) -> Option<Vec<String>> {
 }
 
 fn keys_of(path: &FieldPath) -> Vec<String> {
-    path.keys().iter().map(|key| key.to_string()).collect()
+    path.keys().iter().map(ToString::to_string).collect()
 }
 
 fn read(root: &Json, path: &FieldPath) -> Option<Json> {

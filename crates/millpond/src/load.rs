@@ -34,7 +34,7 @@ pub fn load(pipeline: &str) -> anyhow::Result<Loaded> {
         parse_oneline(&Source::command_line(pipeline), &REGISTRY)
     };
     Ok(Loaded {
-        root: root.map_err(plain)?,
+        root: root?,
         finite: !is_path,
     })
 }
@@ -47,14 +47,9 @@ impl Loaded {
 
     /// The components, ready to run.
     pub fn build(mut self, host: &Arc<HostInfo>) -> anyhow::Result<Graph> {
-        expand_variables(&mut self.root, &Environment).map_err(plain)?;
-        Graph::build(&REGISTRY, &self.root, host, self.finite).map_err(plain)
+        expand_variables(&mut self.root, &Environment)?;
+        Ok(Graph::build(&REGISTRY, &self.root, host, self.finite)?)
     }
-}
-
-/// A configuration error as it renders itself, places and suggestions included.
-fn plain(error: config::ConfigError) -> anyhow::Error {
-    anyhow!("{error}")
 }
 
 /// Facts of this machine.
