@@ -23,11 +23,13 @@
 //! | `program` | the operations and their tables |
 //! | `machine` | runs them |
 //! | `atom` | code for library definitions |
+//! | `lanes` | searches for bytes |
 //! | `search` | where in the text to try |
 
 mod atom;
 mod compile;
 mod first;
+mod lanes;
 mod layout;
 mod lower;
 mod machine;

@@ -1,5 +1,7 @@
 //! The operations of a program. Every operation goes on with the one behind it unless it says otherwise.
 
+use super::lanes::{self, AtMost};
+
 /// Where an operation or a position is; patterns and texts are shorter than 4 GiB.
 pub(super) type Index = u32;
 
@@ -144,8 +146,8 @@ pub(super) enum Seek {
     One(u8),
     Two(u8, u8),
     Three(u8, u8, u8),
-    /// For a byte below a limit, eight at a time, and then in the table.
-    Below(u8),
+    /// For a byte up to a limit, and then in the table.
+    UpTo(u8),
     /// In the table.
     Table,
 }
@@ -178,8 +180,8 @@ impl Scan {
             [a] => Seek::One(a),
             [a, b] => Seek::Two(a, b),
             [a, b, c] => Seek::Three(a, b, c),
-            // Where most bytes below the limit stop, hardly one is looked up in vain.
-            [.., last] if last < 0x30 => Seek::Below(last + 1),
+            // Where most bytes up to the limit stop, hardly one is looked up in vain.
+            [.., last] if last < 0x30 => Seek::UpTo(last),
             _ => Seek::Table,
         };
         Scan { seek, stop }
@@ -196,7 +198,7 @@ impl Scan {
     pub fn run(&self, text: &[u8], from: usize) -> usize {
         match self.seek {
             Seek::Table => self.in_table(text, from),
-            Seek::Below(limit) => self.below(limit, text, from),
+            Seek::UpTo(limit) => self.up_to(limit, text, from),
             _ => self.search(text, from),
         }
     }
@@ -208,7 +210,7 @@ impl Scan {
             Seek::One(a) => memchr::memchr(a, rest),
             Seek::Two(a, b) => memchr::memchr2(a, b, rest),
             Seek::Three(a, b, c) => memchr::memchr3(a, b, c, rest),
-            Seek::Table | Seek::Below(_) => {
+            Seek::Table | Seek::UpTo(_) => {
                 rest.iter().position(|&b| self.stop[usize::from(b)] != 0)
             }
         };
@@ -227,25 +229,17 @@ impl Scan {
         at
     }
 
-    /// Eight bytes at a time: a byte below the limit leaves its top bit set when the limit is subtracted.
+    /// Looks for bytes up to a limit, and only those up in the table.
     #[inline(always)]
-    fn below(&self, limit: u8, text: &[u8], from: usize) -> usize {
-        const ONES: u64 = 0x0101_0101_0101_0101;
-        let limits = ONES * u64::from(limit);
+    fn up_to(&self, limit: u8, text: &[u8], from: usize) -> usize {
         let mut at = from;
-        while let Some(chunk) = text.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
-            let word = u64::from_le_bytes(*chunk);
-            let mut low = word.wrapping_sub(limits) & !word & (ONES << 7);
-            while low != 0 {
-                let found = low.trailing_zeros() / 8;
-                if self.stop[usize::from((word >> (8 * found)) as u8)] != 0 {
-                    return at + found as usize;
-                }
-                low &= low - 1;
+        while let Some(found) = lanes::find(text, at, AtMost(limit)) {
+            if self.stop[usize::from(text[found])] != 0 {
+                return found;
             }
-            at += 8;
+            at = found + 1;
         }
-        self.in_table(text, at)
+        text.len()
     }
 }
 

@@ -94,13 +94,8 @@ pub(super) fn shortcut(kind: Shortcut, text: &[u8], start: usize) -> Option<usiz
         Shortcut::HttpDate => http_date(text, start),
         Shortcut::Iso8601 => iso8601(text, start),
         Shortcut::SyslogTime => syslog_time(text, start),
-        Shortcut::Ipv4First => {
-            if may_be_ipv6(text, start) {
-                None
-            } else {
-                ipv4(text, start)
-            }
-        }
+        // Where an IPv4 address stands, no IPv6 address can: a point follows its first digits, and no colon.
+        Shortcut::Ipv4First => ipv4(text, start),
         Shortcut::HttpdUser => httpd_user(text, start),
     }
 }

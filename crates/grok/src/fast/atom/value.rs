@@ -1,5 +1,7 @@
 //! Numbers, addresses, quoted strings and names.
 
+use crate::fast::lanes::{self, Either};
+
 pub(super) fn digit(text: &[u8], at: usize) -> bool {
     text.get(at).is_some_and(u8::is_ascii_digit)
 }
@@ -49,6 +51,9 @@ pub(in crate::fast) fn ipv4(text: &[u8], start: usize) -> Option<usize> {
     if start > 0 && text[start - 1].is_ascii_digit() {
         return None;
     }
+    if let Some(chunk) = text.get(start..).and_then(|rest| rest.first_chunk::<16>()) {
+        return ipv4_in(chunk).map(|length| start + length);
+    }
     let (mut at, mut fits) = (start, true);
     for part in 0..4 {
         let (length, valid, next) = octet(four_bytes(text, at));
@@ -56,6 +61,46 @@ pub(in crate::fast) fn ipv4(text: &[u8], start: usize) -> Option<usize> {
         at += length + 1;
     }
     fits.then_some(at - 1)
+}
+
+/// The length of the IPv4 address that 16 bytes begin with. Where the numbers end is found for all of them at
+/// once, so that what follows the address need not wait for one number after the other.
+#[inline(always)]
+fn ipv4_in(chunk: &[u8; 16]) -> Option<usize> {
+    let bytes = u128::from_le_bytes(*chunk);
+    let (low, high) = (bytes as u64, (bytes >> 64) as u64);
+    let others = top_bits(no_digits(low)) | top_bits(no_digits(high)) << 8;
+    let points = top_bits(is_point(low)) | top_bits(is_point(high)) << 8;
+    let first = others.trailing_zeros() as usize;
+    let behind_first = others & others.wrapping_sub(1);
+    let second = behind_first.trailing_zeros() as usize;
+    let behind_second = behind_first & behind_first.wrapping_sub(1);
+    let third = behind_second.trailing_zeros() as usize;
+    let behind_third = behind_second & behind_second.wrapping_sub(1);
+    let end = behind_third.trailing_zeros() as usize;
+    let separators = others & !behind_third;
+    // Later numbers are only within the bytes when the earlier ones have three digits at most.
+    if first > 3 || second > 7 || third > 11 || end > 15 || separators & !points != 0 {
+        return None;
+    }
+    let mut fits = true;
+    for at in [0, first + 1, second + 1, third + 1] {
+        fits &= octet(four_bytes(chunk, at)).1;
+    }
+    fits.then_some(end)
+}
+
+/// The top bits of eight bytes, of which nothing else is set.
+#[inline(always)]
+fn top_bits(word: u64) -> u32 {
+    ((word >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u32
+}
+
+/// The top bit of every byte of `word` that is a point.
+#[inline(always)]
+fn is_point(word: u64) -> u64 {
+    let low = word ^ (ONES * u64::from(b'.'));
+    !(((low & (ONES * 0x7f)) + ONES * 0x7f) | low) & (ONES * 0x80)
 }
 
 /// Four bytes of the text, with zeros behind its end.
@@ -104,9 +149,16 @@ pub(in crate::fast) fn number(text: &[u8], start: usize) -> Option<usize> {
     if let Some(chunk) = text.get(start..)?.first_chunk::<8>() {
         // Nearly all numbers are a few digits and something else than a point.
         let word = u64::from_le_bytes(*chunk);
-        let bits = no_digits(word).trailing_zeros() & !7;
-        if bits.wrapping_sub(8) < 56 && (word >> bits) as u8 != b'.' {
-            return Some(start + bits as usize / 8);
+        let others = no_digits(word);
+        let bits = others.trailing_zeros() & !7;
+        if bits.wrapping_sub(8) < 56 {
+            if (word >> bits) as u8 != b'.' {
+                return Some(start + bits as usize / 8);
+            }
+            let behind = (others & (others - 1)).trailing_zeros() & !7;
+            if behind < 64 && behind > bits + 8 {
+                return Some(start + behind as usize / 8);
+            }
         }
     }
     let mut at = start;
@@ -130,7 +182,7 @@ pub(in crate::fast) fn quoted(text: &[u8], start: usize) -> Option<usize> {
     }
     let mut at = start + 1;
     loop {
-        at = quote_or_backslash(text, at, quote)?;
+        at = lanes::find(text, at, Either(quote, b'\\'))?;
         if text[at] == quote {
             return Some(at + 1);
         }
@@ -142,24 +194,28 @@ pub(in crate::fast) fn quoted(text: &[u8], start: usize) -> Option<usize> {
     }
 }
 
-/// The first quote or backslash at or after `from`. Many quoted strings are so short that the call of a search
-/// would cost more than they do.
-#[inline(always)]
-fn quote_or_backslash(text: &[u8], from: usize, quote: u8) -> Option<usize> {
-    let rest = text.get(from..)?;
-    if let Some(chunk) = rest.first_chunk::<8>() {
-        let word = u64::from_le_bytes(*chunk);
-        let ends =
-            zeros(word ^ (ONES * u64::from(quote))) | zeros(word ^ (ONES * u64::from(b'\\')));
-        if ends != 0 {
-            return Some(from + ends.trailing_zeros() as usize / 8);
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Blanks behind a text switch to the code that takes many bytes at once.
+    const BLANKS: &str = "                ";
+
+    proptest! {
+        #[test]
+        fn an_address_is_the_same_with_many_bytes_behind_it(
+            text in "[0-9]{0,4}[.x]?[0-9]{1,3}[.][0-9]{1,4}[.][0-9]{1,3}[.: ]?[0-9]{0,2}",
+        ) {
+            let padded = text.clone() + BLANKS;
+            prop_assert_eq!(ipv4(text.as_bytes(), 0), ipv4(padded.as_bytes(), 0));
+        }
+
+        #[test]
+        fn a_number_is_the_same_with_many_bytes_behind_it(text in "[+-]?[0-9]{0,4}[.]{0,2}[0-9]{0,4}[.]?") {
+            let padded = text.clone() + BLANKS;
+            prop_assert_eq!(number(text.as_bytes(), 0), number(padded.as_bytes(), 0));
         }
     }
-    memchr::memchr2(quote, b'\\', rest).map(|found| from + found)
-}
-
-/// The top bit of the first byte of `word` that is zero, and maybe of bytes after it.
-#[inline(always)]
-fn zeros(word: u64) -> u64 {
-    word.wrapping_sub(ONES) & !word & (ONES * 0x80)
 }
