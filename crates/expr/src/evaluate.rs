@@ -78,20 +78,10 @@ pub(crate) fn evaluate<'a>(
         },
         Op::Macro(kind, pair) => {
             let [list, body] = &**pair;
+            let scope = |value, outer| Scope { value, outer };
+            let in_scope = |item| evaluate(body, columns, row, Some(&scope(item, locals)));
             match items(&value(list)?) {
-                Ok(items) => {
-                    return over_items(*kind, items, body, |item| {
-                        evaluate(
-                            body,
-                            columns,
-                            row,
-                            Some(&Scope {
-                                value: item,
-                                outer: locals,
-                            }),
-                        )
-                    });
-                }
+                Ok(items) => return over_items(*kind, items, body, in_scope),
                 Err(what) => Err(what),
             }
         }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use batch::{Batch, Bitmap};
 use component::{Diagnostics, Encoded, OperatorMetrics, Output, Stop, WriteError, Written};
 use expr::Expr;
-use queue::Ticket;
+use queue::{Limits, Ticket};
 use tokio::sync::Notify;
 
 use crate::graph::OutputNode;
@@ -26,8 +26,8 @@ use crate::stage::report_expression_errors;
 /// How long an output may be idle before it is flushed.
 const FLUSH_AFTER: Duration = Duration::from_millis(200);
 
-/// How many tickets may wait for a flush before one is forced.
-const UNFLUSHED_MAX: usize = 64;
+/// The part of the queue that may wait for a flush before one is forced. The rest keeps the workers busy meanwhile.
+const UNFLUSHED_PART: usize = 4;
 
 /// One output of a pipeline.
 pub struct Lane {
@@ -36,6 +36,7 @@ pub struct Lane {
     ordered: bool,
     condition: Option<Expr>,
     encoded_max: usize,
+    unflushed_max: Limits,
     retry: RetrySettings,
     metrics: Arc<OperatorMetrics>,
     diagnostics: Diagnostics,
@@ -53,7 +54,8 @@ pub struct Lane {
 
 #[derive(Default)]
 struct State {
-    items: BTreeMap<u64, Item>,
+    /// `None` stands for a batch that was lost to an internal error.
+    items: BTreeMap<u64, Option<Item>>,
     next: u64,
     /// Encoded batches that wait or are being written.
     encoded: usize,
@@ -104,10 +106,11 @@ enum Outcome {
 }
 
 impl Lane {
-    /// A lane for an output. `workers` sets how many encoded batches may wait.
+    /// A lane for an output. `workers` sets how many encoded batches may wait, `limits` are the queue's.
     pub fn new(
         node: OutputNode,
         workers: usize,
+        limits: Limits,
         retry: RetrySettings,
         diagnostics: &Diagnostics,
         room: &Arc<Room>,
@@ -119,6 +122,10 @@ impl Lane {
             ordered: node.ordered,
             condition: node.condition,
             encoded_max: 2 * workers,
+            unflushed_max: Limits {
+                size_max: limits.size_max / UNFLUSHED_PART,
+                events_max: limits.events_max / UNFLUSHED_PART,
+            },
             retry,
             metrics: Arc::default(),
             diagnostics: diagnostics.clone(),
@@ -180,7 +187,18 @@ impl Lane {
             };
             item.encoded = spare.map(|encoded| self.encode(&item, encoded));
         }
-        self.lock().items.insert(sequence, item);
+        self.lock().items.insert(sequence, Some(item));
+        self.offered.notify_one();
+    }
+
+    /// Goes on without a batch that was lost to an internal error, unless it was offered before that. Its ticket is gone,
+    /// so the queue counts its events as not delivered.
+    pub fn skip(&self, sequence: u64) {
+        let mut state = self.lock();
+        if sequence >= state.next {
+            state.items.entry(sequence).or_insert(None);
+        }
+        drop(state);
         self.offered.notify_one();
     }
 
@@ -218,13 +236,9 @@ impl Lane {
     /// Writes what is offered until the lane is closed and empty, then closes the output. `ended` is called when the
     /// lane wants no more.
     pub async fn run(&self, ended: &(dyn Fn() + Sync)) {
-        let mut unflushed: Vec<Arc<Ticket>> = Vec::new();
+        let mut unflushed = Unflushed::default();
         loop {
-            let waiting = if unflushed.is_empty() {
-                None
-            } else {
-                Some(FLUSH_AFTER)
-            };
+            let waiting = (!unflushed.tickets.is_empty()).then_some(FLUSH_AFTER);
             match self.next(waiting).await {
                 Next::Item(item) => self.deliver(item, &mut unflushed).await,
                 Next::Idle => self.flush(&mut unflushed).await,
@@ -235,7 +249,7 @@ impl Lane {
                 ended();
                 self.room.notify();
             }
-            if unflushed.len() >= UNFLUSHED_MAX {
+            if unflushed.reaches(self.unflushed_max) {
                 self.flush(&mut unflushed).await;
             }
         }
@@ -265,8 +279,9 @@ impl Lane {
                     first.filter(|&sequence| !self.ordered || sequence == state.next)
                 {
                     state.next = sequence + 1;
-                    if let Some(item) = state.items.remove(&sequence) {
-                        return Next::Item(item);
+                    match state.items.remove(&sequence) {
+                        Some(Some(item)) => return Next::Item(item),
+                        _ => continue,
                     }
                 }
                 if state.closed && state.items.is_empty() {
@@ -287,7 +302,7 @@ impl Lane {
         }
     }
 
-    async fn deliver(&self, mut item: Item, unflushed: &mut Vec<Arc<Ticket>>) {
+    async fn deliver(&self, mut item: Item, unflushed: &mut Unflushed) {
         if item.rows.is_empty() || self.is_gone() {
             self.give_back(item.encoded.take());
             return item.ticket.pass();
@@ -311,7 +326,7 @@ impl Lane {
                 self.refuse(&encoded.refused);
                 self.refuse(&written.refused);
                 if written.until_flush {
-                    unflushed.push(item.ticket.clone());
+                    unflushed.push(&item.ticket);
                 } else {
                     item.ticket.pass();
                 }
@@ -384,21 +399,21 @@ impl Lane {
         }
     }
 
-    async fn flush(&self, unflushed: &mut Vec<Arc<Ticket>>) {
+    async fn flush(&self, unflushed: &mut Unflushed) {
         let output = &self.output;
         let outcome = self.attempt(|| output.flush()).await;
         self.settle_flush(outcome, unflushed);
     }
 
-    fn settle_flush(&self, outcome: Outcome, unflushed: &mut Vec<Arc<Ticket>>) {
+    fn settle_flush(&self, outcome: Outcome, unflushed: &mut Unflushed) {
         match outcome {
-            Outcome::Done(_) => unflushed.drain(..).for_each(|ticket| ticket.pass()),
+            Outcome::Done(_) => unflushed.pass(),
             Outcome::Gone => {
                 self.gone.store(true, Ordering::SeqCst);
-                unflushed.drain(..).for_each(|ticket| ticket.pass());
+                unflushed.pass();
             }
             Outcome::Failed(reason) => {
-                unflushed.clear();
+                *unflushed = Unflushed::default();
                 self.fail(reason);
             }
         }
@@ -437,6 +452,33 @@ impl Lane {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tickets of batches that are written and safe only after the next flush.
+#[derive(Default)]
+struct Unflushed {
+    tickets: Vec<Arc<Ticket>>,
+    size: usize,
+    events: usize,
+}
+
+impl Unflushed {
+    fn push(&mut self, ticket: &Arc<Ticket>) {
+        self.size += ticket.size();
+        self.events += ticket.events();
+        self.tickets.push(ticket.clone());
+    }
+
+    fn reaches(&self, limits: Limits) -> bool {
+        self.size >= limits.size_max || self.events >= limits.events_max
+    }
+
+    fn pass(&mut self) {
+        std::mem::take(self)
+            .tickets
+            .iter()
+            .for_each(|ticket| ticket.pass());
     }
 }
 

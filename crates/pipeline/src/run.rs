@@ -4,6 +4,7 @@
 //! processing and blocking writes. A run ends when its inputs have ended and every output has taken everything, when
 //! nobody wants more (an ordered processor is finished, or the reader is gone), or at the deadline after a stop.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -177,10 +178,21 @@ impl Running {
             events_max: graph.queue.max_events.0 as usize,
         };
         let queue = MemoryQueue::new(limits, graph.outputs.len());
-        let lane = |node| Lane::new(node, workers, retry, &options.diagnostics, &room, &abort);
+        let lane = |node| {
+            Lane::new(
+                node,
+                workers,
+                limits,
+                retry,
+                &options.diagnostics,
+                &room,
+                &abort,
+            )
+        };
         let lanes: Vec<_> = graph.outputs.into_iter().map(lane).collect();
         let (per_worker, stages) = make_stages(graph.stages, workers, &options.diagnostics);
         let ends = Arc::new(Ends {
+            diagnostics: options.diagnostics.clone(),
             queue: queue.clone(),
             stages: stages.clone(),
             lanes: lanes.clone(),
@@ -343,6 +355,7 @@ fn drain(workers: Vec<JoinHandle<()>>, writers: Vec<JoinHandle<()>>, lanes: &[Ar
 
 /// What decides that nobody wants more.
 struct Ends {
+    diagnostics: Diagnostics,
     queue: Arc<MemoryQueue>,
     stages: Vec<Arc<SharedStage>>,
     lanes: Vec<Arc<Lane>>,
@@ -363,6 +376,14 @@ impl Ends {
             self.queue.close();
         }
     }
+
+    /// Goes on without a batch that was lost to an internal error; its events count as not delivered.
+    fn skip(&self, sequence: u64) {
+        self.diagnostics
+            .warn("internal error; a batch is lost and counted as not delivered");
+        self.stages.iter().for_each(|stage| stage.skip(sequence));
+        self.lanes.iter().for_each(|lane| lane.skip(sequence));
+    }
 }
 
 /// Takes batches from the queue, processes them and offers them to the lanes.
@@ -380,7 +401,10 @@ impl Worker {
             let Some(entry) = self.ends.queue.take() else {
                 return;
             };
-            self.handle(entry);
+            let sequence = entry.sequence;
+            if catch_unwind(AssertUnwindSafe(|| self.handle(entry))).is_err() {
+                self.ends.skip(sequence);
+            }
         }
     }
 

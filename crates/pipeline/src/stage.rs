@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use batch::{Batch, Bitmap, Failures};
@@ -110,6 +110,16 @@ impl SharedStage {
         self.ordered
             .as_ref()
             .is_some_and(|turns| turns.finished.load(Ordering::SeqCst))
+    }
+
+    /// Gives up the turn of a batch that never comes, unless it has come before.
+    pub fn skip(&self, sequence: u64) {
+        let Some(turns) = &self.ordered else { return };
+        let mut turn = turns.wait(sequence);
+        if turn.next == sequence {
+            turn.next += 1;
+            turns.moved.notify_all();
+        }
     }
 
     /// The rows the processor is to handle.
@@ -236,22 +246,28 @@ impl Stage {
 }
 
 impl Turns {
-    fn process(&self, shared: &SharedStage, batch: &mut Batch, sequence: u64) {
-        let begin = Instant::now();
+    /// Waits until the batches before this one have had their turns.
+    fn wait(&self, sequence: u64) -> MutexGuard<'_, Turn> {
         let mut turn = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        while turn.next != sequence {
+        while turn.next < sequence {
             turn = self
                 .moved
                 .wait(turn)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+        turn
+    }
+
+    fn process(&self, shared: &SharedStage, batch: &mut Batch, sequence: u64) {
+        let begin = Instant::now();
+        let mut turn = self.wait(sequence);
         shared.metrics.waited(begin.elapsed());
-        shared.handle(turn.processor.as_mut(), batch);
+        // The turn passes on before the work, which the lock still keeps alone, so that it passes on after a panic too.
         turn.next += 1;
+        self.moved.notify_all();
+        shared.handle(turn.processor.as_mut(), batch);
         if turn.processor.is_finished() {
             self.finished.store(true, Ordering::SeqCst);
         }
-        drop(turn);
-        self.moved.notify_all();
     }
 }

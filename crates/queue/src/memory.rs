@@ -202,6 +202,16 @@ impl Ticket {
         self.lock().1 = delivery;
     }
 
+    /// What the queue counts for the batch, in bytes.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The events of the batch.
+    pub fn events(&self) -> usize {
+        self.events
+    }
+
     /// Whether an input waits for the receipt, so that accounting is worth it.
     pub fn is_awaited(&self) -> bool {
         self.lock()

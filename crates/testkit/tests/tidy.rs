@@ -98,7 +98,12 @@ fn files_and_functions_fit_their_sizes() {
         if lines > FILE_LINES_MAX {
             problems.push(format!("{} has {lines} lines", path.display()));
         }
-        for (name, lines) in functions(&text) {
+        // Tables of test cases may be long.
+        let is_test = ["tests", "examples", "tests.rs"]
+            .iter()
+            .any(|part| path.iter().any(|step| step == *part));
+        let code = text.split("#[cfg(test)]").next().unwrap_or(&text);
+        for (name, lines) in functions(if is_test { "" } else { code }) {
             if lines > FUNCTION_LINES_MAX {
                 problems.push(format!("{}: {name} has {lines} lines", path.display()));
             }
@@ -111,7 +116,7 @@ fn files_and_functions_fit_their_sizes() {
 fn every_module_says_what_it_is_for() {
     let undocumented: Vec<_> = sources()
         .into_iter()
-        .filter(|(_, text)| !text.starts_with("//!"))
+        .filter(|(path, text)| !text.starts_with("//!") && !path.ends_with("tests.rs"))
         .map(|(path, _)| path.display().to_string())
         .collect();
     assert!(
@@ -154,8 +159,10 @@ fn every_component_has_a_module_of_its_name() {
         let dir = root().join("crates").join(name).join("src");
         let lib = fs::read_to_string(dir.join("lib.rs")).expect("a lib.rs");
         let listed: Vec<&str> = lib
-            .lines()
-            .filter_map(|line| line.trim().strip_suffix("::SPEC,"))
+            .split("::SPEC")
+            .filter_map(|before| before.rsplit([' ', '[', '\n']).next())
+            .filter(|module| module.chars().all(|c| c.is_ascii_lowercase() || c == '_'))
+            .filter(|module| !module.is_empty())
             .collect();
         assert!(!listed.is_empty(), "{name} lists components");
         let mut sorted = listed.clone();
