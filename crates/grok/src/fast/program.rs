@@ -1,6 +1,6 @@
 //! The operations of a program. Every operation goes on with the one behind it unless it says otherwise.
 
-use super::lanes::{self, AtMost};
+use super::lanes::{self, AtMost, Either};
 
 /// Where an operation or a position is; patterns and texts are shorter than 4 GiB.
 pub(super) type Index = u32;
@@ -208,7 +208,8 @@ impl Scan {
         let rest = &text[from..];
         let found = match self.seek {
             Seek::One(a) => memchr::memchr(a, rest),
-            Seek::Two(a, b) => memchr::memchr2(a, b, rest),
+            // Such as a quote or a line feed, which are near; the one byte above is the line feed of `.*`.
+            Seek::Two(a, b) => lanes::find(rest, 0, Either(a, b)),
             Seek::Three(a, b, c) => memchr::memchr3(a, b, c, rest),
             Seek::Table | Seek::UpTo(_) => {
                 rest.iter().position(|&b| self.stop[usize::from(b)] != 0)
