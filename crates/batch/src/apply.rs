@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use crate::batch::Batch;
 use crate::bitmap::Bitmap;
-use crate::cell::{Cell, Span, Value};
+use crate::cell::{Cell, Value};
 use crate::column::{Column, ColumnBuilder};
 use crate::edit::{Change, Edit, Failures};
 use crate::json;
-use crate::json_writer::render;
+use crate::merge;
 use crate::path::FieldPath;
 use crate::read::{DOTTED_KEYS_MAX, Found, chain, dotted_spellings, walk};
 use crate::tree::Node;
@@ -168,7 +168,7 @@ fn perform(batch: &mut Batch, write: Placed) {
     }
     batch.dotted |= write.dotted_keys || write.keys.iter().any(|key| key.contains('.'));
     let column = if write.merge {
-        merged(batch, &write)
+        merge::joined(batch, &write.keys, write.column)
     } else {
         write.column
     };
@@ -184,7 +184,7 @@ fn perform(batch: &mut Batch, write: Placed) {
     }
     let node = batch.root.descend_or_insert(&write.keys);
     if write.merge {
-        keep_unmentioned(node, column);
+        merge::keep_unmentioned(node, column);
     } else {
         node.write(column);
     }
@@ -230,123 +230,6 @@ fn keep_emptied_parents(batch: &mut Batch, keys: &[Box<str>], column: &Column) {
                 .lay_under(objects.finish());
         }
     }
-}
-
-/// The objects to write at the end of a merge's path: alone where nothing is there yet, else joined with what is.
-fn merged(batch: &Batch, write: &Placed) -> Column {
-    let nodes = chain(&batch.root, &write.keys);
-    let at = nodes.get(write.keys.len());
-    if nodes.iter().all(|node| node.own.is_none()) && at.is_none() {
-        return write.column.clone();
-    }
-    let mut joined = ColumnBuilder::over(write.column.len(), write.column.buffers().clone());
-    for row in 0..write.column.len() {
-        let cell = write.column.cell(row);
-        let found = walk(&nodes, &write.keys, row);
-        let stands_alone = found.is_nothing() && !at.is_some_and(|node| node.has_object_below(row));
-        if cell.is_absent() || stands_alone {
-            joined.set(row, cell);
-            continue;
-        }
-        let mut old = Vec::new();
-        match at {
-            Some(node) => render(node, found.value(), row, &mut old, false),
-            None => found.value().write_json(&mut old),
-        }
-        let mut new = Vec::new();
-        write.column.value_of(cell).write_json(&mut new);
-        let span = joined.append(|out| join_objects(&old, &new, out));
-        joined.set(row, Cell::Json(span));
-    }
-    joined.finish()
-}
-
-/// Writes merged objects at a node: edits below it stay unless an object has a member of that name.
-fn keep_unmentioned(node: &mut Node, column: Column) {
-    for index in 0..node.children.len() {
-        let child = &node.children[index];
-        let mut replaced = Vec::new();
-        for row in 0..column.len() {
-            if let Value::Json(text) = column.value(row)
-                && child.touches(row)
-                && let Some(at) = json::find(text, child.key.as_bytes())
-            {
-                replaced.push((row, at));
-            }
-        }
-        if replaced.is_empty() {
-            continue;
-        }
-        // A member that is an object is laid over the child's fields, one level down; anything else replaces them.
-        let mut deeper = ColumnBuilder::over(column.len(), column.buffers().clone());
-        let mut cleared = Vec::new();
-        for (row, at) in replaced {
-            let Cell::Json(span) = column.cell(row) else {
-                continue;
-            };
-            if column.bytes(span).get(at.start) == Some(&b'{') && child.cell(row) == Cell::Keep {
-                let inner = Span {
-                    start: span.start + at.start as u32,
-                    len: at.len() as u32,
-                    ..span
-                };
-                deeper.set(row, Cell::Json(inner));
-            } else {
-                cleared.push(row);
-            }
-        }
-        let child = &mut node.children[index];
-        child.clear(&cleared);
-        if !deeper.is_untouched() {
-            keep_unmentioned(child, deeper.finish());
-        }
-    }
-    node.lay_under(column);
-}
-
-/// Joins two JSON objects: the members of `new` replace those of `old`, objects member by member.
-fn join_objects(old: &[u8], new: &[u8], out: &mut Vec<u8>) {
-    let is_object = |text: &[u8]| text.first() == Some(&b'{');
-    let mut first = true;
-    let mut key = |raw: &[u8], out: &mut Vec<u8>| {
-        out.extend_from_slice(if std::mem::take(&mut first) {
-            b"{\""
-        } else {
-            b",\""
-        });
-        out.extend_from_slice(raw);
-        out.extend_from_slice(b"\":");
-    };
-    for json::Member {
-        key: raw,
-        value: at,
-        ..
-    } in json::members(old)
-    {
-        key(raw, out);
-        match json::find(new, raw) {
-            Some(by) if is_object(&old[at.clone()]) && is_object(&new[by.clone()]) => {
-                join_objects(&old[at], &new[by], out);
-            }
-            Some(by) => out.extend_from_slice(&new[by]),
-            None => out.extend_from_slice(&old[at]),
-        }
-    }
-    for json::Member {
-        key: raw,
-        value: at,
-        ..
-    } in json::members(new)
-    {
-        if json::find(old, raw).is_none() {
-            key(raw, out);
-            out.extend_from_slice(&new[at]);
-        }
-    }
-    if first {
-        out.push(b'{');
-    }
-    out.push(b'}');
 }
 
 /// See [`Batch::add_tag`].
@@ -430,18 +313,5 @@ pub(crate) fn mark_failed(batch: &mut Batch, failures: &Failures) {
             messages.finish(),
         );
         batch.apply(edit);
-    }
-}
-
-impl Node {
-    /// Whether an object was written somewhere below this node, so that a merge has to join objects.
-    fn has_object_below(&self, row: usize) -> bool {
-        self.children.iter().any(|child| {
-            let own = child
-                .own
-                .as_ref()
-                .is_some_and(|own| own.value(row).is_object());
-            own || child.has_object_below(row)
-        })
     }
 }

@@ -111,6 +111,16 @@ impl Column {
         }
     }
 
+    /// Whether some row holds an array or an object.
+    pub(crate) fn has_containers(&self) -> bool {
+        let is_container = |cell: &Cell| matches!(cell, Cell::Json(_) | Cell::MsgPack(_));
+        match &self.cells {
+            Cells::Rows(cells) => cells.iter().any(is_container),
+            Cells::Constant(cell, _) => is_container(cell),
+            Cells::Offsets(_) => false,
+        }
+    }
+
     /// The value of `row`; an untouched cell reads as absent.
     #[inline]
     pub fn value(&self, row: usize) -> Value<'_> {

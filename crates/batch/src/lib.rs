@@ -25,6 +25,7 @@ mod column;
 mod edit;
 pub mod json;
 mod json_writer;
+mod merge;
 pub mod msgpack;
 mod msgpack_writer;
 mod origin;

@@ -402,3 +402,15 @@ fn a_shared_buffer_is_charged_once_and_until_its_last_column_is_gone() {
     drop(column);
     assert_eq!(budget.used(), 0);
 }
+
+#[test]
+fn a_merged_object_replaces_a_field_whose_name_needs_escapes() {
+    let mut batch = json(&["{}"]);
+    let mut edit = Edit::new();
+    let odd = FieldPath::from_keys(["a\"b"]);
+    edit.set(odd.clone(), Column::constant(Cell::Int(1), 1));
+    edit.merge(None, Column::constant_json(br#"{"a\"b":2}"#, 1), false);
+    assert!(batch.apply(edit).is_empty());
+    assert_eq!(written(&batch, 0), r#"{"a\"b":2}"#);
+    assert_eq!(batch.column(&odd).value(0), Value::Number(b"2"));
+}

@@ -57,6 +57,13 @@ impl Lanes {
         (self.eq(b'"') & at_last.eq(last) & behind.eq(b'"')).to_bitmask()
     }
 
+    /// Where a quote stands and, in the load from the next byte on, one of `bytes`.
+    #[inline(always)]
+    pub(crate) fn quotes_before(self, next: Self, bytes: [u8; 4]) -> u32 {
+        let [a, b, c, d] = bytes.map(|byte| next.eq(byte));
+        (self.eq(b'"') & (a | b | c | d)).to_bitmask()
+    }
+
     /// What a string scan stops at: quote, backslash, control characters.
     #[inline(always)]
     pub(crate) fn string_stops(self) -> u32 {

@@ -17,12 +17,14 @@
 pub(crate) mod duplicates;
 pub(crate) mod lanes;
 mod normalise;
+mod search;
 mod strings;
 mod validate;
 mod walk;
 mod write;
 
 pub use normalise::normalise;
+pub(crate) use search::Keys;
 pub use strings::{has_escape, unescape, write_string, write_string_body};
 pub use validate::{validate, validate_object};
 pub use walk::{Elements, Kind, Member, Members, elements, find, kind, members, skip_value};
