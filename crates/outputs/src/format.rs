@@ -46,13 +46,9 @@ impl Format {
     /// # Errors
     /// What is wrong with the template, with its place in the configuration.
     pub fn line(node: &Node, template: Option<&str>) -> Result<Self, ConfigError> {
-        match Template::parse(template.unwrap_or("%{message}")) {
-            Ok(template) => Ok(Self::Line(template)),
-            Err(error) => Err(node
-                .nearest("template")
-                .error(error.message)
-                .pointing_at_range(error.at)),
-        }
+        Template::parse(template.unwrap_or("%{message}"))
+            .map(Self::Line)
+            .map_err(|error| error.in_setting(node.nearest("template")))
     }
 
     /// The format over the columns of one batch.

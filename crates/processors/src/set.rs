@@ -117,11 +117,8 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
 
 /// A text, which is a literal where it has no field and no time in it.
 fn text_value(node: &Node, text: &str) -> Result<SetTo, ConfigError> {
-    let template = Template::parse(text).map_err(|error| {
-        node.nearest("value")
-            .error(error.message)
-            .pointing_at_range(error.at)
-    })?;
+    let template =
+        Template::parse(text).map_err(|error| error.in_setting(node.nearest("value")))?;
     Ok(match template.constant() {
         Some(text) => SetTo::Literal(Literal::Text(text.into())),
         None => SetTo::Template(template),

@@ -60,6 +60,13 @@ pub struct TemplateError {
     pub at: Range<usize>,
 }
 
+impl TemplateError {
+    /// The error as one of the setting that holds the text, with its place in the file.
+    pub fn in_setting(self, setting: &config::Node) -> config::ConfigError {
+        setting.error(self.message).pointing_at_range(self.at)
+    }
+}
+
 /// What a reference to a field that is absent or null gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Absent {

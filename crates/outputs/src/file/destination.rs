@@ -46,8 +46,7 @@ impl Destination {
         rotates: bool,
     ) -> Result<Self, ConfigError> {
         let at = node.nearest("path");
-        let template = Template::parse(path)
-            .map_err(|error| at.error(error.message).pointing_at_range(error.at))?;
+        let template = Template::parse(path).map_err(|error| error.in_setting(at))?;
         if path.is_empty() || path.ends_with('/') {
             return Err(at.error("`path` names no file"));
         }
