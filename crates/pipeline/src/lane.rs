@@ -9,6 +9,7 @@
 //! queue, whose limits bound them. Every sequence number must be offered exactly once.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -50,6 +51,22 @@ pub struct Lane {
     /// Asked to end at once: retries end.
     pub(crate) abort: Stop,
     failure: Mutex<Option<String>>,
+}
+
+/// What the lanes of a pipeline have in common.
+pub struct Shared {
+    /// Number of workers: how many encoded batches may wait follows from it.
+    pub workers: usize,
+    /// The queue's limits.
+    pub limits: Limits,
+    /// How failed writes are repeated.
+    pub retry: RetrySettings,
+    /// Where warnings go.
+    pub diagnostics: Diagnostics,
+    /// Where workers wait for lanes.
+    pub room: Arc<Room>,
+    /// Asks the lanes to end at once.
+    pub abort: Stop,
 }
 
 #[derive(Default)]
@@ -103,37 +120,31 @@ enum Outcome {
     Gone,
     /// Given up, with the reason.
     Failed(String),
+    /// Lost to an internal error.
+    Lost,
 }
 
 impl Lane {
-    /// A lane for an output. `workers` sets how many encoded batches may wait, `limits` are the queue's.
-    pub fn new(
-        node: OutputNode,
-        workers: usize,
-        limits: Limits,
-        retry: RetrySettings,
-        diagnostics: &Diagnostics,
-        room: &Arc<Room>,
-        abort: &Stop,
-    ) -> Arc<Self> {
+    /// A lane for an output.
+    pub fn new(node: OutputNode, shared: &Shared) -> Arc<Self> {
         Arc::new(Self {
             name: node.name,
             output: node.component,
             ordered: node.ordered,
             condition: node.condition,
-            encoded_max: 2 * workers,
+            encoded_max: 2 * shared.workers,
             unflushed_max: Limits {
-                size_max: limits.size_max / UNFLUSHED_PART,
-                events_max: limits.events_max / UNFLUSHED_PART,
+                size_max: shared.limits.size_max / UNFLUSHED_PART,
+                events_max: shared.limits.events_max / UNFLUSHED_PART,
             },
-            retry,
+            retry: shared.retry,
             metrics: Arc::default(),
-            diagnostics: diagnostics.clone(),
+            diagnostics: shared.diagnostics.clone(),
             state: Mutex::default(),
             offered: Notify::new(),
-            room: room.clone(),
+            room: shared.room.clone(),
             gone: AtomicBool::new(false),
-            abort: abort.clone(),
+            abort: shared.abort.clone(),
             failure: Mutex::default(),
         })
     }
@@ -185,7 +196,13 @@ impl Lane {
                 state.encoded += usize::from(room);
                 room.then(|| state.spare.pop().unwrap_or_default())
             };
-            item.encoded = spare.map(|encoded| self.encode(&item, encoded));
+            if let Some(spare) = spare {
+                item.encoded = self.encode(&item, spare);
+                if item.encoded.is_none() {
+                    self.give_back(Some(Encoded::default()));
+                    return self.skip(sequence);
+                }
+            }
         }
         self.lock().items.insert(sequence, Some(item));
         self.offered.notify_one();
@@ -225,12 +242,21 @@ impl Lane {
         filtered.holds
     }
 
-    fn encode(&self, item: &Item, mut encoded: Encoded) -> Encoded {
+    /// Renders a batch; `None` when that ended in a panic, which loses the batch and nothing else.
+    fn encode(&self, item: &Item, mut encoded: Encoded) -> Option<Encoded> {
         let begin = Instant::now();
         encoded.clear();
-        self.output.encode(&item.batch, &item.rows, &mut encoded);
+        let render = || self.output.encode(&item.batch, &item.rows, &mut encoded);
+        let rendered = catch_unwind(AssertUnwindSafe(render));
         self.metrics.busy(begin.elapsed());
-        encoded
+        if rendered.is_err() {
+            let name = &self.name;
+            self.diagnostics.warn(&format!(
+                "output {name}: internal error; a batch is lost and counted as not delivered"
+            ));
+            return None;
+        }
+        Some(encoded)
     }
 
     /// Writes what is offered until the lane is closed and empty, then closes the output. `ended` is called when the
@@ -312,18 +338,20 @@ impl Lane {
             return self.give_back(item.encoded.take());
         }
         let counted = item.encoded.is_some();
-        let mut encoded = item
-            .encoded
-            .take()
-            .unwrap_or_else(|| self.encode(&item, Encoded::default()));
+        let ready = item.encoded.take();
+        let Some(mut encoded) = ready.or_else(|| self.encode(&item, Encoded::default())) else {
+            return;
+        };
+        // Counted before writing: rows that are repeated are encoded again on their own.
+        let (rows, bytes) = (encoded.rows, encoded.bytes.len());
+        let refused = std::mem::take(&mut encoded.refused);
         let outcome = self.write(&mut item, &mut encoded).await;
-        let rows = encoded.rows;
         match outcome {
             Outcome::Done(written) => {
                 self.metrics
                     .events(rows, rows.saturating_sub(written.refused.len()));
-                self.metrics.bytes(encoded.bytes.len());
-                self.refuse(&encoded.refused);
+                self.metrics.bytes(bytes);
+                self.refuse(&refused);
                 self.refuse(&written.refused);
                 if written.until_flush {
                     unflushed.push(&item.ticket);
@@ -336,6 +364,7 @@ impl Lane {
                 item.ticket.pass();
             }
             Outcome::Failed(reason) => self.fail(reason),
+            Outcome::Lost => {}
         }
         self.give_back(counted.then_some(encoded));
     }
@@ -360,7 +389,10 @@ impl Lane {
             if let Err(reason) = pause.wait(&self.abort, "rows were refused for now").await {
                 return Outcome::Failed(reason);
             }
-            *encoded = self.encode(item, std::mem::take(encoded));
+            match self.encode(item, std::mem::take(encoded)) {
+                Some(again) => *encoded = again,
+                None => return Outcome::Lost,
+            }
         }
     }
 
@@ -412,6 +444,7 @@ impl Lane {
                 self.gone.store(true, Ordering::SeqCst);
                 unflushed.pass();
             }
+            Outcome::Lost => {}
             Outcome::Failed(reason) => {
                 *unflushed = Unflushed::default();
                 self.fail(reason);

@@ -17,7 +17,7 @@ use config::Period;
 use queue::{Entry, Inlet, Limits, MemoryQueue};
 
 use crate::graph::{Graph, InputNode, PipelineGraph};
-use crate::lane::{Lane, Room};
+use crate::lane::{Lane, Room, Shared};
 use crate::report::{OperatorReport, PipelineReport, Report, Role};
 use crate::settings::ProcessSettings;
 use crate::stage::{SharedStage, Stage, make_stages};
@@ -172,24 +172,21 @@ impl Running {
         if options.finite && retry.give_up_after.is_none() {
             retry.give_up_after = Some(GIVE_UP_AFTER);
         }
-        let room = Arc::new(Room::default());
         let limits = Limits {
             size_max: graph.queue.max_size.bytes(),
             events_max: graph.queue.max_events.0 as usize,
         };
         let queue = MemoryQueue::new(limits, graph.outputs.len());
-        let lane = |node| {
-            Lane::new(
-                node,
-                workers,
-                limits,
-                retry,
-                &options.diagnostics,
-                &room,
-                &abort,
-            )
+        let shared = Shared {
+            workers,
+            limits,
+            retry,
+            diagnostics: options.diagnostics.clone(),
+            room: Arc::default(),
+            abort: abort.clone(),
         };
-        let lanes: Vec<_> = graph.outputs.into_iter().map(lane).collect();
+        let outputs = graph.outputs.into_iter();
+        let lanes: Vec<_> = outputs.map(|node| Lane::new(node, &shared)).collect();
         let (per_worker, stages) = make_stages(graph.stages, workers, &options.diagnostics);
         let ends = Arc::new(Ends {
             diagnostics: options.diagnostics.clone(),
@@ -198,14 +195,12 @@ impl Running {
             lanes: lanes.clone(),
             stop: stop.clone(),
         });
-        let workers = per_worker.into_iter().map(|own| Worker {
-            stages: own,
-            ends: ends.clone(),
-            room: room.clone(),
-        });
-        let workers = workers
-            .map(|worker| thread("worker", move || worker.run()))
-            .collect();
+        let worker = |stages| {
+            let (ends, room) = (ends.clone(), shared.room.clone());
+            let worker = Worker { stages, ends, room };
+            thread("worker", move || worker.run())
+        };
+        let workers = per_worker.into_iter().map(worker).collect();
         let writers = lanes.iter().map(|lane| spawn_lane(lane, &ends)).collect();
         let pool = budget.pool(share, BUFFER_SIZE);
         let context = |metrics: &Arc<OperatorMetrics>, progress: &Arc<Progress>| InputContext {

@@ -1,0 +1,362 @@
+//! The engine with components that misbehave.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use batch::{
+    Batch, BatchBuilder, Bitmap, Encoding, Failures, FieldPath, HostInfo, JsonWriter, Span, Stream,
+    Value,
+};
+use component::{
+    Delivery, Diagnostics, Encoded, Input, InputContext, InputError, Order, Output, Processor,
+    Refused, Stop, WriteError, Written,
+};
+use config::{Period, Size};
+use pipeline::graph::{InputNode, OutputNode, StageNode};
+use pipeline::settings::{MemoryQueueSettings, OnFailure, ProcessSettings, RetrySettings};
+use pipeline::{Graph, PipelineGraph, Report, Run, RunOptions};
+
+/// Sends batches of ten lines, `batches` of them, and keeps what became of them.
+struct Lines {
+    batches: usize,
+    delivered: Arc<Mutex<Vec<Option<Delivery>>>>,
+}
+
+const BATCH: usize = 10;
+
+#[async_trait]
+impl Input for Lines {
+    async fn run(self: Box<Self>, ctx: InputContext) -> Result<(), InputError> {
+        let stream = Arc::new(Stream { id: 1, path: None });
+        let mut receipts = Vec::new();
+        for batch in 0..self.batches {
+            let mut builder = BatchBuilder::new(Encoding::Text, &ctx.host, 0, false);
+            builder.stream(&stream);
+            for row in batch * BATCH..(batch + 1) * BATCH {
+                let text = row.to_string();
+                let span = Span {
+                    buffer: builder.buffer(text.clone().into()),
+                    start: 0,
+                    len: text.len() as u32,
+                };
+                builder.push(span, row as u64, row as u64 + 1);
+            }
+            match ctx.send(builder.finish()).await {
+                Ok(receipt) => receipts.push(receipt),
+                Err(_) => break,
+            }
+        }
+        let delivered = self.delivered.clone();
+        tokio::spawn(async move {
+            for receipt in receipts {
+                let delivery = receipt.delivered().await.ok();
+                delivered.lock().expect("no panic holds it").push(delivery);
+            }
+        });
+        Ok(())
+    }
+}
+
+fn message(batch: &Batch, row: usize) -> usize {
+    match batch.column(&FieldPath::from_keys(["message"])).value(row) {
+        Value::Text(text) => std::str::from_utf8(text)
+            .expect("UTF-8")
+            .parse()
+            .expect("a number"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Panics in every batch that holds this line; drops the lines that end with 7.
+struct Fragile(usize);
+
+impl Processor for Fragile {
+    fn process(&mut self, batch: &mut Batch, rows: &Bitmap) -> Failures {
+        assert!(
+            !rows.iter().any(|row| message(batch, row) == self.0),
+            "as asked"
+        );
+        let sevens = Bitmap::from_fn(batch.len(), |row| message(batch, row) % 10 == 7);
+        batch.drop_rows(&sevens, &"seven".into());
+        Failures::none()
+    }
+
+    fn fork(&self) -> Box<dyn Processor> {
+        Box::new(Self(self.0))
+    }
+}
+
+/// How an output misbehaves.
+#[derive(Clone, Copy, PartialEq)]
+enum Mood {
+    Good,
+    /// Takes its time for every write.
+    Slow,
+    /// Fails every third write as a whole, and of the others has the first row repeated and the last one refused.
+    Moody,
+    /// Panics when it encodes this line.
+    PanicsAt(usize),
+    /// Never takes anything.
+    Broken,
+    /// Is safe only after a flush.
+    Buffered,
+}
+
+struct Collect {
+    mood: Mood,
+    calls: AtomicUsize,
+    flushed: AtomicUsize,
+    taken: Arc<Mutex<Vec<usize>>>,
+}
+
+#[async_trait]
+impl Output for Collect {
+    fn encode(&self, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded) {
+        let writer = JsonWriter::new(batch);
+        for row in rows.iter() {
+            assert!(self.mood != Mood::PanicsAt(message(batch, row)), "as asked");
+            encoded
+                .bytes
+                .extend_from_slice(format!("{row} {}\n", message(batch, row)).as_bytes());
+            encoded.rows += 1;
+            writer.write(row, &mut Vec::new());
+        }
+    }
+
+    async fn write(&self, encoded: &Encoded) -> Result<Written, WriteError> {
+        let call = self.calls.fetch_add(1, Ordering::SeqCst);
+        let mut written = Written::default();
+        let text = String::from_utf8(encoded.bytes.clone()).expect("UTF-8");
+        let mut rows: Vec<(usize, usize)> = text
+            .lines()
+            .map(|line| line.split_once(' ').expect("a row"))
+            .map(|(a, b)| (a.parse().expect("row"), b.parse().expect("line")))
+            .collect();
+        match self.mood {
+            Mood::Slow => tokio::time::sleep(Duration::from_millis(20)).await,
+            Mood::Broken => return Err(WriteError::Retry("away".into())),
+            Mood::Moody if call.is_multiple_of(3) => return Err(WriteError::Retry("not now".into())),
+            Mood::Moody if rows.len() > 2 => {
+                written.retry.push(rows.remove(0).0);
+                let (row, _) = rows.pop().expect("a last row");
+                written.refused.push(Refused {
+                    row,
+                    reason: "too odd".into(),
+                });
+            }
+            Mood::Buffered => written.until_flush = true,
+            _ => {}
+        }
+        self.taken
+            .lock()
+            .expect("no panic holds it")
+            .extend(rows.into_iter().map(|(_, line)| line));
+        Ok(written)
+    }
+
+    async fn flush(&self) -> Result<(), WriteError> {
+        self.flushed.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+struct Ran {
+    report: Report,
+    taken: BTreeMap<usize, Vec<usize>>,
+    delivered: Vec<Option<Delivery>>,
+}
+
+impl Ran {
+    fn taken(&self, output: usize) -> &[usize] {
+        &self.taken[&output]
+    }
+
+    fn undelivered(&self) -> u64 {
+        self.report.pipelines[0].undelivered
+    }
+}
+
+fn run(batches: usize, fragile_at: Option<usize>, moods: &[Mood], ordered: bool) -> Ran {
+    let delivered = Arc::new(Mutex::new(Vec::new()));
+    let sinks: Vec<_> = moods
+        .iter()
+        .map(|_| Arc::new(Mutex::new(Vec::new())))
+        .collect();
+    let outputs = moods
+        .iter()
+        .zip(&sinks)
+        .enumerate()
+        .map(|(index, (&mood, taken))| OutputNode {
+            name: format!("output {index}"),
+            component: Arc::new(Collect {
+                mood,
+                calls: AtomicUsize::new(0),
+                flushed: AtomicUsize::new(0),
+                taken: taken.clone(),
+            }),
+            ordered,
+            condition: None,
+        });
+    let stage = |at| StageNode {
+        name: "fragile",
+        component: Box::new(Fragile(at)) as Box<dyn Processor>,
+        order: Order::Stateless,
+        sees_sealed: false,
+        condition: None,
+        on_failure: OnFailure::Publish,
+    };
+    let pipeline = PipelineGraph {
+        name: "main".into(),
+        inputs: vec![InputNode {
+            name: "lines".into(),
+            component: Box::new(Lines {
+                batches,
+                delivered: delivered.clone(),
+            }),
+        }],
+        queue: MemoryQueueSettings {
+            max_size: Size(4 << 10),
+            ..MemoryQueueSettings::default()
+        },
+        stages: fragile_at.map(stage).into_iter().collect(),
+        outputs: outputs.collect(),
+        retry: RetrySettings {
+            initial: Period::from_millis(1),
+            max: Period::from_millis(5),
+            give_up_after: Some(Period::from_millis(100)),
+        },
+    };
+    let process = ProcessSettings {
+        workers: 3,
+        ..ProcessSettings::default()
+    };
+    let options = RunOptions {
+        host: Arc::new(HostInfo { name: "h".into() }),
+        diagnostics: Diagnostics::silent(),
+        finite: true,
+        stop: Stop::default(),
+    };
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let report = runtime.block_on(async {
+        let report = Run::start(
+            Graph {
+                process,
+                pipelines: vec![pipeline],
+            },
+            options,
+        )
+        .finish()
+        .await;
+        // The input's task that collects the receipts gets its turn.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        report
+    });
+    let taken = sinks
+        .iter()
+        .map(|sink| sink.lock().expect("no panic holds it").clone())
+        .enumerate()
+        .collect();
+    let delivered = delivered.lock().expect("no panic holds it").clone();
+    Ran {
+        report,
+        taken,
+        delivered,
+    }
+}
+
+#[test]
+fn every_output_gets_every_event_once_and_in_order() {
+    let ran = run(100, None, &[Mood::Good, Mood::Slow, Mood::Buffered], true);
+    for output in 0..3 {
+        assert_eq!(ran.taken(output), (0..1000).collect::<Vec<_>>());
+    }
+    assert!(ran.report.is_clean());
+    assert_eq!(
+        ran.delivered.iter().flatten().count(),
+        100,
+        "every receipt resolved"
+    );
+}
+
+#[test]
+fn receipts_say_what_was_kept_and_dropped() {
+    let ran = run(10, Some(usize::MAX), &[Mood::Good], true);
+    for (batch, delivery) in ran.delivered.iter().enumerate() {
+        let stream = &delivery.as_ref().expect("delivered").streams[0];
+        assert_eq!((stream.end, stream.kept), ((batch as u64 + 1) * 10, 9));
+        assert_eq!(stream.dropped, [("seven".into(), 1)]);
+    }
+}
+
+#[test]
+fn rows_are_repeated_and_refused_one_by_one() {
+    let ran = run(20, None, &[Mood::Moody], true);
+    let mut taken = ran.taken(0).to_vec();
+    taken.sort_unstable();
+    assert_eq!(
+        taken,
+        (0..200).filter(|line| line % 10 != 9).collect::<Vec<_>>(),
+        "all but the refused ones, none twice"
+    );
+    let counts = &ran.report.pipelines[0].operators[1].counts;
+    assert_eq!((counts.named["refused"], counts.events_out), (20, 180));
+    assert_eq!(ran.undelivered(), 0);
+}
+
+#[test]
+fn a_processor_that_panics_fails_its_batch_and_nothing_else() {
+    let ran = run(50, Some(123), &[Mood::Good], true);
+    let expected: Vec<usize> = (0..500)
+        .filter(|line| line % 10 != 7 || (120..130).contains(line))
+        .collect();
+    assert_eq!(ran.taken(0), expected);
+    assert_eq!(ran.report.pipelines[0].operators[1].counts.failures, 10);
+}
+
+#[test]
+fn an_output_that_panics_loses_its_batch_and_says_so() {
+    for ordered in [true, false] {
+        let ran = run(50, None, &[Mood::PanicsAt(123), Mood::Good], ordered);
+        let mut taken = ran.taken(0).to_vec();
+        taken.sort_unstable();
+        assert_eq!(
+            taken,
+            (0..500)
+                .filter(|line| !(120..130).contains(line))
+                .collect::<Vec<_>>()
+        );
+        assert_eq!(ran.undelivered(), 10);
+        assert_eq!(
+            ran.delivered
+                .iter()
+                .filter(|delivery| delivery.is_none())
+                .count(),
+            1
+        );
+    }
+}
+
+#[test]
+fn an_output_that_gives_up_ends_the_run_and_is_reported() {
+    let ran = run(10_000, None, &[Mood::Broken, Mood::Good], true);
+    assert!(ran.taken(0).is_empty());
+    let good = ran.taken(1);
+    assert_eq!(
+        good,
+        (0..good.len()).collect::<Vec<_>>(),
+        "the other one has all that was read"
+    );
+    assert_eq!(
+        ran.undelivered(),
+        good.len() as u64,
+        "what the first did not take counts as not delivered"
+    );
+    assert!(ran.report.pipelines[0].problems[0].contains("away"));
+    assert!(
+        ran.delivered.iter().all(Option::is_none),
+        "nothing is acknowledged that was not written everywhere"
+    );
+}
