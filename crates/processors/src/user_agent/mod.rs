@@ -2,13 +2,15 @@
 //!
 //! The rules of uap-core are part of the program ([`rules`]) and prepared when the first string is looked up
 //! ([`matcher`]); each distinct string is looked up once and its object remembered
-//! ([`crate::object_cache`]). Instances share the rules, not the cache.
+//! ([`crate::object_cache`]). Instances share the rules and what these made of the strings that are new to them; each
+//! has a cache of its own, which is asked without a lock.
 
 mod matcher;
 mod rules;
 
+use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use batch::{Batch, Bitmap, Cell, ColumnBuilder, Edit, Failures, FieldPath, Span, Value, json};
 use component::{Build, BuildContext, Example, Order, Processor, Spec};
@@ -90,6 +92,7 @@ struct UserAgent {
     tag: Arc<str>,
     parser: Arc<OnceLock<Parser>>,
     cache: ObjectCache<Box<[u8]>>,
+    made: Arc<Made>,
     state: RandomState,
     /// The text of a value that is not a text.
     text: Vec<u8>,
@@ -110,6 +113,7 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
         tag: context.tag_or("_user_agent_failure"),
         parser: Arc::default(),
         cache: ObjectCache::new(config.cache_size),
+        made: Arc::new(Made::new(config.cache_size)),
         state: RandomState::default(),
         text: Vec::new(),
         lookups: 0,
@@ -185,9 +189,44 @@ impl UserAgent {
     fn look_up(&mut self, text: &[u8], hash: u64, objects: &mut ColumnBuilder) -> Option<Span> {
         self.misses += 1;
         let parser = self.parser.get_or_init(Parser::new);
-        let object = Some(objects.append(|out| parser.write_object(text, out)));
+        let object = Some(objects.append(|out| {
+            self.made
+                .write(text, out, |out| parser.write_object(text, out));
+        }));
         self.cache.insert(hash, text.into(), object);
         object
+    }
+}
+
+/// The objects that the instances made last. Making one takes longer than the whole rest of a pipeline for an event, so
+/// each is made once, not once a worker.
+#[derive(Debug)]
+struct Made {
+    objects: Mutex<HashMap<Vec<u8>, Vec<u8>>>,
+    capacity: usize,
+}
+
+impl Made {
+    fn new(capacity: usize) -> Self {
+        Self {
+            objects: Mutex::default(),
+            capacity,
+        }
+    }
+
+    /// Appends the object of a string, made by `make` if no instance has made it lately.
+    fn write(&self, text: &[u8], out: &mut Vec<u8>, make: impl FnOnce(&mut Vec<u8>)) {
+        let objects = || self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(object) = objects().get(text) {
+            return out.extend_from_slice(object);
+        }
+        let start = out.len();
+        make(out);
+        let mut objects = objects();
+        if objects.len() >= self.capacity {
+            objects.clear();
+        }
+        objects.insert(text.into(), out[start..].into());
     }
 }
 
