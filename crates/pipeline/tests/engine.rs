@@ -138,7 +138,9 @@ impl Output for Collect {
         match self.mood {
             Mood::Slow => tokio::time::sleep(Duration::from_millis(20)).await,
             Mood::Broken => return Err(WriteError::Retry("away".into())),
-            Mood::Moody if call.is_multiple_of(3) => return Err(WriteError::Retry("not now".into())),
+            Mood::Moody if call.is_multiple_of(3) => {
+                return Err(WriteError::Retry("not now".into()));
+            }
             Mood::Moody if rows.len() > 2 => {
                 written.retry.push(rows.remove(0).0);
                 let (row, _) = rows.pop().expect("a last row");
