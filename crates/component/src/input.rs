@@ -23,6 +23,11 @@ pub trait Input: Send {
     /// # Errors
     /// What could not be read. Everything sent before is delivered all the same.
     async fn run(self: Box<Self>, ctx: InputContext) -> Result<(), InputError>;
+
+    /// What no other component of the process may use at the same time, such as standard input.
+    fn exclusive(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Why an input ended early. Holds one message for each thing that went wrong.

@@ -23,6 +23,11 @@ pub trait Output: Send + Sync {
     /// must not be taken twice.
     async fn write(&self, encoded: &Encoded) -> Result<Written, WriteError>;
 
+    /// What no other component of the process may use at the same time, such as a file that is written.
+    fn exclusive(&self) -> Option<String> {
+        None
+    }
+
     /// Makes everything written so far safe by the output's stated durability.
     ///
     /// # Errors

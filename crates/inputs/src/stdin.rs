@@ -86,6 +86,10 @@ impl Input for Stdin {
     async fn run(self: Box<Self>, ctx: InputContext) -> Result<(), InputError> {
         on_blocking_thread(ctx, move |ctx| self.read(ctx)).await
     }
+
+    fn exclusive(&self) -> Option<String> {
+        Some("standard input".to_owned())
+    }
 }
 
 impl Stdin {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use batch::HostInfo;
 use component::{Build, BuildContext, Input, Order, Output, Processor, Spec};
-use config::{ConfigError, Node, NodeKind, StageRole};
+use config::{ConfigError, Node, NodeKind, Size, StageRole};
 use expr::Expr;
 use serde::de::DeserializeOwned;
 
@@ -86,19 +86,24 @@ impl Graph {
         host: &Arc<HostInfo>,
         finite: bool,
     ) -> Result<Self, ConfigError> {
-        let (process, rest) =
-            split::<ProcessSettings>(root, &["memory", "workers", "shutdown_deadline"])?;
-        let mut top = rest.map_reader("the configuration")?;
-        let pipelines = top.require("pipelines")?;
+        const PROCESS: &[&str] = &["memory", "workers", "shutdown_deadline"];
+        let mut top = root.map_reader("the configuration")?;
+        let pipelines = top.take("pipelines");
+        PROCESS.iter().for_each(|key| drop(top.take(key)));
         top.finish()?;
+        let (process, _) = split::<ProcessSettings>(root, PROCESS)?;
+        check_process(root, &process)?;
+        let pipelines = pipelines
+            .ok_or_else(|| root.error("the configuration needs the setting `pipelines`"))?;
         let Some(entries) = pipelines.as_map().filter(|entries| !entries.is_empty()) else {
             return Err(pipelines
                 .error("`pipelines` holds each pipeline under its name; there is none here"));
         };
-        let builder = Builder {
+        let mut builder = Builder {
             registry,
             host,
             finite,
+            claims: BTreeSet::new(),
         };
         let pipelines = entries
             .iter()
@@ -112,24 +117,24 @@ struct Builder<'a> {
     registry: &'a Registry,
     host: &'a Arc<HostInfo>,
     finite: bool,
+    /// What components have for themselves.
+    claims: BTreeSet<String>,
 }
 
 impl Builder<'_> {
-    fn pipeline(&self, name: &Node, node: &Node) -> Result<PipelineGraph, ConfigError> {
+    fn pipeline(&mut self, name: &Node, node: &Node) -> Result<PipelineGraph, ConfigError> {
         let mut reader = node.map_reader("a pipeline")?;
-        let inputs = one_or_more(reader.take("input"), reader.take("inputs"), node, "input")?;
-        let outputs = one_or_more(
-            reader.take("output"),
-            reader.take("outputs"),
-            node,
-            "output",
-        )?;
+        let (input, inputs) = (reader.take("input"), reader.take("inputs"));
+        let (output, outputs) = (reader.take("output"), reader.take("outputs"));
         let stages = reader.take("processors").map_or(&[][..], Node::items);
         let queue = reader
             .take("queue")
             .map_or_else(|| Ok(MemoryQueueSettings::default()), queue)?;
         let retry = reader.parse("retry")?.unwrap_or_default();
+        // A misspelt name is told before the one that is missing because of it.
         reader.finish()?;
+        let inputs = one_or_more(input, inputs, node, "input")?;
+        let outputs = one_or_more(output, outputs, node, "output")?;
         let mut names = BTreeSet::new();
         let inputs = inputs
             .iter()
@@ -163,7 +168,11 @@ impl Builder<'_> {
         }
     }
 
-    fn input(&self, node: &Node, names: &mut BTreeSet<String>) -> Result<InputNode, ConfigError> {
+    fn input(
+        &mut self,
+        node: &Node,
+        names: &mut BTreeSet<String>,
+    ) -> Result<InputNode, ConfigError> {
         let (spec, settings) = self.component(StageRole::Input, node)?;
         let (common, own) = split::<InputSettings>(&settings, &["name"])?;
         let name = unique(common.name, spec, node, names)?;
@@ -172,6 +181,7 @@ impl Builder<'_> {
         };
         let component =
             build(&own, &self.context(None)).map_err(|error| with_common(error, &["name"]))?;
+        self.claim(component.exclusive(), node)?;
         Ok(InputNode { name, component })
     }
 
@@ -206,7 +216,11 @@ impl Builder<'_> {
         })
     }
 
-    fn output(&self, node: &Node, names: &mut BTreeSet<String>) -> Result<OutputNode, ConfigError> {
+    fn output(
+        &mut self,
+        node: &Node,
+        names: &mut BTreeSet<String>,
+    ) -> Result<OutputNode, ConfigError> {
         const COMMON: &[&str] = &["name", "if"];
         let (spec, settings) = self.component(StageRole::Output, node)?;
         let (common, own) = split::<OutputSettings>(&settings, COMMON)?;
@@ -217,12 +231,25 @@ impl Builder<'_> {
         };
         let component =
             build(&own, &self.context(None)).map_err(|error| with_common(error, COMMON))?;
+        self.claim(component.exclusive(), node)?;
         Ok(OutputNode {
             name,
             component,
             ordered,
             condition,
         })
+    }
+
+    /// Takes what a component has for itself; refuses it where another one has it.
+    fn claim(&mut self, what: Option<String>, node: &Node) -> Result<(), ConfigError> {
+        let Some(what) = what else { return Ok(()) };
+        if self.claims.contains(&what) {
+            return Err(node.error(format!(
+                "another component of this configuration uses {what} already"
+            )));
+        }
+        self.claims.insert(what);
+        Ok(())
     }
 
     fn component(
@@ -234,6 +261,26 @@ impl Builder<'_> {
         let spec = self.registry.resolve(role, name)?;
         Ok((spec, settings.into_owned()))
     }
+}
+
+/// The most worker threads of a pipeline: far more than cores, and few enough to start.
+const WORKERS_MAX: usize = 1024;
+
+/// The least memory that a run can do with: a few buffers.
+const MEMORY_MIN: Size = Size(1 << 20);
+
+fn check_process(root: &Node, process: &ProcessSettings) -> Result<(), ConfigError> {
+    if process.workers > WORKERS_MAX {
+        let error = root.nearest("workers");
+        return Err(error.error(format!("more than {WORKERS_MAX} workers for each pipeline")));
+    }
+    if process.memory.0 < MEMORY_MIN.0 {
+        let error = root.nearest("memory");
+        return Err(error.error(format!(
+            "less than {MEMORY_MIN} of memory is not enough to read"
+        )));
+    }
+    Ok(())
 }
 
 /// The nodes of `input`/`inputs` or `output`/`outputs`: one of the two settings, with at least one component.

@@ -28,7 +28,7 @@ pub const BUFFER_SIZE: usize = 256 << 10;
 /// How retries of a one-line pipeline end when the configuration does not say.
 const GIVE_UP_AFTER: Period = Period::from_secs(30);
 
-/// How long writes may take that were waiting for their next attempt when the deadline was over.
+/// How long inputs and writes that were waiting may take to end when the deadline was over.
 const LAST_CHANCE: Duration = Duration::from_millis(500);
 
 /// What a run gets beside its configuration.
@@ -244,13 +244,21 @@ impl Running {
             }
         });
         for input in &mut self.inputs {
-            let Some(task) = input.task.take() else {
+            let Some(mut task) = input.task.take() else {
                 continue;
             };
-            tokio::select! {
-                ended = task => problems.extend(input_problems(&input.name, ended)),
-                () = over.stopped() => problems.push(format!("input {}: did not stop in time", input.name)),
-            }
+            let ended = tokio::select! {
+                ended = &mut task => Some(ended),
+                () = over.stopped() => {
+                    // An input that waits for room learns that there will be none.
+                    self.queue.abandon();
+                    tokio::time::timeout(LAST_CHANCE, task).await.ok()
+                }
+            };
+            problems.extend(match ended {
+                Some(ended) => input_problems(&input.name, ended),
+                None => vec![format!("input {}: did not stop in time", input.name)],
+            });
         }
         self.queue.close();
         let (workers, writers) = (

@@ -105,11 +105,10 @@ impl SharedStage {
         &self.metrics
     }
 
-    /// Whether it needs no further event.
+    /// Whether nothing gets past it any more, so that the inputs may end. With a condition, other events still do.
     pub fn is_finished(&self) -> bool {
-        self.ordered
-            .as_ref()
-            .is_some_and(|turns| turns.finished.load(Ordering::SeqCst))
+        let finished = |turns: &Turns| turns.finished.load(Ordering::SeqCst);
+        self.condition.is_none() && self.ordered.as_ref().is_some_and(finished)
     }
 
     /// Gives up the turn of a batch that never comes, unless it has come before.

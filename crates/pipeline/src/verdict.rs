@@ -71,7 +71,7 @@ pub fn verdict(pipeline: &PipelineReport, wall: Duration, workers: usize) -> Str
         );
     }
     format!(
-        "Nothing in the pipeline limits: {} was busy {} of the time, the workers {}; the source gave no more.",
+        "Nothing in the pipeline was busy: {} {} of the time, the workers {}; the input waited {input_waited} of the time.",
         input.name,
         percent(input_busy),
         percent(workers_busy)
@@ -132,7 +132,7 @@ mod tests {
             ),
             (
                 [(10, 0), (20, 0), (10, 5)],
-                "Nothing in the pipeline limits",
+                "Nothing in the pipeline was busy: file 1 % of the time",
             ),
         ] {
             let sentence = verdict(&pipeline(times), second, 2);

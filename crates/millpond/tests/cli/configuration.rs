@@ -154,3 +154,50 @@ fn files_that_are_no_configuration_are_refused() {
             .contains("/no/such.yaml")
     );
 }
+
+#[test]
+fn what_only_one_component_can_use_is_given_to_one() {
+    let folder = Folder::new();
+    for (components, said) in [
+        (
+            "    inputs: [stdin, stdin: {name: b}]\n    output: stdout\n",
+            "standard input",
+        ),
+        (
+            "    input: stdin\n    outputs:\n      - file: {path: /tmp/one.txt}\n      - file: {path: /tmp/one.txt, name: b}\n",
+            "/tmp/one.txt",
+        ),
+    ] {
+        let path = folder.write("two.yaml", format!("pipelines:\n  one:\n{components}"));
+        let ended = millpond(&["check", &path]).expect(2);
+        assert!(
+            ended.err.contains(said) && ended.err.contains("already"),
+            "{}",
+            ended.err
+        );
+    }
+}
+
+#[test]
+fn settings_of_the_process_have_bounds() {
+    let folder = Folder::new();
+    let rest = "pipelines: {one: {input: stdin, output: stdout}}\n";
+    for (setting, said) in [
+        ("workers: 100000", "workers"),
+        ("memory: 10", "memory"),
+        ("worker: 2", "did you mean `workers`?"),
+    ] {
+        let path = folder.write("x.yaml", format!("{setting}\n{rest}"));
+        assert!(millpond(&["check", &path]).expect(2).err.contains(said));
+    }
+    let path = folder.write(
+        "x.yaml",
+        "pipelines:\n  one:\n    input: stdin\n    outputt: stdout\n",
+    );
+    let ended = millpond(&["check", &path]).expect(2);
+    assert!(
+        ended.err.contains("`outputt`") && ended.err.contains("did you mean `output`?"),
+        "{}",
+        ended.err
+    );
+}

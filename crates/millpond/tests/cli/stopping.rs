@@ -149,3 +149,36 @@ fn waiting_standard_input_notices_a_stop() {
     assert!(begin.elapsed() < Duration::from_secs(5));
     drop(pipe);
 }
+
+#[test]
+fn head_of_some_events_lets_the_others_pass() {
+    let folder = Folder::new();
+    let lines: String = (0..30_000).map(|n| format!("{}\n", n % 10)).collect();
+    let log = folder.write("x.log", lines);
+    for workers in [1, 4] {
+        let yaml = format!(
+            "workers: {workers}\npipelines:\n  one:\n    input:\n      file: {{ paths: ['{log}'] }}\n    processors:\n      - head: {{ count: 2, if: 'message == 7' }}\n    outputs: [stdout]\n"
+        );
+        let path = folder.write("head.yaml", yaml);
+        let ended = crate::program::millpond(&["run", &path]).expect(0);
+        assert_eq!(ended.out.lines().count(), 27_002, "{workers} workers");
+    }
+}
+
+#[test]
+fn a_stop_while_the_output_is_blocked_blames_nobody_else() {
+    let folder = Folder::new();
+    let path = folder.write(
+        "slow.yaml",
+        "shutdown_deadline: 300ms\npipelines:\n  one:\n    input:\n      generate: { format: apache }\n    outputs: [stdout]\n",
+    );
+    let child = command(&["run", &path]).spawn().expect("runs");
+    std::thread::sleep(Duration::from_millis(500));
+    Command::new("kill")
+        .args(["-TERM", &child.id().to_string()])
+        .status()
+        .expect("kill");
+    std::thread::sleep(Duration::from_millis(2000));
+    let ended = ended(child.wait_with_output().expect("ends")).expect(1);
+    assert!(!ended.err.contains("did not stop in time"), "{}", ended.err);
+}

@@ -296,6 +296,16 @@ fn file_mode(config: &Config, node: &Node) -> Result<u32, ConfigError> {
 
 #[async_trait]
 impl Output for FileOutput {
+    fn exclusive(&self) -> Option<String> {
+        match &self.destination {
+            // A device may be shared: what is written to it is not read again.
+            Destination::Fixed(path) if !path.starts_with("/dev/") => {
+                Some(format!("the file {path}"))
+            }
+            _ => None,
+        }
+    }
+
     fn encode(&self, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded) {
         let mut format = self.format.bind(batch);
         let template = match &self.destination {
