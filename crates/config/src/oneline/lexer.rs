@@ -106,16 +106,21 @@ impl<'s> Cursor<'s> {
         Ok(Some(Token::Setting { name, value }))
     }
 
-    /// Steps over `name=` when a setting starts here.
+    /// Steps over `name=` or `name.key=` when a setting starts here. A key is whatever somebody calls a field or an
+    /// entry, so it may have any character that needs no quotes.
     fn setting_name(&mut self) -> Option<Word> {
         let (name, after) = self.rest().split_once('=')?;
-        let is_name = name.split('.').all(|part| {
-            part.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
-                && part
-                    .bytes()
-                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
-        });
-        if !is_name || after.starts_with('=') {
+        let (setting, key) = match name.split_once('.') {
+            Some((setting, key)) => (setting, Some(key)),
+            None => (name, None),
+        };
+        let is_setting = setting.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+            && setting
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+        let ends = |c: char| c.is_whitespace() || matches!(c, '|' | '\'' | '"');
+        let is_key = key.is_none_or(|key| !key.is_empty() && !key.contains(ends));
+        if !is_setting || !is_key || after.starts_with('=') {
             return None;
         }
         let span = Span::new(self.at, self.at + name.len());

@@ -5,8 +5,10 @@
 //! ```
 //! Stages stand between `|`: the input first, the output last, processors between. A stage is a component's name and
 //! its settings, split by whitespace (newlines too):
-//! - `name=value` gives a setting. The name is of `a-z`, `0-9`, `_`, begins with a letter or `_`, and dots in it make
-//!   nested maps. `name=[a, b]` gives a list, and so does giving the name again.
+//! - `name=value` gives a setting. The name is of `a-z`, `0-9`, `_` and begins with a letter or `_`. `name.key=value`
+//!   gives an entry of a setting that is a map. The key is all that stands between the first dot and the `=`, its own
+//!   dots and capitals kept: `fields.host.name=h` is `fields: {"host.name": h}`. Maps in such maps need YAML.
+//!   `name=[a, b]` gives a list, and so does giving the name again.
 //! - Everything else is given by position, as the component's [`Positional`] says. A text with `=` whose beginning is no
 //!   such name (`http://x?y=z`), or that has `==`, counts as this.
 //! - Values quote as in a shell: `'...'` holds anything, `"..."` takes `\"` and `\\` as escapes and every other

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::lexer::{Cursor, Token, Value, Word};
 use super::{Catalogue, Positional, StageRole};
-use crate::DEPTH_MAX;
 use crate::error::ConfigError;
 use crate::node::{Node, NodeKind};
 use crate::source::{Source, Span};
@@ -148,10 +147,8 @@ impl Settings<'_> {
             Token::Positional(word) => self.by_position(word),
             Token::Setting { name, value } => {
                 let value = value_node(self.source, value);
-                let steps: Vec<&str> = name.text.split('.').collect();
-                if steps.len() > DEPTH_MAX / 2 {
-                    return Err(self.error(name.span, "too many dots in this name"));
-                }
+                // What follows the first dot is one key: names of fields have dots of their own.
+                let steps: Vec<&str> = name.text.splitn(2, '.').collect();
                 self.insert_named(&steps, name.span, value)
             }
         }

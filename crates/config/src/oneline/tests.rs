@@ -96,10 +96,17 @@ const SETTINGS: &[(&str, &str)] = &[
         "set a=1 b='1' c= d=x=y e=null _f=null1",
         r#"{a: 1, b: "1", c: "", d: x=y, e: null, _f: null1}"#,
     ),
+    ("set a.b=1 a.c.d=2 e.f=3", "{a: {b: 1, c.d: 2}, e: {f: 3}}"),
     (
-        "set a.b=1 a.c.d=2 e.f=3",
-        "{a: {b: 1, c: {d: 2}}, e: {f: 3}}",
+        r#"grok "%{FOO:x}" definitions.FOO="\d+" definitions.B2=x"#,
+        r#"{pattern: "%{FOO:x}", definitions: {FOO: "\\d+", B2: x}}"#,
     ),
+    (
+        "rename fields.Host=b fields.host.name=h fields.@x-Y=[1] fields.Host=c fields.größe=g",
+        "{fields: {Host: [b, c], host.name: h, @x-Y: [1], größe: g}}",
+    ),
+    ("rename a.=b a.b==c", "{from: a.=b, to: a.b==c}"),
+    ("rename a.'b'=c A.b=d", r#"{from: "a.b=c", to: A.b=d}"#),
     (
         "set a=[x, 'y, z',w] b=[] c=[ ]",
         r#"{a: [x, "y, z", w], b: [], c: []}"#,
