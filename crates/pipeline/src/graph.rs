@@ -89,7 +89,9 @@ impl Graph {
         const PROCESS: &[&str] = &["memory", "workers", "shutdown_deadline"];
         let mut top = root.map_reader("the configuration")?;
         let pipelines = top.take("pipelines");
-        PROCESS.iter().for_each(|key| drop(top.take(key)));
+        for key in PROCESS {
+            top.take(key);
+        }
         top.finish()?;
         let (process, _) = split::<ProcessSettings>(root, PROCESS)?;
         check_process(root, &process)?;
