@@ -1,6 +1,7 @@
 //! The open files of one `file` output, by path.
 //!
-//! At most so many are open at once; to open another one, the one that was not used for longest is finished and closed.
+//! At most so many are open at once, and fewer where the system has no more descriptors; to open another one, the one that
+//! was not used for longest is finished and closed. Whatever the reason for closing a file, it is made durable first.
 //! Before every piece a file is looked at: it is rotated when that is due, and opened anew when somebody else renamed or
 //! removed it.
 
@@ -128,17 +129,11 @@ impl Files {
 
     fn open(&mut self, path: &Arc<str>) -> Result<OpenFile, Failure> {
         let failed = |error: io::Error| path_failure(path, &error);
-        let mut stored = self
-            .storage
-            .open(Path::new(&**path), self.settings.options)
-            .map_err(failed)?;
+        let mut stored = self.open_stored(path)?;
         let metadata = stored.file().metadata().map_err(failed)?;
         if metadata.is_file() && metadata.len() > 0 && !self.mend(path, &*stored)? {
             drop(stored);
-            stored = self
-                .storage
-                .open(Path::new(&**path), self.settings.options)
-                .map_err(failed)?;
+            stored = self.open_stored(path)?;
         }
         let metadata = stored.file().metadata().map_err(failed)?;
         let time = match metadata.modified() {
@@ -146,7 +141,7 @@ impl Files {
             _ => self.storage.now(),
         };
         if self.settings.sync && metadata.len() == 0 && metadata.is_file() {
-            sync_directory(Path::new(&**path)).map_err(failed)?;
+            self.with_descriptors(path, |_| sync_directory(Path::new(&**path)))?;
         }
         let interval = self.settings.rotation.interval_of(time);
         OpenFile::new(
@@ -156,6 +151,29 @@ impl Files {
             interval,
         )
         .map_err(failed)
+    }
+
+    fn open_stored(&mut self, path: &Arc<str>) -> Result<Box<dyn Stored>, Failure> {
+        self.with_descriptors(path, |files| {
+            files
+                .storage
+                .open(Path::new(&**path), files.settings.options)
+        })
+    }
+
+    /// Makes a call that needs a descriptor. Where the system has none left, trying later would not help as long as this
+    /// output itself holds them, so that files are closed until the call gets one or none is left to close.
+    fn with_descriptors<T>(
+        &mut self,
+        path: &str,
+        call: impl Fn(&Self) -> io::Result<T>,
+    ) -> Result<T, Failure> {
+        loop {
+            match call(self) {
+                Err(error) if is_out_of_descriptors(&error) && self.close_oldest()? => {}
+                other => return other.map_err(|error| path_failure(path, &error)),
+            }
+        }
     }
 
     /// Cuts a torn end. False when the file was put aside because it is damaged.
@@ -176,8 +194,9 @@ impl Files {
                 Ok(true)
             }
             Found::Damaged { at } => {
+                let now = self.storage.now();
                 let aside =
-                    rotate::put_aside(Path::new(&**path), self.storage.now()).map_err(failed)?;
+                    self.with_descriptors(path, |_| rotate::put_aside(Path::new(&**path), now))?;
                 self.count("damaged_files", 1);
                 self.warnings.push(format!(
                     "{path}: the compressed data is damaged from byte {at} on; the file is now called {} and a new one begins",
@@ -196,7 +215,7 @@ impl Files {
             return Ok(());
         };
         if file.is_gone_from(Path::new(&**path)) {
-            file.flush(self.settings.sync)?;
+            file.flush(true)?;
             self.open.remove(path);
         }
         Ok(())
@@ -224,7 +243,7 @@ impl Files {
             file.interval = rotation.interval_of(now);
             return Ok(false);
         }
-        rotate::put_aside(Path::new(&**path), now).map_err(failed)?;
+        self.with_descriptors(path, |_| rotate::put_aside(Path::new(&**path), now))?;
         self.open.remove(path);
         self.count("files_rotated", 1);
         if let Some(keep) = rotation.keep {
@@ -239,21 +258,22 @@ impl Files {
         Ok(true)
     }
 
-    /// Closes the file that was not used for longest when no further one may be open.
+    /// Closes files until a further one may be open.
     fn make_room(&mut self) -> Result<(), WriteError> {
-        while self.open.len() >= self.settings.open_max {
-            let oldest = self
-                .open
-                .iter()
-                .min_by_key(|(_, file)| file.used)
-                .map(|(path, _)| path.clone());
-            let Some(path) = oldest else { break };
-            if let Some(file) = self.open.get_mut(&path) {
-                file.flush(self.settings.sync)?;
-            }
-            self.open.remove(&path);
-        }
+        while self.open.len() >= self.settings.open_max && self.close_oldest()? {}
         Ok(())
+    }
+
+    /// Makes the file that was not used for longest durable and closes it. False when none is open.
+    fn close_oldest(&mut self) -> Result<bool, WriteError> {
+        let oldest = self.open.iter_mut().min_by_key(|(_, file)| file.used);
+        let Some((path, file)) = oldest else {
+            return Ok(false);
+        };
+        file.flush(true)?;
+        let path = path.clone();
+        self.open.remove(&path);
+        Ok(true)
     }
 
     fn count(&mut self, name: &'static str, by: u64) {
@@ -262,6 +282,11 @@ impl Files {
             None => self.counters.push((name, by)),
         }
     }
+}
+
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(errno, Some(Errno::MFILE | Errno::NFILE))
 }
 
 /// Makes a new file's name durable.

@@ -98,7 +98,7 @@ struct Config {
     #[serde(default)]
     rotate: RotateConfig,
     /// Whether every flush makes the files durable (`fsync`), and events count as delivered only then. Closing a file at
-    /// the end, or to rotate it, always does. `false` by default.
+    /// the end, to rotate it, or to open another one, always does. `false` by default.
     #[serde(default)]
     fsync: bool,
     /// Whether missing directories are made. `true` by default.
@@ -106,7 +106,8 @@ struct Config {
     create_dirs: bool,
     /// Permissions of new files, in octal; the umask applies. `0666` by default.
     file_mode: Option<String>,
-    /// How many files may be open at once; beyond that the one that was not used for longest is closed. 64 by default.
+    /// How many files may be open at once; beyond that, or when the system has no more descriptors, the one that was not
+    /// used for longest is closed. 64 by default.
     #[serde(default = "open_max")]
     #[schemars(range(min = 1))]
     max_open_files: usize,

@@ -128,7 +128,7 @@ impl Stored for File {
 
 #[cfg(test)]
 pub mod tests {
-    use std::sync::atomic::{AtomicI64, Ordering};
+    use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
     use std::sync::{Arc, Mutex};
 
     use super::*;
@@ -142,6 +142,12 @@ pub mod tests {
         pub room: Arc<Mutex<Vec<usize>>>,
         pub opened: Arc<Mutex<Vec<String>>>,
         pub sync_fails: Arc<Mutex<bool>>,
+        /// How often a file was made durable.
+        pub syncs: Arc<AtomicUsize>,
+        /// How many files are open.
+        pub held: Arc<AtomicUsize>,
+        /// How many files may be open; any number where this is 0.
+        pub descriptors: Arc<AtomicUsize>,
     }
 
     struct FaultyFile {
@@ -151,18 +157,28 @@ pub mod tests {
 
     impl Storage for Faulty {
         fn open(&self, path: &Path, options: Options) -> io::Result<Box<dyn Stored>> {
+            let descriptors = self.descriptors.load(Ordering::SeqCst);
+            if descriptors > 0 && self.held.load(Ordering::SeqCst) >= descriptors {
+                return Err(Errno::MFILE.into());
+            }
             self.opened
                 .lock()
                 .unwrap()
                 .push(path.file_name().unwrap().to_string_lossy().into_owned());
-            Ok(Box::new(FaultyFile {
-                file: open(path, options)?,
-                storage: self.clone(),
-            }))
+            let file = open(path, options)?;
+            self.held.fetch_add(1, Ordering::SeqCst);
+            let storage = self.clone();
+            Ok(Box::new(FaultyFile { file, storage }))
         }
 
         fn now(&self) -> i64 {
             self.clock.load(Ordering::SeqCst)
+        }
+    }
+
+    impl Drop for FaultyFile {
+        fn drop(&mut self) {
+            self.storage.held.fetch_sub(1, Ordering::SeqCst);
         }
     }
 
@@ -192,6 +208,7 @@ pub mod tests {
         }
 
         fn sync(&self) -> io::Result<()> {
+            self.storage.syncs.fetch_add(1, Ordering::SeqCst);
             if *self.storage.sync_fails.lock().unwrap() {
                 Err(Errno::IO.into())
             } else {

@@ -396,6 +396,43 @@ fn the_file_unused_for_longest_is_closed() {
 }
 
 #[test]
+fn a_file_is_durable_whyever_it_was_closed() {
+    let directory = directory();
+    let (output, storage) = output(&directory, "{path: '$/%{a}', max_open_files: 1}");
+    let syncs = || storage.syncs.load(Ordering::SeqCst);
+    write(&output, &[r#"{"a":"x"}"#]).expect("it writes");
+    wait(output.flush()).expect("it flushes");
+    assert_eq!(syncs(), 0, "nothing was closed");
+    write(&output, &[r#"{"a":"y"}"#]).expect("it writes");
+    assert_eq!(syncs(), 1, "closed to make room");
+    fs::remove_file(directory.path().join("y")).expect("it removes");
+    write(&output, &[r#"{"a":"y"}"#]).expect("it writes");
+    assert_eq!(syncs(), 2, "closed because it is gone");
+    close(&output);
+    assert_eq!(syncs(), 3, "closed at the end");
+}
+
+#[test]
+fn without_descriptors_the_file_unused_for_longest_is_closed() {
+    let directory = directory();
+    let (first, storage) = output(&directory, "path: '$/%{a}'");
+    storage.descriptors.store(2, Ordering::SeqCst);
+    for name in ["x", "y", "x", "z", "x"] {
+        write(&first, &[&format!(r#"{{"a":"{name}"}}"#)]).expect("room is made");
+    }
+    assert_eq!(*storage.opened.lock().unwrap(), ["x", "y", "z"]);
+    for (name, lines) in [("x", 3), ("y", 1), ("z", 1)] {
+        let content = content(directory.path().join(name));
+        assert_eq!(content.lines().count(), lines, "{name}");
+    }
+    // Descriptors that others hold may come free, so that trying again makes sense.
+    close(&first);
+    storage.held.store(2, Ordering::SeqCst);
+    let error = write(&first, &[r#"{"a":"x"}"#]).expect_err("none is left to close");
+    assert!(matches!(error, WriteError::Retry(_)), "{error}");
+}
+
+#[test]
 fn a_file_has_one_writer() {
     let directory = directory();
     let (first, _) = output(&directory, "path: $/a");
