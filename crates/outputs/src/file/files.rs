@@ -16,17 +16,16 @@ use rustix::io::Errno;
 
 use super::compressor::Compression;
 use super::open::OpenFile;
-use super::recover::{Found, examine};
+use super::recover::{Found, Lines, examine};
 use super::rotate::{self, Rotation};
 use super::storage::{Options, Storage, Stored, seconds};
-use crate::sink::failure;
+use crate::sink::{failure, write_rest};
 
 /// How files are written.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
     pub compression: Compression,
-    /// The byte that each line begins with, where that is known.
-    pub begins: Option<u8>,
+    pub lines: Lines,
     pub rotation: Rotation,
     /// Whether every flush makes the files durable, and not only closing them.
     pub sync: bool,
@@ -131,7 +130,7 @@ impl Files {
         let failed = |error: io::Error| path_failure(path, &error);
         let mut stored = self.open_stored(path)?;
         let metadata = stored.file().metadata().map_err(failed)?;
-        if metadata.is_file() && metadata.len() > 0 && !self.mend(path, &*stored)? {
+        if metadata.is_file() && metadata.len() > 0 && !self.mend(path, &mut *stored)? {
             drop(stored);
             stored = self.open_stored(path)?;
         }
@@ -176,12 +175,12 @@ impl Files {
         }
     }
 
-    /// Cuts a torn end. False when the file was put aside because it is damaged.
-    fn mend(&mut self, path: &Arc<str>, stored: &dyn Stored) -> Result<bool, Failure> {
+    /// Cuts a torn end or ends the last line. False when the file was put aside because it is damaged.
+    fn mend(&mut self, path: &Arc<str>, stored: &mut dyn Stored) -> Result<bool, Failure> {
         let failed = |error: io::Error| path_failure(path, &error);
         let file = stored.file();
         let found =
-            examine(file, self.settings.compression, self.settings.begins).map_err(failed)?;
+            examine(file, self.settings.compression, self.settings.lines).map_err(failed)?;
         match found {
             Found::Whole => Ok(true),
             Found::Torn { keep } => {
@@ -193,13 +192,21 @@ impl Files {
                 ));
                 Ok(true)
             }
+            Found::Unended { keep } => {
+                file.set_len(keep).map_err(failed)?;
+                write_rest(stored, b"\n", &mut 0).map_err(failed)?;
+                self.warnings.push(format!(
+                    "{path}: the last line had no newline at its end; it stays as it is and got one"
+                ));
+                Ok(true)
+            }
             Found::Damaged { at } => {
                 let now = self.storage.now();
                 let aside =
                     self.with_descriptors(path, |_| rotate::put_aside(Path::new(&**path), now))?;
                 self.count("damaged_files", 1);
                 self.warnings.push(format!(
-                    "{path}: the compressed data is damaged from byte {at} on; the file is now called {} and a new one begins",
+                    "{path}: the data is damaged from byte {at} on; the file is now called {} and a new one begins",
                     aside.display()
                 ));
                 Ok(false)

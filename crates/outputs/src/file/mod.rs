@@ -2,7 +2,8 @@
 //!
 //! # Guarantees
 //! - A file holds whole lines only: after a write that fails half way (a full disk) it is cut back, and the pipeline
-//!   tries again. When a file is opened that a killed process left with a torn end, that end is cut ([`recover`]).
+//!   tries again. When a file is opened that a killed process left with a torn end, that end is cut, or made a line of its
+//!   own where it may be somebody else's ([`recover`]).
 //! - Events count as delivered when the system has them (`write(2)`); compressed, or with `fsync: true`, when the next
 //!   flush has ended the member, or made it durable. So what is delivered lies in whole members.
 //! - Rotated files are never overwritten ([`rotate`]).
@@ -35,6 +36,7 @@ use serde::Deserialize;
 use self::compressor::Compression;
 use self::destination::{Destination, partition};
 use self::files::{Failure, Files, Settings};
+use self::recover::Lines;
 use self::rotate::Rotation;
 use self::storage::{Disk, Options, Storage};
 use crate::format::Format;
@@ -50,7 +52,9 @@ cannot leave its directory: slashes and control characters become `_`, and so do
 An event whose path no file can have (too long, a directory) is refused; the others are written.
 
 A file that exists is appended to. A torn end, left by a process that was killed, is cut first and reported; for a \
-compressed file finding it takes reading the file once. A file that holds something else is left alone, with an error.
+compressed file finding it takes reading the file once. With `format: line` and no compression nothing is ever cut, \
+because a torn line cannot be told from text of yours: a last line without a newline is kept, gets one, and is reported. \
+So is a last line of JSON that is whole but for its newline. A file that holds something else is left alone, with an error.
 
 Events count as delivered after `write(2)`; in compressed files, and with `fsync: true`, after the next flush, which comes \
 when the pipeline is idle and at the latest every 64 batches. Each flush ends a gzip member (or zstd frame), so that \
@@ -198,7 +202,10 @@ impl FileOutput {
         let rotates = rotation.size.is_some() || rotation.interval.is_some();
         let settings = Settings {
             compression: compression(&config, node)?,
-            begins: (config.format == FormatName::Json).then_some(b'{'),
+            lines: match config.format {
+                FormatName::Json => Lines::Json,
+                FormatName::Line => Lines::Text,
+            },
             rotation,
             sync: config.fsync,
             options: Options {

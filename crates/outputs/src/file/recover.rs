@@ -2,15 +2,22 @@
 //!
 //! Such an end was never acknowledged as delivered, so it is cut when the file is opened again; otherwise the next line
 //! would continue it. What does not look like a torn end of our own is never cut:
+//! - a last line of JSON that lacks nothing but its newline, and any last line of text, where nothing tells ours from
+//!   somebody else's, is kept and gets a newline ([`Found::Unended`]);
 //! - a file that holds something else is refused ([`Found::Foreign`]);
-//! - damage in the middle of a compressed file is left as it is ([`Found::Damaged`]), the file has to be put aside.
+//! - damage in the middle of a compressed file is left as it is, and so is a file of nothing but zeros
+//!   ([`Found::Damaged`]): the file has to be put aside.
 //!
-//! A tail of zeros, which some file systems leave after a power failure, counts as torn. Memory is bounded; finding the
-//! last whole member takes one pass of decompression over the file.
+//! A tail of zeros behind something of ours, which some file systems leave after a power failure, counts as torn. Memory
+//! is bounded; finding the last whole member takes one pass of decompression over the file.
 
 use std::fs::File;
 use std::io::{self, BufRead, Read};
 use std::os::unix::fs::FileExt;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::error::Category;
 
 use super::compressor::Compression;
 
@@ -26,56 +33,101 @@ pub enum Found {
     },
     /// It can be appended to.
     Whole,
-    /// Members up to this byte are fine, then comes one that is broken although the file goes on.
+    /// It can be appended to once it is cut to `keep` bytes and the line that ends there got its newline.
+    Unended {
+        /// Bytes to keep.
+        keep: u64,
+    },
+    /// Everything up to this byte is fine, then comes something that is broken although the file goes on.
     Damaged {
-        /// Where the broken member begins.
+        /// Where the broken part begins.
         at: u64,
     },
     /// It is something else than what the output writes.
     Foreign,
 }
 
-/// Looks at the end of a file. `begins` is the byte that each line begins with, where that is known.
+/// What the lines of an uncompressed file are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lines {
+    /// A JSON object each.
+    Json,
+    /// Any text: nothing tells a torn line of ours from somebody else's.
+    Text,
+}
+
+/// Looks at the end of a file.
 ///
 /// # Errors
 /// The file cannot be read.
-pub fn examine(file: &File, compression: Compression, begins: Option<u8>) -> io::Result<Found> {
+pub fn examine(file: &File, compression: Compression, lines: Lines) -> io::Result<Found> {
     let len = file.metadata()?.len();
     match compression {
         _ if len == 0 => Ok(Found::Whole),
-        Compression::None => examine_lines(file, len, begins),
+        Compression::None => examine_lines(file, len, lines),
         compression => examine_members(file, len, compression),
     }
 }
 
-fn examine_lines(file: &File, len: u64, begins: Option<u8>) -> io::Result<Found> {
+fn examine_lines(file: &File, len: u64, lines: Lines) -> io::Result<Found> {
+    let mut last = [0];
+    file.read_exact_at(&mut last, len - 1)?;
+    if last == *b"\n" {
+        return Ok(Found::Whole);
+    }
+    if lines == Lines::Text {
+        return Ok(Found::Unended { keep: len });
+    }
+    let start = after_last(file, len, |part| memchr::memrchr(b'\n', part))?;
+    let end = after_last(file, len, |part| part.iter().rposition(|&byte| byte != 0))?;
+    if end == 0 {
+        return Ok(Found::Damaged { at: 0 });
+    }
+    examine_json(file, start, end)
+}
+
+/// Where the last byte ends that `find` finds in a part of the file; 0 where there is none.
+fn after_last(file: &File, len: u64, find: impl Fn(&[u8]) -> Option<usize>) -> io::Result<u64> {
     let mut chunk = vec![0; CHUNK];
     let mut end = len;
-    let keep = loop {
+    while end > 0 {
         let start = end.saturating_sub(CHUNK as u64);
         let part = &mut chunk[..(end - start) as usize];
         file.read_exact_at(part, start)?;
-        match memchr::memrchr(b'\n', part) {
-            Some(at) => break start + at as u64 + 1,
-            None if start == 0 => break 0,
-            None => end = start,
+        if let Some(at) = find(part) {
+            return Ok(start + at as u64 + 1);
         }
-    };
-    if keep == len {
-        return Ok(Found::Whole);
+        end = start;
+    }
+    Ok(0)
+}
+
+/// Looks at a last line from `start` to `end`, behind which there are only zeros: it is ours when it is a JSON object or
+/// the beginning of one.
+fn examine_json(file: &File, start: u64, end: u64) -> io::Result<Found> {
+    let torn = Found::Torn { keep: start };
+    if start == end {
+        return Ok(torn);
     }
     let mut first = [0];
-    file.read_exact_at(&mut first, keep)?;
-    let is_ours = begins.is_none_or(|begins| first[0] == begins || first[0] == 0);
-    Ok(if is_ours {
-        Found::Torn { keep }
-    } else {
-        Found::Foreign
-    })
+    file.read_exact_at(&mut first, start)?;
+    if first != *b"{" {
+        return Ok(Found::Foreign);
+    }
+    let line = Reader::from(file, start).take(end - start);
+    let mut parser = serde_json::Deserializer::from_reader(line);
+    match IgnoredAny::deserialize(&mut parser).and_then(|_| parser.end()) {
+        Ok(()) => Ok(Found::Unended { keep: end }),
+        Err(error) => match error.classify() {
+            Category::Eof => Ok(torn),
+            Category::Io => Err(error.into()),
+            Category::Syntax | Category::Data => Ok(Found::Foreign),
+        },
+    }
 }
 
 fn examine_members(file: &File, len: u64, compression: Compression) -> io::Result<Found> {
-    let mut reader = Reader::new(file);
+    let mut reader = Reader::from(file, 0);
     let mut scratch = vec![0; CHUNK];
     while reader.position() < len {
         let start = reader.position();
@@ -98,6 +150,7 @@ fn examine_members(file: &File, len: u64, compression: Compression) -> io::Resul
         let is_torn =
             (begins_well && reader.is_at_end()) || is_zeros(file, start, len, &mut scratch)?;
         return Ok(match (is_torn, start, begins_well) {
+            (true, 0, false) => Found::Damaged { at: 0 },
             (true, keep, _) => Found::Torn { keep },
             (false, 0, false) => Found::Foreign,
             (false, at, _) => Found::Damaged { at },
@@ -143,11 +196,12 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(file: &'a File) -> Self {
+    /// A reader that begins at a byte of the file.
+    fn from(file: &'a File, base: u64) -> Self {
         Self {
             file,
             buffer: vec![0; CHUNK],
-            base: 0,
+            base,
             pos: 0,
             len: 0,
             ended: false,
@@ -197,26 +251,61 @@ mod tests {
     use super::super::compressor::Compressor;
     use super::*;
 
-    fn examined(content: &[u8], compression: Compression) -> Found {
+    fn examined(content: &[u8], compression: Compression, lines: Lines) -> Found {
         let mut file = tempfile::tempfile().expect("a temporary file");
         file.write_all(content).expect("it takes the bytes");
-        examine(&file, compression, Some(b'{')).expect("it reads")
+        examine(&file, compression, lines).expect("it reads")
+    }
+
+    fn examined_json(content: &[u8], compression: Compression) -> Found {
+        examined(content, compression, Lines::Json)
     }
 
     #[test]
-    fn half_a_line_is_found() {
-        let long = [b"{\"a\":1}\n".as_slice(), b"{", &[b'x'; 200_000]].concat();
+    fn half_a_line_of_json_is_found_and_nothing_else() {
+        let long = [b"{\"a\":1}\n{\"".as_slice(), &[b'x'; 200_000]].concat();
+        let binary = [b"{".as_slice(), &[0xfe; 99_600]].concat();
+        let zeros_in_between = [b"{}\n".as_slice(), &[0; 70_000], b"end"].concat();
         for (content, expected) in [
             (b"".as_slice(), Found::Whole),
             (b"{}\n", Found::Whole),
             (b"{}\n{\"a", Found::Torn { keep: 3 }),
             (b"{\"a", Found::Torn { keep: 0 }),
+            (b"{\"a\":\"\xc3", Found::Torn { keep: 0 }),
+            (b"{}\n{\"a\":[1,{\"b\":tr\0\0", Found::Torn { keep: 3 }),
             (b"{}\n\0\0\0", Found::Torn { keep: 3 }),
             (long.as_slice(), Found::Torn { keep: 8 }),
+            // Whole events are kept, whoever wrote them.
+            (b"{\"a\":1}", Found::Unended { keep: 7 }),
+            (b"{}\n{\"a\":1}", Found::Unended { keep: 10 }),
+            (b"{}\n{\"a\":1}\0\0", Found::Unended { keep: 10 }),
+            (&[0; 100_000], Found::Damaged { at: 0 }),
             (b"a letter to my friend", Found::Foreign),
             (b"{}\nroot:x", Found::Foreign),
+            (b"{\n  \"pretty\": 1\n}", Found::Foreign),
+            (b"int main()\n{ return 0; }", Found::Foreign),
+            (b"{\"a\":1} and more", Found::Foreign),
+            (binary.as_slice(), Found::Foreign),
+            (zeros_in_between.as_slice(), Found::Foreign),
         ] {
-            assert_eq!(examined(content, Compression::None), expected);
+            let name = String::from_utf8_lossy(&content[..content.len().min(40)]);
+            let found = examined_json(content, Compression::None);
+            assert_eq!(found, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn text_is_never_cut() {
+        for (content, expected) in [
+            (b"".as_slice(), Found::Whole),
+            (b"a\n", Found::Whole),
+            (b"line one\nmy only copy", Found::Unended { keep: 21 }),
+            (b"a\n\0\0", Found::Unended { keep: 4 }),
+            (b"\0", Found::Unended { keep: 1 }),
+            (&[b'x'; 99_601], Found::Unended { keep: 99_601 }),
+        ] {
+            let found = examined(content, Compression::None, Lines::Text);
+            assert_eq!(found, expected);
         }
     }
 
@@ -238,26 +327,34 @@ mod tests {
             let second = member(b"{\"a\":\"a few words more\"}\n", compression);
             let keep = first.len() as u64;
             let whole = [first.clone(), second.clone()].concat();
-            assert_eq!(examined(&whole, compression), Found::Whole);
+            assert_eq!(examined_json(&whole, compression), Found::Whole);
             for cut in 1..second.len() {
                 assert_eq!(
-                    examined(&whole[..first.len() + cut], compression),
+                    examined_json(&whole[..first.len() + cut], compression),
                     Found::Torn { keep },
                     "{cut}"
                 );
             }
             assert_eq!(
-                examined(&first[..first.len() / 2], compression),
+                examined_json(&first[..first.len() / 2], compression),
                 Found::Torn { keep: 0 }
             );
             assert_eq!(
-                examined(&[first.clone(), vec![0; 100_000]].concat(), compression),
+                examined_json(&[first.clone(), vec![0; 100_000]].concat(), compression),
                 Found::Torn { keep }
             );
             let mut damaged = [first.clone(), second.clone(), first.clone()].concat();
             damaged[first.len() + second.len() / 2] ^= 0x55;
-            assert_eq!(examined(&damaged, compression), Found::Damaged { at: keep });
-            assert_eq!(examined(b"{\"plain\":1}\n", compression), Found::Foreign);
+            assert_eq!(
+                examined_json(&damaged, compression),
+                Found::Damaged { at: keep }
+            );
+            assert_eq!(
+                examined_json(b"{\"plain\":1}\n", compression),
+                Found::Foreign
+            );
+            let zeros = examined_json(&[0; 100], compression);
+            assert_eq!(zeros, Found::Damaged { at: 0 });
         }
     }
 }

@@ -165,6 +165,37 @@ fn a_damaged_file_is_put_aside_and_a_foreign_one_left_alone() {
 }
 
 #[test]
+fn a_last_line_that_may_be_somebody_elses_is_kept() {
+    let line = "{path: $/a, format: line, template: '%{n}'}";
+    let binary = "\u{1}\u{0}x".repeat(33_200);
+    for (yaml, before, after) in [
+        (line, "line one\nmy only copy", "1\n"),
+        (line, binary.as_str(), "1\n"),
+        ("path: $/a", r#"{"mine":true}"#, "{\"n\":1}\n"),
+    ] {
+        let directory = directory();
+        let path = directory.path().join("a");
+        fs::write(&path, before).expect("it writes");
+        let (output, storage) = output(&directory, yaml);
+        *storage.room.lock().unwrap() = vec![0];
+        write(&output, &[r#"{"n":1}"#]).expect_err("no room for the newline");
+        assert_eq!(content(&path), before);
+        assert!(output.take_warnings().is_empty());
+        for _ in 0..2 {
+            write(&output, &[r#"{"n":1}"#]).expect("it writes");
+        }
+        close(&output);
+        assert_eq!(content(&path), format!("{before}\n{after}{after}"));
+        let warnings = output.take_warnings();
+        assert!(
+            warnings.len() == 1 && warnings[0].contains("newline"),
+            "{warnings:?}"
+        );
+        assert!(output.take_counters().is_empty(), "nothing was cut");
+    }
+}
+
+#[test]
 fn a_full_disk_leaves_whole_lines_and_doubles_nothing() {
     let directory = directory();
     let (output, storage) = output(&directory, "path: $/a");
