@@ -1,7 +1,9 @@
 //! `stdout` writes events to standard output.
 //!
-//! The bytes of a batch go out in one `write(2)` where the system takes them. What was written before an error is
-//! remembered, so that the pipeline's next try goes on behind it: nothing is written twice, no line is torn.
+//! The bytes of a batch go out in one `write(2)` where the system takes them. A pipe that is nearly full takes a part only,
+//! so that all `stdout` outputs of the process, in whatever pipeline, share one [`Gate`]: who is through has written all of
+//! its bytes, or left the rest in the gate after an error (a full disk). That rest goes out before anything else, whoever
+//! comes next: nothing is written twice, no line is torn, and an output that gave up holds up nobody.
 
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
@@ -25,7 +27,7 @@ pub const SPEC: Spec = Spec {
     description: concat!("\
 Events leave in order. A JSON event that nothing changed leaves byte for byte as it came. When the reader goes away \
 (`| head -1`) the pipeline ends quietly; when standard output is a file on a full disk, writing is tried again and goes \
-on exactly where it stopped.
+on exactly where it stopped. Several `stdout` outputs, in one pipeline or in many, do not tear each other's lines.
 
 In a `template`, ", expr::template_syntax!(), " A field that is absent or null gives `-`."),
     positional: Positional::fields(&["format", "template"]),
@@ -65,17 +67,69 @@ enum FormatName {
     MsgPack,
 }
 
+/// The gate of standard output. It is a static, because the descriptor that it guards belongs to the whole process:
+/// outputs of different pipelines share nothing else.
+static STANDARD_OUTPUT: Gate = Gate::new();
+
+/// Lets one buffer at a time through to a descriptor.
+struct Gate {
+    unfinished: Mutex<Unfinished>,
+}
+
+/// The rest of a buffer of which only the beginning arrived; empty where there is none.
+struct Unfinished {
+    rest: Vec<u8>,
+    /// Bytes of the rest that arrived since.
+    done: usize,
+}
+
+impl Gate {
+    const fn new() -> Self {
+        let unfinished = Mutex::new(Unfinished {
+            rest: Vec::new(),
+            done: 0,
+        });
+        Self { unfinished }
+    }
+
+    /// Writes bytes behind whatever is unfinished. When only their beginning arrives, the gate owns the rest: `is_begun`
+    /// says so, and calling again with the same bytes brings that rest out, if nobody did so in the meantime.
+    fn write(&self, sink: &mut dyn Sink, bytes: &[u8], is_begun: &mut bool) -> io::Result<()> {
+        // A buffer of another output that panicked is as unfinished as one that failed.
+        let mut unfinished = self
+            .unfinished
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let Unfinished { rest, done } = &mut *unfinished;
+        sink::write_rest(sink, rest, done)?;
+        // A rest is rare and may be large: its memory is not kept.
+        *rest = Vec::new();
+        *done = 0;
+        if std::mem::take(is_begun) {
+            return Ok(());
+        }
+        let mut written = 0;
+        let outcome = sink::write_rest(sink, bytes, &mut written);
+        if outcome.is_err() && written > 0 {
+            *is_begun = true;
+            rest.extend_from_slice(&bytes[written..]);
+        }
+        outcome
+    }
+}
+
 struct Stdout {
     format: Format,
     /// Dots end with a newline on a terminal, where the shell's prompt follows.
     ends_with_newline: bool,
+    gate: &'static Gate,
     state: Mutex<State>,
 }
 
 struct State {
     sink: Box<dyn Sink>,
-    /// Bytes of the current batch that arrived before a write failed.
-    done: usize,
+    /// The beginning of the current batch arrived before a write failed; its rest is the gate's.
+    is_begun: bool,
     /// Whether anything was written since the last newline of our own.
     dirty: bool,
 }
@@ -88,7 +142,13 @@ fn build(node: &Node, _: &BuildContext) -> Result<Arc<dyn Output>, ConfigError> 
     let is_terminal = stdout.is_terminal();
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let format = format(&config, node, is_terminal && !no_color)?;
-    Ok(Arc::new(Stdout::new(format, is_terminal, Box::new(fd))))
+    let gate = &STANDARD_OUTPUT;
+    Ok(Arc::new(Stdout::new(
+        format,
+        is_terminal,
+        Box::new(fd),
+        gate,
+    )))
 }
 
 fn format(config: &Config, node: &Node, colours: bool) -> Result<Format, ConfigError> {
@@ -107,14 +167,15 @@ fn format(config: &Config, node: &Node, colours: bool) -> Result<Format, ConfigE
 }
 
 impl Stdout {
-    fn new(format: Format, is_terminal: bool, sink: Box<dyn Sink>) -> Self {
+    fn new(format: Format, is_terminal: bool, sink: Box<dyn Sink>, gate: &'static Gate) -> Self {
         let ends_with_newline = is_terminal && matches!(format, Format::Dots);
         Self {
             format,
             ends_with_newline,
+            gate,
             state: Mutex::new(State {
                 sink,
-                done: 0,
+                is_begun: false,
                 dirty: false,
             }),
         }
@@ -122,12 +183,14 @@ impl Stdout {
 
     fn write_bytes(&self, bytes: &[u8]) -> Result<(), WriteError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let State { sink, done, dirty } = &mut *state;
-        let outcome = sink::write_rest(&mut **sink, bytes, done);
-        *dirty |= *done > 0;
-        outcome.map_err(|error| sink::failure("standard output", &error))?;
-        *done = 0;
-        Ok(())
+        let State {
+            sink,
+            is_begun,
+            dirty,
+        } = &mut *state;
+        let outcome = self.gate.write(&mut **sink, bytes, is_begun);
+        *dirty |= *is_begun || (outcome.is_ok() && !bytes.is_empty());
+        outcome.map_err(|error| sink::failure("standard output", &error))
     }
 
     fn is_dirty(&self) -> bool {
@@ -170,12 +233,70 @@ mod tests {
     use crate::sink::tests::{Script, Step};
     use crate::testing;
 
+    fn gate() -> &'static Gate {
+        Box::leak(Box::new(Gate::new()))
+    }
+
     fn stdout(format: Format, is_terminal: bool, steps: &[Step]) -> (Stdout, Script) {
         let script = Script::new(steps.iter().copied());
-        (
-            Stdout::new(format, is_terminal, Box::new(script.clone())),
-            script,
-        )
+        let sink = Box::new(script.clone());
+        (Stdout::new(format, is_terminal, sink, gate()), script)
+    }
+
+    #[test]
+    fn outputs_of_one_process_do_not_tear_each_others_lines() {
+        let (mut reader, writer) = io::pipe().expect("a pipe");
+        // Without blocking, a write to a pipe that is nearly full takes a part.
+        rustix::io::ioctl_fionbio(&writer, true).expect("a pipe that does not block");
+        let gate = gate();
+        let threads: Vec<_> = ["a", "b", "c"]
+            .into_iter()
+            .map(|letter| {
+                let fd = std::os::fd::OwnedFd::from(writer.try_clone().expect("a descriptor"));
+                let output = Stdout::new(Format::Json, false, Box::new(fd), gate);
+                std::thread::spawn(move || {
+                    let line = format!("{}\n", letter.repeat(999));
+                    for _ in 0..50 {
+                        output
+                            .write_bytes(line.repeat(100).as_bytes())
+                            .expect("the reader reads");
+                    }
+                })
+            })
+            .collect();
+        drop(writer);
+        let mut read = String::new();
+        io::Read::read_to_string(&mut reader, &mut read).expect("the pipe reads");
+        for thread in threads {
+            thread.join().expect("the writer ends");
+        }
+        assert_eq!(read.lines().count(), 3 * 50 * 100);
+        for line in read.lines() {
+            assert!(
+                ["a", "b", "c"]
+                    .iter()
+                    .any(|letter| line == letter.repeat(999)),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_rest_goes_out_before_anything_else_and_once() {
+        let full = Step::Fail(Errno::NOSPC);
+        let steps = [Step::Take(3), full, Step::Take(1), full, full];
+        let (first, script) = stdout(Format::Json, false, &steps);
+        let second = Stdout::new(Format::Json, false, Box::new(script.clone()), first.gate);
+        let retry = |outcome: Result<(), WriteError>| {
+            assert!(matches!(outcome, Err(WriteError::Retry(_))), "{outcome:?}");
+        };
+        retry(first.write_bytes(b"first\n"));
+        retry(second.write_bytes(b"second\n"));
+        retry(first.write_bytes(b"first\n"));
+        second.write_bytes(b"second\n").expect("there is room");
+        first.write_bytes(b"first\n").expect("it is out already");
+        first.write_bytes(b"third\n").expect("there is room");
+        assert_eq!(*script.taken.lock().unwrap(), b"first\nsecond\nthird\n");
     }
 
     #[test]
