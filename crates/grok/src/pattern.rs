@@ -13,7 +13,8 @@ use crate::pcre::{Fallback, FallbackScratch};
 pub struct Options {
     /// Whether `%{NAME}` without a field takes nothing (the default) instead of capturing under `NAME`.
     pub named_captures_only: bool,
-    /// How many steps PCRE2 may take from one start in a text of up to 4 KiB; longer texts get fewer.
+    /// How many steps PCRE2 may take: from one start in a text of up to 1 KiB, and in the whole of a longer
+    /// one, where a number that grows with the text's length is added.
     pub match_limit: u32,
 }
 

@@ -7,8 +7,17 @@
 //! PCRE2's own possessification is off: version 10.45 makes `\d+` in `\d+(?>(?:\z)?)\d` possessive and so
 //! misses matches. The specialised matcher decides nearly all texts, so the cost does not show.
 //!
-//! PCRE2 counts its limit anew at every start position. So that the whole search stays bounded, longer texts
-//! run under a lower limit, compiled when the first such text comes: see [`Fallback::limit_for`].
+//! PCRE2 counts its limit anew at every start position, and a run of one class is one step however long it
+//! is. Texts of more than [`SHORT_TEXT_BYTES`] therefore run another form of the same expression, compiled
+//! when the first such text comes, in which one count bounds the whole search:
+//!
+//! - The expression is anchored and begins with `(?s:.)*?`, so the starts are choices of one attempt. The
+//!   leftmost match stays the first one found, and group 0, which then is longer, is not used.
+//! - `X*` becomes `(?:X{n})*X{0,n-1}`, which takes and gives back the same lengths in the same order but is a
+//!   step for every [`BLOCK`] characters. Lazy and possessive repetitions are divided in the same way.
+//!
+//! So no step looks at more than a bounded number of bytes, but for a back-reference, which is one step, and
+//! the number of steps is linear in the length class of the text: see [`Fallback::limit_for`].
 
 use std::sync::{Arc, OnceLock};
 
@@ -21,14 +30,20 @@ use crate::{Outcome, Span};
 /// Largest stack of the compiled code; running out of it counts as reaching the limit.
 const JIT_STACK_BYTES: usize = 1 << 20;
 
-/// Texts up to this length run under the full limit.
-const FULL_LIMIT_TEXT_BYTES: usize = 4096;
+/// The same for longer texts, where every block taken is a choice.
+const LONG_JIT_STACK_BYTES: usize = 16 << 20;
 
-/// Length classes: each is eight times longer than the one before and has an eighth of its limit.
-const TIERS: usize = 5;
+/// Texts up to this length run under PCRE2's own limit, which is that of one start position.
+const SHORT_TEXT_BYTES: usize = 1024;
 
-/// No text runs under a lower limit than this.
-const LIMIT_MIN: u32 = 200;
+/// Length classes: each is four times longer than the one before. The last one has no end.
+const TIERS: usize = 7;
+
+/// Steps that a longer text may take for every byte of its length class.
+const STEPS_PER_BYTE: u32 = 6;
+
+/// So many characters of one class are a step in longer texts.
+const BLOCK: u32 = 32;
 
 /// PCRE2's code for an expression that does not fit into its 64 KiB.
 const PATTERN_TOO_LARGE: i32 = 120;
@@ -37,6 +52,8 @@ const PATTERN_TOO_LARGE: i32 = 120;
 #[derive(Debug)]
 pub(crate) struct Fallback {
     text: String,
+    /// The form for longer texts, spelled out and with shared definitions.
+    counted: [String; 2],
     match_limit: u32,
     tiers: [OnceLock<Option<Regex>>; TIERS],
 }
@@ -51,14 +68,23 @@ impl Fallback {
     /// Compiles the tree. PCRE2 holds at most 64 KiB of compiled expression; where every definition spelled
     /// out is more than that, each is written once and called, which is slower but means the same.
     pub fn new(node: &Node, match_limit: u32) -> Result<Arc<Fallback>, GrokError> {
+        let counted = |shared| Form {
+            shared,
+            blocks: true,
+        };
         let mut fallback = Fallback {
-            text: Writer::write(node, false),
+            text: Writer::write(node, Form::default()),
+            counted: [false, true].map(|shared| Writer::write(node, counted(shared))),
             match_limit,
             tiers: Default::default(),
         };
         let regex = match fallback.compile(0) {
             Err(error) if error.code() == PATTERN_TOO_LARGE => {
-                fallback.text = Writer::write(node, true);
+                let form = Form {
+                    shared: true,
+                    blocks: false,
+                };
+                fallback.text = Writer::write(node, form);
                 fallback.compile(0)
             }
             other => other,
@@ -72,32 +98,62 @@ impl Fallback {
         Ok(Arc::new(fallback))
     }
 
-    /// The PCRE2 text, without the limits.
+    /// The PCRE2 text for short texts, without the limits.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The limit on matching steps at one start position for a text of a length class.
+    /// The limit on steps: at one start position for short texts, for the whole search in longer ones.
     fn limit_for(&self, tier: usize) -> u32 {
-        (self.match_limit >> (3 * tier)).max(LIMIT_MIN.min(self.match_limit))
+        match tier {
+            0 => self.match_limit,
+            _ => {
+                let bytes = (SHORT_TEXT_BYTES as u32) << (2 * tier);
+                self.match_limit.saturating_add(STEPS_PER_BYTE * bytes)
+            }
+        }
     }
 
     fn compile(&self, tier: usize) -> Result<Regex, pcre2::Error> {
+        if tier == 0 {
+            return self.build(tier, JIT_STACK_BYTES, &self.text);
+        }
+        let [spelled, shared] = &self.counted;
+        let build = |text: &str| {
+            let expression = format!("\\A(?s:.)*?(?:{text})");
+            self.build(tier, LONG_JIT_STACK_BYTES, &expression)
+        };
+        match build(spelled) {
+            Err(error) if error.code() == PATTERN_TOO_LARGE => build(shared),
+            other => other,
+        }
+    }
+
+    fn build(&self, tier: usize, stack: usize, expression: &str) -> Result<Regex, pcre2::Error> {
         let limit = self.limit_for(tier);
         RegexBuilder::new()
             .utf(true)
             .multi_line(true)
             .jit_if_available(true)
-            .max_jit_stack_size(Some(JIT_STACK_BYTES))
+            .max_jit_stack_size(Some(stack))
             .build(&format!(
-                "(*UCP)(*NO_AUTO_POSSESS)(*LIMIT_MATCH={limit})(?aD)(?aS){}",
-                self.text
+                "(*UCP)(*NO_AUTO_POSSESS)(*LIMIT_MATCH={limit})(?aD)(?aS){expression}"
             ))
     }
 
     /// Finds the leftmost match.
     pub fn run(&self, text: &[u8], scratch: &mut FallbackScratch, spans: &mut [Span]) -> Outcome {
-        let tier = tier_of(text.len());
+        self.run_in(tier_of(text.len()), text, scratch, spans)
+    }
+
+    /// The same in the form and under the limit of a length class.
+    pub fn run_in(
+        &self,
+        tier: usize,
+        text: &[u8],
+        scratch: &mut FallbackScratch,
+        spans: &mut [Span],
+    ) -> Outcome {
         let Some(regex) = self.tiers[tier].get_or_init(|| self.compile(tier).ok()) else {
             return Outcome::LimitReached;
         };
@@ -119,12 +175,21 @@ impl Fallback {
 
 fn tier_of(text_bytes: usize) -> usize {
     let mut tier = 0;
-    let mut longest = FULL_LIMIT_TEXT_BYTES;
+    let mut longest = SHORT_TEXT_BYTES;
     while text_bytes > longest && tier + 1 < TIERS {
         tier += 1;
-        longest *= 8;
+        longest *= 4;
     }
     tier
+}
+
+/// How the tree is written.
+#[derive(Clone, Copy, Default)]
+struct Form {
+    /// Definitions are written once and called.
+    shared: bool,
+    /// Endless repetitions of one class are divided into blocks.
+    blocks: bool,
 }
 
 /// Writes the tree as PCRE2 text.
@@ -132,13 +197,15 @@ struct Writer<'n> {
     out: String,
     /// Capture-free definitions that stand in a group of their own and are called from where they are used.
     shared: Option<Vec<&'n Node>>,
+    blocks: bool,
 }
 
 impl<'n> Writer<'n> {
-    fn write(node: &'n Node, share: bool) -> String {
+    fn write(node: &'n Node, form: Form) -> String {
         let mut writer = Writer {
             out: String::new(),
-            shared: share.then(Vec::new),
+            shared: form.shared.then(Vec::new),
+            blocks: form.blocks,
         };
         writer.alternatives(node);
         let mut index = 0;
@@ -192,13 +259,19 @@ impl<'n> Writer<'n> {
                 min,
                 max,
                 greed,
-            } => {
-                match node.as_ref() {
-                    Node::Char(_) | Node::Class(_) => self.node(node),
-                    _ => self.group("(?:", node),
+            } => match node.as_ref() {
+                Node::Char(_) | Node::Class(_) if self.blocks && max.is_none() => {
+                    self.in_blocks(node, *min, *greed);
                 }
-                self.quantifier(*min, *max, *greed);
-            }
+                Node::Char(_) | Node::Class(_) => {
+                    self.node(node);
+                    self.quantifier(*min, *max, *greed);
+                }
+                _ => {
+                    self.group("(?:", node);
+                    self.quantifier(*min, *max, *greed);
+                }
+            },
             Node::Capture(_, node) => self.group("(", node),
             Node::Atomic(node) => self.group("(?>", node),
             Node::Look {
@@ -235,6 +308,27 @@ impl<'n> Writer<'n> {
             }
             _ => self.node(node),
         }
+    }
+
+    /// An endless repetition of one character, with a step for every block.
+    fn in_blocks(&mut self, node: &'n Node, min: u32, greed: Greed) {
+        let (open, close, greed) = match greed {
+            Greed::Possessive => ("(?>", ")", Greed::Greedy),
+            other => ("", "", other),
+        };
+        self.out.push_str(open);
+        if min > 0 {
+            self.node(node);
+            self.quantifier(min, Some(min), Greed::Greedy);
+        }
+        self.out.push_str("(?:");
+        self.node(node);
+        self.quantifier(BLOCK, Some(BLOCK), Greed::Greedy);
+        self.out.push(')');
+        self.quantifier(0, None, greed);
+        self.node(node);
+        self.quantifier(0, Some(BLOCK - 1), greed);
+        self.out.push_str(close);
     }
 
     fn quantifier(&mut self, min: u32, max: Option<u32>, greed: Greed) {

@@ -12,7 +12,7 @@ use crate::pattern::Span;
 
 /// Steps that every text may take, and steps for every byte of it.
 const BUDGET_BASE: i64 = 1024;
-const BUDGET_PER_BYTE: i64 = 8;
+const BUDGET_PER_BYTE: i64 = 4;
 
 /// In texts that are longer, what every match contains is looked for before the first start is tried.
 const LONG_TEXT_BYTES: usize = 4096;

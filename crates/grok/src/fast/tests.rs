@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use crate::ast::{Assertion, Node};
 use crate::class::Wide;
 use crate::parse::parse;
+use crate::pcre::{Fallback, FallbackScratch};
 use crate::{Library, Options, Outcome, Pattern, PatternSet, Scratch, Span};
 
 /// A small generator of pseudo-random numbers (xorshift), so that a failing case can be run again.
@@ -247,6 +248,38 @@ proptest! {
         let (mut fast, mut slow) = (pattern.new_scratch(), pattern.new_scratch());
         for text in &texts {
             compare(&source, &pattern, text, &mut fast, &mut slow);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_000, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
+
+    /// The form in which PCRE2 searches longer texts means the same as the plain one.
+    #[test]
+    fn both_forms_for_pcre2_agree(
+        source in patterns(),
+        texts in prop::collection::vec((texts(), 0..100_usize, texts()), 8),
+    ) {
+        let library = Library::new(PatternSet::Legacy);
+        let Ok((node, captures)) = parse(&library, &source, &Options::default()) else { return Ok(()) };
+        let fallback = Fallback::new(&node, 1_000_000).expect("the pattern compiles");
+        let mut scratch = FallbackScratch::default();
+        let mut spans = [vec![Span::NONE; captures.len()], vec![Span::NONE; captures.len()]];
+        for (head, run, tail) in &texts {
+            let text = format!("{head}{}{tail}", "a".repeat(*run));
+            let mut outcomes = [0, 1].into_iter().zip(&mut spans).map(|(tier, spans)| {
+                fallback.run_in(tier, text.as_bytes(), &mut scratch, spans)
+            });
+            let (plain, counted) = (outcomes.next().unwrap(), outcomes.next().unwrap());
+            drop(outcomes);
+            if plain == Outcome::LimitReached || counted == Outcome::LimitReached {
+                continue;
+            }
+            prop_assert_eq!(plain, counted, "{} on {:?}", source, text);
+            if plain == Outcome::Match {
+                prop_assert_eq!(&spans[0], &spans[1], "{} on {:?}", source, text);
+            }
         }
     }
 }

@@ -31,6 +31,9 @@ pub(super) struct Frame {
 /// More choices than this and PCRE2 decides; bounds the memory of a scratch.
 const FRAMES_MAX: usize = 1 << 16;
 
+/// So many bytes of a run cost as much as a step: 2 to this power.
+const BYTES_PER_STEP_LOG2: u32 = 4;
+
 /// What an operation returns instead of the next operation.
 const FAIL: Index = Index::MAX;
 const UNSURE: Index = Index::MAX - 1;
@@ -54,6 +57,7 @@ impl Machine<'_> {
         let program = self.program;
         let steps = program.steps.as_slice();
         let (mut pc, mut at) = (0, start);
+        let mut resumed = start;
         loop {
             let step = &steps[pc as usize];
             let next = self.step(program, step, pc, &mut at);
@@ -64,13 +68,24 @@ impl Machine<'_> {
             match next {
                 MATCH => return Verdict::Match,
                 UNSURE => return Verdict::Unsure,
-                _ => match self.backtrack(&mut at) {
-                    MATCH => return Verdict::NoMatch,
-                    UNSURE => return Verdict::Unsure,
-                    next => pc = next,
-                },
+                _ => {
+                    // What the failed path took is charged here, so that the way to a match is free of it.
+                    self.charge(resumed, at);
+                    match self.backtrack(&mut at) {
+                        MATCH => return Verdict::NoMatch,
+                        UNSURE => return Verdict::Unsure,
+                        next => pc = next,
+                    }
+                    resumed = at;
+                }
             }
         }
+    }
+
+    /// Takes the bytes that were looked at off the budget.
+    #[inline(always)]
+    fn charge(&mut self, from: usize, to: usize) {
+        self.budget -= (to.saturating_sub(from) >> BYTES_PER_STEP_LOG2) as i64;
     }
 
     #[inline(always)]
@@ -315,6 +330,10 @@ impl Machine<'_> {
             }
             Op::LookEnd { register } => {
                 self.commit(register);
+                self.charge(
+                    self.scratch.registers[usize::from(register) + 1] as usize,
+                    *at,
+                );
                 *at = self.scratch.registers[usize::from(register) + 1] as usize;
                 next
             }

@@ -52,7 +52,7 @@ impl Machine<'_> {
         let scan = &program.scans[usize::from(greedy.scan)];
         let start = *at;
         let mut end = scan.run(self.text, start);
-        self.budget -= (end - start) as i64 >> 5;
+        self.charge(start, end);
         let following = self.peek(end);
         if following < 256 && scan.stop[following] == stop::UNSURE {
             return UNSURE;
@@ -92,14 +92,14 @@ impl Machine<'_> {
         while *at > least {
             *at = before(self.text, *at);
             if follow[usize::from(self.text[*at])] {
-                self.budget -= (from - *at) as i64 >> 5;
+                self.charge(*at, from);
                 if *at > least {
                     self.push(pc, *at, least as u32);
                 }
                 return pc + 1;
             }
         }
-        self.budget -= (from - *at) as i64 >> 5;
+        self.charge(*at, from);
         FAIL
     }
 
@@ -123,7 +123,7 @@ impl Machine<'_> {
         let lazy = &self.program.lazies[usize::from(lazy)];
         let scan = &self.program.scans[usize::from(lazy.scan)];
         let end = scan.run(self.text, *at);
-        self.budget -= (end - *at) as i64 >> 5;
+        self.charge(*at, end);
         *at = end;
         let Some(&byte) = self.text.get(end) else {
             return verdict(lazy.end, pc + 1);
