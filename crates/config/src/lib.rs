@@ -32,6 +32,7 @@ mod yaml;
 mod properties;
 
 pub use closest::closest;
+pub use de::NUMBER_AS_WRITTEN;
 pub use emit::to_yaml;
 pub use error::ConfigError;
 pub use node::{Node, NodeKind, Path};

@@ -65,6 +65,24 @@ pub(crate) fn read_float(text: &str) -> Option<f64> {
     numeric.then(|| text.parse().ok()).flatten()
 }
 
+/// True for what JSON's grammar calls a number.
+pub(crate) fn is_json_number(text: &str) -> bool {
+    let unsigned = text.strip_prefix('-').unwrap_or(text);
+    let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent)),
+        None => (unsigned, None),
+    };
+    let (whole, fraction) = match mantissa.split_once('.') {
+        Some((whole, fraction)) => (whole, Some(fraction)),
+        None => (mantissa, None),
+    };
+    let is_power = |power: &str| is_digits(power.strip_prefix(['+', '-']).unwrap_or(power));
+    is_digits(whole)
+        && (whole == "0" || !whole.starts_with('0'))
+        && fraction.is_none_or(is_digits)
+        && exponent.is_none_or(is_power)
+}
+
 fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -101,5 +119,17 @@ mod tests {
             assert_eq!(resolve(text), expected, "{text}");
         }
         assert!(matches!(resolve(".nan"), Resolved::Float(value) if value.is_nan()));
+    }
+
+    #[test]
+    fn numbers_of_json() {
+        for text in ["0", "-1", "10.50", "1e5", "1.0E-07", "-0.1e+3"] {
+            assert!(is_json_number(text), "{text}");
+        }
+        for text in [
+            "", "-", "01", ".5", "1.", "+1", "1e", "0x1", "1.2.3", "--1", "1e5.0", ".inf", "1_0",
+        ] {
+            assert!(!is_json_number(text), "{text}");
+        }
     }
 }

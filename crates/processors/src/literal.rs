@@ -3,6 +3,7 @@
 use std::fmt;
 
 use batch::{Bitmap, Cell, Column, ColumnBuilder, json};
+use config::NUMBER_AS_WRITTEN;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -15,6 +16,8 @@ pub(crate) enum Literal {
     Int(i64),
     UInt(u64),
     Float(f64),
+    /// A number that the types above would change, as JSON text.
+    Number(String),
     Text(String),
     /// An array or object, as JSON text.
     Json(Vec<u8>),
@@ -31,6 +34,9 @@ impl Literal {
             Self::Float(n) => Cell::Float(*n),
             Self::Text(text) => {
                 Cell::Text(column.append(|out| out.extend_from_slice(text.as_bytes())))
+            }
+            Self::Number(text) => {
+                Cell::Number(column.append(|out| out.extend_from_slice(text.as_bytes())))
             }
             Self::Json(text) => Cell::Json(column.append(|out| out.extend_from_slice(text))),
         }
@@ -63,6 +69,7 @@ impl Literal {
             Self::UInt(n) => json::write_u64(out, *n),
             Self::Float(n) => json::write_f64(out, *n),
             Self::Text(text) => json::write_string(out, text.as_bytes()),
+            Self::Number(text) => out.extend_from_slice(text.as_bytes()),
             Self::Json(text) => out.extend_from_slice(text),
         }
     }
@@ -70,8 +77,26 @@ impl Literal {
 
 impl<'de> Deserialize<'de> for Literal {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(AnyValue)
+        deserializer.deserialize_newtype_struct(NUMBER_AS_WRITTEN, AnyValue)
     }
+}
+
+/// A number of JSON: of the smallest type that writes it just so, else as its text.
+fn number(text: &str) -> Literal {
+    if let Ok(value) = text.parse() {
+        return Literal::Int(value);
+    }
+    if let Ok(value) = text.parse() {
+        return Literal::UInt(value);
+    }
+    let mut written = Vec::new();
+    let float = text.parse().ok().filter(|value: &f64| value.is_finite());
+    float
+        .filter(|value| {
+            json::write_f64(&mut written, *value);
+            written == text.as_bytes()
+        })
+        .map_or_else(|| Literal::Number(text.to_owned()), Literal::Float)
 }
 
 struct AnyValue;
@@ -104,6 +129,17 @@ impl<'de> Visitor<'de> for AnyValue {
             return Err(E::custom("infinity and NaN are no values of a field"));
         }
         Ok(Literal::Float(value))
+    }
+
+    /// A number, as it is written.
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, text: D) -> Result<Literal, D::Error> {
+        let text = String::deserialize(text)?;
+        match text.parse::<f64>() {
+            Ok(value) if value.is_finite() => Ok(number(&text)),
+            _ => Err(D::Error::custom(format!(
+                "`{text}` is beyond the numbers of a field"
+            ))),
+        }
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Literal, E> {

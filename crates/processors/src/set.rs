@@ -23,7 +23,7 @@ pub const SPEC: Spec = Spec {
     description: concat!(
         "The value is one of two:\n\n\
                   - `value`: what stands there. Unquoted `42`, `1.5`, `true` and `null` are numbers, a truth value and \
-                  null; what is quoted is text; lists and maps become arrays and objects. A text may hold fields and \
+                  null, with every digit kept; what is quoted is text; lists and maps become arrays and objects. A text may hold fields and \
                   times: ",
         expr::template_syntax!(),
         " A reference to a field that is absent or null stays as it is written, as in Logstash.\n\
@@ -33,7 +33,7 @@ pub const SPEC: Spec = Spec {
                   Where the expression fails, or a value above the field is not an object, the event fails with \
                   `_setfailure`."
     ),
-    positional: Positional::fields(&["field", "value"]),
+    positional: Positional::fields(&["field", "value"]).typed(),
     examples: &[
         Example {
             title: "A number, whatever was there before",
@@ -206,6 +206,25 @@ mod tests {
                 "{field: f, value: 18446744073709551615}",
                 "18446744073709551615",
             ),
+            (
+                "{field: f, value: 123456789012345678901234567890}",
+                "123456789012345678901234567890",
+            ),
+            (
+                "{field: f, value: 99999999999999999999999999999999999999999}",
+                "99999999999999999999999999999999999999999",
+            ),
+            (
+                "{field: f, value: -1.00000000000000000001}",
+                "-1.00000000000000000001",
+            ),
+            (
+                "{field: f, value: [1.50, {a: 18446744073709551616}]}",
+                r#"[1.50,{"a":18446744073709551616}]"#,
+            ),
+            ("{field: f, value: +7}", "7"),
+            ("{field: f, value: .5}", "0.5"),
+            ("{field: f, value: 0x1F}", "31"),
             ("{field: f, value: '42'}", "\"42\""),
             ("{field: f, value: 1.5}", "1.5"),
             ("{field: f, value: true}", "true"),
@@ -277,6 +296,16 @@ mod tests {
                     "{\"f\":null}\n{}",
                     "{\"f\":null}\n{\"f\":1}",
                 ),
+                ("set f null", "{}", r#"{"f":null}"#),
+                ("set f 'null'", "{}", r#"{"f":"null"}"#),
+                ("set f [1,'2', x,null]", "{}", r#"{"f":[1,"2","x",null]}"#),
+                ("set f '[1]'", "{}", r#"{"f":"[1]"}"#),
+                ("set f [1]x", "{}", r#"{"f":"[1]x"}"#),
+                (
+                    "set f 1.00000000000000000001",
+                    "{\"a\":1}\n{}",
+                    "{\"a\":1,\"f\":1.00000000000000000001}\n{\"f\":1.00000000000000000001}",
+                ),
                 ("set a.b 1", r#"{"a":{"c":2}}"#, r#"{"a":{"c":2,"b":1}}"#),
                 ("set @metadata.index x", r#"{"a":1}"#, r#"{"a":1}"#),
             ],
@@ -339,6 +368,7 @@ mod tests {
                 ("set f '%{a'", "`%{` is not closed"),
                 ("set f '%{}'", "`` is not a field name"),
                 ("set f value=.nan", "infinity and NaN"),
+                ("set f 1e999", "`1e999` is beyond"),
                 ("set f expression='a +'", "expected a value, found the end"),
                 ("set f expression='lenght(a)'", "lenght"),
             ],

@@ -24,6 +24,11 @@ use crate::scalar::{self, Resolved};
 use access::{Entries, Items, Variant};
 use fault::Fault;
 
+/// The name by which a newtype asks for a number as it is written, so that no digit is lost. Where the value is an
+/// unquoted number that JSON writes the same way, `visit_newtype_struct` gets its text; every other value is visited as
+/// by `deserialize_any`.
+pub const NUMBER_AS_WRITTEN: &str = "$config::number_as_written";
+
 impl Node {
     /// Reads this node as a type.
     pub fn deserialize<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
@@ -78,6 +83,17 @@ impl<'de> Reader<'de, '_> {
         match self.kind() {
             NodeKind::Scalar { text, .. } => Ok(text),
             _ => Err(self.mismatch(expected)),
+        }
+    }
+
+    /// Whether it is an unquoted number that JSON writes the same way.
+    fn is_plain_json_number(&self) -> bool {
+        match self.kind() {
+            NodeKind::Scalar {
+                text,
+                quoted: false,
+            } => scalar::is_json_number(text),
+            _ => false,
         }
     }
 
@@ -300,9 +316,12 @@ impl<'de> Deserializer<'de> for Reader<'de, '_> {
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
-        _: &'static str,
+        name: &'static str,
         visitor: V,
     ) -> Result<V::Value, Fault> {
+        if name == NUMBER_AS_WRITTEN && !self.is_plain_json_number() {
+            return self.at(self.any(visitor));
+        }
         self.at(visitor.visit_newtype_struct(self))
     }
 

@@ -17,7 +17,7 @@ pub(super) struct Word {
 /// One thing that a stage says.
 #[derive(Debug)]
 pub(super) enum Token {
-    Positional(Word),
+    Positional(Value),
     Setting { name: Word, value: Value },
 }
 
@@ -26,6 +26,15 @@ pub(super) enum Token {
 pub(super) enum Value {
     One(Word),
     List(Span, Vec<Word>),
+}
+
+impl Value {
+    pub(super) fn span(&self) -> Span {
+        match self {
+            Self::One(word) => word.span,
+            Self::List(span, _) => *span,
+        }
+    }
 }
 
 /// A position in the text of a pipeline.
@@ -88,13 +97,18 @@ impl<'s> Cursor<'s> {
         }
     }
 
-    /// The next token of the stage; none at its end.
-    pub(super) fn token(&mut self) -> Result<Option<Token>, ConfigError> {
+    /// The next token of the stage; none at its end. A list by position is read where `lists` says so.
+    pub(super) fn token(&mut self, lists: bool) -> Result<Option<Token>, ConfigError> {
         if self.at_stage_end().is_some() {
             return Ok(None);
         }
         let Some(name) = self.setting_name() else {
-            return Ok(Some(Token::Positional(self.lone_word()?)));
+            let list = if lists { self.list()? } else { None };
+            let value = match list {
+                Some(list) => list,
+                None => Value::One(self.lone_word()?),
+            };
+            return Ok(Some(Token::Positional(value)));
         };
         if let Some(list) = self.list()? {
             return Ok(Some(Token::Setting { name, value: list }));
@@ -185,7 +199,7 @@ impl<'s> Cursor<'s> {
         };
         let span = Span::new(self.at, self.at + next.map_or(0, char::len_utf8));
         self.error(span, message)
-            .note("`name=[a, b]` gives a list; put a text that begins with `[` in quotes")
+            .note("`[a, b]` gives a list; put a text that begins with `[` in quotes")
     }
 
     fn ends_value(&self) -> bool {

@@ -10,7 +10,8 @@
 //!   dots and capitals kept: `fields.host.name=h` is `fields: {"host.name": h}`. Maps in such maps need YAML.
 //!   `name=[a, b]` gives a list, and so does giving the name again.
 //! - Everything else is given by position, as the component's [`Positional`] says. A text with `=` whose beginning is no
-//!   such name (`http://x?y=z`), or that has `==`, counts as this.
+//!   such name (`http://x?y=z`), or that has `==`, counts as this. It is text, `null` and `[a, b]` too, unless the
+//!   component says that its values have types.
 //! - Values quote as in a shell: `'...'` holds anything, `"..."` takes `\"` and `\\` as escapes and every other
 //!   backslash as it is, adjacent pieces join. What is quoted is text; a `name=` alone gives the empty text, and
 //!   `name=null` nothing, as in YAML.
@@ -72,6 +73,9 @@ pub struct Positional {
     pub rest_as_list: bool,
     /// The component takes one expression, the rest of its stage as it stands, as its first field.
     pub expression: bool,
+    /// Values by position read as those after a name do: `null` is nothing, `[a, b]` a list. Without it they are text,
+    /// for patterns such as `[a-z]`.
+    pub typed: bool,
 }
 
 impl Positional {
@@ -84,6 +88,7 @@ impl Positional {
             fields,
             rest_as_list: false,
             expression: false,
+            typed: false,
         }
     }
 
@@ -93,6 +98,15 @@ impl Positional {
             fields,
             rest_as_list: true,
             expression: false,
+            typed: false,
+        }
+    }
+
+    /// The same, where values by position read as those after a name do.
+    pub const fn typed(self) -> Self {
+        Self {
+            typed: true,
+            ..self
         }
     }
 
@@ -102,6 +116,7 @@ impl Positional {
             fields: field,
             rest_as_list: false,
             expression: true,
+            typed: false,
         }
     }
 }

@@ -38,15 +38,18 @@ impl Stage {
         } else {
             &[StageRole::Processor, StageRole::Output]
         };
-        let takes_expression = |role: &StageRole| {
-            let positional = catalogue.positional(*role, &name.text);
-            positional.is_some_and(|positional| positional.expression)
+        let takes = |what: fn(Positional) -> bool| {
+            let mut known = roles
+                .iter()
+                .filter_map(|role| catalogue.positional(*role, &name.text));
+            known.any(what)
         };
-        let body = if roles.iter().any(takes_expression) {
+        let body = if takes(|positional| positional.expression) {
             Body::Expression(cursor.expression()?)
         } else {
+            let lists = takes(|positional| positional.typed);
             let mut tokens = Vec::new();
-            while let Some(token) = cursor.token()? {
+            while let Some(token) = cursor.token(lists)? {
                 tokens.push(token);
             }
             Body::Tokens(tokens)
@@ -144,7 +147,7 @@ impl Settings<'_> {
 
     fn token(&mut self, token: Token) -> Result<(), ConfigError> {
         match token {
-            Token::Positional(word) => self.by_position(word),
+            Token::Positional(value) => self.by_position(value),
             Token::Setting { name, value } => {
                 let value = value_node(self.source, value);
                 // What follows the first dot is one key: names of fields have dots of their own.
@@ -154,18 +157,21 @@ impl Settings<'_> {
         }
     }
 
-    fn by_position(&mut self, word: Word) -> Result<(), ConfigError> {
+    fn by_position(&mut self, value: Value) -> Result<(), ConfigError> {
         let fields = self.positional.fields;
         let last = fields.len().saturating_sub(1);
         let is_rest = self.positional.rest_as_list && self.taken >= last;
         let index = if is_rest { last } else { self.taken };
         let Some(&field) = fields.get(index) else {
-            return Err(self.too_many(&word));
+            return Err(self.too_many(value.span()));
         };
         let first = self.taken == index;
         self.taken += 1;
-        let span = word.span;
-        let value = word_node(self.source, word);
+        let span = value.span();
+        let value = match value {
+            Value::One(word) if !self.positional.typed => word_node(self.source, word),
+            value => value_node(self.source, value),
+        };
         let known = self
             .entries
             .iter_mut()
@@ -190,7 +196,7 @@ impl Settings<'_> {
         self.entries.push((key, value));
     }
 
-    fn too_many(&self, word: &Word) -> ConfigError {
+    fn too_many(&self, span: Span) -> ConfigError {
         let component = self.component;
         let fields = self.positional.fields;
         let message = match fields {
@@ -198,7 +204,7 @@ impl Settings<'_> {
             [only] => format!("{component} takes one value by position, its {only}"),
             [..] => format!("{component} takes {} values by position", fields.len()),
         };
-        let error = self.error(word.span, message);
+        let error = self.error(span, message);
         let error = if fields.len() > 1 {
             error.accepted(fields.iter().copied())
         } else {
@@ -286,17 +292,17 @@ fn append(node: &mut Node, value: Node) {
 }
 
 fn value_node(source: &Arc<Source>, value: Value) -> Node {
-    match value {
-        Value::One(word) if !word.quoted && word.text == "null" => {
+    let typed = |word: Word| {
+        if !word.quoted && word.text == "null" {
             Node::new(source, word.span, NodeKind::Null)
+        } else {
+            word_node(source, word)
         }
-        Value::One(word) => word_node(source, word),
+    };
+    match value {
+        Value::One(word) => typed(word),
         Value::List(span, items) => {
-            let items = items
-                .into_iter()
-                .map(|item| word_node(source, item))
-                .collect();
-            Node::list(source, span, items)
+            Node::list(source, span, items.into_iter().map(typed).collect())
         }
     }
 }

@@ -14,6 +14,7 @@ const PROCESSORS: &[(&str, Positional)] = &[
     ("where", Positional::expression(&["condition"])),
     ("set", Positional::NONE),
     ("rename", Positional::fields(&["from", "to"])),
+    ("put", Positional::fields(&["field", "value"]).typed()),
 ];
 const OUTPUTS: &[(&str, Positional)] = &[
     ("stdout", Positional::fields(&["codec"])),
@@ -105,6 +106,12 @@ const SETTINGS: &[(&str, &str)] = &[
         "rename fields.Host=b fields.host.name=h fields.@x-Y=[1] fields.Host=c fields.größe=g",
         "{fields: {Host: [b, c], host.name: h, @x-Y: [1], größe: g}}",
     ),
+    ("put a null", "{field: a, value: null}"),
+    ("put a 'null'", r#"{field: a, value: "null"}"#),
+    ("put a [1, 'x y',z]", r#"{field: a, value: [1, "x y", z]}"#),
+    ("put a [a-z]+", "{field: a, value: [a-z]+}"),
+    ("put a '[1]'", r#"{field: a, value: "[1]"}"#),
+    ("rename null [a]", "{from: null, to: [a]}"),
     ("rename a.=b a.b==c", "{from: a.=b, to: a.b==c}"),
     ("rename a.'b'=c A.b=d", r#"{from: "a.b=c", to: A.b=d}"#),
     (
@@ -187,7 +194,7 @@ const REFUSED: &[(&str, usize, &str)] = &[
     (
         "stdin | grokk x | discard",
         9,
-        "accepted: grok, date, where, set, rename",
+        "accepted: grok, date, where, set, rename, put",
     ),
     (
         "stdin | stdout | discard",
@@ -263,6 +270,8 @@ const REFUSED: &[(&str, usize, &str)] = &[
     ),
     ("stdin | set a=[x y] | discard", 18, "expected `,` or `]`"),
     ("stdin | set a=[,x] | discard", 16, "an item is missing"),
+    ("stdin | put a [x | discard", 15, "no closing `]`"),
+    ("stdin | put a b [x] | discard", 17, "put takes 2 values"),
     ("stdin || discard", 7, "`||` belongs into an expression"),
     (
         "stdin | grok a || b | discard",
@@ -283,4 +292,21 @@ fn refuses_with_place_and_reason() {
         assert!(error.to_string().contains(part), "{error}");
         assert_eq!(error.file(), Some("<command line>"));
     }
+}
+
+#[test]
+fn values_by_position_are_text_unless_the_component_has_typed_ones() {
+    let value = |stage: &str, name: &str| {
+        let node = settings(stage).expect(stage);
+        node.get(name).map(|value| value.kind.clone())
+    };
+    let is_text = |kind| matches!(kind, Some(NodeKind::Scalar { .. }));
+    assert!(is_text(value("rename null [a]", "from")));
+    assert!(is_text(value("rename null [a]", "to")));
+    assert!(is_text(value("put a 'null'", "value")));
+    assert!(matches!(value("put a null", "value"), Some(NodeKind::Null)));
+    assert!(matches!(
+        value("put a [b]", "value"),
+        Some(NodeKind::List(_))
+    ));
 }
