@@ -42,6 +42,20 @@ pub struct Counts {
     pub broken_documents: u64,
 }
 
+/// Where a decoder first met what it changed or could not read: offsets of lines in their streams, since it was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Firsts {
+    /// The first line that was cut.
+    pub truncated: Option<u64>,
+    /// The first line that was not UTF-8.
+    pub invalid_utf8: Option<u64>,
+    /// The first line that holds no JSON object.
+    pub broken_document: Option<u64>,
+}
+
+/// What some editors put before UTF-8 text. It is no part of the first line.
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
 /// The tags that a decoder gives.
 #[derive(Debug)]
 pub(crate) struct Tags {
@@ -58,6 +72,7 @@ pub struct Decoder {
     host: Arc<HostInfo>,
     pub(crate) tags: Tags,
     pub(crate) counts: Counts,
+    pub(crate) firsts: Firsts,
     /// How many rows the last batch had: what room the next one gets.
     rows_before: usize,
 }
@@ -75,6 +90,7 @@ impl Decoder {
                 broken_json: "_jsonparsefailure".into(),
             },
             counts: Counts::default(),
+            firsts: Firsts::default(),
             rows_before: 0,
         }
     }
@@ -89,6 +105,11 @@ impl Decoder {
         chunk: &mut Chunk,
         received: i64,
     ) -> Result<Option<Batch>, CodecError> {
+        let at_start = chunk.start == 0 && chunk.position == 0;
+        let is_lines = self.encoding != Encoding::MsgPack;
+        if at_start && is_lines && chunk.bytes.starts_with(BYTE_ORDER_MARK) {
+            chunk.position = BYTE_ORDER_MARK.len();
+        }
         while chunk.position < chunk.bytes.len() {
             let mut builder =
                 BatchBuilder::new(self.encoding, &self.host, received, self.add_fields);
@@ -114,6 +135,11 @@ impl Decoder {
             }
         }
         Ok(None)
+    }
+
+    /// Where something was first changed or could not be read, in whatever stream it was.
+    pub fn firsts(&self) -> Firsts {
+        self.firsts
     }
 
     /// What was changed or could not be read since the last call.

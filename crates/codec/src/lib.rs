@@ -19,7 +19,7 @@ mod rows;
 
 pub use chunk::{Chunk, Chunker, Framing};
 pub use compress::Gunzip;
-pub use decoder::{Counts, Decoder, Settings};
+pub use decoder::{Counts, Decoder, Firsts, Settings};
 pub use error::CodecError;
 
 /// The most events a batch has.

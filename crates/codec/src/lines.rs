@@ -1,7 +1,7 @@
 //! Lines: as events of text, or with a JSON document in each.
 //!
 //! A line ends with a line feed, before which a carriage return does not count; the last line of a stream may lack it.
-//! Empty lines are events of text, and nothing between JSON documents. NUL bytes stay. The check for UTF-8 runs over the
+//! A byte order mark at the start of a stream is passed over; offsets count it. Empty lines are events of text, and nothing between JSON documents. NUL bytes stay. The check for UTF-8 runs over the
 //! whole chunk at once; only where it fails the lines are checked one by one, and each broken one is copied and repaired.
 
 use std::ops::Range;
@@ -188,6 +188,7 @@ impl Decoder {
         let (text, _) = self.cut_and_repaired(chunk, line.range.clone(), line.is_partial());
         self.counts = counts;
         self.counts.broken_documents += 1;
+        self.firsts.broken_document.get_or_insert(line.place.start);
         error.offset += start - line.range.start;
         rows.push_text(line.range.start, &text, line.place);
         rows.tag(
@@ -204,16 +205,21 @@ impl Decoder {
         range: Range<usize>,
         is_partial: bool,
     ) -> (Text<'c>, bool) {
+        let place = chunk.start + range.start as u64;
         let mut line = &chunk.bytes[range];
         let is_cut = is_partial || line.len() > self.record_max;
         if line.len() > self.record_max {
             line = &line[..floor_char_boundary(line, self.record_max)];
         }
-        self.counts.truncated += u64::from(is_cut);
+        if is_cut {
+            self.counts.truncated += 1;
+            self.firsts.truncated.get_or_insert(place);
+        }
         if chunk.is_utf8 == Some(true) || simdutf8::basic::from_utf8(line).is_ok() {
             return (Text::InChunk(line), is_cut);
         }
         self.counts.invalid_utf8 += 1;
+        self.firsts.invalid_utf8.get_or_insert(place);
         (
             Text::Repaired(String::from_utf8_lossy(line).into_owned().into_bytes()),
             is_cut,

@@ -38,7 +38,8 @@ of folders. A wildcard matches no hidden file, and folders that it matches are p
 written stands for itself.\n\n\
 Lines end with a line feed, before which a carriage return does not count; the last line may lack it. What is not UTF-8 is \
 replaced by U+FFFD and counted (`invalid_utf8_lines`). A line longer than `max_line_bytes` is cut there, tagged \
-`_truncated` and counted (`truncated_lines`). A truncated or corrupt gzip file gives everything that can be read, then a \
+`_truncated` and counted (`truncated_lines`). The first of each kind is also told as a warning. A byte order mark at the \
+start of a file is passed over. A truncated or corrupt gzip file gives everything that can be read, then a \
 problem; several members are read as one file, and what follows the last one and is no member is ignored with a warning.\n\n\
 A file that is missing, is a directory or cannot be read is a problem: the others are read all the same, and the run ends \
 with exit code 1.",

@@ -137,6 +137,57 @@ fn counters_and_fields() {
 }
 
 #[test]
+fn the_first_of_each_kind_is_told() {
+    let folder = folder(&[
+        ("a.log", b"{}\n\xFF\nlong line\n\xFF\n"),
+        ("b.log", b"also long\n{}\n"),
+        ("good.log", b"{}\n"),
+    ]);
+    let told = |codec: &str, files: &[&str]| {
+        let run = read(
+            folder.path(),
+            files,
+            &format!("max_line_bytes: 5\ncodec: {codec}"),
+        );
+        let place = format!("{}/", folder.path().display());
+        let shorten = |warning: &String| warning.replace(&place, "");
+        run.warnings.iter().map(shorten).collect::<Vec<_>>()
+    };
+    let invalid = "a.log: the line at byte 3 is not UTF-8: U+FFFD stands where it is not (further ones are only counted)";
+    let cut = "a.log: the line at byte 5 is longer than `max_line_bytes` and was cut (further ones are only counted)";
+    let broken = "a.log: the line at byte 3 holds no JSON object: it was kept as text (further ones are only counted)";
+    assert_eq!(told("text", &["a.log", "b.log"]), [cut, invalid]);
+    assert_eq!(told("json", &["a.log", "b.log"]), [cut, invalid, broken]);
+    assert_eq!(
+        told("text", &["b.log", "a.log"]),
+        [
+            &cut.replace("a.log: the line at byte 5", "b.log: the line at byte 0"),
+            invalid
+        ]
+    );
+    assert!(told("json", &["good.log"]).is_empty());
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_the_first_line() {
+    let folder = folder(&[
+        ("marked", b"\xEF\xBB\xBF{\"a\":1}\r\n\xEF\xBB\xBF{}\n"),
+        ("only", b"\xEF\xBB\xBF"),
+    ]);
+    let run = read(folder.path(), &["only", "marked"], "");
+    assert_eq!(messages(&run), ["{\"a\":1}", "\u{FEFF}{}"]);
+    let places: Vec<_> = run.batches[0].iter().map(|e| (e.start, e.end)).collect();
+    assert_eq!(places, [(3, 12), (12, 18)]);
+    let run = read(folder.path(), &["marked"], "codec: json");
+    assert_eq!(run.batches[0][0].json, "{\"a\":1}");
+    assert_eq!(
+        (run.batches[0][0].tags.as_str(), run.batches[0][0].start),
+        ("", 3)
+    );
+    assert_eq!(run.metrics.snapshot().named["broken_documents"], 1);
+}
+
+#[test]
 fn files_that_cannot_be_read_do_not_stop_the_others() {
     let folder = folder(&[("a.log", b"a\n"), ("b.log", b"b\n"), ("sub/c.log", b"c\n")]);
     let cases: [(&[&str], &[&str], &[&str]); 6] = [

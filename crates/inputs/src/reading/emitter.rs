@@ -1,4 +1,6 @@
 //! Makes batches of chunks and sends them.
+//!
+//! What was changed or could not be read is counted; of each kind, the first one of an input is also told.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -20,6 +22,8 @@ pub(crate) enum End {
 pub(crate) struct Emitter {
     decoder: Decoder,
     ctx: InputContext,
+    /// The kinds that somebody was told of.
+    told: [bool; 3],
 }
 
 impl Emitter {
@@ -28,6 +32,7 @@ impl Emitter {
         Self {
             decoder: Decoder::new(settings, &ctx.host),
             ctx: ctx.clone(),
+            told: [false; 3],
         }
     }
 
@@ -41,7 +46,7 @@ impl Emitter {
             let start = Instant::now();
             let batch = self.decoder.next_batch(stream, &mut chunk, received);
             self.ctx.metrics.busy(start.elapsed());
-            self.count();
+            self.count(stream);
             match batch {
                 Ok(Some(batch)) => {
                     self.ctx.send_blocking(batch).map_err(|_| End::Stopped)?;
@@ -52,15 +57,41 @@ impl Emitter {
         }
     }
 
-    fn count(&mut self) {
+    fn count(&mut self, stream: &Stream) {
         let counts = self.decoder.take_counts();
-        let named = [
-            ("truncated_lines", counts.truncated),
-            ("invalid_utf8_lines", counts.invalid_utf8),
-            ("broken_documents", counts.broken_documents),
+        let firsts = self.decoder.firsts();
+        let kinds = [
+            (
+                "truncated_lines",
+                counts.truncated,
+                firsts.truncated,
+                "is longer than `max_line_bytes` and was cut",
+            ),
+            (
+                "invalid_utf8_lines",
+                counts.invalid_utf8,
+                firsts.invalid_utf8,
+                "is not UTF-8: U+FFFD stands where it is not",
+            ),
+            (
+                "broken_documents",
+                counts.broken_documents,
+                firsts.broken_document,
+                "holds no JSON object: it was kept as text",
+            ),
         ];
-        for (name, count) in named.into_iter().filter(|(_, count)| *count > 0) {
+        for ((name, count, first, what), told) in kinds.into_iter().zip(&mut self.told) {
+            if count == 0 {
+                continue;
+            }
             self.ctx.metrics.count(name, count);
+            if let Some(offset) = first.filter(|_| !*told) {
+                *told = true;
+                let stream = stream.path.as_deref().unwrap_or("standard input");
+                self.ctx.diagnostics.warn(&format!(
+                    "{stream}: the line at byte {offset} {what} (further ones are only counted)"
+                ));
+            }
         }
         self.ctx.metrics.failures(counts.broken_documents as usize);
     }
