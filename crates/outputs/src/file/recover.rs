@@ -150,7 +150,8 @@ fn examine_members(file: &File, len: u64, compression: Compression) -> io::Resul
         let is_torn =
             (begins_well && reader.is_at_end()) || is_zeros(file, start, len, &mut scratch)?;
         return Ok(match (is_torn, start, begins_well) {
-            (true, 0, false) => Found::Damaged { at: 0 },
+            // Nothing whole stands before it, so nothing says that it is ours: it is put aside, not cut away.
+            (true, 0, _) => Found::Damaged { at: 0 },
             (true, keep, _) => Found::Torn { keep },
             (false, 0, false) => Found::Foreign,
             (false, at, _) => Found::Damaged { at },
@@ -337,7 +338,7 @@ mod tests {
             }
             assert_eq!(
                 examined_json(&first[..first.len() / 2], compression),
-                Found::Torn { keep: 0 }
+                Found::Damaged { at: 0 }
             );
             assert_eq!(
                 examined_json(&[first.clone(), vec![0; 100_000]].concat(), compression),
