@@ -96,6 +96,33 @@ fn names_types_and_duplicates() {
 }
 
 #[test]
+fn types_have_the_names_of_other_systems_and_no_others() {
+    use CaptureType::{Float, Int, Text};
+    let library = Library::new(PatternSet::Legacy);
+    for (name, kind) in [
+        ("int", Int),
+        ("integer", Int),
+        ("long", Int),
+        ("float", Float),
+        ("double", Float),
+        ("string", Text),
+    ] {
+        let pattern = compile(PatternSet::Legacy, &format!("%{{WORD:x:{name}}}"));
+        assert_eq!(pattern.captures()[0].kind, kind, "{name}");
+    }
+    for name in ["", "bool", "Int", "int:float"] {
+        let source = format!("%{{WORD:x:{name}}}");
+        let error = Pattern::compile(&library, &source, &Options::default())
+            .expect_err("the type is not known");
+        assert_eq!(error.place().map(|place| place.offset), Some(9), "{error}");
+        assert!(
+            error.to_string().contains("accepted are int, float"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn unnamed_references_capture_when_asked_to() {
     let library = Library::new(PatternSet::Legacy);
     let options = Options {

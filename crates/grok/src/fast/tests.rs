@@ -166,6 +166,32 @@ fn sweep(set: PatternSet, texts_each: usize) {
     );
 }
 
+/// The count is the same on every machine, so these texts are given up whatever the time they take.
+#[test]
+fn what_failed_paths_looked_at_is_counted() {
+    let run = "a".repeat(64 << 10);
+    let unclosed = format!("{}\"{}", "a".repeat(1_000), "b".repeat(64 << 10));
+    for (source, text) in [
+        ("%{PATH:p}", run.as_str()),
+        ("(?:[a-z]+:)?(?<z>[0-9])", &run),
+        ("(?>[a-z]+)[:;](?<z>[0-9])", &run),
+        ("(?=[a-z]*)(?<z>b|ab)", &run),
+        ("(?![a-z]+)a(?<z>b|c)", &run),
+        ("a*%{QS:q}", &unclosed),
+    ] {
+        let pattern = Pattern::compile(
+            &Library::new(PatternSet::Legacy),
+            source,
+            &Options::default(),
+        );
+        let pattern = pattern.expect("the pattern compiles");
+        let mut scratch = pattern.new_scratch();
+        assert!(pattern.is_specialised(), "{source}");
+        let outcome = pattern.matches_specialised(text.as_bytes(), &mut scratch);
+        assert_eq!(outcome, None, "{source}");
+    }
+}
+
 fn texts_each() -> usize {
     std::env::var("MILLPOND_GROK_TEXTS")
         .ok()

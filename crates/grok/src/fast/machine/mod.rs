@@ -88,6 +88,16 @@ impl Machine<'_> {
         self.budget -= (to.saturating_sub(from) >> BYTES_PER_STEP_LOG2) as i64;
     }
 
+    /// The same for a quoted string that was looked for and not found: a quote without an end was looked for
+    /// in all of the text.
+    #[cold]
+    #[inline(never)]
+    fn charge_unclosed(&mut self, start: usize) {
+        if matches!(self.text.get(start), Some(b'"' | b'\'' | b'`')) {
+            self.charge(start, self.text.len());
+        }
+    }
+
     #[inline(always)]
     fn peek(&self, at: usize) -> usize {
         self.text.get(at).map_or(256, |&b| usize::from(b))
@@ -162,7 +172,11 @@ impl Machine<'_> {
                 self.only(atom::number(self.text, start), capture, at, next, then)
             }
             Op::Quoted { capture } => {
-                self.only(atom::quoted(self.text, start), capture, at, next, then)
+                let end = atom::quoted(self.text, start);
+                if end.is_none() {
+                    self.charge_unclosed(start);
+                }
+                self.only(end, capture, at, next, then)
             }
             Op::Shortcut {
                 shortcut,
