@@ -1,4 +1,7 @@
 //! The JSON Schema of the configuration, put together from the components' own.
+//!
+//! A component's schema says what a setting is; the whole one also allows the ways to write it that the configuration
+//! takes: one text for a list of one, and a variable where a number, a truth value or a word is wanted.
 
 use component::Spec;
 use config::StageRole;
@@ -23,6 +26,7 @@ pub fn schema() -> String {
     root["required"] = json!(["pipelines"]);
     root["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     root["title"] = json!("Millpond configuration");
+    loosen(&mut root);
     let mut text = serde_json::to_string_pretty(&root).unwrap_or_default();
     text.push('\n');
     text
@@ -59,7 +63,11 @@ fn pipeline() -> Value {
 fn any_component(role: StageRole) -> Value {
     let names: Vec<&str> = REGISTRY.of(role).iter().map(|spec| spec.name).collect();
     let with_settings = REGISTRY.of(role).iter().map(|spec| {
-        let properties = Map::from_iter([(spec.name.to_owned(), component(spec))]);
+        let properties = Map::from_iter([(
+            spec.name.to_owned(),
+            // A name with a colon and nothing behind it.
+            json!({ "anyOf": [component(spec), { "type": "null" }] }),
+        )]);
         json!({ "type": "object", "properties": properties, "required": [spec.name], "additionalProperties": false })
     });
     let all: Vec<Value> = std::iter::once(json!({ "enum": names }))
@@ -105,4 +113,123 @@ fn generator() -> SchemaGenerator {
     SchemaSettings::draft2020_12()
         .with(|settings| settings.inline_subschemas = true)
         .into_generator()
+}
+
+/// Allows what the configuration takes beside the plain form, in this schema and all within it.
+fn loosen(schema: &mut Value) {
+    let Some(keywords) = schema.as_object_mut() else {
+        return;
+    };
+    // Two branches may allow the same variable. Branches that only require are there to exclude each other.
+    let branches = keywords.get("oneOf").and_then(Value::as_array);
+    if branches.is_some_and(|all| all.iter().any(|branch| branch.get("required").is_none()))
+        && let Some(branches) = keywords.remove("oneOf")
+    {
+        keywords.insert("anyOf".to_owned(), branches);
+    }
+    for (keyword, value) in keywords.iter_mut() {
+        match (keyword.as_str(), value) {
+            ("properties" | "patternProperties", Value::Object(named)) => {
+                named.values_mut().for_each(loosen);
+            }
+            ("anyOf" | "allOf" | "oneOf" | "prefixItems", Value::Array(all)) => {
+                all.iter_mut().for_each(loosen);
+            }
+            ("items" | "additionalProperties", within) => loosen(within),
+            _ => {}
+        }
+    }
+    let item = keywords.get("items").filter(|item| is_scalar(item));
+    let alternative = if let Some(item) = item {
+        item.clone()
+    } else if takes_no_variable(schema) {
+        json!({ "type": "string", "pattern": r"\$\{" })
+    } else {
+        return;
+    };
+    allow(schema, &alternative);
+}
+
+/// Makes a schema one of two. What it says about the setting as a whole stays at the top.
+fn allow(schema: &mut Value, alternative: &Value) {
+    let mut plain = schema.take();
+    let mut either = Map::new();
+    for about in ["title", "description", "default"] {
+        if let Some(text) = plain.as_object_mut().and_then(|plain| plain.remove(about)) {
+            either.insert(about.to_owned(), text);
+        }
+    }
+    either.insert("anyOf".to_owned(), json!([plain, alternative]));
+    *schema = Value::Object(either);
+}
+
+/// Whether every value that the schema allows is a text, a number, a truth value or null.
+fn is_scalar(schema: &Value) -> bool {
+    let is_scalar_type = |name: &Value| !matches!(name.as_str(), Some("array" | "object"));
+    if let Some(branches) = schema.get("anyOf").and_then(Value::as_array) {
+        return branches.iter().all(is_scalar);
+    }
+    match schema.get("type") {
+        Some(Value::Array(types)) => types.iter().all(is_scalar_type),
+        Some(name) => is_scalar_type(name),
+        None => schema.get("enum").is_some() || schema.get("const").is_some(),
+    }
+}
+
+/// Whether it is a scalar that refuses a text with a variable in it.
+fn takes_no_variable(schema: &Value) -> bool {
+    let is_text = match schema.get("type") {
+        Some(Value::Array(types)) => types.iter().any(|name| name == "string"),
+        Some(name) => name == "string",
+        None => false,
+    };
+    let is_bound = ["enum", "const", "pattern"]
+        .iter()
+        .any(|keyword| schema.get(keyword).is_some());
+    let is_null = schema.get("type").is_some_and(|name| name == "null");
+    schema.get("anyOf").is_none() && is_scalar(schema) && !is_null && (!is_text || is_bound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_schema_allows_other_spellings() {
+        let variable = json!({ "type": "string", "pattern": r"\$\{" });
+        for (plain, expected) in [
+            (
+                json!({ "type": "array", "items": { "type": "string" }, "description": "d" }),
+                json!({ "description": "d", "anyOf": [
+                    { "type": "array", "items": { "type": "string" } }, { "type": "string" }
+                ] }),
+            ),
+            (
+                json!({ "type": "boolean", "default": true }),
+                json!({ "default": true, "anyOf": [{ "type": "boolean" }, variable] }),
+            ),
+            (
+                json!({ "oneOf": [{ "const": "a" }, { "type": "null" }] }),
+                json!({ "anyOf": [{ "anyOf": [{ "const": "a" }, variable] }, { "type": "null" }] }),
+            ),
+            (
+                json!({ "type": "object", "properties": { "type": { "type": "integer" } } }),
+                json!({ "type": "object", "properties": { "type": { "anyOf": [{ "type": "integer" }, variable] } } }),
+            ),
+        ] {
+            let mut loosened = plain;
+            loosen(&mut loosened);
+            assert_eq!(loosened, expected);
+        }
+        for same in [
+            json!({ "type": "string" }),
+            json!(true),
+            json!({ "oneOf": [{ "required": ["a"] }, { "required": ["b"] }] }),
+            json!({ "type": "array", "items": { "type": "object" } }),
+        ] {
+            let mut loosened = same.clone();
+            loosen(&mut loosened);
+            assert_eq!(loosened, same);
+        }
+    }
 }
