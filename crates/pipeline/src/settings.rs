@@ -40,7 +40,8 @@ pub struct MemoryQueueSettings {
 impl Default for MemoryQueueSettings {
     fn default() -> Self {
         Self {
-            max_size: Size(16 << 20),
+            // Small enough that a batch is still in the cores' caches when its turn comes: 16 MiB cost 4 % more CPU.
+            max_size: Size(4 << 20),
             max_events: Count(1_000_000),
         }
     }
