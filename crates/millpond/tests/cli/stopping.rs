@@ -130,6 +130,8 @@ fn what_is_not_delivered_by_the_deadline_is_reported() {
         "{}",
         ended.err
     );
+    // The output is blocked; the input that waited for room is not to blame.
+    assert!(!ended.err.contains("did not stop in time"), "{}", ended.err);
 }
 
 #[test]
@@ -163,22 +165,4 @@ fn head_of_some_events_lets_the_others_pass() {
         let ended = crate::program::millpond(&["run", &path]).expect(0);
         assert_eq!(ended.out.lines().count(), 27_002, "{workers} workers");
     }
-}
-
-#[test]
-fn a_stop_while_the_output_is_blocked_blames_nobody_else() {
-    let folder = Folder::new();
-    let path = folder.write(
-        "slow.yaml",
-        "shutdown_deadline: 300ms\npipelines:\n  one:\n    input:\n      generate: { format: apache }\n    outputs: [stdout]\n",
-    );
-    let child = command(&["run", &path]).spawn().expect("runs");
-    std::thread::sleep(Duration::from_millis(500));
-    Command::new("kill")
-        .args(["-TERM", &child.id().to_string()])
-        .status()
-        .expect("kill");
-    std::thread::sleep(Duration::from_millis(2000));
-    let ended = ended(child.wait_with_output().expect("ends")).expect(1);
-    assert!(!ended.err.contains("did not stop in time"), "{}", ended.err);
 }
