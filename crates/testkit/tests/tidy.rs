@@ -4,11 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates, each depending only on those before it.
-const ORDER: [&str; 13] = [
+const ORDER: [&str; 14] = [
     "batch",
     "grok",
     "config",
     "codec",
+    "registry",
     "component",
     "expr",
     "queue",
