@@ -1,21 +1,33 @@
 //! What can be wrong with a stream as a whole. What is wrong with one event becomes a tag of that event instead.
 
+use crate::compress::Format;
+
 /// Why a stream cannot be read further. Everything before has been delivered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
     /// The compressed data stops before its end.
-    #[error("the gzip data ends too early, at compressed byte {offset}: the file is truncated")]
-    GzipTruncated {
+    #[error("the {format} data ends too early, at compressed byte {offset}: the file is truncated")]
+    Truncated {
+        /// How it is compressed.
+        format: Format,
         /// Length of the compressed data.
         offset: u64,
     },
     /// The compressed data contradicts itself.
-    #[error("corrupt gzip data at compressed byte {offset}: {reason}")]
-    GzipCorrupt {
+    #[error("corrupt {format} data at compressed byte {offset}: {reason}")]
+    Corrupt {
+        /// How it is compressed.
+        format: Format,
         /// Where it shows, in bytes from the start of the compressed data.
         offset: u64,
         /// What the decompressor says.
         reason: String,
+    },
+    /// What the decompressor needs cannot be allocated.
+    #[error("there is no memory to decompress {format} data")]
+    NoMemory {
+        /// How it is compressed.
+        format: Format,
     },
     /// Bytes that are no MessagePack map. The next one cannot be found, because maps carry no mark.
     #[error("broken MessagePack at byte {offset}: {reason}; what follows cannot be read")]

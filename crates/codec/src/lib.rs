@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`chunk`] | [`Chunker`]: collects what was read into buffers that hold whole records, [`Chunk`]s |
 //! | [`decoder`] | [`Decoder`]: makes batches of chunks, as lines of text, JSON or MessagePack documents |
-//! | [`compress`] | [`Gunzip`]: gzip as it is found in the wild, several members and garbage behind them included |
+//! | [`compress`] | [`Decompressor`]: gzip and zstd as they are found in the wild, with places to resume at |
 //!
 //! The two halves of reading are apart so that they can run on two threads: chunking needs the bytes in sequence and
 //! little time, decoding does the work and needs only its chunk.
@@ -18,7 +18,7 @@ mod msgpack;
 mod rows;
 
 pub use chunk::{Chunk, Chunker, Framing};
-pub use compress::Gunzip;
+pub use compress::{Checkpoint, Decompressor};
 pub use decoder::{Counts, Decoder, Firsts, Settings};
 pub use error::CodecError;
 

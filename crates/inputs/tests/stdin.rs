@@ -110,11 +110,15 @@ fn gzip(content: &[u8]) -> Vec<u8> {
 fn everything_up_to_the_end() {
     let long = format!("{}\n", "x".repeat(300_000)).repeat(5);
     let packed = gzip(b"a\nb");
-    let cases: [(&str, &[u8], &[&str]); 7] = [
+    let zstd = b"\x28\xB5\x2F\xFD\x04\x58\x19\0\0a\nb\x8E\x4E\x6C\x77";
+    let cases: [(&str, &[u8], &[&str]); 10] = [
         ("", b"", &[]),
         ("", b"a\n\nb", &["event a", "event ", "event b"]),
         ("", b"\x1f", &["event \u{1f}"]),
+        ("", b"(\n", &["event ("]),
         ("", &packed, &["event a", "event b"]),
+        ("", zstd, &["event a", "event b"]),
+        ("compression: zstd", zstd, &["event a", "event b"]),
         (
             "codec: json",
             b"{\"a\":1}\n\n{\n",
@@ -146,6 +150,8 @@ fn everything_up_to_the_end() {
         half.len()
     );
     assert!(read("", half).contains(&told));
+    let told = "problem standard input: corrupt zstd data at compressed byte 0: not a zstd frame";
+    assert!(read("compression: zstd", b"plain\n").contains(&told.to_owned()));
 }
 
 #[test]

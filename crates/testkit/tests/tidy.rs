@@ -24,6 +24,9 @@ const ORDER: [&str; 14] = [
 /// The crates that never use each other.
 const SIDE_BY_SIDE: [&str; 3] = ["inputs", "processors", "outputs"];
 
+/// The modules that may hold `unsafe`, each a small one with a safe interface.
+const UNSAFE_MODULES: [&str; 1] = ["crates/codec/src/compress/raw.rs"];
+
 const FILE_LINES_MAX: usize = 800;
 const FUNCTION_LINES_MAX: usize = 70;
 
@@ -189,5 +192,35 @@ fn nothing_is_left_to_do_or_skipped() {
         for mark in marks {
             assert!(!text.contains(mark), "{} holds {mark}", path.display());
         }
+    }
+}
+
+#[test]
+fn unsafe_code_stays_in_its_modules() {
+    let marks = [
+        concat!("allow(unsafe", "_code"),
+        concat!("expect(unsafe", "_code"),
+        concat!("warn(unsafe", "_code"),
+    ];
+    let mut found: Vec<String> = Vec::new();
+    for (path, text) in sources() {
+        if marks.iter().any(|mark| text.contains(mark)) {
+            let path = path.strip_prefix(root()).expect("a file of the workspace");
+            found.push(path.display().to_string());
+        }
+    }
+    assert_eq!(found, UNSAFE_MODULES, "the modules that allow unsafe code");
+
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("a manifest");
+    assert!(manifest.contains("unsafe_code = \"deny\""));
+    assert!(manifest.contains("undocumented_unsafe_blocks"));
+    for entry in fs::read_dir(root().join("crates")).expect("the crates") {
+        let manifest = entry.expect("a crate").path().join("Cargo.toml");
+        let text = fs::read_to_string(&manifest).expect("a manifest");
+        assert!(
+            text.contains("[lints]\nworkspace = true"),
+            "{} takes the lints of the workspace",
+            manifest.display()
+        );
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use batch::Stream;
-use codec::{Chunk, Chunker, Gunzip, compress};
+use codec::{Chunk, Chunker, Decompressor, compress};
 use component::InputContext;
 
 use super::identity::{FINGERPRINT_BYTES, Identity};
@@ -38,7 +38,7 @@ pub(crate) struct Reader {
     stream: Option<Arc<Stream>>,
     feed: Feed,
     compression: Compression,
-    gunzip: Option<Gunzip>,
+    decompressor: Option<Decompressor>,
     /// Bytes as they are in the source: the first ones, by which compression is recognised, then only compressed ones.
     raw: Vec<u8>,
     raw_left: Range<usize>,
@@ -80,7 +80,7 @@ impl Reader {
                 waited: Duration::ZERO,
             },
             compression,
-            gunzip: (compression == Compression::Gzip).then(Gunzip::new),
+            decompressor: compression.format().map(Decompressor::new),
             raw: Vec::new(),
             raw_left: 0..0,
             chunker: settings.chunker(),
@@ -101,20 +101,21 @@ impl Reader {
         }
         self.raw.resize(COMPRESSED_BYTES, 0);
         let mut read = 0;
-        while read < 2 && !self.feed.ended && !self.ctx.stop.is_stopped() {
+        while compress::is_undecided(&self.raw[..read])
+            && !self.feed.ended
+            && !self.ctx.stop.is_stopped()
+        {
             read += self.feed.read(&mut self.raw[read..], STOP_CHECK_TIME);
         }
         self.raw_left = 0..read;
         // The end, if it was there, is found again behind these bytes.
         self.feed.ended = self.feed.problem.is_some();
-        if compress::is_gzip(&self.raw[..read]) {
-            self.gunzip = Some(Gunzip::new());
-        }
+        self.decompressor = compress::recognise(&self.raw[..read]).map(Decompressor::new);
     }
 
     /// Whether the stream is compressed.
     pub(crate) fn is_compressed(&self) -> bool {
-        self.gunzip.is_some()
+        self.decompressor.is_some()
     }
 
     /// The next whole records of the stream; none at its end and when it is time to stop.
@@ -131,10 +132,13 @@ impl Reader {
 
     /// Why the stream ended before its end.
     pub(crate) fn into_problem(self) -> Option<String> {
-        if self.gunzip.is_some_and(|gunzip| gunzip.has_garbage()) {
+        if let Some(decompressor) = self.decompressor
+            && decompressor.has_garbage()
+        {
             self.ctx.diagnostics.warn(&format!(
-                "{}: what follows the gzip data was ignored",
-                self.name
+                "{}: what follows the {} data was ignored",
+                self.name,
+                decompressor.format()
             ));
         }
         self.feed.problem
@@ -190,7 +194,7 @@ impl Reader {
 
     /// Reads some bytes into the chunker.
     fn fill(&mut self) {
-        if self.gunzip.is_some() {
+        if self.decompressor.is_some() {
             return self.inflate();
         }
         let patience = self.patience();
@@ -213,11 +217,11 @@ impl Reader {
     /// Inflates some bytes into the chunker, reading compressed ones where there are none.
     fn inflate(&mut self) {
         let patience = self.patience();
-        let Some(gunzip) = &mut self.gunzip else {
+        let Some(decompressor) = &mut self.decompressor else {
             return;
         };
         let space = self.chunker.space();
-        let step = gunzip.step(&self.raw[self.raw_left.clone()], space);
+        let step = decompressor.step(&self.raw[self.raw_left.clone()], space);
         self.raw_left.start += step.consumed;
         self.ctx.progress.add_done(step.consumed as u64);
         self.identity.content(&space[..step.produced]);
@@ -231,7 +235,7 @@ impl Reader {
             self.raw_left = 0..self.feed.read(&mut self.raw, patience);
             if self.feed.ended
                 && self.feed.problem.is_none()
-                && let Err(failure) = gunzip.finish()
+                && let Err(failure) = decompressor.finish()
             {
                 self.feed.fail(failure.to_string());
             }

@@ -1,6 +1,7 @@
 //! Settings that all inputs that read bytes have.
 
 use batch::Encoding;
+use codec::compress::Format;
 use config::{ConfigError, Node, Size};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -23,13 +24,26 @@ pub(crate) enum Codec {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Compression {
-    /// Gzip is recognised by its first two bytes, whatever the name is.
+    /// Gzip and zstd are recognised by their first bytes, whatever the name is.
     #[default]
     Auto,
     /// The bytes are taken as they are.
     None,
     /// The stream must be gzip.
     Gzip,
+    /// The stream must be zstd.
+    Zstd,
+}
+
+impl Compression {
+    /// The one that was set, without looking at the stream.
+    pub(crate) fn format(self) -> Option<Format> {
+        match self {
+            Self::Auto | Self::None => None,
+            Self::Gzip => Some(Format::Gzip),
+            Self::Zstd => Some(Format::Zstd),
+        }
+    }
 }
 
 /// The default of `max_line_bytes`.
