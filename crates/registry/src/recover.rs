@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::error::{self, RegistryError};
 use crate::format::{HEADER_BYTES, Header, VERSION};
-use crate::index::Index;
+use crate::index::{Index, Place};
 use crate::scan::{Piece, Scan, Window};
 
 /// A log as it was found.
@@ -49,9 +49,10 @@ impl Damage {
         }
         let commits = match (self.commits, self.is_at_end) {
             (0, false) => "no commit".to_owned(),
-            (0, true) => "at least 1 commit".to_owned(),
+            (1, false) => "1 commit".to_owned(),
             (commits, false) => format!("{commits} commits"),
-            (commits, true) => format!("more than {commits} commits"),
+            (0, true) => "at least 1 commit".to_owned(),
+            (commits, true) => format!("at least {} commits", commits + 1),
         };
         format!(
             "the registry {path} was damaged: {bytes} bytes were unreadable and {commits} lost, so inputs may read again \
@@ -109,14 +110,15 @@ pub(crate) fn load(file: &File, path: &Path) -> Result<Loaded, RegistryError> {
 pub(crate) fn each_value(
     file: &File,
     path: &Path,
-    entries: &[(u128, crate::index::Place)],
+    entries: &[(u128, Place)],
     each: &mut dyn FnMut(u128, &[u8]),
 ) -> Result<(), RegistryError> {
-    let mut window = Window::new(file);
+    let failed = || error::io("read the registry", path);
+    let mut window = Window::new(file).map_err(failed())?;
     for (id, place) in entries {
         let value = window
             .get(place.offset(), place.length())
-            .map_err(error::io("read the registry", path))?;
+            .map_err(failed())?;
         if value.len() < place.length() {
             return Err(RegistryError::Damaged {
                 path: path.to_owned(),

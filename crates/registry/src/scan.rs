@@ -11,9 +11,10 @@ use crate::format::{FRAME_HEADER_BYTES, FRAME_MAGIC, FrameHeader, HEADER_BYTES, 
 
 const WINDOW_BYTES: usize = 256 << 10;
 
-/// A file, read in order through a buffer.
+/// A file, read in order through a buffer, up to the end it had at first: what is appended meanwhile is not torn.
 pub(crate) struct Window<'a> {
     file: &'a File,
+    end: u64,
     buffer: Vec<u8>,
     /// Where the buffer's bytes lie in the file.
     start: u64,
@@ -21,13 +22,14 @@ pub(crate) struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    pub fn new(file: &'a File) -> Self {
-        Self {
+    pub fn new(file: &'a File) -> io::Result<Self> {
+        Ok(Self {
             file,
+            end: file.metadata()?.len(),
             buffer: Vec::new(),
             start: 0,
             filled: 0,
-        }
+        })
     }
 
     /// So many bytes of the file; fewer at its end.
@@ -42,6 +44,8 @@ impl<'a> Window<'a> {
 
     fn fill(&mut self, at: u64, length: usize) -> io::Result<()> {
         (self.start, self.filled) = (at, 0);
+        let rest = usize::try_from(self.end.saturating_sub(at)).unwrap_or(usize::MAX);
+        let length = length.min(rest);
         if self.buffer.len() < length {
             self.buffer.resize(length, 0);
         }
@@ -92,7 +96,7 @@ enum Check {
 impl<'a> Scan<'a> {
     /// Begins behind the header, or at the start of the file when that is damaged.
     pub fn new(file: &'a File) -> io::Result<(Self, Header)> {
-        let mut window = Window::new(file);
+        let mut window = Window::new(file)?;
         let header = Header::decode(window.get(0, HEADER_BYTES)?);
         let (at, log) = match header {
             Header::Valid { log } => (HEADER_BYTES as u64, Some(log)),
