@@ -3,43 +3,68 @@
 use std::sync::Arc;
 
 use batch::{Batch, BatchBuilder, Encoding, HostInfo, Stream};
+use regex::bytes::RegexSet;
 
-use crate::chunk::{Chunk, Chunker, Framing};
+use crate::charset;
+use crate::chunk::Chunk;
+use crate::container::ContainerFormat;
 use crate::error::CodecError;
+use crate::filter::{Dropped, Drops, Filter};
+use crate::multiline::Multiline;
 use crate::rows::Rows;
+use crate::terminator::LineEnding;
 
-/// How the events of a stream are written.
+/// How the events of a stream are written. What is about lines counts for nothing with MessagePack.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Lines of text, JSON documents a line each, or MessagePack documents one after the other.
     pub encoding: Encoding,
-    /// Bytes of a line or document at most. A longer line is cut there.
+    /// Bytes of a record at most, as it is read and as UTF-8. A longer line is cut there.
     pub record_max: usize,
     /// Whether JSON and MessagePack events get the fields that lines of text always have.
     pub add_fields: bool,
+    /// Which lines belong to one record; each is one when not set.
+    pub multiline: Option<Arc<Multiline>>,
+    /// The lines are those of a container's log.
+    pub container: Option<ContainerFormat>,
+    /// The encoding of lines, see [`crate::charset()`]; UTF-8 when not set.
+    pub charset: Option<&'static encoding_rs::Encoding>,
+    /// Only records whose text one of these matches become events. All do when the set is empty or not there.
+    pub include_lines: Option<RegexSet>,
+    /// Records whose text one of these matches become no events.
+    pub exclude_lines: Option<RegexSet>,
+    /// What ends a line.
+    pub line_ending: LineEnding,
 }
 
 impl Settings {
-    /// A chunker for a stream that is written so.
-    pub fn chunker(&self) -> Chunker {
-        let framing = if self.encoding == Encoding::MsgPack {
-            Framing::MsgPack
-        } else {
-            Framing::Lines
-        };
-        Chunker::new(framing, self.record_max)
+    /// Simple records of at most `record_max` bytes: nothing else is set.
+    pub fn new(encoding: Encoding, record_max: usize) -> Self {
+        Self {
+            encoding,
+            record_max,
+            add_fields: false,
+            multiline: None,
+            container: None,
+            charset: None,
+            include_lines: None,
+            exclude_lines: None,
+            line_ending: LineEnding::Lf,
+        }
     }
 }
 
 /// What a decoder changed or could not read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Lines that were cut, tagged `_truncated`.
+    /// Records that were cut, or of which lines were left out, tagged `_truncated`.
     pub truncated: u64,
     /// Lines in which something that is not UTF-8 was replaced by U+FFFD.
     pub invalid_utf8: u64,
     /// Lines that hold no JSON object, tagged `_jsonparsefailure` and kept as text.
     pub broken_documents: u64,
+    /// Lines in a container log that are none of a container, tagged `_containerparsefailure` and kept as text.
+    pub broken_containers: u64,
 }
 
 /// Where a decoder first met what it changed or could not read: offsets of lines in their streams, since it was made.
@@ -51,28 +76,30 @@ pub struct Firsts {
     pub invalid_utf8: Option<u64>,
     /// The first line that holds no JSON object.
     pub broken_document: Option<u64>,
+    /// The first line that is none of a container.
+    pub broken_container: Option<u64>,
 }
-
-/// What some editors put before UTF-8 text. It is no part of the first line.
-const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// The tags that a decoder gives.
 #[derive(Debug)]
 pub(crate) struct Tags {
     pub(crate) truncated: Arc<str>,
     pub(crate) broken_json: Arc<str>,
+    pub(crate) broken_container: Arc<str>,
 }
 
 /// Makes batches of chunks.
 #[derive(Debug)]
 pub struct Decoder {
-    encoding: Encoding,
+    pub(crate) encoding: Encoding,
     pub(crate) record_max: usize,
     add_fields: bool,
+    pub(crate) filter: Option<Filter>,
     host: Arc<HostInfo>,
     pub(crate) tags: Tags,
     pub(crate) counts: Counts,
     pub(crate) firsts: Firsts,
+    pub(crate) dropped: Drops,
     /// How many rows the last batch had: what room the next one gets.
     rows_before: usize,
 }
@@ -84,13 +111,19 @@ impl Decoder {
             encoding: settings.encoding,
             record_max: settings.record_max,
             add_fields: settings.add_fields,
+            filter: Filter::new(
+                settings.include_lines.as_ref(),
+                settings.exclude_lines.as_ref(),
+            ),
             host: host.clone(),
             tags: Tags {
                 truncated: "_truncated".into(),
                 broken_json: "_jsonparsefailure".into(),
+                broken_container: "_containerparsefailure".into(),
             },
             counts: Counts::default(),
             firsts: Firsts::default(),
+            dropped: Drops::default(),
             rows_before: 0,
         }
     }
@@ -105,28 +138,22 @@ impl Decoder {
         chunk: &mut Chunk,
         received: i64,
     ) -> Result<Option<Batch>, CodecError> {
-        let at_start = chunk.start == 0 && chunk.position == 0;
-        let is_lines = self.encoding != Encoding::MsgPack;
-        if at_start && is_lines && chunk.bytes.starts_with(BYTE_ORDER_MARK) {
-            chunk.position = BYTE_ORDER_MARK.len();
+        if chunk.position == 0 && self.encoding != Encoding::MsgPack {
+            self.begin(chunk);
         }
-        while chunk.position < chunk.bytes.len() {
+        while chunk.position < chunk.positions() {
             let mut builder =
                 BatchBuilder::new(self.encoding, &self.host, received, self.add_fields);
             builder.reserve(self.rows_before + self.rows_before / 8);
             builder.stream(stream);
-            let mut rows = Rows::new(builder, &chunk.bytes);
-            chunk.position = match self.encoding {
-                Encoding::MsgPack => self.msgpack_documents(chunk, &mut rows)?,
-                lines => {
-                    chunk
-                        .is_utf8
-                        .get_or_insert_with(|| simdutf8::basic::from_utf8(&chunk.bytes).is_ok());
-                    if lines == Encoding::Text {
-                        self.text_lines(chunk, &mut rows)
-                    } else {
-                        self.json_lines(chunk, &mut rows)
-                    }
+            let mut rows = Rows::new(builder, chunk);
+            chunk.position = match self.add_records(chunk, &mut rows) {
+                Ok(position) => position,
+                Err(error) => {
+                    let left = (chunk.bytes.len() - chunk.position) as u64;
+                    self.dropped.add("unreadable", 0, left);
+                    chunk.position = chunk.positions();
+                    return Err(error);
                 }
             };
             if let Some(batch) = rows.finish() {
@@ -137,6 +164,49 @@ impl Decoder {
         Ok(None)
     }
 
+    /// Passes over a byte order mark, and checks the whole chunk for UTF-8.
+    fn begin(&mut self, chunk: &mut Chunk) {
+        let side_is_utf8 = match &mut chunk.records {
+            Some(records) => {
+                let mark = std::mem::take(&mut records.blank);
+                self.drop_mark(mark);
+                simdutf8::basic::from_utf8(&records.side).is_ok()
+            }
+            None => {
+                if chunk.start == 0 {
+                    chunk.position = charset::mark_len(&chunk.bytes, chunk.format.charset);
+                    self.drop_mark(chunk.position as u64);
+                }
+                true
+            }
+        };
+        // What has to be decoded is UTF-8 afterwards.
+        chunk.is_utf8 = Some(
+            side_is_utf8
+                && (chunk.records.is_none() && chunk.format.charset.is_some()
+                    || simdutf8::basic::from_utf8(&chunk.bytes).is_ok()),
+        );
+    }
+
+    fn drop_mark(&mut self, bytes: u64) {
+        if bytes > 0 {
+            self.dropped.add("blank", 0, bytes);
+        }
+    }
+
+    /// Adds as many records as a batch takes; gives the position behind them.
+    fn add_records(&mut self, chunk: &Chunk, rows: &mut Rows) -> Result<usize, CodecError> {
+        let is_simple =
+            self.filter.is_none() && chunk.records.is_none() && chunk.format.charset.is_none();
+        let terminator = chunk.format.terminator.byte().filter(|_| is_simple);
+        Ok(match (self.encoding, terminator) {
+            (Encoding::MsgPack, _) => self.msgpack_documents(chunk, rows)?,
+            (Encoding::Text, Some(terminator)) => self.text_lines(chunk, terminator, rows),
+            (Encoding::Json, Some(terminator)) => self.json_lines(chunk, terminator, rows),
+            (_, None) => self.records(chunk, rows),
+        })
+    }
+
     /// Where something was first changed or could not be read, in whatever stream it was.
     pub fn firsts(&self) -> Firsts {
         self.firsts
@@ -145,5 +215,11 @@ impl Decoder {
     /// What was changed or could not be read since the last call.
     pub fn take_counts(&mut self) -> Counts {
         std::mem::take(&mut self.counts)
+    }
+
+    /// What became no event since the last call. For every chunk, the bytes of its rows and these are together
+    /// [`Chunk::source_bytes`].
+    pub fn take_dropped(&mut self) -> Vec<Dropped> {
+        self.dropped.take()
     }
 }

@@ -4,23 +4,40 @@
 //! | --- | --- |
 //! | [`chunk`] | [`Chunker`]: collects what was read into buffers that hold whole records, [`Chunk`]s |
 //! | [`decoder`] | [`Decoder`]: makes batches of chunks, as lines of text, JSON or MessagePack documents |
+//! | [`resume`] | [`Resume`]: where a later run goes on, and how it knows that the stream is the same |
+//! | [`multiline`], [`container`], [`filter`] | which lines belong together, what containers add to lines, what is left out |
+//! | [`charset`](mod@charset), [`terminator`] | other encodings than UTF-8, and what ends a line |
 //! | [`compress`] | [`Decompressor`]: gzip and zstd as they are found in the wild, with places to resume at |
 //!
 //! The two halves of reading are apart so that they can run on two threads: chunking needs the bytes in sequence and
 //! little time, decoding does the work and needs only its chunk.
 
+mod charset;
 pub mod chunk;
 pub mod compress;
+mod container;
 pub mod decoder;
 mod error;
+mod filter;
+pub mod fnv;
 mod lines;
 mod msgpack;
+mod multiline;
+mod records;
+mod resume;
 mod rows;
+mod terminator;
 
-pub use chunk::{Chunk, Chunker, Framing};
+pub use charset::charset;
+pub use chunk::{Chunk, Chunker};
 pub use compress::{Checkpoint, Decompressor};
+pub use container::ContainerFormat;
 pub use decoder::{Counts, Decoder, Firsts, Settings};
 pub use error::CodecError;
+pub use filter::Dropped;
+pub use multiline::{LINES_MAX_DEFAULT, Match, Multiline, MultilineConfig, MultilineError};
+pub use resume::{CHECK_BYTES, Check, Resume, Skip};
+pub use terminator::LineEnding;
 
 /// The most events a batch has.
 pub const BATCH_EVENTS_MAX: usize = 4096;

@@ -1,8 +1,11 @@
 //! Lines: as events of text, or with a JSON document in each.
 //!
-//! A line ends with a line feed, before which a carriage return does not count; the last line of a stream may lack it.
-//! A byte order mark at the start of a stream is passed over; offsets count it. Empty lines are events of text, and nothing between JSON documents. NUL bytes stay. The check for UTF-8 runs over the
-//! whole chunk at once; only where it fails the lines are checked one by one, and each broken one is copied and repaired.
+//! A line ends with its terminator; the last line of a stream may lack it. A byte order mark at the start of a stream is
+//! passed over; offsets count it. Empty lines are events of text, and nothing between JSON documents. NUL bytes stay. The
+//! check for UTF-8 runs over the whole chunk at once; only where it fails the lines are checked one by one, and each broken
+//! one is copied and repaired.
+//!
+//! Here are the paths for lines of UTF-8 that all become events; [`crate::records`] has the one for everything else.
 
 use std::ops::Range;
 
@@ -10,7 +13,7 @@ use batch::json;
 
 use crate::chunk::Chunk;
 use crate::decoder::Decoder;
-use crate::rows::{Place, Rows, Text};
+use crate::rows::{CHUNK, Place, Rows, Text};
 use crate::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
 
 /// A line in its chunk.
@@ -20,18 +23,13 @@ struct Line {
     place: Place,
 }
 
-impl Line {
-    /// Whether the stream holds more of the line than the chunk does: two more bytes may be its terminator.
-    fn is_partial(&self) -> bool {
-        self.place.end - self.place.start > self.range.len() as u64 + 2
-    }
-}
-
 /// The lines of a chunk from its position on.
 struct Lines<'c> {
     bytes: &'c [u8],
-    newlines: memchr::Memchr<'c>,
-    /// Where `newlines` began to look.
+    terminators: memchr::Memchr<'c>,
+    /// A carriage return before a terminator belongs to it.
+    with_returns: bool,
+    /// Where `terminators` began to look.
     from: usize,
     position: usize,
     start: u64,
@@ -39,12 +37,12 @@ struct Lines<'c> {
 }
 
 impl<'c> Lines<'c> {
-    fn of(chunk: &'c Chunk) -> Self {
+    fn of(chunk: &'c Chunk, terminator: u8) -> Self {
         let from = chunk.position;
-        let newlines = memchr::memchr_iter(b'\n', &chunk.bytes[from..]);
         Self {
             bytes: &chunk.bytes,
-            newlines,
+            terminators: memchr::memchr_iter(terminator, &chunk.bytes[from..]),
+            with_returns: terminator == b'\n',
             from,
             position: from,
             start: chunk.start,
@@ -60,16 +58,17 @@ impl Iterator for Lines<'_> {
     fn next(&mut self) -> Option<Line> {
         let start = self.position;
         let place_start = self.start + start as u64;
-        if let Some(newline) = self.newlines.next() {
-            let newline = self.from + newline;
-            self.position = newline + 1;
-            let has_return = newline > start && self.bytes[newline - 1] == b'\r';
+        if let Some(terminator) = self.terminators.next() {
+            let terminator = self.from + terminator;
+            self.position = terminator + 1;
+            let has_return =
+                terminator > start && self.bytes[terminator - 1] == b'\r' && self.with_returns;
             let place = Place {
                 start: place_start,
                 end: self.start + self.position as u64,
             };
             return Some(Line {
-                range: start..newline - usize::from(has_return),
+                range: start..terminator - usize::from(has_return),
                 place,
             });
         }
@@ -87,13 +86,13 @@ impl Iterator for Lines<'_> {
 
 impl Decoder {
     /// Adds the lines of the chunk, as many as a batch takes.
-    pub(crate) fn text_lines(&mut self, chunk: &Chunk, rows: &mut Rows) -> usize {
+    pub(crate) fn text_lines(&mut self, chunk: &Chunk, terminator: u8, rows: &mut Rows) -> usize {
         let bytes_max = if chunk.is_utf8 == Some(true) {
             self.record_max
         } else {
             0
         };
-        let mut lines = Lines::of(chunk);
+        let mut lines = Lines::of(chunk, terminator);
         for line in lines.by_ref() {
             if line.range.len() <= bytes_max {
                 rows.push(line.range.start, line.range.len(), line.place);
@@ -110,28 +109,33 @@ impl Decoder {
     /// Adds a line that may be too long or broken.
     #[cold]
     fn doubtful_line(&mut self, chunk: &Chunk, line: &Line, rows: &mut Rows) {
-        let (text, is_cut) = self.cut_and_repaired(chunk, line.range.clone(), line.is_partial());
-        rows.push_text(line.range.start, &text, line.place);
+        let (text, is_cut) = self.cut_and_repaired(chunk, CHUNK, line.range.clone(), line.place);
+        rows.push_text(&text, line.place);
         if is_cut {
             rows.tag(&self.tags.truncated, None);
         }
     }
 
     /// Adds the documents of the chunk, as many as a batch takes. What is no document becomes an event of text.
-    pub(crate) fn json_lines(&mut self, chunk: &Chunk, rows: &mut Rows) -> usize {
-        let mut lines = Lines::of(chunk);
+    pub(crate) fn json_lines(&mut self, chunk: &Chunk, terminator: u8, rows: &mut Rows) -> usize {
+        let mut lines = Lines::of(chunk, terminator);
         for line in lines.by_ref() {
             let trimmed = trim(&chunk.bytes, line.range.clone());
             if trimmed.is_empty() {
+                self.dropped.add("blank", 1, line.place.bytes());
                 continue;
             }
             if chunk.is_utf8 == Some(true) && line.range.len() <= self.record_max {
-                let text = Text::InChunk(&chunk.bytes[trimmed.clone()]);
-                self.document(chunk, &line, trimmed, &text, false, rows);
+                let text = Text::InChunk {
+                    buffer: CHUNK,
+                    start: line.range.start,
+                    bytes: &chunk.bytes[line.range.clone()],
+                };
+                let start = line.range.start;
+                let part = trimmed.start - start..trimmed.end - start;
+                self.document(&text, part, line.place, rows);
             } else {
-                let (text, is_cut) =
-                    self.cut_and_repaired(chunk, trimmed.clone(), line.is_partial());
-                self.document(chunk, &line, trimmed, &text, is_cut, rows);
+                self.doubtful_document(chunk, &line, trimmed, rows);
             }
             if is_enough(rows, chunk, line.range.end) {
                 break;
@@ -140,36 +144,59 @@ impl Decoder {
         lines.position
     }
 
-    /// Adds the document `text`, which stood at `trimmed` in the chunk before it was repaired.
-    #[inline]
-    fn document(
+    /// Adds a document that may be too long or broken.
+    #[cold]
+    fn doubtful_document(
         &mut self,
         chunk: &Chunk,
         line: &Line,
         trimmed: Range<usize>,
-        text: &Text<'_>,
-        is_cut: bool,
         rows: &mut Rows,
     ) {
-        match json::validate_object(text.bytes()) {
+        let range = self.shortened(line.range.clone(), trimmed);
+        let (text, is_cut) = self.cut_and_repaired(chunk, CHUNK, range, line.place);
+        let part = trim(text.bytes(), 0..text.bytes().len());
+        self.document(&text, part, line.place, rows);
+        if is_cut {
+            rows.tag(&self.tags.truncated, None);
+        }
+    }
+
+    /// A line, or only what is not whitespace of it where the line is too long.
+    pub(crate) fn shortened(&self, line: Range<usize>, trimmed: Range<usize>) -> Range<usize> {
+        if line.len() > self.record_max {
+            trimmed
+        } else {
+            line
+        }
+    }
+
+    /// Adds the document in this part of a line, or the whole line as text; what was learned of the document.
+    #[inline]
+    pub(crate) fn document(
+        &mut self,
+        line: &Text<'_>,
+        part: Range<usize>,
+        place: Place,
+        rows: &mut Rows,
+    ) -> Option<json::Scan> {
+        let text = &line.bytes()[part.clone()];
+        match json::validate_object(text) {
             Ok(scan) => {
                 if scan.dotted_keys {
                     rows.builder.dotted_keys();
                 }
-                match text {
-                    _ if scan.rewrite => {
-                        rows.push_written(line.place, |out| json::normalise(text.bytes(), out));
-                    }
-                    Text::InChunk(text) => rows.push(trimmed.start, text.len(), line.place),
-                    Text::Repaired(text) => {
-                        rows.push_written(line.place, |out| out.extend_from_slice(text));
-                    }
+                if scan.rewrite {
+                    rows.push_written(place, |out| json::normalise(text, out));
+                } else {
+                    rows.push_part(line, part, place);
                 }
+                Some(scan)
             }
-            Err(error) => self.broken_document(chunk, line, trimmed.start, error, rows),
-        }
-        if is_cut {
-            rows.tag(&self.tags.truncated, None);
+            Err(error) => {
+                self.broken_document(line, part.start, place, error, rows);
+                None
+            }
         }
     }
 
@@ -177,53 +204,20 @@ impl Decoder {
     #[cold]
     fn broken_document(
         &mut self,
-        chunk: &Chunk,
-        line: &Line,
+        line: &Text<'_>,
         start: usize,
+        place: Place,
         mut error: json::JsonError,
         rows: &mut Rows,
     ) {
-        // The line was repaired before, which was counted then.
-        let counts = self.counts;
-        let (text, _) = self.cut_and_repaired(chunk, line.range.clone(), line.is_partial());
-        self.counts = counts;
         self.counts.broken_documents += 1;
-        self.firsts.broken_document.get_or_insert(line.place.start);
-        error.offset += start - line.range.start;
-        rows.push_text(line.range.start, &text, line.place);
+        self.firsts.broken_document.get_or_insert(place.start);
+        error.offset += start;
+        rows.push_text(line, place);
         rows.tag(
             &self.tags.broken_json,
             Some(format!("broken JSON: {error} of the line")),
         );
-    }
-
-    /// A line cut to what is allowed, at a whole character, and with U+FFFD in place of what is not UTF-8; whether it
-    /// was cut. A partial line was cut by whoever read it.
-    fn cut_and_repaired<'c>(
-        &mut self,
-        chunk: &'c Chunk,
-        range: Range<usize>,
-        is_partial: bool,
-    ) -> (Text<'c>, bool) {
-        let place = chunk.start + range.start as u64;
-        let mut line = &chunk.bytes[range];
-        let is_cut = is_partial || line.len() > self.record_max;
-        if line.len() > self.record_max {
-            line = &line[..floor_char_boundary(line, self.record_max)];
-        }
-        if is_cut {
-            self.counts.truncated += 1;
-            self.firsts.truncated.get_or_insert(place);
-        }
-        if chunk.is_utf8 == Some(true) || simdutf8::basic::from_utf8(line).is_ok() {
-            return (Text::InChunk(line), is_cut);
-        }
-        self.counts.invalid_utf8 += 1;
-        self.firsts.invalid_utf8.get_or_insert(place);
-        (
-            Text::Repaired(String::from_utf8_lossy(line).into_owned().into_bytes()),
-            is_cut,
-        )
     }
 }
 
@@ -235,18 +229,9 @@ fn is_enough(rows: &Rows, chunk: &Chunk, end: usize) -> bool {
 
 /// `range` without the ASCII whitespace around its text.
 #[inline]
-fn trim(bytes: &[u8], range: Range<usize>) -> Range<usize> {
+pub(crate) fn trim(bytes: &[u8], range: Range<usize>) -> Range<usize> {
     let text = &bytes[range.clone()];
     let start = range.start + (text.len() - text.trim_ascii_start().len());
     let end = range.end - (text.len() - text.trim_ascii_end().len());
     start..end.max(start)
-}
-
-/// The largest position up to `at` where no character is cut in two, if the text is UTF-8.
-fn floor_char_boundary(text: &[u8], at: usize) -> usize {
-    let is_boundary = |at: &usize| text[*at] & 0xC0 != 0x80;
-    (at.saturating_sub(3)..=at)
-        .rev()
-        .find(is_boundary)
-        .unwrap_or(at)
 }

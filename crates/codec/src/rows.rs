@@ -2,33 +2,43 @@
 //!
 //! Documents point into the chunk; those that had to be rewritten point into a buffer beside it.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use batch::{Batch, BatchBuilder, Span};
+use batch::{Batch, BatchBuilder, Cell, ColumnBuilder, Edit, FieldPath, Span};
 use bytes::Bytes;
 
-/// The number of the chunk's buffer, and that of the buffer beside it.
-const CHUNK: u32 = 0;
-const SIDE: u32 = 1;
+use crate::chunk::{Chunk, Origin};
+
+/// The number of the chunk's buffer, and of that with the texts that its chunker wrote.
+pub(crate) const CHUNK: u32 = 0;
+pub(crate) const CHUNK_SIDE: u32 = 1;
 
 /// A batch that is being built from one chunk.
 pub(crate) struct Rows {
     pub(crate) builder: BatchBuilder,
-    /// Documents that had to be rewritten.
+    /// Documents that had to be rewritten, and the number of their buffer.
     side: Vec<u8>,
+    side_number: u32,
+    /// What a container says of each row, and whether the row has a time of its own.
+    origins: Vec<(Origin, bool)>,
 }
 
-/// Text as it stands in the chunk, or as it was repaired.
+/// Text as it stands in a buffer of the chunk, or as it was rewritten.
 pub(crate) enum Text<'c> {
-    InChunk(&'c [u8]),
-    Repaired(Vec<u8>),
+    InChunk {
+        buffer: u32,
+        start: usize,
+        bytes: &'c [u8],
+    },
+    Written(Vec<u8>),
 }
 
 impl Text<'_> {
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
-            Self::InChunk(bytes) => bytes,
-            Self::Repaired(bytes) => bytes,
+            Self::InChunk { bytes, .. } => bytes,
+            Self::Written(bytes) => bytes,
         }
     }
 }
@@ -40,14 +50,26 @@ pub(crate) struct Place {
     pub(crate) end: u64,
 }
 
+impl Place {
+    pub(crate) fn bytes(self) -> u64 {
+        self.end - self.start
+    }
+}
+
 impl Rows {
     /// No rows yet; documents may point into `chunk`.
-    pub(crate) fn new(mut builder: BatchBuilder, chunk: &Bytes) -> Self {
-        let number = builder.buffer(chunk.clone());
+    pub(crate) fn new(mut builder: BatchBuilder, chunk: &Chunk) -> Self {
+        let number = builder.buffer(chunk.bytes.clone());
         debug_assert_eq!(number, CHUNK, "the chunk is the first buffer");
+        let side_number = match &chunk.records {
+            Some(records) => 1 + builder.buffer(records.side.clone()),
+            None => CHUNK_SIDE,
+        };
         Self {
             builder,
             side: Vec::new(),
+            side_number,
+            origins: Vec::new(),
         }
     }
 
@@ -55,7 +77,7 @@ impl Rows {
     #[inline]
     pub(crate) fn push(&mut self, start: usize, len: usize, place: Place) {
         self.builder
-            .push(span_in_chunk(start, len), place.start, place.end);
+            .push(span(CHUNK, start, len), place.start, place.end);
     }
 
     /// Adds a document that is written now.
@@ -64,12 +86,16 @@ impl Rows {
         self.builder.push(span, place.start, place.end);
     }
 
-    /// Adds a text, which lies in the chunk at `start` unless it was rewritten.
-    pub(crate) fn push_text(&mut self, start: usize, text: &Text<'_>, place: Place) {
-        let span = match text {
-            Text::InChunk(text) => span_in_chunk(start, text.len()),
-            Text::Repaired(text) => self.write(|out| out.extend_from_slice(text)),
-        };
+    /// Adds the document in this part of a text.
+    #[inline]
+    pub(crate) fn push_part(&mut self, text: &Text<'_>, part: Range<usize>, place: Place) {
+        let span = self.span(text, part);
+        self.builder.push(span, place.start, place.end);
+    }
+
+    /// Adds an event of text.
+    pub(crate) fn push_text(&mut self, text: &Text<'_>, place: Place) {
+        let span = self.span(text, 0..text.bytes().len());
         self.builder.push_text(span, place.start, place.end);
     }
 
@@ -78,29 +104,68 @@ impl Rows {
         self.builder.tag_last(tag, message.map(Arc::from));
     }
 
+    /// Says what a container says of the row added last. Either all rows have an origin or none.
+    pub(crate) fn origin(&mut self, origin: Origin, has_time: bool) {
+        self.origins.push((origin, has_time));
+    }
+
     /// The batch; none without rows.
     pub(crate) fn finish(mut self) -> Option<Batch> {
+        if self.builder.is_empty() {
+            return None;
+        }
         if !self.side.is_empty() {
             let number = self.builder.buffer(Bytes::from(self.side));
-            debug_assert_eq!(number, SIDE, "rewritten documents are the second buffer");
+            debug_assert_eq!(number, self.side_number, "rewritten documents come last");
         }
-        (!self.builder.is_empty()).then(|| self.builder.finish())
+        let mut batch = self.builder.finish();
+        if !self.origins.is_empty() {
+            let refused = batch.apply(origin_fields(&self.origins));
+            debug_assert!(refused.is_empty(), "every event is an object");
+        }
+        Some(batch)
+    }
+
+    fn span(&mut self, text: &Text<'_>, part: Range<usize>) -> Span {
+        match text {
+            Text::InChunk { buffer, start, .. } => span(*buffer, start + part.start, part.len()),
+            Text::Written(text) => self.write(|out| out.extend_from_slice(&text[part])),
+        }
     }
 
     fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Span {
         let start = self.side.len();
         write(&mut self.side);
-        Span {
-            buffer: SIDE,
-            start: start as u32,
-            len: (self.side.len() - start) as u32,
-        }
+        span(self.side_number, start, self.side.len() - start)
     }
 }
 
-fn span_in_chunk(start: usize, len: usize) -> Span {
+/// The fields `@timestamp` and `stream` of rows that a container wrote.
+fn origin_fields(origins: &[(Origin, bool)]) -> Edit {
+    let mut times = ColumnBuilder::new(origins.len());
+    let mut streams = ColumnBuilder::new(origins.len());
+    let names = ["stdout", "stderr"]
+        .map(|name| streams.append(|out| out.extend_from_slice(name.as_bytes())));
+    for (row, (origin, has_time)) in origins.iter().enumerate() {
+        let Origin::Written { time, is_stderr } = origin else {
+            continue;
+        };
+        streams.set(row, Cell::Text(names[usize::from(*is_stderr)]));
+        if !has_time {
+            times.set(row, Cell::Time(*time));
+        }
+    }
+    let mut edit = Edit::new();
+    let path = |name| FieldPath::parse(name).expect("it is one key");
+    edit.set(path("@timestamp"), times.finish());
+    edit.set(path("stream"), streams.finish());
+    edit
+}
+
+#[inline]
+fn span(buffer: u32, start: usize, len: usize) -> Span {
     Span {
-        buffer: CHUNK,
+        buffer,
         start: start as u32,
         len: len as u32,
     }

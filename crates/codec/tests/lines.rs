@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use batch::{Budget, BufferPool, Encoding, FieldPath, HostInfo, Stream, Value};
-use codec::{BATCH_EVENTS_MAX, Chunk, CodecError, Counts, Decoder, Settings};
+use codec::{BATCH_EVENTS_MAX, Chunk, Chunker, CodecError, Counts, Decoder, Settings};
 use proptest::prelude::*;
 
 /// An event: text or JSON, start, end, tags.
@@ -25,11 +25,7 @@ fn event(text: &str, start: u64, end: u64, tags: &str) -> Event {
 }
 
 fn settings(encoding: Encoding, record_max: usize) -> Settings {
-    Settings {
-        encoding,
-        record_max,
-        add_fields: false,
-    }
+    Settings::new(encoding, record_max)
 }
 
 fn pool(buffer_size: usize) -> BufferPool {
@@ -45,7 +41,7 @@ fn chunks(
     reads: &[usize],
     take_every: usize,
 ) -> Vec<Chunk> {
-    let mut chunker = settings.chunker();
+    let mut chunker = Chunker::new(settings);
     let mut chunks = Vec::new();
     let mut rest = content;
     let mut turn = 0;
@@ -61,7 +57,10 @@ fn chunks(
         turn += 1;
         while chunker.is_full() || (turn % take_every == 0 && chunker.is_ready()) {
             chunks.push(chunker.take().expect("it is ready"));
-            assert_eq!(chunker.position(), chunks.last().expect("pushed").end);
+            assert_eq!(
+                chunker.resume_point().offset,
+                chunks.last().expect("pushed").end
+            );
             let Some(size) = chunker.needs() else {
                 continue;
             };
@@ -325,7 +324,8 @@ fn json_that_is_not_utf8_or_too_long() {
         Counts {
             truncated: 1,
             invalid_utf8: 3,
-            broken_documents: 2
+            broken_documents: 2,
+            broken_containers: 0,
         }
     );
 }

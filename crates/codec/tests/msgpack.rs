@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use batch::msgpack::{write_i64, write_map_header, write_str};
 use batch::{Budget, Encoding, HostInfo, JsonWriter, Stream};
-use codec::{CodecError, Decoder, Settings};
+use codec::{Chunker, CodecError, Decoder, Settings};
 
 /// The documents as JSON with their places, and why the stream ended.
 fn decode(
@@ -12,16 +12,12 @@ fn decode(
     record_max: usize,
     read: usize,
 ) -> (Vec<(String, u64, u64)>, Option<CodecError>) {
-    let settings = Settings {
-        encoding: Encoding::MsgPack,
-        record_max,
-        add_fields: false,
-    };
+    let settings = Settings::new(Encoding::MsgPack, record_max);
     let budget = Budget::new(16 << 20);
     let pool = budget.pool(16 << 20, 512);
     let stream = Arc::new(Stream { id: 1, path: None });
     let mut decoder = Decoder::new(&settings, &Arc::new(HostInfo { name: "h".into() }));
-    let (mut chunker, mut rest, mut events) = (settings.chunker(), content, Vec::new());
+    let (mut chunker, mut rest, mut events) = (Chunker::new(&settings), content, Vec::new());
     let mut add = |mut chunk: codec::Chunk| {
         while let Some(batch) = decoder.next_batch(&stream, &mut chunk, 0)? {
             for row in 0..batch.len() {

@@ -83,7 +83,7 @@ impl Reader {
             decompressor: compression.format().map(Decompressor::new),
             raw: Vec::new(),
             raw_left: 0..0,
-            chunker: settings.chunker(),
+            chunker: Chunker::new(settings),
             oldest: None,
             ctx: ctx.clone(),
         }

@@ -1,8 +1,7 @@
 //! Settings that all inputs that read bytes have.
 
-use batch::Encoding;
 use codec::compress::Format;
-use config::{ConfigError, Node, Size};
+use config::Size;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -18,6 +17,9 @@ pub(crate) enum Codec {
     Json,
     /// MessagePack maps, one after the other. A broken one ends the stream with an error.
     Msgpack,
+    /// Each line is a syslog message, RFC 5424 or 3164, with or without a priority: its parts become fields. A line that is
+    /// none is an event of text with the tag `_syslogparsefailure`.
+    Syslog,
 }
 
 /// How a stream is compressed.
@@ -52,30 +54,4 @@ pub(crate) fn line_size_default() -> Size {
 }
 
 /// The most that `max_line_bytes` may be: places in a batch are 32-bit numbers.
-const LINE_SIZE_MAX: Size = Size(1 << 30);
-
-/// What a decoder needs to know.
-///
-/// # Errors
-/// A `max_line_bytes` beyond what is possible.
-pub(crate) fn codec_settings(
-    node: &Node,
-    codec: Codec,
-    add_fields: bool,
-    max_line_bytes: Size,
-) -> Result<codec::Settings, ConfigError> {
-    if max_line_bytes < Size(1) || max_line_bytes > LINE_SIZE_MAX {
-        let message = format!("`max_line_bytes` is at least 1B and at most {LINE_SIZE_MAX}");
-        return Err(node.nearest("max_line_bytes").error(message));
-    }
-    let encoding = match codec {
-        Codec::Text => Encoding::Text,
-        Codec::Json => Encoding::Json,
-        Codec::Msgpack => Encoding::MsgPack,
-    };
-    Ok(codec::Settings {
-        encoding,
-        record_max: max_line_bytes.bytes(),
-        add_fields,
-    })
-}
+pub(crate) const LINE_SIZE_MAX: Size = Size(1 << 30);

@@ -1,0 +1,473 @@
+//! Collects what was read into chunks: shared buffers that hold whole records and nothing else.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`window`] | what was read and not yet given, in a buffer of the pool |
+//! | [`assembler`] | records of several lines and container logs: which lines belong together |
+//! | [`held`] | what of these is not whole yet |
+//!
+//! Whoever reads asks for [`Chunker::space`], reads into it and says how much with [`Chunker::advance`]; [`Chunker::take`]
+//! gives the whole records so far. What follows the last of them, the *tail*, is copied to the front of the next
+//! buffer, so that no record ever spans buffers. Nothing else is copied, but for the records of the assembler whose parts
+//! do not lie next to each other.
+//!
+//! # Invariants
+//! - Every byte belongs to one chunk: what the chunks account for ([`Chunk::source_bytes`]), [`Chunker::pending`] and
+//!   [`Chunker::skipped`] are together what was read. But for container logs, a chunk starts where the one before it ended.
+//! - Where a chunk ends and what is in a record depends on the stream alone, not on how it was read: whoever resumes at
+//!   [`Chunk::after`] gets the same records with the same offsets.
+//! - A line longer than the limit is given once its end is known, as a chunk of its own that holds its first bytes;
+//!   the rest is read over. So its offsets, and its event id, do not depend on how it was read.
+//!
+//! # Limits
+//! A buffer grows, by doubling, to the limit of a record and 64 KiB. While it grows, no buffer is held: somebody who
+//! waits for memory never holds any.
+
+mod assembler;
+mod held;
+mod window;
+
+use batch::{Encoding, PooledBuffer, msgpack};
+use bytes::Bytes;
+
+use crate::charset;
+use crate::decoder::Settings;
+use crate::resume::{Check, Resume};
+use crate::terminator::{LineEnding, Terminator};
+
+use assembler::Assembler;
+pub(crate) use assembler::{Origin, Record, Records};
+use window::{SPACE_MIN, Window};
+
+/// Whole records that follow each other in a stream.
+#[derive(Debug, Clone)]
+pub struct Chunk {
+    /// The records.
+    pub bytes: Bytes,
+    /// Offset of the first record in its stream.
+    pub start: u64,
+    /// Offset behind the last record. Larger than `start` and the length of `bytes` together where the last record
+    /// was cut.
+    pub end: u64,
+    /// Bytes of the stream that the chunk accounts for: those of its rows, and those that the decoder drops.
+    pub source_bytes: u64,
+    /// Where to go on once everything up to this chunk was delivered.
+    pub after: Resume,
+    /// How far a decoder is, and what it knows: see [`crate::Decoder::next_batch`]. Counts bytes, or records where there
+    /// are any.
+    pub(crate) position: usize,
+    pub(crate) is_utf8: Option<bool>,
+    pub(crate) format: LineFormat,
+    /// The records, where they are not simply the lines of `bytes`.
+    pub(crate) records: Option<Box<Records>>,
+}
+
+/// How the lines of a stream are written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LineFormat {
+    pub(crate) terminator: Terminator,
+    /// The encoding, unless it is UTF-8.
+    pub(crate) charset: Option<&'static encoding_rs::Encoding>,
+}
+
+impl Chunk {
+    /// Records that lie in `bytes`, at `start` in their stream: MessagePack documents, or lines of UTF-8 that end with a
+    /// line feed.
+    pub fn new(bytes: Bytes, start: u64) -> Self {
+        let end = start + bytes.len() as u64;
+        let after = Resume {
+            offset: end,
+            check: Check::of(&bytes),
+            ..Resume::default()
+        };
+        let format = LineFormat {
+            terminator: Terminator::new(LineEnding::Lf, None),
+            charset: None,
+        };
+        Self::cut(bytes, start, after, format)
+    }
+
+    /// Where a decoder is at the end.
+    pub(crate) fn positions(&self) -> usize {
+        match &self.records {
+            Some(records) => records.list.len(),
+            None => self.bytes.len(),
+        }
+    }
+
+    /// Records of which the last may have more bytes than those at hand.
+    fn cut(bytes: Bytes, start: u64, after: Resume, format: LineFormat) -> Self {
+        let end = after.offset;
+        Self {
+            bytes,
+            start,
+            end,
+            source_bytes: end - start,
+            after,
+            position: 0,
+            is_utf8: None,
+            format,
+            records: None,
+        }
+    }
+}
+
+/// How a stream is cut into records.
+#[derive(Debug)]
+enum Framing {
+    /// Each line is one. The last one may lack its terminator.
+    Lines,
+    /// MessagePack values, one after the other.
+    MsgPack,
+    /// Lines have to be looked at one by one.
+    Assembled(Box<Assembler>),
+}
+
+/// A line that is too long: its first bytes. Those behind them are read over.
+#[derive(Debug)]
+struct LongLine {
+    text: Vec<u8>,
+    start: u64,
+    /// The check of `start`.
+    check: Check,
+}
+
+/// Collects what was read into chunks.
+#[derive(Debug)]
+pub struct Chunker {
+    framing: Framing,
+    format: LineFormat,
+    /// The order of bytes is not known yet.
+    awaits_mark: bool,
+    /// Bytes of a line, or of a MessagePack value, that are kept at most.
+    line_max: usize,
+    window: Window,
+    /// Bytes of the window that are whole records.
+    complete: usize,
+    long: Option<LongLine>,
+    /// A line that was too long.
+    cut: Option<Chunk>,
+    broken: bool,
+    /// Where this chunker began.
+    origin: u64,
+    /// Bytes that chunks accounted for.
+    covered: u64,
+    after: Resume,
+}
+
+impl Chunker {
+    /// A chunker at the start of a stream.
+    pub fn new(settings: &Settings) -> Self {
+        Self::resume(settings, &Resume::default(), &[])
+    }
+
+    /// A chunker that goes on where an earlier one said. `tail` are the bytes of the stream right before, those that the
+    /// check was made of.
+    pub fn resume(settings: &Settings, resume: &Resume, tail: &[u8]) -> Self {
+        let set = charset::foreign(settings.charset);
+        let charset = match resume.big_endian {
+            Some(big_endian) if charset::is_utf16(set) => Some(charset::utf16(big_endian)),
+            _ => set,
+        };
+        let format = LineFormat {
+            terminator: Terminator::new(settings.line_ending, charset),
+            charset,
+        };
+        let (framing, line_max) = if settings.encoding == Encoding::MsgPack {
+            (Framing::MsgPack, settings.record_max)
+        } else if settings.container.is_some() || settings.multiline.is_some() {
+            let assembler = Assembler::new(settings, resume);
+            let line_max = assembler.line_max();
+            (Framing::Assembled(Box::new(assembler)), line_max)
+        } else {
+            (Framing::Lines, settings.record_max)
+        };
+        Self {
+            framing,
+            format,
+            awaits_mark: resume.offset == 0 && charset::is_utf16(charset),
+            line_max,
+            window: Window::new(resume.offset, tail),
+            complete: 0,
+            long: None,
+            cut: None,
+            broken: false,
+            origin: resume.offset,
+            covered: 0,
+            after: resume.clone(),
+        }
+    }
+
+    /// How large a buffer it needs, at least, before there is [`Self::space`]; none when it has one.
+    pub fn needs(&self) -> Option<usize> {
+        self.window.needs()
+    }
+
+    /// Takes the buffer that it needs.
+    ///
+    /// # Panics
+    /// The buffer is smaller than [`Self::needs`] says.
+    pub fn give(&mut self, buffer: PooledBuffer) {
+        self.window.give(buffer);
+        self.make_room();
+    }
+
+    /// Where to read to. Empty while it needs a buffer, and when it is full.
+    pub fn space(&mut self) -> &mut [u8] {
+        self.window.space()
+    }
+
+    /// Says that so many bytes were read into [`Self::space`].
+    pub fn advance(&mut self, read: usize) {
+        let from = self.window.bytes().len();
+        self.window.advance(read);
+        if self.awaits_mark && !self.read_mark() {
+            return;
+        }
+        self.scan(from);
+        self.make_room();
+    }
+
+    /// Whether there is something to take.
+    pub fn is_ready(&self) -> bool {
+        self.cut.is_some() || self.has_records()
+    }
+
+    /// Whether what there is must be taken before more is read.
+    pub fn is_full(&self) -> bool {
+        self.cut.is_some() || (self.window.is_full() && self.has_records())
+    }
+
+    /// Whether nothing that follows can be read: the decoder will say why.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Where a later run goes on, once everything was delivered that was taken so far.
+    pub fn resume_point(&self) -> Resume {
+        self.after.clone()
+    }
+
+    /// Bytes that were read and that no chunk accounts for yet.
+    pub fn pending(&self) -> u64 {
+        self.window.end() - self.origin - self.covered - self.skipped()
+    }
+
+    /// Bytes that were read again although the chunks of an earlier run account for them: the lines of [`crate::Skip`].
+    pub fn skipped(&self) -> u64 {
+        match &self.framing {
+            Framing::Assembled(assembler) => assembler.skipped(),
+            _ => 0,
+        }
+    }
+
+    /// Whether whole lines wait for those that may belong to the same record: [`Self::flush`] gives them.
+    pub fn has_pending_record(&self) -> bool {
+        match &self.framing {
+            Framing::Assembled(assembler) => assembler.is_waiting(),
+            _ => false,
+        }
+    }
+
+    /// The whole records so far; none when there are none.
+    pub fn take(&mut self) -> Option<Chunk> {
+        let big_endian = self.after.big_endian;
+        let chunk = if let Some(cut) = self.cut.take() {
+            cut
+        } else if let Framing::Assembled(assembler) = &mut self.framing {
+            assembler.take(&mut self.window, self.long.as_ref(), self.format)?
+        } else if self.complete > 0 {
+            let at = std::mem::take(&mut self.complete);
+            self.cut_off(at)
+        } else {
+            return None;
+        };
+        Some(self.given(chunk, big_endian))
+    }
+
+    /// Gives records that wait for more lines as if there were none, and everything before them. A last line without its
+    /// terminator stays.
+    pub fn flush(&mut self) -> Option<Chunk> {
+        if let Framing::Assembled(assembler) = &mut self.framing {
+            assembler.complete_all(&self.window);
+        }
+        self.take()
+    }
+
+    /// What is left at the end of the stream: first as [`Self::take`], then the last record, whole or not.
+    pub fn finish(&mut self) -> Option<Chunk> {
+        if let Some(chunk) = self.take() {
+            return Some(chunk);
+        }
+        let big_endian = self.after.big_endian;
+        let chunk = if let Framing::Assembled(assembler) = &mut self.framing {
+            assembler.finish(&mut self.window, self.long.take(), self.format)?
+        } else if let Some(long) = self.long.take() {
+            let rest = self.window.bytes().len();
+            self.window.forget(rest);
+            let after = self.after_window();
+            Chunk::cut(long.text.into(), long.start, after, self.format)
+        } else if self.window.bytes().is_empty() {
+            return None;
+        } else {
+            self.cut_off(self.window.bytes().len())
+        };
+        Some(self.given(chunk, big_endian))
+    }
+
+    /// Gives the buffer back, and keeps what is in it in as little memory as it needs. For streams that nothing is read
+    /// from for a while.
+    pub fn release(&mut self) {
+        if let Framing::Assembled(assembler) = &mut self.framing {
+            assembler.forget(&mut self.window);
+        }
+        self.window.release();
+    }
+
+    fn has_records(&self) -> bool {
+        match &self.framing {
+            Framing::Assembled(assembler) => assembler.is_ready(),
+            _ => self.complete > 0,
+        }
+    }
+
+    /// Counts a chunk that is given now.
+    fn given(&mut self, mut chunk: Chunk, big_endian: Option<bool>) -> Chunk {
+        chunk.after.big_endian = big_endian;
+        self.covered += chunk.source_bytes;
+        self.after = chunk.after.clone();
+        chunk
+    }
+
+    /// The first bytes of the window as a chunk.
+    fn cut_off(&mut self, at: usize) -> Chunk {
+        let start = self.window.start();
+        let bytes = self.window.cut_off(at);
+        Chunk::cut(bytes, start, self.after_window(), self.format)
+    }
+
+    /// Where to go on when everything before the window was delivered.
+    fn after_window(&self) -> Resume {
+        Resume {
+            offset: self.window.start(),
+            check: self.window.check(0),
+            ..Resume::default()
+        }
+    }
+
+    /// Looks for the byte order mark that a stream in UTF-16 may start with; whether enough was read for that.
+    fn read_mark(&mut self) -> bool {
+        let first = self.window.bytes();
+        if first.len() < 2 {
+            return false;
+        }
+        self.awaits_mark = false;
+        let marked = [false, true]
+            .into_iter()
+            .find(|big_endian| charset::mark_len(first, Some(charset::utf16(*big_endian))) > 0);
+        if let Some(big_endian) = marked {
+            let charset = Some(charset::utf16(big_endian));
+            self.format.terminator = self.format.terminator.in_charset(charset);
+            self.format.charset = charset;
+            self.after.big_endian = marked;
+        }
+        true
+    }
+
+    /// Looks for whole records in what was read from `from` on.
+    fn scan(&mut self, from: usize) {
+        if self.long.is_some() {
+            return self.read_over();
+        }
+        match &mut self.framing {
+            Framing::Lines => {
+                let terminator = self.format.terminator;
+                if let Some(end) =
+                    terminator.last_end(self.window.bytes(), from, self.window.start())
+                {
+                    self.complete = end;
+                }
+            }
+            Framing::MsgPack => self.walk_values(),
+            Framing::Assembled(assembler) => assembler.scan(&self.window, self.format),
+        }
+    }
+
+    /// Moves `complete` over the whole values that were read.
+    fn walk_values(&mut self) {
+        let bytes = self.window.bytes();
+        while self.complete < bytes.len() && !self.broken {
+            match msgpack::value_len(bytes, self.complete) {
+                Ok(len) => self.complete += len,
+                Err(error) => {
+                    self.broken = error.kind != msgpack::MsgPackErrorKind::Truncated;
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Where the window is full and holds no whole record: takes a larger one, or gives the line up.
+    fn make_room(&mut self) {
+        if !self.window.is_full() || self.is_ready() {
+            return;
+        }
+        if let Framing::Assembled(assembler) = &mut self.framing
+            && assembler.forget(&mut self.window)
+        {
+            return;
+        }
+        let kept = self.kept();
+        let limit = kept + SPACE_MIN;
+        if self.window.bytes().len() < limit {
+            self.window.grow(limit);
+        } else if matches!(self.framing, Framing::MsgPack) {
+            self.broken = true;
+        } else if let Framing::Assembled(assembler) = &mut self.framing
+            && assembler.unpin(&mut self.window)
+        {
+            // The lines before this one have moved out of the window.
+        } else {
+            self.give_up_line();
+        }
+    }
+
+    /// Bytes that are kept of a line that is too long.
+    fn kept(&self) -> usize {
+        // Those beyond the limit may be a carriage return, and show that the line is longer for sure. An even number
+        // cuts no character of UTF-16 in two.
+        (self.line_max + 2 * self.format.terminator.len()).next_multiple_of(2)
+    }
+
+    /// Keeps the first bytes of the line that fills the window.
+    fn give_up_line(&mut self) {
+        let text = self.window.bytes()[..self.kept()].to_vec();
+        let (start, check) = (self.window.start(), self.window.check(0));
+        self.long = Some(LongLine { text, start, check });
+        self.read_over();
+        // The buffer was a large one.
+        self.window.release();
+    }
+
+    /// Looks for the end of a line that is too long in the window.
+    fn read_over(&mut self) {
+        let Some(long) = &self.long else { return };
+        let (bytes, start) = (self.window.bytes(), self.window.start());
+        let Some(at) = self.format.terminator.find(bytes, 0, start) else {
+            // Half a terminator may be there.
+            let is_half = self.format.terminator.len() == 2 && !self.window.end().is_multiple_of(2);
+            let passed = bytes.len().saturating_sub(usize::from(is_half));
+            return self.window.forget(passed);
+        };
+        let end = at + self.format.terminator.len();
+        if let Framing::Assembled(assembler) = &mut self.framing {
+            assembler.long_line(&self.window, long, end, self.format);
+            self.long = None;
+        } else if let Some(long) = self.long.take() {
+            self.window.forget(end);
+            let after = self.after_window();
+            self.cut = Some(Chunk::cut(long.text.into(), long.start, after, self.format));
+        }
+        self.scan(0);
+    }
+}

@@ -1,0 +1,177 @@
+//! Which lines belong to one record.
+//!
+//! Two ways to say it. A *pattern* tells which lines go on (`negate` turns the answer round), and `match` whether such a
+//! line belongs to the one before it (`after`) or to the one behind it (`before`): that is Filebeat's way. Or `start` tells
+//! where a record begins, and `end`, if there is one, where it ends; lines between an end and the next start are records of
+//! their own, and a start where the end is missing begins a new record.
+
+use regex::bytes::Regex;
+
+/// The default of [`MultilineConfig::max_lines`].
+pub const LINES_MAX_DEFAULT: usize = 500;
+
+/// To which line a line goes that the pattern is about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Match {
+    /// To the line behind it.
+    Before,
+    /// To the line before it.
+    #[default]
+    After,
+}
+
+/// How lines are put together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MultilineConfig {
+    /// Lines that go on. Either this or `start`.
+    pub pattern: Option<String>,
+    /// The pattern is about the lines that it does not match.
+    pub negate: bool,
+    /// To which line they go; `after` when not set.
+    pub matching: Option<Match>,
+    /// The first line of a record.
+    pub start: Option<String>,
+    /// The last line of a record.
+    pub end: Option<String>,
+    /// Further lines are left out of the text of a record.
+    pub max_lines: usize,
+}
+
+impl Default for MultilineConfig {
+    fn default() -> Self {
+        Self {
+            pattern: None,
+            negate: false,
+            matching: None,
+            start: None,
+            end: None,
+            max_lines: LINES_MAX_DEFAULT,
+        }
+    }
+}
+
+/// What is wrong with a [`MultilineConfig`].
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum MultilineError {
+    /// Nothing says which lines belong together.
+    #[error("it takes either a `pattern` or a `start`")]
+    NoPattern,
+    /// Two ways at once.
+    #[error("`{0}` goes with `pattern`, not with `start` and `end`")]
+    Mixed(&'static str),
+    /// An end without a start.
+    #[error("an `end` takes a `start`")]
+    EndOnly,
+    /// No line would be left.
+    #[error("`max_lines` is at least 1")]
+    NoLines,
+    /// A regular expression that cannot be read.
+    #[error("`{setting}`: {error}")]
+    Regex {
+        /// The setting.
+        setting: &'static str,
+        /// What is wrong with it.
+        error: regex::Error,
+    },
+}
+
+/// Which lines belong to one record.
+#[derive(Debug)]
+pub struct Multiline {
+    rule: Rule,
+    lines_max: usize,
+}
+
+#[derive(Debug)]
+enum Rule {
+    Continues {
+        pattern: Regex,
+        negate: bool,
+        matching: Match,
+    },
+    Between {
+        start: Regex,
+        end: Option<Regex>,
+    },
+}
+
+/// What a line does to the record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// It begins one: what was open ends before it.
+    pub(crate) begins: bool,
+    /// It ends one.
+    pub(crate) ends: bool,
+}
+
+impl Multiline {
+    /// Reads the patterns.
+    ///
+    /// # Errors
+    /// Settings that contradict each other, and patterns that are no regular expressions.
+    pub fn new(config: &MultilineConfig) -> Result<Self, MultilineError> {
+        let regex = |setting: &'static str, pattern: &str| {
+            Regex::new(pattern).map_err(|error| MultilineError::Regex { setting, error })
+        };
+        let rule = match (&config.pattern, &config.start, &config.end) {
+            (None, None, None) => return Err(MultilineError::NoPattern),
+            (None, None, Some(_)) => return Err(MultilineError::EndOnly),
+            (Some(_), Some(_), _) => return Err(MultilineError::Mixed("start")),
+            (Some(_), None, Some(_)) => return Err(MultilineError::Mixed("end")),
+            (None, Some(_), _) if config.negate => return Err(MultilineError::Mixed("negate")),
+            (None, Some(_), _) if config.matching.is_some() => {
+                return Err(MultilineError::Mixed("match"));
+            }
+            (Some(pattern), None, None) => Rule::Continues {
+                pattern: regex("pattern", pattern)?,
+                negate: config.negate,
+                matching: config.matching.unwrap_or_default(),
+            },
+            (None, Some(start), end) => Rule::Between {
+                start: regex("start", start)?,
+                end: end.as_deref().map(|end| regex("end", end)).transpose()?,
+            },
+        };
+        if config.max_lines == 0 {
+            return Err(MultilineError::NoLines);
+        }
+        Ok(Self {
+            rule,
+            lines_max: config.max_lines,
+        })
+    }
+
+    pub(crate) fn lines_max(&self) -> usize {
+        self.lines_max
+    }
+
+    /// What a line does, while a record is open or none is.
+    pub(crate) fn step(&self, line: &[u8], is_open: bool) -> Step {
+        match &self.rule {
+            Rule::Continues {
+                pattern,
+                negate,
+                matching,
+            } => {
+                let goes_on = pattern.is_match(line) != *negate;
+                match matching {
+                    Match::After => Step {
+                        begins: !goes_on,
+                        ends: false,
+                    },
+                    Match::Before => Step {
+                        begins: false,
+                        ends: !goes_on,
+                    },
+                }
+            }
+            Rule::Between { start, end } => {
+                let begins = start.is_match(line);
+                let ends = end
+                    .as_ref()
+                    .is_some_and(|end| (!begins && !is_open) || end.is_match(line));
+                Step { begins, ends }
+            }
+        }
+    }
+}
