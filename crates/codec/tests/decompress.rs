@@ -266,6 +266,37 @@ fn checks_hold_after_a_resume() {
 }
 
 #[test]
+fn headers_are_read_and_checked() {
+    const EVERYTHING: u8 = 31;
+    let content = Content::Lines(1000).bytes(1);
+    let good = member(&Unit::simple(1, 1000).flagged(EVERYTHING));
+    for sizes in [(1, 1), (3, 2000), (5000, 5000)] {
+        let (got, end) = feeder(&good, 1, sizes).read(&mut Decompressor::new(Format::Gzip));
+        assert_eq!(end, Ok(()));
+        assert!(got == content, "{sizes:?}");
+    }
+    for (place, value, told) in [
+        (2, 7, "unknown compression method"),
+        (3, 0x3F, "unknown header flags set"),
+        (4, 0xFF, "header crc mismatch"),
+        (100, 0xFF, "header crc mismatch"),
+        (315, b'A', "header crc mismatch"),
+    ] {
+        let mut data = good.clone();
+        data[place] = value;
+        for sizes in [(1, 1), (5000, 5000)] {
+            let (got, end) = feeder(&data, 1, sizes).read(&mut Decompressor::new(Format::Gzip));
+            assert_eq!((got.len(), reason(end)), (0, told.to_owned()), "{place}");
+        }
+    }
+    for (start, read) in [(&b"\x1Fx"[..], 1), (b"\x1Fx", 2), (b"text", 4)] {
+        let (_, end) = feeder(start, 1, (read, 1)).read(&mut Decompressor::new(Format::Gzip));
+        let message = "corrupt gzip data at compressed byte 0: not a gzip header";
+        assert_eq!(end.expect_err("no header").to_string(), message);
+    }
+}
+
+#[test]
 fn checkpoints_come_every_few_megabytes() {
     const MEGABYTE: usize = 1 << 20;
     let content = Content::Lines(14 * MEGABYTE).bytes(1);

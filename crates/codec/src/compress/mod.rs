@@ -9,9 +9,12 @@
 //!   deflate blocks behind each 4 MiB of content. Within a frame of zstd there are none, so a resume repeats the frame.
 //!
 //! # Limits
-//! A [`Decompressor`] takes 42 KiB within gzip. A checkpoint within a member takes 32 KiB more until it is taken. Zstd
-//! takes 95 KiB, a block or two, and the window that the frame asks for, at most 128 MiB. Nothing is allocated before the
-//! first member or frame, and nothing is kept behind the last one once [`Decompressor::finish`] was called.
+//! - A [`Decompressor`] takes 45 KiB within gzip, and 32 KiB more while a checkpoint within a member waits to be taken.
+//!   Zstd takes 94 KiB, three blocks of at most 128 KiB, and the window that the frame asks for, at most 128 MiB. Nothing
+//!   is allocated before the first member or frame, and nothing is kept behind the last one once
+//!   [`Decompressor::finish`] was called.
+//! - A deflate block is as long as its compressor likes. Most make them of 16,384 symbols, but some, at their fastest
+//!   level, one of a whole member, in which there is no checkpoint then.
 
 mod checkpoint;
 mod gzip;
@@ -423,5 +426,70 @@ impl Place {
             seen: 0,
             first,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    /// Reads everything; how it ends.
+    fn end(mut from: Decompressor, data: &[u8]) -> Result<(), CodecError> {
+        let mut output = vec![0; 1 << 20];
+        loop {
+            let rest = &data[from.input_offset() as usize..];
+            let step = from.step(rest, &mut output);
+            match step.failure {
+                Some(failure) => return Err(failure),
+                None if step.produced == 0 && rest.is_empty() => return from.finish(),
+                None => {}
+            }
+        }
+    }
+
+    #[test]
+    fn a_member_of_more_than_4_gib_tells_its_length_without_them() {
+        let content: Vec<u8> = (0..300_000u32).flat_map(u32::to_le_bytes).collect();
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::new(6));
+        encoder.write_all(&content).expect("a vector takes it");
+        let data = encoder.finish().expect("a vector takes it");
+        let mut from = Decompressor::new(Format::Gzip).with_interval(100_000);
+        from.step(&data, &mut vec![0; 500_000]);
+        let checkpoint = from.take_checkpoint().expect("there is one");
+        for (more, is_good) in [(0, true), (1 << 32, true), (3 << 32, true), (1, false)] {
+            let mut checkpoint = checkpoint.clone();
+            if let Some(inside) = &mut checkpoint.inside {
+                inside.length += more;
+            }
+            let resumed = Decompressor::resume(&checkpoint).expect("memory");
+            assert_eq!(end(resumed, &data).is_ok(), is_good, "{more}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_in_use_takes_nothing() {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::new(6));
+        encoder.write_all(b"content").expect("a vector takes it");
+        let data = encoder.finish().expect("a vector takes it");
+        let mut from = Decompressor::new(Format::Gzip);
+        assert!(from.coder.is_none(), "before the first byte");
+        from.step(&data[..1], &mut [0; 100]);
+        assert!(from.coder.is_none() && !from.is_between());
+        from.step(&data[1..], &mut [0; 100]);
+        assert!(from.coder.is_some(), "there may be another member");
+        assert_eq!(from.finish(), Ok(()));
+        assert!(from.coder.is_none() && from.is_between());
+    }
+
+    #[test]
+    fn it_can_go_to_another_thread() {
+        fn assert_send<T: Send>() {}
+        assert_send::<Decompressor>();
+        assert_send::<Checkpoint>();
     }
 }

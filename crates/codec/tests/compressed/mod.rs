@@ -82,6 +82,11 @@ impl Unit {
         }
     }
 
+    /// The same with these flags of a gzip header.
+    pub fn flagged(self, flags: u8) -> Self {
+        Self { flags, ..self }
+    }
+
     fn parts(&self) -> impl Iterator<Item = (Vec<u8>, Flush)> {
         let seeds = self.seed..;
         let pieces = self.pieces.iter().zip(seeds);
