@@ -8,6 +8,7 @@
 //! | [`multiline`], [`container`], [`filter`] | which lines belong together, what containers add to lines, what is left out |
 //! | [`charset`](mod@charset), [`terminator`] | other encodings than UTF-8, and what ends a line |
 //! | [`compress`] | [`Decompressor`]: gzip and zstd as they are found in the wild, with places to resume at |
+//! | [`syslog`] | [`syslog::Syslog`]: the fields of syslog messages in lines of text |
 //!
 //! The two halves of reading are apart so that they can run on two threads: chunking needs the bytes in sequence and
 //! little time, decoding does the work and needs only its chunk.
@@ -26,6 +27,7 @@ mod multiline;
 mod records;
 mod resume;
 mod rows;
+pub mod syslog;
 mod terminator;
 
 pub use charset::charset;

@@ -1,0 +1,338 @@
+//! The header of a message: everything before its text.
+//!
+//! ```text
+//! RFC 5424   "<" PRI ">" VERSION SP (TIME / "-") SP HOST SP APP SP PROCID SP MSGID SP (DATA / "-") [SP TEXT]
+//! RFC 3164   ["<" PRI ">"] [TIME SP [HOST SP]] [NAME ["[" PID "]"] [":"] [SP]] TEXT
+//! ```
+//! In RFC 3164 everything is optional, but one of priority and time must be there. What cannot be told apart as host or
+//! name stays part of the text. A byte order mark before the text goes.
+
+use batch::Span;
+
+use super::data::{self, Scratch};
+use super::stamp::{self, Stamp};
+use super::zone::Clock;
+use super::{Format, Problem};
+
+/// A part of a line; empty for a field that is not there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Part {
+    start: u32,
+    end: u32,
+}
+
+impl Part {
+    fn new(start: usize, end: usize) -> Self {
+        Self {
+            start: start as u32,
+            end: end as u32,
+        }
+    }
+
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.start == self.end
+    }
+
+    /// Where the part of `line` lies.
+    #[inline]
+    pub fn of(self, line: Span) -> Span {
+        Span {
+            start: line.start + self.start,
+            len: self.end - self.start,
+            ..line
+        }
+    }
+}
+
+/// What was read of a line. Fields of the other form than the line's are empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Header {
+    /// 0 to 191.
+    pub priority: Option<u8>,
+    /// Nanoseconds since 1970.
+    pub time: Option<i64>,
+    pub version: Part,
+    pub hostname: Part,
+    pub appname: Part,
+    pub procid: Part,
+    pub msgid: Part,
+    /// Whether there are elements of structured data.
+    pub has_data: bool,
+    /// All of the line after the header.
+    pub text: Part,
+}
+
+const PRIORITY_MAX: u32 = 191;
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+impl Header {
+    /// Reads a line. Its structured data goes to `structured`.
+    pub fn parse(
+        line: &[u8],
+        format: Format,
+        clock: &mut Clock<'_>,
+        structured: &mut Scratch,
+    ) -> Result<Self, Problem> {
+        let (priority, at) = match line.first() {
+            Some(b'<') => priority(line)?,
+            _ if format == Format::Rfc5424 => {
+                return Err(Problem::new("no priority such as `<34>`", 0));
+            }
+            _ => (None, 0),
+        };
+        let mut header = Self {
+            priority,
+            ..Self::default()
+        };
+        let version = match format {
+            Format::Rfc3164 => None,
+            Format::Auto => version(line, at).filter(|&end| is_ietf(line, at, end)),
+            Format::Rfc5424 => {
+                let end = version(line, at);
+                Some(end.ok_or(Problem::new("no version with a space after it", at))?)
+            }
+        };
+        let text = match version.filter(|_| priority.is_some()) {
+            Some(end) => {
+                header.version = Part::new(at, end);
+                header.ietf(line, end + 1, clock, structured)?
+            }
+            None => header.bsd(line, at, clock)?,
+        };
+        let mark = line[text..].starts_with(BYTE_ORDER_MARK);
+        let text = text + if mark { BYTE_ORDER_MARK.len() } else { 0 };
+        header.text = Part::new(text, line.len());
+        Ok(header)
+    }
+
+    /// Reads what follows the version in RFC 5424, and gives the text's place.
+    fn ietf(
+        &mut self,
+        line: &[u8],
+        at: usize,
+        clock: &mut Clock<'_>,
+        structured: &mut Scratch,
+    ) -> Result<usize, Problem> {
+        let mut at = if line[at..].starts_with(b"- ") {
+            at + 2
+        } else {
+            let (stamp, end) = stamp::rfc3339(line, at)?;
+            if line.get(end) != Some(&b' ') {
+                return Err(Problem::new("no space after the time", end));
+            }
+            self.time = Some(resolve(clock, &stamp, at)?);
+            end + 1
+        };
+        for field in [
+            &mut self.hostname,
+            &mut self.appname,
+            &mut self.procid,
+            &mut self.msgid,
+        ] {
+            let end = match memchr::memchr(b' ', &line[at..]) {
+                Some(0) => return Err(Problem::new("an empty field of the header", at)),
+                Some(len) => at + len,
+                None => return Err(Problem::new("the header ends too early", line.len())),
+            };
+            *field = part_or_nil(line, at, end);
+            at = end + 1;
+        }
+        let end = if line.get(at) == Some(&b'-') {
+            at + 1
+        } else {
+            self.has_data = true;
+            data::parse(line, at, structured)?
+        };
+        match line.get(end) {
+            None => Ok(end),
+            Some(b' ') => Ok(end + 1),
+            Some(_) => Err(Problem::new("no space after the structured data", end)),
+        }
+    }
+
+    /// Reads what follows the priority in RFC 3164, and gives the text's place.
+    fn bsd(&mut self, line: &[u8], at: usize, clock: &mut Clock<'_>) -> Result<usize, Problem> {
+        let mut at = match self.bsd_time(line, at, clock) {
+            Ok(end) => end,
+            // A priority makes everything a message, as RFC 3164 has it in section 4.3.
+            Err(_) if self.priority.is_some() => at,
+            Err(problem) => return Err(problem),
+        };
+        if self.time.is_some()
+            && let Some(end) = hostname(line, at)
+        {
+            self.hostname = part_or_nil(line, at, end);
+            at = end + 1;
+        }
+        Ok(self.tag(line, at))
+    }
+
+    /// Reads the time, and gives the place after it and what separates it from the host.
+    #[inline]
+    fn bsd_time(
+        &mut self,
+        line: &[u8],
+        at: usize,
+        clock: &mut Clock<'_>,
+    ) -> Result<usize, Problem> {
+        let (stamp, end) = stamp::any(line, at)?;
+        let next = match &line[end..] {
+            [] => end,
+            [b' ', ..] => end + 1,
+            // Network devices put a colon behind their time, and no host after it.
+            [b':', b' ', ..] => end + 2,
+            _ => return Err(Problem::new("no space after the time", end)),
+        };
+        self.time = Some(resolve(clock, &stamp, at)?);
+        Ok(next)
+    }
+
+    /// Reads `name:`, `name[pid]:` or `name[pid]` where it is there, and gives the place after it and one space.
+    #[inline]
+    fn tag(&mut self, line: &[u8], at: usize) -> usize {
+        let text = &line[at..];
+        let len = text.iter().position(|byte| !is_name(*byte));
+        let end = at + len.unwrap_or(text.len());
+        if !line[at..end].iter().any(u8::is_ascii_alphabetic) {
+            return at;
+        }
+        let mut procid = Part::default();
+        let mut next = end;
+        if line.get(end) == Some(&b'[') {
+            let inner = &line[end + 1..];
+            let Some(len) = inner
+                .iter()
+                .position(|byte| matches!(byte, b']' | b'[' | b' '))
+                .filter(|&len| inner[len] == b']')
+            else {
+                return at;
+            };
+            procid = part_or_nil(line, end + 1, end + 1 + len);
+            next = end + len + 2;
+        }
+        let has_brackets = next > end;
+        let has_colon = line.get(next) == Some(&b':');
+        next += usize::from(has_colon);
+        match line.get(next) {
+            Some(b' ') if has_colon || has_brackets => next += 1,
+            None if has_colon || has_brackets => {}
+            // `name:` without a space after it is more likely an address than a name.
+            Some(_) if has_colon && has_brackets => {}
+            _ => return at,
+        }
+        self.appname = Part::new(at, end);
+        self.procid = procid;
+        next
+    }
+}
+
+/// Reads `<34>`, and gives the place after it.
+#[inline]
+fn priority(line: &[u8]) -> Result<(Option<u8>, usize), Problem> {
+    let mut value = 0;
+    for (at, byte) in line.iter().enumerate().skip(1).take(4) {
+        match byte {
+            b'0'..=b'9' if at < 4 => value = value * 10 + u32::from(byte - b'0'),
+            b'>' if at > 1 => {
+                if value > PRIORITY_MAX {
+                    return Err(Problem::new("the priority is above 191", 1));
+                }
+                return Ok((Some(value as u8), at + 1));
+            }
+            _ => break,
+        }
+    }
+    Err(Problem::new("no number of up to three digits and `>`", 1))
+}
+
+/// Where the version ends that stands at `at`: up to three digits, the first no zero, with a space after them.
+#[inline]
+fn version(line: &[u8], at: usize) -> Option<usize> {
+    let text = &line[at..];
+    let len = text.iter().take(4).position(|byte| *byte == b' ')?;
+    let digits = text[..len].iter().all(u8::is_ascii_digit);
+    (len > 0 && digits && text[0] != b'0').then_some(at + len)
+}
+
+/// Whether what looks like a version is one: the only one there is, or one with a time after it.
+#[inline]
+fn is_ietf(line: &[u8], at: usize, end: usize) -> bool {
+    &line[at..end] == b"1"
+        || match &line[end + 1..] {
+            [b'-', b' ', ..] => true,
+            rest => match rest.split_at_checked(4) {
+                Some((year, [b'-', ..])) => year.iter().all(u8::is_ascii_digit),
+                _ => false,
+            },
+        }
+}
+
+/// The time in nanoseconds since 1970.
+#[inline]
+fn resolve(clock: &mut Clock<'_>, stamp: &Stamp, at: usize) -> Result<i64, Problem> {
+    let range = Problem::new("a time outside the years 1677 to 2262", at);
+    clock.resolve(stamp).ok_or(range)
+}
+
+/// The part from `start` to `end`; empty for `-`, which stands for nothing.
+#[inline]
+fn part_or_nil(line: &[u8], start: usize, end: usize) -> Part {
+    if &line[start..end] == b"-" {
+        Part::default()
+    } else {
+        Part::new(start, end)
+    }
+}
+
+/// Where the host ends that stands at `at`: a word with a space after it that does not look like the message's name.
+#[inline]
+fn hostname(line: &[u8], at: usize) -> Option<usize> {
+    let text = &line[at..];
+    let mut has_bracket = false;
+    let mut len = 0;
+    loop {
+        match text.get(len)? {
+            b' ' => break,
+            b'[' if len > 0 => has_bracket = true,
+            b':' | b'[' | b']' => {}
+            byte if is_name(*byte) => {}
+            _ => return None,
+        }
+        len += 1;
+    }
+    let is_tag = len == 0 || has_bracket || text[len - 1] == b':';
+    (!is_tag).then_some(at + len)
+}
+
+/// Whether a byte may stand in the name of a host or a program. Quotes, brackets and what separates keys from values
+/// are left out, so that a text in some other syntax is not taken for a name.
+#[inline]
+fn is_name(byte: u8) -> bool {
+    const NAME: [bool; 256] = {
+        let mut table = [false; 256];
+        let mut byte = 0x21;
+        while byte < 0x7F {
+            table[byte] = !matches!(
+                byte as u8,
+                b'"' | b'\''
+                    | b'`'
+                    | b'{'
+                    | b'}'
+                    | b'['
+                    | b']'
+                    | b'<'
+                    | b'>'
+                    | b'='
+                    | b','
+                    | b';'
+                    | b':'
+                    | b'|'
+                    | b'\\'
+            );
+            byte += 1;
+        }
+        table
+    };
+    NAME[usize::from(byte)]
+}

@@ -1,0 +1,94 @@
+//! Lines as they are found in the wild.
+
+use codec::syslog::Format;
+use serde_json::Value;
+
+use crate::read;
+
+/// A line; its time, host, name, process and text, each empty where there is none.
+pub type Row = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+);
+
+#[rustfmt::skip]
+pub const LINES: &[Row] = &[
+    // RFC 3164's examples. It takes `CST` for the host itself.
+    ("<34>Oct 11 22:14:15 mymachine su: 'su root' failed for lonvick on /dev/pts/8", "2003-10-11T22:14:15.000Z", "mymachine", "su", "", "'su root' failed for lonvick on /dev/pts/8"),
+    ("<13>Feb  5 17:32:18 10.0.0.99 Use the BFG!", "2003-02-05T17:32:18.000Z", "10.0.0.99", "", "", "Use the BFG!"),
+    ("<165>Aug 24 05:34:00 CST 1987 mymachine myproc[10]: %% It's time to make the do-nuts.  %%", "2003-08-24T05:34:00.000Z", "CST", "", "", "1987 mymachine myproc[10]: %% It's time to make the do-nuts.  %%"),
+    ("<0>1990 Oct 22 10:52:01 TZ-6 scapegoat.dmz.example.org 10.1.2.3 sched[0]: That's All Folks!", "1990-10-22T10:52:01.000Z", "TZ-6", "", "", "scapegoat.dmz.example.org 10.1.2.3 sched[0]: That's All Folks!"),
+    ("<13>Use the BFG!", "", "", "", "", "Use the BFG!"),
+    // Files of rsyslog and syslog-ng.
+    ("Oct 11 22:14:15 mymachine su[230]: 'su root' failed", "2003-10-11T22:14:15.000Z", "mymachine", "su", "230", "'su root' failed"),
+    ("Oct  1 22:14:15 mymachine su[230]: x", "2003-10-01T22:14:15.000Z", "mymachine", "su", "230", "x"),
+    ("Oct 1 22:14:15 mymachine su[230]: x", "2003-10-01T22:14:15.000Z", "mymachine", "su", "230", "x"),
+    ("Oct 01 22:14:15 mymachine su[230]: x", "2003-10-01T22:14:15.000Z", "mymachine", "su", "230", "x"),
+    ("2003-10-11T22:14:15.003Z mymachine sshd[12]: Accepted publickey for root from 10.0.0.1 port 22 ssh2", "2003-10-11T22:14:15.003Z", "mymachine", "sshd", "12", "Accepted publickey for root from 10.0.0.1 port 22 ssh2"),
+    ("2003-10-11T22:14:15.123456+02:00 web-01 systemd[1]: Started Session 3 of user root.", "2003-10-11T20:14:15.123456Z", "web-01", "systemd", "1", "Started Session 3 of user root."),
+    ("<30>2003-10-11T22:14:15+02:00 web-01 dockerd: level=info msg=\"a: b\"", "2003-10-11T20:14:15.000Z", "web-01", "dockerd", "", "level=info msg=\"a: b\""),
+    ("Oct 11 22:14:15 web postfix/smtpd[1234]: connect from unknown[10.0.0.1]", "2003-10-11T22:14:15.000Z", "web", "postfix/smtpd", "1234", "connect from unknown[10.0.0.1]"),
+    ("Oct 11 22:14:15 web sshd(pam_unix)[1234]: session opened", "2003-10-11T22:14:15.000Z", "web", "sshd(pam_unix)", "1234", "session opened"),
+    ("Oct 11 22:14:15 web kernel: [   12.345678] usb 1-1: new device", "2003-10-11T22:14:15.000Z", "web", "kernel", "", "[   12.345678] usb 1-1: new device"),
+    ("Oct 11 22:14:15 web CRON[99]: (root) CMD (run-parts /etc/cron.hourly)", "2003-10-11T22:14:15.000Z", "web", "CRON", "99", "(root) CMD (run-parts /etc/cron.hourly)"),
+    ("Oct 11 22:14:15 web sudo:    bob : TTY=pts/0 ; COMMAND=/bin/ls", "2003-10-11T22:14:15.000Z", "web", "sudo", "", "   bob : TTY=pts/0 ; COMMAND=/bin/ls"),
+    ("Oct 11 22:14:15 web last message repeated 2 times", "2003-10-11T22:14:15.000Z", "web", "", "", "last message repeated 2 times"),
+    ("Oct 11 22:14:15 mac com.apple.xpc.launchd[1] (com.apple.x): exited", "2003-10-11T22:14:15.000Z", "mac", "com.apple.xpc.launchd", "1", "(com.apple.x): exited"),
+    ("Oct 11 22:14:15 src@relay/10.0.0.1 app[-]:x", "2003-10-11T22:14:15.000Z", "src@relay/10.0.0.1", "app", "", "x"),
+    ("Oct 11 22:14:15 fe80::1%eth0 app: \u{FEFF}x", "2003-10-11T22:14:15.000Z", "fe80::1%eth0", "app", "", "x"),
+    ("Oct 11 22:14:15 [fe80::1] app: x", "2003-10-11T22:14:15.000Z", "[fe80::1]", "app", "", "x"),
+    ("Oct 11 22:14:15 - app: x", "2003-10-11T22:14:15.000Z", "", "app", "", "x"),
+    ("Oct 11 22:14:15 web app:", "2003-10-11T22:14:15.000Z", "web", "app", "", ""),
+    ("Oct 11 22:14:15 web ", "2003-10-11T22:14:15.000Z", "web", "", "", ""),
+    ("Oct 11 22:14:15", "2003-10-11T22:14:15.000Z", "", "", "", ""),
+    // The years.
+    ("Oct 11 2001 22:14:15 fw : %ASA-6-302013: Built inbound TCP", "2001-10-11T22:14:15.000Z", "fw", "", "", ": %ASA-6-302013: Built inbound TCP"),
+    ("<166>Oct 11 2001 22:14:15: %ASA-6-302013: Built inbound TCP", "2001-10-11T22:14:15.000Z", "", "%ASA-6-302013", "", "Built inbound TCP"),
+    ("Oct 11 22:14:15 2001 web su: x", "2001-10-11T22:14:15.000Z", "web", "su", "", "x"),
+    ("2001 Oct 11 22:14:15.5 web su: x", "2001-10-11T22:14:15.500Z", "web", "su", "", "x"),
+    ("Oct 11 22:14:15 1000 su: x", "2003-10-11T22:14:15.000Z", "1000", "su", "", "x"),
+    // Without a host, as programs write to /dev/log.
+    ("<38>Oct 11 22:14:15 su[230]: x", "2003-10-11T22:14:15.000Z", "", "su", "230", "x"),
+    ("<38>Oct 11 22:14:15 su: x", "2003-10-11T22:14:15.000Z", "", "su", "", "x"),
+    ("<38>su[230]: x", "", "", "su", "230", "x"),
+    ("<6>[   12.3] usb 1-1", "", "", "", "", "[   12.3] usb 1-1"),
+    ("<38>", "", "", "", "", ""),
+    // What is no name stays text.
+    ("Oct 11 22:14:15 web http://example.com/ is down", "2003-10-11T22:14:15.000Z", "web", "", "", "http://example.com/ is down"),
+    ("Oct 11 22:14:15 web {\"level\": \"info\"}", "2003-10-11T22:14:15.000Z", "web", "", "", "{\"level\": \"info\"}"),
+    ("Oct 11 22:14:15 {\"level\": \"info\"}", "2003-10-11T22:14:15.000Z", "", "", "", "{\"level\": \"info\"}"),
+    ("Oct 11 22:14:15 web app[1 2]: x", "2003-10-11T22:14:15.000Z", "web", "", "", "app[1 2]: x"),
+    ("Oct 11 22:14:15 web app[12", "2003-10-11T22:14:15.000Z", "web", "", "", "app[12"),
+    ("Oct 11 22:14:15 hello", "2003-10-11T22:14:15.000Z", "", "", "", "hello"),
+    ("<189>123: *Mar  1 18:46:11.123: %SYS-5-CONFIG_I: Configured", "", "", "", "", "123: *Mar  1 18:46:11.123: %SYS-5-CONFIG_I: Configured"),
+    ("<13>Mayday called", "", "", "", "", "Mayday called"),
+    ("<13>Feb 30 22:14:15 web su: x", "", "", "", "", "Feb 30 22:14:15 web su: x"),
+    ("<13>2 disks failed", "", "", "", "", "2 disks failed"),
+];
+
+#[test]
+fn lines_in_the_wild() {
+    for &(line, time, host, name, process, message) in LINES {
+        for format in [Format::Auto, Format::Rfc3164] {
+            let event = read(format, line);
+            assert_eq!(event.get("tags"), None, "{line}: {event}");
+            let expected = if time.is_empty() {
+                "2003-10-12T00:00:00.000Z"
+            } else {
+                time
+            };
+            assert_eq!(event["@timestamp"], expected, "{line}");
+            assert_eq!(event["message"], message, "{line}");
+            for (key, expected) in [("hostname", host), ("appname", name), ("procid", process)] {
+                let found = event["syslog"].get(key).and_then(Value::as_str);
+                assert_eq!(found.unwrap_or_default(), expected, "{key} of {line}");
+            }
+            let has_priority = event["syslog"].get("priority").is_some();
+            assert_eq!(has_priority, line.starts_with('<'), "{line}");
+        }
+    }
+}

@@ -1,0 +1,613 @@
+//! Syslog messages: the RFCs' own examples, lines as servers write them, and whatever else a line may hold.
+
+mod lines;
+mod properties;
+
+use std::sync::Arc;
+
+use batch::{Batch, BatchBuilder, Encoding, FieldPath, HostInfo, JsonWriter, Span, Stream};
+use bytes::Bytes;
+use codec::syslog::{Counts, Format, Syslog, Zone};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+/// When the tests' batches are received, unless it matters.
+const RECEIVED: &str = "2003-10-12T00:00:00Z";
+
+fn nanos(time: &str) -> i64 {
+    let time: Timestamp = time.parse().expect("a time");
+    i64::try_from(time.as_nanosecond()).expect("a time of our days")
+}
+
+fn batch_of(lines: &[&str], received: i64) -> Batch {
+    let host = Arc::new(HostInfo { name: "h".into() });
+    let mut builder = BatchBuilder::new(Encoding::Text, &host, received, false);
+    let path = Some("/var/log/syslog".into());
+    builder.stream(&Arc::new(Stream { id: 1, path }));
+    let buffer = builder.buffer(Bytes::from(lines.join("\n")));
+    let mut start = 0;
+    for line in lines {
+        let len = line.len() as u32;
+        let span = Span { buffer, start, len };
+        builder.push(span, start.into(), (start + len + 1).into());
+        start += len + 1;
+    }
+    builder.finish()
+}
+
+fn event(batch: &Batch, row: usize) -> Value {
+    let mut out = Vec::new();
+    JsonWriter::new(batch).write(row, &mut out);
+    serde_json::from_slice(&out).expect("an event is JSON")
+}
+
+fn event_of(syslog: &Syslog, line: &str, received: i64) -> (Value, Counts) {
+    let mut batch = batch_of(&[line], received);
+    let counts = syslog.apply(&mut batch);
+    (event(&batch, 0), counts)
+}
+
+/// The event of a line, without what every event has.
+fn read(format: Format, line: &str) -> Value {
+    let (mut event, counts) = event_of(&Syslog::new(format, Zone::utc()), line, nanos(RECEIVED));
+    let object = event.as_object_mut().expect("an object");
+    object.remove("host");
+    let log = object.remove("log").unwrap_or_default();
+    assert_eq!(log["file"]["path"], "/var/log/syslog", "{line}");
+    if let Some(fields) = log.get("syslog") {
+        object.insert("syslog".into(), fields.clone());
+    }
+    assert_eq!(counts.failures, u64::from(object.contains_key("tags")));
+    event
+}
+
+/// The fields that a priority gives.
+fn with_priority(priority: u32, names: [&str; 2], mut fields: Value) -> Value {
+    fields["priority"] = priority.into();
+    fields["facility"] = json!({"code": priority / 8, "name": names[0]});
+    fields["severity"] = json!({"code": priority % 8, "name": names[1]});
+    fields
+}
+
+#[test]
+fn examples_of_rfc_5424() {
+    let application = json!({"iut": "3", "eventSource": "Application", "eventID": "1011"});
+    let table = [
+        (
+            "<34>1 2003-10-11T22:14:15.003Z mymachine.example.com su - ID47 - \u{FEFF}'su root' failed for lonvick on /dev/pts/8",
+            "2003-10-11T22:14:15.003Z",
+            "'su root' failed for lonvick on /dev/pts/8",
+            with_priority(
+                34,
+                ["auth", "Critical"],
+                json!({"version": "1", "hostname": "mymachine.example.com", "appname": "su", "msgid": "ID47"}),
+            ),
+        ),
+        (
+            "<165>1 2003-08-24T05:14:15.000003-07:00 192.0.2.1 myproc 8710 - - %% It's time to make the do-nuts.",
+            "2003-08-24T12:14:15.000003Z",
+            "%% It's time to make the do-nuts.",
+            with_priority(
+                165,
+                ["local4", "Notice"],
+                json!({"version": "1", "hostname": "192.0.2.1", "appname": "myproc", "procid": "8710"}),
+            ),
+        ),
+        (
+            "<165>1 2003-10-11T22:14:15.003Z mymachine.example.com evntslog - ID47 [exampleSDID@32473 iut=\"3\" eventSource=\"Application\" eventID=\"1011\"] \u{FEFF}An application event log entry...",
+            "2003-10-11T22:14:15.003Z",
+            "An application event log entry...",
+            with_priority(
+                165,
+                ["local4", "Notice"],
+                json!({"version": "1", "hostname": "mymachine.example.com", "appname": "evntslog", "msgid": "ID47",
+                    "structured_data": {"exampleSDID@32473": application}}),
+            ),
+        ),
+        (
+            "<165>1 2003-10-11T22:14:15.003Z mymachine.example.com evntslog - ID47 [exampleSDID@32473 iut=\"3\" eventSource=\"Application\" eventID=\"1011\"][examplePriority@32473 class=\"high\"]",
+            "2003-10-11T22:14:15.003Z",
+            "",
+            with_priority(
+                165,
+                ["local4", "Notice"],
+                json!({"version": "1", "hostname": "mymachine.example.com", "appname": "evntslog", "msgid": "ID47",
+                    "structured_data": {"exampleSDID@32473": application, "examplePriority@32473": {"class": "high"}}}),
+            ),
+        ),
+    ];
+    for (line, time, message, fields) in table {
+        let expected = json!({"@timestamp": time, "message": message, "syslog": fields});
+        for format in [Format::Auto, Format::Rfc5424] {
+            assert_eq!(read(format, line), expected, "{line}");
+        }
+    }
+}
+
+#[test]
+fn times_of_rfc_5424() {
+    for (text, expected) in [
+        ("1985-04-12T23:20:50.52Z", "1985-04-12T23:20:50.520Z"),
+        ("1985-04-12T19:20:50.52-04:00", "1985-04-12T23:20:50.520Z"),
+        (
+            "2003-08-24T05:14:15.000003-07:00",
+            "2003-08-24T12:14:15.000003Z",
+        ),
+        // Too many digits for the RFC, as many as servers write.
+        (
+            "2003-08-24T05:14:15.000000003-07:00",
+            "2003-08-24T12:14:15.000000003Z",
+        ),
+        (
+            "2003-08-24T05:14:15.0000000039Z",
+            "2003-08-24T05:14:15.000000003Z",
+        ),
+        ("2003-08-24T05:14:15,5+0530", "2003-08-23T23:44:15.500Z"),
+        ("2003-08-24T05:14:15", "2003-08-24T05:14:15.000Z"),
+        ("2016-12-31T23:59:60Z", "2017-01-01T00:00:00.000Z"),
+        ("2000-02-29T00:00:00Z", "2000-02-29T00:00:00.000Z"),
+        ("-", "2003-10-12T00:00:00.000Z"),
+    ] {
+        let event = read(Format::Rfc5424, &format!("<0>1 {text} - - - - - x"));
+        let fields = with_priority(0, ["kern", "Emergency"], json!({"version": "1"}));
+        let expected = json!({"@timestamp": expected, "message": "x", "syslog": fields});
+        assert_eq!(event, expected, "{text}");
+    }
+}
+
+#[test]
+fn structured_data() {
+    for (text, expected, message) in [
+        ("[a]", json!({"a": {}}), ""),
+        ("[a][b x=\"\"] y", json!({"a": {}, "b": {"x": ""}}), "y"),
+        (
+            r#"[a@1 q="\"" b="\\" e="a\]b"]"#,
+            json!({"a@1": {"q": "\"", "b": "\\", "e": "a]b"}}),
+            "",
+        ),
+        // Before anything else a backslash is itself, also at the end of a value that another escape precedes.
+        (
+            r#"[a x="C:\temp\new" y="\\\"\n"]"#,
+            json!({"a": {"x": r"C:\temp\new", "y": "\\\"\\n"}}),
+            "",
+        ),
+        (r#"[a x="a]b"]"#, json!({"a": {"x": "a]b"}}), ""),
+        ("[a x=\"é\t\u{1}\"] ü", json!({"a": {"x": "é\t\u{1}"}}), "ü"),
+        // The names of both may hold dots and backslashes; names may repeat.
+        (
+            r#"[origin.x@1 ip="192.0.2.1" so\ft="s" ip="192.0.2.129" ip="::1"]"#,
+            json!({"origin.x@1": {"ip": ["192.0.2.1", "192.0.2.129", "::1"], "so\\ft": "s"}}),
+            "",
+        ),
+        ("[a  x=\"1\"  ] z", json!({"a": {"x": "1"}}), "z"),
+        // A space ends the structured data.
+        (
+            "[a@1 iut=\"3\"] [b@1 class=\"high\"]",
+            json!({"a@1": {"iut": "3"}}),
+            "[b@1 class=\"high\"]",
+        ),
+    ] {
+        let line = format!("<7>1 - - - - - {text}");
+        let event = read(Format::Auto, &line);
+        assert_eq!(event["syslog"]["structured_data"], expected, "{line}");
+        assert_eq!(event["message"], message, "{line}");
+    }
+}
+
+#[test]
+fn many_parameters_and_elements() {
+    let params: String = (0..300).map(|n| format!(" k{}=\"{n}\"", n % 200)).collect();
+    let elements: String = (0..300).map(|n| format!("[e{n}]")).collect();
+    let event = read(
+        Format::Auto,
+        &format!("<7>1 - - - - - [a{params}]{elements} m"),
+    );
+    let data = &event["syslog"]["structured_data"];
+    assert_eq!(data["a"]["k5"], json!(["5", "205"]));
+    assert_eq!(data["a"]["k150"], "150");
+    assert_eq!(data.as_object().map(serde_json::Map::len), Some(301));
+    let event = read(Format::Auto, &format!("<7>1 - - - - - {elements}[e7]"));
+    let place = 15 + elements.len() + 1;
+    let reason = format!(
+        "not a syslog message: an element that was there before at byte {place} of the line"
+    );
+    assert_eq!(event["error"]["message"], reason);
+}
+
+#[test]
+fn a_dotted_name_in_structured_data_is_found() {
+    let mut batch = batch_of(&["<7>1 - - - - - [a.b@1 c.d=\"x\"]"], 0);
+    Syslog::new(Format::Auto, Zone::utc()).apply(&mut batch);
+    let path = FieldPath::parse("log.syslog.structured_data['a.b@1'].c.d").expect("a path");
+    assert_eq!(batch.column(&path).value(0), batch::Value::Text(b"x"));
+}
+
+#[test]
+fn priorities_and_versions() {
+    for (priority, facility, severity) in [
+        (0, "kern", "Emergency"),
+        (14, "user", "Informational"),
+        (86, "authpriv", "Informational"),
+        (131, "local0", "Error"),
+        (191, "local7", "Debug"),
+    ] {
+        let event = read(Format::Auto, &format!("<{priority}>x y"));
+        let fields = with_priority(priority, [facility, severity], json!({}));
+        assert_eq!(event["syslog"], fields);
+    }
+    for (format, line, version) in [
+        (Format::Auto, "<1>12 - - - - - -", Some("12")),
+        (
+            Format::Auto,
+            "<1>2 2003-10-11T22:14:15Z - - - - - x",
+            Some("2"),
+        ),
+        (Format::Auto, "<1>2 x - - - - -", None),
+        (Format::Rfc5424, "<1>123 - - - - - -", Some("123")),
+        (Format::Rfc3164, "<1>1 - - - - - -", None),
+    ] {
+        let event = read(format, line);
+        let found = event["syslog"].get("version").and_then(Value::as_str);
+        assert_eq!(found, version, "{line}: {event}");
+        assert_eq!(event.get("tags"), None, "{line}");
+    }
+}
+
+#[test]
+fn lines_that_are_no_messages() {
+    use Format::{Auto, Rfc5424};
+    for (format, line, reason) in [
+        (Auto, "", "neither a priority nor a time at byte 0"),
+        (
+            Auto,
+            "Use the BFG!",
+            "neither a priority nor a time at byte 0",
+        ),
+        (
+            Auto,
+            "1234 Oct 11 22:14:15 x",
+            "neither a priority nor a time at byte 0",
+        ),
+        (
+            Auto,
+            "Oct 32 22:14:15 web x",
+            "no day of the month at byte 4",
+        ),
+        (
+            Auto,
+            "Feb 30 22:14:15 web x",
+            "no day of the month at byte 4",
+        ),
+        (
+            Auto,
+            "2003 Feb 29 22:14:15 web x",
+            "no day of the month at byte 9",
+        ),
+        (Auto, "Oct 11 24:14:15 web x", "no time of day at byte 7"),
+        (
+            Auto,
+            "Oct 11 22:14:15x",
+            "no space after the time at byte 15",
+        ),
+        (
+            Auto,
+            "Oct 11 22:14:15. x",
+            "no digit after the seconds' point at byte 16",
+        ),
+        (Auto, "2003-13-11T22:14:15Z web x", "no month at byte 5"),
+        (
+            Auto,
+            "2003-02-29T22:14:15Z web x",
+            "no day of the month at byte 8",
+        ),
+        (
+            Auto,
+            "2003-02-28 22:14:15 web x",
+            "no time in the form of RFC 3339 at byte 0",
+        ),
+        (
+            Auto,
+            "2003-02-28T22:14:15+24:00 x",
+            "no offset such as `+02:00` at byte 19",
+        ),
+        (
+            Auto,
+            "2263-02-28T22:14:15Z web x",
+            "a time outside the years 1677 to 2262 at byte 0",
+        ),
+        (Auto, "<192>x", "the priority is above 191 at byte 1"),
+        (
+            Auto,
+            "<1234>x",
+            "no number of up to three digits and `>` at byte 1",
+        ),
+        (
+            Auto,
+            "<event>x",
+            "no number of up to three digits and `>` at byte 1",
+        ),
+        (
+            Auto,
+            "<>x",
+            "no number of up to three digits and `>` at byte 1",
+        ),
+        (
+            Auto,
+            "<",
+            "no number of up to three digits and `>` at byte 1",
+        ),
+        (Auto, "<1>1 x", "no time in the form of RFC 3339 at byte 5"),
+        (
+            Auto,
+            "<1>1 -  - - - -",
+            "an empty field of the header at byte 7",
+        ),
+        (Auto, "<1>1 - - - -", "the header ends too early at byte 12"),
+        (
+            Auto,
+            "<1>1 - - - - - x",
+            "neither structured data nor `-` at byte 15",
+        ),
+        (
+            Auto,
+            "<1>1 - - - - - -x",
+            "no space after the structured data at byte 16",
+        ),
+        (
+            Auto,
+            "<1>1 - - - - - [a]x",
+            "no space after the structured data at byte 18",
+        ),
+        (
+            Auto,
+            "<1>1 - - - - - [ a x=\"1\"]",
+            "no name in the structured data at byte 16",
+        ),
+        (
+            Auto,
+            "<1>1 - - - - - [a x]",
+            "no `=` and quote after the name at byte 19",
+        ),
+        (
+            Auto,
+            "<1>1 - - - - - [a x=1]",
+            "no `=` and quote after the name at byte 19",
+        ),
+        (
+            Auto,
+            "<1>1 - - - - - [a x=\"1]",
+            "a value without its second quote at byte 20",
+        ),
+        (
+            Auto,
+            "<1>1 - - - - - [a x=\"\\",
+            "a value without its second quote at byte 20",
+        ),
+        (
+            Auto,
+            "<1>1 - - - - - [a x=\"1\"",
+            "neither a parameter nor `]` at byte 23",
+        ),
+        (
+            Auto,
+            "<1>1 - - - - - [a x=\"1\"y=\"2\"]",
+            "neither a parameter nor `]` at byte 23",
+        ),
+        (
+            Auto,
+            "<1>1 - - - - - [a][b][a]",
+            "an element that was there before at byte 22",
+        ),
+        (
+            Rfc5424,
+            "Oct 11 22:14:15 web x",
+            "no priority such as `<34>` at byte 0",
+        ),
+        (
+            Rfc5424,
+            "<34>Oct 11 22:14:15 web x",
+            "no version with a space after it at byte 4",
+        ),
+        (
+            Rfc5424,
+            "<34>0 - - - - - -",
+            "no version with a space after it at byte 4",
+        ),
+    ] {
+        let expected = json!({
+            "@timestamp": "2003-10-12T00:00:00.000Z",
+            "message": line,
+            "tags": ["_syslogparsefailure"],
+            "error": {"message": format!("not a syslog message: {reason} of the line")},
+        });
+        let mut found = read(format, line);
+        if let Some(tag) = found.get("tags").filter(|tags| tags.is_string()) {
+            found["tags"] = json!([tag]);
+        }
+        assert_eq!(found, expected, "{line}");
+    }
+}
+
+#[test]
+fn a_batch_of_both_kinds() {
+    let lines = [
+        "<13>Oct 11 22:14:15 a b: c",
+        "nothing",
+        "Oct 11 22:14:16 d e: f",
+        "",
+    ];
+    let mut batch = batch_of(&lines, nanos(RECEIVED));
+    let counts = Syslog::new(Format::Auto, Zone::utc()).apply(&mut batch);
+    assert_eq!(
+        counts,
+        Counts {
+            failures: 2,
+            first_failure: Some(27)
+        }
+    );
+    let messages: Vec<Value> = (0..4)
+        .map(|row| event(&batch, row)["message"].take())
+        .collect();
+    assert_eq!(messages, ["c", "nothing", "f", ""]);
+    assert_eq!(
+        event(&batch, 2)["log"]["syslog"],
+        json!({"hostname": "d", "appname": "e"})
+    );
+    assert_eq!(event(&batch, 1)["log"].get("syslog"), None);
+    assert!(batch.sealed().is_empty());
+}
+
+#[test]
+fn years_that_lines_leave_out() {
+    for (received, text, expected) in [
+        (
+            "2024-01-01T00:00:01Z",
+            "Dec 31 23:59:59",
+            "2023-12-31T23:59:59.000Z",
+        ),
+        (
+            "2024-01-01T00:00:01Z",
+            "Jan  1 00:00:00",
+            "2024-01-01T00:00:00.000Z",
+        ),
+        // The sender's clock goes a little before ours.
+        (
+            "2023-12-31T23:59:59Z",
+            "Jan  1 00:00:03",
+            "2024-01-01T00:00:03.000Z",
+        ),
+        (
+            "2023-12-31T00:00:00Z",
+            "Jan  1 00:00:00",
+            "2024-01-01T00:00:00.000Z",
+        ),
+        (
+            "2023-12-31T00:00:00Z",
+            "Jan  1 00:00:01",
+            "2023-01-01T00:00:01.000Z",
+        ),
+        (
+            "2024-06-15T12:00:00Z",
+            "Jun 16 11:59:59",
+            "2024-06-16T11:59:59.000Z",
+        ),
+        (
+            "2024-06-15T12:00:00Z",
+            "Jun 17 12:00:00",
+            "2023-06-17T12:00:00.000Z",
+        ),
+        (
+            "2024-06-15T12:00:00Z",
+            "Dec 31 23:59:59",
+            "2023-12-31T23:59:59.000Z",
+        ),
+        (
+            "2024-03-01T00:00:00Z",
+            "Feb 29 10:00:00",
+            "2024-02-29T10:00:00.000Z",
+        ),
+        (
+            "2024-02-28T00:00:00Z",
+            "Feb 29 00:00:00",
+            "2024-02-29T00:00:00.000Z",
+        ),
+        (
+            "2023-03-01T00:00:00Z",
+            "Feb 29 10:00:00",
+            "2020-02-29T10:00:00.000Z",
+        ),
+    ] {
+        let syslog = Syslog::new(Format::Auto, Zone::utc());
+        let (event, _) = event_of(&syslog, &format!("{text} web su: x"), nanos(received));
+        assert_eq!(event["@timestamp"], expected, "{text} at {received}");
+    }
+}
+
+#[test]
+fn zones_that_lines_leave_out() {
+    for (zone, received, text, expected) in [
+        (
+            "+02:00",
+            RECEIVED,
+            "Oct 11 22:14:15",
+            "2003-10-11T20:14:15.000Z",
+        ),
+        (
+            "-0330",
+            RECEIVED,
+            "Oct 11 18:14:15",
+            "2003-10-11T21:44:15.000Z",
+        ),
+        (
+            "Europe/Berlin",
+            RECEIVED,
+            "Oct 11 22:14:15",
+            "2003-10-11T20:14:15.000Z",
+        ),
+        (
+            "Europe/Berlin",
+            RECEIVED,
+            "Jan 11 22:14:15",
+            "2003-01-11T21:14:15.000Z",
+        ),
+        (
+            "Europe/Berlin",
+            RECEIVED,
+            "2003-10-11T22:14:15",
+            "2003-10-11T20:14:15.000Z",
+        ),
+        (
+            "Europe/Berlin",
+            RECEIVED,
+            "2003-10-11T22:14:15Z",
+            "2003-10-11T22:14:15.000Z",
+        ),
+        // Put forward, and put back.
+        (
+            "Europe/Berlin",
+            "2024-05-01T00:00:00Z",
+            "Mar 31 02:30:00",
+            "2024-03-31T01:30:00.000Z",
+        ),
+        (
+            "Europe/Berlin",
+            "2024-11-01T00:00:00Z",
+            "Oct 27 02:30:00",
+            "2024-10-27T00:30:00.000Z",
+        ),
+        (
+            "Europe/Berlin",
+            "2024-11-01T00:00:00Z",
+            "Oct 27 03:00:00",
+            "2024-10-27T02:00:00.000Z",
+        ),
+        // It is next year already where the line was written.
+        (
+            "Asia/Tokyo",
+            "2023-12-31T16:00:00Z",
+            "Jan  1 01:00:00",
+            "2023-12-31T16:00:00.000Z",
+        ),
+        (
+            "-10:00",
+            "2024-01-01T09:00:00Z",
+            "Dec 31 23:00:00",
+            "2024-01-01T09:00:00.000Z",
+        ),
+    ] {
+        let syslog = Syslog::new(Format::Auto, Zone::named(zone).expect("a zone"));
+        let (event, _) = event_of(&syslog, &format!("{text} web su: x"), nanos(received));
+        assert_eq!(event["@timestamp"], expected, "{text} in {zone}");
+    }
+    for name in [
+        "",
+        "+2",
+        "+24:00",
+        "+02:60",
+        "+02:00x",
+        "+0a:00",
+        "Europe/Atlantis",
+    ] {
+        assert!(Zone::named(name).is_none(), "{name}");
+    }
+}
