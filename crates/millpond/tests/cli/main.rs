@@ -9,3 +9,4 @@ mod metrics;
 mod program;
 mod routing;
 mod stopping;
+mod torture;
