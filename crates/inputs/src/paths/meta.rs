@@ -42,7 +42,6 @@ impl Kind {
     }
 }
 
-#[allow(dead_code)]
 impl Meta {
     /// Of the file that the path leads to, through links.
     ///

@@ -1,19 +1,17 @@
 //! Paths with wildcards, and the files they stand for.
 //!
 //! `*`, `?`, `[a-z]` and `{a,b}` match within one name, `**` as a whole name matches any number of folders. A wildcard
-//! does not match the dot at the start of a hidden name; `**` enters neither hidden folders nor links. A path
+//! does not match the dot at the start of a hidden name, and `**` enters no hidden folders. A path
 //! that exists as it is written stands for itself, whatever characters it has.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
 use globset::{GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 
 pub(crate) mod meta;
 pub(crate) mod walk;
-
-use walk::{Entry, Folder, Links, Visitor, Walk};
 
 /// A path that may have wildcards.
 #[derive(Debug)]
@@ -84,29 +82,6 @@ impl Pattern {
         let is_name = |step: &Step| matches!(step.rule, Rule::Name);
         self.steps.iter().all(is_name) || fs::symlink_metadata(&self.text).is_ok()
     }
-
-    /// What it stands for, sorted by name; folders that cannot be listed are pushed to `problems`.
-    pub(crate) fn expand(&self, problems: &mut Vec<String>) -> Vec<PathBuf> {
-        if self.is_plain() {
-            return vec![PathBuf::from(&self.text)];
-        }
-        let exclusion = Exclusion::none();
-        let mut walk = Walk::new(std::slice::from_ref(self), &exclusion, Links::Matched);
-        walk.with_meta = false;
-        let mut paths = Paths(Vec::new());
-        walk.run(&mut paths);
-        problems.append(&mut walk.problems);
-        paths.0
-    }
-}
-
-/// Collects paths as they were written.
-struct Paths(Vec<PathBuf>);
-
-impl Visitor for Paths {
-    fn file(&mut self, folder: &Folder, entry: &Entry, _: usize) {
-        self.0.push(folder.written.join(&entry.name));
-    }
 }
 
 impl Step {
@@ -126,22 +101,6 @@ impl Step {
             name: name.to_owned(),
             rule,
         })
-    }
-}
-
-/// The path that events carry: absolute ones as they are written, others below the real path of their folder.
-#[allow(dead_code)]
-pub(crate) fn full_path(path: &Path) -> PathBuf {
-    if path.is_absolute() {
-        return path.to_owned();
-    }
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    match (fs::canonicalize(folder), path.file_name()) {
-        (Ok(folder), Some(name)) => folder.join(name),
-        _ => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
     }
 }
 
@@ -179,6 +138,7 @@ impl Exclusion {
     }
 
     /// Leaves out nothing.
+    #[cfg(test)]
     pub(crate) fn none() -> Self {
         Self(GlobSet::empty())
     }

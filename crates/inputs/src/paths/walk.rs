@@ -10,7 +10,7 @@
 //! - What vanishes while the walk runs is left out without a problem.
 //!
 //! # Limits
-//! With [`Links::Always`] a folder that can be reached through several links is visited through each, though never
+//! Where links are followed, a folder that can be reached through several links is visited through each, though never
 //! inside itself.
 
 use std::ffi::{OsStr, OsString};
@@ -30,15 +30,6 @@ use crate::reading::reader::describe;
 
 /// Bytes of names that are read from a folder at once.
 const LISTING_BYTES: usize = 32 * 1024;
-
-/// Which links found by a wildcard are followed; one that a pattern names always is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Links {
-    Never,
-    /// All but those that `**` would enter.
-    Matched,
-    Always,
-}
 
 /// A pattern and the step it takes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,7 +66,7 @@ pub(crate) struct Entry {
     pub(crate) is_link: bool,
     /// What it leads to; none for a link that leads nowhere.
     pub(crate) kind: Option<Kind>,
-    /// Of files, if the walk asks for it.
+    /// Of files, and of what links lead to.
     pub(crate) meta: Option<Meta>,
     /// The first pattern that stands for it as a file.
     pub(crate) file: Option<usize>,
@@ -116,9 +107,8 @@ struct Role {
 pub(crate) struct Walk<'a> {
     patterns: &'a [Pattern],
     exclusion: &'a Exclusion,
-    links: Links,
-    /// Whether files get their `meta`.
-    pub(crate) with_meta: bool,
+    /// Whether links found by a wildcard are followed; one that a pattern names always is.
+    follow_links: bool,
     /// Folders that cannot be listed, files that cannot be looked at.
     pub(crate) problems: Vec<String>,
     /// For each pattern, whether it stood for something.
@@ -131,12 +121,15 @@ pub(crate) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    pub(crate) fn new(patterns: &'a [Pattern], exclusion: &'a Exclusion, links: Links) -> Self {
+    pub(crate) fn new(
+        patterns: &'a [Pattern],
+        exclusion: &'a Exclusion,
+        follow_links: bool,
+    ) -> Self {
         Self {
             patterns,
             exclusion,
-            links,
-            with_meta: true,
+            follow_links,
             problems: Vec::new(),
             matched: vec![false; patterns.len()],
             literal: Vec::new(),
@@ -223,7 +216,7 @@ impl<'a> Walk<'a> {
         let Some((open, can_list)) = self.open(folder, lists) else {
             return entries;
         };
-        if self.links == Links::Always
+        if self.follow_links
             && let Ok((meta, _)) = stat_at(&open, c"", AtFlags::EMPTY_PATH)
         {
             self.around.push((meta.device, meta.inode));
@@ -315,7 +308,7 @@ impl<'a> Walk<'a> {
                 .look(&open, folder, name, AtFlags::empty())
                 .map(|it| it.0);
             kind = meta.map(|meta| meta.kind);
-        } else if meta.is_none() && self.with_meta && kind != Some(Kind::Directory) {
+        } else if meta.is_none() && kind != Some(Kind::Directory) {
             let found = self.look(&open, folder, name, AtFlags::empty())?.0;
             (kind, meta) = (Some(found.kind), Some(found));
         }
@@ -368,7 +361,14 @@ impl<'a> Walk<'a> {
             ));
             return None;
         }
-        if kind.is_none() || self.is_excluded(folder, name) {
+        if kind.is_none() {
+            return None;
+        }
+        if self.is_excluded(folder, name) {
+            // One that is named and left out is not missing.
+            if let Some(plain) = role.plain {
+                self.matched[plain as usize] = true;
+            }
             return None;
         }
         self.matched[first] = true;
@@ -401,7 +401,7 @@ impl<'a> Walk<'a> {
     /// Whether something that is no folder may lead to one: by its name, or because it is a link that `**` enters.
     fn has_way(&self, folder: &Folder, name: &OsStr) -> bool {
         let by_name = self.role(&folder.states, name, true, false);
-        if self.links != Links::Always || !by_name.states.is_empty() {
+        if !self.follow_links || !by_name.states.is_empty() {
             return !by_name.states.is_empty();
         }
         fs::symlink_metadata(folder.full.join(name)).is_ok_and(|found| found.is_symlink())
@@ -436,7 +436,7 @@ impl<'a> Walk<'a> {
                     }
                 }
                 Rule::Match { glob, hidden } => {
-                    if (!is_link || self.links != Links::Never)
+                    if (!is_link || self.follow_links)
                         && (*hidden || !is_hidden(name))
                         && glob.is_match(name)
                     {
@@ -444,10 +444,7 @@ impl<'a> Walk<'a> {
                     }
                 }
                 _ => {
-                    if may_be_folder
-                        && (!is_link || self.links == Links::Always)
-                        && !is_hidden(name)
-                    {
+                    if may_be_folder && (!is_link || self.follow_links) && !is_hidden(name) {
                         self.push(&mut role.states, *state);
                     }
                 }

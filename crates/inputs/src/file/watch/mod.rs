@@ -16,9 +16,6 @@
 //!   mount over a folder.
 //! - Rights that change on the way to a folder are seen by that scan too.
 
-// The input does not use it yet.
-#![allow(dead_code)]
-
 mod known;
 mod notify;
 mod scan;
@@ -33,7 +30,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::paths::meta::Meta;
-use crate::paths::walk::{Folder, Links, Walk};
+use crate::paths::walk::{Folder, Walk};
 use crate::paths::{Exclusion, Pattern};
 use known::Known;
 use notify::{Happened, Notify};
@@ -47,7 +44,7 @@ const BELL_LACKS: Duration = Duration::from_millis(100);
 /// A file that a pattern stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// As [`crate::paths::full_path`] gives it.
+    /// Absolute: as it is written, or below the real path of its folder where a relative path is written.
     pub(crate) path: Arc<Path>,
     /// As it was during the scan; of the target, if the path is a link.
     pub(crate) meta: Meta,
@@ -62,19 +59,6 @@ pub(crate) struct WatchSettings {
     /// How often folders are looked at of which the kernel does not tell.
     pub(crate) scan_interval: Duration,
     pub(crate) mode: WatchMode,
-}
-
-impl WatchSettings {
-    /// Polls each second what has to be polled, and follows no links.
-    pub(crate) fn new(patterns: Vec<Pattern>, exclusion: Exclusion) -> Self {
-        Self {
-            patterns,
-            exclusion,
-            follow_links: false,
-            scan_interval: Duration::from_secs(1),
-            mode: WatchMode::Auto,
-        }
-    }
 }
 
 /// How changes are learned.
@@ -218,18 +202,20 @@ impl Watch {
         woken && events_at.is_some_and(|at| !sources[at].revents().is_empty())
     }
 
-    fn links(&self) -> Links {
-        if self.settings.follow_links {
-            Links::Always
-        } else {
-            Links::Never
-        }
+    fn walk(settings: &WatchSettings) -> Walk<'_> {
+        let WatchSettings {
+            patterns,
+            exclusion,
+            follow_links,
+            ..
+        } = settings;
+        Walk::new(patterns, exclusion, *follow_links)
     }
 
     fn scan(&mut self) -> Change {
         let started = Instant::now();
         let settings = &self.settings;
-        let mut walk = Walk::new(&settings.patterns, &settings.exclusion, self.links());
+        let mut walk = Self::walk(settings);
         if let Some(notify) = &mut self.notify {
             notify.begin();
         }
@@ -295,13 +281,13 @@ impl Watch {
 
     /// Looks at the folders without watch and notes what was written; false if there is more to it.
     fn poll(&mut self) -> bool {
-        let (settings, links) = (&self.settings, self.links());
+        let settings = &self.settings;
         let literal = settings.patterns.iter().map(Pattern::is_plain);
         if !literal.eq(self.literal.iter().copied()) {
             return false;
         }
         for polled in &mut self.polled {
-            let mut walk = Walk::new(&settings.patterns, &settings.exclusion, links);
+            let mut walk = Self::walk(settings);
             let folder = &self.folders[polled.folder];
             let entries = walk.read(folder);
             match difference(&polled.entries, &entries) {
@@ -321,7 +307,7 @@ impl Watch {
     /// Takes the kernel's events.
     fn drain(&mut self) {
         let settings = &self.settings;
-        let walk = Walk::new(&settings.patterns, &settings.exclusion, self.links());
+        let walk = Self::walk(settings);
         let (folders, known) = (&self.folders, &mut self.known);
         let Some(notify) = &mut self.notify else {
             return;

@@ -36,8 +36,13 @@ impl Bench {
             Pattern::parse(text.to_str().expect("UTF-8")).expect("a pattern")
         };
         let patterns = patterns.iter().map(pattern).collect();
-        let mut settings = WatchSettings::new(patterns, Exclusion::none());
-        settings.scan_interval = Duration::from_millis(20);
+        let mut settings = WatchSettings {
+            patterns,
+            exclusion: Exclusion::none(),
+            follow_links: false,
+            scan_interval: Duration::from_millis(20),
+            mode: WatchMode::Auto,
+        };
         change(&mut settings);
         Self {
             folder,
@@ -482,11 +487,12 @@ fn what_vanishes_during_a_scan_is_left_out() {
 #[test]
 fn scans_tell_what_is_wrong_once() {
     let folder = folder(&["a.log", "sub/b.log"]);
-    let mut bench = Bench::new(
-        folder,
-        &["a.log", "sub", "no.log", "*.txt"],
-        WatchMode::Poll,
-    );
+    put(folder.path(), "out.log");
+    let patterns = ["a.log", "sub", "no.log", "*.txt", "out.log"];
+    let mut bench = Bench::with(folder, &patterns, |settings| {
+        settings.mode = WatchMode::Poll;
+        settings.exclusion = Exclusion::new(&["out.log".to_owned()]).expect("a pattern");
+    });
     bench.step(Duration::ZERO);
     let sub = bench.path("sub").display().to_string();
     let told = format!("{sub}: is a directory; to read the files in it write {sub}/*");
