@@ -12,6 +12,7 @@ use crate::error::CodecError;
 use crate::filter::{Dropped, Drops, Filter};
 use crate::multiline::Multiline;
 use crate::rows::Rows;
+use crate::syslog::Syslog;
 use crate::terminator::LineEnding;
 
 /// How the events of a stream are written. What is about lines counts for nothing with MessagePack.
@@ -35,6 +36,8 @@ pub struct Settings {
     pub exclude_lines: Option<RegexSet>,
     /// What ends a line.
     pub line_ending: LineEnding,
+    /// Lines of text are read as syslog messages.
+    pub syslog: Option<Syslog>,
 }
 
 impl Settings {
@@ -50,6 +53,7 @@ impl Settings {
             include_lines: None,
             exclude_lines: None,
             line_ending: LineEnding::Lf,
+            syslog: None,
         }
     }
 }
@@ -65,6 +69,8 @@ pub struct Counts {
     pub broken_documents: u64,
     /// Lines in a container log that are none of a container, tagged `_containerparsefailure` and kept as text.
     pub broken_containers: u64,
+    /// Lines that are no syslog message, tagged `_syslogparsefailure` and kept as text.
+    pub broken_syslog: u64,
 }
 
 /// Where a decoder first met what it changed or could not read: offsets of lines in their streams, since it was made.
@@ -78,6 +84,8 @@ pub struct Firsts {
     pub broken_document: Option<u64>,
     /// The first line that is none of a container.
     pub broken_container: Option<u64>,
+    /// The first line that is no syslog message.
+    pub broken_syslog: Option<u64>,
 }
 
 /// The tags that a decoder gives.
@@ -95,6 +103,7 @@ pub struct Decoder {
     pub(crate) record_max: usize,
     add_fields: bool,
     pub(crate) filter: Option<Filter>,
+    syslog: Option<Syslog>,
     host: Arc<HostInfo>,
     pub(crate) tags: Tags,
     pub(crate) counts: Counts,
@@ -115,6 +124,7 @@ impl Decoder {
                 settings.include_lines.as_ref(),
                 settings.exclude_lines.as_ref(),
             ),
+            syslog: settings.syslog.clone(),
             host: host.clone(),
             tags: Tags {
                 truncated: "_truncated".into(),
@@ -156,8 +166,13 @@ impl Decoder {
                     return Err(error);
                 }
             };
-            if let Some(batch) = rows.finish() {
+            if let Some(mut batch) = rows.finish() {
                 self.rows_before = batch.len();
+                if let Some(syslog) = &self.syslog {
+                    let counts = syslog.apply(&mut batch);
+                    self.counts.broken_syslog += counts.failures;
+                    self.firsts.broken_syslog = self.firsts.broken_syslog.or(counts.first_failure);
+                }
                 return Ok(Some(batch));
             }
         }

@@ -10,8 +10,10 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use batch::{Batch, BufferPool, HostInfo, Stream};
+use registry::Registry;
 use tokio::sync::{Notify, oneshot};
 
+use crate::ledger::Ledger;
 use crate::metrics::{OperatorMetrics, Progress};
 
 /// Brings events in.
@@ -62,6 +64,12 @@ pub struct InputContext {
     pub metrics: Arc<OperatorMetrics>,
     /// How far the input is.
     pub progress: Arc<Progress>,
+    /// What the input is called in the registry: its pipeline's name and its own, joined by `/`.
+    pub scope: Arc<str>,
+    /// What is remembered across runs; none where nothing is.
+    pub registry: Option<Arc<Registry>>,
+    /// Where an input that reads files shows what became of them.
+    pub ledger: Arc<Ledger>,
     /// Where warnings go.
     pub diagnostics: Diagnostics,
 }
@@ -118,6 +126,15 @@ impl Receipt {
     pub async fn delivered(self) -> Result<Delivery, Stopped> {
         self.0.await.map_err(|_| Stopped)
     }
+
+    /// What became of the batch, if that is known already. Not asked again after an answer.
+    pub fn try_delivered(&mut self) -> Option<Result<Delivery, Stopped>> {
+        match self.0.try_recv() {
+            Ok(delivery) => Some(Ok(delivery)),
+            Err(oneshot::error::TryRecvError::Empty) => None,
+            Err(oneshot::error::TryRecvError::Closed) => Some(Err(Stopped)),
+        }
+    }
 }
 
 /// The queue's half of a receipt: dropped without being used, it says that the batch was not delivered.
@@ -160,7 +177,18 @@ pub struct StreamDelivery {
     /// Rows that the outputs took.
     pub kept: u64,
     /// Rows that were dropped, by reason.
-    pub dropped: Vec<(Arc<str>, u64)>,
+    pub dropped: Vec<DroppedRows>,
+}
+
+/// Rows of one stream that were dropped for one reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DroppedRows {
+    /// The reason.
+    pub reason: Arc<str>,
+    /// How many rows.
+    pub rows: u64,
+    /// What they span in their stream: bytes of a file.
+    pub bytes: u64,
 }
 
 /// Says when to stop. Clones share one state.

@@ -8,17 +8,20 @@
 //! | [`processor`] | [`Processor`], [`Order`] |
 //! | [`output`] | [`Output`], what it encodes and what became of a write |
 //! | [`metrics`] | counters of an operator |
+//! | [`ledger`] | what became of every file |
 
 pub mod input;
+pub mod ledger;
 pub mod metrics;
 pub mod output;
 pub mod processor;
 pub mod spec;
 
 pub use input::{
-    Delivery, Diagnostics, Input, InputContext, InputError, Receipt, Sink, Stop, Stopped,
-    StreamDelivery, receipt,
+    Delivery, Diagnostics, DroppedRows, Input, InputContext, InputError, Receipt, Sink, Stop,
+    Stopped, StreamDelivery, receipt,
 };
+pub use ledger::{Dropped, FileLedger, FileStatus, Ledger};
 pub use metrics::{OperatorMetrics, Progress};
 pub use output::{Encoded, Output, Part, Refused, WriteError, Written};
 pub use processor::{Order, Processor};

@@ -10,5 +10,7 @@ mod stdin;
 
 use component::Spec;
 
+pub use file::{FileEntries, read_ledger};
+
 /// Every input, by name.
 pub static SPECS: &[Spec] = &[file::SPEC, generate::SPEC, stdin::SPEC];

@@ -17,7 +17,8 @@ use serde::Deserialize;
 use crate::reading::emitter::Emitter;
 use crate::reading::identity::Identity;
 use crate::reading::reader::{Reader, describe};
-use crate::reading::settings::{Codec, Compression, codec_settings, line_size_default};
+use crate::reading::records::{MultilineSettings, Records};
+use crate::reading::settings::{Codec, Compression, line_size_default};
 use crate::reading::source::Source;
 use crate::reading::{on_blocking_thread, read_stream};
 
@@ -63,6 +64,9 @@ struct Config {
     /// a larger one ends the input with an error. At most 1GiB. Default: 1MiB.
     #[serde(default = "line_size_default")]
     max_line_bytes: Size,
+    /// Makes one event of several lines; `timeout` does not apply. Default: each line is an event.
+    #[serde(default)]
+    multiline: Option<MultilineSettings>,
     /// How standard input is compressed. Default: `auto`.
     #[serde(default)]
     compression: Compression,
@@ -72,7 +76,14 @@ fn build(node: &Node, _: &BuildContext) -> Result<Box<dyn Input>, ConfigError> {
     let config: Config = component::parse(node)?;
     Ok(Box::new(Stdin {
         compression: config.compression,
-        settings: codec_settings(node, config.codec, config.add_fields, config.max_line_bytes)?,
+        settings: Records {
+            codec: config.codec,
+            add_fields: config.add_fields,
+            max_line_bytes: config.max_line_bytes,
+            multiline: config.multiline.as_ref(),
+            ..Records::default()
+        }
+        .settings(node)?,
     }))
 }
 

@@ -15,11 +15,13 @@ use crate::run::{conclude, execute, print};
 
 /// Runs a pipeline to the end and prints what it cost.
 pub fn bench(pipeline: &str, as_json: bool) -> anyhow::Result<ExitCode> {
-    let loaded = load(pipeline)?;
+    // What follows files in a service is read to its end here.
+    let mut loaded = load(pipeline)?;
+    loaded.finite = true;
     let host = host();
     let graph = loaded.build(&host)?;
     let before = cpu_time();
-    let report = execute(graph, true, &host, false)?;
+    let report = execute(graph, true, &host, None, false)?;
     let costs = Costs {
         cpu: cpu_time() - before,
         peak_memory: peak_memory(),

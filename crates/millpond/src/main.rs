@@ -5,6 +5,7 @@
 
 mod bench;
 mod docs;
+mod files;
 mod load;
 mod progress;
 mod run;
@@ -39,6 +40,8 @@ enum Command {
     Check(Source),
     /// Runs a pipeline to the end and says what it cost and what limits it.
     Bench(BenchArgs),
+    /// Shows what became of every file that a data directory knows: position, lag, events read, acknowledged and dropped.
+    Files(FilesArgs),
     /// Prints the reference of all components, or of one.
     Docs(DocsArgs),
     /// Prints the JSON Schema of the configuration, for editors.
@@ -59,6 +62,9 @@ struct RunArgs {
     /// Prints every operator's counters to standard error at the end.
     #[arg(long)]
     metrics: bool,
+    /// Remembers in this directory how far inputs are, so that a later run goes on there; `data_dir` in YAML.
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
     /// Prints the configuration as YAML and runs nothing.
     #[arg(long)]
     print_config: bool,
@@ -69,6 +75,16 @@ struct BenchArgs {
     #[command(flatten)]
     source: Source,
     /// Prints one JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct FilesArgs {
+    /// The data directory, also while a run is using it.
+    #[arg(long, value_name = "DIR")]
+    data_dir: PathBuf,
+    /// Prints one JSON object a file.
     #[arg(long)]
     json: bool,
 }
@@ -99,9 +115,10 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
             run::print(load::load(&args.source.pipeline)?.yaml().as_bytes())?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Run(args) => run::run(&args.source.pipeline, args.metrics),
+        Command::Run(args) => run::run(&args.source.pipeline, args.data_dir, args.metrics),
         Command::Check(source) => load::check(&source.pipeline),
         Command::Bench(args) => bench::bench(&args.source.pipeline, args.json),
+        Command::Files(args) => files::files(&args.data_dir, args.json),
         Command::Docs(args) => docs::docs(args.topic.as_deref(), args.out.as_deref()),
         Command::Schema => {
             run::print(schema::schema().as_bytes())?;

@@ -1,6 +1,7 @@
 //! `millpond run`: from the command line to the exit code.
 
 use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use anyhow::Context;
 use component::{Diagnostics, Stop};
 use pipeline::report::{PipelineReport, grouped};
 use pipeline::{Graph, Report, Run, RunOptions};
+use registry::Registry;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -18,16 +20,30 @@ use crate::progress::Bar;
 const INTERRUPTED: i32 = 130;
 
 /// Runs a pipeline to its end.
-pub fn run(pipeline: &str, metrics: bool) -> anyhow::Result<ExitCode> {
+pub fn run(pipeline: &str, data_dir: Option<PathBuf>, metrics: bool) -> anyhow::Result<ExitCode> {
     let loaded = load(pipeline)?;
     let finite = loaded.finite;
     let host = host();
-    let graph = loaded.build(&host)?;
-    let report = execute(graph, finite, &host, true)?;
+    let mut graph = loaded.build(&host)?;
+    graph.process.data_dir = data_dir.or(graph.process.data_dir);
+    let registry = open_registry(graph.process.data_dir.as_deref())?;
+    let report = execute(graph, finite, &host, registry, true)?;
     if metrics {
         say(report.table().trim_end());
     }
     Ok(conclude(&report))
+}
+
+/// Opens what inputs remember, and says what of it was lost.
+fn open_registry(data_dir: Option<&Path>) -> anyhow::Result<Option<Arc<Registry>>> {
+    let Some(directory) = data_dir else {
+        return Ok(None);
+    };
+    let (registry, losses) = Registry::open(directory)?;
+    for loss in losses {
+        say(&format!("warning: {loss}"));
+    }
+    Ok(Some(Arc::new(registry)))
 }
 
 /// Says what went wrong and gives the exit code.
@@ -66,6 +82,7 @@ pub fn execute(
     graph: Graph,
     finite: bool,
     host: &Arc<batch::HostInfo>,
+    registry: Option<Arc<Registry>>,
     interactive: bool,
 ) -> anyhow::Result<Report> {
     let to_terminal = graph.pipelines.iter().any(|pipeline| {
@@ -83,6 +100,7 @@ pub fn execute(
         }),
         finite,
         stop: Stop::default(),
+        registry,
     };
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let report = runtime.block_on(async {

@@ -86,7 +86,7 @@ impl Graph {
         host: &Arc<HostInfo>,
         finite: bool,
     ) -> Result<Self, ConfigError> {
-        const PROCESS: &[&str] = &["memory", "workers", "shutdown_deadline"];
+        const PROCESS: &[&str] = &["memory", "workers", "data_dir", "shutdown_deadline"];
         let mut top = root.map_reader("the configuration")?;
         let pipelines = top.take("pipelines");
         for key in PROCESS {

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use component::FileLedger;
 use component::metrics::Snapshot;
 
 /// What a run did, all pipelines.
@@ -23,6 +24,8 @@ pub struct PipelineReport {
     pub name: String,
     /// Its inputs, processors and outputs, in the order of the flow.
     pub operators: Vec<OperatorReport>,
+    /// What became of the files that its inputs read.
+    pub files: Vec<FileLedger>,
     /// What went wrong, a line each.
     pub problems: Vec<String>,
     /// Events accepted and not delivered.
@@ -90,8 +93,81 @@ impl Report {
                 let _ = writeln!(text, "pipeline {}", pipeline.name);
             }
             pipeline.write_table(&mut text);
+            if !pipeline.files.is_empty() {
+                text.push_str(&file_table(&pipeline.files, FILES_SHOWN));
+            }
         }
         text
+    }
+}
+
+/// Rows of files that a report shows at most.
+const FILES_SHOWN: usize = 50;
+
+/// A table of what became of files, with `max` rows at most: those with the most bytes on their way or unread first.
+pub fn file_table(files: &[FileLedger], max: usize) -> String {
+    let heads = [
+        "file",
+        "state",
+        "size",
+        "position",
+        "lag",
+        "read",
+        "acknowledged",
+        "dropped",
+        "in flight",
+        "checkpoints",
+    ];
+    let mut shown: Vec<&FileLedger> = files.iter().collect();
+    if shown.len() > max {
+        shown.sort_by_key(|file| std::cmp::Reverse(file.in_flight_bytes + file.lag_bytes));
+        shown.truncate(max);
+        shown.sort_by(|one, other| one.path.cmp(&other.path));
+    }
+    let cells = |file: &&FileLedger| {
+        let dropped: u64 = file.dropped.iter().map(|dropped| dropped.events).sum();
+        [
+            file.path.clone(),
+            file.state.to_string(),
+            grouped(file.size),
+            grouped(file.position),
+            lag(file),
+            grouped(file.read_events),
+            grouped(file.acknowledged_events),
+            grouped(dropped),
+            grouped(file.in_flight_events),
+            grouped(file.checkpoints),
+        ]
+    };
+    let rows: Vec<[String; 10]> = shown.iter().map(cells).collect();
+    let mut text = String::new();
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.chain([heads[column].len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+    let heads = heads.map(str::to_owned);
+    for row in std::iter::once(&heads).chain(&rows) {
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let _ = match column {
+                0 => write!(text, "{cell:<width$}"),
+                _ => write!(text, "  {cell:>width$}"),
+            };
+        }
+        text.push('\n');
+    }
+    if files.len() > shown.len() {
+        let left = grouped((files.len() - shown.len()) as u64);
+        let _ = writeln!(text, "and {left} more files");
+    }
+    text
+}
+
+/// How far a file is behind, in bytes and time.
+fn lag(file: &FileLedger) -> String {
+    match (file.lag_bytes, file.lag_seconds) {
+        (0, _) => "0".to_owned(),
+        (bytes, seconds) => format!("{} {seconds}s", grouped(bytes)),
     }
 }
 

@@ -4,6 +4,7 @@
 //! processing and blocking writes. A run ends when its inputs have ended and every output has taken everything, when
 //! nobody wants more (an ordered processor is finished, or the reader is gone), or at the deadline after a stop.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -11,10 +12,12 @@ use std::time::{Duration, Instant};
 
 use batch::{Budget, HostInfo};
 use component::{
-    Delivery, Diagnostics, InputContext, OperatorMetrics, Progress, Stop, StreamDelivery,
+    Delivery, Diagnostics, DroppedRows, InputContext, Ledger, OperatorMetrics, Progress, Stop,
+    StreamDelivery,
 };
 use config::Period;
-use queue::{Entry, Inlet, Limits, MemoryQueue};
+use queue::{Entry, Inlet, MemoryQueue};
+use registry::Registry;
 
 use crate::graph::{Graph, InputNode, PipelineGraph};
 use crate::lane::{Lane, Room, Shared};
@@ -32,7 +35,7 @@ const GIVE_UP_AFTER: Period = Period::from_secs(30);
 const LAST_CHANCE: Duration = Duration::from_millis(500);
 
 /// What a run gets beside its configuration.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct RunOptions {
     /// Facts of this machine.
     pub host: Arc<HostInfo>,
@@ -42,6 +45,8 @@ pub struct RunOptions {
     pub finite: bool,
     /// Asks the run to stop: inputs end, what was accepted is delivered.
     pub stop: Stop,
+    /// What inputs remember across runs; none where nothing is remembered.
+    pub registry: Option<Arc<Registry>>,
 }
 
 /// A run in progress.
@@ -70,6 +75,7 @@ struct RunningInput {
     task: Option<tokio::task::JoinHandle<Result<(), component::InputError>>>,
     metrics: Arc<OperatorMetrics>,
     progress: Arc<Progress>,
+    ledger: Arc<Ledger>,
 }
 
 impl Run {
@@ -172,10 +178,7 @@ impl Running {
         if options.finite && retry.give_up_after.is_none() {
             retry.give_up_after = Some(GIVE_UP_AFTER);
         }
-        let limits = Limits {
-            size_max: graph.queue.max_size.bytes(),
-            events_max: graph.queue.max_events.0 as usize,
-        };
+        let limits = graph.queue.limits();
         let queue = MemoryQueue::new(limits, graph.outputs.len());
         let shared = Shared {
             workers,
@@ -203,20 +206,20 @@ impl Running {
         let workers = per_worker.into_iter().map(worker).collect();
         let writers = lanes.iter().map(|lane| spawn_lane(lane, &ends)).collect();
         let pool = budget.pool(share, BUFFER_SIZE);
-        let context = |metrics: &Arc<OperatorMetrics>, progress: &Arc<Progress>| InputContext {
+        let context = |name: &str| InputContext {
             sink: Arc::new(Inlet(queue.clone())),
             pool: pool.clone(),
             host: options.host.clone(),
             stop: stop.clone(),
-            metrics: metrics.clone(),
-            progress: progress.clone(),
+            metrics: Arc::default(),
+            progress: Arc::default(),
             diagnostics: options.diagnostics.clone(),
+            scope: format!("{}/{name}", graph.name).into(),
+            registry: options.registry.clone(),
+            ledger: Arc::default(),
         };
-        let inputs = graph
-            .inputs
-            .into_iter()
-            .map(|node| RunningInput::start(node, context))
-            .collect();
+        let start = |node| RunningInput::start(node, context);
+        let inputs = graph.inputs.into_iter().map(start).collect();
         Self {
             name: graph.name,
             inputs,
@@ -250,7 +253,8 @@ impl Running {
             let ended = tokio::select! {
                 ended = &mut task => Some(ended),
                 () = over.stopped() => {
-                    // An input that waits for room learns that there will be none.
+                    // An input that waits for room, or for receipts, learns that there will be none.
+                    self.abort.stop();
                     self.queue.abandon();
                     tokio::time::timeout(LAST_CHANCE, task).await.ok()
                 }
@@ -308,6 +312,11 @@ impl Running {
         PipelineReport {
             name: self.name.clone(),
             operators: inputs.chain(stages).chain(lanes).collect(),
+            files: self
+                .inputs
+                .iter()
+                .flat_map(|input| input.ledger.files())
+                .collect(),
             problems,
             undelivered,
         }
@@ -315,17 +324,14 @@ impl Running {
 }
 
 impl RunningInput {
-    fn start(
-        node: InputNode,
-        context: impl Fn(&Arc<OperatorMetrics>, &Arc<Progress>) -> InputContext,
-    ) -> Self {
-        let (metrics, progress) = (Arc::default(), Arc::default());
-        let task = tokio::spawn(node.component.run(context(&metrics, &progress)));
+    fn start(node: InputNode, context: impl Fn(&str) -> InputContext) -> Self {
+        let ctx = context(&node.name);
         Self {
             name: node.name,
-            task: Some(task),
-            metrics,
-            progress,
+            metrics: ctx.metrics.clone(),
+            progress: ctx.progress.clone(),
+            ledger: ctx.ledger.clone(),
+            task: Some(tokio::spawn(node.component.run(ctx))),
         }
     }
 }
@@ -438,21 +444,42 @@ fn delivery(batch: &batch::Batch) -> Delivery {
         .streams()
         .filter(|(rows, _)| !rows.is_empty())
         .map(|(rows, stream)| {
-            let count =
-                |set: &batch::Bitmap| rows.clone().filter(|&row| set.contains(row)).count() as u64;
             let dropped = batch
                 .drops()
                 .iter()
-                .map(|drops| (drops.reason.clone(), count(&drops.rows)));
+                .map(|drops| dropped_rows(batch, drops, rows.clone()))
+                .filter(|dropped| dropped.rows > 0)
+                .collect();
+            let kept = if batch.drops().is_empty() {
+                rows.len()
+            } else {
+                rows.clone()
+                    .filter(|&row| batch.alive().contains(row))
+                    .count()
+            };
             StreamDelivery {
                 stream: stream.clone(),
                 end: origin.end(rows.end - 1),
-                kept: count(batch.alive()),
-                dropped: dropped.filter(|(_, count)| *count > 0).collect(),
+                kept: kept as u64,
+                dropped,
             }
         });
     Delivery {
         streams: streams.collect(),
+    }
+}
+
+/// The rows of a stream that were dropped for one reason.
+fn dropped_rows(batch: &batch::Batch, drops: &batch::Drops, rows: Range<usize>) -> DroppedRows {
+    let origin = batch.origin();
+    let dropped = rows.filter(|&row| drops.rows.contains(row));
+    let (rows, bytes) = dropped.fold((0, 0), |(rows, bytes), row| {
+        (rows + 1, bytes + (origin.end(row) - origin.start(row)))
+    });
+    DroppedRows {
+        reason: drops.reason.clone(),
+        rows,
+        bytes,
     }
 }
 

@@ -1,7 +1,10 @@
 //! The settings that belong to no component: of the process, of a pipeline, of its queue, and those that every
 //! component takes.
 
+use std::path::PathBuf;
+
 use config::{Count, Period, Size};
+use queue::Limits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +16,9 @@ pub struct ProcessSettings {
     pub memory: Size,
     /// Worker threads of each pipeline; 0 means one a core.
     pub workers: usize,
+    /// The directory where inputs remember how far they are, so that a later run goes on there. One process at a time
+    /// uses it. By default nothing is remembered.
+    pub data_dir: Option<PathBuf>,
     /// How long a stop may take: what is not delivered by then is reported.
     pub shutdown_deadline: Period,
 }
@@ -22,6 +28,7 @@ impl Default for ProcessSettings {
         Self {
             memory: Size(256 << 20),
             workers: 0,
+            data_dir: None,
             shutdown_deadline: Period::from_secs(30),
         }
     }
@@ -35,6 +42,16 @@ pub struct MemoryQueueSettings {
     pub max_size: Size,
     /// Events that wait or are being worked on.
     pub max_events: Count,
+}
+
+impl MemoryQueueSettings {
+    /// The queue's limits.
+    pub fn limits(self) -> Limits {
+        Limits {
+            size_max: self.max_size.bytes(),
+            events_max: self.max_events.0 as usize,
+        }
+    }
 }
 
 impl Default for MemoryQueueSettings {

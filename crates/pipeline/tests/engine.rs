@@ -240,6 +240,7 @@ fn run(batches: usize, fragile_at: Option<usize>, moods: &[Mood], ordered: bool)
         diagnostics: Diagnostics::silent(),
         finite: true,
         stop: Stop::default(),
+        registry: None,
     };
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let report = runtime.block_on(async {
@@ -289,7 +290,13 @@ fn receipts_say_what_was_kept_and_dropped() {
     for (batch, delivery) in ran.delivered.iter().enumerate() {
         let stream = &delivery.as_ref().expect("delivered").streams[0];
         assert_eq!((stream.end, stream.kept), ((batch as u64 + 1) * 10, 9));
-        assert_eq!(stream.dropped, [("seven".into(), 1)]);
+        let [dropped] = &stream.dropped[..] else {
+            panic!("one reason: {:?}", stream.dropped)
+        };
+        assert_eq!(
+            (&*dropped.reason, dropped.rows, dropped.bytes),
+            ("seven", 1, 1)
+        );
     }
 }
 

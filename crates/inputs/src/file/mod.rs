@@ -1,48 +1,63 @@
-//! `file`: reads files from their start to their end, one after the other.
+//! `file`: follows files, or reads them once, each event delivered once whatever is done to the files.
 //!
-//! Each file is read by a [`Reader`] of its own, which knows its position; the id of a file is made of host, path,
-//! device, inode and its first bytes, so that the same file gives the same event ids in every run.
+//! | module | holds |
+//! | --- | --- |
+//! | [`watch`] | which files there are, and which were written to |
+//! | [`tracker`], [`judge`] | what each file is: known, renamed, truncated, a copy, new |
+//! | [`known`], [`state`] | the known files, and what is known of each |
+//! | [`pool`], [`readers`] | which file is read next, and the threads that read |
+//! | [`task`], [`content`], [`probe`] | one file being read: decompressed, cut into records, sent |
+//! | [`acknowledge`] | moves positions when receipts resolve |
+//! | [`save`], [`record`], [`upkeep`] | what the registry keeps; what happens by time |
 //!
 //! # Limits
-//! Files are read once: what is appended behind the end after that has been read is not seen.
+//! - A file that is deleted before it was opened, or while more than `max_open_files` others are open, is lost.
+//! - Bytes written and truncated away before they were read or copied are lost; what is known to be lost is told.
 
-use std::collections::HashSet;
-use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+mod acknowledge;
+mod content;
+mod judge;
+mod known;
+mod ledger;
+mod pool;
+mod probe;
+mod readers;
+mod record;
+mod save;
+mod settings;
+mod state;
+mod task;
+mod tracker;
+mod upkeep;
+mod watch;
+
 use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use component::{Build, BuildContext, Example, Input, InputContext, InputError, Spec};
-use config::{ConfigError, Node, Positional, Size};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use config::{ConfigError, Node, Positional};
 
+use crate::paths::meta::Kind;
 use crate::paths::{Exclusion, Pattern};
 use crate::reading::emitter::{Emitter, End};
-use crate::reading::identity::Identity;
-use crate::reading::reader::{Reader, describe};
-use crate::reading::settings::{Codec, Compression, codec_settings, line_size_default};
-use crate::reading::source::Source;
-use crate::reading::{on_blocking_thread, read_stream};
+use crate::reading::records::{self, Records};
+use crate::reading::{open_pipe, read_stream};
+use acknowledge::{Dirty, SENT_MAX, acknowledge};
+use known::Known;
+pub use ledger::{FileEntries, read_ledger};
+use pool::Pool;
+use readers::{Readers, Rules};
+use settings::{Config, Following};
+use tracker::Tracker;
+use watch::{Change, Found, Watch, WatchMode, WatchSettings};
 
 /// The component.
 pub const SPEC: Spec = Spec {
     name: "file",
-    summary: "Reads files from start to end, plain or compressed with gzip.",
-    description: "\
-Files are read once, one after the other: in the order of `paths`, and sorted by name where a wildcard stands for several. \
-A file that several of the paths stand for is read once.\n\n\
-A path may have wildcards: `*`, `?`, `[a-z]` and `{a,b}` match within one name, `**` as a whole name stands for any number \
-of folders. A wildcard matches no hidden file, and folders that it matches are passed over. A path that exists as it is \
-written stands for itself.\n\n\
-Lines end with a line feed, before which a carriage return does not count; the last line may lack it. What is not UTF-8 is \
-replaced by U+FFFD and counted (`invalid_utf8_lines`). A line longer than `max_line_bytes` is cut there, tagged \
-`_truncated` and counted (`truncated_lines`). The first of each kind is also told as a warning. A byte order mark at the \
-start of a file is passed over. A truncated or corrupt gzip file gives everything that can be read, then a \
-problem; several members are read as one file, and what follows the last one and is no member is ignored with a warning.\n\n\
-A file that is missing, is a directory or cannot be read is a problem: the others are read all the same, and the run ends \
-with exit code 1.",
+    summary: "Follows files, or reads them once: plain, gzip or zstd, rotated, renamed, compressed while being read.",
+    description: include_str!("description.md"),
     positional: Positional::with_rest(&["paths"]),
     examples: &[
         Example {
@@ -57,37 +72,24 @@ with exit code 1.",
             input: "",
             output: "",
         },
+        Example {
+            title: "What is written from now on, as `tail -F` shows it",
+            stage: "file /var/log/syslog follow=true start_at=end codec=syslog",
+            input: "",
+            output: "",
+        },
+        Example {
+            title: "The logs of all containers of a Kubernetes node that write JSON",
+            stage: "file /var/log/containers/*.log container=auto codec=json",
+            input: "",
+            output: "",
+        },
     ],
     schema: |generator| generator.subschema_for::<Config>(),
     build: Build::Input(build),
 };
 
-/// Settings of the input `file`.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Config {
-    /// The files to read. Wildcards are allowed.
-    paths: Vec<String>,
-    /// Files to leave out: wildcards for whole paths or for names alone. Default: none.
-    #[serde(default)]
-    exclude: Vec<String>,
-    /// How events are written in the files. Default: `text`.
-    #[serde(default)]
-    codec: Codec,
-    /// Gives JSON and MessagePack events `@timestamp`, `host.name`, `log.file.path` and `log.offset` where they have no
-    /// such field; lines of text always get them. Default: false.
-    #[serde(default)]
-    add_fields: bool,
-    /// The longest line in bytes, its end not counted; a longer one is cut there. Also the largest MessagePack document,
-    /// a larger one ends its file with an error. At most 1GiB. Default: 1MiB.
-    #[serde(default = "line_size_default")]
-    max_line_bytes: Size,
-    /// How the files are compressed. Default: `auto`.
-    #[serde(default)]
-    compression: Compression,
-}
-
-fn build(node: &Node, _: &BuildContext) -> Result<Box<dyn Input>, ConfigError> {
+fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigError> {
     let config: Config = component::parse(node)?;
     if config.paths.is_empty() {
         return Err(node
@@ -101,123 +103,251 @@ fn build(node: &Node, _: &BuildContext) -> Result<Box<dyn Input>, ConfigError> {
     let parse = |(index, path): (usize, &String)| {
         Pattern::parse(path).map_err(|error| refused("paths", index, &error))
     };
+    let patterns = config.paths.iter().enumerate().map(parse);
+    let exclusion = Exclusion::new(&config.exclude)
+        .map_err(|(index, error)| refused("exclude", index, &error))?;
+    let follow = config.follow.unwrap_or(!context.finite);
+    check(node, &config, follow)?;
+    let records = Records {
+        codec: config.codec,
+        add_fields: config.add_fields,
+        max_line_bytes: config.max_line_bytes,
+        encoding: config.encoding.as_deref(),
+        line_ending: config.line_ending,
+        container: config.container,
+        multiline: config.multiline.as_ref(),
+        include_lines: &config.include_lines,
+        exclude_lines: &config.exclude_lines,
+        time_zone: config.time_zone.as_deref(),
+    };
+    let timeout = config
+        .multiline
+        .as_ref()
+        .map_or(records::TIMEOUT, |multiline| multiline.timeout.0);
     Ok(Box::new(FileInput {
-        patterns: config
-            .paths
-            .iter()
-            .enumerate()
-            .map(parse)
-            .collect::<Result<_, _>>()?,
-        exclusion: Exclusion::new(&config.exclude)
-            .map_err(|(index, error)| refused("exclude", index, &error))?,
-        compression: config.compression,
-        settings: codec_settings(node, config.codec, config.add_fields, config.max_line_bytes)?,
+        settings: records.settings(node)?,
+        following: Following::new(&config, follow, timeout),
+        watch: WatchSettings {
+            patterns: patterns.collect::<Result<_, _>>()?,
+            exclusion,
+            follow_links: config.follow_links,
+            scan_interval: config.scan_interval.0,
+            mode: if follow {
+                config.watch.into()
+            } else {
+                WatchMode::Poll
+            },
+        },
     }))
 }
 
+/// Refuses settings that make no sense.
+fn check(node: &Node, config: &Config, follow: bool) -> Result<(), ConfigError> {
+    let bytes = config.fingerprint_bytes.bytes();
+    if !(64..=32 << 10).contains(&bytes) {
+        return Err(node
+            .nearest("fingerprint_bytes")
+            .error("`fingerprint_bytes` is at least 64B and at most 32KiB"));
+    }
+    if config.max_open_files == 0 {
+        return Err(node
+            .nearest("max_open_files")
+            .error("`max_open_files` is at least 1"));
+    }
+    if config.scan_interval.0 < Duration::from_millis(10) {
+        return Err(node
+            .nearest("scan_interval")
+            .error("`scan_interval` is at least 10ms"));
+    }
+    if config.delete_after.is_some() && !follow {
+        return Err(node
+            .nearest("delete_after")
+            .error("`delete_after` needs `follow: true`"));
+    }
+    Ok(())
+}
+
+/// How often a follower looks at what is due by time alone, where nothing happens.
+const TICK: Duration = Duration::from_millis(250);
+
 struct FileInput {
-    patterns: Vec<Pattern>,
-    exclusion: Exclusion,
-    compression: Compression,
     settings: codec::Settings,
+    following: Following,
+    watch: WatchSettings,
 }
 
 #[async_trait]
 impl Input for FileInput {
     async fn run(self: Box<Self>, ctx: InputContext) -> Result<(), InputError> {
-        on_blocking_thread(ctx, move |ctx| self.read_all(ctx)).await
+        let (sent, receiver) = tokio::sync::mpsc::channel(SENT_MAX);
+        let dirty = Arc::new(Dirty::default());
+        let acknowledging = tokio::spawn(acknowledge(receiver, dirty.clone()));
+        let remembers = ctx.registry.is_some();
+        let run = tokio::task::spawn_blocking({
+            let dirty = dirty.clone();
+            move || self.read(&ctx, &dirty, sent)
+        });
+        let (mut tracker, problems) = match run.await {
+            Ok(Ok(ran)) => ran,
+            Ok(Err(error)) => return Err(InputError::new(error)),
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The runtime shuts down before the work has begun.
+                Err(_) => return Ok(()),
+            },
+        };
+        if remembers {
+            // Positions move with the last receipts, which resolve when the outputs have taken everything.
+            let _ = acknowledging.await;
+            let _ = tokio::task::spawn_blocking(move || tracker.save(true)).await;
+        }
+        if problems.is_empty() {
+            Ok(())
+        } else {
+            Err(InputError { problems })
+        }
     }
 }
 
 impl FileInput {
-    /// Reads all files; gives what went wrong.
-    fn read_all(&self, ctx: &InputContext) -> Vec<String> {
-        let mut problems = Vec::new();
-        let files = self.files(&mut problems);
-        for file in &files {
-            ctx.progress
-                .add_total(fs::metadata(file).map_or(0, |found| found.len()));
-        }
-        let mut emitter = Emitter::new(&self.settings, ctx);
-        for file in &files {
-            match self.open(file, ctx) {
-                Ok(reader) => {
-                    if read_stream(reader, &mut emitter, &mut problems) == Err(End::Stopped) {
-                        break;
-                    }
-                }
-                Err(problem) => problems.push(format!("{}: {problem}", file.display())),
-            }
-            if ctx.stop.is_stopped() {
-                break;
-            }
-        }
-        problems
-    }
-
-    /// The files to read, each once.
-    fn files(&self, problems: &mut Vec<String>) -> Vec<PathBuf> {
-        let mut files = Vec::new();
-        let mut known = HashSet::new();
-        for pattern in &self.patterns {
-            let mut found = pattern.expand(problems);
-            found.retain(|path| !self.exclusion.has(path));
-            if found.is_empty() && !pattern.is_plain() {
-                problems.push(format!("no file matches {}", pattern.text()));
-            }
-            files.extend(
-                found
-                    .into_iter()
-                    .filter(|path| known.insert(full_path(path))),
-            );
-        }
-        files
-    }
-
-    /// Opens a file.
-    fn open(&self, path: &Path, ctx: &InputContext) -> Result<Reader, String> {
-        let found = fs::metadata(path).map_err(|error| describe(&error))?;
-        if found.is_dir() {
-            let folder = path.display().to_string();
-            return Err(format!(
-                "is a directory; to read the files in it write {}/*",
-                folder.trim_end_matches('/')
-            ));
-        }
-        let file = File::open(path).map_err(|error| describe(&error))?;
-        let source = if found.is_file() {
-            Source::File(file)
-        } else {
-            Source::Pipe(file.into())
+    /// Reads until everything is read, or it is time to stop; gives what went wrong.
+    fn read(
+        self,
+        ctx: &InputContext,
+        dirty: &Arc<Dirty>,
+        sent: tokio::sync::mpsc::Sender<acknowledge::Sent>,
+    ) -> Result<(Tracker, Vec<String>), String> {
+        let known = Known::load(ctx.registry.clone(), ctx.scope.clone())
+            .map_err(|error| error.to_string())?;
+        let pool = Arc::new(Pool::new(self.following.follow));
+        let text = |pattern: &Pattern| pattern.text().to_owned();
+        let patterns: Vec<String> = self.watch.patterns.iter().map(text).collect();
+        let watch = Watch::new(self.watch);
+        let rules = Rules {
+            settings: self.settings,
+            compression: self.following.compression,
+            follow: self.following.follow,
+            remembers: ctx.registry.is_some(),
         };
-        let shown = full_path(path).to_string_lossy().into_owned();
-        let (device, inode) = (found.dev().to_le_bytes(), found.ino().to_le_bytes());
-        let identity = Identity::new([ctx.host.name.as_bytes(), shown.as_bytes(), &device, &inode]);
-        let path_for_events = Some(Arc::from(shown));
-        let name = path.display().to_string();
-        Ok(Reader::new(
-            &name,
-            path_for_events,
-            identity,
-            source,
-            self.compression,
-            &self.settings,
-            ctx,
-        ))
+        let (events, heard) = mpsc::channel();
+        let waker = watch.waker();
+        let tell = move |event| {
+            // The tracker outlives the readers.
+            let _ = events.send(event);
+            waker.wake();
+        };
+        let readers = Readers::start(&pool, &rules, ctx, &sent, tell)
+            .map_err(|error| format!("no threads to read with: {error}"))?;
+        drop(sent);
+        let mut tracker = Tracker::new(self.following, ctx, known, &pool, dirty, heard);
+        tracker.show_ledger();
+        if rules.follow {
+            follow(&mut tracker, watch, ctx);
+        } else {
+            read_once(&mut tracker, watch, &patterns, ctx, &rules);
+        }
+        pool.end();
+        readers.join();
+        tracker.handle_events();
+        tracker.close_all();
+        let problems = std::mem::take(&mut tracker.problems);
+        Ok((tracker, problems))
     }
 }
 
-/// The path that events carry: absolute ones as they are written, others below the real path of their folder.
-fn full_path(path: &Path) -> PathBuf {
-    if path.is_absolute() {
-        return path.to_owned();
+/// Reads what there is and what comes, until it is time to stop.
+fn follow(tracker: &mut Tracker, mut watch: Watch, ctx: &InputContext) {
+    let waker = watch.waker();
+    let stop = ctx.stop.clone();
+    let stopping = tokio::runtime::Handle::current().spawn(async move {
+        stop.stopped().await;
+        waker.wake();
+    });
+    while !ctx.stop.is_stopped() {
+        match watch.wait(tracker.patience(TICK)) {
+            Some(Change::Scan {
+                files, problems, ..
+            }) => {
+                for problem in problems {
+                    ctx.diagnostics.warn(&problem);
+                }
+                tracker.scanned(files);
+            }
+            Some(Change::Written(paths)) => tracker.written(&paths),
+            None => {}
+        }
+        for warning in watch.take_warnings() {
+            ctx.diagnostics.warn(&warning);
+        }
+        tracker.tick();
     }
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    match (fs::canonicalize(folder), path.file_name()) {
-        (Ok(folder), Some(name)) => folder.join(name),
-        _ => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+    stopping.abort();
+}
+
+/// Reads what there is.
+fn read_once(
+    tracker: &mut Tracker,
+    mut watch: Watch,
+    patterns: &[String],
+    ctx: &InputContext,
+    rules: &Rules,
+) {
+    let Some(Change::Scan {
+        files,
+        problems,
+        unmatched,
+    }) = watch.wait(Duration::from_secs(1))
+    else {
+        return;
+    };
+    tracker.problems.extend(problems);
+    for index in unmatched {
+        tracker.problems.push(missing(&patterns[index]));
     }
+    let (files, others): (Vec<Found>, Vec<Found>) = files
+        .into_iter()
+        .partition(|found| found.meta.kind == Kind::File);
+    tracker.scanned(files);
+    loop {
+        tracker.tick_once();
+        if tracker.is_settled() || ctx.stop.is_stopped() {
+            break;
+        }
+        tracker.wait_for_event(TICK);
+    }
+    for found in others {
+        if !ctx.stop.is_stopped() {
+            tracker.problems.extend(read_other(&found, ctx, rules));
+        }
+    }
+}
+
+/// What is wrong with a path that stands for nothing.
+fn missing(pattern: &str) -> String {
+    if pattern.contains(['*', '?', '[', '{']) {
+        format!("no file matches {pattern}")
+    } else {
+        format!("{pattern}: no such file")
+    }
+}
+
+/// Reads a pipe or something like it to its end; gives what went wrong.
+fn read_other(found: &Found, ctx: &InputContext, rules: &Rules) -> Vec<String> {
+    let mut problems = Vec::new();
+    let name = found.path.display().to_string();
+    if found.meta.kind == Kind::Directory {
+        let folder = name.trim_end_matches('/');
+        return vec![format!(
+            "{name}: is a directory; to read the files in it write {folder}/*"
+        )];
+    }
+    match open_pipe(&found.path, rules.compression, &rules.settings, ctx) {
+        Ok(reader) => {
+            let mut emitter = Emitter::new(&rules.settings, ctx);
+            // A pipeline that takes no more is no problem of its input.
+            let _: Result<(), End> = read_stream(reader, &mut emitter, &mut problems);
+        }
+        Err(problem) => problems.push(format!("{name}: {problem}")),
+    }
+    problems
 }

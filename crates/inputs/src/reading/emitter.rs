@@ -2,12 +2,13 @@
 //!
 //! What was changed or could not be read is counted; of each kind, the first one of an input is also told.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use batch::Stream;
 use codec::{Chunk, Decoder};
-use component::InputContext;
+use component::{InputContext, Receipt};
 
 /// Why a stream ends before its end.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,12 +19,23 @@ pub(crate) enum End {
     Broken(String),
 }
 
+/// What was sent of a chunk.
+#[derive(Default)]
+pub(crate) struct Emitted {
+    /// Of its batches.
+    pub(crate) receipts: Vec<Receipt>,
+    /// Events in them.
+    pub(crate) events: u64,
+    /// What was dropped before.
+    pub(crate) filtered: Vec<codec::Dropped>,
+}
+
 /// Makes batches of chunks and sends them.
 pub(crate) struct Emitter {
     decoder: Decoder,
     ctx: InputContext,
-    /// The kinds that somebody was told of.
-    told: [bool; 3],
+    /// The kinds that somebody was told of; common to the emitters of an input.
+    told: Arc<Mutex<BTreeSet<&'static str>>>,
 }
 
 impl Emitter {
@@ -32,7 +44,15 @@ impl Emitter {
         Self {
             decoder: Decoder::new(settings, &ctx.host),
             ctx: ctx.clone(),
-            told: [false; 3],
+            told: Arc::default(),
+        }
+    }
+
+    /// Another one for the same input, for another thread.
+    pub(crate) fn fork(&self, settings: &codec::Settings) -> Self {
+        Self {
+            told: self.told.clone(),
+            ..Self::new(settings, &self.ctx)
         }
     }
 
@@ -40,16 +60,33 @@ impl Emitter {
     ///
     /// # Errors
     /// The pipeline takes no more, or a document is broken so that nothing behind it can be read.
-    pub(crate) fn emit(&mut self, stream: &Arc<Stream>, mut chunk: Chunk) -> Result<(), End> {
+    pub(crate) fn emit(&mut self, stream: &Arc<Stream>, chunk: Chunk) -> Result<(), End> {
+        self.emit_into(stream, chunk, &mut Emitted::default())
+    }
+
+    /// Sends the events of a chunk and says what was sent, also before an error.
+    ///
+    /// # Errors
+    /// As for [`Self::emit`].
+    pub(crate) fn emit_into(
+        &mut self,
+        stream: &Arc<Stream>,
+        mut chunk: Chunk,
+        emitted: &mut Emitted,
+    ) -> Result<(), End> {
         let received = now();
         loop {
             let start = Instant::now();
             let batch = self.decoder.next_batch(stream, &mut chunk, received);
             self.ctx.metrics.busy(start.elapsed());
             self.count(stream);
+            emitted.filtered.extend(self.decoder.take_dropped());
             match batch {
                 Ok(Some(batch)) => {
-                    self.ctx.send_blocking(batch).map_err(|_| End::Stopped)?;
+                    let events = batch.len();
+                    let receipt = self.ctx.send_blocking(batch).map_err(|_| End::Stopped)?;
+                    emitted.events += events as u64;
+                    emitted.receipts.push(receipt);
                 }
                 Ok(None) => return Ok(()),
                 Err(broken) => return Err(End::Broken(broken.to_string())),
@@ -79,21 +116,39 @@ impl Emitter {
                 firsts.broken_document,
                 "holds no JSON object: it was kept as text",
             ),
+            (
+                "broken_containers",
+                counts.broken_containers,
+                firsts.broken_container,
+                "is no line of a container: it was kept as text",
+            ),
+            (
+                "broken_syslog_lines",
+                counts.broken_syslog,
+                firsts.broken_syslog,
+                "is no syslog message: it was kept as text",
+            ),
         ];
-        for ((name, count, first, what), told) in kinds.into_iter().zip(&mut self.told) {
+        for (name, count, first, what) in kinds {
             if count == 0 {
                 continue;
             }
             self.ctx.metrics.count(name, count);
-            if let Some(offset) = first.filter(|_| !*told) {
-                *told = true;
+            if let Some(offset) = first
+                && self.lock_told().insert(name)
+            {
                 let stream = stream.path.as_deref().unwrap_or("standard input");
                 self.ctx.diagnostics.warn(&format!(
                     "{stream}: the line at byte {offset} {what} (further ones are only counted)"
                 ));
             }
         }
-        self.ctx.metrics.failures(counts.broken_documents as usize);
+        let failures = counts.broken_documents + counts.broken_containers + counts.broken_syslog;
+        self.ctx.metrics.failures(failures as usize);
+    }
+
+    fn lock_told(&self) -> MutexGuard<'_, BTreeSet<&'static str>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,6 +3,7 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`settings`] | the settings `codec`, `compression`, `add_fields` and `max_line_bytes` |
+//! | [`records`] | the settings that say how lines make records |
 //! | [`source`] | where bytes come from: a file, or something that may keep us waiting |
 //! | [`identity`] | the ids of streams |
 //! | [`reader`] | [`Reader`]: one stream from its start to its end, decompressed, as chunks |
@@ -14,10 +15,14 @@
 pub(crate) mod emitter;
 pub(crate) mod identity;
 pub(crate) mod reader;
+pub(crate) mod records;
 pub(crate) mod settings;
 pub(crate) mod source;
 
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::panic::resume_unwind;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread;
@@ -27,7 +32,10 @@ use codec::Chunk;
 use component::{InputContext, InputError};
 
 use emitter::{Emitter, End};
-use reader::Reader;
+use identity::Identity;
+use reader::{Reader, describe};
+use settings::Compression;
+use source::Source;
 
 /// Chunks between the inflating and the splitting thread, beside the one that each works on.
 const CHUNKS_BETWEEN: usize = 2;
@@ -121,4 +129,30 @@ pub(crate) async fn on_blocking_thread(
     } else {
         Err(InputError { problems })
     }
+}
+
+/// A reader of something that is no regular file, such as a named pipe.
+///
+/// # Errors
+/// It cannot be opened.
+pub(crate) fn open_pipe(
+    path: &Path,
+    compression: Compression,
+    settings: &codec::Settings,
+    ctx: &InputContext,
+) -> Result<Reader, String> {
+    let file = File::open(path).map_err(|error| describe(&error))?;
+    let found = file.metadata().map_err(|error| describe(&error))?;
+    let shown = path.to_string_lossy();
+    let (device, inode) = (found.dev().to_le_bytes(), found.ino().to_le_bytes());
+    let identity = Identity::new([ctx.host.name.as_bytes(), shown.as_bytes(), &device, &inode]);
+    Ok(Reader::new(
+        &shown,
+        Some(Arc::from(&*shown)),
+        identity,
+        Source::Pipe(file.into()),
+        compression,
+        settings,
+        ctx,
+    ))
 }

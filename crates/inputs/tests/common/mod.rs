@@ -110,6 +110,9 @@ impl Bench {
             diagnostics: Diagnostics::new(move |warning| {
                 heard.lock().expect("no panic").push(warning.to_owned());
             }),
+            scope: "test/input".into(),
+            registry: None,
+            ledger: Arc::default(),
         };
         let (metrics, progress) = (ctx.metrics.clone(), ctx.progress.clone());
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -1,0 +1,429 @@
+//! The content of a file, decompressed, from any place on.
+//!
+//! Everything is read by position, so that two readers of one file never disturb each other, and nothing read ahead is
+//! kept between two calls: an idle file costs its descriptor, and a compressed one that is being read its window.
+//!
+//! A plain file that is truncated and written again while it is read would give foreign bytes at our position. So every
+//! read begins a little before the position, and what lies there must be what lay there before.
+
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::os::fd::AsFd;
+
+use codec::CHECK_BYTES;
+use codec::compress::{Checkpoint, Decompressor, Format, recognise};
+use rustix::io::{pread, preadv};
+
+use crate::reading::settings::Compression;
+
+/// Compressed bytes read at once.
+const COMPRESSED_BYTES: usize = 32 * 1024;
+
+/// Bytes inflated at once where they are only passed over.
+const PASSED_BYTES: usize = 64 * 1024;
+
+/// Bytes before the position that every read of a plain file sees again.
+const GUARD_BYTES: usize = 64;
+
+/// Compressed bytes that are read to see how a file begins.
+const HEAD_COMPRESSED_BYTES: usize = 8 * 1024;
+
+/// Memory that a thread reads with, whatever the file is.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    compressed: Vec<u8>,
+    passed: Vec<u8>,
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self {
+            compressed: vec![0; COMPRESSED_BYTES],
+            passed: vec![0; PASSED_BYTES],
+        }
+    }
+}
+
+/// What a read gave.
+#[derive(Debug)]
+pub(crate) enum Got {
+    /// So many bytes.
+    Bytes(usize),
+    /// There are no more now.
+    Nothing,
+    /// The compressed data is whole and ends here.
+    End,
+    /// The compressed data stops before its end.
+    Truncated(String),
+    /// The compressed data is broken here.
+    Broken(String),
+    /// The file was truncated, and other bytes stand before our position.
+    Replaced,
+}
+
+/// The content of a file from some place on.
+pub(crate) struct Content {
+    file: File,
+    /// Offset of the next byte, decompressed.
+    offset: u64,
+    kind: Kind,
+}
+
+enum Kind {
+    /// With the bytes before the position.
+    Plain(Vec<u8>),
+    Compressed(Box<Decompressor>),
+}
+
+impl Content {
+    /// The content from its start, or from a checkpoint on.
+    ///
+    /// # Errors
+    /// A checkpoint that cannot be used.
+    pub(crate) fn new(
+        file: File,
+        format: Option<Format>,
+        checkpoint: Option<&Checkpoint>,
+    ) -> Result<Self, String> {
+        let kind = match (format, checkpoint) {
+            (None, _) => Kind::Plain(Vec::new()),
+            (Some(_), Some(checkpoint)) => Kind::Compressed(Box::new(
+                Decompressor::resume(checkpoint).map_err(|error| error.to_string())?,
+            )),
+            (Some(format), None) => Kind::Compressed(Box::new(Decompressor::new(format))),
+        };
+        let offset = match &kind {
+            Kind::Plain(_) => 0,
+            Kind::Compressed(decompressor) => decompressor.output_offset(),
+        };
+        Ok(Self { file, offset, kind })
+    }
+
+    /// The file.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Offset of the next byte, decompressed.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Bytes of the disk that were read.
+    pub(crate) fn disk_offset(&self) -> u64 {
+        match &self.kind {
+            Kind::Plain(_) => self.offset,
+            Kind::Compressed(decompressor) => decompressor.input_offset(),
+        }
+    }
+
+    /// Whether it is compressed.
+    pub(crate) fn is_compressed(&self) -> bool {
+        matches!(self.kind, Kind::Compressed(_))
+    }
+
+    /// Whether something follows the compressed data that is none.
+    pub(crate) fn has_garbage(&self) -> bool {
+        matches!(&self.kind, Kind::Compressed(decompressor) if decompressor.has_garbage())
+    }
+
+    /// The newest checkpoint that was not taken yet.
+    pub(crate) fn take_checkpoint(&mut self) -> Option<Checkpoint> {
+        match &mut self.kind {
+            Kind::Plain(_) => None,
+            Kind::Compressed(decompressor) => decompressor.take_checkpoint(),
+        }
+    }
+
+    /// Reads what follows.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn read(&mut self, into: &mut [u8], scratch: &mut Scratch) -> io::Result<Got> {
+        let got = match &mut self.kind {
+            Kind::Plain(guard) => read_plain(&self.file, self.offset, guard, into)?,
+            Kind::Compressed(decompressor) => {
+                inflate(&self.file, decompressor, into, &mut scratch.compressed)?
+            }
+        };
+        if let Got::Bytes(read) = got {
+            self.offset += read as u64;
+        }
+        Ok(got)
+    }
+
+    /// Passes over what lies before `target`, `limit` bytes at most. `tail` keeps the last bytes before the position;
+    /// what it holds at the start was said by a checkpoint.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn pass(
+        &mut self,
+        target: u64,
+        limit: u64,
+        tail: &mut Vec<u8>,
+        scratch: &mut Scratch,
+    ) -> io::Result<Got> {
+        if let Kind::Plain(guard) = &mut self.kind {
+            return jump(&self.file, target, &mut self.offset, guard, tail);
+        }
+        let mut passed = std::mem::take(&mut scratch.passed);
+        let end = target.min(self.offset.saturating_add(limit));
+        let mut got = Ok(Got::Bytes(0));
+        while self.offset < end {
+            let room = passed.len().min((end - self.offset) as usize);
+            got = self.read(&mut passed[..room], scratch);
+            let Ok(Got::Bytes(read)) = got else { break };
+            tail.extend_from_slice(&passed[..read]);
+            tail.drain(..tail.len().saturating_sub(CHECK_BYTES));
+        }
+        scratch.passed = passed;
+        got
+    }
+}
+
+/// Goes to `target` in a plain file and reads what lies before it.
+fn jump(
+    file: &File,
+    target: u64,
+    offset: &mut u64,
+    guard: &mut Vec<u8>,
+    tail: &mut Vec<u8>,
+) -> io::Result<Got> {
+    let size = file.metadata()?.len();
+    let target = target.min(size);
+    let start = target.saturating_sub(CHECK_BYTES as u64);
+    tail.resize((target - start) as usize, 0);
+    if read_exact_at(file, tail, start)? < tail.len() {
+        return Ok(Got::Replaced);
+    }
+    *offset = target;
+    guard.clear();
+    guard.extend_from_slice(&tail[tail.len().saturating_sub(GUARD_BYTES)..]);
+    Ok(Got::Bytes(0))
+}
+
+fn read_plain(file: &File, offset: u64, guard: &mut Vec<u8>, into: &mut [u8]) -> io::Result<Got> {
+    let mut seen = [0; GUARD_BYTES];
+    let seen = &mut seen[..guard.len()];
+    let len = seen.len();
+    let mut parts = [IoSliceMut::new(seen), IoSliceMut::new(into)];
+    let read = retry(|| preadv(file.as_fd(), &mut parts, offset - len as u64))?;
+    if read < len || seen != &guard[..] {
+        return Ok(Got::Replaced);
+    }
+    let read = read - len;
+    if read == 0 {
+        return Ok(Got::Nothing);
+    }
+    let kept = &into[read.saturating_sub(GUARD_BYTES)..read];
+    guard.drain(..(guard.len() + kept.len()).saturating_sub(GUARD_BYTES));
+    guard.extend_from_slice(kept);
+    Ok(Got::Bytes(read))
+}
+
+fn inflate(
+    file: &File,
+    decompressor: &mut Decompressor,
+    into: &mut [u8],
+    compressed: &mut [u8],
+) -> io::Result<Got> {
+    let mut produced = 0;
+    while produced < into.len() {
+        let at = decompressor.input_offset();
+        let read = retry(|| pread(file.as_fd(), &mut *compressed, at))?;
+        let mut rest = &compressed[..read];
+        loop {
+            let step = decompressor.step(rest, &mut into[produced..]);
+            produced += step.produced;
+            rest = &rest[step.consumed..];
+            if let Some(failure) = step.failure {
+                // What is good leaves first; the failure shows again with the next read.
+                return Ok(if produced > 0 {
+                    Got::Bytes(produced)
+                } else {
+                    Got::Broken(failure.to_string())
+                });
+            }
+            if produced == into.len() || (step.produced == 0 && step.consumed == 0) {
+                break;
+            }
+            if rest.is_empty() && read > 0 {
+                break;
+            }
+        }
+        if read == 0 {
+            break;
+        }
+    }
+    if produced > 0 {
+        return Ok(Got::Bytes(produced));
+    }
+    Ok(match decompressor.finish() {
+        Ok(()) => Got::End,
+        Err(error) => Got::Truncated(error.to_string()),
+    })
+}
+
+/// Reads until the buffer is full or the file ends.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn read_exact_at(file: &File, into: &mut [u8], at: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < into.len() {
+        let read = retry(|| pread(file.as_fd(), &mut into[filled..], at + filled as u64))?;
+        if read == 0 {
+            break;
+        }
+        filled += read;
+    }
+    Ok(filled)
+}
+
+fn retry(mut read: impl FnMut() -> rustix::io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match read() {
+            Err(rustix::io::Errno::INTR) => {}
+            other => return other.map_err(io::Error::from),
+        }
+    }
+}
+
+/// How a file begins.
+#[derive(Debug)]
+pub(crate) struct Head {
+    pub(crate) format: Option<Format>,
+    /// The first bytes, decompressed.
+    pub(crate) bytes: Vec<u8>,
+    /// Whether these are all there are, and no more can come without the file being changed.
+    pub(crate) is_whole: bool,
+}
+
+impl Head {
+    /// Reads the first `len` bytes of a file.
+    ///
+    /// # Errors
+    /// What the system says, or data that is not compressed as it must be.
+    pub(crate) fn read(file: &File, compression: Compression, len: usize) -> io::Result<Self> {
+        let mut raw = vec![0; len.max(HEAD_COMPRESSED_BYTES)];
+        let read = read_exact_at(file, &mut raw, 0)?;
+        raw.truncate(read);
+        let format = match compression {
+            Compression::None => None,
+            Compression::Gzip => Some(Format::Gzip),
+            Compression::Zstd => Some(Format::Zstd),
+            Compression::Auto => recognise(&raw),
+        };
+        let Some(format) = format else {
+            let is_whole = raw.len() <= len;
+            raw.truncate(len);
+            return Ok(Self {
+                format: None,
+                bytes: raw,
+                is_whole,
+            });
+        };
+        let mut content = Content::new(file.try_clone()?, Some(format), None)
+            .expect("the start of a file is no checkpoint");
+        let (mut bytes, mut filled) = (vec![0; len], 0);
+        let mut scratch = Scratch::default();
+        let is_whole = loop {
+            if filled == len {
+                break false;
+            }
+            match content.read(&mut bytes[filled..], &mut scratch)? {
+                Got::Bytes(more) => filled += more,
+                other => break matches!(other, Got::End),
+            }
+        };
+        bytes.truncate(filled);
+        Ok(Self {
+            format: Some(format),
+            bytes,
+            is_whole,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, OpenOptions};
+    use std::io::Write;
+
+    use super::*;
+
+    fn open(path: &std::path::Path) -> Content {
+        Content::new(File::open(path).unwrap(), None, None).unwrap()
+    }
+
+    #[test]
+    fn a_plain_file_is_read_as_it_grows_and_a_replaced_one_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.log");
+        fs::write(&path, "one\n").unwrap();
+        let (mut content, mut scratch) = (open(&path), Scratch::default());
+        let mut into = [0; 100];
+        let mut read = |content: &mut Content| content.read(&mut into, &mut scratch).unwrap();
+        assert!(matches!(read(&mut content), Got::Bytes(4)));
+        assert!(matches!(read(&mut content), Got::Nothing));
+        let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(b"two\n").unwrap();
+        assert!(matches!(read(&mut content), Got::Bytes(4)));
+        assert_eq!(content.offset(), 8);
+        fs::write(&path, "other content that is longer\n").unwrap();
+        assert!(matches!(read(&mut content), Got::Replaced));
+        fs::write(&path, "x").unwrap();
+        assert!(matches!(read(&mut content), Got::Replaced));
+    }
+
+    #[test]
+    fn passing_gives_the_bytes_before_the_target() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let text: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(&text).unwrap();
+        for (format, bytes) in [
+            (None, text.clone()),
+            (Some(Format::Gzip), gzip.finish().unwrap()),
+        ] {
+            fs::write(&path, bytes).unwrap();
+            let file = File::open(&path).unwrap();
+            let mut content = Content::new(file, format, None).unwrap();
+            let (mut tail, mut scratch) = (Vec::new(), Scratch::default());
+            while content.offset() < 300_001 {
+                content
+                    .pass(300_001, 100_000, &mut tail, &mut scratch)
+                    .unwrap();
+            }
+            assert_eq!(content.offset(), 300_001);
+            assert_eq!(tail, text[300_001 - CHECK_BYTES..300_001]);
+            let mut next = [0; 4];
+            assert!(matches!(
+                content.read(&mut next, &mut scratch).unwrap(),
+                Got::Bytes(4)
+            ));
+            assert_eq!(next, text[300_001..300_005]);
+        }
+    }
+
+    #[test]
+    fn a_head_is_decompressed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(b"hello\nworld\n").unwrap();
+        fs::write(&path, gzip.finish().unwrap()).unwrap();
+        let file = File::open(&path).unwrap();
+        let head = Head::read(&file, Compression::Auto, 1024).unwrap();
+        assert_eq!(
+            (head.format, &head.bytes[..], head.is_whole),
+            (Some(Format::Gzip), &b"hello\nworld\n"[..], true)
+        );
+        let head = Head::read(&file, Compression::Auto, 5).unwrap();
+        assert_eq!((&head.bytes[..], head.is_whole), (&b"hello"[..], false));
+        let head = Head::read(&file, Compression::None, 2).unwrap();
+        assert_eq!((head.format, &head.bytes[..]), (None, &[0x1F, 0x8B][..]));
+    }
+}

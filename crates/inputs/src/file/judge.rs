@@ -1,0 +1,443 @@
+//! Whether a file that is found is a copy of a known one.
+//!
+//! A rename keeps the inode and is no question. What makes a new inode with known content is a copy: `copytruncate` of
+//! logrotate, compressing, or a move to another file system. Two services that write the same first kilobyte look like
+//! that too. So a file that begins like a known one is judged by what became of that one:
+//!
+//! | the known file | the new one | verdict |
+//! | --- | --- | --- |
+//! | is where it was | compressed, the known one plain | held back while it is being written; then compared as a whole: a copy stays held back, anything else is new |
+//! | is where it was | a part of it, byte for byte at its end | held back a moment, because a copy is made before its original is truncated; new if the original stays |
+//! | is where it was | anything else | new |
+//! | was truncated | holds what lies before the position | takes over id and position |
+//! | is gone | compressed, and holds what lies before the position | takes over id and position |
+//! | is gone | plain, and holds what lies before the position | takes over if the fingerprint is full; short ones are alike by chance |
+//!
+//! Whenever the content differs, or it is not sure, the file is new and read from its start: never is data passed over.
+
+use std::fs::File as Opened;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use codec::CHECK_BYTES;
+use component::FileStatus;
+
+use super::content::{Head, read_exact_at};
+use super::probe::{Probe, Purpose, Seen};
+use super::state::{File, Look, Lost, Place};
+use super::tracker::Tracker;
+use super::watch::Found;
+use crate::paths::meta::Meta;
+use crate::reading::emitter::now;
+use crate::reading::reader::describe;
+
+/// How long a compressed copy must not have been written to before it is compared.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// How long an original has to be truncated after its copy was written.
+const COPY_GRACE: Duration = Duration::from_secs(3);
+
+/// A file that is not read for now.
+pub(crate) struct Held {
+    found: Found,
+    /// The known file that it looks like.
+    like: Arc<File>,
+    /// It was compared as a whole, and is a copy.
+    is_copy: bool,
+    /// It is being looked through.
+    is_probed: bool,
+    since: Instant,
+}
+
+enum Verdict {
+    New,
+    Adopt(Arc<File>),
+    Hold(Arc<File>),
+    Compare(Arc<File>),
+}
+
+impl Tracker {
+    /// Judges files at places that are not known, plain ones first: a compressed one may be a copy of one of these.
+    pub(super) fn meet_all(&mut self, strangers: Vec<Found>) {
+        let mut compressed = Vec::new();
+        for found in strangers {
+            let Some(head) = self.head(&found) else {
+                continue;
+            };
+            if head.format.is_some() {
+                compressed.push((found, head));
+            } else {
+                self.meet(found, &head);
+            }
+        }
+        for (found, head) in compressed {
+            self.meet(found, &head);
+        }
+    }
+
+    /// How a file begins; none where it is empty, too old, or cannot be read.
+    fn head(&mut self, found: &Found) -> Option<Head> {
+        let place = Place::of(&found.meta);
+        if found.meta.size == 0 || self.is_waiting(place, found) || self.is_too_old(&found.meta) {
+            return None;
+        }
+        let (compression, len) = (self.following.compression, self.following.fingerprint_bytes);
+        let read = Opened::open(&found.path).and_then(|opened| {
+            let meta = Meta::of_fd(&opened)?;
+            // Where another file is at the path by now the next scan finds it.
+            (Place::of(&meta) == place)
+                .then(|| Head::read(&opened, compression, len))
+                .transpose()
+        });
+        match read {
+            Ok(head) => head.filter(|head| !head.bytes.is_empty() || self.is_hopeless(found, head)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => {
+                self.fail(&found.path, &describe(&error));
+                None
+            }
+        }
+    }
+
+    /// Whether a file that gives nothing is taken in, because its reader must say what is wrong with it.
+    fn is_hopeless(&self, found: &Found, head: &Head) -> bool {
+        let quiet = age(&found.meta) > QUIET || !self.following.follow;
+        head.bytes.is_empty() && head.format.is_some() && quiet
+    }
+
+    /// Whether a file is held back and nothing has changed for it.
+    fn is_waiting(&mut self, place: Place, found: &Found) -> bool {
+        let Some(held) = self.held.get_mut(&place) else {
+            return false;
+        };
+        if held.is_probed {
+            return true;
+        }
+        if Look::of(&held.found.meta) != Look::of(&found.meta) {
+            self.held.remove(&place);
+            return false;
+        }
+        let is_original_there = held.like.lock().lost.is_none();
+        held.found = found.clone();
+        let is_over = held.since.elapsed() >= COPY_GRACE.max(QUIET);
+        is_original_there && (held.is_copy || !is_over)
+    }
+
+    fn is_too_old(&self, meta: &Meta) -> bool {
+        self.following
+            .ignore_older
+            .is_some_and(|limit| age(meta) > limit)
+    }
+
+    fn meet(&mut self, found: Found, head: &Head) {
+        let place = Place::of(&found.meta);
+        let held = self.held.remove(&place);
+        let waited = held.as_ref().map(|held| (held.like.id, held.since));
+        for like in self.known.beginning_with(&head.bytes) {
+            let waited = waited
+                .filter(|(id, _)| *id == like.id)
+                .map(|(_, since)| since);
+            match self.judge(&like, &found, head, waited) {
+                Verdict::New => {}
+                Verdict::Hold(like) => {
+                    let since = waited.unwrap_or_else(Instant::now);
+                    let held = Held {
+                        found,
+                        like,
+                        is_copy: false,
+                        is_probed: false,
+                        since,
+                    };
+                    self.held.insert(place, held);
+                    return;
+                }
+                Verdict::Adopt(like) => {
+                    let target = {
+                        let mut state = like.lock();
+                        state.is_claimed = true;
+                        state.sent.offset
+                    };
+                    return self.look_through(found, head, Purpose::Adopt(like), target);
+                }
+                Verdict::Compare(like) => {
+                    return self.look_through(found, head, Purpose::Compare(like), u64::MAX);
+                }
+            }
+        }
+        self.welcome(&found, head);
+    }
+
+    fn look_through(&mut self, found: Found, head: &Head, purpose: Purpose, target: u64) {
+        let (Purpose::Adopt(like) | Purpose::Compare(like)) = &purpose else {
+            return;
+        };
+        let held = Held {
+            found: found.clone(),
+            like: like.clone(),
+            is_copy: false,
+            is_probed: true,
+            since: Instant::now(),
+        };
+        self.held.insert(Place::of(&found.meta), held);
+        self.pool
+            .probe(Probe::new(found, head.format, purpose, target));
+    }
+
+    fn judge(
+        &self,
+        like: &Arc<File>,
+        found: &Found,
+        head: &Head,
+        waited: Option<Instant>,
+    ) -> Verdict {
+        let (lost, format, size, sent, is_claimed, is_short) = {
+            let state = like.lock();
+            (
+                state.lost,
+                state.format,
+                state.look.size,
+                state.sent.offset,
+                state.is_claimed,
+                usize::from(state.fingerprint.len) < self.following.fingerprint_bytes,
+            )
+        };
+        if is_claimed {
+            return Verdict::New;
+        }
+        let is_packed = head.format.is_some() && format.is_none();
+        // What is gone and still open is read to its end first.
+        let is_open = lost == Some(Lost::Gone) && self.pool.is_busy(like.id);
+        match lost {
+            None | Some(Lost::Gone) if is_open || lost.is_none() => {
+                let grace = |limit: Duration| {
+                    self.following.follow
+                        && (age(&found.meta) < limit
+                            || waited.is_some_and(|since| since.elapsed() < limit))
+                };
+                if is_open || (is_packed && grace(QUIET)) {
+                    Verdict::Hold(like.clone())
+                } else if is_packed {
+                    Verdict::Compare(like.clone())
+                } else if format == head.format
+                    && grace(COPY_GRACE)
+                    && is_part_of(found, like).unwrap_or(false)
+                {
+                    Verdict::Hold(like.clone())
+                } else {
+                    Verdict::New
+                }
+            }
+            Some(Lost::Truncated) => Verdict::Adopt(like.clone()),
+            _ if !is_short => Verdict::Adopt(like.clone()),
+            // A short file is alike by chance unless a compressed one is exactly it.
+            _ if is_packed && head.is_whole && head.bytes.len() as u64 == size.max(sent) => {
+                Verdict::Adopt(like.clone())
+            }
+            _ => Verdict::New,
+        }
+    }
+
+    /// A file was looked through.
+    pub(super) fn probed(&mut self, probe: Probe, seen: Seen) {
+        let place = Place::of(&probe.found.meta);
+        let held = self.held.remove(&place);
+        if let Seen::Failed(error) = &seen {
+            self.fail(&probe.found.path, &describe(error));
+        }
+        match &probe.purpose {
+            Purpose::Adopt(like) => {
+                let like = like.clone();
+                like.lock().is_claimed = false;
+                match seen {
+                    Seen::Reached if like.lock().sent.check.matches(&probe.tail) => {
+                        self.adopt(&like, probe);
+                    }
+                    Seen::Ended {
+                        is_whole: false, ..
+                    } if probe.format.is_some() && self.following.follow => {
+                        // It is still being written.
+                        self.hold_again(held, false);
+                    }
+                    _ => self.take_as_new(&probe.found),
+                }
+            }
+            Purpose::Compare(like) => {
+                let like = like.clone();
+                let is_copy = match seen {
+                    Seen::Ended { at, .. } => ends_alike(&like, at, &probe.tail).unwrap_or(false),
+                    _ => false,
+                };
+                if is_copy {
+                    self.hold_again(held, true);
+                } else {
+                    self.take_as_new(&probe.found);
+                }
+            }
+            Purpose::Measure(_) => self.measured(probe, seen),
+        }
+    }
+
+    fn hold_again(&mut self, held: Option<Held>, is_copy: bool) {
+        if let Some(mut held) = held {
+            held.is_probed = false;
+            held.is_copy = is_copy;
+            self.held.insert(Place::of(&held.found.meta), held);
+        }
+    }
+
+    /// A known file goes on in another one that has its content.
+    fn adopt(&mut self, like: &Arc<File>, probe: Probe) {
+        if let Some((task, _)) = self.orphans.remove(&like.id) {
+            task.suspend();
+        }
+        if let Some(task) = self.pool.take_idle(like.id) {
+            task.suspend();
+        }
+        self.known
+            .set_place(like, Some(Place::of(&probe.found.meta)));
+        {
+            let mut state = like.lock();
+            state.path = probe.found.path.to_path_buf();
+            state.look = Look::of(&probe.found.meta);
+            state.format = probe.format;
+            state.lost = None;
+            state.lost_since = None;
+            state.is_verified = true;
+            state.status = FileStatus::Idle;
+            state.problem = None;
+            state.checkpoints.clear();
+            state.saved_checkpoint = None;
+            if let Some(checkpoint) = &probe.checkpoint {
+                let place = checkpoint.output;
+                state.checkpoints.push_back((place, checkpoint.encode()));
+            }
+            self.dirty.note(like, &mut state);
+        }
+        if like.lock().wants_reading() {
+            self.read(like);
+        }
+    }
+
+    /// Reads a file from its start that was taken for a copy.
+    fn take_as_new(&mut self, found: &Found) {
+        let opened = Opened::open(&found.path);
+        let (compression, len) = (self.following.compression, self.following.fingerprint_bytes);
+        // What vanished meanwhile is not there to be read; a scan finds what took its place.
+        if let Ok(head) = opened.and_then(|opened| Head::read(&opened, compression, len)) {
+            self.welcome(found, &head);
+        }
+    }
+
+    fn measured(&mut self, probe: Probe, seen: Seen) {
+        let Purpose::Measure(head) = &probe.purpose else {
+            return;
+        };
+        let Seen::Ended { at, .. } = seen else {
+            return;
+        };
+        let head = Head {
+            format: probe.format,
+            bytes: head.clone(),
+            is_whole: true,
+        };
+        let before = std::mem::replace(
+            &mut self.following.start_at,
+            super::settings::StartAt::Beginning,
+        );
+        self.welcome(&probe.found, &head);
+        self.following.start_at = before;
+        if let Some(file) = self.unsaved.last().cloned() {
+            self.skip_to(&file, at);
+            file.lock().status = FileStatus::Done;
+        }
+    }
+
+    /// Looks again at files that are held back, and gives up waiting for copies of truncated ones.
+    pub(super) fn review_held(&mut self) {
+        let due: Vec<Found> = self
+            .held
+            .values()
+            .filter(|held| !held.is_probed)
+            .map(|held| held.found.clone())
+            .collect();
+        let mut strangers = Vec::new();
+        for mut found in due {
+            match Meta::of(&found.path) {
+                Ok(meta) if Place::of(&meta) == Place::of(&found.meta) => {
+                    found.meta = meta;
+                    strangers.push(found);
+                }
+                // It is elsewhere by now; the next scan finds it.
+                _ => drop(self.held.remove(&Place::of(&found.meta))),
+            }
+        }
+        self.meet_all(strangers);
+        self.bury_orphans();
+    }
+
+    /// Gives what was read of truncated files for which no copy came.
+    fn bury_orphans(&mut self) {
+        let over: Vec<u128> = self
+            .orphans
+            .iter()
+            .filter(|(_, (_, since))| since.elapsed() > COPY_GRACE * 2)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in over {
+            if let Some((task, _)) = self.orphans.remove(&id) {
+                let (path, unread) = {
+                    let state = task.file.lock();
+                    let unread = state.look.size.saturating_sub(state.counts.read_bytes);
+                    (state.path.display().to_string(), unread)
+                };
+                if unread > 0 {
+                    self.ctx.diagnostics.warn(&format!(
+                        "{path}: was truncated, and {unread} bytes of it were not read"
+                    ));
+                }
+                self.pool.finish(task);
+            }
+        }
+    }
+}
+
+/// How long ago something was written.
+fn age(meta: &Meta) -> Duration {
+    Duration::from_nanos((now() - meta.modified_ns).max(0) as u64)
+}
+
+/// Whether a file is the beginning of a known one, judged by its last bytes as they are on disk.
+fn is_part_of(found: &Found, like: &Arc<File>) -> io::Result<bool> {
+    let (path, place) = {
+        let state = like.lock();
+        (state.path.clone(), state.place)
+    };
+    let original = Opened::open(path)?;
+    let meta = Meta::of_fd(&original)?;
+    if place != Some(Place::of(&meta)) || meta.size < found.meta.size {
+        return Ok(false);
+    }
+    let len = found.meta.size.min(CHECK_BYTES as u64);
+    let start = found.meta.size - len;
+    let (mut one, mut other) = (vec![0; len as usize], vec![0; len as usize]);
+    read_exact_at(&Opened::open(&found.path)?, &mut one, start)?;
+    read_exact_at(&original, &mut other, start)?;
+    Ok(one == other)
+}
+
+/// Whether what a known file holds before `end` ends with `tail`.
+fn ends_alike(like: &Arc<File>, end: u64, tail: &[u8]) -> io::Result<bool> {
+    let (path, place) = {
+        let state = like.lock();
+        (state.path.clone(), state.place)
+    };
+    let original = Opened::open(path)?;
+    let meta = Meta::of_fd(&original)?;
+    if place != Some(Place::of(&meta)) || meta.size < end {
+        return Ok(false);
+    }
+    let mut other = vec![0; tail.len()];
+    read_exact_at(&original, &mut other, end - tail.len() as u64)?;
+    Ok(other == tail)
+}

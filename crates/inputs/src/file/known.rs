@@ -1,0 +1,371 @@
+//! The files that an input knows: by where they are, by how they begin, by id.
+//!
+//! With a registry, a file at which nothing happens is *asleep*: only its place and its fingerprint are in memory, and
+//! the rest is read from the registry when something happens to it. Without one everything stays in memory.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use codec::Check;
+use codec::fnv::Fnv128;
+use registry::{Registry, RegistryError};
+
+use super::record;
+use super::state::{File, FileState, Place};
+
+/// The files in memory, shared with whoever looks at the ledger.
+pub(crate) type Awake = Arc<Mutex<HashMap<u128, Arc<File>>>>;
+
+/// The files that an input knows.
+pub(crate) struct Known {
+    registry: Option<Arc<Registry>>,
+    scope: Arc<str>,
+    awake: Awake,
+    by_place: HashMap<Place, Seen>,
+    by_fingerprint: HashMap<u64, Ids>,
+    /// How many fingerprints have each length.
+    lengths: BTreeMap<u16, usize>,
+    /// Files at no place, which no scan finds.
+    lost: Vec<u128>,
+    /// The number of the last scan.
+    scan: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    id: u128,
+    /// The scan that found it last.
+    scan: u32,
+}
+
+/// Ids that share a fingerprint; nearly always one.
+#[derive(Debug)]
+enum Ids {
+    One(u128),
+    Many(Vec<u128>),
+}
+
+impl Known {
+    /// What the registry knows of the input called `scope`.
+    ///
+    /// # Errors
+    /// The registry cannot be read.
+    pub(crate) fn load(
+        registry: Option<Arc<Registry>>,
+        scope: Arc<str>,
+    ) -> Result<Self, RegistryError> {
+        let mut known = Self {
+            registry: registry.clone(),
+            scope: scope.clone(),
+            awake: Awake::default(),
+            by_place: HashMap::new(),
+            by_fingerprint: HashMap::new(),
+            lengths: BTreeMap::new(),
+            lost: Vec::new(),
+            scan: 0,
+        };
+        if let Some(registry) = registry {
+            registry.for_each(record::FILE, &mut |id, bytes| {
+                if let Some((of, state)) = record::decode(bytes)
+                    && *of == *scope
+                {
+                    known.index(id, &state);
+                }
+            })?;
+        }
+        Ok(known)
+    }
+
+    fn index(&mut self, id: u128, state: &FileState) {
+        match state.place {
+            Some(place) => {
+                let scan = self.scan;
+                if let Some(other) = self.by_place.insert(place, Seen { id, scan })
+                    && other.id != id
+                {
+                    self.lost.push(other.id);
+                }
+            }
+            None => self.lost.push(id),
+        }
+        self.index_fingerprint(id, state.fingerprint);
+    }
+
+    fn index_fingerprint(&mut self, id: u128, fingerprint: Check) {
+        *self.lengths.entry(fingerprint.len).or_default() += 1;
+        let ids = self.by_fingerprint.entry(short(fingerprint));
+        ids.and_modify(|ids| ids.add(id)).or_insert(Ids::One(id));
+    }
+
+    fn unindex_fingerprint(&mut self, id: u128, fingerprint: Check) {
+        if let Some(count) = self.lengths.get_mut(&fingerprint.len) {
+            *count -= 1;
+            if *count == 0 {
+                self.lengths.remove(&fingerprint.len);
+            }
+        }
+        let key = short(fingerprint);
+        if self
+            .by_fingerprint
+            .get_mut(&key)
+            .is_some_and(|ids| ids.remove(id))
+        {
+            self.by_fingerprint.remove(&key);
+        }
+    }
+
+    /// Begins a scan of all files.
+    pub(crate) fn begin_scan(&mut self) {
+        self.scan += 1;
+    }
+
+    /// The file at a place, which is found there now.
+    pub(crate) fn find(&mut self, place: Place) -> Option<Arc<File>> {
+        let scan = self.scan;
+        let id = self.by_place.get_mut(&place).map(|seen| {
+            seen.scan = scan;
+            seen.id
+        })?;
+        self.get(id)
+    }
+
+    /// Whether the last scan found the file where it was.
+    pub(crate) fn is_in_place(&self, file: &File) -> bool {
+        let place = file.lock().place;
+        place.is_some_and(|place| {
+            self.by_place
+                .get(&place)
+                .is_some_and(|seen| seen.id == file.id && seen.scan == self.scan)
+        })
+    }
+
+    /// The file of an id, which is awake from now on.
+    pub(crate) fn get(&mut self, id: u128) -> Option<Arc<File>> {
+        if let Some(file) = self.lock_awake().get(&id) {
+            return Some(file.clone());
+        }
+        let registry = self.registry.as_ref()?;
+        let bytes = registry.get(record::file_key(id)).ok()??;
+        let (_, mut state) = record::decode(&bytes)?;
+        // What was on its way when the last run ended is read again.
+        state.counts.forget_in_flight();
+        if let Ok(Some(bytes)) = registry.get(record::checkpoint_key(id))
+            && let Some(checkpoint) = codec::compress::Checkpoint::decode(&bytes)
+        {
+            state.saved_checkpoint = Some(checkpoint.output);
+            state.checkpoints.push_back((checkpoint.output, bytes));
+        }
+        let file = File::new(id, state);
+        self.lock_awake().insert(id, file.clone());
+        Some(file)
+    }
+
+    /// Files that begin as `head` does, as far as their fingerprints go.
+    pub(crate) fn beginning_with(&mut self, head: &[u8]) -> Vec<Arc<File>> {
+        let mut found = Vec::new();
+        let mut hasher = Fnv128::new();
+        let mut hashed = 0;
+        for &len in self.lengths.keys() {
+            let Some(more) = head.get(hashed..usize::from(len)) else {
+                break;
+            };
+            hasher.add(more);
+            hashed = usize::from(len);
+            let check = Check {
+                len,
+                hash: hasher.value(),
+            };
+            if let Some(ids) = self.by_fingerprint.get(&short(check)) {
+                found.extend(ids.iter().map(|id| (id, check)));
+            }
+        }
+        // The longest fingerprint is the surest.
+        found.reverse();
+        found
+            .into_iter()
+            .filter_map(|(id, check)| {
+                let file = self.get(id)?;
+                let agrees = file.lock().fingerprint == check;
+                agrees.then_some(file)
+            })
+            .collect()
+    }
+
+    /// Takes a file in.
+    pub(crate) fn insert(&mut self, file: &Arc<File>) {
+        let state = file.lock().clone();
+        self.index(file.id, &state);
+        self.lock_awake().insert(file.id, file.clone());
+    }
+
+    /// Says where a file is now.
+    pub(crate) fn set_place(&mut self, file: &Arc<File>, place: Option<Place>) {
+        let before = std::mem::replace(&mut file.lock().place, place);
+        if let Some(before) = before
+            && self
+                .by_place
+                .get(&before)
+                .is_some_and(|seen| seen.id == file.id)
+        {
+            self.by_place.remove(&before);
+        }
+        self.lost.retain(|id| *id != file.id);
+        let scan = self.scan;
+        match place {
+            Some(place) => {
+                self.by_place.insert(place, Seen { id: file.id, scan });
+            }
+            None => self.lost.push(file.id),
+        }
+        self.lock_awake().insert(file.id, file.clone());
+    }
+
+    /// Gives a file that has grown a longer fingerprint.
+    pub(crate) fn set_fingerprint(&mut self, file: &Arc<File>, fingerprint: Check) {
+        let before = std::mem::replace(&mut file.lock().fingerprint, fingerprint);
+        self.unindex_fingerprint(file.id, before);
+        self.index_fingerprint(file.id, fingerprint);
+    }
+
+    /// Forgets a file.
+    pub(crate) fn forget(&mut self, file: &Arc<File>) {
+        let (place, fingerprint) = {
+            let state = file.lock();
+            (state.place, state.fingerprint)
+        };
+        if let Some(place) = place
+            && self
+                .by_place
+                .get(&place)
+                .is_some_and(|seen| seen.id == file.id)
+        {
+            self.by_place.remove(&place);
+        }
+        self.lost.retain(|id| *id != file.id);
+        self.unindex_fingerprint(file.id, fingerprint);
+        self.lock_awake().remove(&file.id);
+    }
+
+    /// The files in memory.
+    pub(crate) fn awake(&self) -> Vec<Arc<File>> {
+        self.lock_awake().values().cloned().collect()
+    }
+
+    /// The files in memory, as they come and go.
+    pub(crate) fn shared(&self) -> Awake {
+        self.awake.clone()
+    }
+
+    fn lock_awake(&self) -> MutexGuard<'_, HashMap<u128, Arc<File>>> {
+        self.awake.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ids of files that the last scan did not find where they were, and of those that are at no place.
+    pub(crate) fn missing(&self) -> Vec<u128> {
+        let unseen = self.by_place.values().filter(|seen| seen.scan != self.scan);
+        unseen
+            .map(|seen| seen.id)
+            .chain(self.lost.iter().copied())
+            .collect()
+    }
+
+    /// Lets files sleep that nothing happens to and that the registry has.
+    pub(crate) fn sleep(&mut self, may_sleep: impl Fn(&File) -> bool) {
+        if self.registry.is_some() {
+            self.lock_awake()
+                .retain(|_, file| Arc::strong_count(file) > 1 || !may_sleep(file));
+        }
+    }
+
+    /// Pipeline and input.
+    pub(crate) fn scope(&self) -> &Arc<str> {
+        &self.scope
+    }
+}
+
+/// Length and hash in 64 bits: what the index is kept by.
+fn short(check: Check) -> u64 {
+    (check.hash as u64) ^ (check.hash >> 64) as u64 ^ u64::from(check.len) << 48
+}
+
+impl Ids {
+    fn iter(&self) -> impl Iterator<Item = u128> + '_ {
+        match self {
+            Self::One(id) => std::slice::from_ref(id),
+            Self::Many(ids) => ids,
+        }
+        .iter()
+        .copied()
+    }
+
+    fn add(&mut self, id: u128) {
+        match self {
+            Self::One(first) => *self = Self::Many(vec![*first, id]),
+            Self::Many(ids) => ids.push(id),
+        }
+    }
+
+    /// Takes an id out; whether none is left.
+    fn remove(&mut self, id: u128) -> bool {
+        match self {
+            Self::One(only) => *only == id,
+            Self::Many(ids) => {
+                ids.retain(|other| *other != id);
+                ids.is_empty()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::state::fingerprint;
+    use super::*;
+
+    fn file(id: u128, inode: u64, head: &[u8]) -> Arc<File> {
+        let state = FileState {
+            place: Some(Place { device: 1, inode }),
+            fingerprint: fingerprint(head),
+            ..FileState::default()
+        };
+        File::new(id, state)
+    }
+
+    #[test]
+    fn files_are_found_by_place_and_by_beginning() {
+        let mut known = Known::load(None, "a/b".into()).expect("no registry to read");
+        let (short, long, twin) = (
+            file(1, 1, b"abc"),
+            file(2, 2, b"abcdef"),
+            file(3, 3, b"abc"),
+        );
+        for file in [&short, &long, &twin] {
+            known.insert(file);
+        }
+        let mut ids = |head: &[u8]| {
+            let found = known.beginning_with(head);
+            found.iter().map(|file| file.id).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(b"abcdefgh"), [2, 3, 1]);
+        assert_eq!(ids(b"abcxx"), [3, 1]);
+        assert!(ids(b"ab").is_empty());
+
+        known.set_fingerprint(&short, fingerprint(b"abcd"));
+        known.forget(&twin);
+        let found = known.beginning_with(b"abcdefgh");
+        assert_eq!(found.iter().map(|file| file.id).collect::<Vec<_>>(), [2, 1]);
+
+        known.begin_scan();
+        assert!(!known.is_in_place(&long));
+        let place = Place {
+            device: 1,
+            inode: 2,
+        };
+        assert_eq!(known.find(place).map(|file| file.id), Some(2));
+        assert!(known.is_in_place(&long));
+        assert_eq!(known.missing(), [1]);
+        known.set_place(&long, None);
+        assert!(known.find(place).is_none());
+        assert_eq!(known.missing().len(), 2);
+    }
+}

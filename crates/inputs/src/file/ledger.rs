@@ -1,0 +1,62 @@
+//! What became of every file, live and from the registry.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+
+use component::FileLedger;
+use registry::{Reading, RegistryError};
+
+use super::record;
+use super::state::File;
+use super::tracker::Tracker;
+use crate::reading::emitter::now;
+
+/// What a data directory knows of files.
+#[derive(Debug)]
+pub struct FileEntries {
+    /// One for each file.
+    pub files: Vec<FileLedger>,
+    /// The registry's own state.
+    pub reading: Reading,
+}
+
+/// What a data directory knows of files, sorted by path, also while a run is using it.
+///
+/// # Errors
+/// There is no registry, or it cannot be read.
+pub fn read_ledger(directory: &Path) -> Result<FileEntries, RegistryError> {
+    let mut files = Vec::new();
+    let mut checkpoints = HashSet::new();
+    let now = now();
+    let reading = registry::read(directory, &mut |key, bytes| match key.kind {
+        record::FILE => {
+            if let Some((scope, state)) = record::decode(bytes) {
+                files.push((key.id, state.ledger(&scope, key.id, now)));
+            }
+        }
+        record::CHECKPOINT => {
+            checkpoints.insert(key.id);
+        }
+        _ => {}
+    })?;
+    for (id, file) in &mut files {
+        file.checkpoints = u64::from(checkpoints.contains(id));
+    }
+    let mut files: Vec<FileLedger> = files.into_iter().map(|(_, file)| file).collect();
+    files.sort_by(|one, other| (&one.path, &one.id).cmp(&(&other.path, &other.id)));
+    Ok(FileEntries { files, reading })
+}
+
+impl Tracker {
+    /// Shows the files that are in memory to whoever asks the input for its ledger.
+    pub(crate) fn show_ledger(&self) {
+        let (awake, scope) = (self.known.shared(), self.known.scope().clone());
+        self.ctx.ledger.provide(move || {
+            let files = awake.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = now();
+            let ledger = |file: &Arc<File>| file.lock().ledger(&scope, file.id, now);
+            files.values().map(ledger).collect()
+        });
+    }
+}

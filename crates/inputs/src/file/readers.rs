@@ -1,0 +1,329 @@
+//! The reader threads: they take work from the pool, read a slice of it, and say what happened.
+//!
+//! What a plain file gives is made into batches by the thread that read it. What a compressed one gives goes to one more
+//! thread where there is a second core, because inflating takes longer than the rest.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use batch::{PooledBuffer, Stream};
+use codec::{Chunk, Chunker};
+use component::InputContext;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use super::acknowledge::Sent;
+use super::content::Scratch;
+use super::pool::{Active, Order, Pool, Waiting, Work};
+use super::probe::{Probe, Seen};
+use super::state::{File, FileState};
+use super::task::{Desk, OpenError, Outcome, Task};
+use crate::reading::emitter::{Emitted, Emitter, End};
+use crate::reading::settings::Compression;
+
+/// Threads that read.
+const READERS_MAX: usize = 2;
+
+/// Chunks between inflating and splitting, for all files together.
+const CHUNKS_BETWEEN: usize = 4;
+
+/// What happened to a file, for the tracker.
+pub(crate) enum Event {
+    /// It cannot be opened where it was.
+    NotOpened(Arc<File>, OpenError),
+    /// Reading it ended so.
+    Ended(Box<Task>, Outcome),
+    /// Its content is broken behind what was delivered.
+    Unreadable(Arc<File>, String),
+    /// It was looked through.
+    Probed(Box<Probe>, Seen),
+}
+
+/// How readers read.
+#[derive(Clone)]
+pub(crate) struct Rules {
+    pub(crate) settings: codec::Settings,
+    pub(crate) compression: Compression,
+    /// Whether files are followed: otherwise the end of a file is its end.
+    pub(crate) follow: bool,
+    /// Whether the end of half a line may come in a later run.
+    pub(crate) remembers: bool,
+}
+
+/// What the threads share.
+struct Common {
+    pool: Arc<Pool>,
+    rules: Rules,
+    ctx: InputContext,
+    events: Box<dyn Fn(Event) + Send + Sync>,
+}
+
+/// The running threads.
+pub(crate) struct Readers {
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Readers {
+    /// Starts the threads; `events` hears what happens.
+    pub(crate) fn start(
+        pool: &Arc<Pool>,
+        rules: &Rules,
+        ctx: &InputContext,
+        sent: &mpsc::Sender<Sent>,
+        events: impl Fn(Event) + Send + Sync + 'static,
+    ) -> std::io::Result<Self> {
+        let common = Arc::new(Common {
+            pool: pool.clone(),
+            rules: rules.clone(),
+            ctx: ctx.clone(),
+            events: Box::new(events),
+        });
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let emitter = Emitter::new(&rules.settings, ctx);
+        let sender = |emitter: Emitter| Sending {
+            emitter,
+            sent: sent.clone(),
+        };
+        let mut threads = Vec::new();
+        let mut splitting = None;
+        if cores > 1 {
+            let (pieces, receiver) = sync_channel(CHUNKS_BETWEEN);
+            let (sending, common) = (sender(emitter.fork(&rules.settings)), common.clone());
+            threads.push(spawn("split", move || split(&receiver, sending, &common))?);
+            splitting = Some(pieces);
+        }
+        // What is read once is read in order.
+        let readers = if rules.follow {
+            cores.min(READERS_MAX)
+        } else {
+            1
+        };
+        for _ in 0..readers {
+            let mut reader = Reader {
+                common: common.clone(),
+                scratch: Scratch::default(),
+                sending: sender(emitter.fork(&rules.settings)),
+                splitting: splitting.clone(),
+            };
+            threads.push(spawn("read", move || reader.run())?);
+        }
+        Ok(Self { threads })
+    }
+
+    /// Waits until the threads have ended.
+    pub(crate) fn join(self) {
+        for thread in self.threads {
+            if let Err(panic) = thread.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+}
+
+/// A thread that may send to the queue.
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+    let runtime = Handle::current();
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || {
+            let _runtime = runtime.enter();
+            work();
+        })
+}
+
+/// What goes to the splitting thread.
+enum Piece {
+    Chunk {
+        file: Arc<File>,
+        stream: Arc<Stream>,
+        chunk: Chunk,
+        /// Whether a chunk of the file could not be sent, so that none behind it may be.
+        has_failed: Arc<AtomicBool>,
+    },
+    /// Asks to be told when everything before it was sent.
+    Mark(SyncSender<()>),
+}
+
+fn split(pieces: &Receiver<Piece>, mut sending: Sending, common: &Common) {
+    for piece in pieces {
+        match piece {
+            Piece::Chunk {
+                file,
+                stream,
+                chunk,
+                has_failed,
+            } => {
+                if has_failed.load(Relaxed) {
+                    continue;
+                }
+                if let Err(end) = sending.send(&file, &stream, chunk) {
+                    has_failed.store(true, Relaxed);
+                    if let End::Broken(problem) = end {
+                        (common.events)(Event::Unreadable(file, problem));
+                    }
+                }
+            }
+            // Who waits may have given up.
+            Piece::Mark(mark) => drop(mark.send(())),
+        }
+    }
+}
+
+/// Makes batches of chunks, sends them, and says so to the acknowledging task.
+struct Sending {
+    emitter: Emitter,
+    sent: mpsc::Sender<Sent>,
+}
+
+impl Sending {
+    fn send(&mut self, file: &Arc<File>, stream: &Arc<Stream>, chunk: Chunk) -> Result<(), End> {
+        let (bytes, after) = (chunk.source_bytes, chunk.after.clone());
+        let mut emitted = Emitted::default();
+        let end = self.emitter.emit_into(stream, chunk, &mut emitted);
+        if let Err(End::Stopped) = end {
+            file.lock().is_frozen = true;
+            return end;
+        }
+        let filtered: u64 = emitted.filtered.iter().map(|dropped| dropped.events).sum();
+        {
+            let mut state = file.lock();
+            state.counts.read_events += emitted.events + filtered;
+            state.counts.in_flight_events += emitted.events + filtered;
+        }
+        let sent = Sent {
+            file: file.clone(),
+            receipts: emitted.receipts,
+            events: emitted.events,
+            bytes,
+            filtered: emitted.filtered,
+            after,
+        };
+        if self.sent.blocking_send(sent).is_err() {
+            return Err(End::Stopped);
+        }
+        end
+    }
+}
+
+struct Reader {
+    common: Arc<Common>,
+    scratch: Scratch,
+    sending: Sending,
+    splitting: Option<SyncSender<Piece>>,
+}
+
+impl Reader {
+    fn run(&mut self) {
+        let common = self.common.clone();
+        while let Some((work, slices)) = common.pool.next() {
+            match work {
+                Work::Open(Waiting::Read(file)) => match Task::open(&file, self) {
+                    Ok(task) => self.read(task, slices),
+                    Err(error) => (common.events)(Event::NotOpened(file, error)),
+                },
+                Work::Continue(Active::Read(task)) => self.read(task, slices),
+                Work::Open(Waiting::Probe(probe)) | Work::Continue(Active::Probe(probe)) => {
+                    self.probe(probe, slices);
+                }
+            }
+        }
+    }
+
+    /// Waits until everything that was read is sent, so that what is read next follows it.
+    fn wait_for_splitting(&self) {
+        if let Some(pieces) = &self.splitting {
+            let (mark, done) = sync_channel(1);
+            if pieces.send(Piece::Mark(mark)).is_ok() {
+                let _ = done.recv();
+            }
+        }
+    }
+
+    fn probe(&mut self, mut probe: Box<Probe>, slices: u32) {
+        match probe.slice(&mut self.scratch) {
+            Seen::More => self.common.pool.give_back(Active::Probe(probe), slices),
+            seen => (self.common.events)(Event::Probed(probe, seen)),
+        }
+    }
+
+    fn read(&mut self, mut task: Box<Task>, slices: u32) {
+        let outcome = task.slice(self);
+        if !self.common.rules.follow
+            && task.failure().is_some()
+            && !matches!(outcome, Outcome::More)
+        {
+            self.wait_for_splitting();
+        }
+        match outcome {
+            Outcome::More => self.common.pool.give_back(Active::Read(task), slices),
+            Outcome::Rest => {
+                let common = self.common.clone();
+                common.pool.rest(task);
+            }
+            outcome => (self.common.events)(Event::Ended(task, outcome)),
+        }
+    }
+}
+
+impl Desk for Reader {
+    fn scratch(&mut self) -> &mut Scratch {
+        &mut self.scratch
+    }
+
+    fn buffer(&mut self, size: usize) -> PooledBuffer {
+        let start = Instant::now();
+        let buffer = self.common.ctx.pool.take_sized(size);
+        self.common.ctx.metrics.waited(start.elapsed());
+        buffer
+    }
+
+    fn count(&mut self, bytes: usize, disk_bytes: u64, time: Duration) {
+        self.common.ctx.metrics.busy(time);
+        self.common.ctx.metrics.bytes(bytes);
+        self.common.ctx.progress.add_done(disk_bytes);
+    }
+
+    fn send(&mut self, task: &Task, chunk: Chunk) -> Result<(), Outcome> {
+        let end = match (&self.splitting, task.failure()) {
+            (Some(_), Some(failed)) if failed.load(Relaxed) => Err(End::Stopped),
+            (Some(pieces), Some(failed)) => {
+                let piece = Piece::Chunk {
+                    file: task.file.clone(),
+                    stream: task.stream().clone(),
+                    chunk,
+                    has_failed: failed.clone(),
+                };
+                pieces.send(piece).map_err(|_| End::Stopped)
+            }
+            _ => self.sending.send(&task.file, task.stream(), chunk),
+        };
+        end.map_err(|end| match end {
+            End::Stopped => Outcome::Stopped,
+            End::Broken(problem) => Outcome::Broken(problem),
+        })
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.common.ctx.stop.is_stopped()
+    }
+
+    fn chunker(&self, state: &FileState, tail: &[u8]) -> Chunker {
+        Chunker::resume(&self.common.rules.settings, &state.sent, tail)
+    }
+
+    fn first_order(&self) -> Order {
+        if self.common.rules.follow {
+            Order::Read
+        } else {
+            Order::Close
+        }
+    }
+
+    fn gives_half_lines(&self) -> bool {
+        !self.common.rules.follow && !self.common.rules.remembers
+    }
+}

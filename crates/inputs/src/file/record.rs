@@ -1,0 +1,271 @@
+//! How a file is kept in the registry: a MessagePack map with short names, so that later versions may add some.
+//!
+//! Key kind 1 holds files, kind 2 the newest checkpoint of a compressed file that is needed, both under the file's id.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use codec::compress::Format;
+use codec::{Check, Resume, Skip};
+use component::{Dropped, FileStatus};
+use registry::Key;
+use serde::{Deserialize, Serialize};
+
+use super::state::{Counts, FileState, Look, Lost, Place};
+
+/// The kind of keys under which files are.
+pub(crate) const FILE: u8 = 1;
+/// The kind of keys under which checkpoints are.
+pub(crate) const CHECKPOINT: u8 = 2;
+
+/// The key of a file.
+pub(crate) fn file_key(id: u128) -> Key {
+    Key { kind: FILE, id }
+}
+
+/// The key of a file's checkpoint.
+pub(crate) fn checkpoint_key(id: u128) -> Key {
+    Key {
+        kind: CHECKPOINT,
+        id,
+    }
+}
+
+/// A file as it is kept.
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    /// Pipeline and input.
+    #[serde(rename = "s")]
+    scope: String,
+    #[serde(rename = "p", with = "serde_bytes")]
+    path: Vec<u8>,
+    #[serde(rename = "d", default)]
+    device: u64,
+    #[serde(rename = "i", default)]
+    inode: u64,
+    #[serde(rename = "b", default)]
+    born_ns: Option<i64>,
+    /// 0 where it is at its place, 1 gone, 2 truncated.
+    #[serde(rename = "l", default)]
+    lost: u8,
+    #[serde(rename = "ls", default)]
+    lost_since: Option<u64>,
+    #[serde(rename = "z", default)]
+    size: u64,
+    #[serde(rename = "m", default)]
+    modified_ns: i64,
+    /// 0 plain, 1 gzip, 2 zstd.
+    #[serde(rename = "f", default)]
+    format: u8,
+    #[serde(rename = "fp")]
+    fingerprint: Hash,
+    #[serde(rename = "o")]
+    offset: u64,
+    #[serde(rename = "c")]
+    check: Hash,
+    /// Of interleaved container logs: where each stream is.
+    #[serde(rename = "k", default)]
+    skip: Option<(u64, u64, u64)>,
+    #[serde(rename = "be", default)]
+    big_endian: Option<bool>,
+    #[serde(rename = "st", default)]
+    status: u8,
+    #[serde(rename = "e", default)]
+    problem: Option<String>,
+    #[serde(rename = "r", default)]
+    read: (u64, u64),
+    #[serde(rename = "a", default)]
+    acknowledged: (u64, u64),
+    #[serde(rename = "x", default)]
+    dropped: Vec<(String, u64, u64)>,
+    #[serde(rename = "fl", default)]
+    in_flight: (u64, u64),
+}
+
+/// Length, and the two halves of the hash.
+type Hash = (u16, u64, u64);
+
+fn hash(check: Check) -> Hash {
+    (check.len, (check.hash >> 64) as u64, check.hash as u64)
+}
+
+fn check((len, high, low): Hash) -> Check {
+    Check {
+        len,
+        hash: u128::from(high) << 64 | u128::from(low),
+    }
+}
+
+/// What the registry keeps of a file.
+pub(crate) fn encode(scope: &str, state: &FileState) -> Vec<u8> {
+    let place = state.place;
+    let counts = &state.counts;
+    let dropped = |dropped: &Dropped| (dropped.reason.clone(), dropped.events, dropped.bytes);
+    let record = Record {
+        scope: scope.to_owned(),
+        path: state.path.as_os_str().as_bytes().to_vec(),
+        device: place.map_or(0, |place| place.device),
+        inode: place.map_or(0, |place| place.inode),
+        born_ns: state.look.born_ns,
+        lost: match state.lost {
+            None => 0,
+            Some(Lost::Gone) => 1,
+            Some(Lost::Truncated) => 2,
+        },
+        lost_since: state.lost_since,
+        size: state.look.size,
+        modified_ns: state.look.modified_ns,
+        format: match state.format {
+            None => 0,
+            Some(Format::Gzip) => 1,
+            Some(Format::Zstd) => 2,
+        },
+        fingerprint: hash(state.fingerprint),
+        offset: state.position.offset,
+        check: hash(state.position.check),
+        skip: state
+            .position
+            .skip
+            .map(|skip| (skip.stdout, skip.stderr, skip.other)),
+        big_endian: state.position.big_endian,
+        status: status_number(state.status),
+        problem: state.problem.clone(),
+        read: (counts.read_events, counts.read_bytes),
+        acknowledged: (counts.acknowledged_events, counts.acknowledged_bytes),
+        dropped: counts.dropped.iter().map(dropped).collect(),
+        in_flight: (
+            counts.in_flight_events,
+            counts.in_flight_bytes + counts.pending_bytes,
+        ),
+    };
+    rmp_serde::to_vec_named(&record).expect("a record has nothing that cannot be written")
+}
+
+/// A file as the registry kept it, with its scope; none where it cannot be understood.
+pub(crate) fn decode(bytes: &[u8]) -> Option<(String, FileState)> {
+    let record: Record = rmp_serde::from_slice(bytes).ok()?;
+    let position = Resume {
+        offset: record.offset,
+        check: check(record.check),
+        skip: record.skip.map(|(stdout, stderr, other)| Skip {
+            stdout,
+            stderr,
+            other,
+        }),
+        big_endian: record.big_endian,
+    };
+    let lost = match record.lost {
+        0 => None,
+        2 => Some(Lost::Truncated),
+        _ => Some(Lost::Gone),
+    };
+    let dropped = |(reason, events, bytes)| Dropped {
+        reason,
+        events,
+        bytes,
+    };
+    let state = FileState {
+        path: PathBuf::from(OsString::from_vec(record.path)),
+        place: lost.is_none().then_some(Place {
+            device: record.device,
+            inode: record.inode,
+        }),
+        lost,
+        lost_since: record.lost_since,
+        look: Look {
+            born_ns: record.born_ns,
+            size: record.size,
+            modified_ns: record.modified_ns,
+        },
+        format: match record.format {
+            1 => Some(Format::Gzip),
+            2 => Some(Format::Zstd),
+            _ => None,
+        },
+        fingerprint: check(record.fingerprint),
+        sent: position.clone(),
+        position,
+        status: status(record.status),
+        problem: record.problem,
+        counts: Counts {
+            read_events: record.read.0,
+            read_bytes: record.read.1,
+            acknowledged_events: record.acknowledged.0,
+            acknowledged_bytes: record.acknowledged.1,
+            dropped: record.dropped.into_iter().map(dropped).collect(),
+            in_flight_events: record.in_flight.0,
+            in_flight_bytes: record.in_flight.1,
+            pending_bytes: 0,
+        },
+        ..FileState::default()
+    };
+    Some((record.scope, state))
+}
+
+fn status_number(status: FileStatus) -> u8 {
+    match status {
+        FileStatus::Idle => 0,
+        FileStatus::Open => 1,
+        FileStatus::Done => 2,
+        FileStatus::Gone => 3,
+        FileStatus::Broken => 4,
+    }
+}
+
+fn status(number: u8) -> FileStatus {
+    match number {
+        1 => FileStatus::Open,
+        2 => FileStatus::Done,
+        3 => FileStatus::Gone,
+        4 => FileStatus::Broken,
+        _ => FileStatus::Idle,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_comes_back_as_it_was_kept() {
+        let position = Resume {
+            offset: 7_000_000_000,
+            check: Check {
+                len: 256,
+                hash: u128::MAX - 5,
+            },
+            skip: Some(Skip {
+                stdout: 1,
+                stderr: 8,
+                other: 0,
+            }),
+            big_endian: Some(true),
+        };
+        let mut state = FileState {
+            path: PathBuf::from(OsString::from_vec(b"/log/\xFF.gz".to_vec())),
+            place: Some(Place {
+                device: 1,
+                inode: 2,
+            }),
+            look: Look {
+                born_ns: Some(-5),
+                size: 10,
+                modified_ns: 11,
+            },
+            format: Some(Format::Gzip),
+            fingerprint: Check { len: 3, hash: 4 },
+            sent: position.clone(),
+            position,
+            status: FileStatus::Broken,
+            problem: Some("bad".into()),
+            ..FileState::default()
+        };
+        state.counts.drop_rows("where", 1, 2);
+        state.counts.acknowledged_bytes = 9;
+        let (scope, back) = decode(&encode("a/b", &state)).expect("it was just written");
+        assert_eq!(scope, "a/b");
+        assert_eq!(format!("{back:?}"), format!("{state:?}"));
+        assert!(decode(b"nonsense").is_none());
+    }
+}

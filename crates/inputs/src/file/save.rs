@@ -1,0 +1,105 @@
+//! Writes to the registry what is known of files.
+//!
+//! A new file is written, durably, before it is read. Positions follow every second and at the end; until then a crash
+//! brings back the older ones, and events are sent again under the same ids.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use registry::Change;
+
+use super::record;
+use super::state::File;
+use super::tracker::Tracker;
+
+impl Tracker {
+    /// Makes the ids of new files durable; whether that worked.
+    pub(super) fn save_new(&mut self) -> bool {
+        let Some(registry) = self.ctx.registry.clone() else {
+            return true;
+        };
+        let scope = self.known.scope().clone();
+        let put = |file: &Arc<File>| {
+            Change::Put(
+                record::file_key(file.id),
+                record::encode(&scope, &file.lock()),
+            )
+        };
+        let changes: Vec<Change> = self.unsaved.iter().map(put).collect();
+        let outcome = registry.commit(&changes, true);
+        self.note_outcome(outcome.map_err(|error| error.to_string()))
+    }
+
+    /// Writes the files that changed; `durable` at the end.
+    pub(crate) fn save(&mut self, durable: bool) {
+        self.saved = Instant::now();
+        let files = self.dirty.take();
+        let Some(registry) = self.ctx.registry.clone() else {
+            for file in files {
+                file.lock().is_dirty = false;
+            }
+            return;
+        };
+        if files.is_empty() && !durable {
+            return;
+        }
+        let scope = self.known.scope().clone();
+        let mut changes = Vec::new();
+        for file in &files {
+            let mut state = file.lock();
+            state.is_dirty = false;
+            changes.push(Change::Put(
+                record::file_key(file.id),
+                record::encode(&scope, &state),
+            ));
+            let needed = state
+                .checkpoints
+                .front()
+                .filter(|(place, _)| *place <= state.position.offset);
+            if let Some((place, encoded)) = needed
+                && state.saved_checkpoint != Some(*place)
+            {
+                let change = Change::Put(record::checkpoint_key(file.id), encoded.clone());
+                changes.push(change);
+                state.saved_checkpoint = Some(*place);
+            }
+        }
+        let outcome = registry.commit(&changes, durable);
+        if !self.note_outcome(outcome.map_err(|error| error.to_string())) {
+            for file in &files {
+                file.lock().saved_checkpoint = None;
+            }
+            self.dirty.put_back(files);
+        }
+    }
+
+    /// Takes entries out of the registry.
+    pub(super) fn remove(&mut self, changes: &[Change]) {
+        if let Some(registry) = self.ctx.registry.clone()
+            && !changes.is_empty()
+        {
+            let outcome = registry.commit(changes, false);
+            self.note_outcome(outcome.map_err(|error| error.to_string()));
+        }
+    }
+
+    /// Says when the registry cannot be written to, and when it can again.
+    fn note_outcome(&mut self, outcome: Result<(), String>) -> bool {
+        match outcome {
+            Ok(()) => {
+                if std::mem::replace(&mut self.save_fails, false) {
+                    self.ctx.diagnostics.warn("positions are remembered again");
+                }
+                true
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.save_fails, true) {
+                    self.ctx.diagnostics.warn(&format!(
+                        "positions cannot be remembered; new files wait until they can: {error}"
+                    ));
+                }
+                false
+            }
+        }
+    }
+}

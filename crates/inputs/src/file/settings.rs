@@ -1,0 +1,230 @@
+//! The settings of the input `file`.
+
+use std::time::Duration;
+
+use config::{Period, Size};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::watch::WatchMode;
+use crate::reading::records::{Container, LineEnding, MultilineSettings};
+use crate::reading::settings::{Codec, Compression, line_size_default};
+
+/// Settings of the input `file`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Config {
+    /// The files to read. Wildcards are allowed.
+    pub(super) paths: Vec<String>,
+    /// Files to leave out: wildcards for whole paths or for names alone. Default: none.
+    #[serde(default)]
+    pub(super) exclude: Vec<String>,
+    /// Whether to wait for more at the end of the files, and for new files. Otherwise the input reads to the end, remembers
+    /// the position if there is a data directory, and ends. Default: true in a service, false in a one-line pipeline.
+    #[serde(default)]
+    pub(super) follow: Option<bool>,
+    /// Where to begin in files that are there when Millpond first looks and that it does not know: `beginning`, or `end`
+    /// to pass over what is in them. Files that appear later are read from their beginning. Default: `beginning`.
+    #[serde(default)]
+    pub(super) start_at: StartAt,
+    /// Leaves out files that were last written to longer ago than this, until they are written to. Default: none is too old.
+    #[serde(default)]
+    pub(super) ignore_older: Option<Period>,
+    /// Whether wildcards match symbolic links to files. Default: true.
+    #[serde(default = "yes")]
+    pub(super) follow_links: bool,
+    /// How files are watched. Default: `auto`.
+    #[serde(default)]
+    pub(super) watch: Watching,
+    /// How often files are looked at where the system does not tell of changes. Default: 1s.
+    #[serde(default = "second")]
+    pub(super) scan_interval: Period,
+    /// How many files that were read to their end are kept open, so that they can be finished when they are renamed or
+    /// deleted. Beyond that, those that were idle longest are closed until they are written to. Default: 512.
+    #[serde(default = "open_files_default")]
+    pub(super) max_open_files: usize,
+    /// When files that were read to their end are closed. Half a line at the end is then given as a line.
+    #[serde(default)]
+    pub(super) close: Close,
+    /// Deletes a file when everything in it was acknowledged by every output and nothing was written to it for so long.
+    /// Needs `follow`. Default: files are never deleted.
+    #[serde(default)]
+    pub(super) delete_after: Option<Period>,
+    /// How many of a file's first bytes, decompressed, it is recognised by. At least 64B, at most 32KiB. Default: 1KiB.
+    #[serde(default = "fingerprint_default")]
+    pub(super) fingerprint_bytes: Size,
+    /// How long files that are gone are remembered, so that a copy of them is recognised. Default: 24h.
+    #[serde(default = "day")]
+    pub(super) forget_after: Period,
+    /// How events are written in the files. Default: `text`.
+    #[serde(default)]
+    pub(super) codec: Codec,
+    /// Gives JSON and MessagePack events `@timestamp`, `host.name`, `log.file.path` and `log.offset` where they have no
+    /// such field; lines of text always get them. Default: false.
+    #[serde(default)]
+    pub(super) add_fields: bool,
+    /// The longest line in bytes, its end not counted; a longer one is cut there. Also the largest record of several
+    /// lines, and the largest MessagePack document, a larger one ends its file with an error. At most 1GiB. Default: 1MiB.
+    #[serde(default = "line_size_default")]
+    pub(super) max_line_bytes: Size,
+    /// How the files are compressed. Default: `auto`.
+    #[serde(default)]
+    pub(super) compression: Compression,
+    /// The character encoding, such as `utf-16le`, `windows-1252`, `shift_jis`: a label of the WHATWG Encoding Standard.
+    /// Default: UTF-8.
+    #[serde(default)]
+    pub(super) encoding: Option<String>,
+    /// What ends a line. Default: `lf`.
+    #[serde(default)]
+    pub(super) line_ending: LineEnding,
+    /// Takes the lines out of the format in which container runtimes write them, joins those that were split, and sets
+    /// `stream` and `@timestamp`. Default: lines are taken as they are.
+    #[serde(default)]
+    pub(super) container: Option<Container>,
+    /// Makes one event of several lines. Default: each line is an event.
+    #[serde(default)]
+    pub(super) multiline: Option<MultilineSettings>,
+    /// Regular expressions: only events that one of them matches are read. Default: all.
+    #[serde(default)]
+    pub(super) include_lines: Vec<String>,
+    /// Regular expressions: events that one of them matches are left out. Default: none.
+    #[serde(default)]
+    pub(super) exclude_lines: Vec<String>,
+    /// The time zone of syslog times that name none, such as `Europe/Berlin` or `+02:00`. Default: UTC.
+    #[serde(default)]
+    pub(super) time_zone: Option<String>,
+}
+
+/// Where to begin in files that are there at first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum StartAt {
+    /// At their beginning.
+    #[default]
+    Beginning,
+    /// Behind what is in them.
+    End,
+}
+
+/// How files are watched.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Watching {
+    /// The system tells of changes, except on network file systems, which do not tell of what others do.
+    #[default]
+    Auto,
+    /// The system tells of changes.
+    Inotify,
+    /// Files are looked at every `scan_interval`.
+    Poll,
+}
+
+/// When files that were read to their end are closed.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct CloseSettings {
+    /// When nothing was written for so long.
+    inactive: Period,
+    /// 5 seconds after the last write when the file was deleted.
+    removed: bool,
+    /// 5 seconds after the last write when the file was renamed.
+    renamed: bool,
+    /// So long after it was opened, whatever happens in it. By default never.
+    after: Option<Period>,
+}
+
+impl Default for CloseSettings {
+    fn default() -> Self {
+        Self {
+            inactive: Period::from_secs(300),
+            removed: true,
+            renamed: false,
+            after: None,
+        }
+    }
+}
+
+pub(super) type Close = CloseSettings;
+
+/// The rules for closing, as durations.
+#[derive(Debug, Clone)]
+pub(crate) struct CloseRules {
+    pub(super) inactive: Duration,
+    pub(super) removed: bool,
+    pub(super) renamed: bool,
+    pub(super) after: Option<Duration>,
+}
+
+/// What the tracker goes by.
+#[derive(Debug, Clone)]
+pub(crate) struct Following {
+    pub(super) follow: bool,
+    pub(super) start_at: StartAt,
+    pub(super) ignore_older: Option<Duration>,
+    pub(super) compression: Compression,
+    pub(super) fingerprint_bytes: usize,
+    pub(super) open_files_max: usize,
+    pub(super) close: CloseRules,
+    pub(super) delete_after: Option<Duration>,
+    pub(super) forget_after: Duration,
+    /// When a record that waits for its end is given.
+    pub(super) record_timeout: Duration,
+    /// When what cannot be read is tried again.
+    pub(super) retry_interval: Duration,
+    /// How often positions are written to the registry.
+    pub(super) save_interval: Duration,
+}
+
+impl Following {
+    pub(super) fn new(config: &Config, follow: bool, record_timeout: Duration) -> Self {
+        Self {
+            follow,
+            start_at: config.start_at,
+            ignore_older: config.ignore_older.map(|period| period.0),
+            compression: config.compression,
+            fingerprint_bytes: config.fingerprint_bytes.bytes(),
+            open_files_max: config.max_open_files,
+            close: CloseRules {
+                inactive: config.close.inactive.0,
+                removed: config.close.removed,
+                renamed: config.close.renamed,
+                after: config.close.after.map(|period| period.0),
+            },
+            delete_after: config.delete_after.map(|period| period.0),
+            forget_after: config.forget_after.0,
+            record_timeout,
+            retry_interval: Duration::from_secs(10),
+            save_interval: Duration::from_secs(1),
+        }
+    }
+}
+
+impl From<Watching> for WatchMode {
+    fn from(watching: Watching) -> Self {
+        match watching {
+            Watching::Auto => Self::Auto,
+            Watching::Inotify => Self::Inotify,
+            Watching::Poll => Self::Poll,
+        }
+    }
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn second() -> Period {
+    Period::from_secs(1)
+}
+
+fn day() -> Period {
+    Period::from_secs(24 * 3600)
+}
+
+fn open_files_default() -> usize {
+    512
+}
+
+fn fingerprint_default() -> Size {
+    Size(1024)
+}

@@ -1,0 +1,253 @@
+//! What is known of one file: where it is, what identifies it, and what became of its bytes.
+//!
+//! Readers, the acknowledging task and the tracker share it, each behind the file's own lock for a moment.
+//!
+//! # Invariants
+//! - `read = acknowledged + dropped + in flight` in source bytes, what is still being assembled included.
+//! - `position` moves only when the receipts of everything before it have resolved; `sent` is ahead of it by what is in
+//!   flight. After a restart both are the same.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use codec::compress::Format;
+use codec::fnv::Fnv128;
+use codec::{Check, Resume};
+use component::{Dropped, FileLedger, FileStatus};
+
+use crate::paths::meta::Meta;
+
+/// Device and inode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+}
+
+impl Place {
+    /// Where the file is that was found.
+    pub(crate) fn of(meta: &Meta) -> Self {
+        Self {
+            device: meta.device,
+            inode: meta.inode,
+        }
+    }
+}
+
+/// What the system said of the file when it was looked at last.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Look {
+    pub(crate) born_ns: Option<i64>,
+    /// Bytes on disk.
+    pub(crate) size: u64,
+    pub(crate) modified_ns: i64,
+}
+
+impl Look {
+    /// What was found.
+    pub(crate) fn of(meta: &Meta) -> Self {
+        Self {
+            born_ns: meta.born_ns,
+            size: meta.size,
+            modified_ns: meta.modified_ns,
+        }
+    }
+}
+
+/// What a file is found again by: all of its first bytes, as far as they are known.
+pub(crate) fn fingerprint(head: &[u8]) -> Check {
+    let mut hasher = Fnv128::new();
+    hasher.add(head);
+    Check {
+        len: head.len() as u16,
+        hash: hasher.value(),
+    }
+}
+
+/// Why a file is at no place any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// Its inode is somewhere else or deleted.
+    Gone,
+    /// Its inode was truncated and holds something else now.
+    Truncated,
+}
+
+/// A known file.
+#[derive(Debug)]
+pub(crate) struct File {
+    /// 128 random bits.
+    pub(crate) id: u128,
+    state: Mutex<FileState>,
+}
+
+/// What is known of a file.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FileState {
+    pub(crate) path: PathBuf,
+    pub(crate) place: Option<Place>,
+    pub(crate) lost: Option<Lost>,
+    pub(crate) look: Look,
+    /// Set once its content was compared with what is known, in this run.
+    pub(crate) is_verified: bool,
+    pub(crate) format: Option<Format>,
+    pub(crate) fingerprint: Check,
+    pub(crate) position: Resume,
+    pub(crate) sent: Resume,
+    pub(crate) status: FileStatus,
+    /// Why it cannot be read further.
+    pub(crate) problem: Option<String>,
+    /// It was renamed in this run.
+    pub(crate) is_renamed: bool,
+    /// Something was not delivered: the position stays where it is until the next run.
+    pub(crate) is_frozen: bool,
+    /// A copy that may take its place is being compared with it.
+    pub(crate) is_claimed: bool,
+    /// When it was noticed that it is gone, in seconds since 1970.
+    pub(crate) lost_since: Option<u64>,
+    pub(crate) counts: Counts,
+    /// Encoded checkpoints with the place that each continues, ascending. One at most lies at or before `position`.
+    pub(crate) checkpoints: VecDeque<(u64, Vec<u8>)>,
+    /// The place of the checkpoint that the registry has.
+    pub(crate) saved_checkpoint: Option<u64>,
+    /// It waits to be written to the registry.
+    pub(crate) is_dirty: bool,
+}
+
+/// What became of the bytes and events.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) read_bytes: u64,
+    pub(crate) acknowledged_bytes: u64,
+    pub(crate) read_events: u64,
+    pub(crate) acknowledged_events: u64,
+    pub(crate) dropped: Vec<Dropped>,
+    /// In chunks that were taken and not resolved.
+    pub(crate) in_flight_bytes: u64,
+    pub(crate) in_flight_events: u64,
+    /// Read and not yet in any chunk.
+    pub(crate) pending_bytes: u64,
+}
+
+impl Counts {
+    /// Counts what was dropped.
+    pub(crate) fn drop_rows(&mut self, reason: &str, events: u64, bytes: u64) {
+        if let Some(known) = self.dropped.iter_mut().find(|known| known.reason == reason) {
+            known.events += events;
+            known.bytes += bytes;
+        } else {
+            self.dropped.push(Dropped {
+                reason: reason.to_owned(),
+                events,
+                bytes,
+            });
+        }
+    }
+
+    /// Bytes that were dropped.
+    pub(crate) fn dropped_bytes(&self) -> u64 {
+        self.dropped.iter().map(|dropped| dropped.bytes).sum()
+    }
+
+    /// Forgets what was on its way: it will be read again.
+    pub(crate) fn forget_in_flight(&mut self) {
+        self.read_bytes = self.acknowledged_bytes + self.dropped_bytes();
+        let dropped: u64 = self.dropped.iter().map(|dropped| dropped.events).sum();
+        self.read_events = self.acknowledged_events + dropped;
+        (
+            self.in_flight_bytes,
+            self.in_flight_events,
+            self.pending_bytes,
+        ) = (0, 0, 0);
+    }
+}
+
+impl File {
+    /// A file in this state.
+    pub(crate) fn new(id: u128, state: FileState) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            state: Mutex::new(state),
+        })
+    }
+
+    /// What is known of it.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, FileState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl FileState {
+    /// Bytes of the disk that were not read yet, as far as that is known without reading.
+    pub(crate) fn lag_bytes(&self) -> u64 {
+        match (self.format, self.status) {
+            (_, FileStatus::Done) => 0,
+            (None, _) => self.look.size.saturating_sub(self.counts.read_bytes),
+            // How far compressed data was read is known at checkpoints only.
+            (Some(_), _) => self.look.size,
+        }
+    }
+
+    /// Whether there may be something to read.
+    pub(crate) fn wants_reading(&self) -> bool {
+        match (self.format, self.status) {
+            (_, FileStatus::Done | FileStatus::Broken) => false,
+            (None, _) => self.look.size > self.sent.offset,
+            (Some(_), _) => true,
+        }
+    }
+
+    /// Drops the checkpoints that are no longer needed: all but the newest one at or before the position, and what follows.
+    pub(crate) fn prune_checkpoints(&mut self) {
+        while self
+            .checkpoints
+            .get(1)
+            .is_some_and(|(place, _)| *place <= self.position.offset)
+        {
+            self.checkpoints.pop_front();
+        }
+    }
+
+    /// What a person may see of it. `now_ns` is nanoseconds since 1970.
+    pub(crate) fn ledger(&self, scope: &str, id: u128, now_ns: i64) -> FileLedger {
+        let (pipeline, input) = scope.split_once('/').unwrap_or((scope, ""));
+        let lag_bytes = self.lag_bytes();
+        let age = now_ns.saturating_sub(self.look.modified_ns) / 1_000_000_000;
+        FileLedger {
+            pipeline: pipeline.to_owned(),
+            input: input.to_owned(),
+            path: self.path.to_string_lossy().into_owned(),
+            id: format!("{id:032x}"),
+            device: self.place.map_or(0, |place| place.device),
+            inode: self.place.map_or(0, |place| place.inode),
+            size: self.look.size,
+            position: self.position.offset,
+            lag_bytes,
+            lag_seconds: if lag_bytes > 0 { age.max(0) as u64 } else { 0 },
+            read_bytes: self.counts.read_bytes,
+            acknowledged_bytes: self.counts.acknowledged_bytes,
+            dropped_bytes: self.counts.dropped_bytes(),
+            in_flight_bytes: self.counts.in_flight_bytes + self.counts.pending_bytes,
+            read_events: self.counts.read_events,
+            acknowledged_events: self.counts.acknowledged_events,
+            dropped: self.counts.dropped.clone(),
+            in_flight_events: self.counts.in_flight_events,
+            state: if self.lost.is_some() {
+                FileStatus::Gone
+            } else {
+                self.status
+            },
+            checkpoints: self.checkpoints.len() as u64,
+        }
+    }
+}
+
+/// When something happened to a file that is being read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Times {
+    pub(crate) opened: Instant,
+    /// When bytes came last.
+    pub(crate) data: Instant,
+}

@@ -1,0 +1,332 @@
+//! One file that is being read: from its content to chunks, a slice at a time.
+
+use std::fs::File as Opened;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use batch::Stream;
+use codec::compress::Checkpoint;
+use codec::{Chunk, Chunker};
+
+use super::content::{Content, Got, Scratch};
+use super::pool::Order;
+use super::state::{File, FileState, Place, Times};
+use crate::paths::meta::Meta;
+
+/// Bytes read at once before another file has its turn.
+const SLICE_BYTES: u64 = 4 << 20;
+
+/// The smallest buffer that is read into.
+const BUFFER_MIN: usize = 4096;
+
+/// A file that is being read.
+pub(crate) struct Task {
+    pub(crate) file: Arc<File>,
+    stream: Arc<Stream>,
+    content: Content,
+    chunker: Chunker,
+    pub(crate) order: Order,
+    /// Where another thread says that it could not send; none where this thread sends itself.
+    failure: Option<Arc<AtomicBool>>,
+    pub(crate) times: Times,
+    /// Bytes of the disk that the progress has seen.
+    disk_offset: u64,
+}
+
+/// Why a file cannot be opened where it was.
+#[derive(Debug)]
+pub(crate) enum OpenError {
+    /// Another file is at its path.
+    Moved,
+    /// What lies before the position is not what was read.
+    Replaced,
+    /// The system says no.
+    Failed(io::Error),
+}
+
+/// Where a slice ended.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// There is more to read.
+    More,
+    /// Everything was read for now.
+    Rest,
+    /// Everything was given, half a line too.
+    Closed,
+    /// It is compressed and whole; with whether something follows that is not.
+    Done { has_garbage: bool },
+    /// It is compressed and stops before its end.
+    Truncated(String),
+    /// It cannot be read further.
+    Broken(String),
+    /// Something else is in it now.
+    Replaced,
+    /// The system says no.
+    Failed(io::Error),
+    /// The pipeline takes no more.
+    Stopped,
+}
+
+/// What a slice works with.
+pub(crate) trait Desk {
+    /// Memory to read with.
+    fn scratch(&mut self) -> &mut Scratch;
+    /// A buffer to read into, waiting for it.
+    fn buffer(&mut self, size: usize) -> batch::PooledBuffer;
+    /// Counts bytes that were read, decompressed and on disk, and how long that took.
+    fn count(&mut self, bytes: usize, disk_bytes: u64, time: Duration);
+    /// Takes a chunk on its way; false when nobody takes more.
+    fn send(&mut self, task: &Task, chunk: Chunk) -> Result<(), Outcome>;
+    /// Whether to stop.
+    fn is_stopped(&self) -> bool;
+    /// A chunker that goes on where one was, with the bytes before.
+    fn chunker(&self, state: &FileState, tail: &[u8]) -> Chunker;
+    /// What is to be done with a file that was just opened.
+    fn first_order(&self) -> Order;
+    /// Whether half a line at the end of compressed data that is cut short is given: its other half will never come.
+    fn gives_half_lines(&self) -> bool;
+}
+
+impl Task {
+    /// Opens a file where it was read to.
+    ///
+    /// # Errors
+    /// It is not there, or not what it was.
+    pub(crate) fn open(file: &Arc<File>, desk: &mut impl Desk) -> Result<Box<Self>, OpenError> {
+        let (path, place) = {
+            let state = file.lock();
+            (state.path.clone(), state.place)
+        };
+        let opened = Opened::open(&path).map_err(OpenError::Failed)?;
+        let meta = Meta::of_fd(&opened).map_err(OpenError::Failed)?;
+        if place != Some(Place::of(&meta)) {
+            return Err(OpenError::Moved);
+        }
+        let (content, tail) = seek(file, opened, desk.scratch())?;
+        let mut state = file.lock();
+        state.counts.pending_bytes = 0;
+        let stream = Arc::new(Stream {
+            id: file.id,
+            path: Some(Arc::from(path.to_string_lossy().as_ref())),
+        });
+        let now = Instant::now();
+        let content_failure = content.is_compressed().then(Arc::default);
+        Ok(Box::new(Self {
+            file: file.clone(),
+            stream,
+            disk_offset: content.disk_offset(),
+            content,
+            chunker: desk.chunker(&state, &tail),
+            order: desk.first_order(),
+            failure: content_failure,
+            times: Times {
+                opened: now,
+                data: now,
+            },
+        }))
+    }
+
+    /// What its events come from.
+    pub(crate) fn stream(&self) -> &Arc<Stream> {
+        &self.stream
+    }
+
+    /// Where another thread says that it could not send; none where this thread sends itself.
+    pub(crate) fn failure(&self) -> Option<&Arc<AtomicBool>> {
+        self.failure.as_ref()
+    }
+
+    /// The open file.
+    pub(crate) fn opened(&self) -> &Opened {
+        self.content.file()
+    }
+
+    /// Whether a record waits for its end.
+    pub(crate) fn has_pending_record(&self) -> bool {
+        self.chunker.has_pending_record()
+    }
+
+    /// Whether anything was read and not given.
+    pub(crate) fn has_pending(&self) -> bool {
+        self.chunker.pending() > 0
+    }
+
+    /// Closes it. What was read and not given will be read again.
+    pub(crate) fn suspend(self) -> Arc<File> {
+        let mut state = self.file.lock();
+        state.counts.read_bytes -= state.counts.pending_bytes;
+        state.counts.pending_bytes = 0;
+        drop(state);
+        self.file
+    }
+
+    /// Reads and sends some of it.
+    pub(crate) fn slice(&mut self, desk: &mut impl Desk) -> Outcome {
+        if self.order == Order::Finish {
+            return match self.send_all(desk) {
+                Err(outcome) => outcome,
+                Ok(()) => Outcome::Closed,
+            };
+        }
+        let end = self.content.offset() + SLICE_BYTES;
+        loop {
+            if desk.is_stopped() {
+                return Outcome::Stopped;
+            }
+            if self.chunker.is_full() {
+                if let Err(outcome) = self.send_ready(desk) {
+                    return outcome;
+                }
+                continue;
+            }
+            if let Some(size) = self.chunker.needs() {
+                let buffer = desk.buffer(size.max(BUFFER_MIN));
+                self.chunker.give(buffer);
+                continue;
+            }
+            if self.content.offset() >= end {
+                return Outcome::More;
+            }
+            let start = Instant::now();
+            match self.content.read(self.chunker.space(), desk.scratch()) {
+                Ok(Got::Bytes(read)) => self.advance(read, start, desk),
+                Ok(other) => return self.at_end(other, desk),
+                Err(error) => return Outcome::Failed(error),
+            }
+            if self.chunker.is_broken() {
+                // The decoder says what is wrong.
+                return match self.send_all(desk) {
+                    Err(outcome) => outcome,
+                    Ok(()) => Outcome::Broken("broken data".to_owned()),
+                };
+            }
+        }
+    }
+
+    fn advance(&mut self, read: usize, start: Instant, desk: &mut impl Desk) {
+        self.chunker.advance(read);
+        self.times.data = Instant::now();
+        let disk_offset = self.content.disk_offset();
+        let disk_bytes = disk_offset - self.disk_offset;
+        desk.count(read, disk_bytes, self.times.data - start);
+        self.disk_offset = disk_offset;
+        let checkpoint = self.content.take_checkpoint();
+        let mut state = self.file.lock();
+        state.counts.read_bytes += read as u64;
+        state.counts.pending_bytes += read as u64;
+        if let Some(checkpoint) = checkpoint {
+            keep_checkpoint(&mut state, &checkpoint);
+        }
+    }
+
+    /// Nothing more can be read now.
+    fn at_end(&mut self, got: Got, desk: &mut impl Desk) -> Outcome {
+        if matches!(got, Got::Replaced) {
+            return Outcome::Replaced;
+        }
+        if let Some(checkpoint) = self.content.take_checkpoint() {
+            keep_checkpoint(&mut self.file.lock(), &checkpoint);
+        }
+        let sent = match (&got, self.order) {
+            (Got::Truncated(_), _) if desk.gives_half_lines() => self.send_all(desk),
+            (Got::Nothing, Order::Read) | (Got::Truncated(_), _) => self.send_ready(desk),
+            (Got::Nothing, Order::Flush) => self.send_flushed(desk),
+            _ => self.send_all(desk),
+        };
+        if let Err(outcome) = sent {
+            return outcome;
+        }
+        match (got, self.order) {
+            (Got::End, _) => Outcome::Done {
+                has_garbage: self.content.has_garbage(),
+            },
+            (Got::Truncated(problem), _) => Outcome::Truncated(problem),
+            (Got::Broken(problem), _) => Outcome::Broken(problem),
+            (_, Order::Close) => Outcome::Closed,
+            _ => {
+                self.order = Order::Read;
+                self.chunker.release();
+                Outcome::Rest
+            }
+        }
+    }
+
+    /// Sends the whole records.
+    fn send_ready(&mut self, desk: &mut impl Desk) -> Result<(), Outcome> {
+        while let Some(chunk) = self.chunker.take() {
+            self.send(chunk, desk)?;
+        }
+        Ok(())
+    }
+
+    /// Sends the record that waits for its end, too.
+    fn send_flushed(&mut self, desk: &mut impl Desk) -> Result<(), Outcome> {
+        self.send_ready(desk)?;
+        while let Some(chunk) = self.chunker.flush() {
+            self.send(chunk, desk)?;
+        }
+        Ok(())
+    }
+
+    /// Sends everything, half a line too.
+    fn send_all(&mut self, desk: &mut impl Desk) -> Result<(), Outcome> {
+        while let Some(chunk) = self.chunker.finish() {
+            self.send(chunk, desk)?;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, chunk: Chunk, desk: &mut impl Desk) -> Result<(), Outcome> {
+        {
+            let mut state = self.file.lock();
+            state.counts.pending_bytes -= chunk.source_bytes;
+            state.counts.in_flight_bytes += chunk.source_bytes;
+            state.sent = chunk.after.clone();
+        }
+        desk.send(self, chunk)
+    }
+}
+
+fn keep_checkpoint(state: &mut FileState, checkpoint: &Checkpoint) {
+    let known = state.checkpoints.back().map(|(place, _)| *place);
+    if known.is_none_or(|known| known < checkpoint.output) {
+        let encoded = checkpoint.encode();
+        state.checkpoints.push_back((checkpoint.output, encoded));
+        state.prune_checkpoints();
+    }
+}
+
+/// The content where it was read to, and the bytes before.
+fn seek(
+    file: &Arc<File>,
+    opened: Opened,
+    scratch: &mut Scratch,
+) -> Result<(Content, Vec<u8>), OpenError> {
+    let (format, sent, checkpoint) = {
+        let state = file.lock();
+        let usable = state
+            .checkpoints
+            .iter()
+            .rev()
+            .find(|(place, _)| *place <= state.sent.offset);
+        let checkpoint = usable.and_then(|(_, encoded)| Checkpoint::decode(encoded));
+        (state.format, state.sent.clone(), checkpoint)
+    };
+    let mut tail = checkpoint
+        .as_ref()
+        .map_or_else(Vec::new, |checkpoint| checkpoint.tail().to_vec());
+    let mut content = Content::new(opened, format, checkpoint.as_ref())
+        .map_err(|error| OpenError::Failed(io::Error::other(error)))?;
+    let got = content
+        .pass(sent.offset, u64::MAX, &mut tail, scratch)
+        .map_err(OpenError::Failed)?;
+    let is_there = content.offset() == sent.offset && !matches!(got, Got::Replaced);
+    // At the end of a member no bytes before are known; its checksum was right.
+    let is_known = tail.len() >= usize::from(sent.check.len);
+    if !is_there || (is_known && !sent.check.matches(&tail)) {
+        return Err(OpenError::Replaced);
+    }
+    Ok((content, tail))
+}

@@ -1,0 +1,256 @@
+//! The settings that say how bytes become records and events, and what codecs make of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use batch::Encoding;
+use codec::syslog::{self, Syslog, Zone};
+use codec::{
+    ContainerFormat, LINES_MAX_DEFAULT, Match, Multiline, MultilineConfig, MultilineError,
+};
+use config::{ConfigError, Node, Period, Size};
+use regex::bytes::RegexSet;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::settings::{Codec, LINE_SIZE_MAX};
+
+/// How long a record of several lines waits for its end where the settings do not say.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What ends a line.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LineEnding {
+    /// A line feed, before which a carriage return does not count.
+    #[default]
+    Lf,
+    /// A carriage return.
+    Cr,
+    /// A zero byte.
+    Nul,
+}
+
+/// What wrote the lines of a container's log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Container {
+    /// Either of the two, line by line.
+    Auto,
+    /// Docker's `json-file`: `{"log":"…\n","stream":"stdout","time":"…"}`.
+    Docker,
+    /// The Container Runtime Interface of Kubernetes: `2026-01-02T03:04:05.678901234Z stdout F …`.
+    Cri,
+}
+
+/// How lines are put together. Either `pattern`, or `start`.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct MultilineSettings {
+    /// A regular expression for lines that belong to a neighbour.
+    pattern: Option<String>,
+    /// Whether the lines that `pattern` does not match belong to a neighbour, instead of those it matches.
+    negate: bool,
+    /// To which neighbour they belong: `after` means they come after the first line of their event, `before` that they come
+    /// before its last. Default: `after`.
+    #[serde(rename = "match")]
+    matching: Option<MultilineMatch>,
+    /// A regular expression for the first line of an event.
+    start: Option<String>,
+    /// A regular expression for the last line of an event. By default an event ends where the next one starts.
+    end: Option<String>,
+    /// Lines of an event; further ones are left out and the event is tagged `_truncated`.
+    max_lines: usize,
+    /// How long an event waits for its next line.
+    pub(crate) timeout: Period,
+}
+
+impl Default for MultilineSettings {
+    fn default() -> Self {
+        Self {
+            pattern: None,
+            negate: false,
+            matching: None,
+            start: None,
+            end: None,
+            max_lines: LINES_MAX_DEFAULT,
+            timeout: Period(TIMEOUT),
+        }
+    }
+}
+
+/// Where lines belong that a pattern is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum MultilineMatch {
+    /// To the line behind them.
+    Before,
+    /// To the line before them.
+    After,
+}
+
+/// The settings.
+#[derive(Debug, Default)]
+pub(crate) struct Records<'c> {
+    pub(crate) codec: Codec,
+    pub(crate) add_fields: bool,
+    pub(crate) max_line_bytes: Size,
+    pub(crate) encoding: Option<&'c str>,
+    pub(crate) line_ending: LineEnding,
+    pub(crate) container: Option<Container>,
+    pub(crate) multiline: Option<&'c MultilineSettings>,
+    pub(crate) include_lines: &'c [String],
+    pub(crate) exclude_lines: &'c [String],
+    pub(crate) time_zone: Option<&'c str>,
+}
+
+impl Records<'_> {
+    /// What codecs make of them.
+    ///
+    /// # Errors
+    /// A setting that cannot be taken, with its place.
+    pub(crate) fn settings(&self, node: &Node) -> Result<codec::Settings, ConfigError> {
+        if self.max_line_bytes < Size(1) || self.max_line_bytes > LINE_SIZE_MAX {
+            let message = format!("`max_line_bytes` is at least 1B and at most {LINE_SIZE_MAX}");
+            return Err(node.nearest("max_line_bytes").error(message));
+        }
+        self.check(node)?;
+        let encoding = match self.codec {
+            Codec::Text | Codec::Syslog => Encoding::Text,
+            Codec::Json => Encoding::Json,
+            Codec::Msgpack => Encoding::MsgPack,
+        };
+        let mut settings = codec::Settings::new(encoding, self.max_line_bytes.bytes());
+        settings.add_fields = self.add_fields;
+        settings.charset = self.charset(node)?;
+        settings.line_ending = match self.line_ending {
+            LineEnding::Lf => codec::LineEnding::Lf,
+            LineEnding::Cr => codec::LineEnding::Cr,
+            LineEnding::Nul => codec::LineEnding::Nul,
+        };
+        settings.container = self.container.map(|container| match container {
+            Container::Auto => ContainerFormat::Auto,
+            Container::Docker => ContainerFormat::Docker,
+            Container::Cri => ContainerFormat::Cri,
+        });
+        settings.multiline = self
+            .multiline
+            .map(|multiline| read_multiline(node, multiline))
+            .transpose()?;
+        settings.include_lines = patterns(node, "include_lines", self.include_lines)?;
+        settings.exclude_lines = patterns(node, "exclude_lines", self.exclude_lines)?;
+        settings.syslog = self.syslog(node)?;
+        Ok(settings)
+    }
+
+    /// Refuses settings that mean nothing together.
+    fn check(&self, node: &Node) -> Result<(), ConfigError> {
+        let lines_only = [
+            ("multiline", self.multiline.is_some()),
+            ("container", self.container.is_some()),
+            ("encoding", self.encoding.is_some()),
+            ("include_lines", !self.include_lines.is_empty()),
+            ("exclude_lines", !self.exclude_lines.is_empty()),
+        ];
+        for (setting, is_set) in lines_only {
+            if is_set && self.codec == Codec::Msgpack {
+                let message = format!("`{setting}` is for lines, and `codec: msgpack` has none");
+                return Err(node.nearest(setting).error(message));
+            }
+        }
+        if self.time_zone.is_some() && self.codec != Codec::Syslog {
+            let message = "`time_zone` is for `codec: syslog`";
+            return Err(node.nearest("time_zone").error(message));
+        }
+        Ok(())
+    }
+
+    fn charset(&self, node: &Node) -> Result<Option<&'static encoding_rs::Encoding>, ConfigError> {
+        let Some(label) = self.encoding else {
+            return Ok(None);
+        };
+        let known = codec::charset(label);
+        known.map(Some).ok_or_else(|| {
+            let error = node
+                .nearest("encoding")
+                .error(format!("`{label}` is no character encoding"));
+            error.accepted([
+                "utf-8",
+                "utf-16",
+                "utf-16le",
+                "utf-16be",
+                "windows-1252",
+                "iso-8859-1",
+                "shift_jis",
+                "gb18030",
+                "any other label of the WHATWG Encoding Standard",
+            ])
+        })
+    }
+
+    fn syslog(&self, node: &Node) -> Result<Option<Syslog>, ConfigError> {
+        if self.codec != Codec::Syslog {
+            return Ok(None);
+        }
+        let zone = match self.time_zone {
+            None => Zone::utc(),
+            Some(name) => Zone::named(name).ok_or_else(|| {
+                node.nearest("time_zone").error(format!(
+                    "`{name}` is no time zone, such as Europe/Berlin or +02:00"
+                ))
+            })?,
+        };
+        Ok(Some(Syslog::new(syslog::Format::Auto, zone)))
+    }
+}
+
+fn read_multiline(
+    node: &Node,
+    settings: &MultilineSettings,
+) -> Result<Arc<Multiline>, ConfigError> {
+    let config = MultilineConfig {
+        pattern: settings.pattern.clone(),
+        negate: settings.negate,
+        matching: settings.matching.map(|matching| match matching {
+            MultilineMatch::Before => Match::Before,
+            MultilineMatch::After => Match::After,
+        }),
+        start: settings.start.clone(),
+        end: settings.end.clone(),
+        max_lines: settings.max_lines,
+    };
+    let read = Multiline::new(&config).map_err(|error| {
+        let place = match &error {
+            MultilineError::Regex { setting, .. } | MultilineError::Mixed(setting) => {
+                format!("multiline.{setting}")
+            }
+            MultilineError::EndOnly => "multiline.end".to_owned(),
+            MultilineError::NoLines => "multiline.max_lines".to_owned(),
+            MultilineError::NoPattern => "multiline".to_owned(),
+        };
+        node.nearest(&place).error(error.to_string())
+    })?;
+    Ok(Arc::new(read))
+}
+
+fn patterns(
+    node: &Node,
+    setting: &str,
+    patterns: &[String],
+) -> Result<Option<RegexSet>, ConfigError> {
+    for (index, pattern) in patterns.iter().enumerate() {
+        if let Err(error) = regex::bytes::Regex::new(pattern) {
+            return Err(node
+                .nearest(&format!("{setting}[{index}]"))
+                .error(format!("no regular expression: {error}")));
+        }
+    }
+    if patterns.is_empty() {
+        return Ok(None);
+    }
+    let set = RegexSet::new(patterns).map_err(|error| {
+        let message = format!("the expressions are too large together: {error}");
+        node.nearest(setting).error(message)
+    })?;
+    Ok(Some(set))
+}
