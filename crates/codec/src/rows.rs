@@ -136,7 +136,11 @@ impl Rows {
     fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Span {
         let start = self.side.len();
         write(&mut self.side);
-        span(self.side_number, start, self.side.len() - start)
+        match self.side.len() - start {
+            // The buffer may stay empty, and is not there then.
+            0 => span(CHUNK, 0, 0),
+            len => span(self.side_number, start, len),
+        }
     }
 }
 

@@ -80,6 +80,7 @@ fn decode(chunks: Vec<Chunk>, settings: &Settings) -> (Vec<Event>, Counts, Optio
     let mut decoder = Decoder::new(settings, &host);
     let mut events = Vec::new();
     for mut chunk in chunks {
+        let before = events.len();
         loop {
             match decoder.next_batch(&stream, &mut chunk, 0) {
                 Ok(Some(batch)) => events.extend(events_of(&batch)),
@@ -87,6 +88,20 @@ fn decode(chunks: Vec<Chunk>, settings: &Settings) -> (Vec<Event>, Counts, Optio
                 Err(error) => return (events, decoder.take_counts(), Some(error)),
             }
         }
+        let rows: u64 = events[before..]
+            .iter()
+            .map(|event| event.end - event.start)
+            .sum();
+        let dropped: u64 = decoder
+            .take_dropped()
+            .iter()
+            .map(|dropped| dropped.bytes)
+            .sum();
+        assert_eq!(
+            rows + dropped,
+            chunk.source_bytes,
+            "every byte is accounted for"
+        );
     }
     (events, decoder.take_counts(), None)
 }
@@ -325,7 +340,7 @@ fn json_that_is_not_utf8_or_too_long() {
             truncated: 1,
             invalid_utf8: 3,
             broken_documents: 2,
-            broken_containers: 0,
+            ..Counts::default()
         }
     );
 }

@@ -19,15 +19,34 @@ fn decode(
     let mut decoder = Decoder::new(&settings, &Arc::new(HostInfo { name: "h".into() }));
     let (mut chunker, mut rest, mut events) = (Chunker::new(&settings), content, Vec::new());
     let mut add = |mut chunk: codec::Chunk| {
-        while let Some(batch) = decoder.next_batch(&stream, &mut chunk, 0)? {
+        let mut bytes = 0;
+        let mut next = |chunk: &mut codec::Chunk| {
+            let batch = decoder.next_batch(&stream, chunk, 0);
+            let dropped = decoder.take_dropped();
+            (
+                batch,
+                dropped.iter().map(|dropped| dropped.bytes).sum::<u64>(),
+            )
+        };
+        let result = loop {
+            let (batch, dropped) = next(&mut chunk);
+            bytes += dropped;
+            let batch = match batch {
+                Ok(Some(batch)) => batch,
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            };
             for row in 0..batch.len() {
                 let mut json = Vec::new();
                 JsonWriter::new(&batch).write(row, &mut json);
                 let json = String::from_utf8(json).expect("JSON is UTF-8");
-                events.push((json, batch.origin().start(row), batch.origin().end(row)));
+                let (start, end) = (batch.origin().start(row), batch.origin().end(row));
+                bytes += end - start;
+                events.push((json, start, end));
             }
-        }
-        Ok(())
+        };
+        assert_eq!(bytes, chunk.source_bytes, "every byte is accounted for");
+        result
     };
     let mut error = None;
     while !rest.is_empty() && !chunker.is_broken() && error.is_none() {

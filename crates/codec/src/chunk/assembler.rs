@@ -479,7 +479,9 @@ impl Assembler {
             return self.give(&piece);
         };
         let record = self.lanes[lane].record.take();
-        let step = multiline.step(piece.text, record.is_some());
+        // No more than is kept of every line, however it was read.
+        let seen = &piece.text[..piece.text.len().min(self.limits.bytes_max)];
+        let step = multiline.step(seen, record.is_some());
         let record = match record {
             Some(record) if step.begins => {
                 self.give_held(&record);

@@ -75,7 +75,7 @@ impl Held {
             text,
             start: piece.start,
             source: piece.source,
-            is_cut: piece.is_cut,
+            is_cut: piece.is_cut || piece.text.len() > limits.bytes_max + 1,
             replaced: piece.replaced,
             origin: piece.origin,
             check: piece.check,
@@ -86,8 +86,7 @@ impl Held {
     /// Adds a part of the same line.
     pub(super) fn join(&mut self, piece: &Piece<'_>, limits: &Limits, window: &Window) {
         self.count(piece);
-        let text = self.own(limits, window);
-        text.extend_from_slice(limits.fitting(text.len(), piece.text));
+        self.push(piece.text, limits, window);
     }
 
     /// Adds a line.
@@ -115,9 +114,15 @@ impl Held {
             }
             return;
         }
-        let text = self.own(limits, window);
-        text.extend_from_slice(limits.fitting(text.len(), b"\n"));
-        text.extend_from_slice(limits.fitting(text.len(), piece.text));
+        self.push(b"\n", limits, window);
+        self.push(piece.text, limits, window);
+    }
+
+    fn push(&mut self, text: &[u8], limits: &Limits, window: &Window) {
+        let own = self.own(limits, window);
+        let fitting = limits.fitting(own.len(), text);
+        own.extend_from_slice(fitting);
+        self.is_cut |= fitting.len() < text.len();
     }
 
     /// Copies the text, unless that was done.
