@@ -4,6 +4,8 @@
 //! line belongs to the one before it (`after`) or to the one behind it (`before`): that is Filebeat's way. Or `start` tells
 //! where a record begins, and `end`, if there is one, where it ends; lines between an end and the next start are records of
 //! their own, and a start where the end is missing begins a new record.
+//!
+//! Patterns see a line decoded, without its terminator, and of a line longer than a record may be no more than that.
 
 use regex::bytes::Regex;
 

@@ -138,6 +138,13 @@ impl Held {
         }
     }
 
+    /// Keeps as little memory as the text needs.
+    pub(super) fn shrink(&mut self) {
+        if let HeldText::Owned(text) = &mut self.text {
+            text.shrink_to_fit();
+        }
+    }
+
     /// Makes the check of its start, before the bytes in front of it are gone.
     pub(super) fn fix_check(&mut self, window: &Window) -> Check {
         *self

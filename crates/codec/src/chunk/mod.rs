@@ -4,7 +4,8 @@
 //! | --- | --- |
 //! | [`window`] | what was read and not yet given, in a buffer of the pool |
 //! | [`assembler`] | records of several lines and container logs: which lines belong together |
-//! | [`held`] | what of these is not whole yet |
+//! | [`steps`] | what is done with each of their lines |
+//! | [`held`] | what of them is not whole yet |
 //!
 //! Whoever reads asks for [`Chunker::space`], reads into it and says how much with [`Chunker::advance`]; [`Chunker::take`]
 //! gives the whole records so far. What follows the last of them, the *tail*, is copied to the front of the next
@@ -25,6 +26,7 @@
 
 mod assembler;
 mod held;
+mod steps;
 mod window;
 
 use batch::{Encoding, PooledBuffer, msgpack};
@@ -320,6 +322,7 @@ impl Chunker {
     pub fn release(&mut self) {
         if let Framing::Assembled(assembler) = &mut self.framing {
             assembler.forget(&mut self.window);
+            assembler.release();
         }
         self.window.release();
     }

@@ -152,3 +152,28 @@ impl Window {
         self.start += at as u64;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use batch::Budget;
+
+    use super::*;
+
+    #[test]
+    fn a_released_window_keeps_its_content_and_nothing_else() {
+        let budget = Budget::new(1 << 20);
+        let pool = budget.pool(1 << 20, 1000);
+        let mut window = Window::new(0, b"");
+        window.give(pool.take());
+        window.space()[..5].copy_from_slice(b"ab\ncd");
+        window.advance(5);
+        drop(window.cut_off(3));
+        window.release();
+        assert_eq!((window.bytes(), window.carry.capacity()), (&b"cd"[..], 2));
+        assert_eq!((budget.used(), window.start()), (0, 3));
+        assert_eq!(window.check(2), Check::of(b"ab\ncd"));
+        let size = window.needs().expect("it has no buffer");
+        window.give(pool.take_sized(size));
+        assert_eq!((window.bytes(), window.needs()), (&b"cd"[..], None));
+    }
+}

@@ -84,23 +84,32 @@ pub fn events(
             }
         }
     }
+    flush(&mut lanes, multiline, &mut records);
+    records
+        .into_iter()
+        .filter_map(|record| event(record, settings))
+        .collect()
+}
+
+/// Adds what waits for more.
+fn flush(
+    lanes: &mut [Lane; 2],
+    multiline: Option<(&MultilineConfig, usize)>,
+    records: &mut Vec<Record>,
+) {
     lanes.sort_by_key(|lane| {
         lane.record
             .as_ref()
             .or(lane.line.as_ref())
             .map(|held| held.line.start)
     });
-    for lane in &mut lanes {
+    for lane in lanes {
         if let Some(mut line) = lane.line.take() {
             line.line.text = without_return(&line.line.text);
-            add(lane, line, multiline, &mut records);
+            add(lane, line, multiline, records);
         }
         records.extend(lane.record.take());
     }
-    records
-        .into_iter()
-        .filter_map(|record| event(record, settings))
-        .collect()
 }
 
 fn without_return(text: &[u8]) -> Vec<u8> {
