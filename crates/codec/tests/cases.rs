@@ -307,6 +307,35 @@ fn a_container_log_resumes_between_its_streams() {
 }
 
 #[test]
+fn a_flush_forgets_no_line_that_was_given_in_an_earlier_run() {
+    let settings = Settings {
+        container: Some(ContainerFormat::Auto),
+        ..text()
+    };
+    let given = Skip {
+        stdout: 0,
+        stderr: 300,
+        other: 200,
+    };
+    let resume = Resume {
+        skip: Some(given),
+        ..Resume::default()
+    };
+    let mut chunker = Chunker::resume(&settings, &resume, b"");
+    let two = CONTAINER.match_indices('\n').nth(1).expect("two lines").0 + 1;
+    feed(&mut chunker, &CONTAINER.as_bytes()[..two]);
+    let chunk = chunker.flush().expect("the first part");
+    let expected = Skip {
+        stdout: two as u64,
+        ..given
+    };
+    assert_eq!(
+        (chunk.after.offset, chunk.after.skip),
+        (two as u64, Some(expected))
+    );
+}
+
+#[test]
 fn a_flush_leaves_the_line_that_has_no_end() {
     let settings = with_multiline(&pattern("^ ", false, Match::After));
     let mut chunker = Chunker::new(&settings);
