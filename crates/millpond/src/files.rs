@@ -4,15 +4,14 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use component::FileLedger;
-use config::Size;
 use inputs::{FileEntries, read_ledger};
 use pipeline::report::{file_table, grouped};
 
-use crate::run::{print, say};
+use crate::run::{print, say, sentence};
 
 /// Prints the ledger, as a table or as one JSON object a line.
 pub fn files(directory: &Path, as_json: bool) -> anyhow::Result<ExitCode> {
-    let FileEntries { files, reading } = read_ledger(directory)?;
+    let FileEntries { files, reading } = read_ledger(directory).map_err(sentence)?;
     for problem in &reading.problems {
         say(&format!("warning: {problem}"));
     }
@@ -40,10 +39,10 @@ fn summary(files: &[FileLedger], user: Option<u32>) -> String {
         None => "not in use".to_owned(),
     };
     format!(
-        "{} files, {} events read, {} acknowledged, lag {}; {user}\n",
+        "{} files, {} events read, {} acknowledged, {} bytes behind; {user}\n",
         grouped(files.len() as u64),
         grouped(sum(|file| file.read_events)),
         grouped(sum(|file| file.acknowledged_events)),
-        Size(sum(|file| file.lag_bytes)),
+        grouped(sum(|file| file.lag_bytes)),
     )
 }

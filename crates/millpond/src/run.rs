@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use component::{Diagnostics, Stop};
 use pipeline::report::{PipelineReport, grouped};
 use pipeline::{Graph, Report, Run, RunOptions};
-use registry::Registry;
+use registry::{Registry, RegistryError};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -39,11 +39,16 @@ fn open_registry(data_dir: Option<&Path>) -> anyhow::Result<Option<Arc<Registry>
     let Some(directory) = data_dir else {
         return Ok(None);
     };
-    let (registry, losses) = Registry::open(directory)?;
+    let (registry, losses) = Registry::open(directory).map_err(sentence)?;
     for loss in losses {
         say(&format!("warning: {loss}"));
     }
     Ok(Some(Arc::new(registry)))
+}
+
+/// An error whose text names its cause, so that the cause is not printed once more.
+pub fn sentence(error: RegistryError) -> anyhow::Error {
+    anyhow!("{error}")
 }
 
 /// Says what went wrong and gives the exit code.

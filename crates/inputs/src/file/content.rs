@@ -214,6 +214,9 @@ fn read_plain(file: &File, offset: u64, guard: &mut Vec<u8>, into: &mut [u8]) ->
     }
     let read = read - len;
     if read == 0 {
+        // Where the disk fails right behind what was seen again, the system gives just that: asked for what follows
+        // alone, it says why there is no more.
+        retry(|| pread(file.as_fd(), &mut [0], offset))?;
         return Ok(Got::Nothing);
     }
     let kept = &into[read.saturating_sub(GUARD_BYTES)..read];
@@ -231,7 +234,11 @@ fn inflate(
     let mut produced = 0;
     while produced < into.len() {
         let at = decompressor.input_offset();
-        let read = retry(|| pread(file.as_fd(), &mut *compressed, at))?;
+        let read = match retry(|| pread(file.as_fd(), &mut *compressed, at)) {
+            // What is good leaves first; the error shows again with the next read.
+            Err(_) if produced > 0 => return Ok(Got::Bytes(produced)),
+            other => other?,
+        };
         let mut rest = &compressed[..read];
         loop {
             let step = decompressor.step(rest, &mut into[produced..]);

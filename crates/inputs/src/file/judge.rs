@@ -15,6 +15,7 @@
 //!
 //! Whenever the content differs, or it is not sure, the file is new and read from its start: never is data passed over.
 
+use std::collections::HashSet;
 use std::fs::File as Opened;
 use std::io;
 use std::sync::Arc;
@@ -61,7 +62,12 @@ impl Tracker {
     /// Judges files at places that are not known, plain ones first: a compressed one may be a copy of one of these.
     pub(super) fn meet_all(&mut self, strangers: Vec<Found>) {
         let mut compressed = Vec::new();
+        let mut places = HashSet::new();
         for found in strangers {
+            if !places.insert(Place::of(&found.meta)) {
+                // Another name of the same file.
+                continue;
+            }
             let Some(head) = self.head(&found) else {
                 continue;
             };

@@ -183,6 +183,11 @@ impl Pool {
         inner.idle.contains_key(&id) || inner.busy.contains_key(&id)
     }
 
+    /// How many files wait to be opened.
+    pub(crate) fn waiting(&self) -> usize {
+        self.lock().waiting.len()
+    }
+
     /// Whether any file is open and idle.
     pub(crate) fn has_idle(&self) -> bool {
         !self.lock().idle.is_empty()

@@ -58,6 +58,9 @@ struct Record {
     /// 0 plain, 1 gzip, 2 zstd.
     #[serde(rename = "f", default)]
     format: u8,
+    /// Bytes of the disk that were read.
+    #[serde(rename = "do", default)]
+    disk_offset: u64,
     #[serde(rename = "fp")]
     fingerprint: Hash,
     #[serde(rename = "o")]
@@ -121,6 +124,7 @@ pub(crate) fn encode(scope: &str, state: &FileState) -> Vec<u8> {
             Some(Format::Gzip) => 1,
             Some(Format::Zstd) => 2,
         },
+        disk_offset: state.disk_offset,
         fingerprint: hash(state.fingerprint),
         offset: state.position.offset,
         check: hash(state.position.check),
@@ -183,6 +187,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(String, FileState)> {
             2 => Some(Format::Zstd),
             _ => None,
         },
+        disk_offset: record.disk_offset,
         fingerprint: check(record.fingerprint),
         sent: position.clone(),
         position,

@@ -6,11 +6,29 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use registry::Change;
+use registry::{Change, Registry, RegistryError};
 
 use super::record;
 use super::state::File;
 use super::tracker::Tracker;
+
+/// Changes that are committed at once: far below what a commit may hold, checkpoints included.
+const COMMIT_CHANGES: usize = 1000;
+
+/// Commits changes that need not be applied together.
+fn commit_in_parts(
+    registry: &Registry,
+    changes: &[Change],
+    durable: bool,
+) -> Result<(), RegistryError> {
+    for part in changes.chunks(COMMIT_CHANGES) {
+        registry.commit(part, false)?;
+    }
+    if durable {
+        registry.commit(&[], true)?;
+    }
+    Ok(())
+}
 
 impl Tracker {
     /// Makes the ids of new files durable; whether that worked.
@@ -44,7 +62,7 @@ impl Tracker {
             return;
         }
         let scope = self.known.scope().clone();
-        let mut changes = Vec::new();
+        let mut changes = Vec::with_capacity(files.len());
         for file in &files {
             let mut state = file.lock();
             state.is_dirty = false;
@@ -64,7 +82,7 @@ impl Tracker {
                 state.saved_checkpoint = Some(*place);
             }
         }
-        let outcome = registry.commit(&changes, durable);
+        let outcome = commit_in_parts(&registry, &changes, durable);
         if !self.note_outcome(outcome.map_err(|error| error.to_string())) {
             for file in &files {
                 file.lock().saved_checkpoint = None;
@@ -78,7 +96,7 @@ impl Tracker {
         if let Some(registry) = self.ctx.registry.clone()
             && !changes.is_empty()
         {
-            let outcome = registry.commit(changes, false);
+            let outcome = commit_in_parts(&registry, changes, false);
             self.note_outcome(outcome.map_err(|error| error.to_string()));
         }
     }

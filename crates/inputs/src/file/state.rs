@@ -93,6 +93,8 @@ pub(crate) struct FileState {
     /// Set once its content was compared with what is known, in this run.
     pub(crate) is_verified: bool,
     pub(crate) format: Option<Format>,
+    /// Bytes of the disk that were read.
+    pub(crate) disk_offset: u64,
     pub(crate) fingerprint: Check,
     pub(crate) position: Resume,
     pub(crate) sent: Resume,
@@ -180,13 +182,12 @@ impl File {
 }
 
 impl FileState {
-    /// Bytes of the disk that were not read yet, as far as that is known without reading.
+    /// Bytes of the disk that were not read yet.
     pub(crate) fn lag_bytes(&self) -> u64 {
-        match (self.format, self.status) {
-            (_, FileStatus::Done) => 0,
-            (None, _) => self.look.size.saturating_sub(self.counts.read_bytes),
-            // How far compressed data was read is known at checkpoints only.
-            (Some(_), _) => self.look.size,
+        match self.format {
+            Some(_) if self.status == FileStatus::Done => 0,
+            Some(_) => self.look.size.saturating_sub(self.disk_offset),
+            None => self.look.size.saturating_sub(self.counts.read_bytes),
         }
     }
 

@@ -33,6 +33,8 @@ pub(crate) struct Task {
     pub(crate) times: Times,
     /// Bytes of the disk that the progress has seen.
     disk_offset: u64,
+    /// Bytes that an earlier run has given already, as far as they were taken out of the count of bytes read.
+    skipped: u64,
 }
 
 /// Why a file cannot be opened where it was.
@@ -117,6 +119,7 @@ impl Task {
             file: file.clone(),
             stream,
             disk_offset: content.disk_offset(),
+            skipped: 0,
             content,
             chunker: desk.chunker(&state, &tail),
             order: desk.first_order(),
@@ -193,7 +196,13 @@ impl Task {
             match self.content.read(self.chunker.space(), desk.scratch()) {
                 Ok(Got::Bytes(read)) => self.advance(read, start, desk),
                 Ok(other) => return self.at_end(other, desk),
-                Err(error) => return Outcome::Failed(error),
+                Err(error) => {
+                    // Whole records before the place that cannot be read are given.
+                    return match self.send_ready(desk) {
+                        Err(outcome) => outcome,
+                        Ok(()) => Outcome::Failed(error),
+                    };
+                }
             }
             if self.chunker.is_broken() {
                 // The decoder says what is wrong.
@@ -215,7 +224,8 @@ impl Task {
         let checkpoint = self.content.take_checkpoint();
         let mut state = self.file.lock();
         state.counts.read_bytes += read as u64;
-        state.counts.pending_bytes += read as u64;
+        state.disk_offset = disk_offset;
+        self.skipped = settle(&mut state, &self.chunker, self.skipped);
         if let Some(checkpoint) = checkpoint {
             keep_checkpoint(&mut state, &checkpoint);
         }
@@ -281,12 +291,20 @@ impl Task {
     fn send(&mut self, chunk: Chunk, desk: &mut impl Desk) -> Result<(), Outcome> {
         {
             let mut state = self.file.lock();
-            state.counts.pending_bytes -= chunk.source_bytes;
+            self.skipped = settle(&mut state, &self.chunker, self.skipped);
             state.counts.in_flight_bytes += chunk.source_bytes;
             state.sent = chunk.after.clone();
         }
         desk.send(self, chunk)
     }
+}
+
+/// Counts what the chunker has, without what an earlier run has given; gives how much that is.
+fn settle(state: &mut FileState, chunker: &Chunker, skipped_before: u64) -> u64 {
+    let skipped = chunker.skipped();
+    state.counts.read_bytes -= skipped - skipped_before;
+    state.counts.pending_bytes = chunker.pending();
+    skipped
 }
 
 fn keep_checkpoint(state: &mut FileState, checkpoint: &Checkpoint) {

@@ -8,7 +8,7 @@
 //! - The id of a new file is durable in the registry before the file is read.
 //! - A place belongs to one known file at most; a known file has one place at most.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::File as Opened;
 use std::io;
 use std::path::Path;
@@ -34,6 +34,12 @@ use crate::paths::meta::{Kind, Meta};
 use crate::reading::emitter::now;
 use crate::reading::reader::describe;
 
+/// Files that are taken in at once.
+const BACKLOG_PART: usize = 1024;
+
+/// Files that may wait for a reader before more are taken in.
+const WAITING_MAX: usize = 1024;
+
 /// Decides what every file is.
 pub(crate) struct Tracker {
     pub(super) following: Following,
@@ -46,6 +52,8 @@ pub(crate) struct Tracker {
     pub(super) held: HashMap<Place, Held>,
     /// Files whose content was truncated away, with what was read of them and not given.
     pub(super) orphans: HashMap<u128, (Box<Task>, Instant)>,
+    /// Files that nothing is known of, until their turn comes.
+    pub(super) backlog: VecDeque<Found>,
     /// New files whose ids are not durable yet.
     pub(super) unsaved: Vec<Arc<File>>,
     /// Files that cannot be opened or read, with when to try again.
@@ -79,6 +87,7 @@ impl Tracker {
             events,
             held: HashMap::new(),
             orphans: HashMap::new(),
+            backlog: VecDeque::new(),
             unsaved: Vec::new(),
             retries: HashMap::new(),
             told: HashSet::new(),
@@ -93,16 +102,36 @@ impl Tracker {
     /// Takes the complete list of files.
     pub(crate) fn scanned(&mut self, files: Vec<Found>) {
         self.known.begin_scan();
-        let mut strangers = Vec::new();
-        for found in files {
+        // It is complete: what waited since the last one is in it again.
+        self.backlog.clear();
+        for (index, found) in files.into_iter().enumerate() {
             if self.is_file(&found) {
-                strangers.extend(self.recognise(found));
+                let stranger = self.recognise(found);
+                self.backlog.extend(stranger);
+            }
+            if index % BACKLOG_PART == BACKLOG_PART - 1 {
+                self.let_sleep();
             }
         }
-        self.meet_all(strangers);
         self.notice_missing();
-        self.is_first_scan = false;
-        self.release_new();
+        self.meet_backlog();
+    }
+
+    /// Takes in files that nothing is known of, as many as readers can do with for now.
+    pub(super) fn meet_backlog(&mut self) {
+        while !self.backlog.is_empty() && self.unsaved.is_empty() {
+            if self.pool.waiting() >= WAITING_MAX {
+                return;
+            }
+            let part = self.backlog.len().min(BACKLOG_PART);
+            let part: Vec<Found> = self.backlog.drain(..part).collect();
+            self.meet_all(part);
+            self.release_new();
+            self.let_sleep();
+        }
+        if self.backlog.is_empty() {
+            self.is_first_scan = false;
+        }
     }
 
     /// Takes paths that were written to.
@@ -156,18 +185,18 @@ impl Tracker {
 
     /// Whether something else is in a known file than what was read from it.
     fn is_replaced(&self, file: &Arc<File>, found: &Found) -> bool {
-        let (look, format, sent, fingerprint, is_verified) = {
+        let (look, format, sent, fingerprint) = {
             let state = file.lock();
             (
                 state.look,
                 state.format,
                 state.sent.clone(),
                 state.fingerprint,
-                state.is_verified,
             )
         };
         let now = Look::of(&found.meta);
-        if is_verified && now == look {
+        // With the same times, size and birth it is what it was.
+        if now == look {
             return false;
         }
         if format.is_none() && now.size < sent.offset {
@@ -192,7 +221,11 @@ impl Tracker {
         let mut state = file.lock();
         let look = Look::of(&found.meta);
         let is_changed = look != state.look || !state.is_verified;
-        if *state.path != *found.path {
+        // A file of two names keeps the one under which it was found first.
+        let is_there = |path: &Path| {
+            Meta::of(path).is_ok_and(|meta| Place::of(&meta) == Place::of(&found.meta))
+        };
+        if *state.path != *found.path && !is_there(&state.path) {
             state.path = found.path.to_path_buf();
             state.is_renamed = true;
             self.dirty.note(file, &mut state);
@@ -363,7 +396,7 @@ impl Tracker {
 
     /// Whether readers have nothing left to do, and nothing waits for its id to be durable.
     pub(crate) fn is_settled(&self) -> bool {
-        self.pool.is_settled() && self.unsaved.is_empty()
+        self.pool.is_settled() && self.unsaved.is_empty() && self.backlog.is_empty()
     }
 
     /// Waits until a reader says something, and handles it.

@@ -32,6 +32,7 @@ impl Tracker {
         self.try_again();
         self.delete_finished();
         self.release_new();
+        self.meet_backlog();
         if self.saved.elapsed() >= self.following.save_interval {
             self.save(false);
         }
@@ -45,6 +46,7 @@ impl Tracker {
         self.handle_events();
         self.review_held();
         self.release_new();
+        self.meet_backlog();
         if self.save_fails && !self.unsaved.is_empty() {
             let message = "the ids of new files cannot be remembered, so these files are not read";
             self.problems.push(message.to_owned());
@@ -222,6 +224,11 @@ impl Tracker {
             changes.push(Change::Delete(record::checkpoint_key(id)));
         }
         self.remove(&changes);
+        self.let_sleep();
+    }
+
+    /// Lets files sleep that nothing happens to.
+    pub(super) fn let_sleep(&mut self) {
         self.known.sleep(|file| {
             let state = file.lock();
             let counts = &state.counts;
