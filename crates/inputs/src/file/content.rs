@@ -67,6 +67,8 @@ pub(crate) struct Content {
     /// Offset of the next byte, decompressed.
     offset: u64,
     kind: Kind,
+    /// What is broken behind what was given; data that failed once says less when it is asked again.
+    failure: Option<String>,
 }
 
 enum Kind {
@@ -96,7 +98,12 @@ impl Content {
             Kind::Plain(_) => 0,
             Kind::Compressed(decompressor) => decompressor.output_offset(),
         };
-        Ok(Self { file, offset, kind })
+        Ok(Self {
+            file,
+            offset,
+            kind,
+            failure: None,
+        })
     }
 
     /// The file.
@@ -142,8 +149,12 @@ impl Content {
     pub(crate) fn read(&mut self, into: &mut [u8], scratch: &mut Scratch) -> io::Result<Got> {
         let got = match &mut self.kind {
             Kind::Plain(guard) => read_plain(&self.file, self.offset, guard, into)?,
+            Kind::Compressed(_) if let Some(failure) = &self.failure => {
+                Got::Broken(failure.clone())
+            }
             Kind::Compressed(decompressor) => {
-                inflate(&self.file, decompressor, into, &mut scratch.compressed)?
+                let (compressed, failure) = (&mut scratch.compressed, &mut self.failure);
+                inflate(&self.file, decompressor, into, compressed, failure)?
             }
         };
         if let Got::Bytes(read) = got {
@@ -230,6 +241,7 @@ fn inflate(
     decompressor: &mut Decompressor,
     into: &mut [u8],
     compressed: &mut [u8],
+    failure: &mut Option<String>,
 ) -> io::Result<Got> {
     let mut produced = 0;
     while produced < into.len() {
@@ -244,12 +256,13 @@ fn inflate(
             let step = decompressor.step(rest, &mut into[produced..]);
             produced += step.produced;
             rest = &rest[step.consumed..];
-            if let Some(failure) = step.failure {
-                // What is good leaves first; the failure shows again with the next read.
+            if let Some(failed) = step.failure {
+                let failed = failure.insert(failed.to_string());
+                // What is good leaves first.
                 return Ok(if produced > 0 {
                     Got::Bytes(produced)
                 } else {
-                    Got::Broken(failure.to_string())
+                    Got::Broken(failed.clone())
                 });
             }
             if produced == into.len() || (step.produced == 0 && step.consumed == 0) {

@@ -26,7 +26,7 @@ use component::FileStatus;
 
 use super::content::{Head, read_exact_at};
 use super::probe::{Probe, Purpose, Seen};
-use super::state::{File, Look, Lost, Place};
+use super::state::{File, Look, Lost, Place, UNKNOWN_PLACE};
 use super::tracker::Tracker;
 use super::watch::Found;
 use crate::paths::meta::Meta;
@@ -89,15 +89,8 @@ impl Tracker {
             return None;
         }
         let (compression, len) = (self.following.compression, self.following.fingerprint_bytes);
-        let read = Opened::open(&found.path).and_then(|opened| {
-            let meta = Meta::of_fd(&opened)?;
-            // Where another file is at the path by now the next scan finds it.
-            (Place::of(&meta) == place)
-                .then(|| Head::read(&opened, compression, len))
-                .transpose()
-        });
-        match read {
-            Ok(head) => head.filter(|head| !head.bytes.is_empty() || self.is_hopeless(found, head)),
+        match open_found(found).and_then(|opened| Head::read(&opened, compression, len)) {
+            Ok(head) => (!head.bytes.is_empty() || self.is_hopeless(found, &head)).then_some(head),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
                 self.fail(&found.path, &describe(&error));
@@ -197,8 +190,13 @@ impl Tracker {
         head: &Head,
         waited: Option<Instant>,
     ) -> Verdict {
+        let is_in_place = self.known.is_in_place(like);
         let (lost, format, size, sent, is_claimed, is_short) = {
-            let state = like.lock();
+            let mut state = like.lock();
+            // What no scan of this run has found is gone, though nobody has looked at its entry yet.
+            if state.lost.is_none() && !is_in_place {
+                state.lost = Some(Lost::Gone);
+            }
             (
                 state.lost,
                 state.format,
@@ -248,7 +246,9 @@ impl Tracker {
     pub(super) fn probed(&mut self, probe: Probe, seen: Seen) {
         let place = Place::of(&probe.found.meta);
         let held = self.held.remove(&place);
-        if let Seen::Failed(error) = &seen {
+        if let Seen::Failed(error) = &seen
+            && error.kind() != io::ErrorKind::NotFound
+        {
             self.fail(&probe.found.path, &describe(error));
         }
         match &probe.purpose {
@@ -271,13 +271,14 @@ impl Tracker {
             Purpose::Compare(like) => {
                 let like = like.clone();
                 let is_copy = match seen {
-                    Seen::Ended { at, .. } => ends_alike(&like, at, &probe.tail).unwrap_or(false),
-                    _ => false,
+                    Seen::Ended { at, .. } => ends_alike(&like, at, &probe.tail),
+                    _ => Ok(Some(false)),
                 };
-                if is_copy {
-                    self.hold_again(held, true);
-                } else {
-                    self.take_as_new(&probe.found);
+                match is_copy.unwrap_or(Some(false)) {
+                    Some(true) => self.hold_again(held, true),
+                    Some(false) => self.take_as_new(&probe.found),
+                    // It is judged again once a scan has seen what became of the original.
+                    None => self.hold_again(held, false),
                 }
             }
             Purpose::Measure(_) => self.measured(probe, seen),
@@ -313,11 +314,8 @@ impl Tracker {
             state.status = FileStatus::Idle;
             state.problem = None;
             state.checkpoints.clear();
-            state.saved_checkpoint = None;
-            if let Some(checkpoint) = &probe.checkpoint {
-                let place = checkpoint.output;
-                state.checkpoints.push_back((place, checkpoint.encode()));
-            }
+            state.saved_checkpoint = Some(UNKNOWN_PLACE);
+            state.checkpoints.extend(probe.checkpoint);
             self.dirty.note(like, &mut state);
         }
         if like.lock().wants_reading() {
@@ -327,10 +325,10 @@ impl Tracker {
 
     /// Reads a file from its start that was taken for a copy.
     fn take_as_new(&mut self, found: &Found) {
-        let opened = Opened::open(&found.path);
         let (compression, len) = (self.following.compression, self.following.fingerprint_bytes);
         // What vanished meanwhile is not there to be read; a scan finds what took its place.
-        if let Ok(head) = opened.and_then(|opened| Head::read(&opened, compression, len)) {
+        if let Ok(head) = open_found(found).and_then(|opened| Head::read(&opened, compression, len))
+        {
             self.welcome(found, &head);
         }
     }
@@ -408,6 +406,20 @@ impl Tracker {
     }
 }
 
+/// Opens a file that was found, if it is still there.
+///
+/// # Errors
+/// What the system says; [`io::ErrorKind::NotFound`] where another file is at its path by now: the next scan finds it.
+pub(super) fn open_found(found: &Found) -> io::Result<Opened> {
+    let opened = Opened::open(&found.path)?;
+    let meta = Meta::of_fd(&opened)?;
+    if Place::of(&meta) == Place::of(&found.meta) {
+        Ok(opened)
+    } else {
+        Err(io::ErrorKind::NotFound.into())
+    }
+}
+
 /// How long ago something was written.
 fn age(meta: &Meta) -> Duration {
     Duration::from_nanos((now() - meta.modified_ns).max(0) as u64)
@@ -432,18 +444,24 @@ fn is_part_of(found: &Found, like: &Arc<File>) -> io::Result<bool> {
     Ok(one == other)
 }
 
-/// Whether what a known file holds before `end` ends with `tail`.
-fn ends_alike(like: &Arc<File>, end: u64, tail: &[u8]) -> io::Result<bool> {
+/// Whether what a known file holds before `end` ends with `tail`; none where it is not at its path any more.
+fn ends_alike(like: &Arc<File>, end: u64, tail: &[u8]) -> io::Result<Option<bool>> {
     let (path, place) = {
         let state = like.lock();
         (state.path.clone(), state.place)
     };
-    let original = Opened::open(path)?;
+    let original = match Opened::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
     let meta = Meta::of_fd(&original)?;
-    if place != Some(Place::of(&meta)) || meta.size < end {
-        return Ok(false);
+    if place != Some(Place::of(&meta)) {
+        return Ok(None);
+    }
+    if meta.size < end {
+        return Ok(Some(false));
     }
     let mut other = vec![0; tail.len()];
     read_exact_at(&original, &mut other, end - tail.len() as u64)?;
-    Ok(other == tail)
+    Ok(Some(other == tail))
 }

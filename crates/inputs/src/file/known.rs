@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use codec::Check;
 use codec::fnv::Fnv128;
+use component::FileStatus;
 use registry::{Registry, RegistryError};
 
 use super::record;
-use super::state::{File, FileState, Place};
+use super::state::{File, FileState, Kept, Lost, Place};
 
 /// The files in memory, shared with whoever looks at the ledger.
 pub(crate) type Awake = Arc<Mutex<HashMap<u128, Arc<File>>>>;
@@ -162,6 +163,12 @@ impl Known {
         self.get(id)
     }
 
+    fn has_at(&self, place: Place, id: u128) -> bool {
+        self.by_place
+            .get(&place)
+            .is_some_and(|seen| seen.id == id.into())
+    }
+
     /// Whether the last scan found the file where it was.
     pub(crate) fn is_in_place(&self, file: &File) -> bool {
         let place = file.lock().place;
@@ -180,13 +187,23 @@ impl Known {
         let registry = self.registry.as_ref()?;
         let bytes = registry.get(record::file_key(id)).ok()??;
         let (_, mut state) = record::decode(&bytes)?;
-        // What was on its way when the last run ended is read again.
-        state.counts.forget_in_flight();
-        if let Ok(Some(bytes)) = registry.get(record::checkpoint_key(id))
-            && let Some(checkpoint) = codec::compress::Checkpoint::decode(&bytes)
+        // What was on its way when the last run ended is read again, also of a file that was read to its end.
+        if state.counts.in_flight_bytes > 0
+            && matches!(state.status, FileStatus::Done | FileStatus::Broken)
         {
-            state.saved_checkpoint = Some(checkpoint.output);
-            state.checkpoints.push_back((checkpoint.output, bytes));
+            state.status = FileStatus::Idle;
+        }
+        state.counts.forget_in_flight();
+        if state.place.is_some_and(|place| !self.has_at(place, id)) {
+            // Another one is at its inode, which was not noted before the last run was killed.
+            state.place = None;
+            state.lost = Some(Lost::Truncated);
+        }
+        if let Ok(Some(bytes)) = registry.get(record::checkpoint_key(id))
+            && let Some(kept) = Kept::decode(&bytes)
+        {
+            state.saved_checkpoint = Some(kept.place);
+            state.checkpoints.push_back(kept);
         }
         let file = File::new(id, state);
         self.lock_awake().insert(id, file.clone());
@@ -202,6 +219,10 @@ impl Known {
             let Some(more) = head.get(hashed..usize::from(len)) else {
                 break;
             };
+            if more.is_empty() {
+                // Nothing at all is no likeness.
+                continue;
+            }
             hasher.add(more);
             hashed = usize::from(len);
             let check = Check {
@@ -236,10 +257,7 @@ impl Known {
     pub(crate) fn set_place(&mut self, file: &Arc<File>, place: Option<Place>) {
         let before = std::mem::replace(&mut file.lock().place, place);
         if let Some(before) = before
-            && self
-                .by_place
-                .get(&before)
-                .is_some_and(|seen| seen.id == file.id.into())
+            && self.has_at(before, file.id)
         {
             self.by_place.remove(&before);
         }
@@ -269,10 +287,7 @@ impl Known {
             (state.place, state.fingerprint)
         };
         if let Some(place) = place
-            && self
-                .by_place
-                .get(&place)
-                .is_some_and(|seen| seen.id == file.id.into())
+            && self.has_at(place, file.id)
         {
             self.by_place.remove(&place);
         }

@@ -170,6 +170,10 @@ fn check(node: &Node, config: &Config, follow: bool) -> Result<(), ConfigError> 
 /// How often a follower looks at what is due by time alone, where nothing happens.
 const TICK: Duration = Duration::from_millis(250);
 
+/// What is wrong when the last positions of a run cannot be written.
+const NOT_REMEMBERED: &str = "how far files were read cannot be remembered: the next run gives again, under the same ids, \
+                              what this one delivered last";
+
 struct FileInput {
     settings: codec::Settings,
     following: Following,
@@ -187,7 +191,7 @@ impl Input for FileInput {
             let dirty = dirty.clone();
             move || self.read(&ctx, &dirty, sent)
         });
-        let (mut tracker, problems) = match run.await {
+        let (mut tracker, mut problems) = match run.await {
             Ok(Ok(ran)) => ran,
             Ok(Err(error)) => return Err(InputError::new(error)),
             Err(error) => match error.try_into_panic() {
@@ -199,7 +203,10 @@ impl Input for FileInput {
         if remembers {
             // Positions move with the last receipts, which resolve when the outputs have taken everything.
             let _ = acknowledging.await;
-            let _ = tokio::task::spawn_blocking(move || tracker.save(true)).await;
+            let saved = tokio::task::spawn_blocking(move || tracker.save(true)).await;
+            if !saved.unwrap_or(false) {
+                problems.push(NOT_REMEMBERED.to_owned());
+            }
         }
         if problems.is_empty() {
             Ok(())

@@ -214,13 +214,15 @@ impl Pool {
         if inner.idle.len() <= max {
             return;
         }
+        // What is deleted and still open could not be opened again.
         let mut oldest: Vec<(Instant, u128)> = inner
             .idle
             .iter()
+            .filter(|(_, task)| task.file.lock().lost.is_none())
             .map(|(id, task)| (task.times.data, *id))
             .collect();
         oldest.sort_unstable();
-        for (_, id) in &oldest[..oldest.len() - max] {
+        for (_, id) in &oldest[..oldest.len().saturating_sub(max)] {
             if let Some(task) = inner.idle.remove(id) {
                 task.suspend();
             }
@@ -235,6 +237,13 @@ impl Pool {
         inner.active.push_back((Active::Read(task), 0));
         drop(inner);
         self.work.notify_one();
+    }
+
+    /// Closes every idle file. What was not given of them is read again.
+    pub(crate) fn close_all(&self) {
+        for (_, task) in self.lock().idle.drain() {
+            task.suspend();
+        }
     }
 
     /// Whether nothing is left to do, and everything that was done is handled.

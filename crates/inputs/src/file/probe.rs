@@ -3,14 +3,14 @@
 //! A compressed copy of a log can only be recognised by inflating it. The checkpoints that this gives make going on in
 //! it immediate.
 
-use std::fs::File as Opened;
 use std::io;
 use std::sync::Arc;
 
-use codec::compress::{Checkpoint, Format};
+use codec::compress::Format;
 
 use super::content::{Content, Got, Scratch};
-use super::state::File;
+use super::judge::open_found;
+use super::state::{File, Kept};
 use super::watch::Found;
 
 /// Decompressed bytes looked through at once.
@@ -36,7 +36,7 @@ pub(crate) struct Probe {
     /// The last bytes before where it is.
     pub(crate) tail: Vec<u8>,
     /// The newest checkpoint so far.
-    pub(crate) checkpoint: Option<Checkpoint>,
+    pub(crate) checkpoint: Option<Kept>,
     content: Option<Content>,
 }
 
@@ -82,14 +82,14 @@ impl Probe {
 
     fn look(&mut self, scratch: &mut Scratch) -> io::Result<Seen> {
         if self.content.is_none() {
-            let file = Opened::open(&self.found.path)?;
+            let file = open_found(&self.found)?;
             let content = Content::new(file, self.format, None).map_err(io::Error::other)?;
             self.content = Some(content);
         }
         let content = self.content.as_mut().expect("it was opened before");
         let got = content.pass(self.target, SLICE_BYTES, &mut self.tail, scratch)?;
         if let Some(checkpoint) = content.take_checkpoint() {
-            self.checkpoint = Some(checkpoint);
+            self.checkpoint = Kept::new(&checkpoint, content.file()).ok();
         }
         let at = content.offset();
         Ok(match got {

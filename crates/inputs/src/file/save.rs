@@ -9,7 +9,7 @@ use std::time::Instant;
 use registry::{Change, Registry, RegistryError};
 
 use super::record;
-use super::state::File;
+use super::state::{File, UNKNOWN_PLACE};
 use super::tracker::Tracker;
 
 /// Changes that are committed at once: far below what a commit may hold, checkpoints included.
@@ -48,18 +48,18 @@ impl Tracker {
         self.note_outcome(outcome.map_err(|error| error.to_string()))
     }
 
-    /// Writes the files that changed; `durable` at the end.
-    pub(crate) fn save(&mut self, durable: bool) {
+    /// Writes the files that changed; `durable` at the end. Whether everything is remembered.
+    pub(crate) fn save(&mut self, durable: bool) -> bool {
         self.saved = Instant::now();
         let files = self.dirty.take();
         let Some(registry) = self.ctx.registry.clone() else {
             for file in files {
                 file.lock().is_dirty = false;
             }
-            return;
+            return true;
         };
         if files.is_empty() && !durable {
-            return;
+            return true;
         }
         let scope = self.known.scope().clone();
         let mut changes = Vec::with_capacity(files.len());
@@ -73,22 +73,30 @@ impl Tracker {
             let needed = state
                 .checkpoints
                 .front()
-                .filter(|(place, _)| *place <= state.position.offset);
-            if let Some((place, encoded)) = needed
-                && state.saved_checkpoint != Some(*place)
-            {
-                let change = Change::Put(record::checkpoint_key(file.id), encoded.clone());
-                changes.push(change);
-                state.saved_checkpoint = Some(*place);
+                .filter(|kept| kept.place <= state.position.offset);
+            let key = record::checkpoint_key(file.id);
+            let place = needed.map(|kept| kept.place);
+            if state.saved_checkpoint != place {
+                changes.push(match needed {
+                    Some(kept) => Change::Put(key, kept.encode()),
+                    None => Change::Delete(key),
+                });
+                state.saved_checkpoint = place;
             }
         }
         let outcome = commit_in_parts(&registry, &changes, durable);
         if !self.note_outcome(outcome.map_err(|error| error.to_string())) {
             for file in &files {
-                file.lock().saved_checkpoint = None;
+                file.lock().saved_checkpoint = Some(UNKNOWN_PLACE);
             }
             self.dirty.put_back(files);
+            return false;
         }
+        // Small changes may find room where the ids of new files do not.
+        if self.unsaved.is_empty() && std::mem::replace(&mut self.save_fails, false) {
+            self.ctx.diagnostics.warn("positions are remembered again");
+        }
+        true
     }
 
     /// Takes entries out of the registry.
@@ -101,15 +109,10 @@ impl Tracker {
         }
     }
 
-    /// Says when the registry cannot be written to, and when it can again.
+    /// Says when the registry cannot be written to.
     fn note_outcome(&mut self, outcome: Result<(), String>) -> bool {
         match outcome {
-            Ok(()) => {
-                if std::mem::replace(&mut self.save_fails, false) {
-                    self.ctx.diagnostics.warn("positions are remembered again");
-                }
-                true
-            }
+            Ok(()) => true,
             Err(error) => {
                 if !std::mem::replace(&mut self.save_fails, true) {
                     self.ctx.diagnostics.warn(&format!(

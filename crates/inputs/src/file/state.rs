@@ -8,15 +8,18 @@
 //!   flight. After a restart both are the same.
 
 use std::collections::VecDeque;
+use std::fs::File as Opened;
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use codec::compress::Format;
+use codec::compress::{Checkpoint, Format};
 use codec::fnv::Fnv128;
-use codec::{Check, Resume};
+use codec::{CHECK_BYTES, Check, Resume};
 use component::{Dropped, FileLedger, FileStatus};
 
+use super::content::read_exact_at;
 use crate::paths::meta::Meta;
 
 /// Device and inode.
@@ -110,12 +113,76 @@ pub(crate) struct FileState {
     /// When it was noticed that it is gone, in seconds since 1970.
     pub(crate) lost_since: Option<u64>,
     pub(crate) counts: Counts,
-    /// Encoded checkpoints with the place that each continues, ascending. One at most lies at or before `position`.
-    pub(crate) checkpoints: VecDeque<(u64, Vec<u8>)>,
+    /// Checkpoints, ascending by place. One at most lies at or before `position`.
+    pub(crate) checkpoints: VecDeque<Kept>,
     /// The place of the checkpoint that the registry has.
     pub(crate) saved_checkpoint: Option<u64>,
     /// It waits to be written to the registry.
     pub(crate) is_dirty: bool,
+}
+
+/// A place of the registry's checkpoint that none has: whatever is needed is written.
+pub(crate) const UNKNOWN_PLACE: u64 = u64::MAX;
+
+/// A checkpoint as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// The decompressed offset where it goes on.
+    pub(crate) place: u64,
+    /// The compressed bytes right before it: where these differ it is of no use.
+    check: Check,
+    encoded: Vec<u8>,
+}
+
+impl Kept {
+    /// Keeps a checkpoint of a file.
+    ///
+    /// # Errors
+    /// The compressed bytes before it cannot be read.
+    pub(crate) fn new(checkpoint: &Checkpoint, file: &Opened) -> io::Result<Self> {
+        Ok(Self {
+            place: checkpoint.output,
+            check: check_before(file, checkpoint.input)?,
+            encoded: checkpoint.encode(),
+        })
+    }
+
+    /// The checkpoint, if the file has the same compressed bytes before it as it had.
+    pub(crate) fn checkpoint(&self, file: &Opened) -> Option<Checkpoint> {
+        let checkpoint = Checkpoint::decode(&self.encoded)?;
+        let is_same = check_before(file, checkpoint.input).is_ok_and(|check| check == self.check);
+        is_same.then_some(checkpoint)
+    }
+
+    /// Length and hash of the check, little-endian, then the checkpoint.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = self.check.len.to_le_bytes().to_vec();
+        bytes.extend(self.check.hash.to_le_bytes());
+        bytes.extend(&self.encoded);
+        bytes
+    }
+
+    /// What was encoded; none where it is damaged.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (len, rest) = bytes.split_first_chunk()?;
+        let (hash, encoded) = rest.split_first_chunk()?;
+        Some(Self {
+            place: Checkpoint::decode(encoded)?.output,
+            check: Check {
+                len: u16::from_le_bytes(*len),
+                hash: u128::from_le_bytes(*hash),
+            },
+            encoded: encoded.to_vec(),
+        })
+    }
+}
+
+/// The check of the bytes on disk before `offset`.
+fn check_before(file: &Opened, offset: u64) -> io::Result<Check> {
+    let len = offset.min(CHECK_BYTES as u64);
+    let mut bytes = vec![0; len as usize];
+    let read = read_exact_at(file, &mut bytes, offset - len)?;
+    Ok(Check::of(&bytes[..read]))
 }
 
 /// What became of the bytes and events.
@@ -205,7 +272,7 @@ impl FileState {
         while self
             .checkpoints
             .get(1)
-            .is_some_and(|(place, _)| *place <= self.position.offset)
+            .is_some_and(|kept| kept.place <= self.position.offset)
         {
             self.checkpoints.pop_front();
         }

@@ -7,12 +7,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use batch::Stream;
-use codec::compress::Checkpoint;
 use codec::{Chunk, Chunker};
 
 use super::content::{Content, Got, Scratch};
 use super::pool::Order;
-use super::state::{File, FileState, Place, Times};
+use super::state::{File, FileState, Kept, Place, Times};
 use crate::paths::meta::Meta;
 
 /// Bytes read at once before another file has its turn.
@@ -27,6 +26,8 @@ pub(crate) struct Task {
     stream: Arc<Stream>,
     content: Content,
     chunker: Chunker,
+    /// Where the open file is.
+    place: Place,
     pub(crate) order: Order,
     /// Where another thread says that it could not send; none where this thread sends itself.
     failure: Option<Arc<AtomicBool>>,
@@ -65,6 +66,8 @@ pub(crate) enum Outcome {
     Broken(String),
     /// Something else is in it now.
     Replaced,
+    /// The file goes on in another one, which has its content.
+    Elsewhere,
     /// The system says no.
     Failed(io::Error),
     /// The pipeline takes no more.
@@ -122,6 +125,7 @@ impl Task {
             skipped: 0,
             content,
             chunker: desk.chunker(&state, &tail),
+            place: Place::of(&meta),
             order: desk.first_order(),
             failure: content_failure,
             times: Times {
@@ -167,6 +171,14 @@ impl Task {
 
     /// Reads and sends some of it.
     pub(crate) fn slice(&mut self, desk: &mut impl Desk) -> Outcome {
+        if self
+            .file
+            .lock()
+            .place
+            .is_some_and(|place| place != self.place)
+        {
+            return Outcome::Elsewhere;
+        }
         if self.order == Order::Finish {
             return match self.send_all(desk) {
                 Err(outcome) => outcome,
@@ -221,14 +233,11 @@ impl Task {
         let disk_bytes = disk_offset - self.disk_offset;
         desk.count(read, disk_bytes, self.times.data - start);
         self.disk_offset = disk_offset;
-        let checkpoint = self.content.take_checkpoint();
+        keep_checkpoint(&self.file, &mut self.content);
         let mut state = self.file.lock();
         state.counts.read_bytes += read as u64;
         state.disk_offset = disk_offset;
         self.skipped = settle(&mut state, &self.chunker, self.skipped);
-        if let Some(checkpoint) = checkpoint {
-            keep_checkpoint(&mut state, &checkpoint);
-        }
     }
 
     /// Nothing more can be read now.
@@ -236,9 +245,7 @@ impl Task {
         if matches!(got, Got::Replaced) {
             return Outcome::Replaced;
         }
-        if let Some(checkpoint) = self.content.take_checkpoint() {
-            keep_checkpoint(&mut self.file.lock(), &checkpoint);
-        }
+        keep_checkpoint(&self.file, &mut self.content);
         let sent = match (&got, self.order) {
             (Got::Truncated(_), _) if desk.gives_half_lines() => self.send_all(desk),
             (Got::Nothing, Order::Read) | (Got::Truncated(_), _) => self.send_ready(desk),
@@ -307,12 +314,17 @@ fn settle(state: &mut FileState, chunker: &Chunker, skipped_before: u64) -> u64 
     skipped
 }
 
-fn keep_checkpoint(state: &mut FileState, checkpoint: &Checkpoint) {
-    let known = state.checkpoints.back().map(|(place, _)| *place);
-    if known.is_none_or(|known| known < checkpoint.output) {
-        let encoded = checkpoint.encode();
-        state.checkpoints.push_back((checkpoint.output, encoded));
-        state.prune_checkpoints();
+fn keep_checkpoint(file: &Arc<File>, content: &mut Content) {
+    // Where the bytes before it cannot be read it is of no use, and the next read says why.
+    if let Some(checkpoint) = content.take_checkpoint()
+        && let Ok(kept) = Kept::new(&checkpoint, content.file())
+    {
+        let mut state = file.lock();
+        let last = state.checkpoints.back().map(|kept| kept.place);
+        if last.is_none_or(|last| last < kept.place) {
+            state.checkpoints.push_back(kept);
+            state.prune_checkpoints();
+        }
     }
 }
 
@@ -328,8 +340,8 @@ fn seek(
             .checkpoints
             .iter()
             .rev()
-            .find(|(place, _)| *place <= state.sent.offset);
-        let checkpoint = usable.and_then(|(_, encoded)| Checkpoint::decode(encoded));
+            .find(|kept| kept.place <= state.sent.offset);
+        let checkpoint = usable.and_then(|kept| kept.checkpoint(&opened));
         (state.format, state.sent.clone(), checkpoint)
     };
     let mut tail = checkpoint

@@ -21,13 +21,13 @@ use component::{FileStatus, InputContext};
 
 use super::acknowledge::Dirty;
 use super::content::{Head, read_exact_at};
-use super::judge::Held;
+use super::judge::{Held, open_found};
 use super::known::Known;
 use super::pool::{Order, Pool};
 use super::probe::{Probe, Purpose};
 use super::readers::Event;
 use super::settings::{Following, StartAt};
-use super::state::{Counts, File, FileState, Look, Lost, Place, fingerprint};
+use super::state::{Counts, File, FileState, Look, Lost, Place, UNKNOWN_PLACE, fingerprint};
 use super::task::{OpenError, Outcome, Task};
 use super::watch::Found;
 use crate::paths::meta::{Kind, Meta};
@@ -203,7 +203,7 @@ impl Tracker {
             return true;
         }
         // Nothing is known of what cannot be read now; it is tried again when it is opened.
-        let Ok(opened) = Opened::open(&found.path) else {
+        let Ok(opened) = open_found(found) else {
             return false;
         };
         let Ok(head) = Head::read(&opened, self.following.compression, fingerprint.len.into())
@@ -237,6 +237,7 @@ impl Tracker {
                 if state.status == FileStatus::Broken {
                     // Something was mended: nothing inside is trusted but the position.
                     state.checkpoints.clear();
+                    state.saved_checkpoint = Some(UNKNOWN_PLACE);
                 }
                 state.status = FileStatus::Idle;
                 state.problem = None;
@@ -245,20 +246,24 @@ impl Tracker {
         state.look = look;
         state.is_verified = true;
         state.lost = None;
-        let wants_reading = is_changed && state.wants_reading();
+        // One that could not be opened because it was just being renamed is still to be read.
+        let is_left = state.format.is_none()
+            && !self.pool.has(file.id)
+            && !self.retries.contains_key(&file.id);
+        let wants_reading = state.wants_reading() && (is_changed || is_left);
         let is_short = usize::from(state.fingerprint.len) < self.following.fingerprint_bytes
             && look.size > u64::from(state.fingerprint.len);
         drop(state);
         if is_short && has_grown {
-            self.lengthen_fingerprint(file, &found.path);
+            self.lengthen_fingerprint(file, found);
         }
         if wants_reading {
             self.read(file);
         }
     }
 
-    fn lengthen_fingerprint(&mut self, file: &Arc<File>, path: &Path) {
-        let Ok(opened) = Opened::open(path) else {
+    fn lengthen_fingerprint(&mut self, file: &Arc<File>, found: &Found) {
+        let Ok(opened) = open_found(found) else {
             return;
         };
         let head = Head::read(
@@ -349,7 +354,12 @@ impl Tracker {
 
     /// Makes the ids of new files durable, then has the files read.
     pub(super) fn release_new(&mut self) {
-        if self.unsaved.is_empty() || !self.save_new() {
+        if self.unsaved.is_empty() {
+            return;
+        }
+        // What became of the files whose places the new ones have is written first.
+        self.save(false);
+        if !self.save_new() {
             return;
         }
         for file in std::mem::take(&mut self.unsaved) {
@@ -435,7 +445,7 @@ impl Tracker {
     fn not_opened(&mut self, file: &Arc<File>, error: OpenError) {
         match error {
             // A scan is under way that finds it.
-            OpenError::Moved => {}
+            OpenError::Moved => file.lock().is_verified = false,
             OpenError::Replaced => {
                 let path = file.lock().path.clone();
                 if file.lock().lost.is_none() {
@@ -518,6 +528,10 @@ impl Tracker {
             Outcome::Failed(error) => {
                 self.failed(&file, &format!("cannot be read: {}", describe(&error)));
                 None
+            }
+            Outcome::Elsewhere => {
+                task.suspend();
+                return self.look_again(&file);
             }
             Outcome::More | Outcome::Rest => None,
         };

@@ -20,7 +20,7 @@ use crate::reading::emitter::now;
 const ROTATED_QUIET: Duration = Duration::from_secs(5);
 
 /// How often files that are gone are looked through.
-const SWEEP_EVERY: Duration = Duration::from_secs(60);
+const SWEEP_EVERY: Duration = Duration::from_secs(600);
 
 impl Tracker {
     /// Does what is due.
@@ -36,7 +36,7 @@ impl Tracker {
         if self.saved.elapsed() >= self.following.save_interval {
             self.save(false);
         }
-        if self.swept.elapsed() >= SWEEP_EVERY {
+        if self.swept.elapsed() >= SWEEP_EVERY.min(self.following.forget_after) {
             self.sweep();
         }
     }
@@ -60,7 +60,7 @@ impl Tracker {
     /// Closes everything at the end of a run. What was read and not given will be read again.
     pub(crate) fn close_all(&mut self) {
         self.handle_events();
-        self.pool.close_idle(0);
+        self.pool.close_all();
         for (_, (task, _)) in self.orphans.drain() {
             task.suspend();
         }
@@ -229,6 +229,10 @@ impl Tracker {
 
     /// Lets files sleep that nothing happens to.
     pub(super) fn let_sleep(&mut self) {
+        if self.following.delete_after.is_some() {
+            // Those that may be deleted are looked at all the time.
+            return;
+        }
         self.known.sleep(|file| {
             let state = file.lock();
             let counts = &state.counts;
