@@ -4,32 +4,137 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use batch::{Batch, Budget, FieldPath, HostInfo, Value};
+use batch::{Batch, Budget, FieldPath, HostInfo, Stream, Value};
 use component::{
-    Build, BuildContext, Diagnostics, Input, InputContext, InputError, OperatorMetrics, Progress,
-    Receipt, Sink, Stop, Stopped, receipt,
+    Build, BuildContext, Delivery, Diagnostics, Input, InputContext, InputError, OperatorMetrics,
+    Progress, Receipt, Sink, Stop, Stopped, StreamDelivery, receipt,
 };
 use config::{Source, parse_yaml};
+
+/// When the batches that a [`Collector`] takes are delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(dead_code)]
+pub enum Receipts {
+    /// At once.
+    AtOnce,
+    /// When [`Collector::release`] is called; not at all if it is not.
+    Later,
+    /// Never: what holds the receipt is told so at once.
+    Never,
+    /// At once until so many events were taken, from then on not until [`Collector::release`].
+    AtOnceUpTo(usize),
+}
+
+/// A batch that a [`Collector`] took.
+#[derive(Debug, Clone)]
+#[allow(dead_code)]
+pub struct Taken<T> {
+    /// What was made of it.
+    pub look: T,
+    pub is_delivered: bool,
+}
 
 /// Takes every batch and keeps what `look` makes of it.
 pub struct Collector<T> {
     look: fn(&Batch) -> T,
-    seen: Mutex<Vec<T>>,
+    inner: Mutex<Inner<T>>,
+}
+
+struct Inner<T> {
     /// How long each send takes.
     delay: Duration,
+    taken: Vec<Taken<T>>,
+    receipts: Receipts,
+    events: usize,
+    /// Which batches wait for being released, with what delivers them; dropped, it says that they were not delivered.
+    held: Vec<(usize, Box<dyn FnOnce() + Send>)>,
+}
+
+#[allow(dead_code)]
+impl<T> Collector<T> {
+    pub fn new(look: fn(&Batch) -> T, receipts: Receipts, delay: Duration) -> Self {
+        let inner = Inner {
+            taken: Vec::new(),
+            receipts,
+            events: 0,
+            held: Vec::new(),
+            delay,
+        };
+        Self {
+            look,
+            inner: Mutex::new(inner),
+        }
+    }
+
+    /// Says how long each send takes from now on.
+    pub fn slow_down(&self, delay: Duration) {
+        self.inner.lock().expect("no panic while locked").delay = delay;
+    }
+
+    /// Delivers what is held, and does so with what comes, as `receipts` says.
+    pub fn release(&self, receipts: Receipts) {
+        let mut inner = self.inner.lock().expect("no panic while locked");
+        inner.receipts = receipts;
+        for (index, deliver) in std::mem::take(&mut inner.held) {
+            inner.taken[index].is_delivered = true;
+            deliver();
+        }
+    }
+
+    /// Ends: what is held is not delivered.
+    pub fn give_up(&self) {
+        let mut inner = self.inner.lock().expect("no panic while locked");
+        inner.held.clear();
+        if inner.receipts != Receipts::AtOnce {
+            inner.receipts = Receipts::Never;
+        }
+    }
+
+    /// Looks at the batches so far.
+    pub fn with<R>(&self, see: impl FnOnce(&[Taken<T>]) -> R) -> R {
+        see(&self.inner.lock().expect("no panic while locked").taken)
+    }
 }
 
 #[async_trait]
 impl<T: Send> Sink for Collector<T> {
     async fn send(&self, batch: Batch) -> Result<Receipt, Stopped> {
-        if !self.delay.is_zero() {
-            tokio::time::sleep(self.delay).await;
+        let delay = self.inner.lock().expect("no panic while locked").delay;
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
         }
-        self.seen
-            .lock()
-            .expect("no panic while locked")
-            .push((self.look)(&batch));
-        Ok(receipt().1)
+        let (issuer, receipt) = receipt();
+        let look = (self.look)(&batch);
+        let mut inner = self.inner.lock().expect("no panic while locked");
+        inner.events += batch.len();
+        let is_delivered = match inner.receipts {
+            Receipts::AtOnce => true,
+            Receipts::AtOnceUpTo(events) => inner.events <= events,
+            Receipts::Later | Receipts::Never => false,
+        };
+        let index = inner.taken.len();
+        inner.taken.push(Taken { look, is_delivered });
+        if is_delivered {
+            issuer.resolve(delivery(&batch));
+        } else if inner.receipts != Receipts::Never {
+            let delivery = delivery(&batch);
+            let deliver = Box::new(move || issuer.resolve(delivery));
+            inner.held.push((index, deliver));
+        }
+        Ok(receipt)
+    }
+}
+
+/// Every row was taken by every output.
+fn delivery(batch: &Batch) -> Delivery {
+    let stream = |(rows, stream): (std::ops::Range<usize>, &Arc<Stream>)| StreamDelivery {
+        stream: stream.clone(),
+        end: batch.origin().end(rows.end - 1),
+        kept: rows.len() as u64,
+        dropped: Vec::new(),
+    };
+    Delivery {
+        streams: batch.origin().streams().map(stream).collect(),
     }
 }
 
@@ -84,7 +189,8 @@ pub fn build(name: &str, settings: &str) -> Result<Box<dyn Input>, config::Confi
     )
 }
 
-fn host() -> Arc<HostInfo> {
+/// Facts of no machine.
+pub fn host() -> Arc<HostInfo> {
     Arc::new(HostInfo {
         name: "host".into(),
     })
@@ -92,12 +198,9 @@ fn host() -> Arc<HostInfo> {
 
 impl Bench {
     /// Runs the input to its end.
+    #[allow(dead_code)]
     pub fn run<T: Send + 'static>(&self, input: Box<dyn Input>, look: fn(&Batch) -> T) -> Run<T> {
-        let sink = Arc::new(Collector {
-            look,
-            seen: Mutex::default(),
-            delay: self.delay,
-        });
+        let sink = Arc::new(Collector::new(look, Receipts::AtOnce, self.delay));
         let warnings = Arc::new(Mutex::new(Vec::new()));
         let heard = warnings.clone();
         let ctx = InputContext {
@@ -120,7 +223,8 @@ impl Bench {
             .build()
             .expect("a runtime");
         let result = runtime.block_on(input.run(ctx));
-        let batches = std::mem::take(&mut *sink.seen.lock().expect("no panic"));
+        let taken = std::mem::take(&mut sink.inner.lock().expect("no panic").taken);
+        let batches = taken.into_iter().map(|taken| taken.look).collect();
         let warnings = warnings.lock().expect("no panic").clone();
         Run {
             batches,
