@@ -184,48 +184,38 @@ impl Tracker {
     }
 
     fn judge(
-        &self,
+        &mut self,
         like: &Arc<File>,
         found: &Found,
         head: &Head,
         waited: Option<Instant>,
     ) -> Verdict {
-        let is_in_place = self.known.is_in_place(like);
-        let (lost, format, size, sent, is_claimed, is_short) = {
-            let mut state = like.lock();
-            // What no scan of this run has found is gone, though nobody has looked at its entry yet.
-            if state.lost.is_none() && !is_in_place {
-                state.lost = Some(Lost::Gone);
-            }
+        let Some(lost) = self.fate(like) else {
+            return Verdict::Hold(like.clone());
+        };
+        let (format, size, is_short) = {
+            let state = like.lock();
             (
-                state.lost,
                 state.format,
-                state.look.size,
-                state.sent.offset,
-                state.is_claimed,
+                state.look.size.max(state.sent.offset),
                 usize::from(state.fingerprint.len) < self.following.fingerprint_bytes,
             )
         };
-        if is_claimed {
-            return Verdict::New;
-        }
         let is_packed = head.format.is_some() && format.is_none();
-        // What is gone and still open is read to its end first.
-        let is_open = lost == Some(Lost::Gone) && self.pool.is_busy(like.id);
         match lost {
-            None | Some(Lost::Gone) if is_open || lost.is_none() => {
+            None => {
                 let grace = |limit: Duration| {
                     self.following.follow
                         && (age(&found.meta) < limit
                             || waited.is_some_and(|since| since.elapsed() < limit))
                 };
-                if is_open || (is_packed && grace(QUIET)) {
+                if is_packed && grace(QUIET) {
                     Verdict::Hold(like.clone())
                 } else if is_packed {
                     Verdict::Compare(like.clone())
                 } else if format == head.format
                     && grace(COPY_GRACE)
-                    && is_part_of(found, like).unwrap_or(false)
+                    && is_part_of(found, like).unwrap_or(None) != Some(false)
                 {
                     Verdict::Hold(like.clone())
                 } else {
@@ -233,12 +223,49 @@ impl Tracker {
                 }
             }
             Some(Lost::Truncated) => Verdict::Adopt(like.clone()),
-            _ if !is_short => Verdict::Adopt(like.clone()),
+            Some(Lost::Gone) if !is_short => Verdict::Adopt(like.clone()),
             // A short file is alike by chance unless a compressed one is exactly it.
-            _ if is_packed && head.is_whole && head.bytes.len() as u64 == size.max(sent) => {
+            Some(Lost::Gone) if is_packed && head.is_whole && head.bytes.len() as u64 == size => {
                 Verdict::Adopt(like.clone())
             }
-            _ => Verdict::New,
+            Some(Lost::Gone) => Verdict::New,
+        }
+    }
+
+    /// What became of a known file: whether it is lost, and how. None while that is not clear.
+    fn fate(&mut self, like: &Arc<File>) -> Option<Option<Lost>> {
+        let is_in_place = self.known.is_in_place(like);
+        let (lost, path, place) = {
+            let mut state = like.lock();
+            if state.is_claimed {
+                return None;
+            }
+            // What no scan of this run has found is gone, though nobody has looked at its entry yet.
+            if state.lost.is_none() && !is_in_place {
+                state.lost = Some(Lost::Gone);
+            }
+            (state.lost, state.path.clone(), state.place)
+        };
+        match lost {
+            // What is gone and still open is read to its end first.
+            Some(Lost::Gone) if self.pool.is_busy(like.id) => None,
+            Some(lost) => Some(Some(lost)),
+            None => {
+                // It may have been truncated since it was looked at, a moment after its copy was made.
+                let meta = Meta::of(&path).ok()?;
+                if place != Some(Place::of(&meta)) {
+                    return None;
+                }
+                let found = Found {
+                    path: path.into(),
+                    meta,
+                };
+                if !self.is_replaced(like, &found) {
+                    return Some(None);
+                }
+                self.lose(like, Lost::Truncated);
+                Some(Some(Lost::Truncated))
+            }
         }
     }
 
@@ -425,23 +452,30 @@ fn age(meta: &Meta) -> Duration {
     Duration::from_nanos((now() - meta.modified_ns).max(0) as u64)
 }
 
-/// Whether a file is the beginning of a known one, judged by its last bytes as they are on disk.
-fn is_part_of(found: &Found, like: &Arc<File>) -> io::Result<bool> {
-    let (path, place) = {
+/// Whether a file is the beginning of a known one, judged by its last bytes as they are on disk; none where the known one is
+/// not what it was a moment ago.
+fn is_part_of(found: &Found, like: &Arc<File>) -> io::Result<Option<bool>> {
+    let (path, place, sent) = {
         let state = like.lock();
-        (state.path.clone(), state.place)
+        (state.path.clone(), state.place, state.sent.offset)
     };
     let original = Opened::open(path)?;
     let meta = Meta::of_fd(&original)?;
-    if place != Some(Place::of(&meta)) || meta.size < found.meta.size {
-        return Ok(false);
+    if place != Some(Place::of(&meta)) || meta.size < sent {
+        return Ok(None);
+    }
+    if meta.size < found.meta.size {
+        return Ok(Some(false));
     }
     let len = found.meta.size.min(CHECK_BYTES as u64);
     let start = found.meta.size - len;
     let (mut one, mut other) = (vec![0; len as usize], vec![0; len as usize]);
     read_exact_at(&Opened::open(&found.path)?, &mut one, start)?;
     read_exact_at(&original, &mut other, start)?;
-    Ok(one == other)
+    let is_same = one == other;
+    // Different bytes say nothing about a file that was truncated meanwhile.
+    let is_whole = Meta::of_fd(&original)?.size >= meta.size;
+    Ok((is_same || is_whole).then_some(is_same))
 }
 
 /// Whether what a known file holds before `end` ends with `tail`; none where it is not at its path any more.

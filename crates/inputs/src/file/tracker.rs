@@ -184,7 +184,7 @@ impl Tracker {
     }
 
     /// Whether something else is in a known file than what was read from it.
-    fn is_replaced(&self, file: &Arc<File>, found: &Found) -> bool {
+    pub(super) fn is_replaced(&self, file: &Arc<File>, found: &Found) -> bool {
         let (look, format, sent, fingerprint) = {
             let state = file.lock();
             (
