@@ -67,13 +67,13 @@ fn pieces(world: &mut World, pack: Pack) {
     let text = world.text(30_000);
     let packed = pack(text.as_bytes());
     for piece in packed.chunks(packed.len() / 7 + 1) {
+        let before = world.count();
         world.raw("a.log.gz", piece);
         if world.mode == Mode::Once {
             let _ = world.read_once();
         } else {
-            let before = world.taken().len();
             world.follow();
-            world.wait("more lines", |world| world.taken().len() > before);
+            world.wait("more lines", |world| world.count() > before);
             if world.mode == Mode::Restarts {
                 let _ = world.stop();
             }

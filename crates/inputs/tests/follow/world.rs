@@ -288,12 +288,16 @@ impl World {
             .files
     }
 
-    /// What is said of every file now: live where it runs.
+    /// What is said of every file now: live where it is awake, else by the registry.
     pub fn files(&self) -> Vec<FileLedger> {
-        match &self.running {
-            Some(running) => running.ledger.files(),
-            None => self.kept(),
-        }
+        let mut files = self
+            .running
+            .as_ref()
+            .map_or_else(Vec::new, |running| running.ledger.files());
+        let awake: BTreeSet<String> = files.iter().map(|file| file.id.clone()).collect();
+        let kept = self.kept().into_iter();
+        files.extend(kept.filter(|file| !awake.contains(&file.id)));
+        files
     }
 
     /// The newest entry at a path.
