@@ -15,7 +15,8 @@
 //!
 //! Whenever the content differs, or it is not sure, the file is new and read from its start: never is data passed over.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::File as Opened;
 use std::io;
 use std::sync::Arc;
@@ -62,11 +63,12 @@ impl Tracker {
     /// Judges files at places that are not known, plain ones first: a compressed one may be a copy of one of these.
     pub(super) fn meet_all(&mut self, strangers: Vec<Found>) {
         let mut compressed = Vec::new();
-        let mut places = HashSet::new();
-        for found in strangers {
-            if !places.insert(Place::of(&found.meta)) {
+        let mut places = HashMap::new();
+        for (index, found) in strangers.into_iter().enumerate() {
+            match places.entry(Place::of(&found.meta)) {
+                Entry::Vacant(entry) => drop(entry.insert(index)),
                 // Another name of the same file.
-                continue;
+                Entry::Occupied(_) => continue,
             }
             let Some(head) = self.head(&found) else {
                 continue;
@@ -80,6 +82,11 @@ impl Tracker {
         for (found, head) in compressed {
             self.meet(found, &head);
         }
+        // They are read in the order in which they were found.
+        self.unsaved.sort_by_key(|file| {
+            let place = file.lock().place;
+            place.and_then(|place| places.get(&place).copied())
+        });
     }
 
     /// How a file begins; none where it is empty, too old, or cannot be read.

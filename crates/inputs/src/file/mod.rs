@@ -311,9 +311,10 @@ fn read_once(
     for index in unmatched {
         tracker.problems.push(missing(&patterns[index]));
     }
-    let (files, others): (Vec<Found>, Vec<Found>) = files
-        .into_iter()
-        .partition(|found| found.meta.kind == Kind::File);
+    // Files of the kernel say that they are empty and are not: where nothing is remembered they are read like pipes.
+    let is_file =
+        |found: &Found| found.meta.kind == Kind::File && (found.meta.size > 0 || rules.remembers);
+    let (files, others): (Vec<Found>, Vec<Found>) = files.into_iter().partition(is_file);
     tracker.scanned(files);
     loop {
         tracker.tick_once();

@@ -229,15 +229,19 @@ impl Task {
     fn advance(&mut self, read: usize, start: Instant, desk: &mut impl Desk) {
         self.chunker.advance(read);
         self.times.data = Instant::now();
-        let disk_offset = self.content.disk_offset();
-        let disk_bytes = disk_offset - self.disk_offset;
-        desk.count(read, disk_bytes, self.times.data - start);
-        self.disk_offset = disk_offset;
+        self.count(read, self.times.data - start, desk);
         keep_checkpoint(&self.file, &mut self.content);
         let mut state = self.file.lock();
         state.counts.read_bytes += read as u64;
-        state.disk_offset = disk_offset;
         self.skipped = settle(&mut state, &self.chunker, self.skipped);
+    }
+
+    /// Counts what was read, of the content and of the disk.
+    fn count(&mut self, read: usize, time: Duration, desk: &mut impl Desk) {
+        let disk_offset = self.content.disk_offset();
+        desk.count(read, disk_offset - self.disk_offset, time);
+        self.disk_offset = disk_offset;
+        self.file.lock().disk_offset = disk_offset;
     }
 
     /// Nothing more can be read now.
@@ -245,6 +249,8 @@ impl Task {
         if matches!(got, Got::Replaced) {
             return Outcome::Replaced;
         }
+        // What ends compressed data gives no content.
+        self.count(0, Duration::ZERO, desk);
         keep_checkpoint(&self.file, &mut self.content);
         let sent = match (&got, self.order) {
             (Got::Truncated(_), _) if desk.gives_half_lines() => self.send_all(desk),

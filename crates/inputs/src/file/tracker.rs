@@ -11,12 +11,14 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::File as Opened;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use codec::Resume;
+use codec::fnv::Fnv128;
 use component::{FileStatus, InputContext};
 
 use super::acknowledge::Dirty;
@@ -314,7 +316,6 @@ impl Tracker {
 
     /// Takes in a file that nothing is known of.
     pub(super) fn welcome(&mut self, found: &Found, head: &Head) {
-        let id = u128::from(fastrand::u64(..)) << 64 | u128::from(fastrand::u64(..));
         let state = FileState {
             path: found.path.to_path_buf(),
             place: Some(Place::of(&found.meta)),
@@ -324,7 +325,7 @@ impl Tracker {
             fingerprint: fingerprint(&head.bytes),
             ..FileState::default()
         };
-        let file = File::new(id, state);
+        let file = File::new(self.new_id(found, head), state);
         if self.is_first_scan && self.following.start_at == StartAt::End {
             if head.format.is_some() {
                 let purpose = Purpose::Measure(head.bytes.clone());
@@ -335,6 +336,19 @@ impl Tracker {
         }
         self.known.insert(&file);
         self.unsaved.push(file);
+    }
+
+    /// An id for a new file: random. Where files are read once and nothing is remembered, it is made of path and
+    /// beginning, so that another run gives the same ids.
+    fn new_id(&self, found: &Found, head: &Head) -> u128 {
+        if self.following.follow || self.ctx.registry.is_some() {
+            return u128::from(fastrand::u64(..)) << 64 | u128::from(fastrand::u64(..));
+        }
+        let mut hasher = Fnv128::new();
+        hasher.add(found.path.as_os_str().as_bytes());
+        hasher.add(&[0]);
+        hasher.add(&head.bytes);
+        hasher.value()
     }
 
     /// Counts what lies before `offset` in a new file as dropped.
