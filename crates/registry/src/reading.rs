@@ -29,6 +29,11 @@ pub fn read(directory: &Path, each: &mut dyn FnMut(Key, &[u8])) -> Result<Readin
                 directory: directory.to_owned(),
             });
         }
+        Err(failure) if failure.kind() == io::ErrorKind::NotADirectory => {
+            return Err(RegistryError::NotADirectory {
+                path: directory.to_owned(),
+            });
+        }
         other => other.map_err(error::io("open the registry", &path))?,
     };
     let loaded = recover::load(&file, &path)?;
