@@ -72,7 +72,10 @@ fn a_yaml_file_names_line_and_column() {
 fn both_spellings_are_one_configuration() {
     let folder = Folder::new();
     let log = folder.write("x.log", "a 1\nb 2\n");
-    let oneliner = format!("file {log} | grok '%{{WORD:w}} %{{INT:n:int}}' | where n > 1 | stdout");
+    // By itself a file is read once on the command line, and followed in YAML.
+    let oneliner = format!(
+        "file {log} follow=false | grok '%{{WORD:w}} %{{INT:n:int}}' | where n > 1 | stdout"
+    );
     let yaml = millpond(&["run", "--print-config", &oneliner])
         .expect(0)
         .out;
@@ -97,7 +100,7 @@ fn both_spellings_are_one_configuration() {
 fn variables_are_replaced_in_values_only() {
     let folder = Folder::new();
     let log = folder.write("x.log", "a\n");
-    let yaml = "pipelines:\n  one:\n    input:\n      file: { paths: ['${LOG}'] }\n    processors:\n      - set: { field: where, value: '${PLACE:no|where: [x]}' }\n      - set: { field: plain, value: '$${LOG}' }\n    outputs: [stdout]\n";
+    let yaml = "pipelines:\n  one:\n    input:\n      file: { paths: ['${LOG}'], follow: false }\n    processors:\n      - set: { field: where, value: '${PLACE:no|where: [x]}' }\n      - set: { field: plain, value: '$${LOG}' }\n    outputs: [stdout]\n";
     let path = folder.write("v.yaml", yaml);
     let output = crate::program::command(&["run", &path])
         .env("LOG", &log)

@@ -12,8 +12,8 @@ fn every_output_takes_the_events_for_which_its_condition_holds() {
 pipelines:
   split:
     inputs:
-      - file: {{ paths: ["{one}"] }}
-      - file: {{ paths: ["{two}"], name: second }}
+      - file: {{ paths: ["{one}"], follow: false }}
+      - file: {{ paths: ["{two}"], follow: false, name: second }}
     processors:
       - grok: {{ pattern: "%{{WORD:w}} %{{INT:n:int}}" }}
     outputs:
@@ -21,7 +21,7 @@ pipelines:
       - file: {{ path: "{all}", name: all, format: line, template: "%{{w}}" }}
   other:
     input:
-      file: {{ paths: ["{two}"] }}
+      file: {{ paths: ["{two}"], follow: false }}
     outputs:
       - file: {{ path: "{other}", format: line }}
 "#,

@@ -159,7 +159,7 @@ fn head_of_some_events_lets_the_others_pass() {
     let log = folder.write("x.log", lines);
     for workers in [1, 4] {
         let yaml = format!(
-            "workers: {workers}\npipelines:\n  one:\n    input:\n      file: {{ paths: ['{log}'] }}\n    processors:\n      - head: {{ count: 2, if: 'message == 7' }}\n    outputs: [stdout]\n"
+            "workers: {workers}\npipelines:\n  one:\n    input:\n      file: {{ paths: ['{log}'], follow: false }}\n    processors:\n      - head: {{ count: 2, if: 'message == 7' }}\n    outputs: [stdout]\n"
         );
         let path = folder.write("head.yaml", yaml);
         let ended = crate::program::millpond(&["run", &path]).expect(0);

@@ -1,0 +1,307 @@
+//! Following files: a service that is started, watched and stopped, what it delivered, and places that fail.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::program::{Folder, millpond};
+
+/// How long anything that is awaited may take.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Waits until something holds.
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < DEADLINE, "waited {DEADLINE:?} for {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Appends to a file, which is made where it is not there.
+pub fn append(path: &str, text: &str) {
+    let mut options = OpenOptions::new();
+    let mut file = options.append(true).create(true).open(path).expect("opens");
+    file.write_all(text.as_bytes()).expect("is written");
+}
+
+/// So many lines that say which they are.
+pub fn numbered(name: &str, numbers: std::ops::Range<usize>) -> String {
+    numbers
+        .map(|number| format!("{name} line {number}\n"))
+        .collect()
+}
+
+/// A folder with `logs` that are read into `out.ndjson` with their ids, `data` remembering how far.
+pub struct Place {
+    pub folder: Folder,
+    pub data: String,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        let folder = Folder::new();
+        std::fs::create_dir(folder.path("logs")).expect("a writable folder");
+        let data = folder.path("data");
+        Self { folder, data }
+    }
+
+    /// With the data directory elsewhere.
+    pub fn with_data(data: String) -> Self {
+        Self {
+            data,
+            ..Self::new()
+        }
+    }
+
+    pub fn log(&self, name: &str) -> String {
+        self.folder.path(&format!("logs/{name}"))
+    }
+
+    /// A configuration with these further settings of the input.
+    pub fn yaml(&self, settings: &str) -> String {
+        let yaml = format!(
+            "data_dir: '{data}'
+pipelines:
+  one:
+    input:
+      file: {{ paths: ['{logs}'], {settings} }}
+    processors:
+      - set: {{ field: id, value: '%{{@metadata.id}}' }}
+    outputs:
+      - file: {{ path: '{out}' }}
+",
+            data = self.data,
+            logs = self.log("*"),
+            out = self.folder.path("out.ndjson"),
+        );
+        self.folder.write("service.yaml", yaml)
+    }
+
+    /// Starts following.
+    pub fn follow(&self) -> Service {
+        Service::start(&self.folder, &["run", &self.yaml("follow: true")])
+    }
+
+    /// Reads once to the end.
+    pub fn read_once(&self) -> crate::program::Ended {
+        millpond(&["run", &self.yaml("follow: false")])
+    }
+
+    /// What was delivered so far: messages by id. An id stands for one message whatever happens.
+    pub fn delivered(&self) -> BTreeMap<String, String> {
+        let out = std::fs::read_to_string(self.folder.path("out.ndjson")).unwrap_or_default();
+        // The last line may be half written.
+        let whole = out.rfind('\n').map_or("", |end| &out[..end]);
+        let mut events = BTreeMap::new();
+        for line in whole.lines() {
+            let event: Value = serde_json::from_str(line).expect("a JSON line");
+            let text = |field: &str| event[field].as_str().expect("text").to_owned();
+            let message = text("message");
+            let before = events.insert(text("id"), message.clone());
+            assert!(before.is_none_or(|before| before == message), "{line}");
+        }
+        events
+    }
+
+    /// How many events were delivered, each id counted once.
+    pub fn count(&self) -> usize {
+        self.delivered().len()
+    }
+
+    /// Checks that exactly these lines were delivered, each under one id.
+    pub fn expect_lines(&self, lines: &str) {
+        let delivered = self.delivered();
+        let messages: BTreeSet<&str> = delivered.values().map(String::as_str).collect();
+        let expected: BTreeSet<&str> = lines.lines().collect();
+        let lost: Vec<_> = expected.difference(&messages).take(3).collect();
+        let foreign: Vec<_> = messages.difference(&expected).take(3).collect();
+        assert!(
+            lost.is_empty() && foreign.is_empty(),
+            "lost, such as {lost:?}; not written, such as {foreign:?}"
+        );
+        assert_eq!(delivered.len(), expected.len(), "a line has several ids");
+    }
+
+    /// The ledger, after a look at its sums.
+    pub fn ledger(&self) -> Vec<Value> {
+        ledger(&self.data)
+    }
+}
+
+/// The ledger of a data directory. Read = acknowledged + dropped + in flight for every file.
+pub fn ledger(data: &str) -> Vec<Value> {
+    let files = millpond(&["files", "--data-dir", data, "--json"]).expect(0);
+    let rows = files.events();
+    for row in &rows {
+        let number = |field: &str| row[field].as_u64().expect("a number");
+        let sum =
+            number("acknowledged_bytes") + number("dropped_bytes") + number("in_flight_bytes");
+        assert_eq!(number("read_bytes"), sum, "{row}");
+    }
+    rows
+}
+
+/// The executable at work.
+pub struct Service {
+    child: Option<Child>,
+    err: PathBuf,
+}
+
+impl Service {
+    pub fn start(folder: &Folder, args: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_millpond"));
+        command.args(args);
+        Self::spawn(folder, command)
+    }
+
+    pub fn spawn(folder: &Folder, mut command: Command) -> Self {
+        let err = PathBuf::from(folder.path("err"));
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(File::create(folder.path("out")).expect("a writable folder"))
+            .stderr(File::create(&err).expect("a writable folder"))
+            .spawn()
+            .expect("the executable runs");
+        let child = Some(child);
+        Self { child, err }
+    }
+
+    fn child(&mut self) -> &mut Child {
+        self.child.as_mut().expect("it was not stopped")
+    }
+
+    pub fn id(&mut self) -> u32 {
+        self.child().id()
+    }
+
+    /// What it said on standard error.
+    pub fn said(&self) -> String {
+        std::fs::read_to_string(&self.err).expect("a readable file")
+    }
+
+    /// Waits until something holds, while the service runs.
+    pub fn until(&mut self, what: &str, mut holds: impl FnMut() -> bool) {
+        let err = self.err.clone();
+        let said = || std::fs::read_to_string(&err).unwrap_or_default();
+        let begin = Instant::now();
+        while !holds() {
+            let status = self.child().try_wait().expect("a child");
+            assert!(status.is_none(), "it ended, {status:?}: {}", said());
+            assert!(
+                begin.elapsed() < DEADLINE,
+                "waited for {what}; it said: {}",
+                said()
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits until it said something.
+    pub fn until_said(&mut self, text: &str) {
+        let err = self.err.clone();
+        self.until(text, || {
+            std::fs::read_to_string(&err).is_ok_and(|said| said.contains(text))
+        });
+    }
+
+    /// Ends it with SIGKILL.
+    pub fn kill(mut self) {
+        self.child().kill().expect("it runs");
+        self.child().wait().expect("it ends");
+        self.child = None;
+    }
+
+    /// Ends it with SIGTERM, which takes a moment and gives exit code 0; what it said.
+    pub fn stop(mut self) -> String {
+        let begin = Instant::now();
+        kill_process(Pid::from_child(self.child()), Signal::TERM).expect("it runs");
+        let mut code = None;
+        eventually("the end after SIGTERM", || {
+            code = self.child().try_wait().expect("a child");
+            code.is_some()
+        });
+        self.child = None;
+        let said = self.said();
+        assert_eq!(code.and_then(|code| code.code()), Some(0), "{said}");
+        assert!(begin.elapsed() < Duration::from_secs(5), "{said}");
+        said
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A file system that is mounted in a folder of its own.
+pub struct Mount {
+    folder: Folder,
+}
+
+impl Mount {
+    /// One in memory of this size; none, with a word about it, where mounting is impossible.
+    pub fn memory(size: &str) -> Option<Self> {
+        let options = format!("size={size}");
+        Self::new(&["-t", "tmpfs", "-o", &options, "millpond-test"])
+    }
+
+    /// Mounts what `mount` takes these arguments for.
+    pub fn new(args: &[&str]) -> Option<Self> {
+        let folder = Folder::new();
+        let mut command = Command::new("mount");
+        let output = command.args(args).arg(folder.as_ref() as &Path).output();
+        match output {
+            Ok(output) if output.status.success() => Some(Self { folder }),
+            other => {
+                skip(&format!("mounting is impossible here: {other:?}"));
+                None
+            }
+        }
+    }
+
+    pub fn path(&self, name: &str) -> String {
+        self.folder.path(name)
+    }
+
+    /// Unmounts it now, so that everything is on its disk.
+    pub fn unmount(self) {
+        let place: &Path = self.folder.as_ref();
+        let status = Command::new("umount").arg(place).status();
+        assert!(status.is_ok_and(|status| status.success()));
+    }
+
+    /// Takes all room that is left; deleting the file gives it back.
+    pub fn fill(&self) -> String {
+        let path = self.path("filler");
+        let mut file = File::create(&path).expect("a writable folder");
+        for size in [1 << 16, 1 << 12, 1] {
+            while file.write_all(&vec![0; size]).is_ok() {}
+        }
+        path
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let place: &Path = self.folder.as_ref();
+        let mut command = Command::new("umount");
+        // It may be unmounted already.
+        let _ = command.arg("-l").arg(place).stderr(Stdio::null()).status();
+    }
+}
+
+/// Says that a test is skipped, where it is seen although the test passes.
+pub fn skip(why: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "SKIPPED: {why}");
+}
