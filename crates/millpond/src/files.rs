@@ -11,7 +11,8 @@ use crate::run::{print, say, sentence};
 
 /// Prints the ledger, as a table or as one JSON object a line.
 pub fn files(directory: &Path, as_json: bool) -> anyhow::Result<ExitCode> {
-    let FileEntries { files, reading } = read_ledger(directory).map_err(sentence)?;
+    let FileEntries { files, reading } =
+        read_ledger(directory).map_err(|error| sentence(&error))?;
     for problem in &reading.problems {
         say(&format!("warning: {problem}"));
     }

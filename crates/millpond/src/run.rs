@@ -39,7 +39,7 @@ fn open_registry(data_dir: Option<&Path>) -> anyhow::Result<Option<Arc<Registry>
     let Some(directory) = data_dir else {
         return Ok(None);
     };
-    let (registry, losses) = Registry::open(directory).map_err(sentence)?;
+    let (registry, losses) = Registry::open(directory).map_err(|error| sentence(&error))?;
     for loss in losses {
         say(&format!("warning: {loss}"));
     }
@@ -47,7 +47,7 @@ fn open_registry(data_dir: Option<&Path>) -> anyhow::Result<Option<Arc<Registry>
 }
 
 /// An error whose text names its cause, so that the cause is not printed once more.
-pub fn sentence(error: RegistryError) -> anyhow::Error {
+pub fn sentence(error: &RegistryError) -> anyhow::Error {
     anyhow!("{error}")
 }
 

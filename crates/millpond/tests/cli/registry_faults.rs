@@ -185,12 +185,8 @@ fn a_data_directory_that_cannot_be_used_is_named() {
             ended.err
         );
         assert_eq!((ended.out.as_str(), ended.err.lines().count()), ("", 1));
-        assert_eq!(
-            ended.err.matches("os error").count() < 2,
-            true,
-            "{}",
-            ended.err
-        );
+        // The cause is named once.
+        assert!(ended.err.matches("os error").count() < 2, "{}", ended.err);
     }
 }
 
