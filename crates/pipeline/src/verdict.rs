@@ -108,6 +108,7 @@ mod tests {
             });
         PipelineReport {
             name: "main".into(),
+            files: Vec::new(),
             operators: operators.collect(),
             problems: Vec::new(),
             undelivered: 0,

@@ -277,10 +277,10 @@ impl Tracker {
     }
 
     /// A file was looked through.
-    pub(super) fn probed(&mut self, probe: Probe, seen: Seen) {
+    pub(super) fn probed(&mut self, probe: Probe, seen: &Seen) {
         let place = Place::of(&probe.found.meta);
         let held = self.held.remove(&place);
-        if let Seen::Failed(error) = &seen
+        if let Seen::Failed(error) = seen
             && error.kind() != io::ErrorKind::NotFound
         {
             self.fail(&probe.found.path, &describe(error));
@@ -305,7 +305,7 @@ impl Tracker {
             Purpose::Compare(like) => {
                 let like = like.clone();
                 let is_copy = match seen {
-                    Seen::Ended { at, .. } => ends_alike(&like, at, &probe.tail),
+                    Seen::Ended { at, .. } => ends_alike(&like, *at, &probe.tail),
                     _ => Ok(Some(false)),
                 };
                 match is_copy.unwrap_or(Some(false)) {
@@ -315,7 +315,7 @@ impl Tracker {
                     None => self.hold_again(held, false),
                 }
             }
-            Purpose::Measure(_) => self.measured(probe, seen),
+            Purpose::Measure(_) => self.measured(&probe, seen),
         }
     }
 
@@ -367,11 +367,11 @@ impl Tracker {
         }
     }
 
-    fn measured(&mut self, probe: Probe, seen: Seen) {
+    fn measured(&mut self, probe: &Probe, seen: &Seen) {
         let Purpose::Measure(head) = &probe.purpose else {
             return;
         };
-        let Seen::Ended { at, .. } = seen else {
+        let Seen::Ended { at, .. } = *seen else {
             return;
         };
         let head = Head {

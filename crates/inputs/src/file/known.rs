@@ -65,7 +65,7 @@ impl Known {
     /// The registry cannot be read.
     pub(crate) fn load(
         registry: Option<Arc<Registry>>,
-        scope: Arc<str>,
+        scope: &Arc<str>,
     ) -> Result<Self, RegistryError> {
         let mut known = Self {
             registry: registry.clone(),
@@ -81,7 +81,7 @@ impl Known {
         if let Some(registry) = registry {
             registry.for_each(record::FILE, &mut |id, bytes| {
                 if let Some((of, state)) = record::decode(bytes)
-                    && *of == *scope
+                    && *of == **scope
                 {
                     known.index(id, &state);
                 }
@@ -354,7 +354,7 @@ mod tests {
 
     #[test]
     fn files_are_found_by_place_and_by_beginning() {
-        let mut known = Known::load(None, "a/b".into()).expect("no registry to read");
+        let mut known = Known::load(None, &"a/b".into()).expect("no registry to read");
         let (short, long, twin) = (
             file(1, 1, b"abc"),
             file(2, 2, b"abcdef"),

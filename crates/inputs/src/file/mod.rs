@@ -224,8 +224,8 @@ impl FileInput {
         dirty: &Arc<Dirty>,
         sent: tokio::sync::mpsc::Sender<acknowledge::Sent>,
     ) -> Result<(Tracker, Vec<String>), String> {
-        let known = Known::load(ctx.registry.clone(), ctx.scope.clone())
-            .map_err(|error| error.to_string())?;
+        let known =
+            Known::load(ctx.registry.clone(), &ctx.scope).map_err(|error| error.to_string())?;
         let pool = Arc::new(Pool::new(self.following.follow));
         let text = |pattern: &Pattern| pattern.text().to_owned();
         let patterns: Vec<String> = self.watch.patterns.iter().map(text).collect();

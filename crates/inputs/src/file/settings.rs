@@ -30,7 +30,7 @@ pub(super) struct Config {
     /// Leaves out files that were last written to longer ago than this, until they are written to. Default: none is too old.
     #[serde(default)]
     pub(super) ignore_older: Option<Period>,
-    /// Whether wildcards match symbolic links to files. Default: true.
+    /// Whether wildcards follow symbolic links, to files and to folders. Default: true.
     #[serde(default = "yes")]
     pub(super) follow_links: bool,
     /// How files are watched. Default: `auto`.

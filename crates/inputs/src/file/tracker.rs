@@ -160,7 +160,7 @@ impl Tracker {
                 "{}: is no regular file and cannot be followed",
                 found.path.display()
             );
-            self.warn_once(message);
+            self.warn_once(&message);
         }
         found.meta.kind == Kind::File
     }
@@ -451,7 +451,7 @@ impl Tracker {
             Event::Unreadable(file, problem) => self.broken(&file, &problem),
             Event::Probed(probe, seen) => {
                 self.pool.probed();
-                self.probed(*probe, seen);
+                self.probed(*probe, &seen);
             }
         }
     }
@@ -493,16 +493,16 @@ impl Tracker {
     pub(super) fn fail(&mut self, path: &Path, reason: &str) {
         let message = format!("{}: {reason}", path.display());
         if self.following.follow {
-            self.warn_once(message);
+            self.warn_once(&message);
         } else if !self.problems.contains(&message) {
             self.problems.push(message);
         }
     }
 
-    pub(super) fn warn_once(&mut self, message: String) {
+    pub(super) fn warn_once(&mut self, message: &str) {
         // Bounded: who has thousands of broken files has been told.
-        if self.told.len() < 10_000 && self.told.insert(message.clone()) {
-            self.ctx.diagnostics.warn(&message);
+        if self.told.len() < 10_000 && self.told.insert(message.to_owned()) {
+            self.ctx.diagnostics.warn(message);
         }
     }
 
@@ -514,7 +514,7 @@ impl Tracker {
                 if has_garbage {
                     let path = file.lock().path.display().to_string();
                     let what = "what follows the compressed data was ignored";
-                    self.warn_once(format!("{path}: {what}"));
+                    self.warn_once(&format!("{path}: {what}"));
                 }
                 Some(FileStatus::Done)
             }

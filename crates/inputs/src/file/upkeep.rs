@@ -171,7 +171,7 @@ impl Tracker {
             match fs::remove_file(&path) {
                 Ok(()) => self.ctx.metrics.count("deleted_files", 1),
                 Err(error) => {
-                    self.warn_once(format!("{}: cannot be deleted: {error}", path.display()))
+                    self.warn_once(&format!("{}: cannot be deleted: {error}", path.display()));
                 }
             }
         }

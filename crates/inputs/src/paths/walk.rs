@@ -361,9 +361,7 @@ impl<'a> Walk<'a> {
             ));
             return None;
         }
-        if kind.is_none() {
-            return None;
-        }
+        kind?;
         if self.is_excluded(folder, name) {
             // One that is named and left out is not missing.
             if let Some(plain) = role.plain {
