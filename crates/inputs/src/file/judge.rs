@@ -205,7 +205,9 @@ impl Tracker {
             (
                 state.format,
                 state.look.size.max(state.sent.offset),
-                usize::from(state.fingerprint.len) < self.following.fingerprint_bytes,
+                // What was read to further on is known by the bytes there, too.
+                usize::from(state.fingerprint.len) < self.following.fingerprint_bytes
+                    && state.sent.offset < self.following.fingerprint_bytes as u64,
             )
         };
         let is_packed = head.format.is_some() && format.is_none();
@@ -352,6 +354,7 @@ impl Tracker {
             state.checkpoints.extend(probe.checkpoint);
             self.dirty.note(like, &mut state);
         }
+        self.lengthen_fingerprint(like, &probe.found);
         if like.lock().wants_reading() {
             self.read(like);
         }

@@ -264,7 +264,8 @@ impl Tracker {
         }
     }
 
-    fn lengthen_fingerprint(&mut self, file: &Arc<File>, found: &Found) {
+    /// Gives a file whose beginning is longer by now a longer fingerprint.
+    pub(super) fn lengthen_fingerprint(&mut self, file: &Arc<File>, found: &Found) {
         let Ok(opened) = open_found(found) else {
             return;
         };
