@@ -14,10 +14,10 @@ type Pack = fn(&[u8]) -> Vec<u8>;
 fn compressed() {
     run(&[
         ("members are appended to gz", ALL, |world| {
-            members(world, gzip)
+            members(world, gzip);
         }),
         ("frames are appended to zst", ALL, |world| {
-            members(world, zstd)
+            members(world, zstd);
         }),
         ("a gz grows in pieces", ALL, |world| pieces(world, gzip)),
         ("a zst grows in pieces", ALL, |world| pieces(world, zstd)),

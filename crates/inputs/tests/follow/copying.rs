@@ -10,7 +10,7 @@ fn copying() {
     run(&[
         ("copytruncate", ALL, |world| copytruncate(world, 60)),
         ("copytruncate of tiny files", ALL, |world| {
-            copytruncate(world, 3)
+            copytruncate(world, 3);
         }),
         ("copytruncate with unread rest", ALL, unread_rest),
         ("copytruncate of half a line", FOLLOWED, half_line),

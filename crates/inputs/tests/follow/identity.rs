@@ -9,10 +9,10 @@ use crate::world::{ALL, LIVE, SEPARATE, World};
 fn identity() {
     run(&[
         ("an inode is used again", ALL, |world| {
-            inode_again(world, 2000)
+            inode_again(world, 2000);
         }),
         ("an inode is used again for a small file", ALL, |world| {
-            inode_again(world, 20)
+            inode_again(world, 20);
         }),
         ("an offset beyond the end", ALL, beyond_the_end),
         ("the same first kilobyte", ALL, same_first_kilobyte),
@@ -24,7 +24,7 @@ fn identity() {
         ("twins", ALL, |world| twins(world, 60)),
         ("small twins", ALL, |world| twins(world, 2)),
         ("deleted and written again", ALL, |world| {
-            written_again(world, 2)
+            written_again(world, 2);
         }),
         (
             "deleted and written again while nobody looks",

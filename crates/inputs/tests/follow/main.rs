@@ -24,7 +24,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use world::{Mode, World};
 
 /// Name, modes, and what happens.
-pub type Scenario = (&'static str, &'static [Mode], fn(&mut World));
+pub type Scenario = (&'static str, &'static [Mode], Act);
+
+/// What happens in a scenario.
+type Act = fn(&mut World);
 
 /// Scenarios at a time: they wait more than they work.
 const SIDE_BY_SIDE: usize = 8;
@@ -32,7 +35,7 @@ const SIDE_BY_SIDE: usize = 8;
 /// Runs a table of scenarios in all of their modes, and fails with the names of those that failed.
 pub fn run(table: &[Scenario]) {
     let wanted = std::env::var("SCENARIO").unwrap_or_default();
-    let mut runs: Vec<(&str, Mode, fn(&mut World))> = Vec::new();
+    let mut runs: Vec<(&str, Mode, Act)> = Vec::new();
     for (name, modes, act) in table {
         if name.contains(&wanted) {
             runs.extend(modes.iter().map(|mode| (*name, *mode, *act)));

@@ -9,7 +9,7 @@ use crate::world::{LIVE, Mode, World, gzip};
 fn many() {
     run(&[
         ("a huge file and small ones", LIVE, |world| {
-            huge(world, false)
+            huge(world, false);
         }),
         ("a huge gz and small ones", LIVE, |world| huge(world, true)),
         (

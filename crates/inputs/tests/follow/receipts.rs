@@ -10,7 +10,7 @@ fn receipts() {
         ("late receipts", LIVE, late),
         ("failed receipts", SEPARATE, |world| failed(world, false)),
         ("failed receipts of a gz", SEPARATE, |world| {
-            failed(world, true)
+            failed(world, true);
         }),
         (
             "failed receipts and a rotation",

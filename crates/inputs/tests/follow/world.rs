@@ -300,11 +300,15 @@ impl World {
         files
     }
 
-    /// The newest entry at a path.
+    /// The entry of the file that is at a path now.
     pub fn file(&self, name: &str) -> Option<FileLedger> {
-        let path = self.path(name).display().to_string();
-        let is_it =
-            |file: &FileLedger| file.path == path && !matches!(file.state, FileStatus::Gone);
+        use std::os::unix::fs::MetadataExt;
+        let path = self.path(name);
+        let inode = fs::metadata(&path).ok()?.ino();
+        let path = path.display().to_string();
+        let is_it = |file: &FileLedger| {
+            file.path == path && file.inode == inode && !matches!(file.state, FileStatus::Gone)
+        };
         self.files().into_iter().find(is_it)
     }
 
