@@ -178,6 +178,9 @@ pub struct StreamDelivery {
     pub kept: u64,
     /// Rows that were dropped, by reason.
     pub dropped: Vec<DroppedRows>,
+    /// Where the first row starts that nobody wanted any more, because a processor such as `head` was finished. It and what
+    /// follows is as if it had not been sent: in neither of the other counts.
+    pub cut: Option<u64>,
 }
 
 /// Rows of one stream that were dropped for one reason.

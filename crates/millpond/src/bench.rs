@@ -21,7 +21,7 @@ pub fn bench(pipeline: &str, as_json: bool) -> anyhow::Result<ExitCode> {
     let host = host();
     let graph = loaded.build(&host)?;
     let before = cpu_time();
-    let report = execute(graph, true, &host, None, false)?;
+    let report = execute(graph, true, &host, None, false, false)?;
     let costs = Costs {
         cpu: cpu_time() - before,
         peak_memory: peak_memory(),

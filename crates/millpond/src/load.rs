@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use batch::HostInfo;
-use config::{Environment, Node, Source, expand_variables, parse_oneline, parse_yaml, to_yaml};
+use config::{
+    Environment, Node, NodeKind, Source, expand_variables, parse_oneline, parse_yaml, to_yaml,
+};
 use pipeline::Graph;
 
 use crate::REGISTRY;
@@ -40,8 +42,11 @@ pub fn load(pipeline: &str) -> anyhow::Result<Loaded> {
 }
 
 impl Loaded {
-    /// The configuration as YAML.
-    pub fn yaml(&self) -> String {
+    /// The configuration as YAML, which does the same when it is run as a file.
+    pub fn yaml(mut self) -> String {
+        if self.finite {
+            read_files_once(&mut self.root);
+        }
         to_yaml(&self.root)
     }
 
@@ -84,4 +89,27 @@ pub fn check(pipeline: &str) -> anyhow::Result<ExitCode> {
     }
     crate::run::print(b"The configuration is valid.\n")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says of every `file` input of a one-line pipeline that it reads once: in a YAML file it would follow.
+fn read_files_once(node: &mut Node) {
+    let (span, source) = (node.span, node.source().clone());
+    match &mut node.kind {
+        NodeKind::List(items) => items.iter_mut().for_each(read_files_once),
+        NodeKind::Map(entries) => {
+            for (key, value) in entries {
+                match key.as_str() {
+                    Some("pipelines" | "input" | "inputs" | "main") => read_files_once(value),
+                    Some("file") if value.get("follow").is_none() => {
+                        if let NodeKind::Map(settings) = &mut value.kind {
+                            let scalar = |text| Node::scalar(&source, span, text, false);
+                            settings.push((scalar("follow"), scalar("false")));
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        NodeKind::Null | NodeKind::Scalar { .. } => {}
+    }
 }

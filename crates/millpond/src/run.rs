@@ -27,7 +27,7 @@ pub fn run(pipeline: &str, data_dir: Option<PathBuf>, metrics: bool) -> anyhow::
     let mut graph = loaded.build(&host)?;
     graph.process.data_dir = data_dir.or(graph.process.data_dir);
     let registry = open_registry(graph.process.data_dir.as_deref())?;
-    let report = execute(graph, finite, &host, registry, true)?;
+    let report = execute(graph, finite, &host, registry, metrics, true)?;
     if metrics {
         say(report.table().trim_end());
     }
@@ -88,6 +88,7 @@ pub fn execute(
     finite: bool,
     host: &Arc<batch::HostInfo>,
     registry: Option<Arc<Registry>>,
+    ledger: bool,
     interactive: bool,
 ) -> anyhow::Result<Report> {
     let to_terminal = graph.pipelines.iter().any(|pipeline| {
@@ -106,6 +107,7 @@ pub fn execute(
         finite,
         stop: Stop::default(),
         registry,
+        ledger,
     };
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let report = runtime.block_on(async {

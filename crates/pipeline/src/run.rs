@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use batch::{Budget, HostInfo};
 use component::{
-    Delivery, Diagnostics, DroppedRows, InputContext, Ledger, OperatorMetrics, Progress, Stop,
-    StreamDelivery,
+    Delivery, Diagnostics, DroppedRows, FileLedger, InputContext, Ledger, OperatorMetrics,
+    Progress, Stop, StreamDelivery,
 };
 use config::Period;
 use queue::{Entry, Inlet, MemoryQueue};
@@ -47,6 +47,8 @@ pub struct RunOptions {
     pub stop: Stop,
     /// What inputs remember across runs; none where nothing is remembered.
     pub registry: Option<Arc<Registry>>,
+    /// Whether the report tells of every file.
+    pub ledger: bool,
 }
 
 /// A run in progress.
@@ -60,6 +62,7 @@ pub struct Run {
 
 struct Running {
     name: String,
+    tells_of_files: bool,
     inputs: Vec<RunningInput>,
     queue: Arc<MemoryQueue>,
     stages: Vec<Arc<SharedStage>>,
@@ -222,6 +225,7 @@ impl Running {
         let inputs = graph.inputs.into_iter().map(start).collect();
         Self {
             name: graph.name,
+            tells_of_files: options.ledger,
             inputs,
             queue,
             stages,
@@ -284,6 +288,11 @@ impl Running {
         self.report(problems)
     }
 
+    fn ledger(&self) -> Vec<FileLedger> {
+        let inputs = self.inputs.iter().filter(|_| self.tells_of_files);
+        inputs.flat_map(|input| input.ledger.files()).collect()
+    }
+
     fn report(&self, mut problems: Vec<String>) -> PipelineReport {
         for lane in &self.lanes {
             problems.extend(
@@ -312,11 +321,7 @@ impl Running {
         PipelineReport {
             name: self.name.clone(),
             operators: inputs.chain(stages).chain(lanes).collect(),
-            files: self
-                .inputs
-                .iter()
-                .flat_map(|input| input.ledger.files())
-                .collect(),
+            files: self.ledger(),
             problems,
             undelivered,
         }
@@ -427,7 +432,12 @@ impl Worker {
             stage.process(&mut batch, sequence);
         }
         if ticket.is_awaited() {
-            ticket.account(delivery(&batch));
+            let stages = self.ends.stages.iter();
+            let finished: Vec<&str> = stages
+                .filter(|stage| stage.is_finished())
+                .map(|stage| stage.name())
+                .collect();
+            ticket.account(delivery(&batch, &finished));
         }
         let batch = Arc::new(batch);
         for lane in &self.ends.lanes {
@@ -437,31 +447,39 @@ impl Worker {
     }
 }
 
-/// What processors made of a batch's rows, for each of its streams.
-fn delivery(batch: &batch::Batch) -> Delivery {
+/// What processors made of a batch's rows, for each of its streams. What was dropped by one of the `finished` processors,
+/// and everything behind it, is as if it had not come.
+fn delivery(batch: &batch::Batch, finished: &[&str]) -> Delivery {
     let origin = batch.origin();
+    let cut = batch
+        .drops()
+        .iter()
+        .filter(|drops| finished.contains(&&*drops.reason))
+        .filter_map(|drops| drops.rows.iter().next())
+        .min();
     let streams = origin
         .streams()
         .filter(|(rows, _)| !rows.is_empty())
         .map(|(rows, stream)| {
+            let end = rows.end.min(cut.unwrap_or(rows.end)).max(rows.start);
+            let taken = rows.start..end;
             let dropped = batch
                 .drops()
                 .iter()
-                .map(|drops| dropped_rows(batch, drops, rows.clone()))
+                .map(|drops| dropped_rows(batch, drops, taken.clone()))
                 .filter(|dropped| dropped.rows > 0)
                 .collect();
             let kept = if batch.drops().is_empty() {
-                rows.len()
+                taken.len()
             } else {
-                rows.clone()
-                    .filter(|&row| batch.alive().contains(row))
-                    .count()
+                taken.filter(|&row| batch.alive().contains(row)).count()
             };
             StreamDelivery {
                 stream: stream.clone(),
                 end: origin.end(rows.end - 1),
                 kept: kept as u64,
                 dropped,
+                cut: (end < rows.end).then(|| origin.start(end)),
             }
         });
     Delivery {

@@ -241,6 +241,7 @@ fn run(batches: usize, fragile_at: Option<usize>, moods: &[Mood], ordered: bool)
         finite: true,
         stop: Stop::default(),
         registry: None,
+        ledger: false,
     };
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let report = runtime.block_on(async {

@@ -86,25 +86,48 @@ async fn settle(sent: Sent, dirty: &Dirty) {
             tokio::time::sleep(LOOK_EVERY).await;
         };
         match outcome {
-            Ok(delivery) => deliveries.push(delivery),
+            Ok(delivery) if is_delivered => deliveries.push(delivery),
+            Ok(_) => {}
             Err(_) => is_delivered = false,
         }
     }
     let mut state = sent.file.lock();
-    state.is_frozen |= !is_delivered;
     if state.is_frozen {
         return;
     }
-    count(
-        &mut state,
-        &deliveries,
-        &sent.filtered,
-        sent.events,
-        sent.bytes,
-    );
-    state.position = sent.after;
-    state.prune_checkpoints();
+    let streams = deliveries.iter().flat_map(|delivery| &delivery.streams);
+    let cut = streams.filter_map(|stream| stream.cut).min();
+    if let Some(cut) = cut {
+        settle_cut(&mut state, &deliveries, cut);
+    } else if is_delivered {
+        count(
+            &mut state,
+            &deliveries,
+            &sent.filtered,
+            sent.events,
+            sent.bytes,
+        );
+        state.position = sent.after;
+        state.prune_checkpoints();
+    }
+    state.is_frozen = !is_delivered || cut.is_some();
     dirty.note(&sent.file, &mut state);
+}
+
+/// Moves the position to where nobody wanted more.
+fn settle_cut(state: &mut FileState, deliveries: &[Delivery], cut: u64) {
+    let bytes = cut.saturating_sub(state.position.offset);
+    let streams = deliveries.iter().flat_map(|delivery| &delivery.streams);
+    let dropped = streams.clone().flat_map(|stream| &stream.dropped);
+    let events = streams.map(|stream| stream.kept).sum::<u64>()
+        + dropped.map(|dropped| dropped.rows).sum::<u64>();
+    count(state, deliveries, &[], events, bytes);
+    state.position = Resume {
+        offset: cut,
+        big_endian: state.position.big_endian,
+        ..Resume::default()
+    };
+    state.prune_checkpoints();
 }
 
 /// Counts what became of a chunk.
@@ -176,6 +199,7 @@ mod tests {
                 end: 100,
                 kept: 8,
                 dropped: vec![dropped],
+                cut: None,
             }],
         }
     }

@@ -1,14 +1,13 @@
 //! What became of every file, live and from the registry.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 
 use component::FileLedger;
 use registry::{Reading, RegistryError};
 
 use super::record;
-use super::state::File;
 use super::tracker::Tracker;
 use crate::reading::emitter::now;
 
@@ -49,14 +48,31 @@ pub fn read_ledger(directory: &Path) -> Result<FileEntries, RegistryError> {
 }
 
 impl Tracker {
-    /// Shows the files that are in memory to whoever asks the input for its ledger.
+    /// Shows all known files to whoever asks the input for its ledger.
     pub(crate) fn show_ledger(&self) {
         let (awake, scope) = (self.known.shared(), self.known.scope().clone());
+        let registry = self.ctx.registry.clone();
         self.ctx.ledger.provide(move || {
-            let files = awake.lock().unwrap_or_else(PoisonError::into_inner);
             let now = now();
-            let ledger = |file: &Arc<File>| file.lock().ledger(&scope, file.id, now);
-            files.values().map(ledger).collect()
+            let mut files = BTreeMap::new();
+            if let Some(registry) = &registry {
+                let mut add = |id, bytes: &[u8]| {
+                    if let Some((of, state)) = record::decode(bytes)
+                        && *of == *scope
+                    {
+                        files.insert(id, state.ledger(&scope, id, now));
+                    }
+                };
+                // Where the registry cannot be read, the files in memory are what there is.
+                let _ = registry.for_each(record::FILE, &mut add);
+            }
+            let awake = awake.lock().unwrap_or_else(PoisonError::into_inner);
+            for (id, file) in &*awake {
+                files.insert(*id, file.lock().ledger(&scope, *id, now));
+            }
+            let mut files: Vec<FileLedger> = files.into_values().collect();
+            files.sort_by(|one, other| one.path.cmp(&other.path));
+            files
         });
     }
 }

@@ -203,7 +203,7 @@ impl Input for FileInput {
         if remembers {
             // Positions move with the last receipts, which resolve when the outputs have taken everything.
             let _ = acknowledging.await;
-            let saved = tokio::task::spawn_blocking(move || tracker.save(true)).await;
+            let saved = tokio::task::spawn_blocking(move || tracker.save_last()).await;
             if !saved.unwrap_or(false) {
                 problems.push(NOT_REMEMBERED.to_owned());
             }

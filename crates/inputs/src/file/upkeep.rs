@@ -73,6 +73,18 @@ impl Tracker {
         }
     }
 
+    /// Writes everything at the end of a run, when nothing is on its way any more.
+    pub(crate) fn save_last(&mut self) -> bool {
+        for file in self.known.awake() {
+            let mut state = file.lock();
+            if state.counts.in_flight_bytes + state.counts.pending_bytes > 0 {
+                state.counts.forget_in_flight();
+                self.dirty.note(&file, &mut state);
+            }
+        }
+        self.save(true)
+    }
+
     /// Flushes and closes what has been idle for long enough.
     fn look_at_idle(&mut self) {
         let mut orders: Vec<(Arc<File>, Order)> = Vec::new();
