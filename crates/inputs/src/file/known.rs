@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use codec::Check;
 use codec::fnv::Fnv128;
-use component::FileStatus;
 use registry::{Registry, RegistryError};
 
 use super::record;
@@ -187,13 +186,7 @@ impl Known {
         let registry = self.registry.as_ref()?;
         let bytes = registry.get(record::file_key(id)).ok()??;
         let (_, mut state) = record::decode(&bytes)?;
-        // What was on its way when the last run ended is read again, also of a file that was read to its end.
-        if state.counts.in_flight_bytes > 0
-            && matches!(state.status, FileStatus::Done | FileStatus::Broken)
-        {
-            state.status = FileStatus::Idle;
-        }
-        state.counts.forget_in_flight();
+        state.forget_in_flight();
         if state.place.is_some_and(|place| !self.has_at(place, id)) {
             // Another one is at its inode, which was not noted before the last run was killed.
             state.place = None;

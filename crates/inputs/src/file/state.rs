@@ -220,8 +220,8 @@ impl Counts {
         self.dropped.iter().map(|dropped| dropped.bytes).sum()
     }
 
-    /// Forgets what was on its way: it will be read again.
-    pub(crate) fn forget_in_flight(&mut self) {
+    /// Counts what was on its way as not read.
+    fn forget_in_flight(&mut self) {
         self.read_bytes = self.acknowledged_bytes + self.dropped_bytes();
         let dropped: u64 = self.dropped.iter().map(|dropped| dropped.events).sum();
         self.read_events = self.acknowledged_events + dropped;
@@ -265,6 +265,16 @@ impl FileState {
             (None, _) => self.look.size > self.sent.offset,
             (Some(_), _) => true,
         }
+    }
+
+    /// Forgets what was on its way when a run ended: it is read again, also of a file that was read to its end.
+    pub(crate) fn forget_in_flight(&mut self) {
+        if self.counts.in_flight_bytes > 0
+            && matches!(self.status, FileStatus::Done | FileStatus::Broken)
+        {
+            self.status = FileStatus::Idle;
+        }
+        self.counts.forget_in_flight();
     }
 
     /// Drops the checkpoints that are no longer needed: all but the newest one at or before the position, and what follows.

@@ -78,7 +78,7 @@ impl Tracker {
         for file in self.known.awake() {
             let mut state = file.lock();
             if state.counts.in_flight_bytes + state.counts.pending_bytes > 0 {
-                state.counts.forget_in_flight();
+                state.forget_in_flight();
                 self.dirty.note(&file, &mut state);
             }
         }

@@ -132,6 +132,7 @@ fn delivery(batch: &Batch) -> Delivery {
         end: batch.origin().end(rows.end - 1),
         kept: rows.len() as u64,
         dropped: Vec::new(),
+        cut: None,
     };
     Delivery {
         streams: batch.origin().streams().map(stream).collect(),
