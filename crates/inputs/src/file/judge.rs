@@ -10,8 +10,11 @@
 //! | is where it was | a part of it, byte for byte at its end | held back a moment, because a copy is made before its original is truncated; new if the original stays |
 //! | is where it was | anything else | new |
 //! | was truncated | holds what lies before the position | takes over id and position |
-//! | is gone | compressed, and holds what lies before the position | takes over id and position |
-//! | is gone | plain, and holds what lies before the position | takes over if the fingerprint is full; short ones are alike by chance |
+//! | was truncated | is at the very inode | new: it was written since |
+//! | is gone | compressed, and holds what lies before the position | takes over id and position, unless what is known is so short that it is alike by chance |
+//! | is gone | compressed, and ends where the known one once ended | takes over, and everything in it was read |
+//! | is gone | plain, and was held back while the known one was there | takes over |
+//! | is gone | plain, and not seen before | new: it may have been written anew |
 //!
 //! Whenever the content differs, or it is not sure, the file is new and read from its start: never is data passed over.
 
@@ -22,10 +25,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use codec::CHECK_BYTES;
+use codec::{CHECK_BYTES, Check};
 use component::FileStatus;
 
 use super::content::{Head, read_exact_at};
+use super::pool::Order;
 use super::probe::{Probe, Purpose, Seen};
 use super::state::{File, Look, Lost, Place, UNKNOWN_PLACE};
 use super::tracker::Tracker;
@@ -39,6 +43,9 @@ const QUIET: Duration = Duration::from_secs(2);
 
 /// How long an original has to be truncated after its copy was written.
 const COPY_GRACE: Duration = Duration::from_secs(3);
+
+/// Bytes that must be the same before a compressed file takes over from one that is gone: fewer are alike by chance.
+const LIKENESS_MIN: u16 = 64;
 
 /// A file that is not read for now.
 pub(crate) struct Held {
@@ -76,11 +83,11 @@ impl Tracker {
             if head.format.is_some() {
                 compressed.push((found, head));
             } else {
-                self.meet(found, &head);
+                self.meet(found, &head, Vec::new());
             }
         }
         for (found, head) in compressed {
-            self.meet(found, &head);
+            self.meet(found, &head, Vec::new());
         }
         // They are read in the order in which they were found.
         self.unsaved.sort_by_key(|file| {
@@ -136,16 +143,23 @@ impl Tracker {
             .is_some_and(|limit| age(meta) > limit)
     }
 
-    fn meet(&mut self, found: Found, head: &Head) {
+    /// Judges a file by every known one that begins alike, those left out that it is known not to be.
+    fn meet(&mut self, found: Found, head: &Head, mut unlike: Vec<u128>) {
         let place = Place::of(&found.meta);
         let held = self.held.remove(&place);
         let waited = held.as_ref().map(|held| (held.like.id, held.since));
         for like in self.known.beginning_with(&head.bytes) {
+            if unlike.contains(&like.id) {
+                continue;
+            }
             let waited = waited
                 .filter(|(id, _)| *id == like.id)
                 .map(|(_, since)| since);
-            match self.judge(&like, &found, head, waited) {
-                Verdict::New => {}
+            let (purpose, target) = match self.judge(&like, &found, head, waited) {
+                Verdict::New => {
+                    unlike.push(like.id);
+                    continue;
+                }
                 Verdict::Hold(like) => {
                     let since = waited.unwrap_or_else(Instant::now);
                     let held = Held {
@@ -159,35 +173,24 @@ impl Tracker {
                     return;
                 }
                 Verdict::Adopt(like) => {
-                    let target = {
-                        let mut state = like.lock();
-                        state.is_claimed = true;
-                        state.sent.offset
-                    };
-                    return self.look_through(found, head, Purpose::Adopt(like), target);
+                    like.lock().is_claimed = true;
+                    let target = like.lock().sent.offset;
+                    (Purpose::Adopt(like), target)
                 }
-                Verdict::Compare(like) => {
-                    return self.look_through(found, head, Purpose::Compare(like), u64::MAX);
-                }
-            }
+                Verdict::Compare(like) => (Purpose::Compare(like), u64::MAX),
+            };
+            let held = Held {
+                found: found.clone(),
+                like,
+                is_copy: false,
+                is_probed: true,
+                since: Instant::now(),
+            };
+            self.held.insert(place, held);
+            let probe = Probe::new(found, head.format, purpose, target, unlike);
+            return self.pool.probe(probe);
         }
         self.welcome(&found, head);
-    }
-
-    fn look_through(&mut self, found: Found, head: &Head, purpose: Purpose, target: u64) {
-        let (Purpose::Adopt(like) | Purpose::Compare(like)) = &purpose else {
-            return;
-        };
-        let held = Held {
-            found: found.clone(),
-            like: like.clone(),
-            is_copy: false,
-            is_probed: true,
-            since: Instant::now(),
-        };
-        self.held.insert(Place::of(&found.meta), held);
-        self.pool
-            .probe(Probe::new(found, head.format, purpose, target));
     }
 
     fn judge(
@@ -200,14 +203,13 @@ impl Tracker {
         let Some(lost) = self.fate(like) else {
             return Verdict::Hold(like.clone());
         };
-        let (format, size, is_short) = {
+        let (format, size, left, is_short) = {
             let state = like.lock();
             (
                 state.format,
                 state.look.size.max(state.sent.offset),
-                // What was read to further on is known by the bytes there, too.
-                usize::from(state.fingerprint.len) < self.following.fingerprint_bytes
-                    && state.sent.offset < self.following.fingerprint_bytes as u64,
+                state.left,
+                state.fingerprint.len < LIKENESS_MIN && state.sent.offset < u64::from(LIKENESS_MIN),
             )
         };
         let is_packed = head.format.is_some() && format.is_none();
@@ -231,13 +233,18 @@ impl Tracker {
                     Verdict::New
                 }
             }
+            // What is where it was truncated was written since.
+            Some(Lost::Truncated) if left == Some(Place::of(&found.meta)) => Verdict::New,
             Some(Lost::Truncated) => Verdict::Adopt(like.clone()),
-            Some(Lost::Gone) if !is_short => Verdict::Adopt(like.clone()),
-            // A short file is alike by chance unless a compressed one is exactly it.
-            Some(Lost::Gone) if is_packed && head.is_whole && head.bytes.len() as u64 == size => {
-                Verdict::Adopt(like.clone())
+            // A plain file that was not there before the other one went may have been written anew.
+            Some(Lost::Gone) if head.format.is_none() && waited.is_none() => Verdict::New,
+            // Few bytes are alike by chance, unless a compressed file is exactly that.
+            Some(Lost::Gone)
+                if is_short && !(is_packed && head.is_whole && head.bytes.len() as u64 == size) =>
+            {
+                Verdict::New
             }
-            Some(Lost::Gone) => Verdict::New,
+            Some(Lost::Gone) => Verdict::Adopt(like.clone()),
         }
     }
 
@@ -249,9 +256,12 @@ impl Tracker {
             if state.is_claimed {
                 return None;
             }
-            // What no scan of this run has found is gone, though nobody has looked at its entry yet.
+            // What no scan has found, and is not at its path either, is gone.
             if state.lost.is_none() && !is_in_place {
-                state.lost = Some(Lost::Gone);
+                let meta = Meta::of(&state.path);
+                if !meta.is_ok_and(|meta| state.place == Some(Place::of(&meta))) {
+                    state.lost = Some(Lost::Gone);
+                }
             }
             (state.lost, state.path.clone(), state.place)
         };
@@ -280,8 +290,7 @@ impl Tracker {
 
     /// A file was looked through.
     pub(super) fn probed(&mut self, probe: Probe, seen: &Seen) {
-        let place = Place::of(&probe.found.meta);
-        let held = self.held.remove(&place);
+        let held = self.held.remove(&Place::of(&probe.found.meta));
         if let Seen::Failed(error) = seen
             && error.kind() != io::ErrorKind::NotFound
         {
@@ -291,33 +300,62 @@ impl Tracker {
             Purpose::Adopt(like) => {
                 let like = like.clone();
                 like.lock().is_claimed = false;
-                match seen {
-                    Seen::Reached if like.lock().sent.check.matches(&probe.tail) => {
-                        self.adopt(&like, probe);
-                    }
-                    Seen::Ended {
-                        is_whole: false, ..
-                    } if probe.format.is_some() && self.following.follow => {
-                        // It is still being written.
-                        self.hold_again(held, false);
-                    }
-                    _ => self.take_as_new(&probe.found),
+                if self.has_moved(&like, probe.target) {
+                    return self.hold_again(held, false);
+                }
+                match self.outcome(&like, &probe, seen) {
+                    Some(true) => self.adopt(&like, probe, matches!(seen, Seen::Ended { .. })),
+                    Some(false) => self.is_unlike(probe, like.id),
+                    None => self.hold_again(held, false),
                 }
             }
             Purpose::Compare(like) => {
-                let like = like.clone();
+                let id = like.id;
                 let is_copy = match seen {
-                    Seen::Ended { at, .. } => ends_alike(&like, *at, &probe.tail),
+                    Seen::Ended { at, .. } => ends_alike(like, *at, &probe.tail),
                     _ => Ok(Some(false)),
                 };
                 match is_copy.unwrap_or(Some(false)) {
                     Some(true) => self.hold_again(held, true),
-                    Some(false) => self.take_as_new(&probe.found),
+                    Some(false) => self.is_unlike(probe, id),
                     // It is judged again once a scan has seen what became of the original.
                     None => self.hold_again(held, false),
                 }
             }
             Purpose::Measure(_) => self.measured(&probe, seen),
+        }
+    }
+
+    /// Whether more was read of a file while its copy was looked through, or is still to be read from the open original.
+    fn has_moved(&self, like: &Arc<File>, target: u64) -> bool {
+        if self.pool.is_busy(like.id) || like.lock().sent.offset != target {
+            return true;
+        }
+        let mut has_more = false;
+        self.pool.each_idle(|task| {
+            has_more |= task.file.id == like.id && task.has_more();
+        });
+        if has_more && like.lock().lost == Some(Lost::Gone) {
+            self.pool.request(like, Order::Read);
+            return true;
+        }
+        false
+    }
+
+    /// Whether what was looked through holds what a known file held; none while it is still being written.
+    fn outcome(&self, like: &Arc<File>, probe: &Probe, seen: &Seen) -> Option<bool> {
+        let state = like.lock();
+        match seen {
+            Seen::Reached => Some(state.sent.check.matches(&probe.tail)),
+            Seen::Ended {
+                is_whole: false, ..
+            } if probe.format.is_some() && self.following.follow => None,
+            // It may have been compressed before the last lines were written.
+            Seen::Ended { at, .. } if probe.format.is_some() => {
+                let is_end = |(end, check): &(u64, Check)| end == at && check.matches(&probe.tail);
+                Some(state.ends.iter().any(is_end))
+            }
+            _ => Some(false),
         }
     }
 
@@ -330,7 +368,8 @@ impl Tracker {
     }
 
     /// A known file goes on in another one that has its content.
-    fn adopt(&mut self, like: &Arc<File>, probe: Probe) {
+    /// Everything in that one `is_read` if it ends before the position.
+    fn adopt(&mut self, like: &Arc<File>, probe: Probe, is_read: bool) {
         if let Some((task, _)) = self.orphans.remove(&like.id) {
             task.suspend();
         }
@@ -345,9 +384,14 @@ impl Tracker {
             state.look = Look::of(&probe.found.meta);
             state.format = probe.format;
             state.lost = None;
+            state.left = None;
             state.lost_since = None;
             state.is_verified = true;
-            state.status = FileStatus::Idle;
+            state.status = if is_read {
+                FileStatus::Done
+            } else {
+                FileStatus::Idle
+            };
             state.problem = None;
             state.checkpoints.clear();
             state.saved_checkpoint = Some(UNKNOWN_PLACE);
@@ -360,13 +404,18 @@ impl Tracker {
         }
     }
 
-    /// Reads a file from its start that was taken for a copy.
-    fn take_as_new(&mut self, found: &Found) {
+    /// A file is not a copy of one of the known ones it begins like: it is compared with the others.
+    fn is_unlike(&mut self, probe: Probe, id: u128) {
         let (compression, len) = (self.following.compression, self.following.fingerprint_bytes);
+        let Probe {
+            found, mut unlike, ..
+        } = probe;
+        unlike.push(id);
         // What vanished meanwhile is not there to be read; a scan finds what took its place.
-        if let Ok(head) = open_found(found).and_then(|opened| Head::read(&opened, compression, len))
+        if let Ok(head) =
+            open_found(&found).and_then(|opened| Head::read(&opened, compression, len))
         {
-            self.welcome(found, &head);
+            self.meet(found, &head, unlike);
         }
     }
 

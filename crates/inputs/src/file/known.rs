@@ -32,6 +32,8 @@ pub(crate) struct Known {
     lost: Vec<u128>,
     /// The number of the last scan.
     scan: u32,
+    /// An earlier run has looked at the files.
+    has_looked: bool,
 }
 
 /// An id that is aligned to 8 bytes: maps with hundreds of thousands of them are a third smaller.
@@ -76,8 +78,10 @@ impl Known {
             lengths: BTreeMap::new(),
             lost: Vec::new(),
             scan: 0,
+            has_looked: false,
         };
         if let Some(registry) = registry {
+            known.has_looked = registry.get(record::looked_key(scope))?.is_some();
             registry.for_each(record::FILE, &mut |id, bytes| {
                 if let Some((of, state)) = record::decode(bytes)
                     && *of == **scope
@@ -147,6 +151,11 @@ impl Known {
         }
     }
 
+    /// Whether an earlier run has looked at the files.
+    pub(crate) fn has_looked(&self) -> bool {
+        self.has_looked
+    }
+
     /// Begins a scan of all files.
     pub(crate) fn begin_scan(&mut self) {
         self.scan += 1;
@@ -189,7 +198,7 @@ impl Known {
         state.forget_in_flight();
         if state.place.is_some_and(|place| !self.has_at(place, id)) {
             // Another one is at its inode, which was not noted before the last run was killed.
-            state.place = None;
+            state.left = state.place.take();
             state.lost = Some(Lost::Truncated);
         }
         if let Ok(Some(bytes)) = registry.get(record::checkpoint_key(id))

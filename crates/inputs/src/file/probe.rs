@@ -31,6 +31,8 @@ pub(crate) struct Probe {
     pub(crate) found: Found,
     pub(crate) format: Option<Format>,
     pub(crate) purpose: Purpose,
+    /// The known files that it was compared with and that it is not.
+    pub(crate) unlike: Vec<u128>,
     /// The place to look through up to.
     pub(crate) target: u64,
     /// The last bytes before where it is.
@@ -60,11 +62,13 @@ impl Probe {
         format: Option<Format>,
         purpose: Purpose,
         target: u64,
+        unlike: Vec<u128>,
     ) -> Box<Self> {
         Box::new(Self {
             found,
             format,
             purpose,
+            unlike,
             target,
             tail: Vec::new(),
             checkpoint: None,

@@ -1,6 +1,7 @@
 //! How a file is kept in the registry: a MessagePack map with short names, so that later versions may add some.
 //!
-//! Key kind 1 holds files, kind 2 the newest checkpoint of a compressed file that is needed, both under the file's id.
+//! Key kind 1 holds files, kind 2 the newest checkpoint of a compressed file that is needed, both under the file's id. Kind 3
+//! says, under a hash of its name, that an input has looked at its files once: what appears later is read from its beginning.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -18,6 +19,17 @@ use super::state::{Counts, FileState, Look, Lost, Place};
 pub(crate) const FILE: u8 = 1;
 /// The kind of keys under which checkpoints are.
 pub(crate) const CHECKPOINT: u8 = 2;
+
+/// The kind of the key that says that an input has looked at its files once.
+pub(crate) const LOOKED: u8 = 3;
+
+/// The key that says that the input called `scope` has looked at its files once.
+pub(crate) fn looked_key(scope: &str) -> Key {
+    Key {
+        kind: LOOKED,
+        id: codec::fnv::fnv128(scope.as_bytes()),
+    }
+}
 
 /// The key of a file.
 pub(crate) fn file_key(id: u128) -> Key {
@@ -102,7 +114,7 @@ fn check((len, high, low): Hash) -> Check {
 
 /// What the registry keeps of a file.
 pub(crate) fn encode(scope: &str, state: &FileState) -> Vec<u8> {
-    let place = state.place;
+    let place = state.place.or(state.left);
     let counts = &state.counts;
     let dropped = |dropped: &Dropped| (dropped.reason.clone(), dropped.events, dropped.bytes);
     let record = Record {
@@ -164,6 +176,10 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(String, FileState)> {
         2 => Some(Lost::Truncated),
         _ => Some(Lost::Gone),
     };
+    let place = Place {
+        device: record.device,
+        inode: record.inode,
+    };
     let dropped = |(reason, events, bytes)| Dropped {
         reason,
         events,
@@ -171,10 +187,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(String, FileState)> {
     };
     let state = FileState {
         path: PathBuf::from(OsString::from_vec(record.path)),
-        place: lost.is_none().then_some(Place {
-            device: record.device,
-            inode: record.inode,
-        }),
+        place: lost.is_none().then_some(place),
+        left: (lost == Some(Lost::Truncated)).then_some(place),
         lost,
         lost_since: record.lost_since,
         look: Look {

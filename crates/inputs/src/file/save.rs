@@ -99,6 +99,16 @@ impl Tracker {
         true
     }
 
+    /// Notes that the files that are there at first were looked at.
+    pub(super) fn save_look(&mut self) {
+        if let Some(registry) = self.ctx.registry.clone() {
+            let scope = self.known.scope().clone();
+            let change = Change::Put(record::looked_key(&scope), scope.as_bytes().to_vec());
+            let outcome = registry.commit(&[change], true);
+            self.note_outcome(outcome.map_err(|error| error.to_string()));
+        }
+    }
+
     /// Takes entries out of the registry.
     pub(super) fn remove(&mut self, changes: &[Change]) {
         if let Some(registry) = self.ctx.registry.clone()

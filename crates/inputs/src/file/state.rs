@@ -92,6 +92,10 @@ pub(crate) struct FileState {
     pub(crate) path: PathBuf,
     pub(crate) place: Option<Place>,
     pub(crate) lost: Option<Lost>,
+    /// Where it was truncated: what is there now is another file, however alike.
+    pub(crate) left: Option<Place>,
+    /// Ends that it had when it was read to its end, with the bytes before: a copy may have been made then.
+    pub(crate) ends: VecDeque<(u64, Check)>,
     pub(crate) look: Look,
     /// Set once its content was compared with what is known, in this run.
     pub(crate) is_verified: bool,
@@ -120,6 +124,9 @@ pub(crate) struct FileState {
     /// It waits to be written to the registry.
     pub(crate) is_dirty: bool,
 }
+
+/// Earlier ends of a file that are remembered.
+const ENDS_MAX: usize = 8;
 
 /// A place of the registry's checkpoint that none has: whatever is needed is written.
 pub(crate) const UNKNOWN_PLACE: u64 = u64::MAX;
@@ -264,6 +271,17 @@ impl FileState {
             (_, FileStatus::Done | FileStatus::Broken) => false,
             (None, _) => self.look.size > self.sent.offset,
             (Some(_), _) => true,
+        }
+    }
+
+    /// Notes that it was read to its end as it is now.
+    pub(crate) fn note_end(&mut self) {
+        let end = (self.sent.offset, self.sent.check);
+        if self.ends.back() != Some(&end) {
+            self.ends.push_back(end);
+            if self.ends.len() > ENDS_MAX {
+                self.ends.pop_front();
+            }
         }
     }
 

@@ -150,6 +150,16 @@ impl Task {
         self.content.file()
     }
 
+    /// Whether there are bytes behind those that were read.
+    pub(crate) fn has_more(&self) -> bool {
+        let size = self
+            .content
+            .file()
+            .metadata()
+            .map_or(0, |found| found.len());
+        !self.content.is_compressed() && size > self.content.offset()
+    }
+
     /// Whether a record waits for its end.
     pub(crate) fn has_pending_record(&self) -> bool {
         self.chunker.has_pending_record()
@@ -269,6 +279,7 @@ impl Task {
             (Got::Broken(problem), _) => Outcome::Broken(problem),
             (_, Order::Close) => Outcome::Closed,
             _ => {
+                self.file.lock().note_end();
                 self.order = Order::Read;
                 self.chunker.release();
                 Outcome::Rest

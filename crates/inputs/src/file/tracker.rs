@@ -80,6 +80,7 @@ impl Tracker {
         dirty: &Arc<Dirty>,
         events: Receiver<Event>,
     ) -> Self {
+        let is_first_scan = !known.has_looked();
         Self {
             following,
             ctx: ctx.clone(),
@@ -94,7 +95,7 @@ impl Tracker {
             retries: HashMap::new(),
             told: HashSet::new(),
             problems: Vec::new(),
-            is_first_scan: true,
+            is_first_scan,
             saved: Instant::now(),
             swept: Instant::now(),
             save_fails: false,
@@ -131,8 +132,8 @@ impl Tracker {
             self.release_new();
             self.let_sleep();
         }
-        if self.backlog.is_empty() {
-            self.is_first_scan = false;
+        if self.backlog.is_empty() && std::mem::take(&mut self.is_first_scan) {
+            self.save_look();
         }
     }
 
@@ -306,6 +307,7 @@ impl Tracker {
         {
             let mut state = file.lock();
             state.lost = Some(how);
+            state.left = state.place.filter(|_| how == Lost::Truncated);
             state.lost_since = Some(seconds_now());
             self.dirty.note(file, &mut state);
         }
@@ -330,7 +332,7 @@ impl Tracker {
         if self.is_first_scan && self.following.start_at == StartAt::End {
             if head.format.is_some() {
                 let purpose = Purpose::Measure(head.bytes.clone());
-                let probe = Probe::new(found.clone(), head.format, purpose, u64::MAX);
+                let probe = Probe::new(found.clone(), head.format, purpose, u64::MAX, Vec::new());
                 return self.pool.probe(probe);
             }
             self.skip_to(&file, found.meta.size);
