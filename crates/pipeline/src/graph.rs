@@ -181,8 +181,8 @@ impl Builder<'_> {
         let Build::Input(build) = spec.build else {
             return Err(wrong_kind(node, spec));
         };
-        let component =
-            build(&own, &self.context(None)).map_err(|error| with_common(error, &["name"]))?;
+        let component = build(&own, &self.context(None))
+            .map_err(|error| with_common(error, &own, &["name"]))?;
         self.claim(component.exclusive(), node)?;
         Ok(InputNode { name, component })
     }
@@ -206,8 +206,8 @@ impl Builder<'_> {
         else {
             return Err(wrong_kind(node, spec));
         };
-        let component =
-            build(&own, &self.context(common.tag)).map_err(|error| with_common(error, COMMON))?;
+        let component = build(&own, &self.context(common.tag))
+            .map_err(|error| with_common(error, &own, COMMON))?;
         Ok(StageNode {
             name: spec.name,
             component,
@@ -232,7 +232,7 @@ impl Builder<'_> {
             return Err(wrong_kind(node, spec));
         };
         let component =
-            build(&own, &self.context(None)).map_err(|error| with_common(error, COMMON))?;
+            build(&own, &self.context(None)).map_err(|error| with_common(error, &own, COMMON))?;
         self.claim(component.exclusive(), node)?;
         Ok(OutputNode {
             name,
@@ -344,9 +344,16 @@ fn split<T: DeserializeOwned + Default>(
     Ok((with(shared).deserialize()?, with(own)))
 }
 
-/// Names the settings that every component of the kind takes among the accepted ones.
-fn with_common(error: ConfigError, common: &[&str]) -> ConfigError {
-    if error.message().starts_with("unknown setting") {
+/// Names the settings that every component of the kind takes among the accepted ones, where one of the component's own
+/// is unknown; a map within its settings does not take them.
+fn with_common(error: ConfigError, own: &Node, common: &[&str]) -> ConfigError {
+    let at = error.path();
+    let stands_in_own = own.as_map().is_some_and(|entries| {
+        entries
+            .iter()
+            .any(|(key, _)| key.path().to_string() == at && Some(key.span) == error.span())
+    });
+    if stands_in_own && error.message().starts_with("unknown setting") {
         error.accepted(common.iter().copied())
     } else {
         error

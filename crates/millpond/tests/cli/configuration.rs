@@ -204,3 +204,25 @@ fn settings_of_the_process_have_bounds() {
         ended.err
     );
 }
+
+#[test]
+fn what_is_accepted_is_what_the_map_takes() {
+    let folder = Folder::new();
+    for (settings, accepted) in [
+        (
+            "close: {foo: 1}",
+            "accepted: inactive, removed, renamed, after\n",
+        ),
+        ("foo: 1", ", name\n"),
+    ] {
+        let path = folder.write(
+            "x.yaml",
+            format!("pipelines:\n  one:\n    input:\n      file: {{ paths: [/x], {settings} }}\n    output: stdout\n"),
+        );
+        let ended = millpond(&["check", &path]).expect(2);
+        assert!(ended.err.contains("unknown setting `foo`"), "{}", ended.err);
+        assert!(ended.err.contains(accepted), "{}", ended.err);
+        // The word that begins an error is there once.
+        assert_eq!(ended.err.matches("error:").count(), 1, "{}", ended.err);
+    }
+}
