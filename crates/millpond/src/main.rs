@@ -103,7 +103,13 @@ fn main() -> ExitCode {
     match dispatch(cli.command) {
         Ok(code) => code,
         Err(error) => {
-            run::say(&format!("{error:#}"));
+            // A configuration error brings the word itself.
+            let word = if error.is::<config::ConfigError>() {
+                ""
+            } else {
+                "error: "
+            };
+            run::say(&format!("{word}{error:#}"));
             ExitCode::from(2)
         }
     }
