@@ -169,6 +169,22 @@ fn the_first_of_each_kind_is_told() {
 }
 
 #[test]
+fn a_cut_event_of_several_lines_may_have_had_too_many() {
+    let folder = folder(&[("a.log", b"a\n b\n c\n")]);
+    let run = read(
+        folder.path(),
+        &["a.log"],
+        "multiline: { start: '^a', max_lines: 2 }",
+    );
+    let said = "is longer than `max_line_bytes` or `multiline.max_lines` and was cut";
+    assert!(
+        run.warnings.len() == 1 && run.warnings[0].contains(said),
+        "{:?}",
+        run.warnings
+    );
+}
+
+#[test]
 fn a_byte_order_mark_is_no_part_of_the_first_line() {
     let folder = folder(&[
         ("marked", b"\xEF\xBB\xBF{\"a\":1}\r\n\xEF\xBB\xBF{}\n"),

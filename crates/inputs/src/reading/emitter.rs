@@ -34,6 +34,8 @@ pub(crate) struct Emitted {
 pub(crate) struct Emitter {
     decoder: Decoder,
     ctx: InputContext,
+    /// What is said of a truncated line.
+    cut: &'static str,
     /// The kinds that somebody was told of; common to the emitters of an input.
     told: Arc<Mutex<BTreeSet<&'static str>>>,
 }
@@ -44,6 +46,11 @@ impl Emitter {
         Self {
             decoder: Decoder::new(settings, &ctx.host),
             ctx: ctx.clone(),
+            cut: if settings.multiline.is_some() {
+                "is longer than `max_line_bytes` or `multiline.max_lines` and was cut"
+            } else {
+                "is longer than `max_line_bytes` and was cut"
+            },
             told: Arc::default(),
         }
     }
@@ -102,7 +109,7 @@ impl Emitter {
                 "truncated_lines",
                 counts.truncated,
                 firsts.truncated,
-                "is longer than `max_line_bytes` and was cut",
+                self.cut,
             ),
             (
                 "invalid_utf8_lines",
