@@ -31,6 +31,7 @@ mod tracker;
 mod upkeep;
 mod watch;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -39,7 +40,7 @@ use async_trait::async_trait;
 use component::{Build, BuildContext, Example, Input, InputContext, InputError, Spec};
 use config::{ConfigError, Node, Positional};
 
-use crate::paths::meta::Kind;
+use crate::paths::meta::{Kind, Meta};
 use crate::paths::{Exclusion, Pattern};
 use crate::reading::emitter::{Emitter, End};
 use crate::reading::records::{self, Records};
@@ -324,10 +325,23 @@ fn read_once(
         tracker.wait_for_event(TICK);
     }
     for found in others {
-        if !ctx.stop.is_stopped() {
+        if found.meta.kind == Kind::Other && !is_named(&found, patterns) {
+            let path = found.path.display();
+            ctx.diagnostics.warn(&format!(
+                "{path}: is no regular file and is passed over; to read it, name it without wildcards"
+            ));
+        } else if !ctx.stop.is_stopped() {
             tracker.problems.extend(read_other(&found, ctx, rules));
         }
     }
+}
+
+/// Whether one of the paths is the file's own, not one with wildcards that match it.
+fn is_named(found: &Found, paths: &[String]) -> bool {
+    let is_it = |meta: Meta| (meta.device, meta.inode) == (found.meta.device, found.meta.inode);
+    paths
+        .iter()
+        .any(|path| Meta::of(Path::new(path)).is_ok_and(is_it))
 }
 
 /// What is wrong with a path that stands for nothing.
@@ -350,7 +364,9 @@ fn read_other(found: &Found, ctx: &InputContext, rules: &Rules) -> Vec<String> {
         )];
     }
     match open_pipe(&found.path, rules.compression, &rules.settings, ctx) {
-        Ok(reader) => {
+        // It was time to stop before somebody wrote.
+        Ok(None) => {}
+        Ok(Some(reader)) => {
             let mut emitter = Emitter::new(&rules.settings, ctx);
             // A pipeline that takes no more is no problem of its input.
             let _: Result<(), End> = read_stream(reader, &mut emitter, &mut problems);

@@ -20,12 +20,14 @@ pub(crate) mod settings;
 pub(crate) mod source;
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use batch::Stream;
 use codec::Chunk;
@@ -33,12 +35,15 @@ use component::{InputContext, InputError};
 
 use emitter::{Emitter, End};
 use identity::Identity;
-use reader::{Reader, describe};
+use reader::{Reader, STOP_CHECK_TIME, describe};
 use settings::Compression;
 use source::Source;
 
 /// Chunks between the inflating and the splitting thread, beside the one that each works on.
 const CHUNKS_BETWEEN: usize = 2;
+
+/// How long a pipe may lack a writer before somebody is told.
+const WRITER_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Reads a stream to its end. Problems are pushed to `problems`.
 ///
@@ -131,7 +136,8 @@ pub(crate) async fn on_blocking_thread(
     }
 }
 
-/// A reader of something that is no regular file, such as a named pipe.
+/// A reader of something that is no regular file, such as a named pipe. None when it was time to stop before somebody
+/// opened the pipe to write.
 ///
 /// # Errors
 /// It cannot be opened.
@@ -140,13 +146,15 @@ pub(crate) fn open_pipe(
     compression: Compression,
     settings: &codec::Settings,
     ctx: &InputContext,
-) -> Result<Reader, String> {
-    let file = File::open(path).map_err(|error| describe(&error))?;
+) -> Result<Option<Reader>, String> {
+    let Some(file) = open_patiently(path, ctx).map_err(|error| describe(&error))? else {
+        return Ok(None);
+    };
     let found = file.metadata().map_err(|error| describe(&error))?;
     let shown = path.to_string_lossy();
     let (device, inode) = (found.dev().to_le_bytes(), found.ino().to_le_bytes());
     let identity = Identity::new([ctx.host.name.as_bytes(), shown.as_bytes(), &device, &inode]);
-    Ok(Reader::new(
+    Ok(Some(Reader::new(
         &shown,
         Some(Arc::from(&*shown)),
         identity,
@@ -154,5 +162,34 @@ pub(crate) fn open_pipe(
         compression,
         settings,
         ctx,
-    ))
+    )))
+}
+
+/// Opens a file on a thread of its own, because a named pipe keeps its opener until a writer comes; none when it was time
+/// to stop before. The thread then waits on, and ends with the process at the latest.
+fn open_patiently(path: &Path, ctx: &InputContext) -> io::Result<Option<File>> {
+    let (opened, receiver) = sync_channel(1);
+    let owned = path.to_owned();
+    // Where nobody waits any more the file is closed again.
+    let open = move || drop(opened.send(File::open(owned)));
+    thread::Builder::new().name("open".to_owned()).spawn(open)?;
+    let begin = Instant::now();
+    let mut has_warned = false;
+    while !ctx.stop.is_stopped() {
+        match receiver.recv_timeout(STOP_CHECK_TIME) {
+            Ok(file) => return file.map(Some),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(io::Error::other("the thread that opens it ended"));
+            }
+        }
+        if !has_warned && begin.elapsed() >= WRITER_PATIENCE {
+            has_warned = true;
+            let shown = path.display();
+            ctx.diagnostics.warn(&format!(
+                "{shown}: is a pipe that nobody has opened to write; waiting for a writer"
+            ));
+        }
+    }
+    Ok(None)
 }

@@ -22,7 +22,7 @@ use super::source::{Got, Source};
 const BATCH_TIME: Duration = Duration::from_millis(50);
 
 /// How long to wait for bytes before looking whether to stop.
-const STOP_CHECK_TIME: Duration = Duration::from_millis(100);
+pub(super) const STOP_CHECK_TIME: Duration = Duration::from_millis(100);
 
 /// Compressed bytes read at once.
 const COMPRESSED_BYTES: usize = 32 * 1024;
