@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use component::{Diagnostics, Stop};
@@ -18,6 +19,9 @@ use crate::progress::Bar;
 
 /// Exit code of a run whose user would not wait for it to stop.
 const INTERRUPTED: i32 = 130;
+
+/// Signals that come so soon after the first one are part of the same request: `timeout` signals the process and its group.
+const ONE_REQUEST: Duration = Duration::from_millis(500);
 
 /// Runs a pipeline to its end.
 pub fn run(pipeline: &str, data_dir: Option<PathBuf>, metrics: bool) -> anyhow::Result<ExitCode> {
@@ -126,7 +130,7 @@ pub fn execute(
     Ok(report)
 }
 
-/// The first SIGINT or SIGTERM stops the inputs; a second one ends the process at once.
+/// The first SIGINT or SIGTERM stops the inputs; a second one, [`ONE_REQUEST`] later or more, ends the process at once.
 async fn watch_signals(stop: Stop, bar: Bar) {
     let (Ok(mut interrupt), Ok(mut terminate)) = (
         signal(SignalKind::interrupt()),
@@ -134,12 +138,14 @@ async fn watch_signals(stop: Stop, bar: Bar) {
     ) else {
         return bar.say("warning: signals cannot be watched; stopping will not be graceful");
     };
-    let mut asked = false;
+    let mut asked: Option<Instant> = None;
     loop {
         let name =
             tokio::select! { _ = interrupt.recv() => "SIGINT", _ = terminate.recv() => "SIGTERM" };
-        if std::mem::replace(&mut asked, true) {
-            std::process::exit(INTERRUPTED);
+        match asked {
+            Some(first) if first.elapsed() < ONE_REQUEST => continue,
+            Some(_) => std::process::exit(INTERRUPTED),
+            None => asked = Some(Instant::now()),
         }
         bar.say(&format!(
             "{name}: delivering what was read; once more to stop at once"

@@ -98,13 +98,16 @@ fn a_second_signal_ends_the_process_at_once() {
         .expect("runs");
     std::thread::sleep(Duration::from_millis(500));
     let begin = Instant::now();
-    for _ in 0..2 {
-        Command::new("kill")
-            .args(["-INT", &child.id().to_string()])
-            .status()
-            .expect("kill");
-        std::thread::sleep(Duration::from_millis(300));
-    }
+    let signal = |id: u32, name: &str| {
+        let sent = Command::new("kill").args([name, &id.to_string()]).status();
+        assert!(sent.expect("kill").success());
+    };
+    // Two at once are one request, as `timeout` makes it.
+    signal(child.id(), "-TERM");
+    signal(child.id(), "-INT");
+    std::thread::sleep(Duration::from_millis(700));
+    assert_eq!(child.try_wait().expect("a child"), None, "it still runs");
+    signal(child.id(), "-INT");
     assert_eq!(child.wait().expect("ends").code(), Some(130));
     assert!(begin.elapsed() < Duration::from_secs(10));
 }
@@ -150,6 +153,57 @@ fn waiting_standard_input_notices_a_stop() {
     assert_eq!(child.wait().expect("ends").code(), Some(0));
     assert!(begin.elapsed() < Duration::from_secs(5));
     drop(pipe);
+}
+
+/// Makes a named pipe.
+fn pipe(folder: &Folder, name: &str) -> String {
+    let path = folder.path(name);
+    let made = Command::new("mkfifo").arg(&path).status().expect("mkfifo");
+    assert!(made.success());
+    path
+}
+
+#[test]
+fn a_named_pipe_waits_for_its_writer_and_notices_a_stop() {
+    let folder = Folder::new();
+    let path = pipe(&folder, "pipe");
+    for has_writer in [true, false] {
+        let mut child = command(&["run", &format!("file {path} | stdout format=line")])
+            .spawn()
+            .expect("runs");
+        let mut told = String::new();
+        let mut err = BufReader::new(child.stderr.take().expect("a pipe"));
+        err.read_line(&mut told).expect("readable");
+        assert!(
+            told.starts_with("warning: ") && told.contains("waiting for a writer"),
+            "{told}"
+        );
+        if has_writer {
+            std::fs::write(&path, "one\ntwo\n").expect("writable");
+        } else {
+            let id = child.id().to_string();
+            let sent = Command::new("kill").args(["-INT", &id]).status();
+            assert!(sent.expect("kill").success());
+        }
+        let begin = Instant::now();
+        let ended = ended(child.wait_with_output().expect("ends")).expect(0);
+        assert!(begin.elapsed() < Duration::from_secs(5));
+        assert_eq!(ended.out, if has_writer { "one\ntwo\n" } else { "" });
+    }
+}
+
+#[test]
+fn a_pipe_that_only_a_wildcard_matches_is_passed_over() {
+    let folder = Folder::new();
+    pipe(&folder, "a.pipe");
+    folder.write("b.log", "one\n");
+    let ended = run(&format!("file {} | stdout format=line", folder.path("*"))).expect(0);
+    assert_eq!(ended.out, "one\n");
+    assert!(
+        ended.err.contains("a.pipe: is no regular file"),
+        "{}",
+        ended.err
+    );
 }
 
 #[test]
