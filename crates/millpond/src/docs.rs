@@ -244,38 +244,69 @@ fn expressions_page() -> String {
 
 /// A table of the settings that a schema describes.
 fn settings_table(schema: &Value, shown: impl Fn(&str) -> bool) -> String {
-    let empty = serde_json::Map::new();
-    let properties = schema["properties"].as_object().unwrap_or(&empty);
-    let required = |name: &str| {
-        schema["required"]
-            .as_array()
-            .is_some_and(|names| names.iter().any(|known| known == name))
-    };
-    let rows: Vec<_> = properties.iter().filter(|(name, _)| shown(name)).collect();
+    let mut rows = String::new();
+    write_settings(&mut rows, "", schema, &shown);
     if rows.is_empty() {
         return "It has none of its own.\n".to_owned();
     }
-    let mut text =
-        String::from("| setting | type | default | meaning |\n| --- | --- | --- | --- |\n");
-    for (name, property) in rows {
-        let default = match &property["default"] {
-            _ if required(name) => "required".to_owned(),
-            Value::Null => "-".to_owned(),
-            Value::Array(items) if items.is_empty() => "-".to_owned(),
-            Value::Object(members) if members.is_empty() => "-".to_owned(),
-            Value::String(word) => format!("`{word}`"),
-            other => format!("`{other}`"),
+    format!("| setting | type | default | meaning |\n| --- | --- | --- | --- |\n{rows}")
+}
+
+/// A row for each setting of a map that is shown; those within a setting that is a map itself follow it as `outer.inner`.
+fn write_settings(text: &mut String, above: &str, schema: &Value, shown: &dyn Fn(&str) -> bool) {
+    let Some(properties) = schema["properties"].as_object() else {
+        return;
+    };
+    for (name, property) in properties.iter().filter(|(name, _)| shown(name)) {
+        let meaning = cell(property["description"].as_str().unwrap_or_default());
+        let is_required = schema["required"]
+            .as_array()
+            .is_some_and(|names| names.iter().any(|known| known == name));
+        let default = if is_required {
+            "required".to_owned()
+        } else {
+            default_words(property, &meaning)
         };
-        let meaning = property["description"].as_str().unwrap_or_default();
         let _ = writeln!(
             text,
-            "| `{name}` | {} | {} | {} |",
+            "| `{above}{name}` | {} | {} | {meaning} |",
             cell(&type_words(property)),
             cell(&default),
-            cell(meaning)
         );
+        if let Some(inner) = map_of(property) {
+            write_settings(text, &format!("{above}{name}."), inner, &|_| true);
+        }
     }
-    text
+}
+
+/// The schema of a map with settings of its own, where a setting takes one.
+fn map_of(schema: &Value) -> Option<&Value> {
+    if schema["properties"].is_object() {
+        return Some(schema);
+    }
+    let mut choices = ["anyOf", "oneOf"]
+        .into_iter()
+        .filter_map(|list| schema[list].as_array())
+        .flatten();
+    choices.find_map(map_of)
+}
+
+/// What a setting is when it is not given: as the schema has it, else as its meaning says behind `Default:`.
+fn default_words(property: &Value, meaning: &str) -> String {
+    match &property["default"] {
+        Value::Null => {}
+        Value::Array(items) if items.is_empty() => {}
+        Value::Object(members) if members.is_empty() => {}
+        Value::String(word) => return format!("`{word}`"),
+        // The rows of its settings say what each of them is.
+        Value::Object(_) if map_of(property).is_some() => return "-".to_owned(),
+        other => return format!("`{other}`"),
+    }
+    let said = meaning.split_once("Default: ").map(|(_, said)| said);
+    let sentence = said.map(|said| said.split_once(". ").map_or(said, |(first, _)| first));
+    let words = sentence.map(|sentence| sentence.strip_suffix('.').unwrap_or(sentence));
+    // The table's own escapes are put in again.
+    words.map_or_else(|| "-".to_owned(), |words| words.replace("\\|", "|"))
 }
 
 /// What kind of value a setting takes, in words.

@@ -19,11 +19,22 @@ fn docs_come_from_the_components() {
         let page = millpond(&["docs", name]).expect(0).out;
         assert!(page.starts_with("# "), "{page}");
     }
+    let page = millpond(&["docs", "input-file"]).expect(0).out;
+    for row in [
+        "| `close` | map | - |",
+        "| `close.inactive` | duration | `5m` |",
+        "| `multiline.max_lines` | whole number | `500` |",
+        "| `start_at` | `beginning` or `end` | `beginning` |",
+    ] {
+        assert!(page.contains(row), "{row} in\n{page}");
+    }
     let both = millpond(&["docs", "file"]).expect(0).out;
     assert!(both.contains("# `file` (input)") && both.contains("# `file` (output)"));
     let ended = millpond(&["docs", "grk"]).expect(2);
     assert!(
-        ended.err.contains("did you mean") && ended.err.contains("accepted"),
+        ended.err.starts_with("error: there is no page")
+            && ended.err.contains("did you mean")
+            && ended.err.contains("accepted"),
         "{}",
         ended.err
     );
