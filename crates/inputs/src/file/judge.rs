@@ -45,7 +45,7 @@ const QUIET: Duration = Duration::from_secs(2);
 const COPY_GRACE: Duration = Duration::from_secs(3);
 
 /// Bytes that must be the same before a compressed file takes over from one that is gone: fewer are alike by chance.
-const LIKENESS_MIN: u16 = 64;
+const LIKENESS_MIN: u16 = 32;
 
 /// A file that is not read for now.
 pub(crate) struct Held {

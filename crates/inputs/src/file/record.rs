@@ -82,6 +82,9 @@ struct Record {
     /// Of interleaved container logs: where each stream is.
     #[serde(rename = "k", default)]
     skip: Option<(u64, u64, u64)>,
+    /// Earlier ends, with the bytes before.
+    #[serde(rename = "n", default)]
+    ends: Vec<(u64, Hash)>,
     #[serde(rename = "be", default)]
     big_endian: Option<bool>,
     #[serde(rename = "st", default)]
@@ -145,6 +148,7 @@ pub(crate) fn encode(scope: &str, state: &FileState) -> Vec<u8> {
             .skip
             .map(|skip| (skip.stdout, skip.stderr, skip.other)),
         big_endian: state.position.big_endian,
+        ends: earlier_ends(state),
         status: status_number(state.status),
         problem: state.problem.clone(),
         read: (counts.read_events, counts.read_bytes),
@@ -156,6 +160,14 @@ pub(crate) fn encode(scope: &str, state: &FileState) -> Vec<u8> {
         ),
     };
     rmp_serde::to_vec_named(&record).expect("a record has nothing that cannot be written")
+}
+
+/// The ends that the position does not tell.
+fn earlier_ends(state: &FileState) -> Vec<(u64, Hash)> {
+    let ends = state.ends.iter();
+    ends.filter(|(end, _)| *end != state.position.offset)
+        .map(|(end, check)| (*end, hash(*check)))
+        .collect()
 }
 
 /// A file as the registry kept it, with its scope; none where it cannot be understood.
@@ -187,7 +199,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(String, FileState)> {
     };
     let state = FileState {
         path: PathBuf::from(OsString::from_vec(record.path)),
-        place: lost.is_none().then_some(place),
+        // What is gone may come back to its place; what was truncated left it.
+        place: (lost != Some(Lost::Truncated) && record.inode != 0).then_some(place),
         left: (lost == Some(Lost::Truncated)).then_some(place),
         lost,
         lost_since: record.lost_since,
@@ -203,6 +216,12 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(String, FileState)> {
         },
         disk_offset: record.disk_offset,
         fingerprint: check(record.fingerprint),
+        ends: record
+            .ends
+            .into_iter()
+            .map(|(end, bytes)| (end, check(bytes)))
+            .chain([(position.offset, position.check)])
+            .collect(),
         sent: position.clone(),
         position,
         status: status(record.status),
@@ -280,6 +299,11 @@ mod tests {
             problem: Some("bad".into()),
             ..FileState::default()
         };
+        state.ends = [
+            (5, Check { len: 1, hash: 2 }),
+            (7_000_000_000, state.position.check),
+        ]
+        .into();
         state.counts.drop_rows("where", 1, 2);
         state.counts.acknowledged_bytes = 9;
         let (scope, back) = decode(&encode("a/b", &state)).expect("it was just written");

@@ -31,6 +31,9 @@ fn identity() {
             SEPARATE,
             |world| unseen_again(world),
         ),
+        ("deleted and written again, a long one", ALL, |world| {
+            written_again(world, 60);
+        }),
         ("swapped names", ALL, swapped),
         ("replaced by a rename", ALL, replaced_by_rename),
         ("edited in the middle", LIVE, edited),

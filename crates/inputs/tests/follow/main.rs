@@ -12,6 +12,7 @@ mod appending;
 mod compressed;
 mod copying;
 mod identity;
+mod likeness;
 mod many;
 mod receipts;
 mod rotating;
