@@ -51,6 +51,11 @@ impl Dirty {
         std::mem::take(&mut *self.lock())
     }
 
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
     /// Puts back what could not be written.
     pub(crate) fn put_back(&self, files: Vec<Arc<File>>) {
         for file in files {

@@ -1,6 +1,6 @@
 //! Writes to the registry what is known of files.
 //!
-//! A new file is written, durably, before it is read. Positions follow every second and at the end; until then a crash
+//! A new file is written, durably, before it is read. Positions follow four times a second and at the end; until then a crash
 //! brings back the older ones, and events are sent again under the same ids.
 
 use std::sync::Arc;

@@ -194,7 +194,7 @@ impl Following {
             forget_after: config.forget_after.0,
             record_timeout,
             retry_interval: Duration::from_secs(10),
-            save_interval: Duration::from_secs(1),
+            save_interval: Duration::from_millis(250),
         }
     }
 }

@@ -42,6 +42,9 @@ const BACKLOG_PART: usize = 1024;
 /// Files that may wait for a reader before more are taken in.
 const WAITING_MAX: usize = 1024;
 
+/// How long to wait for changes while nothing is due by time but trying again and forgetting.
+const AT_REST: Duration = Duration::from_secs(1);
+
 /// Decides what every file is.
 pub(crate) struct Tracker {
     pub(super) following: Following,
@@ -415,10 +418,12 @@ impl Tracker {
 
     /// How long to wait for changes: until something is due by time.
     pub(crate) fn patience(&self, longest: Duration) -> Duration {
-        if self.held.is_empty() && self.unsaved.is_empty() && !self.pool.has_idle() {
-            return self.following.save_interval.max(longest);
+        let is_at_rest = self.held.is_empty() && self.is_settled() && !self.pool.has_idle();
+        if is_at_rest && self.dirty.is_empty() {
+            AT_REST
+        } else {
+            longest
         }
-        longest
     }
 
     /// Whether readers have nothing left to do, and nothing waits for its id to be durable.
