@@ -208,11 +208,7 @@ impl Running {
         let worker = |stages| {
             let (ends, room) = (ends.clone(), shared.room.clone());
             let worker = Worker { stages, ends, room };
-            thread("worker", move || {
-                // Where the system refuses, workers run like everybody else.
-                let _ = rustix::process::nice(WORKER_NICENESS);
-                worker.run();
-            })
+            thread("worker", move || worker.run())
         };
         let workers = per_worker.into_iter().map(worker).collect();
         let writers = lanes.iter().map(|lane| spawn_lane(lane, &ends)).collect();
@@ -417,6 +413,8 @@ struct Worker {
 
 impl Worker {
     fn run(mut self) {
+        // Where the system refuses, workers run like everybody else.
+        let _ = rustix::process::nice(WORKER_NICENESS);
         loop {
             // Before taking: a lane may be waiting for the very batch that a worker holds while later ones fill it.
             self.room.wait(&self.ends.lanes);
