@@ -386,7 +386,7 @@ impl Tracker {
             state.lost = None;
             state.left = None;
             state.lost_since = None;
-            state.is_verified = true;
+            state.is_seen = true;
             state.status = if is_read {
                 FileStatus::Done
             } else {

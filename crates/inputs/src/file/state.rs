@@ -97,8 +97,8 @@ pub(crate) struct FileState {
     /// Ends that it had when it was read to its end, with the bytes before: a copy may have been made then.
     pub(crate) ends: VecDeque<(u64, Check)>,
     pub(crate) look: Look,
-    /// Set once its content was compared with what is known, in this run.
-    pub(crate) is_verified: bool,
+    /// It was looked at in this run, and nothing has happened since that needs another look.
+    pub(crate) is_seen: bool,
     pub(crate) format: Option<Format>,
     /// Bytes of the disk that were read.
     pub(crate) disk_offset: u64,

@@ -226,7 +226,7 @@ impl Tracker {
     fn renew(&mut self, file: &Arc<File>, found: &Found) {
         let mut state = file.lock();
         let look = Look::of(&found.meta);
-        let is_changed = look != state.look || !state.is_verified;
+        let is_changed = look != state.look || !state.is_seen;
         // A file of two names keeps the one under which it was found first.
         let is_there = |path: &Path| {
             Meta::of(path).is_ok_and(|meta| Place::of(&meta) == Place::of(&found.meta))
@@ -250,7 +250,7 @@ impl Tracker {
             }
         }
         state.look = look;
-        state.is_verified = true;
+        state.is_seen = true;
         state.lost = None;
         // One that could not be opened because it was just being renamed is still to be read.
         let is_left = state.format.is_none()
@@ -326,7 +326,7 @@ impl Tracker {
             path: found.path.to_path_buf(),
             place: Some(Place::of(&found.meta)),
             look: Look::of(&found.meta),
-            is_verified: true,
+            is_seen: true,
             format: head.format,
             fingerprint: fingerprint(&head.bytes),
             ..FileState::default()
@@ -467,7 +467,7 @@ impl Tracker {
     fn not_opened(&mut self, file: &Arc<File>, error: OpenError) {
         match error {
             // A scan is under way that finds it.
-            OpenError::Moved => file.lock().is_verified = false,
+            OpenError::Moved => file.lock().is_seen = false,
             OpenError::Replaced => {
                 let path = file.lock().path.clone();
                 if file.lock().lost.is_none() {
