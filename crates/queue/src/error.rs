@@ -1,0 +1,53 @@
+//! Why a disk queue cannot be used.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a disk queue cannot be used. Damage is never a reason: it is set aside, said and counted.
+#[derive(Debug, thiserror::Error)]
+pub enum QueueError {
+    /// Another process has the folder.
+    #[error("{} is in use by {holder} (lock file {})", .folder.display(), .lock.display())]
+    InUse {
+        /// The queue's folder.
+        folder: PathBuf,
+        /// Who has it.
+        holder: String,
+        /// The lock file.
+        lock: PathBuf,
+    },
+    /// A later version of Millpond wrote there; nothing was touched.
+    #[error(
+        "{} has the format of a later version of Millpond ({version}; this one reads up to {known}); nothing was touched", .file.display()
+    )]
+    Newer {
+        /// The file.
+        file: PathBuf,
+        /// Its version.
+        version: u32,
+        /// The latest version that this program knows.
+        known: u32,
+    },
+    /// The system refused.
+    #[error("cannot {action} {}: {source}", .path.display())]
+    Io {
+        /// What was tried: a verb.
+        action: &'static str,
+        /// With which file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl QueueError {
+    /// An error of the system while doing something with a file.
+    pub fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io {
+            action,
+            path,
+            source,
+        }
+    }
+}
