@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
+use crate::folders;
+
 /// A step that changes the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -76,13 +78,8 @@ impl Disk {
         }
     }
 
-    /// Returns once the directory's names are on disk. File systems that know no such thing are taken as they are.
     pub fn sync_directory(&self, directory: &Path) -> io::Result<()> {
-        use io::ErrorKind::{InvalidInput, Unsupported};
         self.may(Step::SyncDirectory)?;
-        match File::open(directory)?.sync_all() {
-            Err(failure) if !matches!(failure.kind(), InvalidInput | Unsupported) => Err(failure),
-            _ => Ok(()),
-        }
+        folders::sync(directory)
     }
 }

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::lock::LockError;
+
 /// Why a registry could not be opened, read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
@@ -71,6 +73,26 @@ pub enum RegistryError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+/// Makes the lock's error say which data directory it is about.
+pub(crate) fn locking(directory: &Path) -> impl FnOnce(LockError) -> RegistryError {
+    move |failure| match failure {
+        LockError::InUse { holder, path } => RegistryError::InUse {
+            directory: directory.to_owned(),
+            lock: path,
+            holder,
+        },
+        LockError::Io {
+            doing,
+            path,
+            source,
+        } => RegistryError::Io {
+            doing,
+            path,
+            source,
+        },
+    }
 }
 
 /// Makes an I/O error say what was done to which path.

@@ -1,12 +1,12 @@
 //! The data directory and its files.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use crate::disk::Disk;
 use crate::error::{self, RegistryError};
+use crate::folders;
 
 /// How many damaged logs are kept.
 const DAMAGED_MAX: usize = 3;
@@ -46,18 +46,8 @@ impl Folder {
             Err(failure) if failure.kind() == io::ErrorKind::NotFound => {}
             Err(failure) => return Err(error::io("use the data directory", directory)(failure)),
         }
-        let missing = directory.ancestors().take_while(|path| !path.exists());
-        let missing = missing.count();
-        let mut builder = DirBuilder::new();
-        builder.recursive(true).mode(0o700);
-        builder
-            .create(directory)
-            .map_err(error::io("create the data directory", directory))?;
-        for parent in directory.ancestors().skip(1).take(missing) {
-            // A parent that only lets pass cannot be opened to be synced; the directory is usable all the same.
-            let _ = self.disk.sync_directory(parent);
-        }
-        Ok(())
+        folders::make(directory, |parent| self.disk.sync_directory(parent))
+            .map_err(error::io("create the data directory", directory))
     }
 
     /// Keeps the log under a numbered name, as it is now, and gives that name. The oldest beyond three are removed.

@@ -69,7 +69,7 @@ impl Registry {
     ) -> Result<(Self, Vec<String>), RegistryError> {
         let folder = Folder::new(directory, disk);
         folder.create()?;
-        let lock = Lock::take(directory)?;
+        let lock = Lock::take(directory).map_err(error::locking(directory))?;
         // Whatever a crash left there; the log is whole without it.
         let removed = folder.disk.remove(&folder.tmp);
         removed.map_err(error::io("remove", &folder.tmp))?;
