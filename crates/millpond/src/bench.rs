@@ -19,7 +19,7 @@ pub fn bench(pipeline: &str, as_json: bool) -> anyhow::Result<ExitCode> {
     let mut loaded = load(pipeline)?;
     loaded.finite = true;
     let host = host();
-    let graph = loaded.build(&host)?;
+    let graph = loaded.build(&host, None)?;
     let before = cpu_time();
     let report = execute(graph, true, &host, None, false, false)?;
     let costs = Costs {
@@ -103,6 +103,7 @@ impl Costs {
                 })).collect::<Vec<_>>(),
                 "problems": pipeline.problems,
                 "undelivered": pipeline.undelivered,
+                "queued": pipeline.queued,
                 "verdict": verdict(pipeline, report.wall, report.workers),
             })).collect::<Vec<_>>(),
         })

@@ -1,5 +1,6 @@
 //! Reading a pipeline from the command line or a file.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -8,7 +9,8 @@ use batch::HostInfo;
 use config::{
     Environment, Node, NodeKind, Source, expand_variables, parse_oneline, parse_yaml, to_yaml,
 };
-use pipeline::Graph;
+use pipeline::settings::QueueSettings;
+use pipeline::{Graph, PipelineGraph};
 
 use crate::REGISTRY;
 
@@ -26,7 +28,7 @@ pub fn load(pipeline: &str) -> anyhow::Result<Loaded> {
     let is_path = !pipeline.contains('|')
         && (pipeline.ends_with(".yaml")
             || pipeline.ends_with(".yml")
-            || std::path::Path::new(pipeline).exists());
+            || Path::new(pipeline).exists());
     let root = if is_path {
         let text = std::fs::read(pipeline).with_context(|| format!("cannot read {pipeline}"))?;
         let text = String::from_utf8(text)
@@ -50,10 +52,20 @@ impl Loaded {
         to_yaml(&self.root)
     }
 
-    /// The components, ready to run.
-    pub fn build(mut self, host: &Arc<HostInfo>) -> anyhow::Result<Graph> {
+    /// The components, ready to run. A `data_dir` of the command line stands in the place of the configuration's.
+    pub fn build(
+        mut self,
+        host: &Arc<HostInfo>,
+        data_dir: Option<PathBuf>,
+    ) -> anyhow::Result<Graph> {
         expand_variables(&mut self.root, &Environment)?;
-        Ok(Graph::build(&REGISTRY, &self.root, host, self.finite)?)
+        Ok(Graph::build(
+            &REGISTRY,
+            &self.root,
+            host,
+            self.finite,
+            data_dir,
+        )?)
     }
 }
 
@@ -67,8 +79,9 @@ pub fn host() -> Arc<HostInfo> {
 }
 
 /// Checks a configuration and says what it holds.
-pub fn check(pipeline: &str) -> anyhow::Result<ExitCode> {
-    let graph = load(pipeline)?.build(&host())?;
+pub fn check(pipeline: &str, data_dir: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+    let graph = load(pipeline)?.build(&host(), data_dir)?;
+    let data_dir = graph.process.data_dir.as_deref();
     for pipeline in &graph.pipelines {
         let inputs: Vec<&str> = pipeline
             .inputs
@@ -86,9 +99,24 @@ pub fn check(pipeline: &str) -> anyhow::Result<ExitCode> {
             .chain([outputs.join(", ")])
             .collect();
         crate::run::print(format!("{}: {}\n", pipeline.name, flow.join(" | ")).as_bytes())?;
+        crate::run::print(queue_line(pipeline, data_dir).as_bytes())?;
     }
     crate::run::print(b"The configuration is valid.\n")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Which queue a pipeline has, if it has more than memory.
+fn queue_line(pipeline: &PipelineGraph, data_dir: Option<&Path>) -> String {
+    let Some(disk) = pipeline.queue.disk() else {
+        return String::new();
+    };
+    let folder = disk.folder(data_dir, &pipeline.name).unwrap_or_default();
+    let kind = match &pipeline.queue {
+        QueueSettings::Disk(_) => "disk",
+        QueueSettings::Memory(_) => "memory, then disk",
+    };
+    let (size, folder) = (disk.max_size, folder.display());
+    format!("  queue: {kind}, {size} at most, in {folder}\n")
 }
 
 /// Says of every `file` input of a one-line pipeline that it reads once: in a YAML file it would follow.

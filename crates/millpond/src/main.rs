@@ -37,7 +37,7 @@ enum Command {
     /// Runs a one-line pipeline, or every pipeline of a YAML file.
     Run(RunArgs),
     /// Checks a one-line pipeline or a YAML file and runs nothing.
-    Check(Source),
+    Check(CheckArgs),
     /// Runs a pipeline to the end and says what it cost and what limits it.
     Bench(BenchArgs),
     /// Shows what became of every file that a data directory knows: position, lag, events read, acknowledged and dropped.
@@ -53,6 +53,15 @@ struct Source {
     /// 'INPUT | PROCESSOR … | OUTPUT', or the path of a YAML file.
     #[arg(value_name = "PIPELINE")]
     pipeline: String,
+}
+
+#[derive(Args)]
+struct CheckArgs {
+    #[command(flatten)]
+    source: Source,
+    /// The data directory that the run will be given; `data_dir` in YAML.
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -91,7 +100,7 @@ struct FilesArgs {
 
 #[derive(Args)]
 struct DocsArgs {
-    /// A component's name, or `expressions`, `pipeline`, `exit-codes`.
+    /// A component's name, or `pipeline`, `queue`, `expressions`, `exit-codes`.
     topic: Option<String>,
     /// Writes one Markdown file for each page into this directory instead.
     #[arg(long, value_name = "DIR")]
@@ -122,7 +131,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Run(args) => run::run(&args.source.pipeline, args.data_dir, args.metrics),
-        Command::Check(source) => load::check(&source.pipeline),
+        Command::Check(args) => load::check(&args.source.pipeline, args.data_dir),
         Command::Bench(args) => bench::bench(&args.source.pipeline, args.json),
         Command::Files(args) => files::files(&args.data_dir, args.json),
         Command::Docs(args) => docs::docs(args.topic.as_deref(), args.out.as_deref()),

@@ -28,8 +28,7 @@ pub fn run(pipeline: &str, data_dir: Option<PathBuf>, metrics: bool) -> anyhow::
     let loaded = load(pipeline)?;
     let finite = loaded.finite;
     let host = host();
-    let mut graph = loaded.build(&host)?;
-    graph.process.data_dir = data_dir.or(graph.process.data_dir);
+    let graph = loaded.build(&host, data_dir)?;
     let registry = open_registry(graph.process.data_dir.as_deref())?;
     let report = execute(graph, finite, &host, registry, metrics, true)?;
     if metrics {
@@ -61,6 +60,7 @@ pub fn conclude(report: &Report) -> ExitCode {
         name,
         problems,
         undelivered,
+        queued,
         ..
     } in &report.pipelines
     {
@@ -76,6 +76,17 @@ pub fn conclude(report: &Report) -> ExitCode {
             say(&format!(
                 "error: {place}{} events were read and not delivered",
                 grouped(*undelivered)
+            ));
+        }
+        if *queued > 0 {
+            let stay = if *queued == 1 {
+                "event stays"
+            } else {
+                "events stay"
+            };
+            say(&format!(
+                "pipeline {name}: {} {stay} in the disk queue for the next run",
+                grouped(*queued)
             ));
         }
     }

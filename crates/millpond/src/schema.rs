@@ -6,8 +6,7 @@
 use component::Spec;
 use config::StageRole;
 use pipeline::settings::{
-    InputSettings, MemoryQueueSettings, OutputSettings, ProcessSettings, ProcessorSettings,
-    RetrySettings,
+    InputSettings, OutputSettings, ProcessSettings, ProcessorSettings, QueueSettings, RetrySettings,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -43,10 +42,7 @@ fn pipeline() -> Value {
         "properties": {
             "input": one_or_list(&input),
             "inputs": one_or_list(&input),
-            "queue": { "anyOf": [
-                { "const": "memory" },
-                { "type": "object", "additionalProperties": false, "properties": { "memory": settings::<MemoryQueueSettings>() } },
-            ] },
+            "queue": settings::<QueueSettings>(),
             "processors": { "type": "array", "items": processor },
             "output": one_or_list(&output),
             "outputs": one_or_list(&output),

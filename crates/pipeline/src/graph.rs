@@ -1,6 +1,7 @@
 //! The configuration tree read into components that are ready to run.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use batch::HostInfo;
@@ -9,10 +10,10 @@ use config::{ConfigError, Node, NodeKind, Size, StageRole};
 use expr::Expr;
 use serde::de::DeserializeOwned;
 
+use crate::queue_settings::{DISK_SIZE_MIN, QueueSettings, check_file_name};
 use crate::registry::Registry;
 use crate::settings::{
-    InputSettings, MemoryQueueSettings, OnFailure, OutputSettings, ProcessSettings,
-    ProcessorSettings, RetrySettings,
+    InputSettings, OnFailure, OutputSettings, ProcessSettings, ProcessorSettings, RetrySettings,
 };
 
 /// Every pipeline of a configuration, ready to run.
@@ -30,7 +31,7 @@ pub struct PipelineGraph {
     /// Its inputs.
     pub inputs: Vec<InputNode>,
     /// Its queue.
-    pub queue: MemoryQueueSettings,
+    pub queue: QueueSettings,
     /// Its processors, in order.
     pub stages: Vec<StageNode>,
     /// Its outputs.
@@ -76,7 +77,8 @@ pub struct OutputNode {
 }
 
 impl Graph {
-    /// Reads a configuration and builds its components.
+    /// Reads a configuration and builds its components. A `data_dir` from elsewhere, such as the command line, stands in
+    /// the place of the configuration's.
     ///
     /// # Errors
     /// The first setting that cannot be taken, with its place.
@@ -85,15 +87,17 @@ impl Graph {
         root: &Node,
         host: &Arc<HostInfo>,
         finite: bool,
+        data_dir: Option<PathBuf>,
     ) -> Result<Self, ConfigError> {
-        const PROCESS: &[&str] = &["memory", "workers", "data_dir", "shutdown_deadline"];
+        const PROCESS: &[&str] = &["memory", "disk", "workers", "data_dir", "shutdown_deadline"];
         let mut top = root.map_reader("the configuration")?;
         let pipelines = top.take("pipelines");
         for key in PROCESS {
             top.take(key);
         }
         top.finish()?;
-        let (process, _) = split::<ProcessSettings>(root, PROCESS)?;
+        let (mut process, _) = split::<ProcessSettings>(root, PROCESS)?;
+        process.data_dir = data_dir.or(process.data_dir);
         check_process(root, &process)?;
         let pipelines = pipelines
             .ok_or_else(|| root.error("the configuration needs the setting `pipelines`"))?;
@@ -106,6 +110,8 @@ impl Graph {
             host,
             finite,
             claims: BTreeSet::new(),
+            data_dir: process.data_dir.as_deref(),
+            queues: BTreeMap::new(),
         };
         let pipelines = entries
             .iter()
@@ -121,6 +127,9 @@ struct Builder<'a> {
     finite: bool,
     /// What components have for themselves.
     claims: BTreeSet<String>,
+    data_dir: Option<&'a Path>,
+    /// The folders of disk queues, each with its pipeline.
+    queues: BTreeMap<PathBuf, String>,
 }
 
 impl Builder<'_> {
@@ -129,9 +138,10 @@ impl Builder<'_> {
         let (input, inputs) = (reader.take("input"), reader.take("inputs"));
         let (output, outputs) = (reader.take("output"), reader.take("outputs"));
         let stages = reader.take("processors").map_or(&[][..], Node::items);
-        let queue = reader
-            .take("queue")
-            .map_or_else(|| Ok(MemoryQueueSettings::default()), queue)?;
+        let queue = match reader.take("queue") {
+            Some(node) => self.queue(name, node)?,
+            None => QueueSettings::default(),
+        };
         let retry = reader.parse("retry")?.unwrap_or_default();
         // A misspelt name is told before the one that is missing because of it.
         reader.finish()?;
@@ -160,6 +170,35 @@ impl Builder<'_> {
             outputs,
             retry,
         })
+    }
+
+    fn queue(&mut self, pipeline: &Node, node: &Node) -> Result<QueueSettings, ConfigError> {
+        let queue = QueueSettings::read(node)?;
+        let Some(disk) = queue.disk() else {
+            return Ok(queue);
+        };
+        let place = queue.place(node);
+        let name = pipeline.as_str().unwrap_or_default();
+        let Some(folder) = disk.folder(self.data_dir, name) else {
+            let error = place.error("a disk queue needs a folder, and there is no `data_dir`");
+            return Err(error.note("set `data_dir` at the top of the configuration, start with --data-dir DIR, or give this queue a `path`"));
+        };
+        if disk.path.is_none() {
+            check_file_name(pipeline)?;
+        }
+        let real = real_path(&folder);
+        if self.data_dir.is_some_and(|dir| real_path(dir) == real) {
+            let error = place.error("a queue cannot have the data directory itself as its folder");
+            return Err(error.note("a folder below it is fine"));
+        }
+        if let Some(other) = self.queues.insert(real, name.to_owned()) {
+            let folder = folder.display();
+            let error = place.error(format!(
+                "the queue of pipeline `{other}` is in {folder} already"
+            ));
+            return Err(error.note("each disk queue has a folder of its own"));
+        }
+        Ok(queue)
     }
 
     fn context(&self, tag: Option<String>) -> BuildContext {
@@ -282,6 +321,12 @@ fn check_process(root: &Node, process: &ProcessSettings) -> Result<(), ConfigErr
             "less than {MEMORY_MIN} of memory is not enough to read"
         )));
     }
+    if process.disk.is_some_and(|disk| disk < DISK_SIZE_MIN) {
+        let error = root.nearest("disk");
+        return Err(error.error(format!(
+            "less than {DISK_SIZE_MIN} is not enough for a disk queue"
+        )));
+    }
     Ok(())
 }
 
@@ -309,17 +354,11 @@ fn one_or_more<'n>(
     }
 }
 
-fn queue(node: &Node) -> Result<MemoryQueueSettings, ConfigError> {
-    let (name, settings) = node.component("a queue")?;
-    match name.as_str() {
-        Some("memory") => settings.deserialize(),
-        other => {
-            let error = name.error(format!("unknown queue `{}`", other.unwrap_or_default()));
-            Err(error
-                .accepted(["memory"])
-                .closest_to(other.unwrap_or_default()))
-        }
-    }
+/// A path by which two names of one folder are seen to be one, as far as it exists.
+fn real_path(path: &Path) -> PathBuf {
+    let absolute = || std::path::absolute(path);
+    let real = std::fs::canonicalize(path).or_else(|_| absolute());
+    real.unwrap_or_else(|_| path.to_owned())
 }
 
 /// Reads the settings named `common` as `T` and gives the node without them.

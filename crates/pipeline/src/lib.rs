@@ -9,6 +9,7 @@
 //! | --- | --- |
 //! | [`registry`] | the components by name |
 //! | [`graph`] | the configuration tree read into components that are ready to run |
+//! | [`settings`], [`queue_settings`] | settings that belong to no component |
 //! | [`stage`] | one processor with its condition, failure policy and counters |
 //! | [`lane`] | one output: encoded batches in sequence, retry, acknowledgement |
 //! | [`run`] | threads, end and stop of a run |
@@ -16,6 +17,7 @@
 
 pub mod graph;
 pub mod lane;
+pub mod queue_settings;
 pub mod registry;
 pub mod report;
 pub mod run;

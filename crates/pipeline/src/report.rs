@@ -22,7 +22,7 @@ pub struct Report {
 pub struct PipelineReport {
     /// Its name.
     pub name: String,
-    /// Its inputs, processors and outputs, in the order of the flow.
+    /// Its inputs, its queue where that is reported, its processors and outputs, in the order of the flow.
     pub operators: Vec<OperatorReport>,
     /// What became of the files that its inputs read.
     pub files: Vec<FileLedger>,
@@ -30,6 +30,8 @@ pub struct PipelineReport {
     pub problems: Vec<String>,
     /// Events accepted and not delivered.
     pub undelivered: u64,
+    /// Events that are left in the disk queue for a later run, which is no failure.
+    pub queued: u64,
 }
 
 /// What one operator did.
@@ -48,6 +50,8 @@ pub struct OperatorReport {
 pub enum Role {
     /// Brings events in.
     Input,
+    /// Holds them until processors and outputs take them.
+    Queue,
     /// Changes or filters them.
     Processor,
     /// Takes them out.
@@ -59,6 +63,7 @@ impl Role {
     pub fn word(self) -> &'static str {
         match self {
             Self::Input => "input",
+            Self::Queue => "queue",
             Self::Processor => "processor",
             Self::Output => "output",
         }

@@ -328,6 +328,7 @@ impl Running {
             files: self.ledger(),
             problems,
             undelivered,
+            queued: 0,
         }
     }
 }

@@ -1,12 +1,13 @@
-//! The settings that belong to no component: of the process, of a pipeline, of its queue, and those that every
-//! component takes.
+//! The settings that belong to no component: of the process, of a pipeline, and those that every component takes. Those
+//! of queues are in [`crate::queue_settings`].
 
 use std::path::PathBuf;
 
-use config::{Count, Period, Size};
-use queue::Limits;
+use config::{Period, Size};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use crate::queue_settings::{DiskQueueSettings, MemoryQueueSettings, Overflow, QueueSettings};
 
 /// Settings of the process, at the top of the configuration.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -14,6 +15,9 @@ use serde::{Deserialize, Serialize};
 pub struct ProcessSettings {
     /// Memory for events in flight, all pipelines together. Inputs wait when it is used up.
     pub memory: Size,
+    /// The most that the disk queues of all pipelines together take on disk; each has its `max_size` as well. When it is
+    /// used up, a queue that wants more does what its `when_full` says. Default: no common limit.
+    pub disk: Option<Size>,
     /// Worker threads of each pipeline; 0 means one a core.
     pub workers: usize,
     /// The directory where inputs remember how far they are, so that a later run goes on there. One process at a time
@@ -27,39 +31,10 @@ impl Default for ProcessSettings {
     fn default() -> Self {
         Self {
             memory: Size(256 << 20),
+            disk: None,
             workers: 0,
             data_dir: None,
             shutdown_deadline: Period::from_secs(30),
-        }
-    }
-}
-
-/// Settings of a memory queue.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct MemoryQueueSettings {
-    /// Bytes of events that wait or are being worked on, counted with 32 bytes for each event.
-    pub max_size: Size,
-    /// Events that wait or are being worked on.
-    pub max_events: Count,
-}
-
-impl MemoryQueueSettings {
-    /// The queue's limits.
-    pub fn limits(self) -> Limits {
-        Limits {
-            size_max: self.max_size.bytes(),
-            events_max: self.max_events.0 as usize,
-        }
-    }
-}
-
-impl Default for MemoryQueueSettings {
-    fn default() -> Self {
-        Self {
-            // Small enough that a batch is still in the cores' caches when its turn comes: 16 MiB cost 4 % more CPU.
-            max_size: Size(4 << 20),
-            max_events: Count(1_000_000),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! What limited a run, in one plain sentence.
 //!
 //! Three kinds of things can limit: an operator that keeps the workers busy (processors and the rendering of outputs
-//! run there), an input whose one thread never waits, or a destination that everybody waits for.
+//! run there), an input whose one thread never waits, or a destination that everybody waits for. The row of a queue counts
+//! for none of them: what it waits for is what the outputs or its inputs wait for.
 
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ pub fn verdict(pipeline: &PipelineReport, wall: Duration, workers: usize) -> Str
     let worker_time: Duration = pipeline
         .operators
         .iter()
-        .filter(|operator| operator.role != Role::Input)
+        .filter(|operator| matches!(operator.role, Role::Processor | Role::Output))
         .map(|operator| operator.counts.busy)
         .sum();
     let writes = pipeline
@@ -112,6 +113,7 @@ mod tests {
             operators: operators.collect(),
             problems: Vec::new(),
             undelivered: 0,
+            queued: 0,
         }
     }
 

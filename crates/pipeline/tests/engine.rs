@@ -16,7 +16,9 @@ use component::{
 };
 use config::{Period, Size};
 use pipeline::graph::{InputNode, OutputNode, StageNode};
-use pipeline::settings::{MemoryQueueSettings, OnFailure, ProcessSettings, RetrySettings};
+use pipeline::settings::{
+    MemoryQueueSettings, OnFailure, ProcessSettings, QueueSettings, RetrySettings,
+};
 use pipeline::{Graph, PipelineGraph, Report, Run, RunOptions};
 
 /// Sends batches of ten lines, `batches` of them, and keeps what became of them.
@@ -219,10 +221,10 @@ fn run(batches: usize, fragile_at: Option<usize>, moods: &[Mood], ordered: bool)
                 delivered: delivered.clone(),
             }),
         }],
-        queue: MemoryQueueSettings {
+        queue: QueueSettings::Memory(MemoryQueueSettings {
             max_size: Size(4 << 10),
             ..MemoryQueueSettings::default()
-        },
+        }),
         stages: fragile_at.map(stage).into_iter().collect(),
         outputs: outputs.collect(),
         retry: RetrySettings {

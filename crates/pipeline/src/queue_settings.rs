@@ -1,0 +1,515 @@
+//! The settings of a pipeline's queue: what they are, what they mean together, and which are refused.
+//!
+//! The doc comments of the settings are their reference.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use config::{ConfigError, Count, Node, Period, Size};
+use queue::log::Compression;
+use queue::{DiskSettings, Durability, Limits, NewOutput, WhenFull};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+/// The smallest segment.
+const SEGMENT_SIZE_MIN: Size = Size(64 << 10);
+
+/// A queue has room for so many segments at least: with fewer, nothing can be given back before nearly all is read.
+const SEGMENTS_MIN: u64 = 4;
+
+/// The smallest disk queue.
+pub const DISK_SIZE_MIN: Size = Size(SEGMENT_SIZE_MIN.0 * SEGMENTS_MIN);
+
+/// Segments are made of pages of this size.
+const PAGE: u64 = queue::storage::PAGE as u64;
+
+/// The longest name of a file that every common file system takes.
+const FILE_NAME_MAX: usize = 255;
+
+/// The queue of a pipeline.
+#[derive(Debug, Clone)]
+pub enum QueueSettings {
+    /// Events wait in memory; what does not fit may go to disk.
+    Memory(MemoryQueueSettings),
+    /// Every event goes to disk.
+    Disk(DiskQueueSettings),
+}
+
+/// Settings of a memory queue.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct MemoryQueueSettings {
+    /// Bytes of events that wait or are being worked on, counted with 32 bytes for each event.
+    pub max_size: Size,
+    /// Events that wait or are being worked on.
+    pub max_events: Count,
+    /// What happens when the queue is full: with `none` the inputs wait; with `disk`, or `disk:` with its settings, what
+    /// does not fit is written to a disk queue.
+    pub overflow: Overflow,
+}
+
+/// What happens when a memory queue is full.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Overflow {
+    /// Inputs wait.
+    #[default]
+    None,
+    /// What does not fit goes to disk.
+    Disk(DiskQueueSettings),
+}
+
+/// Settings of a disk queue.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DiskQueueSettings {
+    /// The folder of the queue; each queue has one of its own, and one process at a time uses it. Default: the pipeline's
+    /// name below `queue` in `data_dir`, such as `/var/lib/millpond/queue/apache`.
+    pub path: Option<PathBuf>,
+    /// The most that the queue takes on disk: segments with the room that is reserved for them. At least 256KiB. What is
+    /// set aside because of damage has a limit of its own.
+    pub max_size: Size,
+    /// The most events that wait for some output. Default: no limit.
+    pub max_events: Option<Count>,
+    /// Events that have waited longer than this are dropped, counted and reported, a block at a time. Default: no limit.
+    pub max_age: Option<Period>,
+    /// What happens when `max_size` or `max_events` is reached: with `block` the inputs wait; with `drop_newest` events that
+    /// come in are dropped; with `drop_oldest` the oldest ones are, a segment at a time. What is dropped is counted and
+    /// reported. A full file system always makes the inputs wait.
+    pub when_full: WhenFull,
+    /// When an input may take its events as safe, and forget them or tell the sender so. With `fsync`: when the disk has
+    /// confirmed them; neither a crash of the process nor a power cut loses any. With `interval`: when they are written
+    /// to the operating system; a crash of the process loses nothing, a crash of the machine or a power cut loses what came
+    /// within the last `sync_interval` at most, and the sender will not send it again.
+    pub durability: Durability,
+    /// With `durability: interval`: how often what was written is synced to the disk. With 0 every batch is synced by itself
+    /// before its input hears of it, as with `durability: fsync`.
+    pub sync_interval: Period,
+    /// With `durability: fsync`: batches share an fsync until there are so many bytes. With 0 every batch has an fsync of its
+    /// own.
+    pub group_size: Size,
+    /// With `durability: fsync`: how long the first batch of a group waits for others to share its fsync. With 0 every batch
+    /// has an fsync of its own.
+    pub group_time: Period,
+    /// How blocks are compressed: `none`, `lz4` (fast) or `zstd` (smaller). Blocks that would not become smaller are written
+    /// as they are. It may be changed at any time: each block says how it was written.
+    pub compression: Compression,
+    /// The size of a file of the queue: room is given back a segment at a time. At least 64KiB; never more than a quarter of
+    /// `max_size`, whatever is set here.
+    pub segment_size: Size,
+    /// Bytes of events that wait in memory as well, so that outputs that keep up never have the disk read; counted as in the
+    /// memory queue. With `overflow` the limits of the memory queue stand in its place.
+    pub memory: Size,
+    /// Room that the queue leaves free on its file system. When there is less, the inputs wait, the log says so, and the
+    /// queue goes on by itself when there is room again.
+    pub min_free: Size,
+    /// Where an output begins that the queue has not seen before: with `oldest` it gets everything that the queue still
+    /// holds, with `now` what comes in from then on.
+    pub new_output: NewOutput,
+    /// How long the queue keeps what an output had not taken when the output is not in the configuration any more. It goes on
+    /// where it was if it comes back until then; with 0 it is forgotten at once.
+    pub orphan_retention: Period,
+    /// Whether a stop waits until the outputs have taken everything that the queue holds, for `shutdown_deadline` at most.
+    /// Without it what is on disk stays there for the next run.
+    pub drain: bool,
+}
+
+impl Default for MemoryQueueSettings {
+    fn default() -> Self {
+        Self {
+            // Small enough that a batch is still in the cores' caches when its turn comes: 16 MiB cost 4 % more CPU.
+            max_size: Size(4 << 20),
+            max_events: Count(1_000_000),
+            overflow: Overflow::None,
+        }
+    }
+}
+
+impl Default for DiskQueueSettings {
+    fn default() -> Self {
+        Self {
+            path: None,
+            max_size: Size(1 << 30),
+            max_events: None,
+            max_age: None,
+            when_full: WhenFull::default(),
+            durability: Durability::default(),
+            sync_interval: Period::from_secs(1),
+            group_size: Size(4 << 20),
+            group_time: Period::from_millis(5),
+            compression: Compression::default(),
+            segment_size: Size(64 << 20),
+            memory: Size(4 << 20),
+            min_free: Size(64 << 20),
+            new_output: NewOutput::default(),
+            orphan_retention: Period::from_secs(24 * 60 * 60),
+            drain: false,
+        }
+    }
+}
+
+impl Default for QueueSettings {
+    fn default() -> Self {
+        Self::Memory(MemoryQueueSettings::default())
+    }
+}
+
+impl QueueSettings {
+    /// Reads the setting `queue` of a pipeline.
+    ///
+    /// # Errors
+    /// There is no such queue, or one of its settings cannot be taken.
+    pub fn read(node: &Node) -> Result<Self, ConfigError> {
+        let (name, settings) = node.component("a queue")?;
+        match name.as_str() {
+            Some("memory") => {
+                let memory: MemoryQueueSettings = settings.deserialize()?;
+                memory.check(&settings)?;
+                Ok(Self::Memory(memory))
+            }
+            Some("disk") => {
+                let disk: DiskQueueSettings = settings.deserialize()?;
+                disk.check(&settings)?;
+                Ok(Self::Disk(disk))
+            }
+            other => {
+                let word = other.unwrap_or_default();
+                let error = name.error(format!("unknown queue `{word}`"));
+                Err(error.accepted(["memory", "disk"]).closest_to(word))
+            }
+        }
+    }
+
+    /// The settings of its disk queue, or of the one that it flows over into; none where nothing goes to disk.
+    pub fn disk(&self) -> Option<&DiskQueueSettings> {
+        match self {
+            Self::Disk(disk) => Some(disk),
+            Self::Memory(memory) => memory.overflow_disk(),
+        }
+    }
+
+    /// What may wait or be worked on in memory.
+    pub fn limits(&self) -> Limits {
+        match self {
+            Self::Memory(memory) => memory.limits(),
+            Self::Disk(disk) => Limits {
+                size_max: disk.memory.bytes(),
+                ..MemoryQueueSettings::default().limits()
+            },
+        }
+    }
+
+    /// Where `node`, the setting `queue` of a pipeline, says most about the folder on disk.
+    pub(crate) fn place<'n>(&self, node: &'n Node) -> &'n Node {
+        match self {
+            Self::Memory(_) => node.nearest("memory.overflow.disk.path"),
+            Self::Disk(_) => node.nearest("disk.path"),
+        }
+    }
+}
+
+impl MemoryQueueSettings {
+    /// The queue's limits.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            size_max: self.max_size.bytes(),
+            events_max: usize::try_from(self.max_events.0).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// The settings of the disk queue that takes what does not fit.
+    pub fn overflow_disk(&self) -> Option<&DiskQueueSettings> {
+        match &self.overflow {
+            Overflow::None => None,
+            Overflow::Disk(disk) => Some(disk),
+        }
+    }
+
+    fn check(&self, node: &Node) -> Result<(), ConfigError> {
+        let zeros = [
+            ("max_size", self.max_size.0),
+            ("max_events", self.max_events.0),
+        ];
+        refuse_zeros(node, &zeros)?;
+        let Overflow::Disk(disk) = &self.overflow else {
+            return Ok(());
+        };
+        let settings = node.nearest("overflow.disk");
+        if let Some((name, _)) = settings.entry("memory") {
+            let error = name.error("a queue that flows over has the limits of the memory queue");
+            return Err(error.note("set `max_size` of the memory queue instead"));
+        }
+        disk.check(settings)
+    }
+}
+
+impl DiskQueueSettings {
+    /// The settings as the queue takes them.
+    pub fn settings(&self) -> DiskSettings {
+        // No time to wait for others, or no room for them: each batch by itself. To sync all the time is to sync each.
+        let by_interval = self.durability == Durability::Interval;
+        let each_by_itself = match by_interval {
+            true => self.sync_interval.is_zero(),
+            false => self.group_size.0 == 0 || self.group_time.is_zero(),
+        };
+        DiskSettings {
+            size_max: self.max_size.0,
+            events_max: self.max_events.map_or(u64::MAX, |count| count.0),
+            age_max: self.max_age.map(|age| age.0),
+            when_full: self.when_full,
+            durability: match by_interval && !each_by_itself {
+                true => Durability::Interval,
+                false => Durability::Fsync,
+            },
+            sync_interval: self.sync_interval.0,
+            group_size: match each_by_itself {
+                true => 0,
+                false => self.group_size.0,
+            },
+            group_time: match each_by_itself {
+                true => Duration::ZERO,
+                false => self.group_time.0,
+            },
+            compression: self.compression,
+            segment_size: self.segment_bytes(),
+            memory: self.memory.bytes(),
+            min_free: self.min_free.0,
+            new_output: self.new_output,
+            orphan_retention: self.orphan_retention.0,
+            drain: self.drain,
+        }
+    }
+
+    /// The queue's folder; none where neither a path is set nor a data directory known.
+    pub fn folder(&self, data_dir: Option<&Path>, pipeline: &str) -> Option<PathBuf> {
+        let by_name = || Some(data_dir?.join("queue").join(file_name(pipeline)));
+        self.path.clone().or_else(by_name)
+    }
+
+    /// The size of a segment: whole pages, and so small that a few fit.
+    fn segment_bytes(&self) -> u64 {
+        let size = self.segment_size.0.min(self.max_size.0 / SEGMENTS_MIN);
+        size / PAGE * PAGE
+    }
+
+    fn check(&self, node: &Node) -> Result<(), ConfigError> {
+        let zeros = [
+            ("max_events", self.max_events.map_or(1, |count| count.0)),
+            ("memory", self.memory.0),
+        ];
+        refuse_zeros(node, &zeros)?;
+        if self.max_age.is_some_and(|age| age.is_zero()) {
+            let error = node.nearest("max_age");
+            return Err(error
+                .error("with a `max_age` of 0 nothing would ever arrive")
+                .note("leave the setting out where events may wait for as long as they have to"));
+        }
+        for (name, size, min) in [
+            ("max_size", self.max_size, DISK_SIZE_MIN),
+            ("segment_size", self.segment_size, SEGMENT_SIZE_MIN),
+        ] {
+            if size < min {
+                let error = node.nearest(name);
+                return Err(error.error(format!(
+                    "less than {min} of `{name}` is not enough for a disk queue"
+                )));
+            }
+        }
+        if self
+            .path
+            .as_ref()
+            .is_some_and(|path| path.as_os_str().is_empty())
+        {
+            return Err(node.nearest("path").error("the path of the queue is empty"));
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a limit of nothing.
+fn refuse_zeros(node: &Node, limits: &[(&str, u64)]) -> Result<(), ConfigError> {
+    match limits.iter().find(|(_, limit)| *limit == 0) {
+        Some((name, _)) => Err(node
+            .nearest(name)
+            .error(format!("with a `{name}` of 0 nothing could pass the queue"))),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a pipeline whose default folder no file system would take. `name` is its name in the configuration.
+pub(crate) fn check_file_name(name: &Node) -> Result<(), ConfigError> {
+    if file_name(name.as_str().unwrap_or_default()).len() <= FILE_NAME_MAX {
+        return Ok(());
+    }
+    let error = name.error("the name of the pipeline is too long for the name of a folder");
+    Err(error.note("give the queue a `path`"))
+}
+
+/// A name as the name of a file: what may not stand there, and what would look odd there, is percent-encoded. Different
+/// names never become the same.
+fn file_name(name: &str) -> String {
+    if name.is_empty() {
+        return "%".to_owned();
+    }
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let mut encoded = String::with_capacity(name.len() + 8);
+    for (index, byte) in name.bytes().enumerate() {
+        // A name that begins with a dot would be hidden, or mean this folder or the one above.
+        if is_plain(byte) && !(index == 0 && byte == b'.') {
+            encoded.push(char::from(byte));
+        } else {
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}
+
+/// The ways to write a name with settings: the name alone, or the settings below it.
+fn named<T: JsonSchema>(name: &str, generator: &mut SchemaGenerator) -> [Schema; 2] {
+    let settings = generator.subschema_for::<T>();
+    [
+        json_schema!({ "const": name }),
+        json_schema!({
+            "type": "object",
+            "properties": { name: { "anyOf": [settings, { "type": "null" }] } },
+            "required": [name],
+            "additionalProperties": false,
+        }),
+    ]
+}
+
+impl JsonSchema for QueueSettings {
+    fn schema_name() -> Cow<'static, str> {
+        "QueueSettings".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let [memory, with_memory] = named::<MemoryQueueSettings>("memory", generator);
+        let [disk, with_disk] = named::<DiskQueueSettings>("disk", generator);
+        json_schema!({ "anyOf": [memory, disk, with_memory, with_disk] })
+    }
+}
+
+impl JsonSchema for Overflow {
+    fn schema_name() -> Cow<'static, str> {
+        "Overflow".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let [disk, with_disk] = named::<DiskQueueSettings>("disk", generator);
+        json_schema!({ "anyOf": [{ "const": "none" }, disk, with_disk] })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use config::{Source, parse_yaml};
+
+    use super::*;
+
+    fn read(text: &str) -> Result<QueueSettings, ConfigError> {
+        let root = parse_yaml(&Source::new("t.yaml", format!("queue: {text}\n"))).expect(text);
+        QueueSettings::read(root.nearest("queue"))
+    }
+
+    fn disk(settings: &str) -> DiskSettings {
+        let queue = read(&format!("{{ disk: {{ {settings} }} }}")).expect(settings);
+        queue.disk().expect("a disk queue").settings()
+    }
+
+    #[test]
+    fn every_spelling_is_read() {
+        for (text, has_disk) in [
+            ("memory", false),
+            ("{ memory: }", false),
+            ("{ memory: { overflow: none } }", false),
+            ("{ memory: { max_size: 1MiB, overflow: disk } }", true),
+            (
+                "{ memory: { overflow: { disk: { max_size: 1MiB } } } }",
+                true,
+            ),
+            ("disk", true),
+            ("{ disk: }", true),
+            ("{ disk: { max_size: 10GiB } }", true),
+        ] {
+            let queue = read(text).expect(text);
+            assert_eq!(queue.disk().is_some(), has_disk, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_zero_means_an_fsync_for_each_batch() {
+        for (settings, durability, group_size) in [
+            ("", Durability::Fsync, 4 << 20),
+            ("group_size: 0", Durability::Fsync, 0),
+            ("group_time: 0", Durability::Fsync, 0),
+            ("group_size: 1MiB", Durability::Fsync, 1 << 20),
+            ("sync_interval: 0", Durability::Fsync, 4 << 20),
+            ("durability: interval", Durability::Interval, 4 << 20),
+            (
+                "durability: interval, group_size: 0",
+                Durability::Interval,
+                0,
+            ),
+            (
+                "durability: interval, sync_interval: 0",
+                Durability::Fsync,
+                0,
+            ),
+        ] {
+            let read = disk(settings);
+            assert_eq!(
+                (read.durability, read.group_size),
+                (durability, group_size),
+                "{settings}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_few_segments_always_fit() {
+        for (settings, size) in [
+            ("", 64 << 20),
+            ("max_size: 100MiB", 25 << 20),
+            ("max_size: 256KiB", 64 << 10),
+            ("segment_size: 1MiB", 1 << 20),
+            ("segment_size: 100KB", 98_304),
+        ] {
+            assert_eq!(disk(settings).segment_size, size, "{settings}");
+        }
+    }
+
+    #[test]
+    fn names_become_different_names_of_files() {
+        for (name, expected) in [
+            ("apache", "apache"),
+            ("a.b-c_1", "a.b-c_1"),
+            ("a/b", "a%2Fb"),
+            ("a%2Fb", "a%252Fb"),
+            ("..", "%2E."),
+            (".", "%2E"),
+            ("", "%"),
+            ("%", "%25"),
+            ("zwölf", "zw%C3%B6lf"),
+        ] {
+            assert_eq!(file_name(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_folder_is_the_path_or_below_the_data_directory() {
+        let queue = read("disk").expect("valid");
+        let settings = queue.disk().expect("a disk queue");
+        let data_dir = Some(Path::new("/data"));
+        assert_eq!(
+            settings.folder(data_dir, "a/b"),
+            Some("/data/queue/a%2Fb".into())
+        );
+        assert_eq!(settings.folder(None, "a"), None);
+        let queue = read("{ disk: { path: /here } }").expect("valid");
+        let settings = queue.disk().expect("a disk queue");
+        assert_eq!(settings.folder(None, "a"), Some("/here".into()));
+    }
+}
