@@ -41,18 +41,18 @@ pub struct HostInfo {
 #[derive(Debug)]
 pub struct Batch {
     pub(crate) root: Node,
-    encoding: Encoding,
-    origin: Origin,
-    host: Arc<HostInfo>,
-    received: i64,
-    alive: Bitmap,
-    sealed: Bitmap,
-    drops: Vec<Drops>,
+    pub(crate) encoding: Encoding,
+    pub(crate) origin: Origin,
+    pub(crate) host: Arc<HostInfo>,
+    pub(crate) received: i64,
+    pub(crate) alive: Bitmap,
+    pub(crate) sealed: Bitmap,
+    pub(crate) drops: Vec<Drops>,
     /// Fields that were read; what a write touches is taken out.
-    cache: Mutex<Vec<(FieldPath, Arc<Column>)>>,
+    pub(crate) cache: Mutex<Vec<(FieldPath, Arc<Column>)>>,
     /// Some key of some document holds a dot.
     pub(crate) dotted: bool,
-    size: usize,
+    pub(crate) size: usize,
 }
 
 /// Rows that left the selection, and why.

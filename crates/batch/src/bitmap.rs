@@ -38,6 +38,18 @@ impl Bitmap {
         set
     }
 
+    /// The set whose rows are the bits of `words`, lowest first; none where the words do not fit `len` rows.
+    pub(crate) fn from_words(words: Vec<u64>, len: usize) -> Option<Self> {
+        let fits = words.len() == len.div_ceil(64);
+        let spare = len % 64;
+        let beyond = |last: &u64| spare != 0 && last >> spare != 0;
+        (fits && !words.last().is_some_and(beyond)).then_some(Self { words, len })
+    }
+
+    pub(crate) fn words(&self) -> &[u64] {
+        &self.words
+    }
+
     /// How many rows the batch has, in the set or not.
     pub fn len(&self) -> usize {
         self.len

@@ -16,8 +16,9 @@ pub struct Column {
     buffers: Arc<[Bytes]>,
 }
 
+/// How a column keeps its cells.
 #[derive(Clone, Debug)]
-enum Cells {
+pub(crate) enum Cells {
     Rows(Vec<Cell>),
     /// The same value in every row of a batch of this length.
     Constant(Cell, usize),
@@ -74,6 +75,15 @@ impl Column {
             cells: Cells::Offsets(offsets),
             buffers: no_buffers(),
         }
+    }
+
+    /// A column of cells kept in any way, whose spans point into `buffers`.
+    pub(crate) fn from_cells(cells: Cells, buffers: Arc<[Bytes]>) -> Self {
+        Self { cells, buffers }
+    }
+
+    pub(crate) fn cells(&self) -> &Cells {
+        &self.cells
     }
 
     /// Number of rows.

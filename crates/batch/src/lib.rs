@@ -13,6 +13,7 @@
 //! | [`FieldPath`] | `a.b`, `[a][b]`, `a['x-y']` |
 //! | [`Batch`], [`Edit`], [`Failures`] | the batch, a transactional change of it, rows that failed |
 //! | [`Origin`] | where every row came from: streams, offsets, event ids |
+//! | [`Frozen`] | the bytes of a batch that a queue keeps |
 //! | [`Budget`] | the process-wide memory budget and its buffers, charged once |
 //! | [`json`], [`msgpack`], [`time`] | byte-level readers and writers |
 
@@ -33,6 +34,7 @@ mod path;
 mod read;
 pub mod time;
 mod tree;
+mod wire;
 
 pub use batch::{Batch, BatchBuilder, Drops, Encoding, HostInfo};
 pub use bitmap::Bitmap;
@@ -44,3 +46,4 @@ pub use json_writer::JsonWriter;
 pub use msgpack_writer::MsgPackWriter;
 pub use origin::{Origin, Stream};
 pub use path::{FieldPath, PathError};
+pub use wire::{Frozen, WireError};

@@ -75,6 +75,10 @@ impl Origin {
         &self.starts
     }
 
+    pub(crate) fn ends(&self) -> &[u64] {
+        &self.ends
+    }
+
     /// Appends the event id of a row: stream id, start and end, in hexadecimal, joined by `-`.
     pub fn write_id(&self, row: usize, out: &mut Vec<u8>) {
         use std::io::Write;

@@ -1,0 +1,135 @@
+//! The serialised form of a batch, as a queue on disk keeps it.
+//!
+//! [`Batch::freeze`] gives a head and the documents; a payload is the head followed by the documents, byte after byte.
+//! [`Batch::thaw`] makes an equal batch whose cells point into the payload. Freezing copies no documents: they are slices
+//! of the buffers that the batch holds. Only where its cells use less than half of the range that they span, their bytes
+//! are copied together. What was read before (the cache of columns) is not kept.
+//!
+//! # Layout, version 1
+//! Numbers are little-endian. A *text* is its length (u32) and UTF-8. A *bitmap* is 0 for no row, 1 for all rows, or 2
+//! followed by one bit a row in words of u64; a batch of no rows has bitmaps of all rows.
+//!
+//! | field | holds |
+//! | --- | --- |
+//! | version u16 | 1; its place stays for ever |
+//! | flags u16 | bits 0 and 1: encoding (0 text, 1 JSON, 2 MessagePack); bit 2: some key holds a dot |
+//! | head length u32 | where the documents begin in the payload |
+//! | rows u32, size u64, received i64, host's name text | as the batch gives them |
+//! | streams | count u32; each: id u128, then 0, or 1 and the path as a text |
+//! | runs of streams | count u32; each: first row u32, stream u32, start of that row u64 (0 for a run of no rows) |
+//! | starts | series: of each row that is no run's first, its start less the end of the row before |
+//! | ends | series: of each row, its end less its start |
+//! | alive, sealed | bitmaps |
+//! | drops | count u32; each: reason text, bitmap |
+//! | regions | count u32; the length u64 of each; they are the documents, one after the other |
+//! | buffer lists | count u32; each: count u32, then a u32 each: 0 for an empty buffer, else a region's number plus 1 |
+//! | nodes | from the root on, a node before what lies below it: key text, children u32, column |
+//!
+//! A *column* begins with one byte that says how it is kept:
+//! * 0: there is none.
+//! * 1: one cell for all rows: buffer list u32, tag u8, and 8 bytes of a number or a span (buffer, start, length: u32 each).
+//! * 2: a cell for each row: buffer list u32; a tag u8 for all rows, or 0xFF and the tag of each row; the numbers, 8
+//!   bytes each; the spans.
+//! * 3: the starts of the rows.
+//!
+//! *Tags*: 0 keep, 1 missing, 2 null, 3 false, 4 true; with a number: 5 i64, 6 u64, 7 f64, 8 time; with a span: 9 text,
+//! 10 number, 11 JSON, 12 MessagePack. *Spans*: count u32 of runs in one buffer, each of rows u32, buffer u32 (in the list),
+//! start u32; then two series: of each span that is no run's first, its start less the end of the span before; the lengths.
+//!
+//! A *series* is a width u8 (0, 1, 2, 4 or 8 bytes), a base i64, and of each value its difference to the base in that
+//! width; sums wrap around. So what is the same in all rows takes no room: a batch of lines takes two to four bytes a row.
+//!
+//! # Limits
+//! Nodes nest [`DEPTH_MAX`](crate::json::DEPTH_MAX) deep at most. What a payload makes [`Batch::thaw`] allocate is bounded
+//! by 64 MiB and 64 times its length. Everything that is read is checked: spans lie in their buffers, texts are UTF-8,
+//! JSON begins and ends as such. The inside of JSON and MessagePack is trusted as its walkers do, which never panic.
+
+mod freeze;
+mod regions;
+mod series;
+mod thaw;
+
+use bytes::Bytes;
+
+use crate::batch::Batch;
+
+/// The version that is written.
+const VERSION: u16 = 1;
+
+/// The flag of a batch in which some key holds a dot.
+const DOTTED: u16 = 1 << 2;
+
+/// How a column is kept.
+mod kept {
+    pub const NONE: u8 = 0;
+    pub const CONSTANT: u8 = 1;
+    pub const ROWS: u8 = 2;
+    pub const STARTS: u8 = 3;
+}
+
+/// How a bitmap is kept.
+mod rows {
+    pub const NONE: u8 = 0;
+    pub const ALL: u8 = 1;
+    pub const SOME: u8 = 2;
+}
+
+/// What a cell is. Tags from [`tag::INT`] on carry a number, those from [`tag::TEXT`] on a span.
+mod tag {
+    pub const KEEP: u8 = 0;
+    pub const MISSING: u8 = 1;
+    pub const NULL: u8 = 2;
+    pub const FALSE: u8 = 3;
+    pub const TRUE: u8 = 4;
+    pub const INT: u8 = 5;
+    pub const UINT: u8 = 6;
+    pub const FLOAT: u8 = 7;
+    pub const TIME: u8 = 8;
+    pub const TEXT: u8 = 9;
+    pub const NUMBER: u8 = 10;
+    pub const JSON: u8 = 11;
+    pub const MSGPACK: u8 = 12;
+    /// The rows have tags of their own.
+    pub const MIXED: u8 = 0xFF;
+}
+
+/// A batch as bytes: its payload is the head followed by all documents.
+#[derive(Clone, Debug)]
+pub struct Frozen {
+    /// Everything but the documents.
+    pub head: Vec<u8>,
+    /// The bytes that cells point into, in order; none of them empty.
+    pub documents: Vec<Bytes>,
+}
+
+/// Why bytes cannot be made a batch.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// A later version of the program wrote them.
+    #[error(
+        "the batch was written by a newer version: its format is {version}, known up to {VERSION}"
+    )]
+    Newer {
+        /// The format's version.
+        version: u16,
+    },
+    /// They are not what [`Batch::freeze`] gives.
+    #[error("the batch is damaged: {0}")]
+    Damaged(&'static str),
+}
+
+impl Batch {
+    /// The batch as bytes. Documents are shared, not copied, where most of their buffer is used.
+    pub fn freeze(&self) -> Frozen {
+        freeze::freeze(self)
+    }
+
+    /// The batch of a payload, the head and the documents of [`Batch::freeze`] one after the other. Its cells point into
+    /// `bytes`.
+    ///
+    /// # Errors
+    /// The payload is damaged, or of a newer version.
+    pub fn thaw(bytes: Bytes) -> Result<Self, WireError> {
+        thaw::thaw(&bytes)
+    }
+}
