@@ -1,0 +1,414 @@
+//! How far each output has come, one small file an output.
+//!
+//! A file holds two slots of a [`PAGE`] each, written in turn and in place: a save needs no room on a full disk and renames
+//! nothing, and while one slot is being written the other one is whole. The valid slot of the higher generation counts.
+//!
+//! A slot, integers little-endian:
+//!
+//! | offset | bytes | what |
+//! | --- | --- | --- |
+//! | 0 | 8 | magic `mpcursor` |
+//! | 8 | 4 | version, now 1 |
+//! | 12 | 4 | CRC-32 (IEEE) of the whole slot, with these four bytes left out |
+//! | 16 | 8 | generation: one more with each save |
+//! | 24 | 4 | length of the body |
+//! | 28 | | body: a JSON object with the fields of [`Saved`]; zeros up to the end of the slot |
+//!
+//! Magic, version and CRC stay where they are in every version, so that a file of a later version is told from a damaged one.
+//!
+//! Recovery: a slot that is not valid is passed over. A file with no valid slot is moved to `quarantine/` and counts as
+//! missing; when it holds only zeros, as a crash leaves a file that was just made, it is removed. Of two files for one output
+//! the lower sequence counts, because delivering twice is better than not at all; the other one is moved to `quarantine/`.
+//!
+//! Limits: a body has at most 4,068 bytes. [`Saved::outputs`] is cut to the names that fit. `quarantine/` keeps the last
+//! eight files of one name.
+
+mod name;
+mod slot;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+pub use name::{decode, encode};
+pub use slot::SlotState;
+
+use crate::QueueError;
+use crate::log::Place;
+use crate::storage::{PAGE, Storage, StoredFile};
+
+/// Where damaged and surplus files go.
+const QUARANTINE: &str = "quarantine";
+
+/// How many set-aside files of one name are kept.
+const SET_ASIDE_MAX: usize = 8;
+
+/// What the names of cursor files begin with.
+const PREFIX: &str = "cursor-";
+
+/// How far an output has come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Saved {
+    /// The output.
+    pub output: String,
+    /// The lowest sequence that the output has not passed.
+    pub sequence: u64,
+    /// The number of events in the log before that sequence, ever.
+    pub ordinal: u64,
+    /// Where the block of that sequence lies, if known. A hint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
+    /// Since when the output is not configured any more, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retired: Option<i64>,
+    /// All outputs that were known when this was written. So the loss of one cursor file is told from a new output.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outputs: Vec<String>,
+}
+
+/// The cursor files of a queue.
+#[derive(Debug)]
+pub struct Cursors;
+
+/// What [`Cursors::load`] found.
+#[derive(Debug)]
+pub struct Loaded {
+    /// One for each output.
+    pub cursors: Vec<CursorFile>,
+    /// What was not as it should be, and what became of it, in sentences.
+    pub notes: Vec<String>,
+}
+
+/// A file that holds a cursor, as it lies there.
+#[derive(Debug)]
+pub struct Examined {
+    /// The file's name.
+    pub file: String,
+    /// Its two slots.
+    pub slots: [SlotState; 2],
+}
+
+impl Examined {
+    /// The slot that counts.
+    pub fn current(&self) -> Option<&Saved> {
+        self.newest().map(|(_, _, saved)| saved)
+    }
+
+    /// Whether nothing was ever written into it.
+    pub fn is_blank(&self) -> bool {
+        let is_blank = |slot: &SlotState| matches!(slot, SlotState::Blank);
+        self.slots.iter().all(is_blank)
+    }
+
+    /// Index, generation and content of the slot that counts.
+    fn newest(&self) -> Option<(usize, u64, &Saved)> {
+        let good = self
+            .slots
+            .iter()
+            .enumerate()
+            .filter_map(|(index, slot)| match slot {
+                SlotState::Good { generation, saved } => Some((index, *generation, &**saved)),
+                _ => None,
+            });
+        good.max_by_key(|(_, generation, _)| *generation)
+    }
+
+    /// Why no slot can be read.
+    fn reasons(&self) -> String {
+        let [first, second] = &self.slots;
+        format!("first slot: {first}; second slot: {second}")
+    }
+}
+
+impl Cursors {
+    /// Reads all cursor files and puts the folder in order.
+    ///
+    /// # Errors
+    /// A file has the format of a later version; then nothing was touched. Or the folder or a file cannot be opened.
+    pub fn load(storage: &Arc<dyn Storage>) -> Result<Loaded, QueueError> {
+        let mut notes = Vec::new();
+        let mut found: BTreeMap<String, Opened> = BTreeMap::new();
+        let files = open_all(&**storage)?;
+        for (examined, _) in &files {
+            refuse_newer(examined)?;
+        }
+        for (examined, file) in files {
+            let Some(saved) = examined.current() else {
+                notes.push(dispose(&**storage, &examined));
+                continue;
+            };
+            match found.entry(saved.output.clone()) {
+                Entry::Vacant(entry) => {
+                    entry.insert((examined, file));
+                }
+                Entry::Occupied(mut entry) => {
+                    let (loser, kept) = if counts_before(&examined, &entry.get().0) {
+                        (entry.insert((examined, file)).0, &entry.get().0)
+                    } else {
+                        (examined, &entry.get().0)
+                    };
+                    notes.push(set_aside_second(&**storage, &loser, kept));
+                }
+            }
+        }
+        let cursors = found.into_values();
+        let cursors =
+            cursors.filter_map(|(examined, file)| CursorFile::of(storage, &examined, file));
+        Ok(Loaded {
+            cursors: cursors.collect(),
+            notes,
+        })
+    }
+
+    /// Reads all cursor files and changes nothing, also while a queue is using them. A file that is being written may show
+    /// one damaged slot.
+    ///
+    /// # Errors
+    /// The folder or a file cannot be opened.
+    pub fn examine(storage: &dyn Storage) -> Result<Vec<Examined>, QueueError> {
+        let files = open_all(storage)?.into_iter();
+        Ok(files.map(|(examined, _)| examined).collect())
+    }
+}
+
+/// A cursor file with what is in it.
+type Opened = (Examined, Arc<dyn StoredFile>);
+
+/// Opens and reads every cursor file, by name.
+fn open_all(storage: &dyn Storage) -> Result<Vec<Opened>, QueueError> {
+    let listed = storage.list("").map_err(QueueError::io("list", ""))?;
+    let names = listed.into_iter().map(|listed| listed.name);
+    let mut names: Vec<_> = names.filter(|name| name.starts_with(PREFIX)).collect();
+    names.sort_unstable();
+    let mut files = Vec::with_capacity(names.len());
+    for name in names {
+        let file = match storage.open(&name) {
+            // An output's file goes when the output does.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            opened => opened.map_err(QueueError::io("open", &name))?,
+        };
+        let slots = [slot::read(&*file, 0), slot::read(&*file, 1)];
+        files.push((Examined { file: name, slots }, file));
+    }
+    Ok(files)
+}
+
+fn refuse_newer(examined: &Examined) -> Result<(), QueueError> {
+    let newer = examined.slots.iter().find_map(|slot| match slot {
+        SlotState::Newer(version) => Some(*version),
+        _ => None,
+    });
+    newer.map_or(Ok(()), |version| {
+        Err(QueueError::Newer {
+            file: PathBuf::from(&examined.file),
+            version,
+            known: slot::VERSION,
+        })
+    })
+}
+
+/// Whether the first of two files for one output is the one that counts.
+fn counts_before(first: &Examined, second: &Examined) -> bool {
+    let rank = |examined: &Examined| {
+        let (_, generation, saved) = examined.newest()?;
+        let is_misnamed = examined.file != file_name(&saved.output);
+        Some((saved.sequence, is_misnamed, u64::MAX - generation))
+    };
+    rank(first) < rank(second)
+}
+
+/// Gets a file without a valid slot out of the way, and says so.
+fn dispose(storage: &dyn Storage, examined: &Examined) -> String {
+    let file = &examined.file;
+    if examined.is_blank() {
+        let fate = match storage.remove(file) {
+            Ok(()) => "it was removed".to_owned(),
+            Err(error) => format!("it could not be removed: {error}"),
+        };
+        return format!("{file} was made and never written; {fate}");
+    }
+    let fate = fate(set_aside(storage, file));
+    format!("{file} cannot be read ({}); {fate}", examined.reasons())
+}
+
+fn set_aside_second(storage: &dyn Storage, loser: &Examined, kept: &Examined) -> String {
+    let sequence = |examined: &Examined| examined.current().map_or(0, |saved| saved.sequence);
+    let output = kept.current().map_or("", |saved| &saved.output);
+    format!(
+        "two cursors for the output {output}: {} with sequence {} counts, and {} with sequence {} does not; {}",
+        kept.file,
+        sequence(kept),
+        loser.file,
+        sequence(loser),
+        fate(set_aside(storage, &loser.file))
+    )
+}
+
+fn fate(moved: io::Result<String>) -> String {
+    match moved {
+        Ok(target) => format!("it was moved to {target}"),
+        Err(error) => format!("it could not be moved to {QUARANTINE}/: {error}"),
+    }
+}
+
+/// Moves a file to `quarantine/` under a numbered name, which it gives back.
+fn set_aside(storage: &dyn Storage, file: &str) -> io::Result<String> {
+    storage.make_folder(QUARANTINE)?;
+    let prefix = format!("{file}.");
+    let listed = storage.list(QUARANTINE)?.into_iter();
+    let numbers = listed.filter_map(|listed| listed.name.strip_prefix(&prefix)?.parse().ok());
+    let mut numbers: Vec<u64> = numbers.collect();
+    numbers.sort_unstable();
+    let next = numbers.last().map_or(1, |last| last + 1);
+    let target = format!("{QUARANTINE}/{prefix}{next}");
+    storage.rename(file, &target)?;
+    let surplus = (numbers.len() + 1).saturating_sub(SET_ASIDE_MAX);
+    for number in &numbers[..surplus] {
+        storage.remove(&format!("{QUARANTINE}/{prefix}{number}"))?;
+    }
+    storage.sync_folder(QUARANTINE)?;
+    storage.sync_folder("")?;
+    Ok(target)
+}
+
+fn file_name(output: &str) -> String {
+    format!("{PREFIX}{}", encode(output))
+}
+
+/// The file of one output.
+#[derive(Debug)]
+pub struct CursorFile {
+    storage: Arc<dyn Storage>,
+    name: String,
+    file: Arc<dyn StoredFile>,
+    saved: Saved,
+    /// The slot that holds `saved`.
+    slot: usize,
+    generation: u64,
+    state: State,
+}
+
+/// How sure it is that the disk has what a file reads as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// It was synced by this process.
+    Synced,
+    /// It was read. An earlier process may have failed to sync it, and then only the page cache has it.
+    Read,
+    /// A save failed: the slot that does not count holds anything.
+    Failed,
+}
+
+impl CursorFile {
+    /// Makes the file of an output that has none. It is on disk afterwards.
+    ///
+    /// # Errors
+    /// The system refused, or the name is too long to be stored; then there is no file.
+    pub fn create(storage: &Arc<dyn Storage>, saved: &Saved) -> io::Result<Self> {
+        let (slot, generation) = (0, 1);
+        let page = slot::encode(generation, saved)?;
+        let (name, file) = create_file(&**storage, &file_name(&saved.output))?;
+        let written = file
+            .write_at(&page, 0)
+            .and_then(|()| file.sync())
+            .and_then(|()| storage.sync_folder(""));
+        if let Err(error) = written {
+            // The next start would remove or use it as well; the error that counts is the first one.
+            let _ = storage.remove(&name);
+            return Err(error);
+        }
+        Ok(Self {
+            storage: Arc::clone(storage),
+            name,
+            file,
+            saved: saved.clone(),
+            slot,
+            generation,
+            state: State::Synced,
+        })
+    }
+
+    fn of(
+        storage: &Arc<dyn Storage>,
+        examined: &Examined,
+        file: Arc<dyn StoredFile>,
+    ) -> Option<Self> {
+        let (slot, generation, saved) = examined.newest()?;
+        Some(Self {
+            storage: Arc::clone(storage),
+            name: examined.file.clone(),
+            file,
+            saved: saved.clone(),
+            slot,
+            generation,
+            state: State::Read,
+        })
+    }
+
+    /// What was saved last.
+    pub fn saved(&self) -> &Saved {
+        &self.saved
+    }
+
+    /// Saves and syncs, unless nothing changed. It takes no new room on the disk.
+    ///
+    /// # Errors
+    /// The system refused. What was saved before is still there, and the next save may succeed.
+    pub fn save(&mut self, saved: Saved) -> io::Result<()> {
+        if saved == self.saved && self.state != State::Failed {
+            return Ok(());
+        }
+        if self.state == State::Read {
+            self.confirm()?;
+        }
+        // A failed save may have left its generation on disk, so that number is not used again.
+        self.generation += 1;
+        let page = slot::encode(self.generation, &saved)?;
+        let other = 1 - self.slot;
+        self.state = State::Failed;
+        self.file.write_at(&page, (other * PAGE) as u64)?;
+        self.file.sync()?;
+        self.state = State::Synced;
+        self.slot = other;
+        self.saved = saved;
+        Ok(())
+    }
+
+    /// Makes sure that the slot that counts is on disk before the other one is written over: an earlier process may have
+    /// died after a sync that failed, and then only the page cache has it.
+    fn confirm(&self) -> io::Result<()> {
+        let mut page = vec![0; PAGE];
+        let offset = (self.slot * PAGE) as u64;
+        let length = self.file.read_at(&mut page, offset)?;
+        self.file.write_at(&page[..length], offset)?;
+        self.file.sync()
+    }
+
+    /// Removes the file.
+    ///
+    /// # Errors
+    /// The system refused; the file may come back with the next start.
+    pub fn remove(self) -> io::Result<()> {
+        self.storage.remove(&self.name)?;
+        self.storage.sync_folder("")
+    }
+}
+
+/// Makes a file. Where the name is taken, by a damaged file that could not be moved, it gets a number.
+fn create_file(storage: &dyn Storage, name: &str) -> io::Result<(String, Arc<dyn StoredFile>)> {
+    let numbered = (2..100).map(|number| format!("{name}~{number}"));
+    let mut taken = None;
+    for name in std::iter::once(name.to_owned()).chain(numbered) {
+        match storage.create(&name, 2 * PAGE as u64) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => taken = Some(error),
+            made => return made.map(|file| (name, file)),
+        }
+    }
+    Err(taken.unwrap_or_else(|| io::ErrorKind::AlreadyExists.into()))
+}
