@@ -10,8 +10,8 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use component::{Example, Spec};
 use config::{StageRole, closest};
-use pipeline::settings::{MemoryQueueSettings, ProcessSettings, RetrySettings};
-use serde_json::Value;
+use pipeline::settings::{DiskQueueSettings, MemoryQueueSettings, ProcessSettings, RetrySettings};
+use serde_json::{Value, json};
 
 use crate::{REGISTRY, run, schema};
 
@@ -78,6 +78,11 @@ fn pages() -> Vec<Page> {
             name: "pipeline".into(),
             summary: "settings of the process and of each pipeline".into(),
             text: pipeline_page(),
+        },
+        Page {
+            name: "queue".into(),
+            summary: "what holds events between inputs and outputs, in memory and on disk".into(),
+            text: queue_page(),
         },
         Page {
             name: "expressions".into(),
@@ -204,25 +209,37 @@ fn write_example(text: &mut String, example: &Example) {
 
 fn pipeline_page() -> String {
     let mut text = String::from(include_str!("pipeline.md"));
-    let section = |text: &mut String, title: &str, schema: &Value| {
-        let _ = write!(text, "\n## {title}\n\n{}", settings_table(schema, |_| true));
-    };
-    section(
+    write_section(
         &mut text,
         "Settings of the process",
         &schema::settings::<ProcessSettings>(),
     );
-    section(
-        &mut text,
-        "Settings of `queue: memory`",
-        &schema::settings::<MemoryQueueSettings>(),
-    );
-    section(
+    write_section(
         &mut text,
         "Settings of `retry`",
         &schema::settings::<RetrySettings>(),
     );
     text
+}
+
+fn queue_page() -> String {
+    let mut text = String::from(include_str!("queue.md"));
+    let mut memory = schema::settings::<MemoryQueueSettings>();
+    // What is below `overflow.disk` has a table of its own.
+    let overflow = &mut memory["properties"]["overflow"];
+    overflow["anyOf"] = json!([{ "enum": ["none", "disk"] }, { "type": "object" }]);
+    write_section(&mut text, "Settings of `queue: memory`", &memory);
+    write_section(
+        &mut text,
+        "Settings of `queue: disk` and `overflow: disk`",
+        &schema::settings::<DiskQueueSettings>(),
+    );
+    text
+}
+
+/// A section with a table of settings.
+fn write_section(text: &mut String, title: &str, schema: &Value) {
+    let _ = write!(text, "\n## {title}\n\n{}", settings_table(schema, |_| true));
 }
 
 fn expressions_page() -> String {

@@ -20,8 +20,8 @@ pub struct ProcessSettings {
     pub disk: Option<Size>,
     /// Worker threads of each pipeline; 0 means one a core.
     pub workers: usize,
-    /// The directory where inputs remember how far they are, so that a later run goes on there. One process at a time
-    /// uses it. By default nothing is remembered.
+    /// The directory where inputs remember how far they are, so that a later run goes on there, and where disk queues have
+    /// their folders. One process at a time uses it. By default nothing is remembered.
     pub data_dir: Option<PathBuf>,
     /// How long a stop may take: what is not delivered by then is reported.
     pub shutdown_deadline: Period,

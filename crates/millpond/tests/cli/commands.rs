@@ -14,6 +14,7 @@ fn docs_come_from_the_components() {
         "expressions",
         "exit-codes",
         "pipeline",
+        "queue",
     ] {
         assert!(index.contains(name), "{name} in\n{index}");
         let page = millpond(&["docs", name]).expect(0).out;
@@ -28,6 +29,15 @@ fn docs_come_from_the_components() {
     ] {
         assert!(page.contains(row), "{row} in\n{page}");
     }
+    let page = millpond(&["docs", "queue"]).expect(0).out;
+    for row in [
+        "| `overflow` | `none` or `disk` or map | `none` |",
+        "| `max_size` | size | `1GiB` |",
+        "| `max_events` | count | no limit |",
+        "| `durability` | `fsync` or `interval` | `fsync` |",
+    ] {
+        assert!(page.contains(row), "{row} in\n{page}");
+    }
     let both = millpond(&["docs", "file"]).expect(0).out;
     assert!(both.contains("# `file` (input)") && both.contains("# `file` (output)"));
     let ended = millpond(&["docs", "grk"]).expect(2);
@@ -38,6 +48,23 @@ fn docs_come_from_the_components() {
         "{}",
         ended.err
     );
+}
+
+#[test]
+fn whole_configurations_on_the_pages_are_valid() {
+    let folder = Folder::new();
+    let mut checked = 0;
+    for page in ["pipeline", "queue"] {
+        let text = millpond(&["docs", page]).expect(0).out;
+        for block in text.split("```yaml\n").skip(1) {
+            let block = block.split("```").next().unwrap_or_default();
+            let path = folder.write("page.yaml", block);
+            let ended = millpond(&["check", &path]);
+            assert_eq!(ended.code, Some(0), "{page}: {block}\n{}", ended.err);
+            checked += 1;
+        }
+    }
+    assert!(checked >= 3, "{checked} configurations");
 }
 
 #[test]
@@ -81,6 +108,8 @@ fn the_schema_is_json_and_knows_every_component() {
         "generate",
         "on_failure",
         "shutdown_deadline",
+        "overflow",
+        "orphan_retention",
     ] {
         assert!(text.contains(&format!("\"{name}\"")), "{name}");
     }

@@ -189,6 +189,7 @@ fn settings_of_the_process_have_bounds() {
         ("workers: 100000", "workers"),
         ("memory: 10", "memory"),
         ("worker: 2", "did you mean `workers`?"),
+        ("disk: 0", "less than 256KiB"),
     ] {
         let path = folder.write("x.yaml", format!("{setting}\n{rest}"));
         assert!(millpond(&["check", &path]).expect(2).err.contains(said));
@@ -224,5 +225,189 @@ fn what_is_accepted_is_what_the_map_takes() {
         assert!(ended.err.contains(accepted), "{}", ended.err);
         // The word that begins an error is there once.
         assert_eq!(ended.err.matches("error:").count(), 1, "{}", ended.err);
+    }
+}
+
+/// A configuration with one pipeline, whose queue is written here.
+fn with_queue(queue: &str) -> String {
+    format!("pipelines:\n  one:\n    input: stdin\n    queue: {queue}\n    output: stdout\n")
+}
+
+#[test]
+fn a_queue_that_cannot_work_is_refused_with_its_place() {
+    let folder = Folder::new();
+    for (queue, said) in [
+        (
+            "dsk",
+            vec!["unknown queue `dsk`", "x.yaml:5:12", "did you mean `disk`?"],
+        ),
+        (
+            "{ disk: { max_sise: 1 } }",
+            vec!["x.yaml:5:22", "did you mean `max_size`?"],
+        ),
+        (
+            "{ disk: { when_full: drop_olds } }",
+            vec!["drop_olds", "did you mean `drop_oldest`?"],
+        ),
+        (
+            "{ disk: { durability: sync } }",
+            vec!["`sync`", "accepted: fsync, interval"],
+        ),
+        (
+            "{ disk: { compression: gzip } }",
+            vec!["`gzip`", "none, lz4, zstd"],
+        ),
+        (
+            "{ disk: { new_output: newest } }",
+            vec!["`newest`", "oldest, now"],
+        ),
+        (
+            "{ disk: { max_size: 0 } }",
+            vec!["x.yaml:5:32", "less than 256KiB"],
+        ),
+        (
+            "{ disk: { max_size: 255KiB } }",
+            vec!["less than 256KiB of `max_size`"],
+        ),
+        (
+            "{ disk: { segment_size: 1KiB } }",
+            vec!["less than 64KiB of `segment_size`"],
+        ),
+        (
+            "{ disk: { max_events: 0 } }",
+            vec!["x.yaml:5:34", "`max_events` of 0"],
+        ),
+        (
+            "{ disk: { max_age: 0 } }",
+            vec!["`max_age` of 0", "leave the setting out"],
+        ),
+        ("{ disk: { memory: 0 } }", vec!["`memory` of 0"]),
+        ("{ disk: { path: '' } }", vec!["is empty", "x.yaml:5:28"]),
+        (
+            "{ disk: { group_time: 5 } }",
+            vec!["`5` has no unit", "5ms"],
+        ),
+        ("{ memory: { max_size: 0 } }", vec!["`max_size` of 0"]),
+        (
+            "{ memory: { overflow: dsk } }",
+            vec!["`dsk`", "did you mean `disk`?"],
+        ),
+        (
+            "{ memory: { overflow: { disk: { memory: 1MiB } } } }",
+            vec![
+                "`max_size` of the memory queue",
+                "queue.memory.overflow.disk.memory",
+            ],
+        ),
+        (
+            "{ memory: { overflow: { disk: { max_age: 0 } } } }",
+            vec!["`max_age` of 0", "queue.memory.overflow.disk.max_age"],
+        ),
+    ] {
+        let path = folder.write("x.yaml", format!("data_dir: data\n{}", with_queue(queue)));
+        let ended = millpond(&["check", &path]).expect(2);
+        for part in said {
+            assert!(
+                ended.err.contains(part),
+                "{queue}: `{part}` is not in\n{}",
+                ended.err
+            );
+        }
+    }
+}
+
+#[test]
+fn a_disk_queue_needs_a_folder_of_its_own() {
+    let folder = Folder::new();
+    for (queue, place) in [
+        ("disk", "x.yaml:4:12"),
+        ("{ disk: { max_size: 1GiB } }", "pipelines.one.queue.disk"),
+        (
+            "{ memory: { overflow: disk } }",
+            "pipelines.one.queue.memory.overflow",
+        ),
+    ] {
+        let path = folder.write("x.yaml", with_queue(queue));
+        for command in ["run", "check"] {
+            let ended = millpond(&[command, &path]).expect(2);
+            for part in [
+                place,
+                "there is no `data_dir`",
+                "--data-dir DIR",
+                "a `path`",
+            ] {
+                assert!(
+                    ended.err.contains(part),
+                    "{queue}: `{part}` is not in\n{}",
+                    ended.err
+                );
+            }
+        }
+        millpond(&["check", &path, "--data-dir", &folder.path("data")]).expect(0);
+    }
+    let two = |one: &str, two: &str| {
+        format!(
+            "data_dir: {}\npipelines:\n  one: {{ input: stdin, queue: {one}, output: stdout }}\n  two: {{ input: {{ file: {{ paths: [/x] }} }}, queue: {two}, output: discard }}\n",
+            folder.path("data")
+        )
+    };
+    let at = |path: &str| format!("{{ disk: {{ path: {} }} }}", folder.path(path));
+    for (first, second, said) in [
+        (at("q"), at("q"), "pipeline `one` is in"),
+        (at("q"), at("./q/"), "pipeline `one` is in"),
+        (
+            "disk".to_owned(),
+            at("data/queue/one"),
+            "pipeline `one` is in",
+        ),
+        ("disk".to_owned(), at("data"), "data directory itself"),
+    ] {
+        let path = folder.write("x.yaml", two(&first, &second));
+        let ended = millpond(&["check", &path]).expect(2);
+        assert!(
+            ended.err.contains(said) && ended.err.contains("x.yaml:4:"),
+            "{}",
+            ended.err
+        );
+    }
+    let path = folder.write("x.yaml", two("disk", "disk"));
+    millpond(&["check", &path]).expect(0);
+    let name = "n".repeat(256);
+    let text = with_queue("disk").replace("one:", &format!("{name}:"));
+    let path = folder.write("x.yaml", format!("data_dir: data\n{text}"));
+    let ended = millpond(&["check", &path]).expect(2);
+    assert!(
+        ended.err.contains("too long") && ended.err.contains("`path`"),
+        "{}",
+        ended.err
+    );
+}
+
+#[test]
+fn check_says_which_queue_a_pipeline_has() {
+    let folder = Folder::new();
+    let data = folder.path("data");
+    for (queue, said) in [
+        ("memory", String::new()),
+        (
+            "disk",
+            format!("  queue: disk, 1GiB at most, in {data}/queue/one\n"),
+        ),
+        (
+            "{ disk: { path: /q, max_size: 10GB } }",
+            "  queue: disk, 10GB at most, in /q\n".to_owned(),
+        ),
+        (
+            "{ memory: { overflow: disk } }",
+            format!("  queue: memory, then disk, 1GiB at most, in {data}/queue/one\n"),
+        ),
+    ] {
+        let path = folder.write(
+            "x.yaml",
+            format!("data_dir: /elsewhere\n{}", with_queue(queue)),
+        );
+        let ended = millpond(&["check", &path, "--data-dir", &data]).expect(0);
+        let expected = format!("one: stdin | stdout\n{said}The configuration is valid.\n");
+        assert_eq!(ended.out, expected, "{queue}");
     }
 }
