@@ -250,7 +250,7 @@ pub struct BatchBuilder {
 type RowTag = (usize, Arc<str>, Option<Arc<str>>);
 
 /// What the queue counts for a row beside its document: its cell, start and end.
-const ROW_OVERHEAD: usize = 32;
+pub(crate) const ROW_OVERHEAD: usize = 32;
 
 impl BatchBuilder {
     /// An empty builder. `received` is in nanoseconds since 1970. `add_fields` gives JSON and MessagePack events the

@@ -1,5 +1,6 @@
 //! Writing: see the layout in the parent module.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
@@ -113,10 +114,10 @@ impl Writer<'_> {
         }
         self.count(runs.len());
         self.gaps.clear();
-        for (first, end, stream) in runs {
-            self.count(first);
+        for StreamRun { rows, stream } in runs {
+            self.count(rows.start);
             self.u32(stream);
-            let (starts, ends) = (&starts[first..end], &ends[first..end]);
+            let (starts, ends) = (&starts[rows.clone()], &ends[rows]);
             self.u64(starts.first().copied().unwrap_or(0));
             let gaps = starts.iter().skip(1).zip(ends);
             self.gaps
@@ -246,8 +247,14 @@ impl Writer<'_> {
     }
 }
 
-/// The streams, each once, and of each run of rows from one stream the rows and the stream's number.
-fn streams(origin: &Origin) -> (Vec<&Arc<Stream>>, Vec<(usize, usize, u32)>) {
+/// Rows from one stream.
+struct StreamRun {
+    rows: Range<usize>,
+    stream: u32,
+}
+
+/// The streams, each once, and the runs of rows from one of them.
+fn streams(origin: &Origin) -> (Vec<&Arc<Stream>>, Vec<StreamRun>) {
     let mut streams = Vec::new();
     let mut known: HashMap<usize, u32, FixedState> = HashMap::default();
     let runs = origin.streams().map(|(rows, stream)| {
@@ -256,7 +263,10 @@ fn streams(origin: &Origin) -> (Vec<&Arc<Stream>>, Vec<(usize, usize, u32)>) {
         if number == fresh {
             streams.push(stream);
         }
-        (rows.start, rows.end, number)
+        StreamRun {
+            rows,
+            stream: number,
+        }
     });
     let runs = runs.collect();
     (streams, runs)

@@ -44,9 +44,13 @@
 //! by 64 MiB and 64 times its length. Everything that is read is checked: spans lie in their buffers, texts are UTF-8,
 //! JSON begins and ends as such. The inside of JSON and MessagePack is trusted as its walkers do, which never panic.
 
+mod columns;
 mod freeze;
+mod input;
 mod regions;
 mod series;
+#[cfg(test)]
+mod tests;
 mod thaw;
 
 use bytes::Bytes;
@@ -129,6 +133,7 @@ impl Batch {
     ///
     /// # Errors
     /// The payload is damaged, or of a newer version.
+    #[expect(clippy::needless_pass_by_value, reason = "the batch keeps it alive")]
     pub fn thaw(bytes: Bytes) -> Result<Self, WireError> {
         thaw::thaw(&bytes)
     }

@@ -1,7 +1,6 @@
 //! Many whole numbers of one kind, in the fewest bytes that hold each of them: differences to the least one.
 
-use super::WireError;
-use super::thaw::Input;
+use super::input::{Input, Result, damaged};
 
 /// Appends a series.
 pub(super) fn write(out: &mut Vec<u8>, values: &[i64]) {
@@ -45,7 +44,7 @@ fn write_as<const N: usize>(out: &mut Vec<u8>, values: &[i64], bytes: impl Fn(i6
 }
 
 /// Reads a series of `count` values. The caller bounds `count`.
-pub(super) fn read(input: &mut Input<'_>, count: usize) -> Result<Vec<i64>, WireError> {
+pub(super) fn read(input: &mut Input<'_>, count: usize) -> Result<Vec<i64>> {
     let width = input.u8()?;
     let base = input.i64()?;
     Ok(match width {
@@ -64,7 +63,7 @@ pub(super) fn read(input: &mut Input<'_>, count: usize) -> Result<Vec<i64>, Wire
         8 => read_as(input, count, |bytes| {
             base.wrapping_add(i64::from_le_bytes(bytes))
         })?,
-        _ => return Err(WireError::Damaged("a series of an unknown width")),
+        _ => return damaged("a series of an unknown width"),
     })
 }
 
@@ -72,7 +71,7 @@ fn read_as<const N: usize>(
     input: &mut Input<'_>,
     count: usize,
     value: impl Fn([u8; N]) -> i64,
-) -> Result<Vec<i64>, WireError> {
+) -> Result<Vec<i64>> {
     Ok(input
         .items(count)?
         .iter()
