@@ -79,15 +79,7 @@ pub fn conclude(report: &Report) -> ExitCode {
             ));
         }
         if *queued > 0 {
-            let stay = if *queued == 1 {
-                "event stays"
-            } else {
-                "events stay"
-            };
-            say(&format!(
-                "pipeline {name}: {} {stay} in the disk queue for the next run",
-                grouped(*queued)
-            ));
+            say(&queued_note(name, *queued));
         }
     }
     if report.is_clean() {
@@ -95,6 +87,17 @@ pub fn conclude(report: &Report) -> ExitCode {
     } else {
         ExitCode::from(1)
     }
+}
+
+/// Says what a pipeline leaves in its disk queue.
+fn queued_note(pipeline: &str, events: u64) -> String {
+    let stay = if events == 1 {
+        "event stays"
+    } else {
+        "events stay"
+    };
+    let events = grouped(events);
+    format!("pipeline {pipeline}: {events} {stay} in the disk queue for the next run")
 }
 
 /// Runs every pipeline of the graph until it ends or a signal stops it.
@@ -179,4 +182,39 @@ pub fn print(text: &[u8]) -> anyhow::Result<()> {
 pub fn say(text: &str) {
     // Where standard error is gone there is nobody left to tell.
     let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stays_in_a_queue_is_no_failure() {
+        for (queued, said) in [
+            (
+                1,
+                "pipeline one: 1 event stays in the disk queue for the next run",
+            ),
+            (
+                1234,
+                "pipeline one: 1,234 events stay in the disk queue for the next run",
+            ),
+        ] {
+            assert_eq!(queued_note("one", queued), said);
+            let pipeline = PipelineReport {
+                name: "one".into(),
+                operators: Vec::new(),
+                files: Vec::new(),
+                problems: Vec::new(),
+                undelivered: 0,
+                queued,
+            };
+            let report = Report {
+                pipelines: vec![pipeline],
+                wall: Duration::ZERO,
+                workers: 1,
+            };
+            assert!(report.is_clean());
+        }
+    }
 }

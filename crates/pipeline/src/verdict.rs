@@ -138,8 +138,14 @@ mod tests {
                 "Nothing in the pipeline was busy: file 1 % of the time",
             ),
         ] {
-            let sentence = verdict(&pipeline(times), second, 2);
+            let mut report = pipeline(times);
+            let sentence = verdict(&report, second, 2);
             assert!(sentence.starts_with(expected), "{sentence}");
+            let mut queue = report.operators[0].clone();
+            (queue.role, queue.name) = (Role::Queue, "queue".into());
+            (queue.counts.busy, queue.counts.wait) = (second * 2, second * 2);
+            report.operators.insert(1, queue);
+            assert_eq!(verdict(&report, second, 2), sentence, "with a queue");
         }
     }
 }
