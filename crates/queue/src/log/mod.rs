@@ -1,19 +1,334 @@
-//! To be written.
+//! The log of a disk queue: blocks in segments, appended in groups, read by sequence.
+//!
+//! A *block* holds one batch. A *group* is what one append writes: blocks one behind the other from the beginning of a page
+//! on, with zeros up to the next page. A *segment* is a file of groups, `segment-%016x.log`, numbered upwards.
+//!
+//! # Layout, version 1
+//!
+//! All numbers are little-endian. A segment begins with a page (4096 bytes) of its own:
+//!
+//! | offset | bytes | content |
+//! | --- | --- | --- |
+//! | 0 | 8 | magic `93 6d 70 53 45 47 f2 0a` |
+//! | 8 | 4 | CRC-32 (IEEE) of the bytes from 12 to the end of the page; stays here in every version |
+//! | 12 | 4 | version |
+//! | 16 | 8 | number of the segment, as in its name |
+//! | 24 | 8 | sequence of the first block; copies of it and of later ones in earlier segments do not count |
+//! | 32 | 8 | ordinal of the first block |
+//! | 40 | 8 | time of the first block, nanoseconds since 1970, signed |
+//! | 48 | 8 | durable: all sequences below it were synced when the segment was made |
+//! | 56 | 8 | above every sequence that was ever written before |
+//! | 64 | 16 | segment and offset from which on, up to this segment, what is unreadable never was durable; 0, 0: nothing |
+//! | 80 | | zeros |
+//!
+//! A block begins at any offset:
+//!
+//! | offset | bytes | content |
+//! | --- | --- | --- |
+//! | 0 | 8 | magic `9b 6d 70 42 4c 4b f4 0a` |
+//! | 8 | 4 | CRC-32 of the bytes 12 to 64, the segment's number and the block's offset (8 bytes each); stays here |
+//! | 12 | 1 | version |
+//! | 13 | 1 | compression: 0 none, 1 LZ4 block, 2 zstd frame |
+//! | 14 | 2 | zeros |
+//! | 16 | 8 | sequence |
+//! | 24 | 8 | ordinal: events written to the log before, ever |
+//! | 32 | 8 | time, nanoseconds since 1970, signed |
+//! | 40 | 8 | durable: all sequences below it were synced when the block was written |
+//! | 48 | 4 | events |
+//! | 52 | 4 | length of the payload as stored |
+//! | 56 | 4 | length of the payload decompressed |
+//! | 60 | 4 | CRC-32 of the payload as stored |
+//! | 64 | | payload |
+//!
+//! The place of a block is in its CRC, so that a block that was copied into a payload, or into another segment, is none.
+//!
+//! # Invariants
+//!
+//! - No page is written twice, and no segment of an earlier run is appended to: a crash during a write spoils nothing that
+//!   was synced before.
+//! - After a failed write or sync nothing behind the last good sync is believed. Its blocks are written again, into a new
+//!   segment, with the same sequences; the header of that one says from which sequence on earlier copies do not count.
+//! - Damage costs the blocks that it touches, never the start. Below `durable` it is quarantined and reported; what is
+//!   damaged behind, by a crash, is reported as torn and left where it is.
+//! - A reader gives each sequence once, ascending.
+//!
+//! # Limits
+//!
+//! A payload is smaller than 4 GiB. A segment is as long as the settings say, unless one block is longer. Memory: one
+//! window of 64 KiB a reader, one buffer of 1 MiB for the writer, and what is loaded.
 
-use schemars::JsonSchema;
+mod format;
+mod index;
+mod payload;
+mod quarantine;
+mod reader;
+mod recover;
+mod scan;
+mod walk;
+mod window;
+mod writer;
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// How blocks are compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Compression {
-    /// Not at all.
-    #[default]
-    None,
-    /// Fast.
-    Lz4,
-    /// Smaller.
-    Zstd,
+pub use format::{
+    BLOCK_HEADER, BlockHeader, SegmentHeader, SegmentPage, VERSION, segment_name, segment_number,
+};
+pub use payload::{Compression, Payload};
+pub use quarantine::{FOLDER as QUARANTINE, copy_name};
+pub use reader::{Found, LoadError, Reader};
+pub use scan::{Item, ScanOptions, Scanner, list_segments, scan_segment};
+
+use crate::QueueError;
+use crate::pages::PagePool;
+use crate::storage::{Storage, StoredFile};
+use index::Index;
+use quarantine::Quarantine;
+use scan::First;
+use writer::Writer;
+
+/// How a log is kept. Sizes are in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogSettings {
+    /// The length of a segment.
+    pub segment_size: u64,
+    /// The most that copies of damaged ranges take.
+    pub quarantine_size_max: u64,
+}
+
+/// Where a block begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Place {
+    /// The number of its segment.
+    pub segment: u64,
+    /// The offset in it, in bytes.
+    pub offset: u64,
+}
+
+/// A batch to be written.
+#[derive(Debug, Clone)]
+pub struct Block {
+    /// Its sequence: above that of every block before it.
+    pub sequence: u64,
+    /// Events written to the log before it, ever.
+    pub ordinal: u64,
+    /// Its events.
+    pub events: u32,
+    /// When it was made, in nanoseconds since 1970.
+    pub time: i64,
+    /// What it carries.
+    pub payload: Payload,
+}
+
+/// What was found when a log was opened.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Recovered {
+    /// The sequence of the oldest block; `next_sequence` when there is none.
+    pub oldest_sequence: u64,
+    /// The ordinal of the oldest block.
+    pub oldest_ordinal: u64,
+    /// Above every sequence that was ever written, as far as it can still be seen.
+    pub next_sequence: u64,
+    /// The events ever written, as far as that can still be seen.
+    pub next_ordinal: u64,
+    /// Bytes that a crash left unreadable; they never were durable.
+    pub torn_bytes: u64,
+    /// What a person may want to know.
+    pub notes: Vec<String>,
+}
+
+/// A segment, from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentInfo {
+    /// Its number.
+    pub number: u64,
+    /// The sequence of its first block; that of the next segment when nothing in it is readable.
+    pub first_sequence: u64,
+    /// The ordinal of its first block.
+    pub first_ordinal: u64,
+    /// The time of its first block, in nanoseconds since 1970.
+    pub first_time: i64,
+    /// The file's length in bytes, reserved room included.
+    pub length: u64,
+}
+
+/// A part of a segment that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// The segment.
+    pub segment: u64,
+    /// Where in it, in bytes.
+    pub offset: u64,
+    /// How much of it, in bytes.
+    pub length: u64,
+    /// Why.
+    pub reason: String,
+    /// Left by a crash or a failed write; nobody was told that it was safe.
+    pub torn: bool,
+    /// Whether there is a copy in quarantine. Nothing torn is copied, and no zeros.
+    pub quarantined: bool,
+}
+
+/// A log. Shared by one that writes and any number that read.
+#[derive(Debug)]
+pub struct Log {
+    shared: Arc<Shared>,
+    writer: Mutex<Writer>,
+    /// Held by the one that syncs.
+    syncing: Mutex<()>,
+}
+
+/// What the log and its readers have in common.
+#[derive(Debug)]
+struct Shared {
+    storage: Arc<dyn Storage>,
+    index: Mutex<Index>,
+    quarantine: Quarantine,
+}
+
+impl Log {
+    /// Opens the log of a folder. Whatever state the files are in, it opens; nothing but the first page of each segment
+    /// and the end of the log is read.
+    ///
+    /// # Errors
+    /// The folder cannot be read, or a later version of Millpond wrote there; then nothing was touched.
+    pub fn open(
+        storage: Arc<dyn Storage>,
+        settings: LogSettings,
+    ) -> Result<(Self, Recovered), QueueError> {
+        let opened = recover::open(&*storage)?;
+        let shared = Shared {
+            storage,
+            index: Mutex::new(opened.index),
+            quarantine: Quarantine::new(settings.quarantine_size_max),
+        };
+        for header in &opened.damaged_headers {
+            let file = Some(&*header.file).filter(|_| header.copied);
+            shared.lost(file, header.place, header.length, header.reason);
+        }
+        let log = Self {
+            writer: Mutex::new(Writer::new(settings.segment_size, opened.state)),
+            syncing: Mutex::default(),
+            shared: Arc::new(shared),
+        };
+        Ok((log, opened.recovered))
+    }
+
+    /// Appends blocks as one group. Readers see them at once; they are on disk after the next [`Log::sync`].
+    ///
+    /// # Errors
+    /// - [`io::ErrorKind::StorageFull`]: no room for a new segment. Nothing was written, and the append may be repeated.
+    /// - [`io::ErrorKind::InvalidInput`]: a sequence does not ascend or a payload is too large. Nothing was written.
+    /// - Otherwise the system refused; [`Log::abandon`] comes next. None of the blocks is seen by readers.
+    pub fn append(&self, blocks: &[Block]) -> io::Result<()> {
+        self.writer().append(&self.shared, blocks)
+    }
+
+    /// Returns once all that was appended before is on disk.
+    ///
+    /// # Errors
+    /// It may not be; [`Log::abandon`] comes next, and until then this fails.
+    pub fn sync(&self) -> io::Result<()> {
+        let _alone = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        writer::sync(&self.shared)
+    }
+
+    /// Takes back all blocks since the last good sync, after a failed append or sync. They are to be appended again, with
+    /// the same sequences and ordinals, which makes a new segment.
+    pub fn abandon(&self) {
+        self.writer().abandon(&self.shared);
+    }
+
+    /// Reads from a sequence on. A place of a block that is not above that sequence helps to find it; a wrong one costs
+    /// time only.
+    pub fn reader(&self, from_sequence: u64, hint: Option<Place>) -> Reader {
+        Reader::new(self.shared.clone(), from_sequence, hint)
+    }
+
+    /// Reads a block's payload. Holds no lock, so many threads load at once.
+    ///
+    /// # Errors
+    /// The system refused, which may pass ([`Log::give_up`] when it does not), or the payload is damaged, which was
+    /// reported and quarantined.
+    pub fn load(&self, found: &Found, pool: &PagePool) -> Result<Bytes, LoadError> {
+        reader::load(&self.shared, found, pool)
+    }
+
+    /// Takes a block as damaged whose payload the system does not give.
+    pub fn give_up(&self, found: &Found, failure: &io::Error) {
+        reader::damaged(&self.shared, found, &format!("cannot be read: {failure}"));
+    }
+
+    /// Removes the segments that hold only sequences below this one, except the newest; how many bytes that were.
+    ///
+    /// # Errors
+    /// A file cannot be removed. Those before it are.
+    pub fn release(&self, before_sequence: u64) -> io::Result<u64> {
+        writer::release(&self.shared, before_sequence)
+    }
+
+    /// Bytes of all segments, reserved room included.
+    pub fn size(&self) -> u64 {
+        let index = self.shared.index();
+        index.segments.values().map(|segment| segment.length).sum()
+    }
+
+    /// The segments, the oldest first.
+    pub fn first_of_segments(&self) -> Vec<SegmentInfo> {
+        let index = self.shared.index();
+        let segments = index.segments.iter();
+        let segments = segments.map(|(number, segment)| (*number, segment.length, segment.first));
+        let end = First {
+            sequence: index.next_sequence,
+            ..First::default()
+        };
+        scan::infos(segments, end)
+    }
+
+    /// The damages that were found since the last call.
+    pub fn take_damage(&self) -> Vec<Damage> {
+        self.shared.index().take_damage()
+    }
+
+    /// Sequences below it are on disk.
+    pub fn durable(&self) -> u64 {
+        self.shared.index().durable
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Writer> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shared {
+    fn index(&self) -> MutexGuard<'_, Index> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reports a damage, unless it is known, and copies it aside if there is a file.
+    fn lost(&self, file: Option<&dyn StoredFile>, from: Place, length: u64, reason: &str) {
+        let torn = {
+            let mut index = self.index();
+            if !index.learn(from) {
+                return;
+            }
+            index.is_torn(from)
+        };
+        let file = file.filter(|_| !torn && length > 0);
+        let copy = |file| self.quarantine.copy(&*self.storage, file, from, length);
+        let quarantined = file.is_some_and(copy);
+        self.index().report(Damage {
+            segment: from.segment,
+            offset: from.offset,
+            length,
+            reason: reason.to_owned(),
+            torn,
+            quarantined,
+        });
+    }
 }
 
 /// Where a block lies.

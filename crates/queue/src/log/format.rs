@@ -1,0 +1,262 @@
+//! Segments and blocks as bytes. The layout stands in the header of [`super`].
+
+use crc32fast::Hasher;
+
+use super::{Compression, Place};
+use crate::storage::PAGE;
+
+/// The latest version of the format that is known here.
+pub const VERSION: u32 = 1;
+
+/// The length of a block's header, in bytes.
+pub const BLOCK_HEADER: usize = 64;
+
+/// Begins a segment. Neither magic is valid UTF-8.
+const SEGMENT_MAGIC: [u8; 8] = *b"\x93mpSEG\xf2\n";
+
+/// Begins a block.
+pub(super) const BLOCK_MAGIC: [u8; 8] = *b"\x9bmpBLK\xf4\n";
+
+/// Where the CRC lies in both headers, and where what it covers begins. These two never change.
+const CRC_AT: usize = 8;
+const CRC_FROM: usize = 12;
+
+/// The name of a segment's file.
+pub fn segment_name(number: u64) -> String {
+    format!("segment-{number:016x}.log")
+}
+
+/// The number of a segment by its file's name.
+pub fn segment_number(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix("segment-")?.strip_suffix(".log")?;
+    let number = u64::from_str_radix(digits, 16).ok()?;
+    (segment_name(number) == name).then_some(number)
+}
+
+/// What the first page of a segment says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentHeader {
+    /// The segment's number.
+    pub number: u64,
+    /// The sequence of its first block. Copies of it and of later ones in earlier segments do not count.
+    pub first_sequence: u64,
+    /// The ordinal of its first block.
+    pub first_ordinal: u64,
+    /// The time of its first block, in nanoseconds since 1970.
+    pub first_time: i64,
+    /// All sequences below it were synced when the segment was made.
+    pub durable: u64,
+    /// Greater than every sequence written before, also where that does not count any more.
+    pub next_sequence: u64,
+    /// From here on to this segment, what is unreadable never was durable.
+    pub torn_from: Option<Place>,
+}
+
+/// What was found in the place of a segment's header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SegmentPage {
+    /// A header.
+    Valid(SegmentHeader),
+    /// A header of a version that is not known here.
+    Newer(u32),
+    /// Nothing was written, or it was lost.
+    Zeros,
+    /// Something else; why.
+    Damaged(&'static str),
+}
+
+impl SegmentHeader {
+    /// Writes the header's page.
+    pub(super) fn encode(&self, page: &mut [u8]) {
+        let torn = self.torn_from.unwrap_or(Place {
+            segment: 0,
+            offset: 0,
+        });
+        page.fill(0);
+        page[..8].copy_from_slice(&SEGMENT_MAGIC);
+        page[12..16].copy_from_slice(&VERSION.to_le_bytes());
+        let fields = [
+            self.number,
+            self.first_sequence,
+            self.first_ordinal,
+            self.first_time.cast_unsigned(),
+            self.durable,
+            self.next_sequence,
+            torn.segment,
+            torn.offset,
+        ];
+        for (index, field) in fields.into_iter().enumerate() {
+            page[16 + index * 8..][..8].copy_from_slice(&field.to_le_bytes());
+        }
+        let crc = crc32fast::hash(&page[CRC_FROM..]);
+        page[CRC_AT..CRC_FROM].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    /// Reads the first page of the segment with that number.
+    pub(super) fn decode(page: &[u8], number: u64) -> SegmentPage {
+        if page.iter().all(|byte| *byte == 0) {
+            return SegmentPage::Zeros;
+        }
+        if page.len() < PAGE {
+            return SegmentPage::Damaged("the segment ends within its header");
+        }
+        if page[..8] != SEGMENT_MAGIC {
+            return SegmentPage::Damaged("no segment header");
+        }
+        if crc32fast::hash(&page[CRC_FROM..PAGE]) != u32_at(page, CRC_AT) {
+            return SegmentPage::Damaged("the segment header's checksum is wrong");
+        }
+        let version = u32_at(page, 12);
+        if version > VERSION {
+            return SegmentPage::Newer(version);
+        }
+        let field = |index: usize| u64_at(page, 16 + index * 8);
+        if field(0) != number {
+            return SegmentPage::Damaged("the segment header is another segment's");
+        }
+        let torn = Place {
+            segment: field(6),
+            offset: field(7),
+        };
+        SegmentPage::Valid(Self {
+            number,
+            first_sequence: field(1),
+            first_ordinal: field(2),
+            first_time: field(3).cast_signed(),
+            durable: field(4),
+            next_sequence: field(5),
+            torn_from: (torn.segment > 0).then_some(torn),
+        })
+    }
+}
+
+/// What the header of a block says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockHeader {
+    /// How the payload is compressed.
+    pub compression: Compression,
+    /// The block's sequence.
+    pub sequence: u64,
+    /// Events written to the log before it, ever.
+    pub ordinal: u64,
+    /// When it was made, in nanoseconds since 1970.
+    pub time: i64,
+    /// All sequences below it were synced when it was written.
+    pub durable: u64,
+    /// Its events.
+    pub events: u32,
+    /// The length of the payload as it is stored.
+    pub stored_len: u32,
+    /// The length of the payload when it is decompressed.
+    pub raw_len: u32,
+    /// The CRC of the payload as it is stored.
+    pub payload_crc: u32,
+}
+
+/// Why bytes are no block header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flaw {
+    /// The magic is missing.
+    Magic,
+    /// The CRC is wrong.
+    Crc,
+    /// A later version wrote it.
+    Newer(u32),
+    /// Written by a program that did not know what it did.
+    Nonsense,
+}
+
+impl Flaw {
+    pub(super) fn reason(self) -> &'static str {
+        match self {
+            Self::Magic => "no block header",
+            Self::Crc => "the block header's checksum is wrong",
+            Self::Newer(_) => "a block of a later version",
+            Self::Nonsense => "the block header contradicts itself",
+        }
+    }
+}
+
+impl BlockHeader {
+    /// The length of header and payload.
+    pub(super) fn length(&self) -> u64 {
+        BLOCK_HEADER as u64 + u64::from(self.stored_len)
+    }
+
+    /// The header's bytes for a block at that place.
+    pub(super) fn encode(&self, place: Place) -> [u8; BLOCK_HEADER] {
+        let mut bytes = [0; BLOCK_HEADER];
+        bytes[..8].copy_from_slice(&BLOCK_MAGIC);
+        bytes[12] = VERSION as u8;
+        bytes[13] = self.compression.code();
+        let long = [
+            self.sequence,
+            self.ordinal,
+            self.time.cast_unsigned(),
+            self.durable,
+        ];
+        for (index, field) in long.into_iter().enumerate() {
+            bytes[16 + index * 8..][..8].copy_from_slice(&field.to_le_bytes());
+        }
+        let short = [self.events, self.stored_len, self.raw_len, self.payload_crc];
+        for (index, field) in short.into_iter().enumerate() {
+            bytes[48 + index * 4..][..4].copy_from_slice(&field.to_le_bytes());
+        }
+        let crc = crc_at(&bytes, place);
+        bytes[CRC_AT..CRC_FROM].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Reads the header of a block at that place.
+    pub(super) fn decode(bytes: &[u8], place: Place) -> Result<Self, Flaw> {
+        if bytes.len() < BLOCK_HEADER || bytes[..8] != BLOCK_MAGIC {
+            return Err(Flaw::Magic);
+        }
+        let bytes = &bytes[..BLOCK_HEADER];
+        if crc_at(bytes, place) != u32_at(bytes, CRC_AT) {
+            return Err(Flaw::Crc);
+        }
+        let version = u32::from(bytes[12]);
+        if version > VERSION {
+            return Err(Flaw::Newer(version));
+        }
+        let compression = Compression::of_code(bytes[13]).ok_or(Flaw::Nonsense)?;
+        let header = Self {
+            compression,
+            sequence: u64_at(bytes, 16),
+            ordinal: u64_at(bytes, 24),
+            time: u64_at(bytes, 32).cast_signed(),
+            durable: u64_at(bytes, 40),
+            events: u32_at(bytes, 48),
+            stored_len: u32_at(bytes, 52),
+            raw_len: u32_at(bytes, 56),
+            payload_crc: u32_at(bytes, 60),
+        };
+        let plain = compression == Compression::None;
+        if header.sequence == u64::MAX || plain && header.stored_len != header.raw_len {
+            return Err(Flaw::Nonsense);
+        }
+        Ok(header)
+    }
+}
+
+/// The CRC of a block's header. Its place is in it, so that a block that was copied elsewhere is none.
+fn crc_at(header: &[u8], place: Place) -> u32 {
+    let mut hasher = Hasher::new();
+    hasher.update(&header[CRC_FROM..BLOCK_HEADER]);
+    hasher.update(&place.segment.to_le_bytes());
+    hasher.update(&place.offset.to_le_bytes());
+    hasher.finalize()
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let mut field = [0; 4];
+    field.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(field)
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut field = [0; 8];
+    field.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(field)
+}

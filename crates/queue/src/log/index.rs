@@ -1,0 +1,157 @@
+//! What is known about the segments: shared by the writer and all readers, behind a lock that is held for an instant.
+//!
+//! Invariants: only the newest segment that is listed here grows; `written` ends with a group. A sequence counts in the
+//! last segment whose beginning is not above it, so of two copies of a block the one in the later segment counts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::scan::First;
+use super::{Damage, Place};
+use crate::storage::StoredFile;
+
+/// Damages that nobody has asked for yet. What is found beyond is added to the last one.
+const PENDING_MAX: usize = 1024;
+
+/// Damages that are remembered, so that a second reader does not report them again.
+const KNOWN_MAX: usize = 65_536;
+
+#[derive(Debug)]
+pub(super) struct Segment {
+    /// Nothing is known about a segment without a header and without a block.
+    pub(super) first: Option<First>,
+    /// Sequences from here on do not count in this segment.
+    pub(super) limit: u64,
+    /// Readers may go up to here.
+    pub(super) written: u64,
+    /// The file's length.
+    pub(super) length: u64,
+    /// What was synced successfully.
+    pub(super) synced: u64,
+    /// Whether the folder was synced since the file was made.
+    pub(super) named: bool,
+    /// Whether a sync or a write failed, so that nothing beyond `synced` is believed.
+    pub(super) abandoned: bool,
+    /// Kept for the segments that this process writes, until they are synced and cut.
+    pub(super) file: Option<Arc<dyn StoredFile>>,
+}
+
+impl Segment {
+    /// Whether no block of it counts.
+    pub(super) fn is_superseded(&self) -> bool {
+        self.first.is_some_and(|first| self.limit <= first.sequence)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    pub(super) segments: BTreeMap<u64, Segment>,
+    /// The segment that the writer appends to, if there is one.
+    pub(super) active: Option<u64>,
+    /// Where the log ends: above the last sequence that counts.
+    pub(super) next_sequence: u64,
+    /// Above every sequence that was ever written.
+    pub(super) highest_sequence: u64,
+    /// Sequences below it are on disk.
+    pub(super) durable: u64,
+    /// How often the log was abandoned.
+    pub(super) epoch: u64,
+    /// A sync failed and the log was not abandoned since.
+    pub(super) is_failed: bool,
+    /// Ranges of the log in which what is unreadable never was durable: from a place up to a segment.
+    torn: Vec<(Place, u64)>,
+    pending: Vec<Damage>,
+    known: BTreeSet<Place>,
+}
+
+impl Index {
+    /// Without segments. What was found when the log was opened is durable.
+    pub(super) fn ending_at(next_sequence: u64) -> Self {
+        Self {
+            next_sequence,
+            highest_sequence: next_sequence,
+            durable: next_sequence,
+            ..Self::default()
+        }
+    }
+
+    /// Says that what is unreadable from a place up to a segment never was durable.
+    pub(super) fn add_torn(&mut self, from: Place, until: u64) {
+        self.torn.push((from, until));
+    }
+
+    pub(super) fn is_torn(&self, place: Place) -> bool {
+        let mut ranges = self.torn.iter();
+        ranges.any(|(from, until)| *from <= place && place.segment < *until)
+    }
+
+    /// Lowers the limits of the segments before `number`, because a segment begins there.
+    pub(super) fn supersede(&mut self, number: u64, first: u64) {
+        for (_, segment) in self.segments.range_mut(..number) {
+            segment.limit = segment.limit.min(first);
+        }
+    }
+
+    /// Segments of which no block counts. The newest never is one of them, because it says how far the log went.
+    pub(super) fn superseded(&self) -> Vec<u64> {
+        let mut segments = self.segments.iter();
+        segments.next_back();
+        let superseded = segments.filter(|(_, segment)| segment.is_superseded());
+        superseded.map(|(number, _)| *number).collect()
+    }
+
+    /// Where a reader begins that wants a sequence: no segment before it has any that counts.
+    pub(super) fn start_for(&self, sequence: u64) -> Option<u64> {
+        let begun = self.segments.iter().rev().find(|(_, segment)| {
+            let first = segment.first;
+            first.is_some_and(|first| first.sequence <= sequence)
+        });
+        let start = begun.or_else(|| self.segments.first_key_value());
+        start.map(|(number, _)| *number)
+    }
+
+    /// Whether a block at that place may have been written again elsewhere.
+    pub(super) fn is_superseded(&self, place: Place, sequence: u64) -> bool {
+        let segment = self.segments.get(&place.segment);
+        segment.is_none_or(|segment| segment.limit <= sequence)
+    }
+
+    /// Whether a damage is new.
+    pub(super) fn learn(&mut self, place: Place) -> bool {
+        if self.known.contains(&place) {
+            return false;
+        }
+        if self.known.len() < KNOWN_MAX {
+            self.known.insert(place);
+        }
+        true
+    }
+
+    pub(super) fn report(&mut self, damage: Damage) {
+        if self.pending.len() < PENDING_MAX {
+            self.pending.push(damage);
+        } else if let Some(last) = self.pending.last_mut() {
+            last.length += damage.length;
+            last.torn &= damage.torn;
+            last.reason = "many damages".to_owned();
+        }
+    }
+
+    pub(super) fn take_damage(&mut self) -> Vec<Damage> {
+        std::mem::take(&mut self.pending)
+    }
+
+    /// Forgets a segment, and what was known about it alone.
+    pub(super) fn forget(&mut self, number: u64) {
+        self.segments.remove(&number);
+        let Some(oldest) = self.segments.keys().next().copied() else {
+            return;
+        };
+        self.torn.retain(|(_, until)| *until > oldest);
+        let oldest = Place {
+            segment: oldest,
+            offset: 0,
+        };
+        self.known = self.known.split_off(&oldest);
+    }
+}

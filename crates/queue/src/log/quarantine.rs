@@ -1,0 +1,116 @@
+//! Copies what cannot be read aside, so that nothing is lost for ever without a person having seen it.
+//!
+//! Limits: as much as the settings allow for all files together, and never more than half of what is free on the disk.
+//! A copy that cannot be made stops nothing.
+
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+use crate::pages::PageBuffer;
+use crate::storage::{PAGE, Storage, StoredFile};
+
+use super::Place;
+
+/// The folder of copies.
+pub const FOLDER: &str = "quarantine";
+
+const CHUNK: usize = 256 * 1024;
+
+#[derive(Debug)]
+pub(super) struct Quarantine {
+    size_max: u64,
+    /// Bytes that are there; unknown until the first copy.
+    size: Mutex<Option<u64>>,
+}
+
+/// The name of the copy of a damaged range.
+pub fn copy_name(segment: u64, offset: u64) -> String {
+    format!("{FOLDER}/segment-{segment:016x}-offset-{offset:x}.bin")
+}
+
+impl Quarantine {
+    pub(super) fn new(size_max: u64) -> Self {
+        Self {
+            size_max,
+            size: Mutex::new(None),
+        }
+    }
+
+    /// Copies a range of a segment; false when there is no copy of it.
+    pub(super) fn copy(
+        &self,
+        storage: &dyn Storage,
+        file: &dyn StoredFile,
+        from: Place,
+        length: u64,
+    ) -> bool {
+        let mut size = self.size.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = size.map_or_else(|| present(storage), Ok);
+        let Ok(present) = known else { return false };
+        *size = Some(present);
+        let fits = present.saturating_add(length) <= self.size_max;
+        if !fits || storage.free().is_ok_and(|free| free / 2 < length) {
+            return false;
+        }
+        let name = copy_name(from.segment, from.offset);
+        match copy(storage, file, &name, from.offset, length) {
+            Ok(()) => {
+                *size = Some(present + length);
+                true
+            }
+            // An earlier run found the same.
+            Err(failure) if failure.kind() == io::ErrorKind::AlreadyExists => true,
+            Err(_) => {
+                // Half a copy says nothing; that it cannot be removed either changes nothing.
+                drop(storage.remove(&name));
+                false
+            }
+        }
+    }
+}
+
+fn present(storage: &dyn Storage) -> io::Result<u64> {
+    let listed = storage.list(FOLDER)?;
+    Ok(listed.iter().map(|file| file.length).sum())
+}
+
+fn copy(
+    storage: &dyn Storage,
+    file: &dyn StoredFile,
+    name: &str,
+    from: u64,
+    length: u64,
+) -> io::Result<()> {
+    storage.make_folder(FOLDER)?;
+    let copy = storage.create(name, 0)?;
+    let mut buffer = PageBuffer::new(CHUNK);
+    let mut done = 0;
+    while done < length {
+        let size = usize::try_from(length - done).unwrap_or(CHUNK).min(CHUNK);
+        let read = read_or_zeros(file, &mut buffer[..size], from + done)?;
+        if read == 0 {
+            break;
+        }
+        copy.write_at(&buffer[..read], done)?;
+        done += read as u64;
+    }
+    copy.sync()?;
+    storage.sync_folder(FOLDER)
+}
+
+/// Pages that cannot be read are zeros in the copy.
+fn read_or_zeros(file: &dyn StoredFile, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    if let Ok(read) = file.read_at(buffer, offset) {
+        return Ok(read);
+    }
+    let size = PAGE.min(buffer.len());
+    let page = &mut buffer[..size];
+    page.fill(0);
+    match file.read_at(page, offset) {
+        Ok(read) => Ok(read),
+        Err(_) => {
+            page.fill(0);
+            Ok(page.len())
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Goes through the blocks of one segment, from header to header.
+//!
+//! Invariant: every byte from the place where the walk begins to its end is in exactly one step, or is padding of zeros
+//! between the last block of a group and the next page.
+
+use std::io;
+use std::ops::Range;
+
+use memchr::memmem::Finder;
+
+use super::Place;
+use super::format::{BLOCK_HEADER, BLOCK_MAGIC, BlockHeader, Flaw};
+use super::window::Window;
+use crate::storage::{PAGE, StoredFile};
+
+/// Blocks of up to this size are found by reading on; to the header behind a larger one the walk jumps.
+const JUMP: u64 = 32 * 1024;
+
+static ZEROS: [u8; PAGE] = [0; PAGE];
+
+/// What comes next in a segment.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// The header of a block whose payload lies within the segment. The payload was not looked at.
+    Block { offset: u64, header: BlockHeader },
+    /// No block can be read here.
+    Damage {
+        range: Range<u64>,
+        reason: &'static str,
+        /// Whether there is nothing to keep of it.
+        is_zero: bool,
+        /// A header that is whole, but whose payload is cut off.
+        cut: Option<BlockHeader>,
+        /// Written by a later version, which is this.
+        newer: Option<u32>,
+    },
+    /// Nothing but zeros up to the end.
+    Free(Range<u64>),
+    /// There is no more.
+    End,
+}
+
+/// Why there is no block at a place.
+#[derive(Debug, Clone, Copy, Default)]
+struct Trouble {
+    reason: &'static str,
+    cut: Option<BlockHeader>,
+    newer: Option<u32>,
+}
+
+enum Spot {
+    Block(BlockHeader),
+    Padding(u64),
+    Trouble(Trouble),
+    End,
+}
+
+/// A place in a segment.
+#[derive(Debug)]
+pub(super) struct Walk {
+    pub(super) window: Window,
+    pub(super) number: u64,
+    pub(super) offset: u64,
+    /// How much is read when a header is wanted.
+    ahead: usize,
+}
+
+impl Walk {
+    /// At the first block of a segment, with windows of at most so many bytes.
+    pub(super) fn new(capacity: usize, number: u64) -> Self {
+        Self {
+            window: Window::new(capacity),
+            number,
+            offset: PAGE as u64,
+            ahead: 2 * PAGE,
+        }
+    }
+
+    /// Goes to the first block of another segment.
+    pub(super) fn enter(&mut self, number: u64) {
+        self.window.clear();
+        self.number = number;
+        self.offset = PAGE as u64;
+    }
+
+    /// The header at a place, if there is one.
+    pub(super) fn peek(
+        &mut self,
+        file: &dyn StoredFile,
+        offset: u64,
+        end: u64,
+    ) -> io::Result<Option<BlockHeader>> {
+        let place = self.place(offset);
+        let bytes = self
+            .window
+            .get(file, offset, BLOCK_HEADER, self.ahead, end)?;
+        let header = BlockHeader::decode(bytes, place).ok();
+        Ok(header.filter(|header| offset + header.length() <= end))
+    }
+
+    /// What comes next before `end`. After an error the walk stands where it stood.
+    pub(super) fn step(&mut self, file: &dyn StoredFile, end: u64) -> io::Result<Step> {
+        loop {
+            match self.look(file, end)? {
+                Spot::End => return Ok(Step::End),
+                Spot::Padding(next) => self.offset = next,
+                Spot::Trouble(trouble) => return self.pass(file, end, trouble),
+                Spot::Block(header) => {
+                    let offset = self.offset;
+                    self.offset += header.length();
+                    let jumps = header.length() > JUMP;
+                    self.ahead = if jumps { PAGE } else { self.window.capacity() };
+                    return Ok(Step::Block { offset, header });
+                }
+            }
+        }
+    }
+
+    fn place(&self, offset: u64) -> Place {
+        Place {
+            segment: self.number,
+            offset,
+        }
+    }
+
+    fn look(&mut self, file: &dyn StoredFile, end: u64) -> io::Result<Spot> {
+        let page = PAGE as u64;
+        let (offset, place) = (self.offset, self.place(self.offset));
+        if offset >= end {
+            return Ok(Spot::End);
+        }
+        let bytes = self
+            .window
+            .get(file, offset, BLOCK_HEADER, self.ahead, end)?;
+        if bytes.is_empty() {
+            return Ok(Spot::End);
+        }
+        let flaw = match BlockHeader::decode(bytes, place) {
+            Ok(header) if offset + header.length() <= end => return Ok(Spot::Block(header)),
+            Ok(header) => {
+                return Ok(Spot::Trouble(Trouble {
+                    reason: "the segment ends within a block",
+                    cut: Some(header),
+                    newer: None,
+                }));
+            }
+            Err(flaw) => flaw,
+        };
+        let next = offset.next_multiple_of(page).min(end);
+        if next > offset && bytes[0] == 0 {
+            let rest = (next - offset) as usize;
+            let rest = self.window.get(file, offset, rest, self.ahead, end)?;
+            if is_zero(rest) {
+                return Ok(Spot::Padding(next));
+            }
+        }
+        let newer = match flaw {
+            Flaw::Newer(version) => Some(version),
+            _ => None,
+        };
+        Ok(Spot::Trouble(Trouble {
+            reason: flaw.reason(),
+            cut: None,
+            newer,
+        }))
+    }
+
+    /// Goes on to the next block, or to the end of what was written.
+    fn pass(&mut self, file: &dyn StoredFile, end: u64, trouble: Trouble) -> io::Result<Step> {
+        let from = self.offset;
+        let (next, data_end) = self.search(file, from, end)?;
+        if data_end == from && next.is_none() {
+            self.offset = end;
+            return Ok(Step::Free(from..end));
+        }
+        let until = next.unwrap_or_else(|| data_end.next_multiple_of(PAGE as u64).min(end));
+        let is_zero = data_end == from;
+        let reason = if is_zero {
+            "nothing but zeros"
+        } else {
+            trouble.reason
+        };
+        self.offset = until;
+        Ok(Step::Damage {
+            range: from..until,
+            reason,
+            is_zero,
+            cut: trouble.cut,
+            newer: trouble.newer,
+        })
+    }
+
+    /// The next place behind `from` where a block begins, and the end of the last byte before it that is not zero.
+    fn search(
+        &mut self,
+        file: &dyn StoredFile,
+        from: u64,
+        end: u64,
+    ) -> io::Result<(Option<u64>, u64)> {
+        let finder = Finder::new(&BLOCK_MAGIC);
+        let (mut at, mut data_end) = (from, from);
+        loop {
+            let size = self.window.capacity() - PAGE;
+            let bytes = self.window.get(file, at, size, size, end)?;
+            let found = finder.find_iter(bytes).find_map(|index| {
+                let offset = at + index as u64;
+                let header = BlockHeader::decode(&bytes[index..], place_in(self.number, offset));
+                let whole = header.is_ok_and(|header| offset + header.length() <= end);
+                (offset > from && whole).then_some(index)
+            });
+            let passed = &bytes[..found.unwrap_or(bytes.len())];
+            if let Some(last) = last_data(passed) {
+                data_end = at + last as u64;
+            }
+            if let Some(index) = found {
+                return Ok((Some(at + index as u64), data_end));
+            }
+            // A header may begin in these bytes and end behind them.
+            let kept = BLOCK_HEADER - 1;
+            if at + bytes.len() as u64 >= end || bytes.len() <= kept {
+                return Ok((None, data_end));
+            }
+            at += (bytes.len() - kept) as u64;
+        }
+    }
+}
+
+fn place_in(segment: u64, offset: u64) -> Place {
+    Place { segment, offset }
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes
+        .chunks(PAGE)
+        .all(|chunk| *chunk == ZEROS[..chunk.len()])
+}
+
+/// Where the last byte that is not zero ends.
+fn last_data(bytes: &[u8]) -> Option<usize> {
+    let mut end = bytes.len();
+    for chunk in bytes.rchunks(PAGE) {
+        // Whole pages are compared first, because that is fast.
+        if *chunk != ZEROS[..chunk.len()] {
+            let last = chunk.iter().rposition(|byte| *byte != 0)?;
+            return Some(end - chunk.len() + last + 1);
+        }
+        end -= chunk.len();
+    }
+    None
+}
