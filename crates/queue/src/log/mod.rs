@@ -330,12 +330,3 @@ impl Shared {
         });
     }
 }
-
-/// Where a block lies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Place {
-    /// The segment's number.
-    pub segment: u64,
-    /// The block's offset in the segment's file, in bytes.
-    pub offset: u64,
-}
