@@ -26,6 +26,12 @@ pub trait Input: Send {
     /// What could not be read. Everything sent before is delivered all the same.
     async fn run(self: Box<Self>, ctx: InputContext) -> Result<(), InputError>;
 
+    /// Whether its source keeps what was not read, as files do. A disk queue then has it wait for the outputs while they make
+    /// progress, rather than write everything to disk a second time.
+    fn can_wait(&self) -> bool {
+        false
+    }
+
     /// What no other component of the process may use at the same time, such as standard input.
     fn exclusive(&self) -> Option<String> {
         None
@@ -165,6 +171,47 @@ pub fn receipt() -> (Issuer, Receipt) {
 pub struct Delivery {
     /// The streams of the batch, in order.
     pub streams: Vec<StreamDelivery>,
+}
+
+impl Delivery {
+    /// Every row of the batch was taken: something else answers for them from now on.
+    pub fn accepted(batch: &Batch) -> Self {
+        Self::whole(batch, None)
+    }
+
+    /// Every row of the batch was dropped.
+    pub fn dropped(batch: &Batch, reason: &Arc<str>) -> Self {
+        Self::whole(batch, Some(reason))
+    }
+
+    fn whole(batch: &Batch, dropped: Option<&Arc<str>>) -> Self {
+        let origin = batch.origin();
+        let streams = origin.streams().filter(|(rows, _)| !rows.is_empty());
+        let streams = streams.map(|(rows, stream)| {
+            let bytes = |rows: std::ops::Range<usize>| -> u64 {
+                rows.map(|row| origin.end(row) - origin.start(row)).sum()
+            };
+            let dropped = dropped.map(|reason| DroppedRows {
+                reason: reason.clone(),
+                rows: rows.len() as u64,
+                bytes: bytes(rows.clone()),
+            });
+            StreamDelivery {
+                stream: stream.clone(),
+                end: origin.end(rows.end - 1),
+                kept: if dropped.is_some() {
+                    0
+                } else {
+                    rows.len() as u64
+                },
+                dropped: dropped.into_iter().collect(),
+                cut: None,
+            }
+        });
+        Self {
+            streams: streams.collect(),
+        }
+    }
 }
 
 /// What became of the rows of one stream.

@@ -131,17 +131,17 @@ pub fn execute(
     let report = runtime.block_on(async {
         let stop = options.stop.clone();
         let signals = tokio::spawn(watch_signals(stop, bar.clone()));
-        let run = Run::start(graph, options);
+        let run = Run::start(graph, options).map_err(|error| anyhow!("{error}"))?;
         let drawing = tokio::spawn(bar.clone().draw(run.progress(), run.events()));
         let report = run.finish().await;
         drawing.abort();
         signals.abort();
-        report
+        anyhow::Ok(report)
     });
     bar.clear();
     // Blocking reads of a terminal or a pipe may still be under way: the process ends without waiting for them.
     runtime.shutdown_background();
-    Ok(report)
+    report
 }
 
 /// The first SIGINT or SIGTERM stops the inputs; a second one, [`ONE_REQUEST`] later or more, ends the process at once.

@@ -6,18 +6,18 @@
 //! its rows are safe.
 //!
 //! Bounds: at most [`Lane::encoded_max`] encoded batches wait; batches that wait without being encoded are counted by the
-//! queue, whose limits bound them. Every sequence number must be offered exactly once.
+//! queue, whose limits bound them. The queue numbers the batches of each output: every turn must be offered exactly once.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use batch::{Batch, Bitmap};
 use component::{Diagnostics, Encoded, OperatorMetrics, Output, Stop, WriteError, Written};
 use expr::Expr;
-use queue::{Limits, Ticket};
+use queue::{Limits, Queue, Ticket};
 use tokio::sync::Notify;
 
 use crate::graph::OutputNode;
@@ -33,6 +33,9 @@ const UNFLUSHED_PART: usize = 4;
 /// One output of a pipeline.
 pub struct Lane {
     name: String,
+    /// The output's number in the queue.
+    index: usize,
+    queue: Arc<Queue>,
     output: Arc<dyn Output>,
     ordered: bool,
     condition: Option<Expr>,
@@ -44,12 +47,14 @@ pub struct Lane {
     state: Mutex<State>,
     /// Wakes the lane's thread.
     offered: Notify,
-    /// Wakes workers that wait until some lane has room.
-    room: Arc<Room>,
     /// The reader is gone: what is offered passes unwritten.
     gone: AtomicBool,
     /// Asked to end at once: retries end.
     pub(crate) abort: Stop,
+    /// Asked not to wait for what fails: the queue keeps it.
+    leave: Stop,
+    /// It did so, and takes nothing more.
+    left: AtomicBool,
     failure: Mutex<Option<String>>,
 }
 
@@ -63,10 +68,12 @@ pub struct Shared {
     pub retry: RetrySettings,
     /// Where warnings go.
     pub diagnostics: Diagnostics,
-    /// Where workers wait for lanes.
-    pub room: Arc<Room>,
+    /// Where batches come from.
+    pub queue: Arc<Queue>,
     /// Asks the lanes to end at once.
     pub abort: Stop,
+    /// Asks the lanes not to wait for what fails: the queue keeps it.
+    pub leave: Stop,
 }
 
 #[derive(Default)]
@@ -88,31 +95,6 @@ struct Item {
     encoded: Option<Encoded>,
 }
 
-/// Where workers wait for lanes.
-#[derive(Default)]
-pub struct Room {
-    changed: Condvar,
-    lock: Mutex<()>,
-}
-
-impl Room {
-    /// Waits until one of the lanes has room for an encoded batch.
-    pub fn wait(&self, lanes: &[Arc<Lane>]) {
-        let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        while !lanes.iter().any(|lane| lane.has_room()) {
-            guard = self
-                .changed
-                .wait(guard)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    fn notify(&self) {
-        drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
-        self.changed.notify_all();
-    }
-}
-
 /// How a write ended.
 enum Outcome {
     Done(Written),
@@ -120,15 +102,19 @@ enum Outcome {
     Gone,
     /// Given up, with the reason.
     Failed(String),
+    /// Left to the queue.
+    Left,
     /// Lost to an internal error.
     Lost,
 }
 
 impl Lane {
     /// A lane for an output.
-    pub fn new(node: OutputNode, shared: &Shared) -> Arc<Self> {
+    pub fn new(index: usize, node: OutputNode, shared: &Shared) -> Arc<Self> {
         Arc::new(Self {
             name: node.name,
+            index,
+            queue: shared.queue.clone(),
             output: node.component,
             ordered: node.ordered,
             condition: node.condition,
@@ -142,9 +128,10 @@ impl Lane {
             diagnostics: shared.diagnostics.clone(),
             state: Mutex::default(),
             offered: Notify::new(),
-            room: shared.room.clone(),
             gone: AtomicBool::new(false),
             abort: shared.abort.clone(),
+            leave: shared.leave.clone(),
+            left: AtomicBool::new(false),
             failure: Mutex::default(),
         })
     }
@@ -172,16 +159,22 @@ impl Lane {
             .clone()
     }
 
-    fn has_room(&self) -> bool {
-        let state = self.lock();
-        state.encoded < self.encoded_max
-            || state.closed
-            || self.is_gone()
-            || self.failure().is_some()
+    /// Whether another encoded batch may wait, or whatever is offered is let go.
+    pub fn has_room(&self) -> bool {
+        self.lock().encoded < self.encoded_max || self.is_gone() || self.takes_nothing()
     }
 
-    /// Offers a processed batch. Called once for every sequence number.
-    pub fn offer(&self, sequence: u64, batch: &Arc<Batch>, ticket: &Arc<Ticket>) {
+    /// Whether it gave up or left: what is offered goes without being passed, so that nobody takes it for delivered.
+    fn takes_nothing(&self) -> bool {
+        self.left.load(Ordering::SeqCst) || self.failure().is_some()
+    }
+
+    fn pass(&self, ticket: &Ticket) {
+        ticket.pass(self.index);
+    }
+
+    /// Offers a processed batch. Called once for every turn.
+    pub fn offer(&self, turn: u64, batch: &Arc<Batch>, ticket: &Arc<Ticket>) {
         let rows = self.rows(batch);
         let mut item = Item {
             batch: batch.clone(),
@@ -200,20 +193,19 @@ impl Lane {
                 item.encoded = self.encode(&item, spare);
                 if item.encoded.is_none() {
                     self.give_back(Some(Encoded::default()));
-                    return self.skip(sequence);
+                    return self.skip(turn);
                 }
             }
         }
-        self.lock().items.insert(sequence, Some(item));
+        self.lock().items.insert(turn, Some(item));
         self.offered.notify_one();
     }
 
-    /// Goes on without a batch that was lost to an internal error, unless it was offered before that. Its ticket is gone,
-    /// so the queue counts its events as not delivered.
-    pub fn skip(&self, sequence: u64) {
+    /// Goes on without a batch that was lost, unless it was offered before that.
+    pub fn skip(&self, turn: u64) {
         let mut state = self.lock();
-        if sequence >= state.next {
-            state.items.entry(sequence).or_insert(None);
+        if turn >= state.next {
+            state.items.entry(turn).or_insert(None);
         }
         drop(state);
         self.offered.notify_one();
@@ -223,7 +215,6 @@ impl Lane {
     pub fn close(&self) {
         self.lock().closed = true;
         self.offered.notify_one();
-        self.room.notify();
     }
 
     fn rows(&self, batch: &Batch) -> Bitmap {
@@ -273,7 +264,7 @@ impl Lane {
             self.report();
             if self.is_gone() || self.failure().is_some() {
                 ended();
-                self.room.notify();
+                self.queue.wake_workers();
             }
             if unflushed.reaches(self.unflushed_max) {
                 self.flush(&mut unflushed).await;
@@ -300,12 +291,10 @@ impl Lane {
         loop {
             {
                 let mut state = self.lock();
-                let first = state.items.first_key_value().map(|(sequence, _)| *sequence);
-                if let Some(sequence) =
-                    first.filter(|&sequence| !self.ordered || sequence == state.next)
-                {
-                    state.next = sequence + 1;
-                    match state.items.remove(&sequence) {
+                let first = state.items.first_key_value().map(|(turn, _)| *turn);
+                if let Some(turn) = first.filter(|&turn| !self.ordered || turn == state.next) {
+                    state.next = turn + 1;
+                    match state.items.remove(&turn) {
                         Some(Some(item)) => return Next::Item(item),
                         _ => continue,
                     }
@@ -331,9 +320,9 @@ impl Lane {
     async fn deliver(&self, mut item: Item, unflushed: &mut Unflushed) {
         if item.rows.is_empty() || self.is_gone() {
             self.give_back(item.encoded.take());
-            return item.ticket.pass();
+            return self.pass(&item.ticket);
         }
-        if self.failure().is_some() {
+        if self.takes_nothing() {
             // Not delivered: the ticket goes without being passed, so the queue still counts the events.
             return self.give_back(item.encoded.take());
         }
@@ -356,14 +345,15 @@ impl Lane {
                 if written.until_flush {
                     unflushed.push(&item.ticket);
                 } else {
-                    item.ticket.pass();
+                    self.pass(&item.ticket);
                 }
             }
             Outcome::Gone => {
                 self.gone.store(true, Ordering::SeqCst);
-                item.ticket.pass();
+                self.pass(&item.ticket);
             }
             Outcome::Failed(reason) => self.fail(reason),
+            Outcome::Left => self.left.store(true, Ordering::SeqCst),
             Outcome::Lost => {}
         }
         self.give_back(counted.then_some(encoded));
@@ -386,8 +376,8 @@ impl Lane {
             }
             item.rows = Bitmap::none(item.batch.len());
             written.retry.iter().for_each(|&row| item.rows.insert(row));
-            if let Err(reason) = pause.wait(&self.abort, "rows were refused for now").await {
-                return Outcome::Failed(reason);
+            if let Err(ended) = self.wait(&mut pause, "rows were refused for now").await {
+                return ended;
             }
             match self.encode(item, std::mem::take(encoded)) {
                 Some(again) => *encoded = again,
@@ -417,9 +407,17 @@ impl Lane {
                     .warn(&format!("output {}: {reason}; trying again", self.name));
             }
             self.metrics.count("retries", 1);
-            if let Err(reason) = pause.wait(&self.abort, &reason).await {
-                return Outcome::Failed(reason);
+            if let Err(ended) = self.wait(&mut pause, &reason).await {
+                return ended;
             }
+        }
+    }
+
+    /// Waits for the next attempt; how it ends when there will be none.
+    async fn wait(&self, pause: &mut Pause, reason: &str) -> Result<(), Outcome> {
+        tokio::select! {
+            () = self.leave.stopped() => Err(Outcome::Left),
+            waited = pause.wait(&self.abort, reason) => waited.map_err(Outcome::Failed),
         }
     }
 
@@ -439,12 +437,16 @@ impl Lane {
 
     fn settle_flush(&self, outcome: Outcome, unflushed: &mut Unflushed) {
         match outcome {
-            Outcome::Done(_) => unflushed.pass(),
+            Outcome::Done(_) => unflushed.pass(self.index),
             Outcome::Gone => {
                 self.gone.store(true, Ordering::SeqCst);
-                unflushed.pass();
+                unflushed.pass(self.index);
             }
             Outcome::Lost => {}
+            Outcome::Left => {
+                *unflushed = Unflushed::default();
+                self.left.store(true, Ordering::SeqCst);
+            }
             Outcome::Failed(reason) => {
                 *unflushed = Unflushed::default();
                 self.fail(reason);
@@ -480,7 +482,7 @@ impl Lane {
                 state.spare.push(encoded);
             }
         }
-        self.room.notify();
+        self.queue.wake_workers();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -507,11 +509,11 @@ impl Unflushed {
         self.size >= limits.size_max || self.events >= limits.events_max
     }
 
-    fn pass(&mut self) {
+    fn pass(&mut self, output: usize) {
         std::mem::take(self)
             .tickets
             .iter()
-            .for_each(|ticket| ticket.pass());
+            .for_each(|ticket| ticket.pass(output));
     }
 }
 

@@ -10,17 +10,20 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use batch::{Budget, HostInfo};
+use batch::{Batch, Budget, BufferPool, HostInfo};
 use component::{
-    Delivery, Diagnostics, DroppedRows, FileLedger, InputContext, Ledger, OperatorMetrics,
+    Delivery, Diagnostics, DroppedRows, FileLedger, InputContext, Ledger, OperatorMetrics, Order,
     Progress, Stop, StreamDelivery,
 };
 use config::Period;
-use queue::{Entry, Inlet, MemoryQueue};
+use queue::{
+    Closing, DiskBudget, DiskOptions, Entry, Inlet, LaneTurn, Mode, Queue, QueueError, Taken,
+};
 use registry::Registry;
 
 use crate::graph::{Graph, InputNode, PipelineGraph};
-use crate::lane::{Lane, Room, Shared};
+use crate::lane::{Lane, Shared};
+use crate::queue_settings::QueueSettings;
 use crate::report::{OperatorReport, PipelineReport, Report, Role};
 use crate::settings::ProcessSettings;
 use crate::stage::{SharedStage, Stage, make_stages};
@@ -33,6 +36,9 @@ const GIVE_UP_AFTER: Period = Period::from_secs(30);
 
 /// How long inputs and writes that were waiting may take to end when the deadline was over.
 const LAST_CHANCE: Duration = Duration::from_millis(500);
+
+/// How often a stop looks whether a disk queue has everything.
+const LEAVE_CHECK: Duration = Duration::from_millis(20);
 
 /// How much workers give way to other threads: who reads and who writes is what a run waits for in the end, and workers
 /// have the queue between. Reading gzip on two cores takes 9 % less time so, for the same CPU.
@@ -68,13 +74,14 @@ struct Running {
     name: String,
     tells_of_files: bool,
     inputs: Vec<RunningInput>,
-    queue: Arc<MemoryQueue>,
+    queue: Arc<Queue>,
     stages: Vec<Arc<SharedStage>>,
     lanes: Vec<Arc<Lane>>,
     workers: Vec<JoinHandle<()>>,
     writers: Vec<JoinHandle<()>>,
     stop: Stop,
     abort: Stop,
+    leave: Stop,
 }
 
 struct RunningInput {
@@ -87,7 +94,10 @@ struct RunningInput {
 
 impl Run {
     /// Starts every pipeline. Must be called on a tokio runtime.
-    pub fn start(graph: Graph, options: RunOptions) -> Self {
+    ///
+    /// # Errors
+    /// A disk queue cannot be used; then nothing was started.
+    pub fn start(graph: Graph, options: RunOptions) -> Result<Self, QueueError> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = if graph.process.workers == 0 {
             cores
@@ -98,18 +108,28 @@ impl Run {
         let budget = Budget::new(memory);
         // Half of the budget is shared out, the other half is for whoever needs it.
         let share = memory / 2 / graph.pipelines.len().max(1);
+        let queues = open_queues(&graph, &options)?;
         let pipelines = graph
             .pipelines
             .into_iter()
-            .map(|pipeline| Running::start(pipeline, &budget, share, workers, &options))
+            .zip(queues)
+            .map(|(pipeline, queue)| {
+                Running::start(
+                    pipeline,
+                    queue,
+                    budget.pool(share, BUFFER_SIZE),
+                    workers,
+                    &options,
+                )
+            })
             .collect();
-        Self {
+        Ok(Self {
             pipelines,
             process: graph.process,
             options,
             workers,
             begin: Instant::now(),
-        }
+        })
     }
 
     /// How far the finite inputs are: bytes read, bytes in all.
@@ -175,28 +195,28 @@ impl Run {
 impl Running {
     fn start(
         graph: PipelineGraph,
-        budget: &Arc<Budget>,
-        share: usize,
+        queue: Arc<Queue>,
+        pool: BufferPool,
         workers: usize,
         options: &RunOptions,
     ) -> Self {
-        let (stop, abort) = (Stop::default(), Stop::default());
+        let (stop, abort, leave) = (Stop::default(), Stop::default(), Stop::default());
         let mut retry = graph.retry;
         if options.finite && retry.give_up_after.is_none() {
             retry.give_up_after = Some(GIVE_UP_AFTER);
         }
-        let limits = graph.queue.limits();
-        let queue = MemoryQueue::new(limits, graph.outputs.len());
         let shared = Shared {
             workers,
-            limits,
+            limits: graph.queue.limits(),
             retry,
             diagnostics: options.diagnostics.clone(),
-            room: Arc::default(),
+            queue: queue.clone(),
             abort: abort.clone(),
+            leave: leave.clone(),
         };
-        let outputs = graph.outputs.into_iter();
-        let lanes: Vec<_> = outputs.map(|node| Lane::new(node, &shared)).collect();
+        let outputs = graph.outputs.into_iter().enumerate();
+        let lane = |(index, node)| Lane::new(index, node, &shared);
+        let lanes: Vec<_> = outputs.map(lane).collect();
         let (per_worker, stages) = make_stages(graph.stages, workers, &options.diagnostics);
         let ends = Arc::new(Ends {
             diagnostics: options.diagnostics.clone(),
@@ -206,15 +226,17 @@ impl Running {
             stop: stop.clone(),
         });
         let worker = |stages| {
-            let (ends, room) = (ends.clone(), shared.room.clone());
-            let worker = Worker { stages, ends, room };
+            let ends = ends.clone();
+            let worker = Worker { stages, ends };
             thread("worker", move || worker.run())
         };
         let workers = per_worker.into_iter().map(worker).collect();
         let writers = lanes.iter().map(|lane| spawn_lane(lane, &ends)).collect();
-        let pool = budget.pool(share, BUFFER_SIZE);
-        let context = |name: &str| InputContext {
-            sink: Arc::new(Inlet(queue.clone())),
+        let context = |name: &str, can_wait: bool| InputContext {
+            sink: Arc::new(Inlet {
+                queue: queue.clone(),
+                can_wait,
+            }),
             pool: pool.clone(),
             host: options.host.clone(),
             stop: stop.clone(),
@@ -238,6 +260,7 @@ impl Running {
             writers,
             stop,
             abort,
+            leave,
         }
     }
 
@@ -246,7 +269,7 @@ impl Running {
         let mut problems = Vec::new();
         let over = Stop::default();
         let stopping = tokio::spawn({
-            let (stop, over) = (self.stop.clone(), over.clone());
+            let (stop, over, outer) = (self.stop.clone(), over.clone(), outer.clone());
             async move {
                 outer.stopped().await;
                 stop.stop();
@@ -263,7 +286,7 @@ impl Running {
                 () = over.stopped() => {
                     // An input that waits for room, or for receipts, learns that there will be none.
                     self.abort.stop();
-                    self.queue.abandon();
+                    self.queue.close(Closing::Abandoned);
                     tokio::time::timeout(LAST_CHANCE, task).await.ok()
                 }
             };
@@ -272,24 +295,43 @@ impl Running {
                 None => vec![format!("input {}: did not stop in time", input.name)],
             });
         }
-        self.queue.close();
+        self.deliver(&outer, &over).await;
+        stopping.abort();
+        let queue = self.queue.clone();
+        // A panic there has been said; what was not safe by then counts as not delivered.
+        let _ = tokio::task::spawn_blocking(move || queue.shut()).await;
+        self.report(problems)
+    }
+
+    /// Waits until everything has left that is to leave before the end: all of it, or after a stop only what a disk queue
+    /// does not keep.
+    async fn deliver(&mut self, outer: &Stop, over: &Stop) {
+        let mut may_leave = !self.queue.drains();
+        self.queue.close(Closing::Drain);
         let (workers, writers) = (
             std::mem::take(&mut self.workers),
             std::mem::take(&mut self.writers),
         );
         let lanes = self.lanes.clone();
         let mut draining = tokio::task::spawn_blocking(move || drain(workers, writers, &lanes));
-        tokio::select! {
-            _ = &mut draining => {}
-            () = over.stopped() => {
-                self.abort.stop();
-                self.queue.abandon();
-                // A last chance for writes that were waiting for their next attempt.
-                let _ = tokio::time::timeout(LAST_CHANCE, draining).await;
+        loop {
+            tokio::select! {
+                _ = &mut draining => return,
+                () = outer.stopped(), if may_leave => {
+                    may_leave = false;
+                    self.queue.close(Closing::Leave);
+                    let (queue, leave) = (self.queue.clone(), self.leave.clone());
+                    tokio::spawn(leave_when_safe(queue, leave));
+                }
+                () = over.stopped() => {
+                    self.abort.stop();
+                    self.queue.close(Closing::Abandoned);
+                    // A last chance for writes that were waiting for their next attempt.
+                    let _ = tokio::time::timeout(LAST_CHANCE, draining).await;
+                    return;
+                }
             }
         }
-        stopping.abort();
-        self.report(problems)
     }
 
     fn ledger(&self) -> Vec<FileLedger> {
@@ -304,7 +346,7 @@ impl Running {
                     .map(|reason| format!("output {}: {reason}", lane.name())),
             );
         }
-        let undelivered = self.queue.held().0 as u64;
+        let held = self.queue.held();
         let operator = |role, name: &str, metrics: &OperatorMetrics| OperatorReport {
             role,
             name: name.to_owned(),
@@ -314,6 +356,10 @@ impl Running {
             .inputs
             .iter()
             .map(|input| operator(Role::Input, &input.name, &input.metrics));
+        let queue = self.queue.is_on_disk().then(|| {
+            let metrics = self.queue.metrics();
+            operator(Role::Queue, "disk", metrics)
+        });
         let stages = self
             .stages
             .iter()
@@ -324,18 +370,18 @@ impl Running {
             .map(|lane| operator(Role::Output, lane.name(), lane.metrics()));
         PipelineReport {
             name: self.name.clone(),
-            operators: inputs.chain(stages).chain(lanes).collect(),
+            operators: inputs.chain(queue).chain(stages).chain(lanes).collect(),
             files: self.ledger(),
             problems,
-            undelivered,
-            queued: 0,
+            undelivered: held.unsafe_events,
+            queued: held.stored_events,
         }
     }
 }
 
 impl RunningInput {
-    fn start(node: InputNode, context: impl Fn(&str) -> InputContext) -> Self {
-        let ctx = context(&node.name);
+    fn start(node: InputNode, context: impl Fn(&str, bool) -> InputContext) -> Self {
+        let ctx = context(&node.name, node.component.can_wait());
         Self {
             name: node.name,
             metrics: ctx.metrics.clone(),
@@ -344,6 +390,54 @@ impl RunningInput {
             task: Some(tokio::spawn(node.component.run(ctx))),
         }
     }
+}
+
+/// Every pipeline's queue, in order.
+fn open_queues(graph: &Graph, options: &RunOptions) -> Result<Vec<Arc<Queue>>, QueueError> {
+    let budget = graph
+        .process
+        .disk
+        .map(|size| Arc::new(DiskBudget::new(size.0)));
+    let open = |pipeline: &PipelineGraph| {
+        let limits = pipeline.queue.limits();
+        let disk = pipeline.queue.disk();
+        let folder =
+            disk.and_then(|disk| disk.folder(graph.process.data_dir.as_deref(), &pipeline.name));
+        let (Some(disk), Some(folder)) = (disk, folder) else {
+            return Ok(Queue::memory(limits, pipeline.outputs.len()));
+        };
+        let names = pipeline.outputs.iter().map(|output| output.name.as_str());
+        let names: Vec<&str> = names.collect();
+        let mode = match &pipeline.queue {
+            QueueSettings::Disk(_) => Mode::Everything,
+            QueueSettings::Memory(_) => Mode::Overflow,
+        };
+        let warn = options.diagnostics.clone();
+        let name = pipeline.name.clone();
+        let options = DiskOptions {
+            mode,
+            limits,
+            may_part: pipeline
+                .stages
+                .iter()
+                .all(|stage| stage.order == Order::Stateless),
+            budget: budget.clone(),
+            diagnostics: Diagnostics::new(move |text| {
+                warn.warn(&format!("pipeline {name}: {text}"))
+            }),
+            ..DiskOptions::new(disk.settings(), &names)
+        };
+        Queue::open(&folder, options)
+    };
+    graph.pipelines.iter().map(open).collect()
+}
+
+/// Lets lanes go that wait for what fails, once the queue has everything on disk.
+async fn leave_when_safe(queue: Arc<Queue>, leave: Stop) {
+    while queue.held().unsafe_events > 0 {
+        tokio::time::sleep(LEAVE_CHECK).await;
+    }
+    leave.stop();
 }
 
 fn input_problems(
@@ -375,7 +469,7 @@ fn drain(workers: Vec<JoinHandle<()>>, writers: Vec<JoinHandle<()>>, lanes: &[Ar
 /// What decides that nobody wants more.
 struct Ends {
     diagnostics: Diagnostics,
-    queue: Arc<MemoryQueue>,
+    queue: Arc<Queue>,
     stages: Vec<Arc<SharedStage>>,
     lanes: Vec<Arc<Lane>>,
     stop: Stop,
@@ -392,16 +486,21 @@ impl Ends {
             self.queue.forget();
         } else if self.lanes.iter().any(|lane| lane.failure().is_some()) {
             self.stop.stop();
-            self.queue.close();
+            self.queue.close(match self.queue.is_on_disk() {
+                true => Closing::Leave,
+                false => Closing::Drain,
+            });
         }
     }
 
-    /// Goes on without a batch that was lost to an internal error; its events count as not delivered.
-    fn skip(&self, sequence: u64) {
-        self.diagnostics
-            .warn("internal error; a batch is lost and counted as not delivered");
-        self.stages.iter().for_each(|stage| stage.skip(sequence));
-        self.lanes.iter().for_each(|lane| lane.skip(sequence));
+    /// Goes on without a batch.
+    fn skip(&self, turn: Option<u64>, lanes: &[LaneTurn]) {
+        if let Some(turn) = turn {
+            self.stages.iter().for_each(|stage| stage.skip(turn));
+        }
+        for place in lanes {
+            self.lanes[place.lane].skip(place.turn);
+        }
     }
 }
 
@@ -409,46 +508,55 @@ impl Ends {
 struct Worker {
     stages: Vec<Stage>,
     ends: Arc<Ends>,
-    room: Arc<Room>,
 }
 
 impl Worker {
     fn run(mut self) {
         // Where the system refuses, workers run like everybody else.
         let _ = rustix::process::nice(WORKER_NICENESS);
-        loop {
-            // Before taking: a lane may be waiting for the very batch that a worker holds while later ones fill it.
-            self.room.wait(&self.ends.lanes);
-            let Some(entry) = self.ends.queue.take() else {
-                return;
-            };
-            let sequence = entry.sequence;
-            if catch_unwind(AssertUnwindSafe(|| self.handle(entry))).is_err() {
-                self.ends.skip(sequence);
+        let ends = self.ends.clone();
+        // Before taking: a lane may be waiting for the very batch that a worker holds while later ones fill it.
+        let has_room = |lane: usize| ends.lanes[lane].has_room();
+        while let Some(taken) = ends.queue.take(&has_room) {
+            match taken {
+                Taken::Batch(entry, batch) => self.guarded(entry, batch),
+                Taken::Lost(entry) => {
+                    ends.skip(entry.turn, &entry.lanes);
+                    for place in &entry.lanes {
+                        entry.ticket.pass(place.lane);
+                    }
+                }
             }
         }
     }
 
-    fn handle(&mut self, entry: Entry) {
-        let Entry {
-            sequence,
-            mut batch,
-            ticket,
-        } = entry;
-        for stage in &mut self.stages {
-            stage.process(&mut batch, sequence);
+    /// Handles a batch; a panic loses it and stops nothing else. Its ticket then goes without being passed, so that its
+    /// events count as not delivered.
+    fn guarded(&mut self, entry: Entry, batch: Batch) {
+        let (turn, lanes) = (entry.turn, entry.lanes.clone());
+        if catch_unwind(AssertUnwindSafe(|| self.handle(entry, batch))).is_err() {
+            self.ends
+                .diagnostics
+                .warn("internal error; a batch is lost and counted as not delivered");
+            self.ends.skip(turn, &lanes);
         }
-        if ticket.is_awaited() {
+    }
+
+    fn handle(&mut self, entry: Entry, mut batch: Batch) {
+        for stage in &mut self.stages {
+            stage.process(&mut batch, entry.turn);
+        }
+        if entry.ticket.is_awaited() {
             let stages = self.ends.stages.iter();
             let finished: Vec<&str> = stages
                 .filter(|stage| stage.is_finished())
                 .map(|stage| stage.name())
                 .collect();
-            ticket.account(delivery(&batch, &finished));
+            entry.ticket.account(delivery(&batch, &finished));
         }
         let batch = Arc::new(batch);
-        for lane in &self.ends.lanes {
-            lane.offer(sequence, &batch, &ticket);
+        for place in &entry.lanes {
+            self.ends.lanes[place.lane].offer(place.turn, &batch, &entry.ticket);
         }
         self.ends.check();
     }
@@ -456,7 +564,7 @@ impl Worker {
 
 /// What processors made of a batch's rows, for each of its streams. What was dropped by one of the `finished` processors,
 /// and everything behind it, is as if it had not come.
-fn delivery(batch: &batch::Batch, finished: &[&str]) -> Delivery {
+fn delivery(batch: &Batch, finished: &[&str]) -> Delivery {
     let origin = batch.origin();
     let cut = batch
         .drops()
@@ -495,7 +603,7 @@ fn delivery(batch: &batch::Batch, finished: &[&str]) -> Delivery {
 }
 
 /// The rows of a stream that were dropped for one reason.
-fn dropped_rows(batch: &batch::Batch, drops: &batch::Drops, rows: Range<usize>) -> DroppedRows {
+fn dropped_rows(batch: &Batch, drops: &batch::Drops, rows: Range<usize>) -> DroppedRows {
     let origin = batch.origin();
     let dropped = rows.filter(|&row| drops.rows.contains(row));
     let (rows, bytes) = dropped.fold((0, 0), |(rows, bytes), row| {

@@ -26,7 +26,7 @@ pub struct SharedStage {
     ordered: Option<Turns>,
 }
 
-/// An ordered processor: workers take turns by the batches' sequence.
+/// An ordered processor: workers take turns in the batches' sequence.
 struct Turns {
     state: Mutex<Turn>,
     moved: Condvar,
@@ -112,17 +112,17 @@ impl SharedStage {
     }
 
     /// Gives up the turn of a batch that never comes, unless it has come before.
-    pub fn skip(&self, sequence: u64) {
+    pub fn skip(&self, number: u64) {
         let Some(turns) = &self.ordered else { return };
-        let mut turn = turns.wait(sequence);
-        if turn.next == sequence {
+        let mut turn = turns.wait(number);
+        if turn.next == number {
             turn.next += 1;
             turns.moved.notify_all();
         }
     }
 
     /// The rows the processor is to handle.
-    fn rows(&self, batch: &Batch) -> Bitmap {
+    fn rows(&self, batch: &Batch, is_first: bool) -> Bitmap {
         let mut rows = batch.alive().clone();
         if !self.sees_sealed {
             rows.and_not(batch.sealed());
@@ -131,7 +131,9 @@ impl SharedStage {
             return rows;
         };
         let filtered = condition.filter(batch, &rows);
-        self.count_errors(batch, filtered.errors, filtered.first_error);
+        if is_first {
+            self.count_errors(batch, filtered.errors, filtered.first_error);
+        }
         filtered.holds
     }
 
@@ -146,17 +148,24 @@ impl SharedStage {
         );
     }
 
-    /// Lets a processor handle a batch, applies the failure policy and counts.
-    fn handle(&self, processor: &mut dyn Processor, batch: &mut Batch) {
+    /// Lets a processor handle a batch and applies the failure policy. Counts and warns unless the batch was handled before.
+    fn handle(&self, processor: &mut dyn Processor, batch: &mut Batch, is_first: bool) {
         let begin = Instant::now();
         let before = batch.alive().count();
-        let rows = self.rows(batch);
+        let rows = self.rows(batch, is_first);
         let failures = if rows.is_empty() {
             Failures::none()
         } else {
             self.guarded(processor, batch, &rows)
         };
         self.settle(batch, &failures);
+        self.metrics.busy(begin.elapsed());
+        if !is_first {
+            processor.take_counters();
+            processor.take_warnings();
+            return;
+        }
+        self.metrics.failures(failures.rows().len());
         for (name, count) in processor.take_counters() {
             self.metrics.count(name, count);
         }
@@ -166,7 +175,6 @@ impl SharedStage {
         let after = batch.alive().count();
         self.metrics.events(before, after);
         self.metrics.dropped(before - after);
-        self.metrics.busy(begin.elapsed());
     }
 
     /// Runs the processor; a panic in it fails the rows it was given and stops nothing else.
@@ -192,7 +200,6 @@ impl SharedStage {
         if failures.is_empty() {
             return;
         }
-        self.metrics.failures(failures.rows().len());
         match self.on_failure {
             OnFailure::Publish | OnFailure::DeadLetter => batch.mark_failed(failures, true),
             OnFailure::Continue => batch.mark_failed(failures, false),
@@ -234,21 +241,26 @@ pub(crate) fn report_expression_errors(
 }
 
 impl Stage {
-    /// Handles the batch of this sequence number.
-    pub fn process(&mut self, batch: &mut Batch, sequence: u64) {
-        match (&mut self.own, &self.shared.ordered) {
-            (Some(processor), _) => self.shared.handle(processor.as_mut(), batch),
-            (None, Some(turns)) => turns.process(&self.shared, batch, sequence),
-            (None, None) => unreachable!("a stage has its own instance or takes turns"),
+    /// Handles the batch of this turn; one without a turn was handled before, for other outputs.
+    pub fn process(&mut self, batch: &mut Batch, turn: Option<u64>) {
+        match (&mut self.own, &self.shared.ordered, turn) {
+            (Some(processor), _, _) => {
+                self.shared
+                    .handle(processor.as_mut(), batch, turn.is_some());
+            }
+            (None, Some(turns), Some(turn)) => turns.process(&self.shared, batch, turn),
+            _ => unreachable!(
+                "a stage has its own instance or takes turns, and then every batch has one"
+            ),
         }
     }
 }
 
 impl Turns {
     /// Waits until the batches before this one have had their turns.
-    fn wait(&self, sequence: u64) -> MutexGuard<'_, Turn> {
+    fn wait(&self, number: u64) -> MutexGuard<'_, Turn> {
         let mut turn = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        while turn.next < sequence {
+        while turn.next < number {
             turn = self
                 .moved
                 .wait(turn)
@@ -257,14 +269,14 @@ impl Turns {
         turn
     }
 
-    fn process(&self, shared: &SharedStage, batch: &mut Batch, sequence: u64) {
+    fn process(&self, shared: &SharedStage, batch: &mut Batch, number: u64) {
         let begin = Instant::now();
-        let mut turn = self.wait(sequence);
+        let mut turn = self.wait(number);
         shared.metrics.waited(begin.elapsed());
         // The turn passes on before the work, which the lock still keeps alone, so that it passes on after a panic too.
         turn.next += 1;
         self.moved.notify_all();
-        shared.handle(turn.processor.as_mut(), batch);
+        shared.handle(turn.processor.as_mut(), batch, true);
         if turn.processor.is_finished() {
             self.finished.store(true, Ordering::SeqCst);
         }

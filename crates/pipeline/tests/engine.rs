@@ -254,6 +254,7 @@ fn run(batches: usize, fragile_at: Option<usize>, moods: &[Mood], ordered: bool)
             },
             options,
         )
+        .expect("a memory queue always starts")
         .finish()
         .await;
         // The input's task that collects the receipts gets its turn.

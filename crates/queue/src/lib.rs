@@ -3,16 +3,21 @@
 //! A queue is a log with one cursor for each output. Batches get a sequence number when they come in, leave to workers in
 //! sequence, and their room is given back, and their receipts resolve, when every output's cursor has passed.
 
+mod budget;
 pub mod cursor;
 pub mod disk;
+mod engine;
 mod error;
 pub mod inspect;
 pub mod log;
-mod memory;
 pub mod pages;
 mod settings;
 pub mod storage;
 
+pub use budget::DiskBudget;
+pub use engine::{
+    AHEAD_MAX, Clock, Closing, DiskOptions, Entry, Held, Inlet, LaneTurn, Limits, Mode, Offer,
+    Queue, Refused, Taken, Ticket,
+};
 pub use error::QueueError;
-pub use memory::{Entry, Inlet, Limits, MemoryQueue, Ticket};
 pub use settings::{DiskSettings, Durability, NewOutput, WhenFull};

@@ -183,6 +183,10 @@ struct FileInput {
 
 #[async_trait]
 impl Input for FileInput {
+    fn can_wait(&self) -> bool {
+        true
+    }
+
     async fn run(self: Box<Self>, ctx: InputContext) -> Result<(), InputError> {
         let (sent, receiver) = tokio::sync::mpsc::channel(SENT_MAX);
         let dirty = Arc::new(Dirty::default());

@@ -141,6 +141,10 @@ struct Generate {
 
 #[async_trait]
 impl Input for Generate {
+    fn can_wait(&self) -> bool {
+        true
+    }
+
     async fn run(self: Box<Self>, ctx: InputContext) -> Result<(), InputError> {
         on_blocking_thread(ctx, move |ctx| {
             self.make(ctx);

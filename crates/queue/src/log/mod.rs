@@ -123,6 +123,13 @@ pub struct Block {
     pub payload: Payload,
 }
 
+impl Block {
+    /// What it takes in the log, in bytes.
+    pub fn stored_size(&self) -> u64 {
+        (BLOCK_HEADER + self.payload.stored_len()) as u64
+    }
+}
+
 /// What was found when a log was opened.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Recovered {
@@ -274,6 +281,13 @@ impl Log {
     pub fn size(&self) -> u64 {
         let index = self.shared.index();
         index.segments.values().map(|segment| segment.length).sum()
+    }
+
+    /// Bytes that may be appended before a new segment is needed.
+    pub fn room(&self) -> u64 {
+        let index = self.shared.index();
+        let active = index.active.and_then(|number| index.segments.get(&number));
+        active.map_or(0, |segment| segment.length - segment.written)
     }
 
     /// The segments, the oldest first.

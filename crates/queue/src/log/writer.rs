@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::format::{BLOCK_HEADER, BlockHeader, SegmentHeader, segment_name};
+use super::format::{BlockHeader, SegmentHeader, segment_name};
 use super::index::{Index, Segment};
 use super::scan::First;
 use super::{Block, Place, Shared};
@@ -255,12 +255,8 @@ impl Output<'_> {
     }
 }
 
-fn block_length(block: &Block) -> u64 {
-    (BLOCK_HEADER + block.payload.stored_len()) as u64
-}
-
 fn group_length(blocks: &[Block]) -> u64 {
-    let length: u64 = blocks.iter().map(block_length).sum();
+    let length: u64 = blocks.iter().map(Block::stored_size).sum();
     length.next_multiple_of(PAGE as u64)
 }
 
@@ -269,7 +265,7 @@ fn ranges(blocks: &[Block], room: u64) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     let (mut start, mut length) = (0, 0);
     for (index, block) in blocks.iter().enumerate() {
-        let more = block_length(block);
+        let more = block.stored_size();
         if index > start && length + more > room {
             ranges.push(start..index);
             (start, length) = (index, 0);

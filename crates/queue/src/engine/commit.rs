@@ -1,0 +1,230 @@
+//! Writing and syncing what came in: the steps that make receipts resolve.
+
+use std::io;
+
+use component::Delivery;
+use component::input::Issuer;
+
+use super::state::{Pending, State};
+use super::{Disk, Queue};
+use crate::Durability;
+use crate::log::Block;
+
+/// The most that is written at once, in bytes.
+const WRITE_MAX: u64 = 4 << 20;
+
+type Resolved = Vec<(Issuer, Delivery)>;
+
+impl Queue {
+    /// Writes what waits to be written, up to a group; whether there was anything. Nothing is lost when it fails: it is
+    /// tried again by the next call.
+    ///
+    /// # Errors
+    /// The log could not be written, for instance because the disk is full.
+    pub fn write_step(&self) -> io::Result<bool> {
+        let Some(disk) = &self.disk else {
+            return Ok(false);
+        };
+        let blocks = self
+            .lock()
+            .start_writing(disk.settings.group_size.min(WRITE_MAX));
+        if blocks.is_empty() {
+            return Ok(false);
+        }
+        if let Err(failure) = disk.make_room(&blocks) {
+            self.lock().give_up_writing();
+            self.pause(&failure);
+            return Err(failure);
+        }
+        if let Err(failure) = disk.log.append(&blocks) {
+            self.lock().give_up_writing();
+            match failure.kind() {
+                io::ErrorKind::StorageFull => self.pause(&failure),
+                _ => self.abandon(disk, &failure),
+            }
+            return Err(failure);
+        }
+        disk.account();
+        self.metrics
+            .bytes(blocks.iter().map(Block::stored_size).sum::<u64>() as usize);
+        let resolved = {
+            let mut state = self.lock();
+            state.commit.writing = 0;
+            match disk.settings.durability {
+                Durability::Interval => state.commit.take_receipts(),
+                Durability::Fsync => Resolved::new(),
+            }
+        };
+        self.resolve(resolved);
+        self.resume();
+        Ok(true)
+    }
+
+    /// Syncs what was written; whether there was anything. After a failure it is all written again, to a new segment.
+    ///
+    /// # Errors
+    /// The system did not say that everything is on disk.
+    pub fn sync_step(&self) -> io::Result<bool> {
+        let Some(disk) = &self.disk else {
+            return Ok(false);
+        };
+        if self.lock().commit.unsynced.is_empty() {
+            return Ok(false);
+        }
+        if let Err(failure) = disk.log.sync() {
+            self.abandon(disk, &failure);
+            return Err(failure);
+        }
+        self.metrics.count("syncs", 1);
+        let (resolved, wakes) = {
+            let mut state = self.lock();
+            (state.finish_sync(), state.somebody_reads())
+        };
+        self.resolve(resolved);
+        self.resume();
+        self.room.notify_waiters();
+        if wakes {
+            self.ready.notify_all();
+        }
+        Ok(true)
+    }
+
+    fn resolve(&self, receipts: Resolved) {
+        for (issuer, delivery) in receipts {
+            issuer.resolve(delivery);
+        }
+    }
+
+    /// Nothing that is not synced counts as written any more.
+    fn abandon(&self, disk: &Disk, failure: &io::Error) {
+        self.lock().forget_written();
+        disk.log.abandon();
+        self.metrics.count("failed writes", 1);
+        self.pause(failure);
+    }
+
+    fn pause(&self, failure: &io::Error) {
+        let reason = failure.to_string();
+        let mut state = self.lock();
+        let is_news = state.commit.paused.is_none();
+        state.commit.paused = Some(reason.as_str().into());
+        drop(state);
+        if is_news {
+            self.diagnostics.warn(&format!(
+                "queue: events cannot be stored: {reason}; inputs wait, and it is tried again"
+            ));
+        }
+    }
+
+    fn resume(&self) {
+        let paused = self.lock().commit.paused.take();
+        if paused.is_some() {
+            self.diagnostics.warn("queue: events are stored again");
+            self.room.notify_waiters();
+        }
+    }
+}
+
+impl State {
+    /// Up to `size_max` bytes of what is pending, at least one batch, count as being written.
+    fn start_writing(&mut self, size_max: u64) -> Vec<Block> {
+        let commit = &mut self.commit;
+        let mut blocks = Vec::new();
+        let mut size = 0;
+        while let Some(pending) = commit.pending.pop_front() {
+            if size > 0 && (size + pending.size) as u64 > size_max {
+                commit.pending.push_front(pending);
+                break;
+            }
+            size += pending.size;
+            blocks.push(pending.block.clone());
+            commit.unsynced.push_back(pending);
+        }
+        commit.writing = blocks.len();
+        commit.pending_size -= size;
+        blocks
+    }
+
+    /// What was being written is pending again.
+    fn give_up_writing(&mut self) {
+        for _ in 0..std::mem::take(&mut self.commit.writing) {
+            self.commit.requeue_last();
+        }
+    }
+
+    /// What was written is safe.
+    fn finish_sync(&mut self) -> Resolved {
+        let commit = &mut self.commit;
+        let synced: Vec<Pending> = commit.unsynced.drain(..).collect();
+        commit.size -= synced.iter().map(|one| one.size).sum::<usize>();
+        if let Some(oldest) = commit.pending.front() {
+            commit.since = oldest.block.time;
+        }
+        if let Some(last) = synced.last() {
+            self.readable_end = last.block.sequence + 1;
+        }
+        synced.into_iter().filter_map(|one| one.receipt).collect()
+    }
+
+    /// What is not synced is pending again.
+    fn forget_written(&mut self) {
+        self.commit.writing = 0;
+        while !self.commit.unsynced.is_empty() {
+            self.commit.requeue_last();
+        }
+    }
+}
+
+impl super::state::Commit {
+    fn requeue_last(&mut self) {
+        if let Some(last) = self.unsynced.pop_back() {
+            self.pending_size += last.size;
+            self.pending.push_front(last);
+        }
+    }
+
+    fn take_receipts(&mut self) -> Resolved {
+        let written = self.unsynced.iter_mut();
+        written.filter_map(|one| one.receipt.take()).collect()
+    }
+}
+
+impl Disk {
+    /// Refuses to make a segment where room is to be left.
+    fn make_room(&self, blocks: &[Block]) -> io::Result<()> {
+        let size: u64 = blocks.iter().map(Block::stored_size).sum();
+        if size <= self.log.room() {
+            return Ok(());
+        }
+        let more = self.settings.segment_size.max(size);
+        let full = |text: String| Err(io::Error::new(io::ErrorKind::StorageFull, text));
+        if let Some(budget) = self.budget.as_ref().filter(|budget| budget.free() < more) {
+            return full(format!(
+                "the disk that queues share is used up ({} of {} bytes free)",
+                budget.free(),
+                budget.limit()
+            ));
+        }
+        let free = self.storage.free()?;
+        if free < self.settings.min_free.saturating_add(more) {
+            return full(format!(
+                "the file system has {free} bytes left, of which min_free keeps {}",
+                self.settings.min_free
+            ));
+        }
+        Ok(())
+    }
+
+    /// Keeps the common budget in step with what the log takes.
+    pub(super) fn account(&self) {
+        let Some(budget) = &self.budget else { return };
+        let size = self.log.size();
+        let before = self
+            .accounted
+            .swap(size, std::sync::atomic::Ordering::SeqCst);
+        match size >= before {
+            true => budget.grow(size - before),
+            false => budget.shrink(before - size),
+        }
+    }
+}

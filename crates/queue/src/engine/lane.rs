@@ -1,0 +1,117 @@
+//! One output's place in the queue.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use super::AHEAD_MAX;
+use crate::log::Reader;
+
+/// A reader of the log, made when it is first needed, and the sequence that it gives next.
+pub type ReaderSlot = Arc<Mutex<Option<(Reader, u64)>>>;
+
+/// One output's place.
+#[derive(Default)]
+pub struct Lane {
+    /// The output's name.
+    pub name: Arc<str>,
+    /// The next sequence that the output gets.
+    pub position: u64,
+    /// How many batches it got: it knows by this number which one comes next.
+    pub turn: u64,
+    /// Batches it got and has not passed, and later ones that it has.
+    in_flight: BTreeMap<u64, Flight>,
+    /// Bytes of the batches that it has not passed.
+    pub in_flight_size: usize,
+    /// Events stored before the cursor.
+    passed_ordinal: u64,
+    /// Events stored before the position.
+    next_ordinal: u64,
+    /// Set while it goes on alone.
+    pub alone: Option<ReaderSlot>,
+}
+
+struct Flight {
+    passed: bool,
+    size: usize,
+    /// Events stored up to the end of the batch, where it is stored.
+    ordinal_end: Option<u64>,
+}
+
+impl Lane {
+    pub fn new(name: Arc<str>, position: u64, ordinal: u64) -> Self {
+        Self {
+            name,
+            position,
+            passed_ordinal: ordinal,
+            next_ordinal: ordinal,
+            ..Self::default()
+        }
+    }
+
+    /// The lowest sequence that it has not passed.
+    pub fn cursor(&self) -> u64 {
+        let first = self.in_flight.first_key_value();
+        first.map_or(self.position, |(sequence, _)| *sequence)
+    }
+
+    /// Events stored before its cursor, ever.
+    pub fn ordinal(&self) -> u64 {
+        self.passed_ordinal
+    }
+
+    /// Events stored before its position, ever: what the next stored batch begins with, if none is missing.
+    pub fn next_ordinal(&self) -> u64 {
+        self.next_ordinal
+    }
+
+    /// Whether it may hold one more batch.
+    pub fn may_hold(&self) -> bool {
+        self.in_flight.len() < AHEAD_MAX
+    }
+
+    /// It gets a batch; the number of its turn.
+    pub fn give(&mut self, sequence: u64, size: usize, ordinal_end: Option<u64>) -> u64 {
+        self.position = sequence + 1;
+        self.next_ordinal = ordinal_end.unwrap_or(self.next_ordinal);
+        let flight = Flight {
+            passed: false,
+            size,
+            ordinal_end,
+        };
+        self.in_flight.insert(sequence, flight);
+        self.in_flight_size += size;
+        self.turn += 1;
+        self.turn - 1
+    }
+
+    /// It has passed a batch. One that was dropped under its hands is not known any more.
+    pub fn pass(&mut self, sequence: u64) {
+        let Some(flight) = self.in_flight.get_mut(&sequence) else {
+            return;
+        };
+        if !flight.passed {
+            flight.passed = true;
+            self.in_flight_size -= flight.size;
+        }
+        while let Some(first) = self.in_flight.first_entry() {
+            if !first.get().passed {
+                break;
+            }
+            let flight = first.remove();
+            self.passed_ordinal = flight.ordinal_end.unwrap_or(self.passed_ordinal);
+        }
+    }
+
+    /// Everything below the floor is dropped; how many stored events that it had not passed.
+    pub fn raise(&mut self, floor: u64, ordinal: u64) -> u64 {
+        let kept = self.in_flight.split_off(&floor);
+        for flight in std::mem::replace(&mut self.in_flight, kept).into_values() {
+            self.in_flight_size -= if flight.passed { 0 } else { flight.size };
+        }
+        self.position = self.position.max(floor);
+        let dropped = ordinal.saturating_sub(self.passed_ordinal);
+        self.passed_ordinal = self.passed_ordinal.max(ordinal);
+        self.next_ordinal = self.next_ordinal.max(ordinal);
+        dropped
+    }
+}

@@ -1,0 +1,92 @@
+//! What there is room for.
+
+use super::open::Mode;
+use super::state::State;
+use super::{Disk, Queue};
+
+/// The least that may wait to be synced.
+const UNSYNCED_MIN: usize = 8 << 20;
+
+/// Why the log takes no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Full {
+    /// So many events may wait.
+    Events,
+    /// So many bytes may be stored.
+    Size,
+    /// The disk that queues share is used up.
+    Shared,
+}
+
+impl Queue {
+    /// Whether a batch may wait in memory. A batch beyond the limits is let in alone.
+    pub(super) fn fits_in_memory(&self, state: &State, size: usize, events: usize) -> bool {
+        let everything = self
+            .disk
+            .as_ref()
+            .filter(|disk| disk.mode == Mode::Everything);
+        if let Some(disk) = everything {
+            let held = state.front_size();
+            return !state.has_backlog() && (held == 0 || held + size <= disk.settings.memory);
+        }
+        let (held_size, held_events) = state.held_in_memory();
+        let fits = held_size + size <= self.limits.size_max
+            && held_events + events <= self.limits.events_max;
+        !state.has_backlog() && (fits || held_events == 0)
+    }
+
+    /// Whether one more batch may wait to be written and synced.
+    pub(super) fn fits_unsynced(&self, state: &State, size: usize) -> bool {
+        state.commit.size == 0 || state.commit.size + size <= self.unsynced_max()
+    }
+
+    /// The most bytes that wait to be written and synced; one batch more where it alone is larger.
+    pub fn unsynced_max(&self) -> usize {
+        let group = self
+            .disk
+            .as_ref()
+            .map_or(0, |disk| disk.settings.group_size);
+        UNSYNCED_MIN.max(2 * group.min(1 << 30) as usize)
+    }
+
+    /// Counts events that the queue's limits cost, and says it the first time.
+    pub(super) fn count_dropped(&self, reason: &'static str, events: u64) {
+        if events == 0 {
+            return;
+        }
+        if !self.metrics.snapshot().named.contains_key(reason) {
+            self.diagnostics.warn(&format!(
+                "queue: {events} events {reason}: a limit of the queue is reached (further ones are only counted)"
+            ));
+        }
+        self.metrics.count(reason, events);
+        self.metrics.dropped(events as usize);
+    }
+}
+
+impl Disk {
+    /// Whether the log has no room for a batch of this size, and why.
+    pub(super) fn is_full(&self, state: &State, size: usize, events: usize) -> Option<Full> {
+        let slowest = state.lanes.iter().map(super::lane::Lane::ordinal).min();
+        let held = state.next_ordinal.saturating_sub(slowest.unwrap_or(0));
+        if held > 0 && held + events as u64 > self.settings.events_max {
+            return Some(Full::Events);
+        }
+        // A block may be a little larger than what a batch counts for, and the end of a segment stay unused.
+        let wanted = (state.commit.pending_size + size) as u64 * 9 / 8;
+        let room = self.log.room();
+        if wanted <= room {
+            return None;
+        }
+        let more =
+            (wanted - room).div_ceil(self.settings.segment_size) * self.settings.segment_size;
+        if self.log.size() + more > self.settings.size_max && self.log.size() > 0 {
+            return Some(Full::Size);
+        }
+        let shared = self
+            .budget
+            .as_ref()
+            .map_or(u64::MAX, |budget| budget.free());
+        (more > shared).then_some(Full::Shared)
+    }
+}

@@ -1,0 +1,228 @@
+//! The queue: a log with one cursor for each output.
+//!
+//! # Where a batch is
+//! Every batch that comes in gets a sequence number. It *waits in memory* for the workers, or it is *stored* in the log on
+//! disk, or both. [`Mode`] says which: without a disk everything waits in memory; with one everything is stored, and waits in
+//! memory as well while there is room and nothing older has to be read back first; with overflow a batch is stored only
+//! when memory is full. Whoever takes batches therefore takes what waits in memory first, then reads back what was only
+//! stored, then goes on from memory.
+//!
+//! # Receipts
+//! A batch that is stored is safe when its log was synced (or written, by setting); one that only waits in memory, when every
+//! output has passed it. After a write or a sync that failed nothing counts as stored: the batches are still in
+//! memory and are written again to a new segment, and their receipts wait.
+//!
+//! # Positions
+//! Outputs go through the log together, at the *front*, so that a batch is processed once for all of them. An output that
+//! falls behind by more than what may be kept in memory goes on *alone*: it reads the log at its own position, its batches are
+//! processed again, and it joins the front when it has caught up. Its *cursor* is the lowest sequence that it has not
+//! passed; cursors are saved every second and before a segment is removed.
+//!
+//! # Bounds
+//! In memory are: what waits (`memory`), what workers and outputs hold (an output goes on alone when it holds more than
+//! `memory`, and never holds more than [`AHEAD_MAX`] batches beyond its cursor), and what is not synced yet
+//! ([`Queue::unsynced_max`]).
+//!
+//! # Locks
+//! One lock guards the state and is never held during a disk operation, nor while a batch is compressed or summed. Whoever
+//! reads back locks the reader first, then the state. Nothing here needs a thread or a clock of its own: the writer's work is
+//! three steps ([`Queue::write_step`], [`Queue::sync_step`], [`Queue::upkeep_step`]), which a thread calls in a loop and a
+//! simulation in any order.
+
+mod commit;
+mod lane;
+mod limits;
+mod open;
+mod send;
+mod state;
+mod take;
+#[cfg(test)]
+mod tests;
+mod ticket;
+mod upkeep;
+mod writer;
+
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use component::{Diagnostics, OperatorMetrics};
+use tokio::sync::Notify;
+
+pub use open::{DiskOptions, Mode};
+pub use send::{Inlet, Offer, Refused};
+pub use state::{Closing, Held};
+pub use take::{Entry, LaneTurn, Taken};
+pub use ticket::Ticket;
+
+use crate::DiskSettings;
+use crate::budget::DiskBudget;
+use crate::log::Log;
+use crate::pages::PagePool;
+use crate::storage::Storage;
+use lane::ReaderSlot;
+use state::State;
+use upkeep::Upkeep;
+
+/// How many batches an output may hold beyond its cursor: so many at most come again after a crash.
+pub const AHEAD_MAX: usize = 1024;
+
+/// How much a queue holds in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of documents, with 32 bytes for each event.
+    pub size_max: usize,
+    /// Events.
+    pub events_max: usize,
+}
+
+/// Nanoseconds since 1970.
+pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
+
+/// A queue between inputs and outputs.
+pub struct Queue {
+    limits: Limits,
+    disk: Option<Disk>,
+    state: Mutex<State>,
+    /// Wakes workers: there may be a batch for them, or there will be none.
+    ready: Condvar,
+    /// Wakes inputs: there may be room.
+    room: Notify,
+    /// Wakes the writer.
+    work: Condvar,
+    /// Whether the writer is asleep, so that waking it is worth a call of the system.
+    writer_sleeps: AtomicBool,
+    writer: Mutex<Option<JoinHandle<()>>>,
+    metrics: Arc<OperatorMetrics>,
+    diagnostics: Diagnostics,
+    clock: Clock,
+}
+
+/// The part of a queue that is on disk.
+struct Disk {
+    storage: Arc<dyn Storage>,
+    log: Log,
+    mode: Mode,
+    settings: DiskSettings,
+    /// Whether outputs may go on alone. Not where a processor needs every batch once, in sequence.
+    may_part: bool,
+    pool: PagePool,
+    front: ReaderSlot,
+    upkeep: Mutex<Upkeep>,
+    budget: Option<Arc<DiskBudget>>,
+    /// What the budget counts for this queue, in bytes.
+    accounted: AtomicU64,
+}
+
+impl Queue {
+    /// An empty queue in memory for so many outputs.
+    pub fn memory(limits: Limits, outputs: usize) -> Arc<Self> {
+        let clock: Clock = Arc::new(wall_clock);
+        let state = State::new(outputs, clock());
+        Arc::new(Self::assemble(
+            limits,
+            None,
+            state,
+            Diagnostics::silent(),
+            clock,
+        ))
+    }
+
+    fn assemble(
+        limits: Limits,
+        disk: Option<Disk>,
+        state: State,
+        diagnostics: Diagnostics,
+        clock: Clock,
+    ) -> Self {
+        Self {
+            limits,
+            disk,
+            state: Mutex::new(state),
+            ready: Condvar::new(),
+            room: Notify::new(),
+            work: Condvar::new(),
+            writer_sleeps: AtomicBool::new(false),
+            writer: Mutex::new(None),
+            metrics: Arc::default(),
+            diagnostics,
+            clock,
+        }
+    }
+
+    /// What the queue counts.
+    pub fn metrics(&self) -> &Arc<OperatorMetrics> {
+        &self.metrics
+    }
+
+    /// Whether anything is kept on disk.
+    pub fn is_on_disk(&self) -> bool {
+        self.disk.is_some()
+    }
+
+    /// Whether a stop waits until the queue is empty: always, where it would otherwise be lost.
+    pub fn drains(&self) -> bool {
+        self.disk.as_ref().is_none_or(|disk| disk.settings.drain)
+    }
+
+    /// What the queue holds.
+    pub fn held(&self) -> Held {
+        self.lock().held()
+    }
+
+    /// Accepts nothing more. [`Closing::Drain`] lets everything leave; [`Closing::Leave`] lets only those batches leave that
+    /// are not stored; [`Closing::Abandoned`] none, and what waits in memory alone stays counted as held.
+    pub fn close(&self, closing: Closing) {
+        let forgotten = self.lock().close(closing);
+        self.wake_all();
+        drop(forgotten);
+    }
+
+    /// Closes the queue and forgets the batches that no worker has taken and that are not stored, because nobody wants them.
+    /// Their receipts say that they were not delivered.
+    pub fn forget(&self) {
+        let forgotten = {
+            let mut state = self.lock();
+            let forgotten = state.close(Closing::Abandoned);
+            for entry in &forgotten {
+                state.give_back(entry.size, entry.events, false);
+            }
+            forgotten
+        };
+        self.wake_all();
+        drop(forgotten);
+    }
+
+    /// Lets workers look again: an output has room.
+    pub fn wake_workers(&self) {
+        // A worker that looked before is waiting by now: the lock orders the two.
+        drop(self.lock());
+        self.ready.notify_all();
+    }
+
+    fn wake_all(&self) {
+        self.ready.notify_all();
+        self.room.notify_waiters();
+        self.work.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue")
+            .field("held", &self.held())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The time of the system, in nanoseconds since 1970.
+pub(crate) fn wall_clock() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+    })
+}

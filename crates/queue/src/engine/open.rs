@@ -1,0 +1,219 @@
+//! How a queue on disk begins.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use component::Diagnostics;
+
+use super::lane::Lane;
+use super::state::State;
+use super::upkeep::Upkeep;
+use super::{Clock, Disk, Limits, Queue, wall_clock};
+use crate::budget::DiskBudget;
+use crate::cursor::{CursorFile, Cursors, Saved};
+use crate::disk::FolderStorage;
+use crate::log::{Log, LogSettings, Recovered};
+use crate::pages::PagePool;
+use crate::storage::Storage;
+use crate::{DiskSettings, NewOutput, QueueError};
+
+/// What of a queue is on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Everything.
+    Everything,
+    /// What memory has no room for.
+    Overflow,
+}
+
+/// What a queue on disk is made with.
+pub struct DiskOptions {
+    /// Its settings.
+    pub settings: DiskSettings,
+    /// What of it is on disk.
+    pub mode: Mode,
+    /// The most in memory, in mode [`Mode::Overflow`].
+    pub limits: Limits,
+    /// The names of the outputs, in order.
+    pub outputs: Vec<String>,
+    /// Whether outputs may go on alone: not where a processor needs every batch once, in sequence.
+    pub may_part: bool,
+    /// The disk that several queues share.
+    pub budget: Option<Arc<DiskBudget>>,
+    /// Where warnings go.
+    pub diagnostics: Diagnostics,
+    /// The time.
+    pub clock: Clock,
+}
+
+impl DiskOptions {
+    /// Options with nothing shared, the time of the system, and no more in memory than the settings say.
+    pub fn new(settings: DiskSettings, outputs: &[&str]) -> Self {
+        Self {
+            limits: Limits {
+                size_max: settings.memory,
+                events_max: usize::MAX,
+            },
+            settings,
+            mode: Mode::Everything,
+            outputs: outputs.iter().map(|&name| name.to_owned()).collect(),
+            may_part: true,
+            budget: None,
+            diagnostics: Diagnostics::silent(),
+            clock: Arc::new(wall_clock),
+        }
+    }
+}
+
+/// What is set aside of damaged ranges at most, in bytes; further ones are only counted.
+const QUARANTINE_SIZE_MAX: u64 = 256 << 20;
+
+impl Queue {
+    /// Opens the queue in a folder, which is made where it is not there, and starts its writer.
+    ///
+    /// # Errors
+    /// Another process has the folder, a later version wrote there, or the system refused. Damage is no error.
+    pub fn open(folder: &Path, options: DiskOptions) -> Result<Arc<Self>, QueueError> {
+        let storage: Arc<dyn Storage> = Arc::new(FolderStorage::open(folder)?);
+        let queue = Self::open_on(storage, options)?;
+        queue.start_writer();
+        Ok(queue)
+    }
+
+    /// Opens a queue on any storage. Nothing is written before somebody calls its steps.
+    ///
+    /// # Errors
+    /// As for [`Queue::open`].
+    pub fn open_on(
+        storage: Arc<dyn Storage>,
+        options: DiskOptions,
+    ) -> Result<Arc<Self>, QueueError> {
+        let loaded = Cursors::load(&storage)?;
+        let log_settings = LogSettings {
+            segment_size: options.settings.segment_size,
+            quarantine_size_max: QUARANTINE_SIZE_MAX,
+        };
+        let (log, recovered) = Log::open(storage.clone(), log_settings)?;
+        for note in loaded.notes.iter().chain(&recovered.notes) {
+            options.diagnostics.warn(&format!("queue: {note}"));
+        }
+        let now = (options.clock)();
+        let start = Start::new(&options, loaded.cursors, &recovered, now);
+        if let Some(budget) = &options.budget {
+            budget.grow(log.size());
+        }
+        let disk = Disk {
+            upkeep: Mutex::new(Upkeep::new(start.cursors, start.retired)),
+            accounted: log.size().into(),
+            storage,
+            log,
+            mode: options.mode,
+            settings: options.settings,
+            may_part: options.may_part,
+            pool: PagePool::default(),
+            front: Arc::default(),
+            budget: options.budget,
+        };
+        let queue = Self::assemble(
+            options.limits,
+            Some(disk),
+            start.state,
+            options.diagnostics,
+            options.clock,
+        );
+        queue.say_damage();
+        Ok(Arc::new(queue))
+    }
+}
+
+/// Where everybody begins.
+struct Start {
+    state: State,
+    /// For each output its cursor, where there is one.
+    cursors: Vec<Option<CursorFile>>,
+    /// Cursors of outputs that are not configured any more.
+    retired: Vec<CursorFile>,
+}
+
+impl Start {
+    fn new(options: &DiskOptions, found: Vec<CursorFile>, recovered: &Recovered, now: i64) -> Self {
+        // A cursor may be ahead of the log: what was passed from memory need not have been written before a crash. Its
+        // sequences must not be given out again.
+        let saved = || found.iter().map(CursorFile::saved);
+        let next_sequence = saved()
+            .map(|saved| saved.sequence)
+            .fold(recovered.next_sequence, u64::max);
+        let next_ordinal = saved()
+            .map(|saved| saved.ordinal)
+            .fold(recovered.next_ordinal, u64::max);
+        let known: Vec<String> = saved().flat_map(|saved| saved.outputs.clone()).collect();
+        let mut found = found;
+        let mut cursors = Vec::new();
+        let mut lanes = Vec::new();
+        for name in &options.outputs {
+            let at = found.iter().position(|file| file.saved().output == *name);
+            let cursor = at.map(|at| found.swap_remove(at));
+            let (sequence, ordinal) = match &cursor {
+                Some(file) => resume(file.saved(), recovered),
+                None => {
+                    let is_new = !known.contains(name) && !known.is_empty();
+                    let from_now = is_new && options.settings.new_output == NewOutput::Now;
+                    say_begin(options, name, is_new, recovered, from_now);
+                    match from_now {
+                        true => (next_sequence, next_ordinal),
+                        false => (recovered.oldest_sequence, recovered.oldest_ordinal),
+                    }
+                }
+            };
+            lanes.push(Lane::new(name.as_str().into(), sequence, ordinal));
+            cursors.push(cursor);
+        }
+        let positions = lanes.iter().map(|lane| lane.position);
+        let front = match options.may_part {
+            true => positions.max(),
+            false => positions.min(),
+        };
+        let front = front.unwrap_or(next_sequence);
+        for lane in &mut lanes {
+            if options.may_part && lane.position < front {
+                lane.alone = Some(Arc::default());
+            }
+        }
+        Self {
+            state: State::with_lanes(lanes, front, next_sequence, next_ordinal, now),
+            cursors,
+            retired: found,
+        }
+    }
+}
+
+/// Where an output goes on: at its cursor, or with the oldest that is left.
+fn resume(saved: &Saved, recovered: &Recovered) -> (u64, u64) {
+    if saved.sequence < recovered.oldest_sequence {
+        return (recovered.oldest_sequence, saved.ordinal);
+    }
+    (saved.sequence, saved.ordinal)
+}
+
+fn say_begin(
+    options: &DiskOptions,
+    name: &str,
+    is_new: bool,
+    recovered: &Recovered,
+    from_now: bool,
+) {
+    if recovered.next_sequence == recovered.oldest_sequence {
+        return;
+    }
+    let why = match is_new {
+        true => "is new",
+        false => "has no cursor",
+    };
+    let place = match from_now {
+        true => "what comes in from now on",
+        false => "the oldest event that the queue holds",
+    };
+    options.diagnostics.warn(&format!(
+        "queue: output {name} {why}: it begins with {place}"
+    ));
+}

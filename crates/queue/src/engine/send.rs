@@ -1,0 +1,260 @@
+//! How batches come in.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use batch::Batch;
+use component::{Delivery, Receipt, Sink, Stopped, receipt};
+
+use super::open::Mode;
+use super::state::{Closing, Kept, Pending, State, Waiting};
+use super::{Disk, Queue};
+use crate::WhenFull;
+use crate::log::{Block, Payload};
+
+/// How often an input that waits looks again although nobody said that there is room: room on a disk comes unannounced.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// How long an input that can wait does so while no output makes progress.
+const PATIENCE_NS: i64 = 1_000_000_000;
+
+/// Why a queue did not take a batch.
+#[derive(Debug)]
+pub enum Refused {
+    /// There is no room for now. Here is the batch again.
+    Full(Offer),
+    /// It takes no more.
+    Stopped,
+}
+
+/// A batch that an input wants to send. What was worked out for it is kept while it waits.
+#[derive(Debug)]
+pub struct Offer {
+    batch: Batch,
+    /// Its form in the log, made when it is first needed.
+    payload: Option<Payload>,
+}
+
+impl From<Batch> for Offer {
+    fn from(batch: Batch) -> Self {
+        Self {
+            batch,
+            payload: None,
+        }
+    }
+}
+
+/// What a look at the state decided about an offer.
+enum Decision {
+    Taken(Receipt),
+    Full,
+    /// The log needs the payload, which is made without the lock.
+    Prepare,
+    Stopped,
+}
+
+impl Queue {
+    /// Takes a batch if there is room. `can_wait` says that its source keeps what is not taken.
+    ///
+    /// # Errors
+    /// There is no room, or the queue takes no more.
+    pub fn try_send(&self, offer: impl Into<Offer>, can_wait: bool) -> Result<Receipt, Refused> {
+        let mut offer = Some(offer.into());
+        if let (Some(disk), Some(offer)) = (&self.disk, &mut offer)
+            && disk.mode == Mode::Everything
+        {
+            disk.prepare(offer);
+        }
+        loop {
+            match self.decide(&mut offer, can_wait) {
+                Decision::Taken(receipt) => return Ok(receipt),
+                Decision::Stopped => return Err(Refused::Stopped),
+                Decision::Prepare => {
+                    if let (Some(disk), Some(offer)) = (&self.disk, &mut offer) {
+                        disk.prepare(offer);
+                    }
+                }
+                Decision::Full => return Err(offer.map_or(Refused::Stopped, Refused::Full)),
+            }
+        }
+    }
+
+    fn decide(&self, offered: &mut Option<Offer>, can_wait: bool) -> Decision {
+        let mut state = self.lock();
+        let Some(offer) = offered.as_ref() else {
+            return Decision::Stopped;
+        };
+        if state.closing != Closing::Open {
+            return Decision::Stopped;
+        }
+        let (size, events) = (offer.batch.size(), offer.batch.len());
+        let fits = self.fits_in_memory(&state, size, events);
+        let Some(disk) = &self.disk else {
+            return match fits {
+                true => self.keep_in_memory(state, offered),
+                false => Decision::Full,
+            };
+        };
+        if disk.mode == Mode::Overflow && fits && !state.somebody_is_alone() {
+            return self.keep_in_memory(state, offered);
+        }
+        let moving = (self.clock)() - state.last_progress < PATIENCE_NS;
+        if !fits && can_wait && moving {
+            return Decision::Full;
+        }
+        if !self.fits_unsynced(&state, size) {
+            return Decision::Full;
+        }
+        if disk.is_full(&state, size, events).is_some() {
+            if disk.settings.when_full == WhenFull::DropNewest {
+                drop(state);
+                return self.drop_newest(offered);
+            }
+            // Saving cursors may free segments, and so may dropping the oldest.
+            state.commit.wants = Some((size, events));
+            drop(state);
+            self.wake_writer();
+            return Decision::Full;
+        }
+        match offer.payload {
+            Some(_) => self.store(state, offered, fits),
+            None => Decision::Prepare,
+        }
+    }
+
+    fn keep_in_memory(
+        &self,
+        mut state: std::sync::MutexGuard<'_, State>,
+        offered: &mut Option<Offer>,
+    ) -> Decision {
+        let Some(Offer { batch, .. }) = offered.take() else {
+            return Decision::Stopped;
+        };
+        let (issuer, receipt) = receipt();
+        let sequence = state.next_sequence;
+        state.next_sequence += 1;
+        self.metrics.events(batch.len(), 0);
+        state.wait_in_memory(Waiting {
+            sequence,
+            size: batch.size(),
+            events: batch.len(),
+            batch,
+            kept: Kept::InMemory(issuer),
+        });
+        drop(state);
+        self.ready.notify_one();
+        Decision::Taken(receipt)
+    }
+
+    /// Puts a batch on its way into the log, and where `keep` says so where workers find it as well.
+    fn store(
+        &self,
+        mut state: std::sync::MutexGuard<'_, State>,
+        offered: &mut Option<Offer>,
+        keep: bool,
+    ) -> Decision {
+        let Some(Offer {
+            batch,
+            payload: Some(payload),
+        }) = offered.take()
+        else {
+            return Decision::Stopped;
+        };
+        let (issuer, receipt) = receipt();
+        let (size, events) = (batch.size(), batch.len());
+        let now = (self.clock)();
+        let block = Block {
+            sequence: state.next_sequence,
+            ordinal: state.next_ordinal,
+            events: events as u32,
+            time: now,
+            payload,
+        };
+        state.next_sequence += 1;
+        state.next_ordinal += events as u64;
+        self.metrics.events(events, 0);
+        let delivery = Delivery::accepted(&batch);
+        if keep {
+            let kept = Kept::Stored(state.next_ordinal);
+            state.wait_in_memory(Waiting {
+                sequence: block.sequence,
+                batch,
+                size,
+                events,
+                kept,
+            });
+        } else {
+            state.stored_end = state.next_sequence;
+        }
+        let wakes = state.commit.push(
+            Pending {
+                block,
+                size,
+                receipt: Some((issuer, delivery)),
+            },
+            now,
+        );
+        drop(state);
+        if keep {
+            self.ready.notify_one();
+        }
+        if wakes {
+            self.wake_writer();
+        }
+        Decision::Taken(receipt)
+    }
+
+    fn drop_newest(&self, offered: &mut Option<Offer>) -> Decision {
+        let Some(Offer { batch, .. }) = offered.take() else {
+            return Decision::Stopped;
+        };
+        let (issuer, receipt) = receipt();
+        self.metrics.events(batch.len(), 0);
+        self.count_dropped("dropped newest", batch.len() as u64);
+        issuer.resolve(Delivery::dropped(&batch, &"queue full".into()));
+        Decision::Taken(receipt)
+    }
+}
+
+impl Disk {
+    fn prepare(&self, offer: &mut Offer) {
+        if offer.payload.is_none() {
+            let frozen = offer.batch.freeze();
+            let parts = std::iter::once(frozen.head.into()).chain(frozen.documents);
+            offer.payload = Some(Payload::new(parts.collect(), self.settings.compression));
+        }
+    }
+}
+
+/// The end of a queue that an input sends to.
+#[derive(Debug, Clone)]
+pub struct Inlet {
+    /// The queue.
+    pub queue: Arc<Queue>,
+    /// Whether the input's source keeps what was not read: it then waits for the outputs, while they make progress, rather than
+    /// have everything written to disk first.
+    pub can_wait: bool,
+}
+
+#[async_trait]
+impl Sink for Inlet {
+    async fn send(&self, batch: Batch) -> Result<Receipt, Stopped> {
+        let mut offer = Offer::from(batch);
+        loop {
+            let room = self.queue.room.notified();
+            tokio::pin!(room);
+            // Listening starts before looking, so that room made in between is not missed.
+            room.as_mut().enable();
+            match self.queue.try_send(offer, self.can_wait) {
+                Ok(receipt) => return Ok(receipt),
+                Err(Refused::Stopped) => return Err(Stopped),
+                Err(Refused::Full(again)) => offer = again,
+            }
+            match self.queue.is_on_disk() {
+                false => room.await,
+                true => drop(tokio::time::timeout(LOOK_AGAIN, room).await),
+            }
+        }
+    }
+}

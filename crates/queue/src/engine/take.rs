@@ -1,0 +1,413 @@
+//! How batches leave: which one is next, and for which outputs.
+
+use std::io;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use batch::Batch;
+use component::Delivery;
+use component::input::Issuer;
+
+use super::lane::ReaderSlot;
+use super::open::Mode;
+use super::state::{Closing, Kept, State, Waiting};
+use super::{Disk, Queue, Ticket};
+use crate::log::{Found, LoadError};
+
+/// How near to the front an output that goes on alone is waited for, in batches, so that it joins.
+const NEAR: u64 = 8;
+
+/// The pause after a read that failed.
+const READ_AGAIN: Duration = Duration::from_millis(100);
+
+/// A batch with its place in the queue.
+#[derive(Debug)]
+pub struct Entry {
+    /// Its sequence number.
+    pub sequence: u64,
+    /// The outputs that get it.
+    pub lanes: Vec<LaneTurn>,
+    /// How many batches the outputs that go on together got before it. None where one gets it alone, so that its rows have been
+    /// processed once before.
+    pub turn: Option<u64>,
+    /// To be passed by every one of `lanes`.
+    pub ticket: Arc<Ticket>,
+}
+
+/// That an output gets a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LaneTurn {
+    /// The output.
+    pub lane: usize,
+    /// How many batches it got before this one.
+    pub turn: u64,
+}
+
+/// What a worker took.
+#[derive(Debug)]
+pub enum Taken {
+    /// A batch.
+    Batch(Entry, Batch),
+    /// Where a batch would be that is damaged. The outputs go on without it.
+    Lost(Entry),
+}
+
+/// Who gets the next batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Who {
+    Front,
+    Alone(usize),
+}
+
+/// What there is to do for a worker.
+enum Choice {
+    Take(Box<Taken>),
+    Read(Who, ReaderSlot),
+    Wait,
+    End,
+}
+
+impl Queue {
+    /// The next batch for outputs of which `has_room` holds, waiting until there is one; `None` when the queue is closed and
+    /// nothing leaves any more.
+    pub fn take(self: &Arc<Self>, has_room: &dyn Fn(usize) -> bool) -> Option<Taken> {
+        loop {
+            let (who, slot) = {
+                let mut state = self.lock();
+                loop {
+                    match self.choose(&mut state, has_room) {
+                        Choice::Take(taken) => return Some(*taken),
+                        Choice::Read(who, slot) => break (who, slot),
+                        Choice::End => return None,
+                        Choice::Wait => {
+                            state = self
+                                .ready
+                                .wait(state)
+                                .unwrap_or_else(PoisonError::into_inner);
+                        }
+                    }
+                }
+            };
+            match self.read_back(who, &slot, has_room) {
+                Ok(Some(taken)) => return Some(taken),
+                Ok(None) => {}
+                Err(failure) => {
+                    self.say_read_failure(&failure);
+                    std::thread::sleep(READ_AGAIN);
+                }
+            }
+        }
+    }
+
+    /// As [`Queue::take`], without waiting.
+    ///
+    /// # Errors
+    /// The log could not be read.
+    pub fn try_take(
+        self: &Arc<Self>,
+        has_room: &dyn Fn(usize) -> bool,
+    ) -> io::Result<Option<Taken>> {
+        loop {
+            let choice = self.choose(&mut self.lock(), has_room);
+            match choice {
+                Choice::Take(taken) => return Ok(Some(*taken)),
+                Choice::Wait | Choice::End => return Ok(None),
+                Choice::Read(who, slot) => {
+                    if let Some(taken) = self.read_back(who, &slot, has_room)? {
+                        return Ok(Some(taken));
+                    }
+                }
+            }
+        }
+    }
+
+    fn choose(self: &Arc<Self>, state: &mut State, has_room: &dyn Fn(usize) -> bool) -> Choice {
+        if state.closing == Closing::Abandoned {
+            return Choice::End;
+        }
+        let may_read = state.closing != Closing::Leave;
+        let takes = |state: &State, lane: usize| state.lanes[lane].may_hold() && has_room(lane);
+        for lane in 0..state.lanes.len() {
+            // One that has no room yet would be left behind again at once.
+            if state.lanes[lane].position >= state.front && takes(state, lane) {
+                state.lanes[lane].alone = None;
+            }
+        }
+        let mut somebody_joins_soon = false;
+        for (lane, slot) in state.alone() {
+            if may_read && takes(state, lane) {
+                let position = state.lanes[lane].position;
+                if position < state.readable_end {
+                    return Choice::Read(Who::Alone(lane), slot);
+                }
+                somebody_joins_soon |= position + NEAR >= state.front;
+            }
+        }
+        if state.is_at_end() {
+            return match state.closing {
+                Closing::Open => Choice::Wait,
+                _ if may_read && state.somebody_is_behind() => Choice::Wait,
+                _ => Choice::End,
+            };
+        }
+        let (ready, full): (Vec<usize>, Vec<usize>) =
+            state.together().partition(|&lane| takes(state, lane));
+        if somebody_joins_soon || ready.is_empty() {
+            return Choice::Wait;
+        }
+        let Some(disk) = &self.disk else {
+            return self.give_waiting(state);
+        };
+        disk.part(state, &full);
+        if !state.waiting.is_empty() {
+            self.give_waiting(state)
+        } else if state.front < state.readable_end {
+            Choice::Read(Who::Front, disk.front.clone())
+        } else {
+            Choice::Wait
+        }
+    }
+
+    /// Gives the first batch that waits in memory to the outputs at the front.
+    fn give_waiting(self: &Arc<Self>, state: &mut State) -> Choice {
+        let Some(waiting) = state.take_from_memory() else {
+            return Choice::Wait;
+        };
+        let Waiting {
+            sequence,
+            batch,
+            size,
+            events,
+            kept,
+        } = waiting;
+        let (issuer, ordinal_end) = match kept {
+            Kept::InMemory(issuer) => (Some(issuer), None),
+            Kept::Stored(ordinal_end) => (None, Some(ordinal_end)),
+        };
+        let what = Given {
+            sequence,
+            size,
+            events,
+            ordinal_end,
+            is_held: true,
+        };
+        let entry = self.give(state, Who::Front, &what, issuer);
+        Choice::Take(Box::new(Taken::Batch(entry, batch)))
+    }
+
+    /// Gives a batch to the outputs that are to get it.
+    fn give(
+        self: &Arc<Self>,
+        state: &mut State,
+        who: Who,
+        what: &Given,
+        issuer: Option<Issuer>,
+    ) -> Entry {
+        let outputs: Vec<usize> = match who {
+            Who::Front => state.together().collect(),
+            Who::Alone(lane) => vec![lane],
+        };
+        let mut lanes = Vec::with_capacity(outputs.len());
+        for lane in outputs {
+            let place = &mut state.lanes[lane];
+            // One that was further in an earlier run does not get it again.
+            if place.position <= what.sequence {
+                let turn = place.give(what.sequence, what.size, what.ordinal_end);
+                lanes.push(LaneTurn { lane, turn });
+            }
+        }
+        let turn = (who == Who::Front).then(|| {
+            state.front = what.sequence + 1;
+            state.front_turn += 1;
+            state.front_turn - 1
+        });
+        let ticket = Ticket {
+            queue: self.clone(),
+            sequence: what.sequence,
+            size: what.size,
+            events: what.events,
+            outputs_behind: AtomicUsize::new(lanes.len()),
+            is_held: what.is_held,
+            is_stored: what.ordinal_end.is_some(),
+            is_first_pass: turn.is_some(),
+            outcome: Mutex::new((issuer, Delivery::default())),
+        };
+        Entry {
+            sequence: what.sequence,
+            lanes,
+            turn,
+            ticket: Arc::new(ticket),
+        }
+    }
+
+    /// Reads the next stored batch; none when somebody else was faster or there is none to read.
+    fn read_back(
+        self: &Arc<Self>,
+        who: Who,
+        slot: &ReaderSlot,
+        has_room: &dyn Fn(usize) -> bool,
+    ) -> io::Result<Option<Taken>> {
+        let Some(disk) = &self.disk else {
+            return Ok(None);
+        };
+        let mut reader = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((from, end)) = self.still(who, has_room) else {
+            return Ok(None);
+        };
+        if reader.as_ref().is_none_or(|(_, next)| *next != from) {
+            *reader = Some((disk.log.reader(from, None), from));
+        }
+        let Some((log_reader, next)) = reader.as_mut() else {
+            return Ok(None);
+        };
+        let found = log_reader.next()?.filter(|found| found.sequence < end);
+        let mut state = self.lock();
+        let Some(found) = found else {
+            // What should be there is lost.
+            *reader = None;
+            state.skip_to(who, end);
+            return Ok(None);
+        };
+        *next = found.sequence + 1;
+        self.count_lost(disk, &state, who, from, &found);
+        let what = Given {
+            sequence: found.sequence,
+            size: found.raw_len(),
+            events: found.events as usize,
+            ordinal_end: Some(found.ordinal + u64::from(found.events)),
+            is_held: false,
+        };
+        if what.sequence < state.floor || !state.is_wanted(who, what.sequence) {
+            state.skip_to(who, found.sequence + 1);
+            return Ok(None);
+        }
+        let entry = self.give(&mut state, who, &what, None);
+        drop(state);
+        drop(reader);
+        Ok(Some(self.load(disk, entry, &found)))
+    }
+
+    /// Where the next stored batch is looked for, and the sequence before which it must be; none when things have changed.
+    fn still(&self, who: Who, has_room: &dyn Fn(usize) -> bool) -> Option<(u64, u64)> {
+        let state = self.lock();
+        if state.closing >= Closing::Leave {
+            return None;
+        }
+        match who {
+            Who::Alone(lane) => {
+                let place = &state.lanes[lane];
+                let stands = place.alone.is_some()
+                    && place.position < state.readable_end
+                    && place.may_hold()
+                    && has_room(lane);
+                stands.then_some((place.position, state.readable_end))
+            }
+            Who::Front => {
+                let in_memory = state.waiting.front().map(|waiting| waiting.sequence);
+                let stands = in_memory.is_none()
+                    && state.front < state.readable_end
+                    && state
+                        .together()
+                        .any(|lane| state.lanes[lane].may_hold() && has_room(lane));
+                stands.then_some((state.front, state.readable_end))
+            }
+        }
+    }
+
+    fn load(&self, disk: &Disk, entry: Entry, found: &Found) -> Taken {
+        let mut attempts = 0;
+        let bytes = loop {
+            match disk.log.load(found, &disk.pool) {
+                Ok(bytes) => break Some(bytes),
+                Err(LoadError::Damaged { .. }) => break None,
+                Err(LoadError::Io(failure)) => {
+                    self.say_read_failure(&failure);
+                    attempts += 1;
+                    if attempts == READ_ATTEMPTS {
+                        disk.log.give_up(found, &failure);
+                        break None;
+                    }
+                    std::thread::sleep(READ_AGAIN);
+                }
+            }
+        };
+        let batch = bytes.and_then(|bytes| match Batch::thaw(bytes) {
+            Ok(batch) => Some(batch),
+            Err(reason) => {
+                self.diagnostics.warn(&format!(
+                    "queue: batch {} cannot be read: {reason}",
+                    entry.sequence
+                ));
+                None
+            }
+        });
+        match batch {
+            Some(batch) => {
+                self.metrics.count("read back", found.events.into());
+                Taken::Batch(entry, batch)
+            }
+            None => {
+                self.metrics.count("lost", found.events.into());
+                Taken::Lost(entry)
+            }
+        }
+    }
+
+    /// Counts events that are missing between what was read last and what was found.
+    fn count_lost(&self, disk: &Disk, state: &State, who: Who, from: u64, found: &Found) {
+        let lost = found.ordinal.saturating_sub(state.expected_ordinal(who));
+        // What was not synced before a crash had not been acknowledged, so nobody misses it.
+        let was_safe = found.durable > from || disk.mode == Mode::Overflow;
+        if lost > 0 && was_safe {
+            self.metrics.count("lost", lost);
+            self.diagnostics.warn(&format!(
+                "queue: {lost} events before batch {} are lost to damage",
+                found.sequence
+            ));
+        }
+    }
+
+    fn say_read_failure(&self, failure: &io::Error) {
+        if !self.metrics.snapshot().named.contains_key("read failures") {
+            self.diagnostics.warn(&format!(
+                "queue: reading the log failed: {failure} (trying again)"
+            ));
+        }
+        self.metrics.count("read failures", 1);
+    }
+}
+
+impl Disk {
+    /// Lets those of the `full` outputs go on alone that hold more than is kept in memory for them, where the log has
+    /// everything from here on. Others take what they get.
+    fn part(&self, state: &mut State, full: &[usize]) {
+        let is_stored = match self.mode {
+            Mode::Everything => true,
+            Mode::Overflow => state.waiting.is_empty() && state.front < state.stored_end,
+        };
+        if !self.may_part || !is_stored {
+            return;
+        }
+        for &lane in full {
+            let place = &mut state.lanes[lane];
+            let is_behind = place.in_flight_size >= self.settings.memory || !place.may_hold();
+            if is_behind && place.position == state.front {
+                place.alone = Some(ReaderSlot::default());
+            }
+        }
+    }
+}
+
+/// A batch that is given out.
+struct Given {
+    sequence: u64,
+    size: usize,
+    events: usize,
+    /// Events stored up to its end, where it is stored.
+    ordinal_end: Option<u64>,
+    is_held: bool,
+}
+
+/// How often a block is tried to be read that the disk refuses to give.
+const READ_ATTEMPTS: u32 = 5;

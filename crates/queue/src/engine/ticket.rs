@@ -1,0 +1,92 @@
+//! What a batch holds of the queue until the outputs that got it have passed it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use component::Delivery;
+use component::input::Issuer;
+
+use super::{AHEAD_MAX, Queue};
+
+/// To be passed by every output that got the batch.
+#[derive(Debug)]
+pub struct Ticket {
+    pub(super) queue: Arc<Queue>,
+    pub(super) sequence: u64,
+    pub(super) size: usize,
+    pub(super) events: usize,
+    pub(super) outputs_behind: AtomicUsize,
+    /// Whether the queue counts the batch as held in memory.
+    pub(super) is_held: bool,
+    pub(super) is_stored: bool,
+    /// Not one that a single output gets again.
+    pub(super) is_first_pass: bool,
+    pub(super) outcome: Mutex<(Option<Issuer>, Delivery)>,
+}
+
+impl Ticket {
+    /// Says what became of the batch's rows, as far as processors decided it.
+    pub fn account(&self, delivery: Delivery) {
+        self.lock().1 = delivery;
+    }
+
+    /// What the queue counts for the batch, in bytes.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The events of the batch.
+    pub fn events(&self) -> usize {
+        self.events
+    }
+
+    /// Whether an input waits for the receipt, so that accounting is worth it.
+    pub fn is_awaited(&self) -> bool {
+        self.lock()
+            .0
+            .as_ref()
+            .is_some_and(|issuer| !issuer.is_abandoned())
+    }
+
+    /// An output is done with the batch: it will not ask for it again. The last one gives the room back and resolves the
+    /// receipt.
+    pub fn pass(&self, output: usize) {
+        let is_last = self.outputs_behind.fetch_sub(1, Ordering::AcqRel) == 1;
+        let queue = &self.queue;
+        let was_held_up = {
+            let mut state = queue.lock();
+            let was_held_up = !state.lanes[output].may_hold();
+            state.lanes[output].pass(self.sequence);
+            state.last_progress = (queue.clock)();
+            if is_last && self.is_held {
+                state.give_back(self.size, self.events, self.is_stored);
+            }
+            was_held_up && state.lanes[output].may_hold()
+        };
+        if was_held_up {
+            queue.ready.notify_all();
+        }
+        if is_last {
+            if self.is_first_pass {
+                queue.metrics.events(0, self.events);
+            }
+            let (issuer, delivery) = {
+                let mut outcome = self.lock();
+                (outcome.0.take(), std::mem::take(&mut outcome.1))
+            };
+            if let Some(issuer) = issuer {
+                issuer.resolve(delivery);
+            }
+        }
+        queue.room.notify_waiters();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (Option<Issuer>, Delivery)> {
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+const _: () = assert!(
+    AHEAD_MAX > 1,
+    "an output holds a batch while it writes another"
+);

@@ -1,0 +1,271 @@
+//! Saving cursors, removing segments, dropping what is too old or too much, and saying what was found damaged.
+
+use std::io;
+use std::time::Duration;
+
+use super::limits::Full;
+use super::state::State;
+use super::{Disk, Queue};
+use crate::WhenFull;
+use crate::cursor::{CursorFile, Saved};
+use crate::log::{Found, Reader};
+
+/// What upkeep remembers.
+pub struct Upkeep {
+    /// For each output its cursor, where there is one.
+    cursors: Vec<Option<CursorFile>>,
+    /// Cursors of outputs that are not configured any more.
+    retired: Vec<CursorFile>,
+    /// Looks at the oldest batch that some output has not passed.
+    sweeper: Option<Sweeper>,
+    failed: bool,
+}
+
+/// A reader with the block that it stands at.
+struct Sweeper {
+    reader: Reader,
+    found: Option<Found>,
+}
+
+impl Upkeep {
+    pub fn new(cursors: Vec<Option<CursorFile>>, retired: Vec<CursorFile>) -> Self {
+        Self {
+            cursors,
+            retired,
+            sweeper: None,
+            failed: false,
+        }
+    }
+}
+
+impl Queue {
+    /// Saves cursors, removes the segments that all outputs have passed, and drops what is too old. Called every second, at a
+    /// clean stop, and when room is wanted.
+    pub fn upkeep_step(&self) {
+        let Some(disk) = &self.disk else { return };
+        let mut upkeep = disk
+            .upkeep
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let wanted = self.lock().commit.wants.take();
+        let size_before = disk.log.size();
+        let floor_before = self.lock().floor;
+        if let Err(failure) = self.drop_old(disk, &mut upkeep, wanted) {
+            upkeep.sweeper = None;
+            self.say_upkeep(&mut upkeep, "the log cannot be read", &failure);
+        }
+        match self.save_cursors(disk, &mut upkeep) {
+            Ok(()) => {
+                if std::mem::take(&mut upkeep.failed) {
+                    self.diagnostics.warn("queue: cursors are saved again");
+                }
+            }
+            Err(failure) => self.say_upkeep(&mut upkeep, "cursors cannot be saved", &failure),
+        }
+        disk.account();
+        self.say_damage();
+        // Who waits for room looks again only where there is some, or it would ask for upkeep without end.
+        if disk.log.size() < size_before || self.lock().floor > floor_before {
+            self.room.notify_waiters();
+        }
+    }
+
+    fn say_upkeep(&self, upkeep: &mut Upkeep, what: &str, failure: &io::Error) {
+        if !std::mem::replace(&mut upkeep.failed, true) {
+            self.diagnostics
+                .warn(&format!("queue: {what}: {failure} (trying again)"));
+        }
+    }
+
+    /// Says what the log found damaged since the last call, and counts it.
+    pub(super) fn say_damage(&self) {
+        let Some(disk) = &self.disk else { return };
+        for damage in disk.log.take_damage() {
+            if damage.torn {
+                self.metrics.count("torn bytes", damage.length);
+                continue;
+            }
+            self.metrics.count("damaged ranges", 1);
+            self.diagnostics.warn(&format!(
+                "queue: segment {} is damaged: {} bytes at {}: {}; they are set aside in its folder quarantine",
+                damage.segment, damage.length, damage.offset, damage.reason
+            ));
+        }
+    }
+
+    fn save_cursors(&self, disk: &Disk, upkeep: &mut Upkeep) -> io::Result<()> {
+        let now = (self.clock)();
+        self.expire(disk, upkeep, now)?;
+        let places: Vec<(String, u64, u64)> = {
+            let state = self.lock();
+            let lanes = state.lanes.iter();
+            lanes
+                .map(|lane| (lane.name.to_string(), lane.cursor(), lane.ordinal()))
+                .collect()
+        };
+        let retired = upkeep
+            .retired
+            .iter()
+            .map(|file| file.saved().output.clone());
+        let mut outputs: Vec<String> = places.iter().map(|place| place.0.clone()).collect();
+        outputs.extend(retired);
+        let mut lowest = upkeep
+            .retired
+            .iter()
+            .map(|file| file.saved().sequence)
+            .min();
+        for ((output, sequence, ordinal), slot) in places.into_iter().zip(&mut upkeep.cursors) {
+            lowest = Some(lowest.map_or(sequence, |lowest| lowest.min(sequence)));
+            let saved = Saved {
+                output,
+                sequence,
+                ordinal,
+                place: None,
+                retired: None,
+                outputs: outputs.clone(),
+            };
+            match slot {
+                Some(file) => file.save(saved)?,
+                None => *slot = Some(CursorFile::create(&disk.storage, &saved)?),
+            }
+        }
+        if let Some(lowest) = lowest {
+            disk.log.release(lowest)?;
+        }
+        Ok(())
+    }
+
+    /// Marks the cursors of outputs that are not configured any more, and removes them after their time.
+    fn expire(&self, disk: &Disk, upkeep: &mut Upkeep, now: i64) -> io::Result<()> {
+        let seconds = now / 1_000_000_000;
+        let retention = disk.settings.orphan_retention.as_secs() as i64;
+        for file in std::mem::take(&mut upkeep.retired) {
+            let mut file = file;
+            let output = file.saved().output.clone();
+            let Some(since) = file.saved().retired else {
+                let hours = Duration::from_secs(retention as u64);
+                self.diagnostics.warn(&format!(
+                    "queue: output {output} is not configured any more: what it had not taken is kept for {hours:?}"
+                ));
+                let saved = Saved {
+                    retired: Some(seconds),
+                    ..file.saved().clone()
+                };
+                let marked = file.save(saved);
+                upkeep.retired.push(file);
+                marked?;
+                continue;
+            };
+            if seconds - since < retention {
+                upkeep.retired.push(file);
+                continue;
+            }
+            file.remove()?;
+            self.diagnostics.warn(&format!(
+                "queue: what output {output} had not taken is dropped: it was not configured for {:?}",
+                Duration::from_secs((seconds - since).max(0) as u64)
+            ));
+        }
+        Ok(())
+    }
+
+    /// Raises the floor over what is too old, and where somebody wants room and the oldest may go, over that.
+    fn drop_old(
+        &self,
+        disk: &Disk,
+        upkeep: &mut Upkeep,
+        wanted: Option<(usize, usize)>,
+    ) -> io::Result<()> {
+        if let Some(age) = disk.settings.age_max {
+            let before = (self.clock)() - i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
+            while let Some(found) = self.oldest(disk, upkeep)?.filter(|one| one.time < before) {
+                self.drop_block(&found, "dropped by age");
+            }
+        }
+        let Some((size, events)) =
+            wanted.filter(|_| disk.settings.when_full == WhenFull::DropOldest)
+        else {
+            return Ok(());
+        };
+        let second = disk
+            .log
+            .first_of_segments()
+            .get(1)
+            .map(|one| one.first_sequence);
+        loop {
+            let full = disk.is_full(&self.lock(), size, events);
+            let Some(found) = self.oldest(disk, upkeep)? else {
+                return Ok(());
+            };
+            let goes = match full {
+                None => false,
+                Some(Full::Events) => true,
+                Some(Full::Size | Full::Shared) => {
+                    second.is_some_and(|second| found.sequence < second)
+                }
+            };
+            if !goes {
+                return Ok(());
+            }
+            self.drop_block(&found, "dropped oldest");
+        }
+    }
+
+    /// The oldest stored batch that some output has not passed.
+    fn oldest(&self, disk: &Disk, upkeep: &mut Upkeep) -> io::Result<Option<Found>> {
+        let (lowest, end) = {
+            let state = self.lock();
+            (state.lowest_cursor(), state.readable_end)
+        };
+        let sweeper = upkeep.sweeper.get_or_insert_with(|| Sweeper {
+            reader: disk.log.reader(lowest, None),
+            found: None,
+        });
+        while sweeper
+            .found
+            .as_ref()
+            .is_none_or(|found| found.sequence < lowest)
+        {
+            sweeper.found = sweeper.reader.next()?;
+            if sweeper.found.is_none() {
+                return Ok(None);
+            }
+        }
+        Ok(sweeper.found.clone().filter(|found| found.sequence < end))
+    }
+
+    fn drop_block(&self, found: &Found, reason: &'static str) {
+        let ordinal = found.ordinal + u64::from(found.events);
+        let dropped = self.lock().raise_floor(found.sequence + 1, ordinal);
+        self.count_dropped(reason, dropped);
+        self.ready.notify_all();
+    }
+}
+
+impl State {
+    /// The lowest sequence that some output has not passed.
+    fn lowest_cursor(&self) -> u64 {
+        let cursors = self.lanes.iter().map(super::lane::Lane::cursor);
+        cursors.min().unwrap_or(self.next_sequence)
+    }
+
+    /// Drops everything below a stored sequence; the most events that this costs some output.
+    fn raise_floor(&mut self, floor: u64, ordinal: u64) -> u64 {
+        self.floor = self.floor.max(floor);
+        self.front = self.front.max(floor);
+        while self
+            .waiting
+            .front()
+            .is_some_and(|first| first.sequence < floor && first.is_stored())
+        {
+            if let Some(gone) = self.take_from_memory() {
+                self.give_back(gone.size, gone.events, true);
+            }
+        }
+        let lanes = self.lanes.iter_mut();
+        lanes
+            .map(|lane| lane.raise(floor, ordinal))
+            .max()
+            .unwrap_or(0)
+    }
+}

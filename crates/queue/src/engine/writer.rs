@@ -1,0 +1,177 @@
+//! The thread that writes, syncs and saves cursors.
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use super::state::{State, WRITE_SIZE};
+use super::{Disk, Queue};
+use crate::Durability;
+
+/// How often cursors are saved at least.
+const UPKEEP_EVERY: Duration = Duration::from_secs(1);
+
+/// The first and the longest pause after a write that failed.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+
+/// What the writer does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Work {
+    Write,
+    Sync,
+    Upkeep,
+    End,
+}
+
+/// What the writer remembers, times in the clock's nanoseconds.
+struct Plan {
+    next_upkeep: i64,
+    /// Nothing is written before this, because the last attempt failed.
+    not_before: i64,
+    pause: Duration,
+}
+
+impl Queue {
+    /// Starts the writer of a queue on disk.
+    pub(super) fn start_writer(self: &Arc<Self>) {
+        let queue = self.clone();
+        let spawned = std::thread::Builder::new()
+            .name("queue".to_owned())
+            .spawn(move || queue.run_writer());
+        let thread = spawned.expect("the system has room for one more thread");
+        *self.writer.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+    }
+
+    /// Ends the writer: what came in is written and synced if that is possible at once, and cursors are saved. Nothing is
+    /// accepted afterwards.
+    pub fn shut(&self) {
+        {
+            let mut state = self.lock();
+            state.close(super::Closing::Leave);
+            state.is_shut = true;
+        }
+        self.wake_all();
+        let writer = self
+            .writer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(writer) = writer {
+            // A writer that panicked has said so; what it had not synced counts as unsafe.
+            let _ = writer.join();
+        }
+    }
+
+    pub(super) fn wake_writer(&self) {
+        if self.writer_sleeps.load(SeqCst) {
+            drop(self.lock());
+            self.work.notify_one();
+        }
+    }
+
+    fn run_writer(&self) {
+        let Some(disk) = &self.disk else { return };
+        let mut plan = Plan {
+            next_upkeep: (self.clock)() + nanos(UPKEEP_EVERY),
+            not_before: 0,
+            pause: PAUSES.0,
+        };
+        loop {
+            let done = match self.next_work(disk, &plan) {
+                Work::Write => self.write_step(),
+                Work::Sync => self.sync_step(),
+                Work::Upkeep => {
+                    plan.next_upkeep = (self.clock)() + nanos(UPKEEP_EVERY);
+                    self.upkeep_step();
+                    continue;
+                }
+                Work::End => break,
+            };
+            match done {
+                Ok(_) => plan.pause = PAUSES.0,
+                Err(_) if self.lock().is_shut => break,
+                Err(_) => {
+                    plan.not_before = (self.clock)() + nanos(plan.pause);
+                    plan.pause = (plan.pause * 2).min(PAUSES.1);
+                }
+            }
+        }
+        self.upkeep_step();
+    }
+
+    /// Waits until there is something to do.
+    fn next_work(&self, disk: &Disk, plan: &Plan) -> Work {
+        let mut state = self.lock();
+        loop {
+            let now = (self.clock)();
+            let due = match due(&state, disk, plan, self.unsynced_max(), now) {
+                Ok(work) => return work,
+                Err(due) => due,
+            };
+            // Inputs wake a writer only where it says that it sleeps.
+            self.writer_sleeps.store(true, SeqCst);
+            let wait = Duration::from_nanos(due.saturating_sub(now).max(0) as u64);
+            state = self
+                .work
+                .wait_timeout(state, wait)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+            self.writer_sleeps.store(false, SeqCst);
+        }
+    }
+}
+
+/// What is due, or when something will be.
+fn due(
+    state: &State,
+    disk: &Disk,
+    plan: &Plan,
+    unsynced_max: usize,
+    now: i64,
+) -> Result<Work, i64> {
+    let commit = &state.commit;
+    let settings = &disk.settings;
+    if state.is_shut {
+        return Ok(
+            match (commit.pending.is_empty(), commit.unsynced.is_empty()) {
+                (false, _) => Work::Write,
+                (true, false) => Work::Sync,
+                (true, true) => Work::End,
+            },
+        );
+    }
+    if now >= plan.next_upkeep || commit.wants.is_some() {
+        return Ok(Work::Upkeep);
+    }
+    if commit.size == 0 {
+        return Err(plan.next_upkeep);
+    }
+    if now < plan.not_before {
+        return Err(plan.not_before.min(plan.next_upkeep));
+    }
+    let group_end = commit.since + nanos(settings.group_time);
+    let unsynced = (commit.size - commit.pending_size) as u64;
+    let (size_max, sync_at) = match settings.durability {
+        Durability::Fsync => (settings.group_size, group_end),
+        // What was not synced is not read back.
+        Durability::Interval if state.somebody_reads() => (settings.group_size, group_end),
+        Durability::Interval => (u64::MAX, commit.since + nanos(settings.sync_interval)),
+    };
+    let size_max = size_max.min(unsynced_max as u64 / 2);
+    if unsynced > 0 && unsynced >= size_max {
+        return Ok(Work::Sync);
+    }
+    let has_pending = !commit.pending.is_empty();
+    if has_pending && (now >= group_end || commit.pending_size >= WRITE_SIZE) {
+        return Ok(Work::Write);
+    }
+    if unsynced > 0 && now >= sync_at {
+        return Ok(Work::Sync);
+    }
+    let next = if has_pending { group_end } else { sync_at };
+    Err(next.min(plan.next_upkeep))
+}
+
+fn nanos(time: Duration) -> i64 {
+    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX / 4)
+}
