@@ -37,6 +37,9 @@ const GIVE_UP_AFTER: Period = Period::from_secs(30);
 /// How long inputs and writes that were waiting may take to end when the deadline was over.
 const LAST_CHANCE: Duration = Duration::from_millis(500);
 
+/// How long a stop waits for a disk that is full or fails.
+const PAUSED_PATIENCE: Duration = Duration::from_secs(2);
+
 /// How often a stop looks whether a disk queue has everything.
 const LEAVE_CHECK: Duration = Duration::from_millis(20);
 
@@ -270,10 +273,16 @@ impl Running {
         let over = Stop::default();
         let stopping = tokio::spawn({
             let (stop, over, outer) = (self.stop.clone(), over.clone(), outer.clone());
+            let queue = self.queue.clone();
             async move {
                 outer.stopped().await;
                 stop.stop();
-                tokio::time::sleep(deadline).await;
+                let patience = PAUSED_PATIENCE.min(deadline);
+                tokio::time::sleep(patience).await;
+                // A disk that takes nothing is not waited for: the sources keep what it did not take.
+                if !queue.is_paused() {
+                    tokio::time::sleep(deadline - patience).await;
+                }
                 over.stop();
             }
         });
@@ -519,7 +528,7 @@ impl Worker {
         let has_room = |lane: usize| ends.lanes[lane].has_room();
         while let Some(taken) = ends.queue.take(&has_room) {
             match taken {
-                Taken::Batch(entry, batch) => self.guarded(entry, batch),
+                Taken::Batch(entry, batch) => self.guarded(entry, *batch),
                 Taken::Lost(entry) => {
                     ends.skip(entry.turn, &entry.lanes);
                     for place in &entry.lanes {

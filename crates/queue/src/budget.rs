@@ -23,11 +23,6 @@ impl DiskBudget {
         self.limit.saturating_sub(self.used.load(SeqCst))
     }
 
-    /// The limit.
-    pub fn limit(&self) -> u64 {
-        self.limit
-    }
-
     /// Takes bytes, which whoever takes has looked for before.
     pub fn grow(&self, bytes: u64) {
         self.used.fetch_add(bytes, SeqCst);

@@ -185,7 +185,11 @@ impl super::state::Commit {
 
     fn take_receipts(&mut self) -> Resolved {
         let written = self.unsynced.iter_mut();
-        written.filter_map(|one| one.receipt.take()).collect()
+        let safe = written.map(|one| {
+            one.is_safe = true;
+            one.receipt.take()
+        });
+        safe.flatten().collect()
     }
 }
 
@@ -197,20 +201,13 @@ impl Disk {
             return Ok(());
         }
         let more = self.settings.segment_size.max(size);
-        let full = |text: String| Err(io::Error::new(io::ErrorKind::StorageFull, text));
-        if let Some(budget) = self.budget.as_ref().filter(|budget| budget.free() < more) {
-            return full(format!(
-                "the disk that queues share is used up ({} of {} bytes free)",
-                budget.free(),
-                budget.limit()
-            ));
-        }
         let free = self.storage.free()?;
         if free < self.settings.min_free.saturating_add(more) {
-            return full(format!(
+            let text = format!(
                 "the file system has {free} bytes left, of which min_free keeps {}",
                 self.settings.min_free
-            ));
+            );
+            return Err(io::Error::new(io::ErrorKind::StorageFull, text));
         }
         Ok(())
     }

@@ -69,7 +69,11 @@ impl Disk {
     pub(super) fn is_full(&self, state: &State, size: usize, events: usize) -> Option<Full> {
         let slowest = state.lanes.iter().map(super::lane::Lane::ordinal).min();
         let held = state.next_ordinal.saturating_sub(slowest.unwrap_or(0));
-        if held > 0 && held + events as u64 > self.settings.events_max {
+        // Where nothing waits, a batch is let in whatever its size, or it would wait for ever.
+        if held == 0 {
+            return None;
+        }
+        if held + events as u64 > self.settings.events_max {
             return Some(Full::Events);
         }
         // A block may be a little larger than what a batch counts for, and the end of a segment stay unused.
@@ -80,7 +84,7 @@ impl Disk {
         }
         let more =
             (wanted - room).div_ceil(self.settings.segment_size) * self.settings.segment_size;
-        if self.log.size() + more > self.settings.size_max && self.log.size() > 0 {
+        if self.log.size() + more > self.settings.size_max {
             return Some(Full::Size);
         }
         let shared = self

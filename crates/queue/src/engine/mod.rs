@@ -170,6 +170,11 @@ impl Queue {
         self.lock().held()
     }
 
+    /// Whether events cannot be stored for now, because the disk is full or fails.
+    pub fn is_paused(&self) -> bool {
+        self.lock().commit.paused.is_some()
+    }
+
     /// Accepts nothing more. [`Closing::Drain`] lets everything leave; [`Closing::Leave`] lets only those batches leave that
     /// are not stored; [`Closing::Abandoned`] none, and what waits in memory alone stays counted as held.
     pub fn close(&self, closing: Closing) {

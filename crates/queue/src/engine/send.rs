@@ -23,7 +23,7 @@ const PATIENCE_NS: i64 = 1_000_000_000;
 #[derive(Debug)]
 pub enum Refused {
     /// There is no room for now. Here is the batch again.
-    Full(Offer),
+    Full(Box<Offer>),
     /// It takes no more.
     Stopped,
 }
@@ -75,7 +75,11 @@ impl Queue {
                         disk.prepare(offer);
                     }
                 }
-                Decision::Full => return Err(offer.map_or(Refused::Stopped, Refused::Full)),
+                Decision::Full => {
+                    return Err(
+                        offer.map_or(Refused::Stopped, |offer| Refused::Full(Box::new(offer)))
+                    );
+                }
             }
         }
     }
@@ -116,6 +120,10 @@ impl Queue {
             drop(state);
             self.wake_writer();
             return Decision::Full;
+        }
+        if state.front_size() == 0 {
+            // Nobody had anything to make progress with.
+            state.last_progress = (self.clock)();
         }
         match offer.payload {
             Some(_) => self.store(state, offered, fits),
@@ -191,6 +199,7 @@ impl Queue {
             Pending {
                 block,
                 size,
+                is_safe: false,
                 receipt: Some((issuer, delivery)),
             },
             now,
@@ -249,7 +258,7 @@ impl Sink for Inlet {
             match self.queue.try_send(offer, self.can_wait) {
                 Ok(receipt) => return Ok(receipt),
                 Err(Refused::Stopped) => return Err(Stopped),
-                Err(Refused::Full(again)) => offer = again,
+                Err(Refused::Full(again)) => offer = *again,
             }
             match self.queue.is_on_disk() {
                 false => room.await,

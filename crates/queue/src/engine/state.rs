@@ -70,7 +70,9 @@ pub struct Pending {
     pub block: Block,
     /// What it counts for, in bytes.
     pub size: usize,
-    /// Gone once the receipt is resolved.
+    /// Whether its input was told that it is safe.
+    pub is_safe: bool,
+    /// Gone once the receipt is resolved, or nobody waits for it any more.
     pub receipt: Option<(Issuer, Delivery)>,
 }
 
@@ -130,6 +132,12 @@ pub struct State {
 }
 
 impl Commit {
+    /// Tells the inputs that what is not safe yet will not be by the time they end. It may still be stored.
+    fn drop_receipts(&mut self) {
+        let unsynced = self.pending.iter_mut().chain(&mut self.unsynced);
+        unsynced.for_each(|pending| pending.receipt = None);
+    }
+
     /// Takes a batch that is to be stored; whether the writer should know of it at once.
     pub fn push(&mut self, pending: Pending, now: i64) -> bool {
         if self.size == 0 {
@@ -305,6 +313,9 @@ impl State {
         if self.closing < Closing::Leave {
             return Vec::new();
         }
+        if self.closing == Closing::Abandoned {
+            self.commit.drop_receipts();
+        }
         let waiting = std::mem::take(&mut self.waiting);
         let (stored, mut unstored): (Vec<_>, Vec<_>) =
             waiting.into_iter().partition(Waiting::is_stored);
@@ -323,7 +334,7 @@ impl State {
     pub fn held(&self) -> Held {
         let unsynced = self.commit.pending.iter().chain(&self.commit.unsynced);
         let unsafe_events: u64 = unsynced
-            .filter(|pending| pending.receipt.is_some())
+            .filter(|pending| !pending.is_safe)
             .map(|pending| u64::from(pending.block.events))
             .sum();
         let slowest = self.lanes.iter().map(Lane::ordinal).min();

@@ -48,7 +48,7 @@ pub struct LaneTurn {
 #[derive(Debug)]
 pub enum Taken {
     /// A batch.
-    Batch(Entry, Batch),
+    Batch(Entry, Box<Batch>),
     /// Where a batch would be that is damaged. The outputs go on without it.
     Lost(Entry),
 }
@@ -62,7 +62,7 @@ pub enum Who {
 
 /// What there is to do for a worker.
 enum Choice {
-    Take(Box<Taken>),
+    Take(Taken),
     Read(Who, ReaderSlot),
     Wait,
     End,
@@ -77,7 +77,7 @@ impl Queue {
                 let mut state = self.lock();
                 loop {
                     match self.choose(&mut state, has_room) {
-                        Choice::Take(taken) => return Some(*taken),
+                        Choice::Take(taken) => return Some(taken),
                         Choice::Read(who, slot) => break (who, slot),
                         Choice::End => return None,
                         Choice::Wait => {
@@ -111,7 +111,7 @@ impl Queue {
         loop {
             let choice = self.choose(&mut self.lock(), has_room);
             match choice {
-                Choice::Take(taken) => return Ok(Some(*taken)),
+                Choice::Take(taken) => return Ok(Some(taken)),
                 Choice::Wait | Choice::End => return Ok(None),
                 Choice::Read(who, slot) => {
                     if let Some(taken) = self.read_back(who, &slot, has_room)? {
@@ -193,7 +193,7 @@ impl Queue {
             is_held: true,
         };
         let entry = self.give(state, Who::Front, &what, issuer);
-        Choice::Take(Box::new(Taken::Batch(entry, batch)))
+        Choice::Take(Taken::Batch(entry, Box::new(batch)))
     }
 
     /// Gives a batch to the outputs that are to get it.
@@ -345,7 +345,7 @@ impl Queue {
         match batch {
             Some(batch) => {
                 self.metrics.count("read back", found.events.into());
-                Taken::Batch(entry, batch)
+                Taken::Batch(entry, Box::new(batch))
             }
             None => {
                 self.metrics.count("lost", found.events.into());

@@ -72,7 +72,8 @@ impl Queue {
     fn run_writer(&self) {
         let Some(disk) = &self.disk else { return };
         let mut plan = Plan {
-            next_upkeep: (self.clock)() + nanos(UPKEEP_EVERY),
+            // Cursors exist before anything is passed.
+            next_upkeep: (self.clock)(),
             not_before: 0,
             pause: PAUSES.0,
         };
