@@ -14,8 +14,9 @@ const SETTINGS: LogSettings = LogSettings {
 };
 
 fn open(folder: &tempfile::TempDir) -> (Log, Recovered) {
-    let storage: Arc<dyn Storage> = Arc::new(FolderStorage::open(folder.path()).unwrap());
-    Log::open(storage, SETTINGS).unwrap()
+    let storage: Arc<dyn Storage> =
+        Arc::new(FolderStorage::open(folder.path()).expect("a free folder"));
+    Log::open(storage, SETTINGS).expect("it opens")
 }
 
 fn content(sequence: u64) -> Vec<u8> {
@@ -39,15 +40,15 @@ fn block(sequence: u64, compression: Compression) -> Block {
 
 fn append(log: &Log, sequences: std::ops::Range<u64>, compression: Compression) {
     let blocks: Vec<_> = sequences.map(|s| block(s, compression)).collect();
-    log.append(&blocks).unwrap();
+    log.append(&blocks).expect("there is room");
 }
 
 fn read(log: &Log, from: u64) -> Vec<u64> {
     let (mut reader, pool) = (log.reader(from, None), PagePool::default());
     let mut sequences = Vec::new();
-    while let Some(found) = reader.next().unwrap() {
+    while let Some(found) = reader.next().expect("it can be read") {
         assert_eq!(found.ordinal, found.sequence * 10);
-        let payload = log.load(&found, &pool).unwrap();
+        let payload = log.load(&found, &pool).expect("it is whole");
         assert_eq!(payload, content(found.sequence), "{}", found.sequence);
         sequences.push(found.sequence);
     }

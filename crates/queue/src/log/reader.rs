@@ -18,8 +18,8 @@ use super::{Compression, Place, Shared};
 use crate::pages::PagePool;
 use crate::storage::{PAGE, StoredFile};
 
-/// Read at once at most while headers are wanted.
-const WINDOW: usize = 64 * 1024;
+/// Read at once at most. Small blocks are read many at a time, payloads included.
+const WINDOW: usize = 1024 * 1024;
 
 /// Failures in a row at one place before it counts as damaged.
 const ATTEMPTS: u32 = 3;
@@ -41,6 +41,8 @@ pub struct Found {
     pub durable: u64,
     header: BlockHeader,
     file: Arc<dyn StoredFile>,
+    /// The payload as stored, when it was read along with its neighbours. It keeps their memory, too.
+    stored: Option<Bytes>,
 }
 
 impl Found {
@@ -119,6 +121,7 @@ impl Reader {
     pub fn next(&mut self) -> io::Result<Option<Found>> {
         loop {
             let Some(view) = self.view() else {
+                self.walk.window.rest();
                 return Ok(None);
             };
             let found = self.open(&view).and_then(|file| match file {
@@ -230,6 +233,9 @@ impl Reader {
             }
             Step::Block { header, .. } if header.sequence < self.next => (),
             Step::Block { offset, header } => {
+                let stored = self.walk.payload(&**file, offset, &header, view.end);
+                // The walk is behind the block already, so it is given; its payload is read when it is loaded.
+                let stored = stored.unwrap_or_default();
                 self.next = header.sequence + 1;
                 return Ok(Some(Found {
                     place: Place {
@@ -243,6 +249,7 @@ impl Reader {
                     durable: header.durable,
                     header,
                     file: file.clone(),
+                    stored,
                 }));
             }
         }
@@ -268,25 +275,20 @@ impl Reader {
             Some(_) if !self.walk.window.passes_unreadable => {
                 self.walk.window.passes_unreadable = true;
             }
-            file => self.skip_segment(file, view, &failure),
+            file => self.skip_segment(file.as_deref(), view, &failure),
         }
         Ok(())
     }
 
     /// Goes on behind a segment that cannot be read at all.
-    fn skip_segment(
-        &mut self,
-        file: Option<Arc<dyn StoredFile>>,
-        view: &View,
-        failure: &io::Error,
-    ) {
+    fn skip_segment(&mut self, file: Option<&dyn StoredFile>, view: &View, failure: &io::Error) {
         let from = Place {
             segment: self.walk.number,
             offset: self.walk.offset,
         };
         let reason = format!("cannot be read: {failure}");
         let length = view.end.saturating_sub(from.offset);
-        self.shared.lost(file.as_deref(), from, length, &reason);
+        self.shared.lost(file, from, length, &reason);
         self.walk.offset = u64::MAX;
     }
 }
@@ -344,23 +346,36 @@ pub(super) fn damaged(shared: &Shared, found: &Found, reason: &str) {
 
 /// The payload of a block, or why it is not what was written.
 fn read_payload(found: &Found, pool: &PagePool) -> io::Result<Result<Bytes, &'static str>> {
-    let (page, header) = (PAGE as u64, &found.header);
+    if let Some(stored) = &found.stored {
+        let payload = check(&found.header, stored, pool);
+        return Ok(payload.map(|raw| raw.unwrap_or_else(|| Bytes::copy_from_slice(stored))));
+    }
+    let page = PAGE as u64;
     let begin = found.place.offset + BLOCK_HEADER as u64;
     let start = begin - begin % page;
     let from = (begin - start) as usize;
-    let until = from + header.stored_len as usize;
+    let until = from + found.stored_len();
     let mut buffer = pool.take(until);
     let read = found.file.read_at(&mut buffer, start)?;
     if read < until {
         return Ok(Err("the segment ends within the payload"));
     }
-    let stored = &buffer[from..until];
+    let payload = check(&found.header, &buffer[from..until], pool);
+    Ok(payload.map(|raw| raw.unwrap_or_else(|| buffer.freeze(from..until))))
+}
+
+/// The payload decompressed; nothing when it is stored as it is.
+fn check(
+    header: &BlockHeader,
+    stored: &[u8],
+    pool: &PagePool,
+) -> Result<Option<Bytes>, &'static str> {
     if crc32fast::hash(stored) != header.payload_crc {
-        return Ok(Err("the payload's checksum is wrong"));
+        return Err("the payload's checksum is wrong");
     }
     if header.compression == Compression::None {
-        return Ok(Ok(buffer.freeze(from..until)));
+        return Ok(None);
     }
     let raw = decompress(header, stored, pool);
-    Ok(raw.ok_or("the payload cannot be decompressed"))
+    raw.map(Some).ok_or("the payload cannot be decompressed")
 }

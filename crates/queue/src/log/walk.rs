@@ -6,6 +6,7 @@
 use std::io;
 use std::ops::Range;
 
+use bytes::Bytes;
 use memchr::memmem::Finder;
 
 use super::Place;
@@ -14,7 +15,7 @@ use super::window::Window;
 use crate::storage::{PAGE, StoredFile};
 
 /// Blocks of up to this size are found by reading on; to the header behind a larger one the walk jumps.
-const JUMP: u64 = 32 * 1024;
+pub(super) const JUMP: u64 = 256 * 1024;
 
 static ZEROS: [u8; PAGE] = [0; PAGE];
 
@@ -116,6 +117,23 @@ impl Walk {
         }
     }
 
+    /// The payload of a block to which the walk does not jump, read along with its neighbours.
+    pub(super) fn payload(
+        &mut self,
+        file: &dyn StoredFile,
+        offset: u64,
+        header: &BlockHeader,
+        end: u64,
+    ) -> io::Result<Option<Bytes>> {
+        let length = header.length() as usize;
+        if header.length() > JUMP || length + PAGE > self.window.capacity() {
+            return Ok(None);
+        }
+        let block = self.window.share(file, offset, length, self.ahead, end)?;
+        // A file that was cut shorter meanwhile is found out when the payload is loaded.
+        Ok((block.len() == length).then(|| block.slice(BLOCK_HEADER..)))
+    }
+
     fn place(&self, offset: u64) -> Place {
         Place {
             segment: self.number,
@@ -197,16 +215,17 @@ impl Walk {
         from: u64,
         end: u64,
     ) -> io::Result<(Option<u64>, u64)> {
+        let number = self.number;
         let finder = Finder::new(&BLOCK_MAGIC);
         let (mut at, mut data_end) = (from, from);
         loop {
             let size = self.window.capacity() - PAGE;
             let bytes = self.window.get(file, at, size, size, end)?;
-            let found = finder.find_iter(bytes).find_map(|index| {
+            let found = finder.find_iter(bytes).find(|&index| {
                 let offset = at + index as u64;
-                let header = BlockHeader::decode(&bytes[index..], place_in(self.number, offset));
+                let header = BlockHeader::decode(&bytes[index..], place_in(number, offset));
                 let whole = header.is_ok_and(|header| offset + header.length() <= end);
-                (offset > from && whole).then_some(index)
+                offset > from && whole
             });
             let passed = &bytes[..found.unwrap_or(bytes.len())];
             if let Some(last) = last_data(passed) {

@@ -5,7 +5,9 @@
 
 use std::io;
 
-use crate::pages::PageBuffer;
+use bytes::Bytes;
+
+use crate::pages::{PageBuffer, PagePool};
 use crate::storage::{PAGE, StoredFile};
 
 /// Stands for every byte of a page that cannot be read, so that it is neither zeros nor a header.
@@ -13,9 +15,10 @@ const UNREADABLE: u8 = 0xee;
 
 #[derive(Debug)]
 pub(super) struct Window {
-    buffer: PageBuffer,
+    pool: PagePool,
+    capacity: usize,
     start: u64,
-    length: usize,
+    bytes: Bytes,
     /// Whether pages that cannot be read are passed over as if they held garbage.
     pub(super) passes_unreadable: bool,
 }
@@ -23,21 +26,43 @@ pub(super) struct Window {
 impl Window {
     /// A window of at most so many bytes, which is at least two pages.
     pub(super) fn new(capacity: usize) -> Self {
+        let capacity = capacity.max(2 * PAGE);
         Self {
-            buffer: PageBuffer::new(capacity.max(2 * PAGE)),
+            pool: PagePool::new(2, capacity),
+            capacity,
             start: 0,
-            length: 0,
+            bytes: Bytes::new(),
             passes_unreadable: false,
         }
     }
 
     pub(super) fn capacity(&self) -> usize {
-        self.buffer.len()
+        self.capacity
     }
 
     /// Forgets what was read, because another file comes next.
     pub(super) fn clear(&mut self) {
-        self.length = 0;
+        self.bytes = Bytes::new();
+    }
+
+    /// Gives the memory back while nothing is read.
+    pub(super) fn rest(&mut self) {
+        self.clear();
+        self.pool = PagePool::new(2, self.capacity);
+    }
+
+    /// As [`Window::get`], to be kept. As long as it is, so is the whole window.
+    pub(super) fn share(
+        &mut self,
+        file: &dyn StoredFile,
+        offset: u64,
+        wanted: usize,
+        ahead: usize,
+        end: u64,
+    ) -> io::Result<Bytes> {
+        let length = self.get(file, offset, wanted, ahead, end)?.len();
+        let from = (offset - self.start) as usize;
+        Ok(self.bytes.slice(from..from + length))
     }
 
     /// The `wanted` bytes from `offset` on, or fewer at `end` or at the end of the file. When they have to be read, so are
@@ -54,13 +79,17 @@ impl Window {
         if offset >= until {
             return Ok(&[]);
         }
-        if offset < self.start || until > self.start + self.length as u64 {
+        if offset < self.start || until > self.have() {
             self.fill(file, offset, wanted.max(ahead), end)?;
         }
-        let have = self.start + self.length as u64;
-        let until = until.min(have).max(offset);
+        let until = until.min(self.have()).max(offset);
         let from = (offset - self.start) as usize;
-        Ok(&self.buffer[from..][..(until - offset) as usize])
+        Ok(&self.bytes[from..][..(until - offset) as usize])
+    }
+
+    /// Where the window ends.
+    fn have(&self) -> u64 {
+        self.start + self.bytes.len() as u64
     }
 
     fn fill(
@@ -76,37 +105,40 @@ impl Window {
             .min(offset.saturating_add(size as u64))
             .next_multiple_of(page);
         let size = usize::try_from(until - start).unwrap_or(usize::MAX);
-        let size = size.min(self.capacity());
-        self.start = start;
-        self.length = 0;
-        let read = match file.read_at(&mut self.buffer[..size], start) {
-            Err(_) if self.passes_unreadable => self.fill_by_pages(file, size)?,
+        let size = size.min(self.capacity);
+        // Its memory is what is read into, unless somebody keeps it.
+        self.clear();
+        let mut buffer = self.pool.take(size);
+        let read = match file.read_at(&mut buffer[..size], start) {
+            Err(_) if self.passes_unreadable => fill_by_pages(file, &mut buffer, start)?,
             read => read?,
         };
-        self.length = read.min(usize::try_from(end - start).unwrap_or(usize::MAX));
-        // What lies behind a file's end is as if it was not asked for.
-        if offset > start + self.length as u64 {
+        let length = read.min(usize::try_from(end - start).unwrap_or(usize::MAX));
+        if offset <= start + length as u64 {
+            self.start = start;
+            self.bytes = buffer.freeze(0..length);
+        } else {
+            // What lies behind a file's end is as if it was not asked for.
             self.start = offset;
-            self.length = 0;
         }
         Ok(())
     }
+}
 
-    fn fill_by_pages(&mut self, file: &dyn StoredFile, size: usize) -> io::Result<usize> {
-        let length = file.len()?;
-        let mut done = 0;
-        while done < size && self.start + (done as u64) < length {
-            let offset = self.start + done as u64;
-            let page = &mut self.buffer[done..done + PAGE];
-            done += match file.read_at(page, offset) {
-                Ok(0) => break,
-                Ok(read) => read,
-                Err(_) => {
-                    page.fill(UNREADABLE);
-                    PAGE.min(usize::try_from(length - offset).unwrap_or(PAGE))
-                }
-            };
-        }
-        Ok(done)
+fn fill_by_pages(file: &dyn StoredFile, buffer: &mut PageBuffer, start: u64) -> io::Result<usize> {
+    let length = file.len()?;
+    let mut done = 0;
+    while done < buffer.len() && start + (done as u64) < length {
+        let offset = start + done as u64;
+        let page = &mut buffer[done..done + PAGE];
+        done += match file.read_at(page, offset) {
+            Ok(0) => break,
+            Ok(read) => read,
+            Err(_) => {
+                page.fill(UNREADABLE);
+                PAGE.min(usize::try_from(length - offset).unwrap_or(PAGE))
+            }
+        };
     }
+    Ok(done)
 }
