@@ -38,6 +38,7 @@ use serde::{Deserialize, Serialize};
 
 pub use name::{decode, encode};
 pub use slot::SlotState;
+pub(crate) use slot::VERSION;
 
 use crate::QueueError;
 use crate::log::Place;
@@ -50,7 +51,7 @@ const QUARANTINE: &str = "quarantine";
 const SET_ASIDE_MAX: usize = 8;
 
 /// What the names of cursor files begin with.
-const PREFIX: &str = "cursor-";
+pub(crate) const PREFIX: &str = "cursor-";
 
 /// How far an output has come.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,7 +121,7 @@ impl Examined {
     }
 
     /// Why no slot can be read.
-    fn reasons(&self) -> String {
+    pub(crate) fn reasons(&self) -> String {
         let [first, second] = &self.slots;
         format!("first slot: {first}; second slot: {second}")
     }
@@ -193,10 +194,15 @@ fn open_all(storage: &dyn Storage) -> Result<Vec<Opened>, QueueError> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             opened => opened.map_err(QueueError::io("open", &name))?,
         };
-        let slots = [slot::read(&*file, 0), slot::read(&*file, 1)];
-        files.push((Examined { file: name, slots }, file));
+        files.push((examine_file(name, &*file), file));
     }
     Ok(files)
+}
+
+/// Reads a cursor file.
+pub(crate) fn examine_file(name: String, file: &dyn StoredFile) -> Examined {
+    let slots = [slot::read(file, 0), slot::read(file, 1)];
+    Examined { file: name, slots }
 }
 
 fn refuse_newer(examined: &Examined) -> Result<(), QueueError> {
@@ -208,7 +214,7 @@ fn refuse_newer(examined: &Examined) -> Result<(), QueueError> {
         Err(QueueError::Newer {
             file: PathBuf::from(&examined.file),
             version,
-            known: slot::VERSION,
+            known: VERSION,
         })
     })
 }

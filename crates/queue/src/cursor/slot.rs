@@ -6,7 +6,8 @@ use std::io;
 use super::Saved;
 use crate::storage::{PAGE, StoredFile};
 
-pub(super) const VERSION: u32 = 1;
+/// The latest version that is known.
+pub(crate) const VERSION: u32 = 1;
 const MAGIC: &[u8; 8] = b"mpcursor";
 const BODY: usize = 28;
 const BODY_BYTES_MAX: usize = PAGE - BODY;

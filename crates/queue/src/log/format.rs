@@ -15,7 +15,7 @@ pub const BLOCK_HEADER: usize = 64;
 const SEGMENT_MAGIC: [u8; 8] = *b"\x93mpSEG\xf2\n";
 
 /// Begins a block.
-pub(super) const BLOCK_MAGIC: [u8; 8] = *b"\x9bmpBLK\xf4\n";
+pub(crate) const BLOCK_MAGIC: [u8; 8] = *b"\x9bmpBLK\xf4\n";
 
 /// Where the CRC lies in both headers, and where what it covers begins. These two never change.
 const CRC_AT: usize = 8;
@@ -93,7 +93,7 @@ impl SegmentHeader {
     }
 
     /// Reads the first page of the segment with that number.
-    pub(super) fn decode(page: &[u8], number: u64) -> SegmentPage {
+    pub(crate) fn decode(page: &[u8], number: u64) -> SegmentPage {
         if page.iter().all(|byte| *byte == 0) {
             return SegmentPage::Zeros;
         }
@@ -155,7 +155,7 @@ pub struct BlockHeader {
 
 /// Why bytes are no block header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Flaw {
+pub(crate) enum Flaw {
     /// The magic is missing.
     Magic,
     /// The CRC is wrong.
@@ -167,7 +167,7 @@ pub(super) enum Flaw {
 }
 
 impl Flaw {
-    pub(super) fn reason(self) -> &'static str {
+    pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Magic => "no block header",
             Self::Crc => "the block header's checksum is wrong",
@@ -208,7 +208,7 @@ impl BlockHeader {
     }
 
     /// Reads the header of a block at that place.
-    pub(super) fn decode(bytes: &[u8], place: Place) -> Result<Self, Flaw> {
+    pub(crate) fn decode(bytes: &[u8], place: Place) -> Result<Self, Flaw> {
         if bytes.len() < BLOCK_HEADER || bytes[..8] != BLOCK_MAGIC {
             return Err(Flaw::Magic);
         }
@@ -220,9 +220,19 @@ impl BlockHeader {
         if version > VERSION {
             return Err(Flaw::Newer(version));
         }
-        let compression = Compression::of_code(bytes[13]).ok_or(Flaw::Nonsense)?;
-        let header = Self {
-            compression,
+        let header = Self::decode_unchecked(bytes).ok_or(Flaw::Nonsense)?;
+        let plain = header.compression == Compression::None;
+        if header.sequence == u64::MAX || plain && header.stored_len != header.raw_len {
+            return Err(Flaw::Nonsense);
+        }
+        Ok(header)
+    }
+
+    /// What the fields of a header say whose checksum may be wrong: to save a payload whose own checksum is right.
+    pub(crate) fn decode_unchecked(bytes: &[u8]) -> Option<Self> {
+        let bytes = bytes.get(..BLOCK_HEADER)?;
+        Some(Self {
+            compression: Compression::of_code(bytes[13])?,
             sequence: u64_at(bytes, 16),
             ordinal: u64_at(bytes, 24),
             time: u64_at(bytes, 32).cast_signed(),
@@ -231,12 +241,7 @@ impl BlockHeader {
             stored_len: u32_at(bytes, 52),
             raw_len: u32_at(bytes, 56),
             payload_crc: u32_at(bytes, 60),
-        };
-        let plain = compression == Compression::None;
-        if header.sequence == u64::MAX || plain && header.stored_len != header.raw_len {
-            return Err(Flaw::Nonsense);
-        }
-        Ok(header)
+        })
     }
 }
 

@@ -74,10 +74,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use format::BLOCK_MAGIC;
 pub use format::{
     BLOCK_HEADER, BlockHeader, SegmentHeader, SegmentPage, VERSION, segment_name, segment_number,
 };
+pub(crate) use payload::decompress;
 pub use payload::{Compression, Payload};
+pub(crate) use quarantine::copy_place;
 pub use quarantine::{FOLDER as QUARANTINE, copy_name};
 pub use reader::{Found, LoadError, Reader};
 pub use scan::{Item, ScanOptions, Scanner, list_segments, scan_segment};

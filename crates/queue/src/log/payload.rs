@@ -129,7 +129,7 @@ fn compress(parts: &[Bytes], raw_len: usize, compression: Compression) -> Option
 }
 
 /// Decompresses a stored payload whose CRC is right; `None` when it is not what its header says.
-pub(super) fn decompress(header: &BlockHeader, stored: &[u8], pool: &PagePool) -> Option<Bytes> {
+pub(crate) fn decompress(header: &BlockHeader, stored: &[u8], pool: &PagePool) -> Option<Bytes> {
     let raw_len = header.raw_len as usize;
     match header.compression {
         Compression::None => Some(Bytes::copy_from_slice(stored)),

@@ -16,6 +16,18 @@ pub const FOLDER: &str = "quarantine";
 
 const CHUNK: usize = 256 * 1024;
 
+/// Where the range lies in a segment whose copy has that name, without the folder's.
+pub(crate) fn copy_place(name: &str) -> Option<Place> {
+    let (segment, offset) = name
+        .strip_prefix("segment-")?
+        .strip_suffix(".bin")?
+        .split_once("-offset-")?;
+    Some(Place {
+        segment: u64::from_str_radix(segment, 16).ok()?,
+        offset: u64::from_str_radix(offset, 16).ok()?,
+    })
+}
+
 #[derive(Debug)]
 pub(super) struct Quarantine {
     size_max: u64,

@@ -1,0 +1,358 @@
+//! One pass over the segments of a queue that nobody needs to have opened.
+
+use std::io;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{Damage, InspectError, QueueFolder, SegmentReport, age};
+use crate::QueueError;
+use crate::log::{
+    BLOCK_HEADER, BlockHeader, Compression, Item, Place, ScanOptions, Scanner, SegmentHeader,
+    SegmentInfo, SegmentPage, decompress, list_segments, segment_name,
+};
+use crate::pages::PagePool;
+use crate::storage::{PAGE, StoredFile};
+
+pub(super) const WRONG_CHECKSUM: &str = "the payload's checksum is wrong";
+
+/// Sequences, both ends included.
+#[derive(Debug, Clone, Copy)]
+pub struct Range {
+    /// The first.
+    pub from: u64,
+    /// The last.
+    pub to: u64,
+}
+
+impl Range {
+    /// All.
+    pub const ALL: Self = Self {
+        from: 0,
+        to: u64::MAX,
+    };
+
+    fn holds(self, sequence: u64) -> bool {
+        (self.from..=self.to).contains(&sequence)
+    }
+}
+
+/// A block in its segment.
+#[derive(Debug)]
+pub struct Block {
+    /// The segment's number.
+    pub segment: u64,
+    /// Where the block begins in the segment.
+    pub offset: u64,
+    /// What its header says.
+    pub header: BlockHeader,
+    /// Whether its payload is what was written; true when that was not looked at.
+    pub payload_ok: bool,
+    /// Whether a later segment holds it again. Such a block does not count.
+    pub superseded: bool,
+    file: Arc<dyn StoredFile>,
+}
+
+impl Block {
+    /// The name of the segment's file.
+    pub fn file_name(&self) -> String {
+        segment_name(self.segment)
+    }
+
+    /// Bytes of header and payload.
+    pub fn size(&self) -> u64 {
+        BLOCK_HEADER as u64 + u64::from(self.header.stored_len)
+    }
+
+    /// Reads and verifies the payload.
+    pub(super) fn load(&self, pool: &PagePool) -> Result<Bytes, String> {
+        let from = self.offset + BLOCK_HEADER as u64;
+        // From page to page, as direct I/O wants it.
+        let ahead = (from % PAGE as u64) as usize;
+        let stored = self.header.stored_len as usize;
+        let mut buffer = pool.take(ahead + stored);
+        let read = self.file.read_at(&mut buffer, from - ahead as u64);
+        let read = read.map_err(|error| error.to_string())?;
+        let range = ahead..ahead + stored;
+        if read < range.end || crc32fast::hash(&buffer[range.clone()]) != self.header.payload_crc {
+            return Err(WRONG_CHECKSUM.to_owned());
+        }
+        if self.header.compression == Compression::None {
+            return Ok(buffer.freeze(range));
+        }
+        let raw = decompress(&self.header, &buffer[range], pool);
+        raw.ok_or_else(|| "the payload cannot be decompressed".to_owned())
+    }
+}
+
+/// What a pass found.
+#[derive(Debug, Default)]
+pub struct Scan {
+    /// The segments that were read.
+    pub segments: Vec<Segment>,
+    /// What is no block in them, and blocks whose payload is damaged when payloads were read.
+    pub damage: Vec<Damage>,
+}
+
+/// A segment, while its ages are still times.
+#[derive(Debug)]
+pub struct Segment {
+    /// What was counted.
+    pub report: SegmentReport,
+    times: Option<(i64, i64)>,
+}
+
+impl Segment {
+    fn new(info: &SegmentInfo) -> Self {
+        Self {
+            report: SegmentReport {
+                number: info.number,
+                first_sequence: None,
+                last_sequence: None,
+                blocks: 0,
+                events: 0,
+                superseded_blocks: 0,
+                size_bytes: info.length,
+                used_bytes: info.length,
+                oldest_seconds: None,
+                newest_seconds: None,
+                list: None,
+            },
+            times: None,
+        }
+    }
+
+    fn count(&mut self, block: &Block) {
+        let (report, header) = (&mut self.report, &block.header);
+        if block.superseded {
+            report.superseded_blocks += 1;
+            return;
+        }
+        report.blocks += 1;
+        report.events += u64::from(header.events);
+        report.first_sequence.get_or_insert(header.sequence);
+        report.last_sequence = Some(header.sequence);
+        let first = self.times.map_or(header.time, |(first, _)| first);
+        self.times = Some((first, header.time));
+    }
+
+    pub(super) fn set_ages(&mut self, now: i64) {
+        self.report.oldest_seconds = self.times.map(|(first, _)| age(first, now));
+        self.report.newest_seconds = self.times.map(|(_, last)| age(last, now));
+    }
+}
+
+/// Who sees the blocks. Breaking off ends the pass.
+pub type Visit<'a> = dyn FnMut(&Block) -> ControlFlow<()> + 'a;
+
+impl QueueFolder {
+    /// Shows the blocks in their order, those included that a later segment holds again. Segments that hold nothing of
+    /// the range are left out, and so is damage that cannot have held anything of it.
+    ///
+    /// # Errors
+    /// The folder cannot be read, or a later version wrote in it.
+    pub fn scan(
+        &self,
+        range: Range,
+        verify_payload: bool,
+        visit: &mut Visit<'_>,
+    ) -> Result<Scan, InspectError> {
+        let infos = list_segments(&*self.storage).map_err(self.wrong())?;
+        let mut pass = Pass {
+            range,
+            verify_payload,
+            last: None,
+            durable: 0,
+            torn_from: Vec::new(),
+            pending: Vec::new(),
+            scan: Scan::default(),
+        };
+        for (index, info) in infos.iter().enumerate() {
+            let later = infos[index + 1..].iter().map(|next| next.first_sequence);
+            let end = later.min().unwrap_or(u64::MAX);
+            if end <= range.from {
+                continue;
+            }
+            let name = segment_name(info.number);
+            let file = match self.storage.open(&name) {
+                // All outputs have passed it since it was listed.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                file => file
+                    .map_err(QueueError::io("open", name))
+                    .map_err(self.wrong())?,
+            };
+            let flow = pass.segment(info, end, &file, visit);
+            let flow = flow.map_err(QueueError::io("read", segment_name(info.number)));
+            if flow.map_err(self.wrong())?.is_break() {
+                break;
+            }
+        }
+        Ok(pass.finish())
+    }
+}
+
+/// Damage before it is known what was safe.
+struct Pending {
+    place: Place,
+    damage: Damage,
+    first: u64,
+    last: u64,
+}
+
+struct Pass {
+    range: Range,
+    verify_payload: bool,
+    /// The sequence of the last block that counts.
+    last: Option<u64>,
+    /// All sequences below it were synced at some time.
+    durable: u64,
+    /// For segments that say so: from where on up to them what is unreadable was never safe.
+    torn_from: Vec<(Place, u64)>,
+    pending: Vec<Pending>,
+    scan: Scan,
+}
+
+impl Pass {
+    /// Blocks of the segment count below `end`.
+    fn segment(
+        &mut self,
+        info: &SegmentInfo,
+        end: u64,
+        file: &Arc<dyn StoredFile>,
+        visit: &mut Visit<'_>,
+    ) -> io::Result<ControlFlow<()>> {
+        let mut page = vec![0; PAGE];
+        // A page that cannot be read is found by the scanner as well.
+        let length = file.read_at(&mut page, 0).unwrap_or(0);
+        if let SegmentPage::Valid(header) = SegmentHeader::decode(&page[..length], info.number) {
+            self.durable = self.durable.max(header.durable);
+            let torn = header.torn_from.map(|place| (place, info.number));
+            self.torn_from.extend(torn);
+        }
+        let options = ScanOptions {
+            from: 0,
+            verify_payload: self.verify_payload,
+        };
+        let mut scanner = Scanner::new(&**file, info.number, options)?.pass_unreadable();
+        let mut segment = Segment::new(info);
+        let mut flow = ControlFlow::Continue(());
+        while flow.is_continue()
+            && let Some(item) = scanner.next_item()?
+        {
+            match item {
+                Item::Block {
+                    offset,
+                    header,
+                    payload_ok,
+                } => {
+                    let block = Block {
+                        segment: info.number,
+                        offset,
+                        header,
+                        payload_ok,
+                        superseded: header.sequence >= end
+                            || self.last.is_some_and(|last| header.sequence <= last),
+                        file: Arc::clone(file),
+                    };
+                    flow = self.block(&block, &mut segment, visit);
+                }
+                Item::Damage { range, reason, .. } => {
+                    let first = self.last.map(|last| last + 1);
+                    let first = first.unwrap_or(match info.first_sequence {
+                        u64::MAX => 0,
+                        known => known,
+                    });
+                    let length = range.end - range.start;
+                    self.note(
+                        (info.number, range.start),
+                        length,
+                        reason,
+                        (first, end.saturating_sub(1)),
+                    );
+                }
+                Item::Free(range) => segment.report.used_bytes = range.start,
+            }
+        }
+        self.scan.segments.push(segment);
+        Ok(flow)
+    }
+
+    fn block(
+        &mut self,
+        block: &Block,
+        segment: &mut Segment,
+        visit: &mut Visit<'_>,
+    ) -> ControlFlow<()> {
+        let sequence = block.header.sequence;
+        self.durable = self.durable.max(block.header.durable);
+        if !block.superseded {
+            if sequence > self.range.to {
+                self.limit(sequence);
+                return ControlFlow::Break(());
+            }
+            self.limit(sequence);
+            self.last = Some(sequence);
+        }
+        segment.count(block);
+        if !block.payload_ok && !block.superseded {
+            let place = (block.segment, block.offset);
+            let reason = WRONG_CHECKSUM.to_owned();
+            self.note(place, block.size(), reason, (sequence, sequence));
+        }
+        if self.range.holds(sequence) {
+            return visit(block);
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// A block shows that what is missing before it has lower sequences.
+    fn limit(&mut self, sequence: u64) {
+        for pending in self.pending.iter_mut().rev() {
+            if pending.last < sequence {
+                break;
+            }
+            pending.last = sequence.saturating_sub(1);
+        }
+    }
+
+    fn note(
+        &mut self,
+        (segment, offset): (u64, u64),
+        length: u64,
+        reason: String,
+        (first, last): (u64, u64),
+    ) {
+        self.pending.push(Pending {
+            place: Place { segment, offset },
+            damage: Damage {
+                file: segment_name(segment),
+                offset,
+                length,
+                reason,
+                torn: false,
+                first_sequence: Some(first),
+                last_sequence: None,
+            },
+            first,
+            last,
+        });
+    }
+
+    fn finish(mut self) -> Scan {
+        for mut pending in std::mem::take(&mut self.pending) {
+            let is_outside = pending.last < self.range.from || pending.first > self.range.to;
+            if is_outside {
+                continue;
+            }
+            let never_safe = |(from, before): &(Place, u64)| {
+                pending.place >= *from && pending.place.segment < *before
+            };
+            pending.damage.torn =
+                pending.first >= self.durable || self.torn_from.iter().any(never_safe);
+            pending.damage.last_sequence = (pending.last < u64::MAX - 1).then_some(pending.last);
+            self.scan.damage.push(pending.damage);
+        }
+        self.scan
+    }
+}
