@@ -85,6 +85,11 @@ fn pages() -> Vec<Page> {
             text: queue_page(),
         },
         Page {
+            name: "queue-tools".into(),
+            summary: "`millpond queue`: looking into disk queues".into(),
+            text: include_str!("queue_tools.md").to_owned(),
+        },
+        Page {
             name: "expressions".into(),
             summary: "the language of `if` and `where`".into(),
             text: expressions_page(),

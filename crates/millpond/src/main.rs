@@ -8,6 +8,7 @@ mod docs;
 mod files;
 mod load;
 mod progress;
+mod queue;
 mod run;
 mod schema;
 
@@ -42,6 +43,9 @@ enum Command {
     Bench(BenchArgs),
     /// Shows what became of every file that a data directory knows: position, lag, events read, acknowledged and dropped.
     Files(FilesArgs),
+    /// Looks into disk queues: what is in them, whether it is whole, what is still to come for an output.
+    #[command(subcommand)]
+    Queue(queue::QueueCommand),
     /// Prints the reference of all components, or of one.
     Docs(DocsArgs),
     /// Prints the JSON Schema of the configuration, for editors.
@@ -100,7 +104,7 @@ struct FilesArgs {
 
 #[derive(Args)]
 struct DocsArgs {
-    /// A component's name, or `pipeline`, `queue`, `expressions`, `exit-codes`.
+    /// A component's name, or `pipeline`, `queue`, `queue-tools`, `expressions`, `exit-codes`.
     topic: Option<String>,
     /// Writes one Markdown file for each page into this directory instead.
     #[arg(long, value_name = "DIR")]
@@ -134,6 +138,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Check(args) => load::check(&args.source.pipeline, args.data_dir),
         Command::Bench(args) => bench::bench(&args.source.pipeline, args.json),
         Command::Files(args) => files::files(&args.data_dir, args.json),
+        Command::Queue(command) => queue::queue(&command),
         Command::Docs(args) => docs::docs(args.topic.as_deref(), args.out.as_deref()),
         Command::Schema => {
             run::print(schema::schema().as_bytes())?;

@@ -9,6 +9,7 @@ mod following;
 mod main_job;
 mod metrics;
 mod program;
+mod queue_tools;
 mod reading_faults;
 mod registry_faults;
 mod routing;

@@ -165,13 +165,13 @@ fn a_disk_that_works_again_is_read_on_by_a_service() {
 }
 
 /// The executable where everybody may run it, and how to run it as nobody.
-struct Nobody {
+pub struct Nobody {
     executable: String,
     folder: Folder,
 }
 
 impl Nobody {
-    fn new() -> Option<Self> {
+    pub fn new() -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             skip("only root can run a program as somebody else");
             return None;
@@ -204,7 +204,7 @@ impl Nobody {
         command
     }
 
-    fn run(&self, args: &[&str]) -> Ended {
+    pub fn run(&self, args: &[&str]) -> Ended {
         ended(self.command(args).output().expect("runs"))
     }
 }
