@@ -21,7 +21,7 @@ use queue::{
 };
 use registry::Registry;
 
-use crate::graph::{Graph, InputNode, PipelineGraph};
+use crate::graph::{Graph, InputNode, PipelineGraph, StageNode};
 use crate::lane::{Lane, Shared};
 use crate::queue_settings::QueueSettings;
 use crate::report::{OperatorReport, PipelineReport, Report, Role};
@@ -403,10 +403,14 @@ impl RunningInput {
 
 /// Every pipeline's queue, in order.
 fn open_queues(graph: &Graph, options: &RunOptions) -> Result<Vec<Arc<Queue>>, QueueError> {
-    let budget = graph
-        .process
-        .disk
-        .map(|size| Arc::new(DiskBudget::new(size.0)));
+    let shared = graph.process.disk.map(|size| {
+        let queues = graph.pipelines.iter();
+        let count = queues.filter(|pipeline| pipeline.queue.disk().is_some());
+        (
+            Arc::new(DiskBudget::new(size.0)),
+            size.0 / count.count().max(1) as u64,
+        )
+    });
     let open = |pipeline: &PipelineGraph| {
         let limits = pipeline.queue.limits();
         let disk = pipeline.queue.disk();
@@ -415,26 +419,31 @@ fn open_queues(graph: &Graph, options: &RunOptions) -> Result<Vec<Arc<Queue>>, Q
         let (Some(disk), Some(folder)) = (disk, folder) else {
             return Ok(Queue::memory(limits, pipeline.outputs.len()));
         };
-        let names = pipeline.outputs.iter().map(|output| output.name.as_str());
-        let names: Vec<&str> = names.collect();
+        let names: Vec<&str> = pipeline
+            .outputs
+            .iter()
+            .map(|output| &*output.name)
+            .collect();
+        let mut settings = disk.settings();
+        if let Some((_, share)) = &shared {
+            settings.limit_segments(*share);
+        }
         let mode = match &pipeline.queue {
             QueueSettings::Disk(_) => Mode::Everything,
             QueueSettings::Memory(_) => Mode::Overflow,
         };
         let warn = options.diagnostics.clone();
         let name = pipeline.name.clone();
+        let is_stateless = |stage: &StageNode| stage.order == Order::Stateless;
         let options = DiskOptions {
             mode,
             limits,
-            may_part: pipeline
-                .stages
-                .iter()
-                .all(|stage| stage.order == Order::Stateless),
-            budget: budget.clone(),
+            may_part: pipeline.stages.iter().all(is_stateless),
+            budget: shared.as_ref().map(|(budget, _)| budget.clone()),
             diagnostics: Diagnostics::new(move |text| {
-                warn.warn(&format!("pipeline {name}: {text}"))
+                warn.warn(&format!("pipeline {name}: {text}"));
             }),
-            ..DiskOptions::new(disk.settings(), &names)
+            ..DiskOptions::new(settings, &names)
         };
         Queue::open(&folder, options)
     };

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::log::Compression;
+use crate::storage::PAGE;
 
 /// How a disk queue works. Sizes are in bytes.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,6 +41,21 @@ pub struct DiskSettings {
     pub orphan_retention: Duration,
     /// Whether a stop waits until the queue is empty.
     pub drain: bool,
+}
+
+/// Of the room that a queue has, a segment takes this part at most: otherwise little could be given back before all is read.
+const SEGMENTS_MIN: u64 = 4;
+
+/// The smallest segment.
+const SEGMENT_SIZE_MIN: u64 = 64 << 10;
+
+impl DiskSettings {
+    /// Makes segments so small that a few fit into this room.
+    pub fn limit_segments(&mut self, room: u64) {
+        let page = PAGE as u64;
+        let largest = (room / SEGMENTS_MIN).max(SEGMENT_SIZE_MIN) / page * page;
+        self.segment_size = self.segment_size.min(largest);
+    }
 }
 
 /// What happens to new events when a queue is full.
