@@ -210,7 +210,7 @@ fn block_header_of_zeros() {
     let disk = written();
     let (number, offset) = place(&disk, EARLY);
     change(&disk, number, |bytes| {
-        bytes[offset as usize..][..64].fill(0)
+        bytes[offset as usize..][..64].fill(0);
     });
     let outcome = expect_lost(&disk, &[EARLY]);
     assert_eq!(outcome.alarms(), 1);
@@ -298,7 +298,7 @@ fn flipped_bit_in_a_payload() {
 
 #[test]
 fn flipped_bit_in_each_field_of_a_segment_header() {
-    let fields = [0, 8, 12, 16, 24, 32, 40, 48, 56, 64, 72, 80, PAGE - 1];
+    let fields = [0, 8, 12, 16, 24, 32, 40, 48, 56, 64, 72, 3143, PAGE - 1];
     for (field, bit) in fields.into_iter().zip((0..8).cycle()) {
         for index in 0..numbers(&written()).len() {
             let disk = written();

@@ -33,8 +33,24 @@ pub fn segment_number(name: &str) -> Option<u64> {
     (segment_name(number) == name).then_some(number)
 }
 
+/// So many torn ranges are in a segment's header at most.
+pub(super) const TORN_MAX: usize = 128;
+
+/// Where the torn ranges lie in a segment's header: their number, then each in so many bytes.
+const TORN_AT: usize = 64;
+const TORN_LEN: usize = 24;
+
+/// A part of the log in which what is unreadable never was durable: a crash or a failed sync left it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Torn {
+    /// Where it begins.
+    pub from: Place,
+    /// The first segment behind it.
+    pub until: u64,
+}
+
 /// What the first page of a segment says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SegmentHeader {
     /// The segment's number.
     pub number: u64,
@@ -48,12 +64,12 @@ pub struct SegmentHeader {
     pub durable: u64,
     /// Greater than every sequence written before, also where that does not count any more.
     pub next_sequence: u64,
-    /// From here on to this segment, what is unreadable never was durable.
-    pub torn_from: Option<Place>,
+    /// What was torn before it.
+    pub torn: Vec<Torn>,
 }
 
 /// What was found in the place of a segment's header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SegmentPage {
     /// A header.
     Valid(SegmentHeader),
@@ -68,10 +84,6 @@ pub enum SegmentPage {
 impl SegmentHeader {
     /// Writes the header's page.
     pub(super) fn encode(&self, page: &mut [u8]) {
-        let torn = self.torn_from.unwrap_or(Place {
-            segment: 0,
-            offset: 0,
-        });
         page.fill(0);
         page[..8].copy_from_slice(&SEGMENT_MAGIC);
         page[12..16].copy_from_slice(&VERSION.to_le_bytes());
@@ -82,10 +94,11 @@ impl SegmentHeader {
             self.first_time.cast_unsigned(),
             self.durable,
             self.next_sequence,
-            torn.segment,
-            torn.offset,
+            self.torn.len().min(TORN_MAX) as u64,
         ];
-        for (index, field) in fields.into_iter().enumerate() {
+        let torn = self.torn.iter().take(TORN_MAX);
+        let torn = torn.flat_map(|torn| [torn.from.segment, torn.from.offset, torn.until]);
+        for (index, field) in fields.into_iter().chain(torn).enumerate() {
             page[16 + index * 8..][..8].copy_from_slice(&field.to_le_bytes());
         }
         let crc = crc32fast::hash(&page[CRC_FROM..]);
@@ -114,10 +127,6 @@ impl SegmentHeader {
         if field(0) != number {
             return SegmentPage::Damaged("the segment header is another segment's");
         }
-        let torn = Place {
-            segment: field(6),
-            offset: field(7),
-        };
         SegmentPage::Valid(Self {
             number,
             first_sequence: field(1),
@@ -125,9 +134,22 @@ impl SegmentHeader {
             first_time: field(3).cast_signed(),
             durable: field(4),
             next_sequence: field(5),
-            torn_from: (torn.segment > 0).then_some(torn),
+            torn: decode_torn(page),
         })
     }
+}
+
+fn decode_torn(page: &[u8]) -> Vec<Torn> {
+    let count = u64_at(page, TORN_AT).min(TORN_MAX as u64) as usize;
+    let ranges = page[TORN_AT + 8..PAGE].chunks_exact(TORN_LEN).take(count);
+    let decode = |range: &[u8]| Torn {
+        from: Place {
+            segment: u64_at(range, 0),
+            offset: u64_at(range, 8),
+        },
+        until: u64_at(range, 16),
+    };
+    ranges.map(decode).collect()
 }
 
 /// What the header of a block says.

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::format::{TORN_MAX, Torn};
 use super::scan::First;
 use super::{Damage, Place};
 use crate::storage::StoredFile;
@@ -58,8 +59,8 @@ pub(super) struct Index {
     pub(super) epoch: u64,
     /// A sync failed and the log was not abandoned since.
     pub(super) is_failed: bool,
-    /// Ranges of the log in which what is unreadable never was durable: from a place up to a segment.
-    torn: Vec<(Place, u64)>,
+    /// The newest ranges in which what is unreadable never was durable.
+    torn: BTreeSet<Torn>,
     pending: Vec<Damage>,
     known: BTreeSet<Place>,
 }
@@ -75,14 +76,22 @@ impl Index {
         }
     }
 
-    /// Says that what is unreadable from a place up to a segment never was durable.
-    pub(super) fn add_torn(&mut self, from: Place, until: u64) {
-        self.torn.push((from, until));
+    /// Remembers a range in which what is unreadable never was durable.
+    pub(super) fn add_torn(&mut self, torn: Torn) {
+        self.torn.insert(torn);
+        if self.torn.len() > TORN_MAX {
+            self.torn.pop_first();
+        }
+    }
+
+    /// For the header of the next segment.
+    pub(super) fn torn(&self) -> Vec<Torn> {
+        self.torn.iter().copied().collect()
     }
 
     pub(super) fn is_torn(&self, place: Place) -> bool {
         let mut ranges = self.torn.iter();
-        ranges.any(|(from, until)| *from <= place && place.segment < *until)
+        ranges.any(|torn| torn.from <= place && place.segment < torn.until)
     }
 
     /// Lowers the limits of the segments before `number`, because a segment begins there.
@@ -147,7 +156,7 @@ impl Index {
         let Some(oldest) = self.segments.keys().next().copied() else {
             return;
         };
-        self.torn.retain(|(_, until)| *until > oldest);
+        self.torn.retain(|torn| torn.until > oldest);
         let oldest = Place {
             segment: oldest,
             offset: 0,

@@ -18,8 +18,9 @@
 //! | 40 | 8 | time of the first block, nanoseconds since 1970, signed |
 //! | 48 | 8 | durable: all sequences below it were synced when the segment was made |
 //! | 56 | 8 | above every sequence that was ever written before |
-//! | 64 | 16 | segment and offset from which on, up to this segment, what is unreadable never was durable; 0, 0: nothing |
-//! | 80 | | zeros |
+//! | 64 | 8 | how many torn ranges follow, 128 at most |
+//! | 72 | 24 each | torn ranges: segment and offset of the begin, number of the first segment behind; what is unreadable there never was durable |
+//! | | | zeros |
 //!
 //! A block begins at any offset:
 //!
@@ -55,7 +56,7 @@
 //! # Limits
 //!
 //! A payload is smaller than 4 GiB. A segment is as long as the settings say, unless one block is longer. Memory: one
-//! window of 64 KiB a reader, one buffer of 1 MiB for the writer, and what is loaded.
+//! window of 1 MiB a reader that is not at the end, one buffer of 1 MiB for the writer, and what is loaded.
 
 mod format;
 mod index;
@@ -76,7 +77,8 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use format::BLOCK_MAGIC;
 pub use format::{
-    BLOCK_HEADER, BlockHeader, SegmentHeader, SegmentPage, VERSION, segment_name, segment_number,
+    BLOCK_HEADER, BlockHeader, SegmentHeader, SegmentPage, Torn, VERSION, segment_name,
+    segment_number,
 };
 pub(crate) use payload::decompress;
 pub use payload::{Compression, Payload};
@@ -220,7 +222,7 @@ impl Log {
             shared.lost(file, header.place, header.length, header.reason);
         }
         let log = Self {
-            writer: Mutex::new(Writer::new(settings.segment_size, opened.state)),
+            writer: Mutex::new(Writer::new(settings.segment_size, opened.next_number)),
             syncing: Mutex::default(),
             shared: Arc::new(shared),
         };

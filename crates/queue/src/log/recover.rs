@@ -6,10 +6,9 @@
 
 use std::sync::Arc;
 
-use super::format::{BlockHeader, SegmentPage, segment_name};
+use super::format::{BlockHeader, SegmentPage, Torn, segment_name};
 use super::index::{Index, Segment};
 use super::scan::{First, Head, Item, ScanOptions, Scanner, newer, read_heads};
-use super::writer::WriterState;
 use super::{Place, Recovered};
 use crate::QueueError;
 use crate::storage::{PAGE, Storage, StoredFile};
@@ -21,7 +20,8 @@ const FLAWS_MAX: usize = 10_000;
 pub(super) struct Opened {
     pub(super) index: Index,
     pub(super) recovered: Recovered,
-    pub(super) state: WriterState,
+    /// The number of the next segment.
+    pub(super) next_number: u64,
     pub(super) damaged_headers: Vec<DamagedHeader>,
 }
 
@@ -57,10 +57,7 @@ pub(super) fn open(storage: &dyn Storage) -> Result<Opened, QueueError> {
         damaged_headers: damaged_headers(&heads),
         recovered: tail.recovered(&heads, &limits),
         index,
-        state: WriterState {
-            next_number,
-            torn_from,
-        },
+        next_number,
     })
 }
 
@@ -113,7 +110,7 @@ impl Tail {
                 tail.next_sequence = tail.next_sequence.max(first.sequence.saturating_add(1));
                 tail.next_ordinal = tail.next_ordinal.max(first.ordinal);
             }
-            if let SegmentPage::Valid(header) = head.page {
+            if let SegmentPage::Valid(header) = &head.page {
                 tail.next_sequence = tail.next_sequence.max(header.next_sequence);
                 tail.durable = tail.durable.max(header.durable);
             }
@@ -245,7 +242,7 @@ impl Tail {
 
     fn recovered(mut self, heads: &[Head], limits: &[u64]) -> Recovered {
         for head in heads {
-            let what = match head.page {
+            let what = match &head.page {
                 SegmentPage::Valid(_) | SegmentPage::Newer(_) => continue,
                 SegmentPage::Zeros => "has no header",
                 SegmentPage::Damaged(reason) => reason,
@@ -293,7 +290,7 @@ impl Scanned {
             end: 0,
             flaws: Vec::new(),
         };
-        match head.page {
+        match &head.page {
             SegmentPage::Valid(header) => {
                 scanned.least = header.first_sequence;
                 scanned.end = PAGE as u64;
@@ -341,10 +338,10 @@ fn build(
 ) -> Index {
     let mut index = Index::ending_at(tail.next_sequence);
     for (head, limit) in heads.iter().zip(limits) {
-        if let SegmentPage::Valid(header) = head.page
-            && let Some(from) = header.torn_from
-        {
-            index.add_torn(from, head.number);
+        if let SegmentPage::Valid(header) = &head.page {
+            for torn in &header.torn {
+                index.add_torn(*torn);
+            }
         }
         let segment = Segment {
             first: head.first,
@@ -359,16 +356,19 @@ fn build(
         index.segments.insert(head.number, segment);
     }
     if let Some(from) = torn_from {
-        index.add_torn(from, next_number);
+        index.add_torn(Torn {
+            from,
+            until: next_number,
+        });
     }
     index
 }
 
 fn damaged_headers(heads: &[Head]) -> Vec<DamagedHeader> {
     let damaged = heads.iter().filter_map(|head| {
-        let (reason, copied) = match head.page {
+        let (reason, copied) = match &head.page {
             SegmentPage::Zeros if head.length > 0 => ("the segment header is all zeros", false),
-            SegmentPage::Damaged(reason) => (reason, true),
+            SegmentPage::Damaged(reason) => (*reason, true),
             _ => return None,
         };
         Some(DamagedHeader {

@@ -226,7 +226,7 @@ pub(super) fn read_heads(storage: &dyn Storage) -> Result<Vec<Head>, QueueError>
         require_known(head.number, &head.page)?;
     }
     for head in &mut heads {
-        head.first = match head.page {
+        head.first = match &head.page {
             SegmentPage::Valid(header) => Some(First {
                 sequence: header.first_sequence,
                 ordinal: header.first_ordinal,

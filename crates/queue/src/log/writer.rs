@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::format::{BlockHeader, SegmentHeader, segment_name};
+use super::format::{BlockHeader, SegmentHeader, Torn, segment_name};
 use super::index::{Index, Segment};
 use super::scan::First;
 use super::{Block, Place, Shared};
@@ -20,16 +20,8 @@ pub(super) struct Writer {
     active: Option<Active>,
     buffer: PageBuffer,
     segment_size: u64,
-    state: WriterState,
-}
-
-/// What a writer has to know of the log's past.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct WriterState {
     /// The number of the next segment.
-    pub(super) next_number: u64,
-    /// For the header of the next segment: where unreadable bytes begin that never were durable.
-    pub(super) torn_from: Option<Place>,
+    next_number: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -50,13 +42,13 @@ struct Piece {
 }
 
 impl Writer {
-    pub(super) fn new(segment_size: u64, state: WriterState) -> Self {
+    pub(super) fn new(segment_size: u64, next_number: u64) -> Self {
         let page = PAGE as u64;
         Self {
             active: None,
             buffer: PageBuffer::new(BUFFER),
             segment_size: segment_size.next_multiple_of(page).max(2 * page),
-            state,
+            next_number,
         }
     }
 
@@ -74,30 +66,29 @@ impl Writer {
         shared.index().highest_sequence = highest.max(last.sequence + 1);
         for piece in &mut pieces {
             if let Err(failure) = self.write(piece, blocks, durable) {
-                self.close_torn(shared);
-                remove_new(shared, &pieces);
+                self.clear_up(shared, &pieces);
                 return Err(failure);
             }
-        }
-        if pieces.iter().any(|piece| piece.header.is_some()) {
-            self.state.torn_from = None;
         }
         self.active = pieces.last().map(|piece| piece.target.clone());
         publish(&mut shared.index(), pieces, last.sequence + 1);
         Ok(())
     }
 
-    /// After a failed write the rest of the segment is not used, because a page of it may have been written.
-    fn close_torn(&mut self, shared: &Shared) {
-        let Some(active) = self.active.take() else {
+    /// After a failed append: the rest of the segment is not used, because a page of it may have been written, and the
+    /// new segments are removed, which a crash may undo.
+    fn clear_up(&mut self, shared: &Shared, pieces: &[Piece]) {
+        let made = pieces.iter().find(|piece| piece.header.is_some());
+        let made = made.map(|piece| (piece.target.number, 0));
+        let begun = self.active.take().map(|active| (active.number, active.at));
+        let Some((segment, offset)) = begun.or(made) else {
             return;
         };
-        let from = Place {
-            segment: active.number,
-            offset: active.at,
-        };
-        shared.index().add_torn(from, self.state.next_number);
-        self.state.torn_from = self.state.torn_from.or(Some(from));
+        shared.index().add_torn(Torn {
+            from: Place { segment, offset },
+            until: self.next_number,
+        });
+        remove_new(shared, pieces);
     }
 
     /// Takes back what was not synced.
@@ -124,8 +115,10 @@ impl Writer {
             }
         }
         if let Some(from) = torn_from {
-            index.add_torn(from, self.state.next_number);
-            self.state.torn_from = self.state.torn_from.or(torn_from);
+            index.add_torn(Torn {
+                from,
+                until: self.next_number,
+            });
         }
         // Otherwise a disk on which every sync fails would fill with copies.
         remove_useless(shared, index, &useless);
@@ -152,19 +145,20 @@ impl Writer {
         }
         let mut pieces: Vec<Piece> = Vec::new();
         for range in ranges(blocks, self.segment_size - page) {
-            let number = self.state.next_number;
+            let number = self.next_number;
             // A number is never used twice, also when its file could not be made.
-            self.state.next_number += 1;
+            self.next_number += 1;
             let length = (page + group_length(&blocks[range.clone()])).max(self.segment_size);
             let file = match shared.storage.create(&segment_name(number), length) {
                 Ok(file) => file,
                 Err(failure) => {
-                    remove_new(shared, &pieces);
+                    if !pieces.is_empty() {
+                        self.clear_up(shared, &pieces);
+                    }
                     return Err(failure);
                 }
             };
             let first = &blocks[range.start];
-            let is_first = pieces.is_empty();
             pieces.push(Piece {
                 blocks: range,
                 target: Active {
@@ -180,7 +174,7 @@ impl Writer {
                     first_time: first.time,
                     durable,
                     next_sequence: highest_sequence.max(first.sequence),
-                    torn_from: self.state.torn_from.filter(|_| is_first),
+                    torn: shared.index().torn(),
                 }),
             });
         }
