@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
@@ -48,6 +49,8 @@ struct Model {
     /// Appended, or to be appended again, since the last good sync.
     open: Vec<Block>,
     next: u64,
+    /// Of all blocks of this run.
+    time: i64,
 }
 
 impl Model {
@@ -59,13 +62,19 @@ impl Model {
             random: Rng::with_seed(seed),
             open: Vec::new(),
             next: recovered.next_sequence,
+            time: 0,
         }
     }
 
     /// Appends new blocks; on failure everything since the last sync is brought again, in other groups.
     fn append(&mut self) {
         let count = self.random.u64(1..6);
-        let blocks = Vec::from_iter((self.next..self.next + count).map(block));
+        let time = self.time;
+        let new = |sequence| Block {
+            time,
+            ..block(sequence)
+        };
+        let blocks = Vec::from_iter((self.next..self.next + count).map(new));
         self.next += count;
         self.open.extend(blocks.iter().cloned());
         if self.log.append(&blocks).is_err() {
@@ -155,43 +164,55 @@ fn readers_miss_nothing_and_get_nothing_twice_through_failures() {
     }
 }
 
+/// Blocks by sequence, with the time that tells apart those that had the same one in different runs.
+type Blocks = BTreeSet<(u64, i64)>;
+
+fn readable(log: &Log) -> Blocks {
+    let (mut reader, pool) = (log.reader(0, None), PagePool::default());
+    let mut blocks = Vec::new();
+    while let Some(found) = reader.next().expect("reads do not fail") {
+        if let Ok(payload) = log.load(&found, &pool) {
+            assert_eq!(payload, content(found.sequence));
+            blocks.push((found.sequence, found.time));
+        }
+    }
+    assert!(blocks.is_sorted_by(|a, b| a.0 < b.0));
+    blocks.into_iter().collect()
+}
+
+fn known(blocks: &[Block]) -> impl Iterator<Item = (u64, i64)> {
+    blocks.iter().map(|block| (block.sequence, block.time))
+}
+
 #[test]
 fn what_was_synced_survives_failures_and_power_cuts() {
     for seed in 0..SEEDS {
         let mut disk = SimDisk::new(seed);
-        // What a reader must give: everything that was synced, and what is known of the rest.
-        let (mut synced, mut maybe) = (Vec::new(), Vec::new());
+        let (mut synced, mut written) = (Blocks::new(), Blocks::new());
         for run in 0..4 {
             let mut model = Model::begin(disk, seed * 4 + run);
-            let mut given = Vec::new();
-            drain(&model.log, &mut model.log.reader(0, None), &mut given);
-            assert!(given.is_sorted_by(|a, b| a < b), "seed {seed}");
-            assert!(
-                synced.iter().all(|known| given.contains(known)),
-                "seed {seed} run {run}: {synced:?} {given:?}"
-            );
-            assert!(
-                given
-                    .iter()
-                    .all(|known| synced.contains(known) || maybe.contains(known))
-            );
-            assert!(given.iter().all(|known| *known < model.next));
+            model.time = run as i64;
+            let given = readable(&model.log);
+            assert!(synced.is_subset(&given), "seed {seed} run {run}");
+            assert!(given.is_subset(&written), "seed {seed} run {run}");
+            assert!(given.iter().all(|(sequence, _)| *sequence < model.next));
             let mut alarms = model.log.take_damage();
             alarms.retain(|damage| !damage.torn);
             assert_eq!(alarms, [], "seed {seed} run {run}");
+            // What was found is durable from now on.
             synced = given;
             for _ in 0..model.random.u8(..30) {
                 match model.random.u8(..10) {
                     0..6 => model.append(),
                     6..9 => {
-                        let open = Vec::from_iter(model.open.iter().map(|block| block.sequence));
+                        written.extend(known(&model.open));
+                        synced.extend(known(&model.open));
                         model.sync();
-                        synced.extend(open);
                     }
                     _ => model.fault(),
                 }
             }
-            maybe = model.open.iter().map(|block| block.sequence).collect();
+            written.extend(known(&model.open));
             disk = model.disk.crash();
         }
     }

@@ -53,8 +53,11 @@ pub(super) struct Index {
     pub(super) next_sequence: u64,
     /// Above every sequence that was ever written.
     pub(super) highest_sequence: u64,
-    /// Sequences below it are on disk.
-    pub(super) durable: u64,
+    /// Sequences below it are on disk, or known to be torn: what blocks say. What was found torn at the start counts only
+    /// after the first good sync, with which the header that says so is on disk.
+    pub(super) mark: u64,
+    /// Sequences below it were there when the log was opened.
+    pub(super) floor: u64,
     /// How often the log was abandoned.
     pub(super) epoch: u64,
     /// A sync failed and the log was not abandoned since.
@@ -66,14 +69,20 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Without segments. What was found when the log was opened is durable.
-    pub(super) fn ending_at(next_sequence: u64) -> Self {
+    /// Without segments.
+    pub(super) fn ending_at(next_sequence: u64, mark: u64) -> Self {
         Self {
             next_sequence,
             highest_sequence: next_sequence,
-            durable: next_sequence,
+            mark,
+            floor: next_sequence,
             ..Self::default()
         }
+    }
+
+    /// Sequences below it are never taken back.
+    pub(super) fn durable(&self) -> u64 {
+        self.mark.max(self.floor)
     }
 
     /// Remembers a range in which what is unreadable never was durable.

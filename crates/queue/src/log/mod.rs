@@ -312,9 +312,9 @@ impl Log {
         self.shared.index().take_damage()
     }
 
-    /// Sequences below it are on disk.
+    /// Sequences below it are on disk; what was found when the log was opened is among them.
     pub fn durable(&self) -> u64 {
-        self.shared.index().durable
+        self.shared.index().durable()
     }
 
     fn writer(&self) -> MutexGuard<'_, Writer> {

@@ -307,12 +307,14 @@ impl Scanned {
 
     fn flaw(&mut self, range: std::ops::Range<u64>, least: u64, below: u64) {
         // What does not count any more cannot be lost.
-        let counts = least < self.limit || self.least == u64::MAX;
+        let is_headless = self.least == u64::MAX;
+        let counts = least < self.limit || is_headless;
         if counts && self.flaws.len() < FLAWS_MAX {
             self.flaws.push(Flaw {
                 place: Place {
                     segment: self.number,
-                    offset: range.start,
+                    // The header was lost together with what follows it.
+                    offset: if is_headless { 0 } else { range.start },
                 },
                 length: range.end - range.start,
                 least,
@@ -336,7 +338,11 @@ fn build(
     torn_from: Option<Place>,
     next_number: u64,
 ) -> Index {
-    let mut index = Index::ending_at(tail.next_sequence);
+    let mark = match torn_from {
+        Some(_) => tail.durable,
+        None => tail.next_sequence,
+    };
+    let mut index = Index::ending_at(tail.next_sequence, mark);
     for (head, limit) in heads.iter().zip(limits) {
         if let SegmentPage::Valid(header) = &head.page {
             for torn in &header.torn {

@@ -59,7 +59,7 @@ impl Writer {
         let (durable, highest) = {
             let index = shared.index();
             check(&index, first, blocks)?;
-            (index.durable, index.highest_sequence)
+            (index.mark, index.highest_sequence)
         };
         let mut pieces = self.make_pieces(shared, blocks, durable, highest)?;
         // Also when the write fails, something of it may be found later.
@@ -99,8 +99,8 @@ impl Writer {
         index.active = None;
         index.is_failed = false;
         index.epoch += 1;
-        index.next_sequence = index.durable;
-        let durable = index.durable;
+        let durable = index.durable();
+        index.next_sequence = durable;
         let useless = index.superseded();
         let mut torn_from = None;
         for (number, segment) in &mut index.segments {
@@ -379,9 +379,12 @@ pub(super) fn sync(shared: &Shared) -> io::Result<()> {
             segment.named = true;
         }
     }
-    index.durable = index.durable.max(pending.next_sequence);
+    // Before the first block of this run there is no header yet that says what was torn.
+    if pending.next_sequence > index.floor {
+        index.mark = index.mark.max(pending.next_sequence);
+    }
     // All that was taken back is there again.
-    if index.durable >= index.highest_sequence {
+    if index.mark >= index.highest_sequence {
         let useless = index.superseded();
         remove_useless(shared, &mut index, &useless);
     }
