@@ -227,7 +227,7 @@ impl Pass {
         let length = file.read_at(&mut page, 0).unwrap_or(0);
         if let SegmentPage::Valid(header) = SegmentHeader::decode(&page[..length], info.number) {
             self.durable = self.durable.max(header.durable);
-            let torn = header.torn_from.map(|place| (place, info.number));
+            let torn = header.torn.iter().map(|torn| (torn.from, torn.until));
             self.torn_from.extend(torn);
         }
         let options = ScanOptions {
