@@ -20,9 +20,7 @@ use std::fs;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-use bytes::Bytes;
+use std::sync::{Arc, Mutex};
 
 pub use quarantine::{Quarantined, Salvaged};
 pub use report::{BlockReport, CursorReport, Damage, Report, SegmentReport, Verified};
@@ -69,6 +67,7 @@ pub struct QueueFolder {
     path: PathBuf,
     storage: Arc<dyn Storage>,
     pool: PagePool,
+    ahead: Mutex<Option<scan::Ahead>>,
 }
 
 /// The file and the content of each output's cursor.
@@ -87,6 +86,7 @@ impl QueueFolder {
             path: path.to_owned(),
             storage: Arc::new(FolderStorage::read_only(path)?),
             pool: PagePool::default(),
+            ahead: Mutex::default(),
         })
     }
 
@@ -213,14 +213,6 @@ impl QueueFolder {
             output: output.to_owned(),
             known,
         })
-    }
-
-    /// The payload of a block, its checksum verified: a batch as it was frozen.
-    ///
-    /// # Errors
-    /// Why it cannot be had.
-    pub fn load(&self, block: &Block) -> Result<Bytes, String> {
-        block.load(&self.pool)
     }
 
     fn pipeline(&self) -> Option<String> {

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
 
@@ -12,10 +12,12 @@ use crate::log::{
     BLOCK_HEADER, BlockHeader, Compression, Item, Place, ScanOptions, Scanner, SegmentHeader,
     SegmentInfo, SegmentPage, decompress, list_segments, segment_name,
 };
-use crate::pages::PagePool;
 use crate::storage::{PAGE, StoredFile};
 
 pub(super) const WRONG_CHECKSUM: &str = "the payload's checksum is wrong";
+
+/// Read at once for the sake of payloads.
+const AHEAD: usize = 1024 * 1024;
 
 /// Sequences, both ends included.
 #[derive(Debug, Clone, Copy)]
@@ -60,29 +62,74 @@ impl Block {
         segment_name(self.segment)
     }
 
+    fn payload_offset(&self) -> u64 {
+        self.offset + BLOCK_HEADER as u64
+    }
+
     /// Bytes of header and payload.
     pub fn size(&self) -> u64 {
         BLOCK_HEADER as u64 + u64::from(self.header.stored_len)
     }
+}
 
-    /// Reads and verifies the payload.
-    pub(super) fn load(&self, pool: &PagePool) -> Result<Bytes, String> {
-        let from = self.offset + BLOCK_HEADER as u64;
-        // From page to page, as direct I/O wants it.
-        let ahead = (from % PAGE as u64) as usize;
-        let stored = self.header.stored_len as usize;
-        let mut buffer = pool.take(ahead + stored);
-        let read = self.file.read_at(&mut buffer, from - ahead as u64);
-        let read = read.map_err(|error| error.to_string())?;
-        let range = ahead..ahead + stored;
-        if read < range.end || crc32fast::hash(&buffer[range.clone()]) != self.header.payload_crc {
+/// A part of a segment that was read ahead.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    segment: u64,
+    start: u64,
+    bytes: Bytes,
+}
+
+impl QueueFolder {
+    /// The payload of a block, its checksum verified: a batch as it was frozen. Blocks that follow one another are read
+    /// many at a time.
+    ///
+    /// # Errors
+    /// Why it cannot be had.
+    pub fn load(&self, block: &Block) -> Result<Bytes, String> {
+        let is_right = |stored: &Bytes| crc32fast::hash(stored) == block.header.payload_crc;
+        // What was read ahead may be older than the block.
+        let stored = match self.known(block).filter(is_right) {
+            Some(stored) => stored,
+            None => self.read(block).map_err(|error| error.to_string())?,
+        };
+        if stored.len() < block.header.stored_len as usize || !is_right(&stored) {
             return Err(WRONG_CHECKSUM.to_owned());
         }
-        if self.header.compression == Compression::None {
-            return Ok(buffer.freeze(range));
+        if block.header.compression == Compression::None {
+            return Ok(stored);
         }
-        let raw = decompress(&self.header, &buffer[range], pool);
+        let raw = decompress(&block.header, &stored, &self.pool);
         raw.ok_or_else(|| "the payload cannot be decompressed".to_owned())
+    }
+
+    /// The stored payload, where it was read ahead.
+    fn known(&self, block: &Block) -> Option<Bytes> {
+        let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        let ahead = ahead.as_ref()?;
+        let from = block.payload_offset().checked_sub(ahead.start)? as usize;
+        let until = from.checked_add(block.header.stored_len as usize)?;
+        let is_there = ahead.segment == block.segment && until <= ahead.bytes.len();
+        is_there.then(|| ahead.bytes.slice(from..until))
+    }
+
+    /// Reads the stored payload and what follows it, from page to page, as direct I/O wants it.
+    fn read(&self, block: &Block) -> io::Result<Bytes> {
+        let from = block.payload_offset();
+        let skipped = (from % PAGE as u64) as usize;
+        let stored = block.header.stored_len as usize;
+        let mut buffer = self.pool.take((skipped + stored).max(AHEAD));
+        let start = from - skipped as u64;
+        let read = block.file.read_at(&mut buffer, start)?;
+        let bytes = buffer.freeze(0..read);
+        let payload = bytes.slice(skipped.min(read)..(skipped + stored).min(read));
+        let ahead = Ahead {
+            segment: block.segment,
+            start,
+            bytes,
+        };
+        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = Some(ahead);
+        Ok(payload)
     }
 }
 
