@@ -51,22 +51,22 @@ fn write(log: &Log, compression: Compression) {
     let blocks: Vec<_> = (0..SEQUENCES.len())
         .map(|index| block(index, compression))
         .collect();
-    log.append(&blocks[..3]).unwrap();
-    log.sync().unwrap();
-    log.append(&blocks[3..4]).unwrap();
-    log.append(&blocks[4..8]).unwrap();
+    log.append(&blocks[..3]).expect("there is room");
+    log.sync().expect("nothing fails");
+    log.append(&blocks[3..4]).expect("there is room");
+    log.append(&blocks[4..8]).expect("there is room");
     log.abandon();
-    log.append(&blocks[3..6]).unwrap();
-    log.sync().unwrap();
-    log.append(&blocks[6..10]).unwrap();
-    log.sync().unwrap();
-    log.append(&blocks[10..]).unwrap();
+    log.append(&blocks[3..6]).expect("there is room");
+    log.sync().expect("nothing fails");
+    log.append(&blocks[6..10]).expect("there is room");
+    log.sync().expect("nothing fails");
+    log.append(&blocks[10..]).expect("there is room");
 }
 
 fn copy(from: &Path, to: &Path) {
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    for entry in fs::read_dir(from).expect("it works") {
+        let entry = entry.expect("it works");
+        fs::copy(entry.path(), to.join(entry.file_name())).expect("it works");
     }
 }
 
