@@ -2,6 +2,10 @@
 //!
 //! A reader goes from header to header and looks at no payload; [`load`] reads one, with no lock held.
 //!
+//! Payloads are read past the page cache where the storage can do that. Measured with blocks of 900 KiB and events of 240
+//! bytes: 32 ns of CPU an event, against 110 to 320 through a cold page cache; a warm one is faster (48 against 280 ns of
+//! wall time, which is the disk's), but what was written past it is not in it.
+//!
 //! When the system does not give a page, the call fails and the next one tries again; at the third failure in a row the
 //! page is taken as damaged, so that a reader never stands still for ever. How often a payload is tried is the caller's
 //! decision.

@@ -37,11 +37,11 @@ pub(super) struct DamagedHeader {
 
 pub(super) fn open(storage: &dyn Storage) -> Result<Opened, QueueError> {
     let mut heads = read_heads(storage)?;
-    let limits = limits(&heads);
+    let found_limits = limits(&heads);
     let mut tail = Tail::of(&heads);
     for (index, head) in heads.iter().enumerate().rev() {
         let following = heads[index + 1..].iter().find_map(|head| head.first);
-        tail.scan(head, limits[index], following)?;
+        tail.scan(head, found_limits[index], following)?;
         if head
             .first
             .is_some_and(|first| first.sequence <= tail.durable)
@@ -52,9 +52,11 @@ pub(super) fn open(storage: &dyn Storage) -> Result<Opened, QueueError> {
     let next_number = heads.last().map_or(1, |head| head.number + 1);
     let torn_from = tail.judge();
     tail.trim(storage, &mut heads);
+    // Some are gone.
+    let limits = limits(&heads);
     let index = build(&heads, &limits, &tail, torn_from, next_number);
     Ok(Opened {
-        damaged_headers: damaged_headers(&heads),
+        damaged_headers: damaged_headers(&heads, &limits),
         recovered: tail.recovered(&heads, &limits),
         index,
         next_number,
@@ -370,8 +372,13 @@ fn build(
     index
 }
 
-fn damaged_headers(heads: &[Head]) -> Vec<DamagedHeader> {
-    let damaged = heads.iter().filter_map(|head| {
+/// Headers that are missing where a block counts. Other segments without a header are what a crash leaves of those that
+/// were abandoned; what else is in them is reported when it is read.
+fn damaged_headers(heads: &[Head], limits: &[u64]) -> Vec<DamagedHeader> {
+    let damaged = heads.iter().zip(limits).filter_map(|(head, limit)| {
+        if head.first.is_none_or(|first| first.sequence >= *limit) {
+            return None;
+        }
         let (reason, copied) = match &head.page {
             SegmentPage::Zeros if head.length > 0 => ("the segment header is all zeros", false),
             SegmentPage::Damaged(reason) => (*reason, true),
