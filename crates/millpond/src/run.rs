@@ -131,7 +131,7 @@ pub fn execute(
     let report = runtime.block_on(async {
         let stop = options.stop.clone();
         let signals = tokio::spawn(watch_signals(stop, bar.clone()));
-        let run = Run::start(graph, options).map_err(|error| anyhow!("{error}"))?;
+        let run = Run::start(graph, options)?;
         let drawing = tokio::spawn(bar.clone().draw(run.progress(), run.events()));
         let report = run.finish().await;
         drawing.abort();

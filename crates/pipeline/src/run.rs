@@ -24,7 +24,7 @@ use registry::Registry;
 use crate::graph::{Graph, InputNode, PipelineGraph, StageNode};
 use crate::lane::{Lane, Shared};
 use crate::queue_settings::QueueSettings;
-use crate::report::{OperatorReport, PipelineReport, Report, Role};
+use crate::report::{OperatorReport, PipelineReport, Report, Role, grouped};
 use crate::settings::ProcessSettings;
 use crate::stage::{SharedStage, Stage, make_stages};
 
@@ -356,6 +356,13 @@ impl Running {
             );
         }
         let held = self.queue.held();
+        let lost = self.queue.lost();
+        if lost > 0 {
+            problems.push(format!(
+                "queue: {} events are lost to damage of its files",
+                grouped(lost)
+            ));
+        }
         let operator = |role, name: &str, metrics: &OperatorMetrics| OperatorReport {
             role,
             name: name.to_owned(),

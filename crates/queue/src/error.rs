@@ -29,7 +29,7 @@ pub enum QueueError {
         known: u32,
     },
     /// The system refused.
-    #[error("cannot {action} {}: {source}", .path.display())]
+    #[error("cannot {action} {}", .path.display())]
     Io {
         /// What was tried: a verb.
         action: &'static str,

@@ -175,6 +175,12 @@ impl Queue {
         self.lock().commit.paused.is_some()
     }
 
+    /// Stored events that could not be read back because of damage.
+    pub fn lost(&self) -> u64 {
+        let counters = self.metrics.snapshot().named;
+        counters.get(take::LOST).copied().unwrap_or(0)
+    }
+
     /// Accepts nothing more. [`Closing::Drain`] lets everything leave; [`Closing::Leave`] lets only those batches leave that
     /// are not stored; [`Closing::Abandoned`] none, and what waits in memory alone stays counted as held.
     pub fn close(&self, closing: Closing) {

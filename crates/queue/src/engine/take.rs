@@ -18,6 +18,9 @@ use crate::log::{Found, LoadError};
 /// How near to the front an output that goes on alone is waited for, in batches, so that it joins.
 const NEAR: u64 = 8;
 
+/// The counter of stored events that could not be read back.
+pub const LOST: &str = "lost";
+
 /// The pause after a read that failed.
 const READ_AGAIN: Duration = Duration::from_millis(100);
 
@@ -348,7 +351,7 @@ impl Queue {
                 Taken::Batch(entry, Box::new(batch))
             }
             None => {
-                self.metrics.count("lost", found.events.into());
+                self.metrics.count(LOST, found.events.into());
                 Taken::Lost(entry)
             }
         }
@@ -360,7 +363,7 @@ impl Queue {
         // What was not synced before a crash had not been acknowledged, so nobody misses it.
         let was_safe = found.durable > from || disk.mode == Mode::Overflow;
         if lost > 0 && was_safe {
-            self.metrics.count("lost", lost);
+            self.metrics.count(LOST, lost);
             self.diagnostics.warn(&format!(
                 "queue: {lost} events before batch {} are lost to damage",
                 found.sequence
