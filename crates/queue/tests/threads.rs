@@ -1,0 +1,301 @@
+//! The queue with real threads on a real folder: senders, workers and outputs of different pace, over stops and starts.
+//!
+//! Every output gets every batch once, in sequence, whatever the others do. What a simulation cannot show is shown here:
+//! that nobody waits for ever, and that nothing depends on who is faster.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use batch::{Batch, BatchBuilder, Encoding, HostInfo, JsonWriter, Span, Stream};
+use component::{Receipt, Sink};
+use queue::log::Compression;
+use queue::{
+    Closing, DiskOptions, DiskSettings, Durability, Inlet, Mode, NewOutput, Queue, Taken, Ticket,
+    WhenFull,
+};
+
+/// A batch of a few events that says which one it is.
+fn batch(number: u64) -> Batch {
+    let host = Arc::new(HostInfo { name: "h".into() });
+    let mut builder = BatchBuilder::new(Encoding::Text, &host, 0, false);
+    let text = format!(
+        "batch {number:08} {}",
+        "x".repeat(number as usize * 37 % 900)
+    );
+    let len = text.len() as u32;
+    let buffer = builder.buffer(text.into_bytes().into());
+    builder.stream(&Arc::new(Stream { id: 1, path: None }));
+    for row in 0..1 + number % 5 {
+        let start = 0;
+        builder.push(Span { buffer, start, len }, row, row + 1);
+    }
+    builder.finish()
+}
+
+fn number(batch: &Batch) -> u64 {
+    let mut text = Vec::new();
+    JsonWriter::new(batch).write(0, &mut text);
+    let text = String::from_utf8(text).expect("JSON is text");
+    let at = text.find("batch ").expect("it says which one it is") + 6;
+    text[at..at + 8].parse().expect("a number")
+}
+
+fn settings() -> DiskSettings {
+    DiskSettings {
+        size_max: 64 << 20,
+        events_max: u64::MAX,
+        age_max: None,
+        when_full: WhenFull::Block,
+        durability: Durability::Fsync,
+        sync_interval: Duration::from_millis(20),
+        group_size: 64 << 10,
+        group_time: Duration::from_millis(1),
+        compression: Compression::None,
+        segment_size: 64 << 10,
+        memory: 8 << 10,
+        min_free: 0,
+        new_output: NewOutput::Oldest,
+        orphan_retention: Duration::ZERO,
+        drain: false,
+    }
+}
+
+/// One output: a thread that passes what it is given, in turn.
+struct Output {
+    state: Mutex<Given>,
+    changed: Condvar,
+    passed: Mutex<Vec<u64>>,
+    pause: Duration,
+}
+
+#[derive(Default)]
+struct Given {
+    items: BTreeMap<u64, (u64, Arc<Ticket>)>,
+    next: u64,
+    is_closed: bool,
+}
+
+impl Output {
+    fn new(pause: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            passed: Mutex::default(),
+            pause,
+        })
+    }
+
+    fn has_room(&self) -> bool {
+        self.state.lock().expect("no panic").items.len() < 4
+    }
+
+    fn run(&self, lane: usize, queue: &Queue) {
+        loop {
+            let mut state = self.state.lock().expect("no panic");
+            let next = state.next;
+            let Some((number, ticket)) = state.items.remove(&next) else {
+                if state.is_closed && state.items.is_empty() {
+                    return;
+                }
+                drop(self.changed.wait(state).expect("no panic"));
+                continue;
+            };
+            state.next += 1;
+            drop(state);
+            if !self.pause.is_zero() && number.is_multiple_of(16) {
+                thread::sleep(self.pause);
+            }
+            self.passed.lock().expect("no panic").push(number);
+            ticket.pass(lane);
+            queue.wake_workers();
+        }
+    }
+}
+
+struct Run {
+    queue: Arc<Queue>,
+    outputs: Vec<Arc<Output>>,
+    threads: Vec<thread::JoinHandle<()>>,
+    workers: Vec<thread::JoinHandle<()>>,
+}
+
+impl Run {
+    fn start(folder: &Path, settings: DiskSettings, mode: Mode, pauses: &[u64]) -> Self {
+        let names: Vec<String> = (0..pauses.len()).map(|lane| format!("out{lane}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let options = DiskOptions {
+            mode,
+            ..DiskOptions::new(settings, &names)
+        };
+        let queue = Queue::open(folder, options).expect("the queue opens");
+        let pauses = pauses.iter().copied().map(Duration::from_micros);
+        let outputs: Vec<_> = pauses.map(Output::new).collect();
+        let lanes = outputs.iter().enumerate().map(|(lane, output)| {
+            let (output, queue) = (output.clone(), queue.clone());
+            thread::spawn(move || output.run(lane, &queue))
+        });
+        let threads = lanes.collect();
+        let workers = (0..3).map(|_| {
+            let (queue, outputs) = (queue.clone(), outputs.clone());
+            thread::spawn(move || work(&queue, &outputs))
+        });
+        let workers = workers.collect();
+        Self {
+            queue,
+            outputs,
+            threads,
+            workers,
+        }
+    }
+
+    /// Ends it; what each output passed.
+    fn end(self, closing: Closing) -> Vec<Vec<u64>> {
+        self.queue.close(closing);
+        for worker in self.workers {
+            worker.join().expect("no panic");
+        }
+        for output in &self.outputs {
+            output.state.lock().expect("no panic").is_closed = true;
+            output.changed.notify_all();
+        }
+        for thread in self.threads {
+            thread.join().expect("no panic");
+        }
+        self.queue.shut();
+        assert_eq!(self.queue.held().unsafe_events, 0);
+        assert_eq!(self.queue.lost(), 0);
+        let passed = self.outputs.iter();
+        passed
+            .map(|output| output.passed.lock().expect("no panic").clone())
+            .collect()
+    }
+}
+
+fn work(queue: &Arc<Queue>, outputs: &[Arc<Output>]) {
+    while let Some(taken) = queue.take(&|lane| outputs[lane].has_room()) {
+        let Taken::Batch(entry, batch) = taken else {
+            panic!("nothing is damaged");
+        };
+        let number = number(&batch);
+        for place in &entry.lanes {
+            let output = &outputs[place.lane];
+            let mut state = output.state.lock().expect("no panic");
+            let before = state
+                .items
+                .insert(place.turn, (number, entry.ticket.clone()));
+            assert!(before.is_none() && place.turn >= state.next);
+            drop(state);
+            output.changed.notify_all();
+        }
+    }
+}
+
+/// Sends batches until there are `total` or it is told to stop; their receipts.
+fn send(
+    queue: &Arc<Queue>,
+    counter: &AtomicU64,
+    total: u64,
+    can_wait: bool,
+    stop: &AtomicBool,
+) -> Vec<Receipt> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime");
+    let inlet = Inlet {
+        queue: queue.clone(),
+        can_wait,
+    };
+    let mut receipts = Vec::new();
+    while !stop.load(Ordering::SeqCst) {
+        let number = counter.load(Ordering::SeqCst);
+        if number == total {
+            break;
+        }
+        match runtime.block_on(inlet.send(batch(number))) {
+            Ok(receipt) => receipts.push(receipt),
+            Err(_) => break,
+        }
+        counter.fetch_add(1, Ordering::SeqCst);
+    }
+    receipts
+}
+
+/// Several runs over one folder: each sends some batches and ends before everything has left, the last one empties it.
+fn several_runs(settings: &DiskSettings, mode: Mode, pauses: &[u64], can_wait: bool) {
+    const RUNS: u64 = 4;
+    const EACH: u64 = 1500;
+    let folder = tempfile::tempdir().expect("a folder");
+    let counter = AtomicU64::new(0);
+    let mut passed: Vec<Vec<u64>> = vec![Vec::new(); pauses.len()];
+    for run in 1..=RUNS {
+        let started = Run::start(folder.path(), settings.clone(), mode, pauses);
+        let stop = AtomicBool::new(false);
+        let receipts = send(&started.queue, &counter, run * EACH, can_wait, &stop);
+        let closing = if run == RUNS {
+            Closing::Drain
+        } else {
+            Closing::Leave
+        };
+        for (all, some) in passed.iter_mut().zip(started.end(closing)) {
+            all.extend(some);
+        }
+        for mut receipt in receipts {
+            let resolved = receipt.try_delivered().expect("it is resolved by now");
+            resolved.expect("it is delivered or stored");
+        }
+    }
+    let expected: Vec<u64> = (0..RUNS * EACH).collect();
+    for (lane, passed) in passed.iter().enumerate() {
+        assert!(
+            *passed == expected,
+            "output {lane}: {} batches",
+            passed.len()
+        );
+    }
+}
+
+#[test]
+fn outputs_that_keep_up_get_everything_once() {
+    several_runs(&settings(), Mode::Everything, &[0, 0], false);
+}
+
+#[test]
+fn a_slow_output_goes_on_alone() {
+    several_runs(&settings(), Mode::Everything, &[0, 2000, 50], false);
+}
+
+#[test]
+fn a_source_that_can_wait_is_not_written_ahead() {
+    several_runs(&settings(), Mode::Everything, &[20, 300], true);
+}
+
+#[test]
+fn overflow_keeps_the_order() {
+    several_runs(&settings(), Mode::Overflow, &[500, 1000], false);
+}
+
+#[test]
+fn an_interval_and_compression_change_nothing() {
+    let settings = DiskSettings {
+        durability: Durability::Interval,
+        compression: Compression::Lz4,
+        ..settings()
+    };
+    several_runs(&settings, Mode::Everything, &[0, 700], false);
+}
+
+#[test]
+fn a_small_queue_makes_senders_wait() {
+    let settings = DiskSettings {
+        size_max: 256 << 10,
+        group_size: 0,
+        group_time: Duration::ZERO,
+        ..settings()
+    };
+    several_runs(&settings, Mode::Everything, &[0, 300], false);
+}
