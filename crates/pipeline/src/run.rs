@@ -120,7 +120,7 @@ impl Run {
                 Running::start(
                     pipeline,
                     queue,
-                    budget.pool(share, BUFFER_SIZE),
+                    &budget.pool(share, BUFFER_SIZE),
                     workers,
                     &options,
                 )
@@ -199,7 +199,7 @@ impl Running {
     fn start(
         graph: PipelineGraph,
         queue: Arc<Queue>,
-        pool: BufferPool,
+        pool: &BufferPool,
         workers: usize,
         options: &RunOptions,
     ) -> Self {
@@ -544,7 +544,7 @@ impl Worker {
         let has_room = |lane: usize| ends.lanes[lane].has_room();
         while let Some(taken) = ends.queue.take(&has_room) {
             match taken {
-                Taken::Batch(entry, batch) => self.guarded(entry, *batch),
+                Taken::Batch(entry, batch) => self.guarded(&entry, *batch),
                 Taken::Lost(entry) => {
                     ends.skip(entry.turn, &entry.lanes);
                     for place in &entry.lanes {
@@ -557,17 +557,16 @@ impl Worker {
 
     /// Handles a batch; a panic loses it and stops nothing else. Its ticket then goes without being passed, so that its
     /// events count as not delivered.
-    fn guarded(&mut self, entry: Entry, batch: Batch) {
-        let (turn, lanes) = (entry.turn, entry.lanes.clone());
+    fn guarded(&mut self, entry: &Entry, batch: Batch) {
         if catch_unwind(AssertUnwindSafe(|| self.handle(entry, batch))).is_err() {
             self.ends
                 .diagnostics
                 .warn("internal error; a batch is lost and counted as not delivered");
-            self.ends.skip(turn, &lanes);
+            self.ends.skip(entry.turn, &entry.lanes);
         }
     }
 
-    fn handle(&mut self, entry: Entry, mut batch: Batch) {
+    fn handle(&mut self, entry: &Entry, mut batch: Batch) {
         for stage in &mut self.stages {
             stage.process(&mut batch, entry.turn);
         }

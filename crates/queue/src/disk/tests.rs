@@ -1,5 +1,6 @@
 //! The folder as storage, on the file system that holds temporary files.
 
+use std::error::Error as _;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
@@ -283,7 +284,8 @@ fn what_is_no_folder_is_refused_with_its_path() {
     let file = temp.path().join("file");
     fs::write(&file, "x").unwrap();
     for opened in [FolderStorage::open(&file), FolderStorage::read_only(&file)] {
-        let said = opened.unwrap_err().to_string();
+        let error = opened.unwrap_err();
+        let said = format!("{error}: {}", error.source().unwrap());
         let expected = format!("cannot open {}: not a directory", file.display());
         assert_eq!(said, expected);
     }
