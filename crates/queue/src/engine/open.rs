@@ -12,7 +12,7 @@ use super::{Clock, Disk, Limits, Queue, wall_clock};
 use crate::budget::DiskBudget;
 use crate::cursor::{CursorFile, Cursors, Saved};
 use crate::disk::FolderStorage;
-use crate::log::{Log, LogSettings, Recovered};
+use crate::log::{Log, LogSettings, Recovered, list_segments};
 use crate::pages::PagePool;
 use crate::storage::Storage;
 use crate::{DiskSettings, NewOutput, QueueError};
@@ -88,6 +88,8 @@ impl Queue {
         storage: Arc<dyn Storage>,
         options: DiskOptions,
     ) -> Result<Arc<Self>, QueueError> {
+        // Before anything is touched: a later version is refused wherever it is met.
+        list_segments(&*storage)?;
         let loaded = Cursors::load(&storage)?;
         let log_settings = LogSettings {
             segment_size: options.settings.segment_size,
