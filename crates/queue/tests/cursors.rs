@@ -331,3 +331,39 @@ fn contents(folder: &Path) -> Vec<(std::ffi::OsString, Vec<u8>)> {
     files.sort();
     files
 }
+
+/// What an output that was removed had not taken is no reason to hold up the others for long.
+#[test]
+fn a_removed_output_gives_way_when_the_queue_is_full() {
+    let mut place = Place::new();
+    place.settings.size_max = 256 << 10;
+    let queue = place.open(&["a", "b"]);
+    place.store(&queue, 20);
+    queue.upkeep_step();
+    drop(queue);
+    let queue = place.open(&["a"]);
+    let mut got = all(&queue, 1);
+    while place.next < 200 {
+        match queue.try_send(batch(place.next), false) {
+            Ok(_) => place.next += 1,
+            Err(_) => queue.upkeep_step(),
+        }
+        queue.write_step().expect("it is written");
+        queue.sync_step().expect("it is synced");
+        got[0].extend(all(&queue, 1).remove(0));
+        assert!(size_on_disk(place.folder.path()) <= 256 << 10);
+    }
+    assert_eq!(got[0], (0..200).collect::<Vec<_>>());
+    assert!(
+        place.has_said("what output b had not taken is dropped: it is not configured any more")
+    );
+}
+
+fn size_on_disk(folder: &Path) -> u64 {
+    let files = std::fs::read_dir(folder).expect("a folder");
+    let files = files.map(|file| file.expect("a file"));
+    let segments = files.filter(|file| file.file_name().to_string_lossy().starts_with("segment-"));
+    segments
+        .map(|file| file.metadata().expect("a file").len())
+        .sum()
+}

@@ -31,7 +31,8 @@ impl Queue {
         if blocks.is_empty() {
             return Ok(false);
         }
-        if let Err(failure) = disk.make_room(&blocks) {
+        let prepared = disk.make_room(&blocks);
+        if let Err(failure) = prepared.and_then(|()| self.make_cursors(disk)) {
             self.lock().give_up_writing();
             self.pause(&failure);
             return Err(failure);

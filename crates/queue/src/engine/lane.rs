@@ -102,13 +102,16 @@ impl Lane {
         }
     }
 
-    /// Everything below the floor is dropped; how many stored events that it had not passed.
-    pub fn raise(&mut self, floor: u64, ordinal: u64) -> u64 {
-        let kept = self.in_flight.split_off(&floor);
-        for flight in std::mem::replace(&mut self.in_flight, kept).into_values() {
+    /// What is stored below the floor is dropped, and the output goes on at `position` or later; how many stored events that
+    /// it had not passed. Batches that it holds and that are in memory only are not dropped.
+    pub fn raise(&mut self, floor: u64, position: u64, ordinal: u64) -> u64 {
+        let dropped = self
+            .in_flight
+            .extract_if(..floor, |_, flight| flight.ordinal_end.is_some());
+        for (_, flight) in dropped {
             self.in_flight_size -= if flight.passed { 0 } else { flight.size };
         }
-        self.position = self.position.max(floor);
+        self.position = self.position.max(position);
         let dropped = ordinal.saturating_sub(self.passed_ordinal);
         self.passed_ordinal = self.passed_ordinal.max(ordinal);
         self.next_ordinal = self.next_ordinal.max(ordinal);

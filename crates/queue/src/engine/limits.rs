@@ -69,12 +69,12 @@ impl Disk {
     pub(super) fn is_full(&self, state: &State, size: usize, events: usize) -> Option<Full> {
         let slowest = state.lanes.iter().map(super::lane::Lane::ordinal).min();
         let held = state.next_ordinal.saturating_sub(slowest.unwrap_or(0));
-        // Where nothing waits, a batch is let in whatever its size, or it would wait for ever.
-        if held == 0 {
-            return None;
-        }
-        if held + events as u64 > self.settings.events_max {
+        if held > 0 && held + events as u64 > self.settings.events_max {
             return Some(Full::Events);
+        }
+        // Where nothing waits and nothing can be removed, a batch is let in whatever its size, or it would wait for ever.
+        if held == 0 && self.log.first_of_segments().len() <= 1 {
+            return None;
         }
         // A block may be a little larger than what a batch counts for, and the end of a segment stay unused.
         let wanted = (state.commit.pending_size + size) as u64 * 9 / 8;

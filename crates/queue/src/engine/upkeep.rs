@@ -1,6 +1,7 @@
 //! Saving cursors, removing segments, dropping what is too old or too much, and saying what was found damaged.
 
 use std::io;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::limits::Full;
@@ -43,24 +44,24 @@ impl Queue {
     /// clean stop, and when room is wanted.
     pub fn upkeep_step(&self) {
         let Some(disk) = &self.disk else { return };
-        let mut upkeep = disk
-            .upkeep
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut upkeep = disk.upkeep();
         let wanted = self.lock().commit.wants.take();
         let size_before = disk.log.size();
         let floor_before = self.lock().floor;
-        if let Err(failure) = self.drop_old(disk, &mut upkeep, wanted) {
-            upkeep.sweeper = None;
-            self.say_upkeep(&mut upkeep, "the log cannot be read", &failure);
-        }
-        match self.save_cursors(disk, &mut upkeep) {
+        match self.tidy(disk, &mut upkeep, wanted) {
             Ok(()) => {
                 if std::mem::take(&mut upkeep.failed) {
                     self.diagnostics.warn("queue: cursors are saved again");
                 }
             }
-            Err(failure) => self.say_upkeep(&mut upkeep, "cursors cannot be saved", &failure),
+            Err(failure) => {
+                upkeep.sweeper = None;
+                if !std::mem::replace(&mut upkeep.failed, true) {
+                    self.diagnostics.warn(&format!(
+                        "queue: cursors cannot be saved or segments removed: {failure} (trying again)"
+                    ));
+                }
+            }
         }
         disk.account();
         self.say_damage();
@@ -70,11 +71,24 @@ impl Queue {
         }
     }
 
-    fn say_upkeep(&self, upkeep: &mut Upkeep, what: &str, failure: &io::Error) {
-        if !std::mem::replace(&mut upkeep.failed, true) {
-            self.diagnostics
-                .warn(&format!("queue: {what}: {failure} (trying again)"));
+    /// `wanted` is for what somebody wants room: a batch of so many bytes and events.
+    fn tidy(
+        &self,
+        disk: &Disk,
+        upkeep: &mut Upkeep,
+        wanted: Option<(usize, usize)>,
+    ) -> io::Result<()> {
+        // What all outputs have passed goes before anything is dropped.
+        self.save_cursors(disk, upkeep)?;
+        if let Some((size, events)) = wanted {
+            self.forget_retired(disk, upkeep, size, events)?;
         }
+        let floor_before = self.lock().floor;
+        self.drop_old(disk, upkeep, wanted)?;
+        if self.lock().floor > floor_before {
+            self.save_cursors(disk, upkeep)?;
+        }
+        Ok(())
     }
 
     /// Says what the log found damaged since the last call, and counts it.
@@ -93,6 +107,16 @@ impl Queue {
         }
     }
 
+    /// Makes the cursors that are missing, before anything is stored: a new output that has none after a crash would begin
+    /// somewhere else once more, and miss what came in between.
+    pub(super) fn make_cursors(&self, disk: &Disk) -> io::Result<()> {
+        let mut upkeep = disk.upkeep();
+        if upkeep.cursors.iter().all(Option::is_some) {
+            return Ok(());
+        }
+        self.save_cursors(disk, &mut upkeep)
+    }
+
     fn save_cursors(&self, disk: &Disk, upkeep: &mut Upkeep) -> io::Result<()> {
         let now = (self.clock)();
         self.expire(disk, upkeep, now)?;
@@ -100,7 +124,11 @@ impl Queue {
             let state = self.lock();
             let lanes = state.lanes.iter();
             lanes
-                .map(|lane| (lane.name.to_string(), lane.cursor(), lane.ordinal()))
+                .map(|lane| {
+                    // Below the floor an output can only hold what is in memory alone.
+                    let cursor = lane.cursor().max(state.floor);
+                    (lane.name.to_string(), cursor, lane.ordinal())
+                })
                 .collect()
         };
         let retired = upkeep
@@ -135,36 +163,71 @@ impl Queue {
         Ok(())
     }
 
-    /// Marks the cursors of outputs that are not configured any more, and removes them after their time.
+    /// Marks the cursors of outputs that are not configured any more, and removes them after their time. A failure with one
+    /// is no reason to forget the others, whose segments would go.
     fn expire(&self, disk: &Disk, upkeep: &mut Upkeep, now: i64) -> io::Result<()> {
-        let seconds = now / 1_000_000_000;
-        let retention = disk.settings.orphan_retention.as_secs() as i64;
+        let mut done = Ok(());
         for file in std::mem::take(&mut upkeep.retired) {
-            let mut file = file;
-            let output = file.saved().output.clone();
-            let Some(since) = file.saved().retired else {
-                let hours = Duration::from_secs(retention as u64);
-                self.diagnostics.warn(&format!(
-                    "queue: output {output} is not configured any more: what it had not taken is kept for {hours:?}"
-                ));
-                let saved = Saved {
-                    retired: Some(seconds),
-                    ..file.saved().clone()
-                };
-                let marked = file.save(saved);
-                upkeep.retired.push(file);
-                marked?;
-                continue;
-            };
-            if seconds - since < retention {
-                upkeep.retired.push(file);
-                continue;
-            }
-            file.remove()?;
+            done = done.and(self.expire_one(disk, upkeep, file, now / 1_000_000_000));
+        }
+        done
+    }
+
+    fn expire_one(
+        &self,
+        disk: &Disk,
+        upkeep: &mut Upkeep,
+        mut file: CursorFile,
+        seconds: i64,
+    ) -> io::Result<()> {
+        let retention = disk.settings.orphan_retention;
+        let output = file.saved().output.clone();
+        let Some(since) = file.saved().retired else {
             self.diagnostics.warn(&format!(
-                "queue: what output {output} had not taken is dropped: it was not configured for {:?}",
-                Duration::from_secs((seconds - since).max(0) as u64)
+                "queue: output {output} is not configured any more: what it had not taken is kept for {retention:?}"
             ));
+            let saved = Saved {
+                retired: Some(seconds),
+                ..file.saved().clone()
+            };
+            let marked = file.save(saved);
+            upkeep.retired.push(file);
+            return marked;
+        };
+        if seconds - since < retention.as_secs() as i64 {
+            upkeep.retired.push(file);
+            return Ok(());
+        }
+        file.remove()?;
+        self.diagnostics.warn(&format!(
+            "queue: what output {output} had not taken is dropped: it was not configured for {:?}",
+            Duration::from_secs((seconds - since).max(0) as u64)
+        ));
+        Ok(())
+    }
+
+    /// Forgets what an output that is not configured any more had not taken, where its segments are in the way of new events.
+    fn forget_retired(
+        &self,
+        disk: &Disk,
+        upkeep: &mut Upkeep,
+        size: usize,
+        events: usize,
+    ) -> io::Result<()> {
+        let is_full = |full| matches!(full, Some(Full::Size | Full::Shared));
+        while is_full(disk.is_full(&self.lock(), size, events)) {
+            let lowest = self.lock().lowest_cursor();
+            let retired = upkeep.retired.iter().enumerate();
+            let first = retired.min_by_key(|(_, file)| file.saved().sequence);
+            let Some((index, _)) = first.filter(|(_, file)| file.saved().sequence < lowest) else {
+                return Ok(());
+            };
+            let output = upkeep.retired[index].saved().output.clone();
+            upkeep.retired.swap_remove(index).remove()?;
+            self.diagnostics.warn(&format!(
+                "queue: what output {output} had not taken is dropped: it is not configured any more, and the queue is full"
+            ));
+            self.save_cursors(disk, upkeep)?;
         }
         Ok(())
     }
@@ -242,17 +305,22 @@ impl Queue {
     }
 }
 
+impl Disk {
+    fn upkeep(&self) -> MutexGuard<'_, Upkeep> {
+        self.upkeep.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl State {
     /// The lowest sequence that some output has not passed.
     fn lowest_cursor(&self) -> u64 {
         let cursors = self.lanes.iter().map(super::lane::Lane::cursor);
-        cursors.min().unwrap_or(self.next_sequence)
+        cursors.min().unwrap_or(self.next_sequence).max(self.floor)
     }
 
-    /// Drops everything below a stored sequence; the most events that this costs some output.
+    /// Drops what is stored below a sequence; the most events that this costs some output.
     fn raise_floor(&mut self, floor: u64, ordinal: u64) -> u64 {
         self.floor = self.floor.max(floor);
-        self.front = self.front.max(floor);
         while self
             .waiting
             .front()
@@ -262,9 +330,13 @@ impl State {
                 self.give_back(gone.size, gone.events, true);
             }
         }
-        let lanes = self.lanes.iter_mut();
-        lanes
-            .map(|lane| lane.raise(floor, ordinal))
+        // What is in memory only is not dropped, and comes first.
+        let in_memory = self.waiting.front().map_or(floor, |first| first.sequence);
+        let position = floor.min(in_memory);
+        self.front = self.front.max(position);
+        self.lanes
+            .iter_mut()
+            .map(|lane| lane.raise(floor, position, ordinal))
             .max()
             .unwrap_or(0)
     }

@@ -4,7 +4,7 @@
 //! A copy that cannot be made stops nothing.
 
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::pages::PageBuffer;
 use crate::storage::{PAGE, Storage, StoredFile};
@@ -56,28 +56,46 @@ impl Quarantine {
         from: Place,
         length: u64,
     ) -> bool {
-        let mut size = self.size.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = size.map_or_else(|| present(storage), Ok);
-        let Ok(present) = known else { return false };
-        *size = Some(present);
-        let fits = present.saturating_add(length) <= self.size_max;
-        if !fits || storage.free().is_ok_and(|free| free / 2 < length) {
+        if !self.reserve(storage, length) {
             return false;
         }
         let name = copy_name(from.segment, from.offset);
-        match copy(storage, file, &name, from.offset, length) {
-            Ok(()) => {
-                *size = Some(present + length);
-                true
-            }
-            // An earlier run found the same.
-            Err(failure) if failure.kind() == io::ErrorKind::AlreadyExists => true,
-            Err(_) => {
-                // Half a copy says nothing; that it cannot be removed either changes nothing.
-                drop(storage.remove(&name));
-                false
-            }
+        let copied = match storage.free() {
+            Ok(free) if free / 2 < length => Err(io::ErrorKind::StorageFull.into()),
+            _ => copy(storage, file, &name, from.offset, length),
+        };
+        let Err(failure) = copied else { return true };
+        if let Some(size) = &mut *self.size() {
+            *size -= length;
         }
+        if failure.kind() == io::ErrorKind::AlreadyExists {
+            // An earlier run found the same.
+            return true;
+        }
+        // Half a copy says nothing; that it cannot be removed either changes nothing.
+        drop(storage.remove(&name));
+        false
+    }
+
+    /// Counts so many bytes more, if there is room for them. The lock is not held while the disk is asked.
+    fn reserve(&self, storage: &dyn Storage, length: u64) -> bool {
+        if self.size().is_none() {
+            let Ok(there) = present(storage) else {
+                return false;
+            };
+            self.size().get_or_insert(there);
+        }
+        let mut size = self.size();
+        let grown = size.unwrap_or(0).saturating_add(length);
+        let fits = grown <= self.size_max;
+        if fits {
+            *size = Some(grown);
+        }
+        fits
+    }
+
+    fn size(&self) -> MutexGuard<'_, Option<u64>> {
+        self.size.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

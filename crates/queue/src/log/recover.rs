@@ -240,6 +240,13 @@ impl Tail {
                     .push(format!("{name} cannot be synced: {failure}"));
             }
         }
+        // A process that was killed may have left names that are not on disk yet.
+        if !self.ends.is_empty()
+            && let Err(failure) = storage.sync_folder("")
+        {
+            let note = format!("the queue's folder cannot be synced: {failure}");
+            self.notes.push(note);
+        }
     }
 
     fn recovered(mut self, heads: &[Head], limits: &[u64]) -> Recovered {
