@@ -230,7 +230,7 @@ fn the_hook_may_use_the_disk() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     disk.set_hook(Some(Arc::new({
         let (disk, calls, seen) = (disk.clone(), calls.clone(), seen.clone());
-        move |kind| {
+        move |kind, _| {
             if calls.fetch_add(1, Ordering::Relaxed) == 0 {
                 seen.lock().unwrap().push((kind, disk.names()));
                 disk.create("within", 0).unwrap();

@@ -45,8 +45,8 @@ pub enum Kind {
     Cut,
 }
 
-/// Called before each operation, while the disk is not locked.
-pub type Hook = Arc<dyn Fn(Kind) + Send + Sync>;
+/// Called before each operation with what it is and the name of the file or folder, while the disk is not locked.
+pub type Hook = Arc<dyn Fn(Kind, &str) + Send + Sync>;
 
 /// The disk. Clones are the same disk.
 #[derive(Clone)]
@@ -67,6 +67,8 @@ struct World {
     is_down: bool,
     /// Which operations fail: of which kind, after how many others of that kind.
     faults: Vec<(Kind, u64)>,
+    /// How many operations failed by plan.
+    failures: u64,
     hook: Option<Hook>,
     trace: Option<Vec<String>>,
 }
@@ -94,6 +96,7 @@ impl SimDisk {
             left: None,
             is_down: false,
             faults: Vec::new(),
+            failures: 0,
             hook: None,
             trace: None,
         };
@@ -120,6 +123,18 @@ impl SimDisk {
             let names = &world.names;
             world.files.retain(|file, _| names.may_need(*file));
         })
+    }
+
+    /// Another disk with the same on it, for a look that changes nothing.
+    pub fn copy(&self) -> Self {
+        let copy = World {
+            left: None,
+            faults: Vec::new(),
+            hook: None,
+            trace: None,
+            ..self.world().clone()
+        };
+        Self(Arc::new(Mutex::new(copy)))
     }
 
     fn succeed(&self, what: &str, change: impl FnOnce(&mut World)) -> Self {
@@ -167,6 +182,11 @@ impl SimDisk {
         self.world().hook = hook;
     }
 
+    /// How many operations failed by plan.
+    pub fn failures(&self) -> u64 {
+        self.world().failures
+    }
+
     /// How many operations there were.
     pub fn operations(&self) -> u64 {
         self.world().operations
@@ -196,6 +216,14 @@ impl SimDisk {
     pub fn names(&self) -> Vec<String> {
         let world = self.world();
         world.names.all().map(|(name, _)| name.to_owned()).collect()
+    }
+
+    /// Bytes of the files whose names begin so.
+    pub fn size_of(&self, prefix: &str) -> usize {
+        let world = self.world();
+        let files = world.names.all();
+        let files = files.filter(|(name, _)| name.starts_with(prefix));
+        files.map(|(_, file)| world.files[&file].len()).sum()
     }
 
     /// What a file holds as programs see it.
@@ -234,11 +262,12 @@ impl SimDisk {
     fn begin(
         &self,
         kind: Kind,
+        name: &str,
         what: impl FnOnce() -> String,
     ) -> io::Result<(MutexGuard<'_, World>, bool)> {
         let hook = self.world().hook.clone();
         if let Some(hook) = hook {
-            hook(kind);
+            hook(kind, name);
         }
         let mut world = self.world();
         if world.left == Some(0) && !world.is_down {
@@ -251,9 +280,10 @@ impl SimDisk {
         world.left = world.left.map(|left| left - 1);
         world.operations += 1;
         let fails = world.takes_fault(kind);
+        world.failures += u64::from(fails);
         let mark = if fails { " FAILS" } else { "" };
         let number = world.operations;
-        world.note(|| format!("{number} {kind:?} {}{mark}", what()));
+        world.note(|| format!("{number} {kind:?} {name}{}{mark}", what()));
         Ok((world, fails))
     }
 
@@ -261,9 +291,10 @@ impl SimDisk {
     fn begin_whole(
         &self,
         kind: Kind,
+        name: &str,
         what: impl FnOnce() -> String,
     ) -> io::Result<MutexGuard<'_, World>> {
-        match self.begin(kind, what)? {
+        match self.begin(kind, name, what)? {
             (_, true) => Err(broken()),
             (world, false) => Ok(world),
         }
@@ -330,7 +361,7 @@ impl World {
 
 impl Storage for SimDisk {
     fn list(&self, folder: &str) -> io::Result<Vec<Listed>> {
-        let mut world = self.begin_whole(Kind::List, || format!("'{folder}'"))?;
+        let mut world = self.begin_whole(Kind::List, folder, String::new)?;
         let found = world.names.of_folder(folder);
         let found = found.map(|(name, file)| Listed {
             name: name.to_owned(),
@@ -342,19 +373,19 @@ impl Storage for SimDisk {
     }
 
     fn make_folder(&self, folder: &str) -> io::Result<()> {
-        let mut world = self.begin_whole(Kind::MakeFolder, || folder.to_owned())?;
+        let mut world = self.begin_whole(Kind::MakeFolder, folder, String::new)?;
         world.folders.insert(folder.to_owned());
         Ok(())
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn StoredFile>> {
-        let world = self.begin_whole(Kind::Open, || name.to_owned())?;
+        let world = self.begin_whole(Kind::Open, name, String::new)?;
         let file = world.require(name)?;
         Ok(Arc::new(self.handle(file, name)))
     }
 
     fn create(&self, name: &str, reserve: u64) -> io::Result<Arc<dyn StoredFile>> {
-        let mut world = self.begin_whole(Kind::Create, || format!("{name} of {reserve}"))?;
+        let mut world = self.begin_whole(Kind::Create, name, || format!(" of {reserve}"))?;
         world.require_folder_of(name)?;
         if world.names.get(name).is_some() {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -372,7 +403,7 @@ impl Storage for SimDisk {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        let mut world = self.begin_whole(Kind::Rename, || format!("{from} to {to}"))?;
+        let mut world = self.begin_whole(Kind::Rename, from, || format!(" to {to}"))?;
         let file = world.require(from)?;
         world.require_folder_of(to)?;
         world.names.rename(from, to, file);
@@ -380,7 +411,7 @@ impl Storage for SimDisk {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        let mut world = self.begin_whole(Kind::Remove, || name.to_owned())?;
+        let mut world = self.begin_whole(Kind::Remove, name, String::new)?;
         if let Some(file) = world.names.get(name) {
             world.names.remove(name, file);
         }
@@ -388,13 +419,13 @@ impl Storage for SimDisk {
     }
 
     fn sync_folder(&self, folder: &str) -> io::Result<()> {
-        let mut world = self.begin_whole(Kind::SyncFolder, || format!("'{folder}'"))?;
+        let mut world = self.begin_whole(Kind::SyncFolder, folder, String::new)?;
         world.names.sync(folder);
         Ok(())
     }
 
     fn free(&self) -> io::Result<u64> {
-        let world = self.begin_whole(Kind::Free, String::new)?;
+        let world = self.begin_whole(Kind::Free, "", String::new)?;
         Ok(world.free() as u64)
     }
 }
@@ -419,28 +450,39 @@ struct SimFile {
 }
 
 impl SimFile {
-    fn range(&self, offset: u64, length: usize) -> String {
-        format!("{} {offset}+{length}", self.name)
+    fn begin(
+        &self,
+        kind: Kind,
+        what: impl FnOnce() -> String,
+    ) -> io::Result<(MutexGuard<'_, World>, bool)> {
+        self.disk.begin(kind, &self.name, what)
+    }
+
+    fn begin_whole(
+        &self,
+        kind: Kind,
+        what: impl FnOnce() -> String,
+    ) -> io::Result<MutexGuard<'_, World>> {
+        self.disk.begin_whole(kind, &self.name, what)
     }
 }
 
 impl StoredFile for SimFile {
     fn len(&self) -> io::Result<u64> {
-        let what = || self.name.clone();
-        let mut world = self.disk.begin_whole(Kind::Length, what)?;
+        let mut world = self.begin_whole(Kind::Length, String::new)?;
         Ok(world.content(self.file).len() as u64)
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let what = || self.range(offset, buffer.len());
-        let mut world = self.disk.begin_whole(Kind::Read, what)?;
+        let what = || format!(" {offset}+{}", buffer.len());
+        let mut world = self.begin_whole(Kind::Read, what)?;
         let offset = usize::try_from(offset).unwrap_or(usize::MAX);
         Ok(world.content(self.file).read(buffer, offset))
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let what = || self.range(offset, bytes.len());
-        let (mut world, fails) = self.disk.begin(Kind::Write, what)?;
+        let what = || format!(" {offset}+{}", bytes.len());
+        let (mut world, fails) = self.begin(Kind::Write, what)?;
         let offset = usize::try_from(offset).expect("a small file");
         let missing = world.content(self.file).missing(offset, bytes.len()) * PAGE;
         let is_full = missing > world.free();
@@ -467,8 +509,7 @@ impl StoredFile for SimFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let what = || self.name.clone();
-        let (mut world, fails) = self.disk.begin(Kind::Sync, what)?;
+        let (mut world, fails) = self.begin(Kind::Sync, String::new)?;
         if !fails {
             world.content(self.file).sync();
             return Ok(());
@@ -480,8 +521,7 @@ impl StoredFile for SimFile {
     }
 
     fn cut(&self, length: u64) -> io::Result<()> {
-        let what = || format!("{} to {length}", self.name);
-        let mut world = self.disk.begin_whole(Kind::Cut, what)?;
+        let mut world = self.begin_whole(Kind::Cut, || format!(" to {length}"))?;
         let length = usize::try_from(length).expect("a small file");
         world.content(self.file).cut(length);
         Ok(())

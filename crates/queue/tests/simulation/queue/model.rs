@@ -1,0 +1,301 @@
+//! What the simulation knows of each batch, and what has to hold.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use batch::Batch;
+use component::Receipt;
+use queue::{LaneTurn, Ticket};
+
+/// What is in a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Content {
+    pub number: u64,
+    pub documents: Vec<u8>,
+    pub events: u64,
+}
+
+impl Content {
+    pub fn of(batch: &Batch) -> Self {
+        Self {
+            number: batch.received().cast_unsigned(),
+            documents: batch.freeze().documents.concat(),
+            events: batch.len() as u64,
+        }
+    }
+}
+
+/// A batch that was accepted.
+#[derive(Debug)]
+pub struct Sent {
+    pub content: Content,
+    /// Its receipt resolved.
+    pub is_acked: bool,
+    /// A sync that began after the receipt had resolved succeeded.
+    pub is_synced: bool,
+    /// It may be missing: it was dropped by policy, or damaged.
+    pub is_excused: bool,
+}
+
+/// A batch that an output has and did not pass.
+#[derive(Debug)]
+pub struct Held {
+    pub number: u64,
+    pub ticket: Arc<Ticket>,
+}
+
+/// What is known of an output.
+#[derive(Debug, Default)]
+pub struct Output {
+    /// Batches from this number on are its own.
+    pub since: u64,
+    /// What it passed in all runs.
+    passed: BTreeSet<u64>,
+    /// What it has not passed and may still have to get.
+    missing: BTreeSet<u64>,
+    pub held: VecDeque<Held>,
+    /// What it was given last in this run.
+    last_given: Option<u64>,
+    next_turn: u64,
+    /// Nothing below it is given again: it was passed before a clean stop.
+    no_repeat_below: u64,
+    /// Batches that never came.
+    missed: Vec<u64>,
+    pub is_slow: bool,
+}
+
+/// Everything known.
+#[derive(Debug, Default)]
+pub struct Model {
+    pub sent: BTreeMap<u64, Sent>,
+    pub next_number: u64,
+    pub receipts: Vec<(u64, Receipt)>,
+    pub outputs: BTreeMap<String, Output>,
+    /// The outputs of this run, by lane.
+    pub lanes: Vec<String>,
+    front_turn: u64,
+    /// How many batches were given to outputs.
+    pub given: u64,
+    /// Events that policies dropped in earlier runs.
+    pub dropped_before: u64,
+}
+
+impl Model {
+    /// A batch was accepted: for all outputs ever seen, or for those of this run alone.
+    pub fn accept(&mut self, content: Content, receipt: Receipt, is_for_all: bool) {
+        let number = content.number;
+        let sent = Sent {
+            content,
+            is_acked: false,
+            is_synced: false,
+            is_excused: false,
+        };
+        self.sent.insert(number, sent);
+        self.receipts.push((number, receipt));
+        for (name, output) in &mut self.outputs {
+            if is_for_all || self.lanes.contains(name) {
+                output.missing.insert(number);
+            }
+        }
+    }
+
+    /// Looks which receipts have resolved; whether that means that the batch is synced.
+    pub fn poll(&mut self, is_safe: bool) {
+        let sent = &mut self.sent;
+        self.receipts.retain_mut(|(number, receipt)| {
+            let Some(resolved) = receipt.try_delivered() else {
+                return true;
+            };
+            let sent = sent.get_mut(number).expect("it was sent");
+            if let Ok(delivery) = resolved {
+                sent.is_acked = true;
+                sent.is_synced |= is_safe;
+                let dropped = delivery.streams.iter().flat_map(|stream| &stream.dropped);
+                sent.is_excused |= dropped.count() > 0;
+            }
+            false
+        });
+    }
+
+    pub fn acked(&self) -> Vec<u64> {
+        let acked = self.sent.iter().filter(|(_, sent)| sent.is_acked);
+        acked.map(|(number, _)| *number).collect()
+    }
+
+    pub fn mark_synced(&mut self, numbers: &[u64]) {
+        for number in numbers {
+            if let Some(sent) = self.sent.get_mut(number) {
+                sent.is_synced = true;
+            }
+        }
+    }
+
+    /// A batch was given to outputs. What they miss then comes no more.
+    pub fn give(
+        &mut self,
+        batch: &Batch,
+        turn: Option<u64>,
+        lanes: &[LaneTurn],
+        ticket: &Arc<Ticket>,
+    ) {
+        let content = Content::of(batch);
+        let number = content.number;
+        let sent = self.sent.get(&number).expect("it was sent");
+        assert!(
+            sent.content == content,
+            "batch {number} has other documents"
+        );
+        self.check_turn(turn);
+        self.given += 1;
+        for lane in lanes {
+            let name = &self.lanes[lane.lane];
+            let output = self.outputs.get_mut(name).expect("it is configured");
+            output.take_turn(*lane);
+            assert!(
+                output.last_given.is_none_or(|last| last < number),
+                "{name} got batch {number} after {:?}",
+                output.last_given
+            );
+            assert!(
+                number >= output.no_repeat_below,
+                "{name} got batch {number} again after a clean stop"
+            );
+            output.last_given = Some(number);
+            output.pass_over(number, &self.sent);
+            let ticket = Arc::clone(ticket);
+            output.held.push_back(Held { number, ticket });
+        }
+    }
+
+    /// In place of a batch its damage was given to outputs.
+    pub fn give_lost(&mut self, turn: Option<u64>, lanes: &[LaneTurn]) {
+        self.check_turn(turn);
+        self.given += 1;
+        for lane in lanes {
+            let output = self.outputs.get_mut(&self.lanes[lane.lane]);
+            output.expect("it is configured").take_turn(*lane);
+        }
+    }
+
+    fn check_turn(&mut self, turn: Option<u64>) {
+        if let Some(turn) = turn {
+            assert_eq!(turn, self.front_turn, "turns of the front go one by one");
+            self.front_turn += 1;
+        }
+    }
+
+    pub fn output(&mut self, lane: usize) -> &mut Output {
+        let output = self.outputs.get_mut(&self.lanes[lane]);
+        output.expect("it is configured")
+    }
+
+    /// Nothing more comes in this run, and everything was given.
+    pub fn expect_nothing_more(&mut self) {
+        for name in &self.lanes {
+            let output = self.outputs.get_mut(name).expect("it is configured");
+            output.pass_over(self.next_number, &self.sent);
+        }
+    }
+
+    /// What outputs missed is no more than what policies dropped.
+    pub fn check_missed(&self, dropped: u64) {
+        let dropped = self.dropped_before + dropped;
+        for (name, output) in &self.outputs {
+            let missed = output
+                .missed
+                .iter()
+                .map(|number| self.sent[number].content.events);
+            let missed: u64 = missed.sum();
+            assert!(
+                missed <= dropped,
+                "{name} misses the batches {:?} of {missed} events, and {dropped} were dropped",
+                output.missed
+            );
+        }
+    }
+
+    /// The outputs that the next run has. Ones never seen before begin with what is sent from then on: what others have not
+    /// passed, they may get as well.
+    pub fn begin_run(&mut self, lanes: Vec<String>) {
+        for name in &lanes {
+            let since = self.next_number;
+            self.outputs.entry(name.clone()).or_insert_with(|| Output {
+                since,
+                ..Output::default()
+            });
+        }
+        self.lanes = lanes;
+        self.front_turn = 0;
+    }
+
+    /// What an output that is not configured had not taken may be dropped where the queue is full. Then its cursor is gone.
+    pub fn forget_retired(&mut self, files: &[String]) {
+        for (name, output) in &mut self.outputs {
+            let has_cursor = files.contains(&format!("cursor-{name}"));
+            if !self.lanes.contains(name) && !has_cursor {
+                output.missing.clear();
+            }
+        }
+    }
+
+    /// The run is over. After a clean one nothing that was passed comes again.
+    pub fn end_run(&mut self, is_clean: bool, dropped: u64) {
+        self.receipts.clear();
+        self.dropped_before += dropped;
+        for output in self.outputs.values_mut() {
+            output.end_run(is_clean);
+        }
+    }
+
+    /// The power was cut: what was not synced may be missing.
+    pub fn excuse_unsynced(&mut self) {
+        for sent in self.sent.values_mut() {
+            sent.is_excused |= !sent.is_synced;
+        }
+    }
+}
+
+impl Output {
+    fn take_turn(&mut self, lane: LaneTurn) {
+        assert_eq!(lane.turn, self.next_turn, "turns go one by one");
+        self.next_turn += 1;
+    }
+
+    /// What lies below that batch and was not passed comes no more in this run.
+    fn pass_over(&mut self, number: u64, sent: &BTreeMap<u64, Sent>) {
+        let held: BTreeSet<u64> = self.held.iter().map(|held| held.number).collect();
+        let over: Vec<u64> = self.missing.range(..number).copied().collect();
+        for missed in over {
+            if held.contains(&missed) {
+                continue;
+            }
+            let one = &sent[&missed];
+            // What was not acknowledged may still come after a restart, and then it is no surprise.
+            if one.is_acked && !one.is_excused && missed >= self.since {
+                self.missed.push(missed);
+                self.missing.remove(&missed);
+            }
+        }
+    }
+
+    pub fn pass(&mut self, index: usize) -> Option<Held> {
+        let held = self.held.remove(index)?;
+        self.passed.insert(held.number);
+        self.missing.remove(&held.number);
+        Some(held)
+    }
+
+    fn end_run(&mut self, is_clean: bool) {
+        let next = self.last_given.map_or(0, |last| last + 1);
+        let cursor = self.held.iter().map(|held| held.number).min();
+        let cursor = cursor.unwrap_or(next);
+        self.no_repeat_below = if is_clean {
+            cursor.max(self.no_repeat_below)
+        } else {
+            0
+        };
+        self.held.clear();
+        self.last_given = None;
+        self.next_turn = 0;
+    }
+}
