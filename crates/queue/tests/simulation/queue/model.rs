@@ -234,6 +234,7 @@ impl Model {
             let has_cursor = files.contains(&format!("cursor-{name}"));
             if !self.lanes.contains(name) && !has_cursor {
                 output.missing.clear();
+                output.no_repeat_below = 0;
             }
         }
     }
@@ -247,7 +248,15 @@ impl Model {
         }
     }
 
-    /// The power was cut: what was not synced may be missing.
+    /// The power was cut: what was not synced may be missing, and cursors may be older ones.
+    pub fn cut_power(&mut self) {
+        self.excuse_unsynced();
+        for output in self.outputs.values_mut() {
+            output.no_repeat_below = 0;
+        }
+    }
+
+    /// What was not synced may be missing.
     pub fn excuse_unsynced(&mut self) {
         for sent in self.sent.values_mut() {
             sent.is_excused |= !sent.is_synced;

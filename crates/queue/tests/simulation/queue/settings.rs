@@ -22,7 +22,7 @@ pub struct Setup {
     outputs: usize,
     may_part: bool,
     /// Whether outputs come and go.
-    changes_outputs: bool,
+    pub changes_outputs: bool,
     /// Bytes of a document, which may be twenty times as many now and then.
     pub document_max: usize,
     pub flips: bool,
