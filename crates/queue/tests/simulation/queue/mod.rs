@@ -7,16 +7,16 @@ mod settings;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use batch::{Batch, BatchBuilder, Encoding, HostInfo, Span, Stream};
-use bytes::Bytes;
+use batch::Batch;
 use fastrand::Rng;
 use queue::log::{BLOCK_HEADER, Log, LogSettings, QUARANTINE};
 use queue::pages::PagePool;
 use queue::storage::PAGE;
 use queue::{Closing, Durability, Mode, Offer, Queue, Refused, Taken};
 
-use self::model::{Content, Model};
+use self::model::Model;
 use self::settings::Setup;
+use crate::support::batches::{self, Content};
 use crate::support::disk::{Kind, SimDisk};
 use crate::support::seeds::{Stage, for_each_seed};
 
@@ -253,22 +253,7 @@ impl World {
             };
             (random.u64(1..12), length, random.u8(b'a'..=b'z'))
         });
-        let host = Arc::new(HostInfo { name: "h".into() });
-        let mut builder = BatchBuilder::new(Encoding::Text, &host, number.cast_signed(), false);
-        builder.stream(&Arc::new(Stream { id: 1, path: None }));
-        for row in 0..events {
-            let mut document = format!("{number}/{row} ").into_bytes();
-            document.resize(document.len() + length, fill);
-            let len = u32::try_from(document.len()).expect("a short document");
-            let buffer = builder.buffer(Bytes::from(document));
-            let document = Span {
-                buffer,
-                start: 0,
-                len,
-            };
-            builder.push(document, row, row + 1);
-        }
-        builder.finish()
+        batches::make(number, events, length, fill)
     }
 
     fn take(&self) {

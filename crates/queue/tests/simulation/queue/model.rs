@@ -7,23 +7,7 @@ use batch::Batch;
 use component::Receipt;
 use queue::{LaneTurn, Ticket};
 
-/// What is in a batch.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Content {
-    pub number: u64,
-    pub documents: Vec<u8>,
-    pub events: u64,
-}
-
-impl Content {
-    pub fn of(batch: &Batch) -> Self {
-        Self {
-            number: batch.received().cast_unsigned(),
-            documents: batch.freeze().documents.concat(),
-            events: batch.len() as u64,
-        }
-    }
-}
+use crate::support::batches::Content;
 
 /// A batch that was accepted.
 #[derive(Debug)]
