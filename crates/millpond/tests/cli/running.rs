@@ -219,7 +219,14 @@ impl Service {
     }
 
     /// Ends it with SIGTERM, which takes a moment and gives exit code 0; what it said.
-    pub fn stop(mut self) -> String {
+    pub fn stop(self) -> String {
+        let (code, said) = self.end();
+        assert_eq!(code, Some(0), "{said}");
+        said
+    }
+
+    /// Ends it with SIGTERM, which takes a moment; its exit code, and what it said.
+    pub fn end(mut self) -> (Option<i32>, String) {
         let begin = Instant::now();
         kill_process(Pid::from_child(self.child()), Signal::TERM).expect("it runs");
         let mut code = None;
@@ -229,9 +236,8 @@ impl Service {
         });
         self.child = None;
         let said = self.said();
-        assert_eq!(code.and_then(|code| code.code()), Some(0), "{said}");
         assert!(begin.elapsed() < Duration::from_secs(5), "{said}");
-        said
+        (code.and_then(|code| code.code()), said)
     }
 }
 
@@ -272,6 +278,17 @@ impl Mount {
 
     pub fn path(&self, name: &str) -> String {
         self.folder.path(name)
+    }
+
+    /// Gives a file system in memory another size.
+    pub fn resize(&self, size: &str) {
+        let place: &Path = self.folder.as_ref();
+        let options = format!("remount,size={size}");
+        let status = Command::new("mount")
+            .args(["-o", &options])
+            .arg(place)
+            .status();
+        assert!(status.is_ok_and(|status| status.success()));
     }
 
     /// Unmounts it now, so that everything is on its disk.

@@ -11,8 +11,8 @@ mod history;
 mod ledger;
 mod lines;
 mod rotator;
-mod service;
-mod settings;
+pub mod service;
+pub mod settings;
 mod writer;
 
 use std::fs::{self, File};
@@ -37,17 +37,46 @@ const CATCH_UP: Duration = Duration::from_secs(120);
 
 #[test]
 fn every_line_is_delivered_once_across_rotations_and_kills() {
-    let settings = Settings::from_env();
-    println!("replay with: {settings}");
+    let settings = Settings::from_env("bench/torture", 8);
+    perform(&settings, &configuration, Run::torture);
+}
+
+/// The service reads `logs` of the folder into `out.ndjson`; `data` is the data directory.
+fn configuration(folder: &Path) -> String {
+    let place = folder.display();
+    format!(
+        "data_dir: '{place}/data'
+shutdown_deadline: 30s
+pipelines:
+  torture:
+    input:
+      file: {{ paths: ['{place}/logs/app.log*'], exclude: ['*.part'] }}
+    processors:
+      - set: {{ field: id, value: '%{{@metadata.id}}' }}
+    outputs:
+      - file: {{ path: '{place}/out.ndjson' }}
+"
+    )
+}
+
+/// Performs a run in a folder of its own, which is kept where it fails; what it says at its end is printed.
+pub fn perform(
+    settings: &Settings,
+    configuration: &dyn Fn(&Path) -> String,
+    run: impl FnOnce(&mut Run) -> Result<String>,
+) {
+    say(&format!("replay with: {settings}"));
     let mut folder = tempfile::tempdir().expect("a temporary folder");
     // Kept whatever ends the run, a panic too.
     folder.disable_cleanup(true);
-    let outcome = Run::new(&settings, folder.path()).and_then(|mut run| {
-        let outcome = run.torture();
-        outcome.map_err(|error| anyhow!("{error:#}\n{}", run.circumstances()))
+    let configuration = configuration(folder.path());
+    let begun = Run::new(settings, folder.path(), &configuration);
+    let outcome = begun.and_then(|mut one| {
+        let outcome = run(&mut one);
+        outcome.map_err(|error| anyhow!("{error:#}\n{}", one.circumstances()))
     });
     match outcome {
-        Ok(summary) => println!("{summary}"),
+        Ok(summary) => say(&summary),
         Err(error) => panic!(
             "{error:#}\nreplay with: {settings}\nthe folder is kept: {}",
             folder.path().display()
@@ -56,36 +85,51 @@ fn every_line_is_delivered_once_across_rotations_and_kills() {
     folder.disable_cleanup(false);
 }
 
+/// Tells what the test runner shows where a test fails, or where it is asked to.
+#[expect(clippy::print_stdout, reason = "which is what the test runner keeps")]
+pub fn say(text: &str) {
+    println!("{text}");
+}
+
 /// Millpond, and what it is told to do.
-struct Run {
-    folder: PathBuf,
-    settings: Settings,
+pub struct Run {
+    pub folder: PathBuf,
+    pub settings: Settings,
     lines: Lines,
     ledger: Ledger,
-    service: Service,
-    history: History,
+    pub service: Service,
+    pub history: History,
 }
 
 /// What was written, and where it is.
-struct Written {
+pub struct Written {
     journal: Journal,
     rotated: Rotated,
 }
 
 impl Run {
-    fn new(settings: &Settings, folder: &Path) -> Result<Self> {
+    fn new(settings: &Settings, folder: &Path, configuration: &str) -> Result<Self> {
         fs::create_dir(folder.join("logs"))?;
         Ok(Self {
             folder: folder.to_owned(),
             settings: settings.clone(),
             lines: Lines::new(settings.seed),
             ledger: Ledger(folder.join("data")),
-            service: Service::new(folder)?,
+            service: Service::new(folder, configuration)?,
             history: History::new(folder)?,
         })
     }
 
     fn torture(&mut self) -> Result<String> {
+        let written = self.abuse()?;
+        self.settle(&written)?;
+        let output = File::open(self.folder.join("out.ndjson"))?;
+        let (report, compressed) = self.verdict(&written, BufReader::new(output))?;
+        Ok(self.summary(&written, &report, compressed))
+    }
+
+    /// Has the log written and rotated, and Millpond killed and started again meanwhile.
+    pub fn abuse(&mut self) -> Result<Written> {
         self.service.start()?;
         let ledger = self.ledger.clone();
         await_until("the data directory", &mut self.service, || {
@@ -98,10 +142,13 @@ impl Run {
         let (rotated, journal) = (rotator.stop(), writer.stop());
         killed?;
         let (journal, rotated) = (journal?, rotated?);
-        let written = Written { journal, rotated };
-        self.catch_up(&written)?;
-        self.service.stop()?;
-        self.verdict(&written)
+        Ok(Written { journal, rotated })
+    }
+
+    /// Waits until Millpond has read everything, and stops it.
+    pub fn settle(&mut self, written: &Written) -> Result<()> {
+        self.catch_up(written)?;
+        self.service.stop()
     }
 
     /// What helps to understand a failure.
@@ -124,8 +171,13 @@ impl Run {
             let early = begin.elapsed() + Duration::from_millis(rng.u64(..150));
             let at = if rng.u32(..4) == 0 { early } else { usual };
             self.go_on(at.saturating_sub(begin.elapsed()), &others_work)?;
-            self.service.kill()?;
-            self.history.note("Millpond is killed");
+            if rng.f64() < self.settings.stops {
+                self.service.stop()?;
+                self.history.note("Millpond is stopped");
+            } else {
+                self.service.kill()?;
+                self.history.note("Millpond is killed");
+            }
             // Mostly at once; else files are rotated, compressed and cut in the meantime.
             if rng.u32(..3) == 0 {
                 self.go_on(average.mul_f64(rng.f64()), &others_work)?;
@@ -167,11 +219,10 @@ impl Run {
         Ok(())
     }
 
-    /// Holds the output against what was written.
-    fn verdict(&self, written: &Written) -> Result<String> {
+    /// Holds an output against what was written; also how many events came from compressed files.
+    pub fn verdict(&self, written: &Written, mut output: impl BufRead) -> Result<(Report, u64)> {
         let mut checker = Checker::new(&self.lines, &written.journal);
         let mut compressed = 0;
-        let mut output = BufReader::new(File::open(self.folder.join("out.ndjson"))?);
         let mut line = Vec::new();
         for number in 1.. {
             line.clear();
@@ -198,10 +249,10 @@ impl Run {
                 entry.all
             );
         }
-        Ok(self.summary(written, &report, compressed))
+        Ok((report, compressed))
     }
 
-    fn summary(&self, written: &Written, report: &Report, compressed: u64) -> String {
+    pub fn summary(&self, written: &Written, report: &Report, compressed: u64) -> String {
         let (journal, rotated) = (&written.journal, &written.rotated);
         format!(
             "{} lines, {} bytes written; {} ids delivered, {} repeats of an id, {compressed} events from compressed files\n\
@@ -263,6 +314,8 @@ fn the_rotated_files_hold_what_was_written() {
             duration: Duration::from_millis(1_500),
             megabytes: 4,
             mode,
+            stops: 0.0,
+            command: "",
         };
         dry_run(&settings).unwrap_or_else(|error| panic!("{mode}: {error:#}"));
     }

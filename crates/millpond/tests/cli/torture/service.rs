@@ -13,7 +13,7 @@ pub const EXECUTABLE: &str = env!("CARGO_BIN_EXE_millpond");
 /// How long a stop may take: more than the deadline that the service has.
 const STOP: Duration = Duration::from_secs(60);
 
-/// A service in a folder of its own: `logs` is read, `out.ndjson` written, `data` is the data directory.
+/// A service in a folder of its own, by the configuration `millpond.yaml` in it.
 pub struct Service {
     folder: PathBuf,
     child: Option<Child>,
@@ -21,21 +21,7 @@ pub struct Service {
 }
 
 impl Service {
-    pub fn new(folder: &Path) -> Result<Self> {
-        let place = folder.display();
-        let configuration = format!(
-            "data_dir: '{place}/data'
-shutdown_deadline: 30s
-pipelines:
-  torture:
-    input:
-      file: {{ paths: ['{place}/logs/app.log*'], exclude: ['*.part'] }}
-    processors:
-      - set: {{ field: id, value: '%{{@metadata.id}}' }}
-    outputs:
-      - file: {{ path: '{place}/out.ndjson' }}
-"
-        );
+    pub fn new(folder: &Path, configuration: &str) -> Result<Self> {
         std::fs::write(folder.join("millpond.yaml"), configuration)?;
         Ok(Self {
             folder: folder.to_owned(),

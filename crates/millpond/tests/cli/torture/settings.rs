@@ -23,19 +23,25 @@ pub struct Settings {
     pub duration: Duration,
     pub megabytes: u64,
     pub mode: Mode,
+    /// The part of the kills that are a SIGTERM instead.
+    pub stops: f64,
+    /// What performs such a run.
+    pub command: &'static str,
 }
 
 impl Settings {
-    /// A short run with a seed of its own, but for what the environment says.
-    pub fn from_env() -> Self {
+    /// A short run of `command` with a seed of its own, but for what the environment says.
+    pub fn from_env(command: &'static str, kills: u32) -> Self {
         let seed = var("TORTURE_SEED").unwrap_or_else(|| fastrand::u64(..1_000_000));
         let drawn = [Mode::Rename, Mode::CopyTruncate, Mode::Mixed];
         Self {
             seed,
-            kills: var("TORTURE_KILLS").unwrap_or(8),
+            kills: var("TORTURE_KILLS").unwrap_or(kills),
             duration: Duration::from_secs(var("TORTURE_SECONDS").unwrap_or(8)),
             megabytes: var("TORTURE_MEGABYTES").unwrap_or(40),
             mode: var("TORTURE_MODE").unwrap_or(drawn[Rng::with_seed(seed).usize(..3)]),
+            stops: 0.0,
+            command,
         }
     }
 
@@ -52,12 +58,13 @@ impl Display for Settings {
             seed,
             kills,
             megabytes,
+            command,
             ..
         } = self;
         let (seconds, mode) = (self.duration.as_secs(), self.mode);
         write!(
             f,
-            "SEED={seed} KILLS={kills} SECONDS={seconds} MEGABYTES={megabytes} MODE={mode} bench/torture"
+            "SEED={seed} KILLS={kills} SECONDS={seconds} MEGABYTES={megabytes} MODE={mode} {command}"
         )
     }
 }
