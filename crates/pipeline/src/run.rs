@@ -277,6 +277,9 @@ impl Running {
             async move {
                 outer.stopped().await;
                 stop.stop();
+                if !queue.drains() {
+                    queue.take_the_last();
+                }
                 let patience = PAUSED_PATIENCE.min(deadline);
                 tokio::time::sleep(patience).await;
                 // A disk that takes nothing is not waited for: the sources keep what it did not take.

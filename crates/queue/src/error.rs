@@ -1,7 +1,7 @@
 //! Why a disk queue cannot be used.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why a disk queue cannot be used. Damage is never a reason: it is set aside, said and counted.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +41,14 @@ pub enum QueueError {
 }
 
 impl QueueError {
+    /// Names files with their folder, which a storage does not know.
+    pub(crate) fn within(mut self, folder: &Path) -> Self {
+        if let Self::Newer { file: path, .. } | Self::Io { path, .. } = &mut self {
+            *path = folder.join(&*path);
+        }
+        self
+    }
+
     /// An error of the system while doing something with a file.
     pub fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();

@@ -25,32 +25,45 @@ impl Queue {
         let Some(disk) = &self.disk else {
             return Ok(false);
         };
-        let blocks = self
-            .lock()
-            .start_writing(disk.settings.group_size.min(WRITE_MAX));
+        let is_full = |failure: &io::Error| failure.kind() == io::ErrorKind::StorageFull;
+        let group = disk.settings.group_size.min(WRITE_MAX);
+        let written = match self.write_group(disk, group) {
+            // There may be room for one batch where there is none for a group.
+            Err(failure) if is_full(&failure) && group > 0 => self.write_group(disk, 0),
+            written => written,
+        };
+        if let Err(failure) = &written {
+            self.pause(failure);
+        }
+        written
+    }
+
+    /// Writes batches of up to `size_max` bytes, at least one.
+    fn write_group(&self, disk: &Disk, size_max: u64) -> io::Result<bool> {
+        let blocks = self.lock().start_writing(size_max);
         if blocks.is_empty() {
             return Ok(false);
         }
         let prepared = disk.make_room(&blocks);
         if let Err(failure) = prepared.and_then(|()| self.make_cursors(disk)) {
             self.lock().give_up_writing();
-            self.pause(&failure);
             return Err(failure);
         }
         if let Err(failure) = disk.log.append(&blocks) {
             self.lock().give_up_writing();
-            match failure.kind() {
-                io::ErrorKind::StorageFull => self.pause(&failure),
-                _ => self.abandon(disk, &failure),
+            // Where there was no room for a segment, what was written before is as good as it was.
+            if failure.kind() != io::ErrorKind::StorageFull {
+                self.abandon(disk, &failure);
             }
             return Err(failure);
         }
         disk.account();
-        self.metrics
-            .bytes(blocks.iter().map(Block::stored_size).sum::<u64>() as usize);
+        let stored: u64 = blocks.iter().map(Block::stored_size).sum();
+        self.metrics.bytes(stored as usize);
         let resolved = {
             let mut state = self.lock();
             state.commit.writing = 0;
+            state.commit.pending_stored -= stored;
             match disk.settings.durability {
                 Durability::Interval => state.commit.take_receipts(),
                 Durability::Fsync => Resolved::new(),
@@ -167,21 +180,25 @@ impl State {
         synced.into_iter().filter_map(|one| one.receipt).collect()
     }
 
-    /// What is not synced is pending again.
+    /// What was written and is not synced is pending again. Nothing is being written.
     fn forget_written(&mut self) {
-        self.commit.writing = 0;
         while !self.commit.unsynced.is_empty() {
-            self.commit.requeue_last();
+            let again = self.commit.requeue_last();
+            self.commit.pending_stored += again;
         }
     }
 }
 
 impl super::state::Commit {
-    fn requeue_last(&mut self) {
-        if let Some(last) = self.unsynced.pop_back() {
-            self.pending_size += last.size;
-            self.pending.push_front(last);
-        }
+    /// What was taken last is pending again; what it takes in the log.
+    fn requeue_last(&mut self) -> u64 {
+        let Some(last) = self.unsynced.pop_back() else {
+            return 0;
+        };
+        let stored = last.block.stored_size();
+        self.pending_size += last.size;
+        self.pending.push_front(last);
+        stored
     }
 
     fn take_receipts(&mut self) -> Resolved {

@@ -3,9 +3,13 @@
 use super::open::Mode;
 use super::state::State;
 use super::{Disk, Queue};
+use crate::storage::PAGE;
 
 /// The least that may wait to be synced.
 const UNSYNCED_MIN: usize = 8 << 20;
+
+/// So many groups at most are made of what is pending.
+const GROUPS_MAX: u64 = 16;
 
 /// Why the log takes no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,8 +69,8 @@ impl Queue {
 }
 
 impl Disk {
-    /// Whether the log has no room for a batch of this size, and why.
-    pub(super) fn is_full(&self, state: &State, size: usize, events: usize) -> Option<Full> {
+    /// Whether the log has no room for a batch that takes so many bytes in it, and why.
+    pub(super) fn is_full(&self, state: &State, stored: u64, events: usize) -> Option<Full> {
         let slowest = state.lanes.iter().map(super::lane::Lane::ordinal).min();
         let held = state.next_ordinal.saturating_sub(slowest.unwrap_or(0));
         if held > 0 && held + events as u64 > self.settings.events_max {
@@ -76,14 +80,15 @@ impl Disk {
         if held == 0 && self.log.first_of_segments().len() <= 1 {
             return None;
         }
-        // A block may be a little larger than what a batch counts for, and the end of a segment stay unused.
-        let wanted = (state.commit.pending_size + size) as u64 * 9 / 8;
-        let room = self.log.room();
-        if wanted <= room {
+        // Each group ends with a page that it does not fill.
+        let groups = (state.commit.pending.len() as u64 + 1).min(GROUPS_MAX);
+        let wanted = state.commit.pending_stored + stored + groups * PAGE as u64;
+        if wanted <= self.log.room() {
             return None;
         }
-        let more =
-            (wanted - room).div_ceil(self.settings.segment_size) * self.settings.segment_size;
+        // A group is not cut at the end of a segment, and each segment has a page of its own.
+        let segment = self.settings.segment_size;
+        let more = wanted.div_ceil(segment - PAGE as u64) * segment;
         if self.log.size() + more > self.settings.size_max {
             return Some(Full::Size);
         }

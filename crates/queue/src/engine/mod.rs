@@ -16,7 +16,7 @@
 //! Outputs go through the log together, at the *front*, so that a batch is processed once for all of them. An output that
 //! falls behind by more than what may be kept in memory goes on *alone*: it reads the log at its own position, its batches are
 //! processed again, and it joins the front when it has caught up. Its *cursor* is the lowest sequence that it has not
-//! passed; cursors are saved every second and before a segment is removed.
+//! passed; cursors are saved four times a second and before a segment is removed.
 //!
 //! # Bounds
 //! In memory are: what waits (`memory`), what workers and outputs hold (an output goes on alone when it holds more than
@@ -179,6 +179,19 @@ impl Queue {
     pub fn lost(&self) -> u64 {
         let counters = self.metrics.snapshot().named;
         counters.get(take::LOST).copied().unwrap_or(0)
+    }
+
+    /// From now on inputs do not wait long: what they have in hand is let in beyond the limits. Where the disk does not take
+    /// it, it is refused, and its source keeps it.
+    pub fn take_the_last(&self) {
+        self.lock().is_impatient = true;
+        self.room.notify_waiters();
+    }
+
+    /// Whether what finds no room is not to wait for it: there is none, and it is too late to wait.
+    fn refuses(&self) -> bool {
+        let state = self.lock();
+        state.is_impatient && state.commit.paused.is_some()
     }
 
     /// Accepts nothing more. [`Closing::Drain`] lets everything leave; [`Closing::Leave`] lets only those batches leave that

@@ -75,7 +75,7 @@ impl Queue {
     /// Another process has the folder, a later version wrote there, or the system refused. Damage is no error.
     pub fn open(folder: &Path, options: DiskOptions) -> Result<Arc<Self>, QueueError> {
         let storage: Arc<dyn Storage> = Arc::new(FolderStorage::open(folder)?);
-        let queue = Self::open_on(storage, options)?;
+        let queue = Self::open_on(storage, options).map_err(|error| error.within(folder))?;
         queue.start_writer();
         Ok(queue)
     }

@@ -11,7 +11,7 @@ use super::open::Mode;
 use super::state::{Closing, Kept, Pending, State, Waiting};
 use super::{Disk, Queue};
 use crate::WhenFull;
-use crate::log::{Block, Payload};
+use crate::log::{BLOCK_HEADER, Block, Payload};
 
 /// How often an input that waits looks again although nobody said that there is room: room on a disk comes unannounced.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -104,19 +104,24 @@ impl Queue {
             return self.keep_in_memory(state, offered);
         }
         let moving = (self.clock)() - state.last_progress < PATIENCE_NS;
-        if !fits && can_wait && moving {
+        if !fits && can_wait && moving && !state.is_impatient {
             return Decision::Full;
         }
         if !self.fits_unsynced(&state, size) {
             return Decision::Full;
         }
-        if disk.is_full(&state, size, events).is_some() {
+        let stored = offer
+            .payload
+            .as_ref()
+            .map_or(size, |payload| payload.stored_len() + BLOCK_HEADER)
+            as u64;
+        if !state.is_impatient && disk.is_full(&state, stored, events).is_some() {
             if disk.settings.when_full == WhenFull::DropNewest {
                 drop(state);
                 return self.drop_newest(offered);
             }
             // Saving cursors may free segments, and so may dropping the oldest.
-            state.commit.wants = Some((size, events));
+            state.commit.wants = Some((stored, events));
             drop(state);
             self.wake_writer();
             return Decision::Full;
@@ -258,6 +263,7 @@ impl Sink for Inlet {
             match self.queue.try_send(offer, self.can_wait) {
                 Ok(receipt) => return Ok(receipt),
                 Err(Refused::Stopped) => return Err(Stopped),
+                Err(Refused::Full(_)) if self.queue.refuses() => return Err(Stopped),
                 Err(Refused::Full(again)) => offer = *again,
             }
             match self.queue.is_on_disk() {

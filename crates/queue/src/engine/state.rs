@@ -89,12 +89,15 @@ pub struct Commit {
     pub size: usize,
     /// Bytes that are not written.
     pub pending_size: usize,
+    /// Bytes that these, and what is being written, will take in the log.
+    pub pending_stored: u64,
     /// When the oldest of both came, in the clock's nanoseconds.
     pub since: i64,
     /// Why nothing can be written for now.
     pub paused: Option<Arc<str>>,
-    /// Somebody waits for room that only upkeep can make: for a batch of this size and so many events.
-    pub wants: Option<(usize, usize)>,
+    /// Somebody waits for room that only upkeep can make: for a batch of so many bytes on disk and so
+    /// many events.
+    pub wants: Option<(u64, usize)>,
 }
 
 /// What the queue's lock guards.
@@ -122,6 +125,9 @@ pub struct State {
     /// Of these, events that are not stored.
     unstored_events: usize,
     pub closing: Closing,
+    /// What inputs have in hand is the last: it is let in beyond the limits, and where the disk does not take it refused, so
+    /// that its source keeps it.
+    pub is_impatient: bool,
     /// The writer is to end.
     pub is_shut: bool,
     pub commit: Commit,
@@ -147,6 +153,7 @@ impl Commit {
         let before = self.pending_size;
         self.size += pending.size;
         self.pending_size += pending.size;
+        self.pending_stored += pending.block.stored_size();
         self.pending.push_back(pending);
         was_idle || (before < WRITE_SIZE && self.pending_size >= WRITE_SIZE)
     }
@@ -180,6 +187,7 @@ impl State {
             held_events: 0,
             unstored_events: 0,
             closing: Closing::Open,
+            is_impatient: false,
             is_shut: false,
             commit: Commit::default(),
             floor: 0,

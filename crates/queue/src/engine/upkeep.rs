@@ -40,7 +40,7 @@ impl Upkeep {
 }
 
 impl Queue {
-    /// Saves cursors, removes the segments that all outputs have passed, and drops what is too old. Called every second, at a
+    /// Saves cursors, removes the segments that all outputs have passed, and drops what is too old. Called a few times a second, at a
     /// clean stop, and when room is wanted.
     pub fn upkeep_step(&self) {
         let Some(disk) = &self.disk else { return };
@@ -76,12 +76,12 @@ impl Queue {
         &self,
         disk: &Disk,
         upkeep: &mut Upkeep,
-        wanted: Option<(usize, usize)>,
+        wanted: Option<(u64, usize)>,
     ) -> io::Result<()> {
         // What all outputs have passed goes before anything is dropped.
         self.save_cursors(disk, upkeep)?;
-        if let Some((size, events)) = wanted {
-            self.forget_retired(disk, upkeep, size, events)?;
+        if let Some((stored, events)) = wanted {
+            self.forget_retired(disk, upkeep, stored, events)?;
         }
         let floor_before = self.lock().floor;
         self.drop_old(disk, upkeep, wanted)?;
@@ -211,11 +211,11 @@ impl Queue {
         &self,
         disk: &Disk,
         upkeep: &mut Upkeep,
-        size: usize,
+        stored: u64,
         events: usize,
     ) -> io::Result<()> {
         let is_full = |full| matches!(full, Some(Full::Size | Full::Shared));
-        while is_full(disk.is_full(&self.lock(), size, events)) {
+        while is_full(disk.is_full(&self.lock(), stored, events)) {
             let lowest = self.lock().lowest_cursor();
             let retired = upkeep.retired.iter().enumerate();
             let first = retired.min_by_key(|(_, file)| file.saved().sequence);
@@ -237,7 +237,7 @@ impl Queue {
         &self,
         disk: &Disk,
         upkeep: &mut Upkeep,
-        wanted: Option<(usize, usize)>,
+        wanted: Option<(u64, usize)>,
     ) -> io::Result<()> {
         if let Some(age) = disk.settings.age_max {
             let before = (self.clock)() - i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
@@ -245,7 +245,7 @@ impl Queue {
                 self.drop_block(&found, "dropped by age");
             }
         }
-        let Some((size, events)) =
+        let Some((stored, events)) =
             wanted.filter(|_| disk.settings.when_full == WhenFull::DropOldest)
         else {
             return Ok(());
@@ -256,7 +256,7 @@ impl Queue {
             .get(1)
             .map(|one| one.first_sequence);
         loop {
-            let full = disk.is_full(&self.lock(), size, events);
+            let full = disk.is_full(&self.lock(), stored, events);
             let Some(found) = self.oldest(disk, upkeep)? else {
                 return Ok(());
             };
@@ -264,7 +264,7 @@ impl Queue {
                 None => false,
                 Some(Full::Events) => true,
                 Some(Full::Size | Full::Shared) => {
-                    second.is_some_and(|second| found.sequence < second)
+                    second.is_none_or(|second| found.sequence < second)
                 }
             };
             if !goes {

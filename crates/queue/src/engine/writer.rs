@@ -8,8 +8,8 @@ use super::state::{State, WRITE_SIZE};
 use super::{Disk, Queue};
 use crate::Durability;
 
-/// How often cursors are saved at least.
-const UPKEEP_EVERY: Duration = Duration::from_secs(1);
+/// How often cursors are saved, if they moved: what comes again after a crash is what was passed since.
+const UPKEEP_EVERY: Duration = Duration::from_millis(250);
 
 /// The first and the longest pause after a write that failed.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
@@ -92,7 +92,9 @@ impl Queue {
                 Ok(_) => plan.pause = PAUSES.0,
                 Err(_) if self.lock().is_shut => break,
                 Err(_) => {
-                    plan.not_before = (self.clock)() + nanos(plan.pause);
+                    // Where the disk is full, removing segments is what makes room.
+                    plan.next_upkeep = (self.clock)();
+                    plan.not_before = plan.next_upkeep + nanos(plan.pause);
                     plan.pause = (plan.pause * 2).min(PAUSES.1);
                 }
             }
@@ -147,9 +149,6 @@ fn due(
     if commit.size == 0 {
         return Err(plan.next_upkeep);
     }
-    if now < plan.not_before {
-        return Err(plan.not_before.min(plan.next_upkeep));
-    }
     let group_end = commit.since + nanos(settings.group_time);
     let unsynced = (commit.size - commit.pending_size) as u64;
     let (size_max, sync_at) = match settings.durability {
@@ -163,14 +162,23 @@ fn due(
         return Ok(Work::Sync);
     }
     let has_pending = !commit.pending.is_empty();
-    if has_pending && (now >= group_end || commit.pending_size >= WRITE_SIZE) {
+    let is_large = commit.pending_size >= WRITE_SIZE;
+    // After a failure nothing is written for a while; what was written before is synced all the same.
+    let write_at = plan.not_before.max(if is_large { now } else { group_end });
+    if has_pending && now >= write_at {
         return Ok(Work::Write);
     }
     if unsynced > 0 && now >= sync_at {
         return Ok(Work::Sync);
     }
-    let next = if has_pending { group_end } else { sync_at };
-    Err(next.min(plan.next_upkeep))
+    let mut next = plan.next_upkeep;
+    if has_pending {
+        next = next.min(write_at);
+    }
+    if unsynced > 0 {
+        next = next.min(sync_at);
+    }
+    Err(next)
 }
 
 fn nanos(time: Duration) -> i64 {
