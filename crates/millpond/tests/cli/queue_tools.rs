@@ -106,6 +106,7 @@ impl Queue {
                 output: output.to_owned(),
                 sequence,
                 ordinal: sequence * EVENTS,
+                end: queue::cursor::LogEnd::default(),
                 place: None,
                 retired: None,
                 outputs: vec![],

@@ -68,9 +68,21 @@ pub struct Saved {
     /// Since when the output is not configured any more, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retired: Option<i64>,
+    /// Where what was synced of the log ended when this was written: what is missing below was lost.
+    #[serde(default)]
+    pub end: LogEnd,
     /// All outputs that were known when this was written. So the loss of one cursor file is told from a new output.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<String>,
+}
+
+/// Where a log ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+pub struct LogEnd {
+    /// The next sequence.
+    pub sequence: u64,
+    /// The events written to the log, ever.
+    pub ordinal: u64,
 }
 
 /// The cursor files of a queue.

@@ -150,6 +150,7 @@ fn saved(output: &str, sequence: u64) -> Saved {
         output: output.to_owned(),
         sequence,
         ordinal: sequence * 100,
+        end: LogEnd::default(),
         place: Some(Place {
             segment: 3,
             offset: 8192,
@@ -185,6 +186,7 @@ fn what_was_saved_is_loaded() {
         assert_eq!(load(&storage), (vec![saved("es", sequence)], vec![]));
     }
     let retired = Saved {
+        end: LogEnd::default(),
         place: None,
         retired: Some(1_700_000_000),
         outputs: vec![],
@@ -551,6 +553,7 @@ fn the_sample_of_version_1_is_read() {
         output: "elasticsearch/日志".to_owned(),
         sequence: 12_345_678_901,
         ordinal: 49_382_715_604,
+        end: LogEnd::default(),
         place: Some(Place {
             segment: 17,
             offset: 4096,

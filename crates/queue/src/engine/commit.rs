@@ -172,10 +172,11 @@ impl State {
         let synced: Vec<Pending> = commit.unsynced.drain(..).collect();
         commit.size -= synced.iter().map(|one| one.size).sum::<usize>();
         if let Some(oldest) = commit.pending.front() {
-            commit.since = oldest.block.time;
+            commit.since = oldest.since;
         }
         if let Some(last) = synced.last() {
             self.readable_end = last.block.sequence + 1;
+            self.readable_ordinal = last.block.ordinal + u64::from(last.block.events);
         }
         synced.into_iter().filter_map(|one| one.receipt).collect()
     }

@@ -20,6 +20,8 @@ pub struct Lane {
     pub turn: u64,
     /// Batches it got and has not passed, and later ones that it has.
     in_flight: BTreeMap<u64, Flight>,
+    /// Batches it holds that were dropped under its hands, with their events: it may still pass them.
+    dropped_in_hand: BTreeMap<u64, u64>,
     /// Bytes of the batches that it has not passed.
     pub in_flight_size: usize,
     /// Events stored before the cursor.
@@ -30,9 +32,18 @@ pub struct Lane {
     pub alone: Option<ReaderSlot>,
 }
 
+/// What a batch counts for.
+#[derive(Debug, Clone, Copy)]
+pub struct Weight {
+    /// Bytes.
+    pub size: usize,
+    pub events: u64,
+}
+
 struct Flight {
     passed: bool,
     size: usize,
+    events: u64,
     /// Events stored up to the end of the batch, where it is stored.
     ordinal_end: Option<u64>,
 }
@@ -70,12 +81,14 @@ impl Lane {
     }
 
     /// It gets a batch; the number of its turn.
-    pub fn give(&mut self, sequence: u64, size: usize, ordinal_end: Option<u64>) -> u64 {
+    pub fn give(&mut self, sequence: u64, what: Weight, ordinal_end: Option<u64>) -> u64 {
+        let Weight { size, events } = what;
         self.position = sequence + 1;
         self.next_ordinal = ordinal_end.unwrap_or(self.next_ordinal);
         let flight = Flight {
             passed: false,
             size,
+            events,
             ordinal_end,
         };
         self.in_flight.insert(sequence, flight);
@@ -84,15 +97,20 @@ impl Lane {
         self.turn - 1
     }
 
-    /// It has passed a batch. One that was dropped under its hands is not known any more.
+    /// It has passed a batch.
     pub fn pass(&mut self, sequence: u64) {
         let Some(flight) = self.in_flight.get_mut(&sequence) else {
+            self.dropped_in_hand.remove(&sequence);
             return;
         };
         if !flight.passed {
             flight.passed = true;
             self.in_flight_size -= flight.size;
         }
+        self.move_cursor();
+    }
+
+    fn move_cursor(&mut self) {
         while let Some(first) = self.in_flight.first_entry() {
             if !first.get().passed {
                 break;
@@ -102,19 +120,45 @@ impl Lane {
         }
     }
 
+    /// It goes on with this sequence, before which so many events were stored, ever: what lies between is gone.
+    pub fn skip(&mut self, sequence: u64, ordinal: u64) {
+        if self.position >= sequence {
+            return;
+        }
+        let gap = Flight {
+            passed: true,
+            size: 0,
+            events: 0,
+            ordinal_end: Some(ordinal),
+        };
+        self.in_flight.insert(sequence - 1, gap);
+        self.position = sequence;
+        self.next_ordinal = self.next_ordinal.max(ordinal);
+        self.move_cursor();
+    }
+
     /// What is stored below the floor is dropped, and the output goes on at `position` or later; how many stored events that
-    /// it had not passed. Batches that it holds and that are in memory only are not dropped.
+    /// it had not got. Batches that it holds and that are in memory only are not dropped.
     pub fn raise(&mut self, floor: u64, position: u64, ordinal: u64) -> u64 {
         let dropped = self
             .in_flight
             .extract_if(..floor, |_, flight| flight.ordinal_end.is_some());
-        for (_, flight) in dropped {
-            self.in_flight_size -= if flight.passed { 0 } else { flight.size };
+        for (sequence, flight) in dropped.filter(|(_, flight)| !flight.passed) {
+            self.in_flight_size -= flight.size;
+            self.dropped_in_hand.insert(sequence, flight.events);
         }
         self.position = self.position.max(position);
-        let dropped = ordinal.saturating_sub(self.passed_ordinal);
+        self.move_cursor();
+        // What it holds may still be written.
+        let dropped = ordinal.saturating_sub(self.next_ordinal);
         self.passed_ordinal = self.passed_ordinal.max(ordinal);
         self.next_ordinal = self.next_ordinal.max(ordinal);
         dropped
+    }
+
+    /// Events that were dropped under its hands and that it has not passed by the end.
+    pub fn take_dropped_in_hand(&mut self) -> u64 {
+        let dropped = std::mem::take(&mut self.dropped_in_hand);
+        dropped.into_values().sum()
     }
 }

@@ -43,8 +43,9 @@ mod upkeep;
 mod writer;
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use component::{Diagnostics, OperatorMetrics};
 use tokio::sync::Notify;
@@ -76,7 +77,7 @@ pub struct Limits {
     pub events_max: usize,
 }
 
-/// Nanoseconds since 1970.
+/// Nanoseconds: since 1970, or since any moment where only differences count.
 pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
 /// A queue between inputs and outputs.
@@ -95,7 +96,10 @@ pub struct Queue {
     writer: Mutex<Option<JoinHandle<()>>>,
     metrics: Arc<OperatorMetrics>,
     diagnostics: Diagnostics,
+    /// The time of day, for what is written.
     clock: Clock,
+    /// What never goes back, for what is due.
+    steady: Clock,
 }
 
 /// The part of a queue that is on disk.
@@ -117,15 +121,10 @@ struct Disk {
 impl Queue {
     /// An empty queue in memory for so many outputs.
     pub fn memory(limits: Limits, outputs: usize) -> Arc<Self> {
-        let clock: Clock = Arc::new(wall_clock);
-        let state = State::new(outputs, clock());
-        Arc::new(Self::assemble(
-            limits,
-            None,
-            state,
-            Diagnostics::silent(),
-            clock,
-        ))
+        let state = State::new(outputs, steady_clock());
+        let clocks: [Clock; 2] = [Arc::new(wall_clock), Arc::new(steady_clock)];
+        let diagnostics = Diagnostics::silent();
+        Arc::new(Self::assemble(limits, None, state, diagnostics, clocks))
     }
 
     fn assemble(
@@ -133,7 +132,7 @@ impl Queue {
         disk: Option<Disk>,
         state: State,
         diagnostics: Diagnostics,
-        clock: Clock,
+        [clock, steady]: [Clock; 2],
     ) -> Self {
         Self {
             limits,
@@ -147,6 +146,7 @@ impl Queue {
             metrics: Arc::default(),
             diagnostics,
             clock,
+            steady,
         }
     }
 
@@ -208,6 +208,7 @@ impl Queue {
         let forgotten = {
             let mut state = self.lock();
             let forgotten = state.close(Closing::Abandoned);
+            state.commit.given_up = 0;
             for entry in &forgotten {
                 state.give_back(entry.size, entry.events, false);
             }
@@ -241,6 +242,12 @@ impl std::fmt::Debug for Queue {
             .field("held", &self.held())
             .finish_non_exhaustive()
     }
+}
+
+/// Nanoseconds since the first call: a clock that never goes back.
+pub(crate) fn steady_clock() -> i64 {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    i64::try_from(START.elapsed().as_nanos()).unwrap_or(i64::MAX)
 }
 
 /// The time of the system, in nanoseconds since 1970.

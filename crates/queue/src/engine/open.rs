@@ -8,9 +8,9 @@ use component::Diagnostics;
 use super::lane::Lane;
 use super::state::State;
 use super::upkeep::Upkeep;
-use super::{Clock, Disk, Limits, Queue, wall_clock};
+use super::{Clock, Disk, Limits, Queue, steady_clock, wall_clock};
 use crate::budget::DiskBudget;
-use crate::cursor::{CursorFile, Cursors, Saved};
+use crate::cursor::{CursorFile, Cursors};
 use crate::disk::FolderStorage;
 use crate::log::{Log, LogSettings, Recovered, list_segments};
 use crate::pages::PagePool;
@@ -42,8 +42,10 @@ pub struct DiskOptions {
     pub budget: Option<Arc<DiskBudget>>,
     /// Where warnings go.
     pub diagnostics: Diagnostics,
-    /// The time.
+    /// The time of day.
     pub clock: Clock,
+    /// A clock that never goes back.
+    pub steady: Clock,
 }
 
 impl DiskOptions {
@@ -61,6 +63,7 @@ impl DiskOptions {
             budget: None,
             diagnostics: Diagnostics::silent(),
             clock: Arc::new(wall_clock),
+            steady: Arc::new(steady_clock),
         }
     }
 }
@@ -99,7 +102,7 @@ impl Queue {
         for note in loaded.notes.iter().chain(&recovered.notes) {
             options.diagnostics.warn(&format!("queue: {note}"));
         }
-        let now = (options.clock)();
+        let now = (options.steady)();
         let start = Start::new(&options, loaded.cursors, &recovered, now);
         if let Some(budget) = &options.budget {
             budget.grow(log.size());
@@ -121,9 +124,10 @@ impl Queue {
             Some(disk),
             start.state,
             options.diagnostics,
-            options.clock,
+            [options.clock, options.steady],
         );
         queue.say_damage();
+        queue.say_lost_end(start.lost);
         Ok(Arc::new(queue))
     }
 }
@@ -135,6 +139,8 @@ struct Start {
     cursors: Vec<Option<CursorFile>>,
     /// Cursors of outputs that are not configured any more.
     retired: Vec<CursorFile>,
+    /// Events that were synced, are gone from the end of the log, and were not passed by every output.
+    lost: u64,
 }
 
 impl Start {
@@ -142,12 +148,13 @@ impl Start {
         // A cursor may be ahead of the log: what was passed from memory need not have been written before a crash. Its
         // sequences must not be given out again.
         let saved = || found.iter().map(CursorFile::saved);
+        let end = saved().map(|saved| saved.end).max().unwrap_or_default();
         let next_sequence = saved()
             .map(|saved| saved.sequence)
-            .fold(recovered.next_sequence, u64::max);
+            .fold(recovered.next_sequence.max(end.sequence), u64::max);
         let next_ordinal = saved()
             .map(|saved| saved.ordinal)
-            .fold(recovered.next_ordinal, u64::max);
+            .fold(recovered.next_ordinal.max(end.ordinal), u64::max);
         let known: Vec<String> = saved().flat_map(|saved| saved.outputs.clone()).collect();
         let mut found = found;
         let mut cursors = Vec::new();
@@ -156,7 +163,8 @@ impl Start {
             let at = found.iter().position(|file| file.saved().output == *name);
             let cursor = at.map(|at| found.swap_remove(at));
             let (sequence, ordinal) = match &cursor {
-                Some(file) => resume(file.saved(), recovered),
+                // Where segments are missing from there on, the reader finds out how much is.
+                Some(file) => (file.saved().sequence, file.saved().ordinal),
                 None => {
                     let is_new = !known.contains(name) && !known.is_empty();
                     let from_now = is_new && options.settings.new_output == NewOutput::Now;
@@ -181,20 +189,18 @@ impl Start {
                 lane.alone = Some(Arc::default());
             }
         }
+        let behind = lanes.iter().filter(|lane| lane.position < end.sequence);
+        let lost = behind.map(|lane| {
+            let there = recovered.next_ordinal.max(lane.ordinal());
+            end.ordinal.saturating_sub(there)
+        });
         Self {
+            lost: lost.max().unwrap_or(0),
             state: State::with_lanes(lanes, front, next_sequence, next_ordinal, now),
             cursors,
             retired: found,
         }
     }
-}
-
-/// Where an output goes on: at its cursor, or with the oldest that is left.
-fn resume(saved: &Saved, recovered: &Recovered) -> (u64, u64) {
-    if saved.sequence < recovered.oldest_sequence {
-        return (recovered.oldest_sequence, saved.ordinal);
-    }
-    (saved.sequence, saved.ordinal)
 }
 
 fn say_begin(

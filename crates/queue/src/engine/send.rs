@@ -103,7 +103,7 @@ impl Queue {
         if disk.mode == Mode::Overflow && fits && !state.somebody_is_alone() {
             return self.keep_in_memory(state, offered);
         }
-        let moving = (self.clock)() - state.last_progress < PATIENCE_NS;
+        let moving = (self.steady)() - state.last_progress < PATIENCE_NS;
         if !fits && can_wait && moving && !state.is_impatient {
             return Decision::Full;
         }
@@ -128,7 +128,7 @@ impl Queue {
         }
         if state.front_size() == 0 {
             // Nobody had anything to make progress with.
-            state.last_progress = (self.clock)();
+            state.last_progress = (self.steady)();
         }
         match offer.payload {
             Some(_) => self.store(state, offered, fits),
@@ -176,12 +176,11 @@ impl Queue {
         };
         let (issuer, receipt) = receipt();
         let (size, events) = (batch.size(), batch.len());
-        let now = (self.clock)();
         let block = Block {
             sequence: state.next_sequence,
             ordinal: state.next_ordinal,
             events: events as u32,
-            time: now,
+            time: (self.clock)(),
             payload,
         };
         state.next_sequence += 1;
@@ -200,15 +199,13 @@ impl Queue {
         } else {
             state.stored_end = state.next_sequence;
         }
-        let wakes = state.commit.push(
-            Pending {
-                block,
-                size,
-                is_safe: false,
-                receipt: Some((issuer, delivery)),
-            },
-            now,
-        );
+        let wakes = state.commit.push(Pending {
+            block,
+            size,
+            since: (self.steady)(),
+            is_safe: false,
+            receipt: Some((issuer, delivery)),
+        });
         drop(state);
         if keep {
             self.ready.notify_one();

@@ -70,6 +70,8 @@ pub struct Pending {
     pub block: Block,
     /// What it counts for, in bytes.
     pub size: usize,
+    /// When it came, by the steady clock.
+    pub since: i64,
     /// Whether its input was told that it is safe.
     pub is_safe: bool,
     /// Gone once the receipt is resolved, or nobody waits for it any more.
@@ -91,10 +93,12 @@ pub struct Commit {
     pub pending_size: usize,
     /// Bytes that these, and what is being written, will take in the log.
     pub pending_stored: u64,
-    /// When the oldest of both came, in the clock's nanoseconds.
+    /// When the oldest of both came, by the steady clock.
     pub since: i64,
     /// Why nothing can be written for now.
     pub paused: Option<Arc<str>>,
+    /// Events that were not written because it was too late.
+    pub given_up: u64,
     /// Somebody waits for room that only upkeep can make: for a batch of so many bytes on disk and so
     /// many events.
     pub wants: Option<(u64, usize)>,
@@ -131,23 +135,36 @@ pub struct State {
     /// The writer is to end.
     pub is_shut: bool,
     pub commit: Commit,
+    /// Events stored below it, ever.
+    pub readable_ordinal: u64,
+    /// What this run stores begins there: the next sequence and ordinal at the start.
+    pub resumed: (u64, u64),
     /// Sequences below it are dropped.
     pub floor: u64,
-    /// When an output last passed something, in the clock's nanoseconds.
+    /// When an output last passed something, by the steady clock.
     pub last_progress: i64,
 }
 
 impl Commit {
-    /// Tells the inputs that what is not safe yet will not be by the time they end. It may still be stored.
-    fn drop_receipts(&mut self) {
-        let unsynced = self.pending.iter_mut().chain(&mut self.unsynced);
-        unsynced.for_each(|pending| pending.receipt = None);
+    /// The disk takes nothing, and it is too late to wait. What all outputs have passed is delivered all the same; of the
+    /// rest inputs learn that it is not, and nothing of it is written any more.
+    fn give_up(&mut self, lowest_cursor: u64) {
+        for mut pending in self.pending.drain(..).chain(self.unsynced.drain(..)) {
+            let is_passed = pending.block.sequence < lowest_cursor;
+            if !is_passed && !pending.is_safe {
+                self.given_up += u64::from(pending.block.events);
+            }
+            if let Some((issuer, delivery)) = pending.receipt.take().filter(|_| is_passed) {
+                issuer.resolve(delivery);
+            }
+        }
+        (self.size, self.pending_size, self.pending_stored) = (0, 0, 0);
     }
 
     /// Takes a batch that is to be stored; whether the writer should know of it at once.
-    pub fn push(&mut self, pending: Pending, now: i64) -> bool {
+    pub fn push(&mut self, pending: Pending) -> bool {
         if self.size == 0 {
-            self.since = now;
+            self.since = pending.since;
         }
         let was_idle = self.size == 0;
         let before = self.pending_size;
@@ -190,6 +207,8 @@ impl State {
             is_impatient: false,
             is_shut: false,
             commit: Commit::default(),
+            readable_ordinal: next_ordinal,
+            resumed: (next_sequence, next_ordinal),
             floor: 0,
             last_progress: now,
         }
@@ -270,8 +289,8 @@ impl State {
         ordinals.max().unwrap_or(u64::MAX)
     }
 
-    /// These outputs go on with this sequence.
-    pub fn skip_to(&mut self, who: Who, sequence: u64) {
+    /// These outputs go on with this sequence, before which so many events were stored, ever.
+    pub fn skip_to(&mut self, who: Who, sequence: u64, ordinal: u64) {
         if who == Who::Front {
             self.front = self.front.max(sequence);
         }
@@ -281,7 +300,7 @@ impl State {
                 Who::Alone(alone) => index == alone,
             };
             if goes_on {
-                lane.position = lane.position.max(sequence);
+                lane.skip(sequence, ordinal);
             }
         }
     }
@@ -321,8 +340,9 @@ impl State {
         if self.closing < Closing::Leave {
             return Vec::new();
         }
-        if self.closing == Closing::Abandoned {
-            self.commit.drop_receipts();
+        if self.closing == Closing::Abandoned && self.commit.paused.is_some() {
+            let lowest = self.lowest_cursor();
+            self.commit.give_up(lowest);
         }
         let waiting = std::mem::take(&mut self.waiting);
         let (stored, mut unstored): (Vec<_>, Vec<_>) =
@@ -340,9 +360,10 @@ impl State {
 
     /// What the queue holds.
     pub fn held(&self) -> Held {
+        let lowest = self.lowest_cursor();
         let unsynced = self.commit.pending.iter().chain(&self.commit.unsynced);
         let unsafe_events: u64 = unsynced
-            .filter(|pending| !pending.is_safe)
+            .filter(|pending| !pending.is_safe && pending.block.sequence >= lowest)
             .map(|pending| u64::from(pending.block.events))
             .sum();
         let slowest = self.lanes.iter().map(Lane::ordinal).min();
@@ -350,7 +371,7 @@ impl State {
             .next_ordinal
             .saturating_sub(slowest.unwrap_or(self.next_ordinal));
         Held {
-            unsafe_events: unsafe_events + self.unstored_events as u64,
+            unsafe_events: unsafe_events + self.commit.given_up + self.unstored_events as u64,
             stored_events: behind.saturating_sub(unsafe_events),
             memory_size: self.held_size,
             memory_events: self.held_events,

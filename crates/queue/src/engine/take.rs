@@ -9,7 +9,7 @@ use batch::Batch;
 use component::Delivery;
 use component::input::Issuer;
 
-use super::lane::ReaderSlot;
+use super::lane::{ReaderSlot, Weight};
 use super::open::Mode;
 use super::state::{Closing, Kept, State, Waiting};
 use super::{Disk, Queue, Ticket};
@@ -211,12 +211,16 @@ impl Queue {
             Who::Front => state.together().collect(),
             Who::Alone(lane) => vec![lane],
         };
+        let weight = Weight {
+            size: what.size,
+            events: what.events as u64,
+        };
         let mut lanes = Vec::with_capacity(outputs.len());
         for lane in outputs {
             let place = &mut state.lanes[lane];
             // One that was further in an earlier run does not get it again.
             if place.position <= what.sequence {
-                let turn = place.give(what.sequence, what.size, what.ordinal_end);
+                let turn = place.give(what.sequence, weight, what.ordinal_end);
                 lanes.push(LaneTurn { lane, turn });
             }
         }
@@ -255,7 +259,7 @@ impl Queue {
             return Ok(None);
         };
         let mut reader = slot.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((from, end)) = self.still(who, has_room) else {
+        let Some((from, end, end_ordinal)) = self.still(who, has_room) else {
             return Ok(None);
         };
         if reader.as_ref().is_none_or(|(_, next)| *next != from) {
@@ -269,7 +273,7 @@ impl Queue {
         let Some(found) = found else {
             // What should be there is lost.
             *reader = None;
-            state.skip_to(who, end);
+            state.skip_to(who, end, end_ordinal);
             return Ok(None);
         };
         *next = found.sequence + 1;
@@ -278,11 +282,11 @@ impl Queue {
             sequence: found.sequence,
             size: found.raw_len(),
             events: found.events as usize,
-            ordinal_end: Some(found.ordinal + u64::from(found.events)),
+            ordinal_end: Some(found.ordinal_end()),
             is_held: false,
         };
         if what.sequence < state.floor || !state.is_wanted(who, what.sequence) {
-            state.skip_to(who, found.sequence + 1);
+            state.skip_to(who, found.sequence + 1, found.ordinal_end());
             return Ok(None);
         }
         let entry = self.give(&mut state, who, &what, None);
@@ -291,12 +295,14 @@ impl Queue {
         Ok(Some(self.load(disk, entry, &found)))
     }
 
-    /// Where the next stored batch is looked for, and the sequence before which it must be; none when things have changed.
-    fn still(&self, who: Who, has_room: &dyn Fn(usize) -> bool) -> Option<(u64, u64)> {
+    /// Where the next stored batch is looked for, and the sequence and ordinal before which it must be; none when things have
+    /// changed.
+    fn still(&self, who: Who, has_room: &dyn Fn(usize) -> bool) -> Option<(u64, u64, u64)> {
         let state = self.lock();
         if state.closing >= Closing::Leave {
             return None;
         }
+        let (end, ordinal) = (state.readable_end, state.readable_ordinal);
         match who {
             Who::Alone(lane) => {
                 let place = &state.lanes[lane];
@@ -304,7 +310,7 @@ impl Queue {
                     && place.position < state.readable_end
                     && place.may_hold()
                     && has_room(lane);
-                stands.then_some((place.position, state.readable_end))
+                stands.then_some((place.position, end, ordinal))
             }
             Who::Front => {
                 let in_memory = state.waiting.front().map(|waiting| waiting.sequence);
@@ -313,7 +319,7 @@ impl Queue {
                     && state
                         .together()
                         .any(|lane| state.lanes[lane].may_hold() && has_room(lane));
-                stands.then_some((state.front, state.readable_end))
+                stands.then_some((state.front, end, ordinal))
             }
         }
     }
@@ -359,7 +365,15 @@ impl Queue {
 
     /// Counts events that are missing between what was read last and what was found.
     fn count_lost(&self, disk: &Disk, state: &State, who: Who, from: u64, found: &Found) {
-        let lost = found.ordinal.saturating_sub(state.expected_ordinal(who));
+        let (resumed_at, resumed) = state.resumed;
+        // What was lost from the end of an earlier run's log was said at the start.
+        let known = if found.sequence >= resumed_at {
+            resumed
+        } else {
+            0
+        };
+        let expected = state.expected_ordinal(who).max(known);
+        let lost = found.ordinal.saturating_sub(expected);
         // What was not synced before a crash had not been acknowledged, so nobody misses it.
         let was_safe = found.durable > from || disk.mode == Mode::Overflow;
         if lost > 0 && was_safe {
@@ -367,6 +381,16 @@ impl Queue {
             self.diagnostics.warn(&format!(
                 "queue: {lost} events before batch {} are lost to damage",
                 found.sequence
+            ));
+        }
+    }
+
+    /// Counts events that are missing from the end of the log.
+    pub(super) fn say_lost_end(&self, lost: u64) {
+        if lost > 0 {
+            self.metrics.count(LOST, lost);
+            self.diagnostics.warn(&format!(
+                "queue: {lost} events at the end of the log are lost to damage"
             ));
         }
     }

@@ -57,7 +57,7 @@ impl Ticket {
             let mut state = queue.lock();
             let was_held_up = !state.lanes[output].may_hold();
             state.lanes[output].pass(self.sequence);
-            state.last_progress = (queue.clock)();
+            state.last_progress = (queue.steady)();
             if is_last && self.is_held {
                 state.give_back(self.size, self.events, self.is_stored);
             }

@@ -4,12 +4,16 @@ use std::io;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::lane::Lane;
 use super::limits::Full;
 use super::state::State;
 use super::{Disk, Queue};
 use crate::WhenFull;
-use crate::cursor::{CursorFile, Saved};
+use crate::cursor::{CursorFile, LogEnd, Saved};
 use crate::log::{Found, Reader};
+
+/// The counter of events that made room for others.
+pub const DROPPED_OLDEST: &str = "dropped oldest";
 
 /// What upkeep remembers.
 pub struct Upkeep {
@@ -120,17 +124,7 @@ impl Queue {
     fn save_cursors(&self, disk: &Disk, upkeep: &mut Upkeep) -> io::Result<()> {
         let now = (self.clock)();
         self.expire(disk, upkeep, now)?;
-        let places: Vec<(String, u64, u64)> = {
-            let state = self.lock();
-            let lanes = state.lanes.iter();
-            lanes
-                .map(|lane| {
-                    // Below the floor an output can only hold what is in memory alone.
-                    let cursor = lane.cursor().max(state.floor);
-                    (lane.name.to_string(), cursor, lane.ordinal())
-                })
-                .collect()
-        };
+        let (places, end) = self.lock().places();
         let retired = upkeep
             .retired
             .iter()
@@ -149,6 +143,7 @@ impl Queue {
                 sequence,
                 ordinal,
                 place: None,
+                end,
                 retired: None,
                 outputs: outputs.clone(),
             };
@@ -270,7 +265,7 @@ impl Queue {
             if !goes {
                 return Ok(());
             }
-            self.drop_block(&found, "dropped oldest");
+            self.drop_block(&found, DROPPED_OLDEST);
         }
     }
 
@@ -298,8 +293,9 @@ impl Queue {
     }
 
     fn drop_block(&self, found: &Found, reason: &'static str) {
-        let ordinal = found.ordinal + u64::from(found.events);
-        let dropped = self.lock().raise_floor(found.sequence + 1, ordinal);
+        let dropped = self
+            .lock()
+            .raise_floor(found.sequence + 1, found.ordinal_end());
         self.count_dropped(reason, dropped);
         self.ready.notify_all();
     }
@@ -312,9 +308,23 @@ impl Disk {
 }
 
 impl State {
+    /// Every output's name, cursor and ordinal, and the end of what is synced.
+    fn places(&self) -> (Vec<(String, u64, u64)>, LogEnd) {
+        let place = |lane: &Lane| {
+            // Below the floor an output can only hold what is in memory alone.
+            let cursor = lane.cursor().max(self.floor);
+            (lane.name.to_string(), cursor, lane.ordinal())
+        };
+        let end = LogEnd {
+            sequence: self.readable_end,
+            ordinal: self.readable_ordinal,
+        };
+        (self.lanes.iter().map(place).collect(), end)
+    }
+
     /// The lowest sequence that some output has not passed.
-    fn lowest_cursor(&self) -> u64 {
-        let cursors = self.lanes.iter().map(super::lane::Lane::cursor);
+    pub fn lowest_cursor(&self) -> u64 {
+        let cursors = self.lanes.iter().map(Lane::cursor);
         cursors.min().unwrap_or(self.next_sequence).max(self.floor)
     }
 

@@ -4,7 +4,9 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use super::lane::Lane;
 use super::state::{State, WRITE_SIZE};
+use super::upkeep::DROPPED_OLDEST;
 use super::{Disk, Queue};
 use crate::Durability;
 
@@ -23,7 +25,7 @@ enum Work {
     End,
 }
 
-/// What the writer remembers, times in the clock's nanoseconds.
+/// What the writer remembers, times by the steady clock.
 struct Plan {
     next_upkeep: i64,
     /// Nothing is written before this, because the last attempt failed.
@@ -60,6 +62,12 @@ impl Queue {
             // A writer that panicked has said so; what it had not synced counts as unsafe.
             let _ = writer.join();
         }
+        let lost: u64 = {
+            let mut state = self.lock();
+            let lanes = state.lanes.iter_mut();
+            lanes.map(Lane::take_dropped_in_hand).max().unwrap_or(0)
+        };
+        self.count_dropped(DROPPED_OLDEST, lost);
     }
 
     pub(super) fn wake_writer(&self) {
@@ -73,7 +81,7 @@ impl Queue {
         let Some(disk) = &self.disk else { return };
         let mut plan = Plan {
             // Cursors exist before anything is passed.
-            next_upkeep: (self.clock)(),
+            next_upkeep: (self.steady)(),
             not_before: 0,
             pause: PAUSES.0,
         };
@@ -82,7 +90,7 @@ impl Queue {
                 Work::Write => self.write_step(),
                 Work::Sync => self.sync_step(),
                 Work::Upkeep => {
-                    plan.next_upkeep = (self.clock)() + nanos(UPKEEP_EVERY);
+                    plan.next_upkeep = (self.steady)() + nanos(UPKEEP_EVERY);
                     self.upkeep_step();
                     continue;
                 }
@@ -93,7 +101,7 @@ impl Queue {
                 Err(_) if self.lock().is_shut => break,
                 Err(_) => {
                     // Where the disk is full, removing segments is what makes room.
-                    plan.next_upkeep = (self.clock)();
+                    plan.next_upkeep = (self.steady)();
                     plan.not_before = plan.next_upkeep + nanos(plan.pause);
                     plan.pause = (plan.pause * 2).min(PAUSES.1);
                 }
@@ -106,7 +114,7 @@ impl Queue {
     fn next_work(&self, disk: &Disk, plan: &Plan) -> Work {
         let mut state = self.lock();
         loop {
-            let now = (self.clock)();
+            let now = (self.steady)();
             let due = match due(&state, disk, plan, self.unsynced_max(), now) {
                 Ok(work) => return work,
                 Err(due) => due,

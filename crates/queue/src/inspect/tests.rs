@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use tempfile::TempDir;
 
 use super::*;
-use crate::cursor::CursorFile;
+use crate::cursor::{CursorFile, LogEnd};
 use crate::log::{self, Compression, Log, LogSettings, Payload, segment_name};
 
 const SETTINGS: LogSettings = LogSettings {
@@ -112,6 +112,7 @@ fn a_report_counts_what_is_there() {
         output: output.to_owned(),
         sequence,
         ordinal: 0,
+        end: LogEnd::default(),
         place: None,
         retired: (output == "old").then_some(5),
         outputs: vec![],
@@ -264,6 +265,7 @@ fn damaged_and_surplus_cursors_are_said() {
         output: "es".to_owned(),
         sequence,
         ordinal: 0,
+        end: LogEnd::default(),
         place: None,
         retired: None,
         outputs: vec![],

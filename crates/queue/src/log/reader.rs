@@ -50,6 +50,11 @@ pub struct Found {
 }
 
 impl Found {
+    /// Events written to the log up to its end, ever.
+    pub fn ordinal_end(&self) -> u64 {
+        self.ordinal + u64::from(self.events)
+    }
+
     /// The length of the payload as stored, in bytes.
     pub fn stored_len(&self) -> usize {
         self.header.stored_len as usize

@@ -227,6 +227,13 @@ impl Model {
     pub fn end_run(&mut self, is_clean: bool, dropped: u64) {
         self.receipts.clear();
         self.dropped_before += dropped;
+        // What was dropped under an output's hands is counted only where it has not passed it by the end.
+        let events = |output: &Output| -> u64 {
+            let held = output.held.iter();
+            held.map(|held| self.sent[&held.number].content.events)
+                .sum()
+        };
+        self.dropped_before += self.outputs.values().map(events).max().unwrap_or(0);
         for output in self.outputs.values_mut() {
             output.end_run(is_clean);
         }
