@@ -69,10 +69,10 @@ struct Life {
     next_ordinal: u64,
     /// Sequences below it may be gone.
     released: u64,
-    was_flipped: bool,
-    /// Bits were flipped, segments were removed that may be there again after a crash, or a process ended after a sync that
-    /// failed, so that the next one took for written what was not.
-    may_alarm: bool,
+    /// Bits were flipped, or a process ended after a sync that failed, so that the next one took for written what was not.
+    is_unsure: bool,
+    /// Segments were removed that may be there again after a crash.
+    may_reappear: bool,
 }
 
 impl Life {
@@ -95,8 +95,8 @@ impl Life {
             next_sequence: 0,
             next_ordinal: 0,
             released: 0,
-            was_flipped: false,
-            may_alarm: false,
+            is_unsure: false,
+            may_reappear: false,
         }
     }
 
@@ -270,7 +270,7 @@ impl Life {
             return;
         };
         assert_eq!(self.log().size() + freed, size);
-        self.may_alarm |= freed > 0;
+        self.may_reappear |= freed > 0;
     }
 
     fn add_reader(&mut self) {
@@ -332,7 +332,7 @@ impl Life {
         let kept = self.kept.get_mut(&found.sequence);
         let Some(kept) = kept else {
             // Where a segment's header is damaged, an abandoned copy before it may count again, of what nobody was told is safe.
-            assert!(self.was_flipped, "{found:?} never was");
+            assert!(self.is_unsure, "{found:?} never was");
             return Ok(());
         };
         let bytes = match loaded {
@@ -375,8 +375,7 @@ impl Life {
         }
         let offset = self.random.usize(..length);
         self.disk.flip(name, offset, self.random.u8(..8));
-        self.was_flipped = true;
-        self.may_alarm = true;
+        self.is_unsure = true;
         let number = u64::from_str_radix(&name[8..24], 16).expect("a number");
         for kept in self.kept.values_mut() {
             let is_hurt = kept.range.is_none_or(|(segment, from, end)| {
@@ -411,7 +410,10 @@ impl Life {
     fn check_damage(&mut self) {
         for damage in self.log().take_damage() {
             self.disk.note(|| format!("{damage:?}"));
-            assert!(damage.torn || self.may_alarm, "an alarm: {damage:?}");
+            assert!(
+                damage.torn || self.is_unsure || self.may_reappear,
+                "an alarm: {damage:?}"
+            );
         }
     }
 
@@ -423,7 +425,7 @@ impl Life {
         self.disk = if is_power_cut {
             self.disk.crash()
         } else {
-            self.may_alarm |= self.kept.values().any(|kept| kept.is_doubtful);
+            self.is_unsure |= self.kept.values().any(|kept| kept.is_doubtful);
             self.disk.restart()
         };
         // It may stop again while it recovers.
