@@ -293,8 +293,6 @@ fn an_interval_and_compression_change_nothing() {
 fn a_small_queue_makes_senders_wait() {
     let settings = DiskSettings {
         size_max: 256 << 10,
-        group_size: 0,
-        group_time: Duration::ZERO,
         ..settings()
     };
     several_runs(&settings, Mode::Everything, &[0, 300], false);

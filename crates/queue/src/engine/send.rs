@@ -122,6 +122,7 @@ impl Queue {
             }
             // Saving cursors may free segments, and so may dropping the oldest.
             state.commit.wants = Some((stored, events));
+            state.commit.starving = state.commit.wants;
             drop(state);
             self.wake_writer();
             return Decision::Full;
@@ -174,6 +175,7 @@ impl Queue {
         else {
             return Decision::Stopped;
         };
+        state.commit.starving = None;
         let (issuer, receipt) = receipt();
         let (size, events) = (batch.size(), batch.len());
         let block = Block {

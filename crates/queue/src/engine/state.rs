@@ -102,6 +102,10 @@ pub struct Commit {
     /// Somebody waits for room that only upkeep can make: for a batch of so many bytes on disk and so
     /// many events.
     pub wants: Option<(u64, usize)>,
+    /// An input waits for that room. As soon as all outputs have passed `release_at`, there will be some.
+    pub starving: Option<(u64, usize)>,
+    /// The sequence before which a segment ends that may be removed next.
+    pub release_at: u64,
 }
 
 /// What the queue's lock guards.

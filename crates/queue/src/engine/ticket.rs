@@ -53,7 +53,7 @@ impl Ticket {
     pub fn pass(&self, output: usize) {
         let is_last = self.outputs_behind.fetch_sub(1, Ordering::AcqRel) == 1;
         let queue = &self.queue;
-        let was_held_up = {
+        let (was_held_up, makes_room) = {
             let mut state = queue.lock();
             let was_held_up = !state.lanes[output].may_hold();
             state.lanes[output].pass(self.sequence);
@@ -61,8 +61,16 @@ impl Ticket {
             if is_last && self.is_held {
                 state.give_back(self.size, self.events, self.is_stored);
             }
-            was_held_up && state.lanes[output].may_hold()
+            let makes_room =
+                state.commit.starving.is_some() && state.lowest_cursor() >= state.commit.release_at;
+            if makes_room {
+                state.commit.wants = state.commit.starving.take();
+            }
+            (was_held_up && state.lanes[output].may_hold(), makes_room)
         };
+        if makes_room {
+            queue.wake_writer();
+        }
         if was_held_up {
             queue.ready.notify_all();
         }

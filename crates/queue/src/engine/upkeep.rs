@@ -67,6 +67,9 @@ impl Queue {
                 }
             }
         }
+        let segments = disk.log.first_of_segments();
+        let release_at = segments.get(1).map_or(u64::MAX, |one| one.first_sequence);
+        self.lock().commit.release_at = release_at;
         disk.account();
         self.say_damage();
         // Who waits for room looks again only where there is some, or it would ask for upkeep without end.
