@@ -155,6 +155,23 @@ fn a_missing_cursor_begins_with_the_oldest() {
 }
 
 #[test]
+fn a_damaged_cursor_begins_with_the_oldest_also_where_only_a_removed_output_has_one() {
+    let mut place = Place::new();
+    place.settings.new_output = NewOutput::Now;
+    let queue = place.open(&["b"]);
+    place.store(&queue, 2);
+    drop(queue);
+    let queue = place.open(&["a"]);
+    place.store(&queue, 2);
+    queue.upkeep_step();
+    drop(queue);
+    std::fs::write(place.path("cursor-a"), "garbage").expect("it was saved");
+    let queue = place.open(&["a"]);
+    assert_eq!(all(&queue, 1), [[0, 1, 2, 3]]);
+    assert!(place.has_said("output a has no cursor: it begins with the oldest event"));
+}
+
+#[test]
 fn no_cursor_at_all_begins_with_the_oldest() {
     let mut place = Place::new();
     place.settings.new_output = NewOutput::Now;

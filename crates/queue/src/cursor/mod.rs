@@ -94,6 +94,8 @@ pub struct Cursors;
 pub struct Loaded {
     /// One for each output.
     pub cursors: Vec<CursorFile>,
+    /// Outputs that had a cursor which is damaged, as far as its file's name tells.
+    pub damaged: Vec<String>,
     /// What was not as it should be, and what became of it, in sentences.
     pub notes: Vec<String>,
 }
@@ -145,7 +147,7 @@ impl Cursors {
     /// # Errors
     /// A file has the format of a later version; then nothing was touched. Or the folder or a file cannot be opened.
     pub fn load(storage: &Arc<dyn Storage>) -> Result<Loaded, QueueError> {
-        let mut notes = Vec::new();
+        let (mut notes, mut damaged) = (Vec::new(), Vec::new());
         let mut found: BTreeMap<String, Opened> = BTreeMap::new();
         let files = open_all(&**storage)?;
         for (examined, _) in &files {
@@ -153,6 +155,9 @@ impl Cursors {
         }
         for (examined, file) in files {
             let Some(saved) = examined.current() else {
+                if !examined.is_blank() {
+                    damaged.extend(output_of(&examined.file));
+                }
                 notes.push(dispose(&**storage, &examined));
                 continue;
             };
@@ -175,6 +180,7 @@ impl Cursors {
             cursors.filter_map(|(examined, file)| CursorFile::of(storage, &examined, file));
         Ok(Loaded {
             cursors: cursors.collect(),
+            damaged,
             notes,
         })
     }
@@ -297,6 +303,16 @@ fn set_aside(storage: &dyn Storage, file: &str) -> io::Result<String> {
 
 fn file_name(output: &str) -> String {
     format!("{PREFIX}{}", encode(output))
+}
+
+/// The output that a file is named after, unless the name was cut.
+fn output_of(file: &str) -> Option<String> {
+    let name = file.strip_prefix(PREFIX)?;
+    // What `create_file` adds where a name is taken has two digits at most.
+    let numbered = name
+        .rsplit_once('~')
+        .filter(|(_, number)| number.len() <= 2);
+    decode(numbered.map_or(name, |(name, _)| name))
 }
 
 /// The file of one output.

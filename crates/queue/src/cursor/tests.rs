@@ -334,6 +334,20 @@ fn with_version(bytes: &mut [u8], version: u32) {
 }
 
 #[test]
+fn a_damaged_file_tells_by_its_name_whose_it_was() {
+    let (memory, storage) = folder();
+    let long = "x".repeat(300);
+    for name in ["es", "a b/c", "es~2", &long] {
+        memory.put(&format!("cursor-{}", encode(name)), b"garbage");
+    }
+    memory.put("cursor-es~2", b"garbage");
+    memory.put("cursor-new", &[0; 2 * PAGE]);
+    let mut damaged = Cursors::load(&storage).unwrap().damaged;
+    damaged.sort_unstable();
+    assert_eq!(damaged, ["a b/c", "es", "es", "es~2"]);
+}
+
+#[test]
 fn a_later_version_is_refused_and_nothing_is_touched() {
     let (memory, storage) = folder();
     two_saves(&storage);

@@ -10,7 +10,7 @@ use super::state::State;
 use super::upkeep::Upkeep;
 use super::{Clock, Disk, Limits, Queue, steady_clock, wall_clock};
 use crate::budget::DiskBudget;
-use crate::cursor::{CursorFile, Cursors};
+use crate::cursor::{CursorFile, Cursors, Loaded};
 use crate::disk::FolderStorage;
 use crate::log::{Log, LogSettings, Recovered, list_segments};
 use crate::pages::PagePool;
@@ -103,7 +103,7 @@ impl Queue {
             options.diagnostics.warn(&format!("queue: {note}"));
         }
         let now = (options.steady)();
-        let start = Start::new(&options, loaded.cursors, &recovered, now);
+        let start = Start::new(&options, loaded, &recovered, now);
         if let Some(budget) = &options.budget {
             budget.grow(log.size());
         }
@@ -144,7 +144,8 @@ struct Start {
 }
 
 impl Start {
-    fn new(options: &DiskOptions, found: Vec<CursorFile>, recovered: &Recovered, now: i64) -> Self {
+    fn new(options: &DiskOptions, loaded: Loaded, recovered: &Recovered, now: i64) -> Self {
+        let found = loaded.cursors;
         // A cursor may be ahead of the log: what was passed from memory need not have been written before a crash. Its
         // sequences must not be given out again.
         let saved = || found.iter().map(CursorFile::saved);
@@ -155,7 +156,8 @@ impl Start {
         let next_ordinal = saved()
             .map(|saved| saved.ordinal)
             .fold(recovered.next_ordinal.max(end.ordinal), u64::max);
-        let known: Vec<String> = saved().flat_map(|saved| saved.outputs.clone()).collect();
+        let mut known = loaded.damaged;
+        known.extend(saved().flat_map(|saved| saved.outputs.clone()));
         let mut found = found;
         let mut cursors = Vec::new();
         let mut lanes = Vec::new();
