@@ -509,15 +509,15 @@ impl Ends {
     fn check(&self) {
         let finished = self.stages.iter().any(|stage| stage.is_finished());
         let gone = self.lanes.iter().all(|lane| lane.is_gone());
-        if finished || gone {
+        let failed = self.lanes.iter().any(|lane| lane.failure().is_some());
+        if finished || gone || failed {
             self.stop.stop();
-            self.queue.forget();
-        } else if self.lanes.iter().any(|lane| lane.failure().is_some()) {
-            self.stop.stop();
-            self.queue.close(match self.queue.is_on_disk() {
-                true => Closing::Leave,
-                false => Closing::Drain,
-            });
+        }
+        match self.queue.is_on_disk() {
+            // Other outputs still get what would be lost otherwise.
+            false if failed && !finished && !gone => self.queue.close(Closing::Drain),
+            _ if finished || gone || failed => self.queue.stop_giving(),
+            _ => {}
         }
     }
 

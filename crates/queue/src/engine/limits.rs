@@ -77,7 +77,8 @@ impl Disk {
             return Some(Full::Events);
         }
         // Where nothing waits and nothing can be removed, a batch is let in whatever its size, or it would wait for ever.
-        if held == 0 && self.log.first_of_segments().len() <= 1 {
+        let is_idle = held == 0 && state.commit.pending_stored == 0;
+        if is_idle && self.log.first_of_segments().len() <= 1 {
             return None;
         }
         // Each group ends with a page that it does not fill.

@@ -202,17 +202,21 @@ impl Queue {
         drop(forgotten);
     }
 
-    /// Closes the queue and forgets the batches that no worker has taken and that are not stored, because nobody wants them.
-    /// Their receipts say that they were not delivered.
-    pub fn forget(&self) {
+    /// Nobody takes anything any more, because nobody wants it or an output gave up. A queue that stores everything goes on
+    /// storing what inputs have in hand: were it refused, they would send again what was stored of it.
+    pub fn stop_giving(&self) {
+        let stores_all = self
+            .disk
+            .as_ref()
+            .is_some_and(|disk| disk.mode == Mode::Everything);
         let forgotten = {
             let mut state = self.lock();
-            let forgotten = state.close(Closing::Abandoned);
-            state.commit.given_up = 0;
-            for entry in &forgotten {
-                state.give_back(entry.size, entry.events, false);
+            state.gives_nothing = true;
+            state.is_impatient = true;
+            match stores_all {
+                true => Vec::new(),
+                false => state.forget(),
             }
-            forgotten
         };
         self.wake_all();
         drop(forgotten);

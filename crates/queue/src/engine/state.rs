@@ -133,6 +133,8 @@ pub struct State {
     /// Of these, events that are not stored.
     unstored_events: usize,
     pub closing: Closing,
+    /// Nobody takes anything any more.
+    pub gives_nothing: bool,
     /// What inputs have in hand is the last: it is let in beyond the limits, and where the disk does not take it refused, so
     /// that its source keeps it.
     pub is_impatient: bool,
@@ -208,6 +210,7 @@ impl State {
             held_events: 0,
             unstored_events: 0,
             closing: Closing::Open,
+            gives_nothing: false,
             is_impatient: false,
             is_shut: false,
             commit: Commit::default(),
@@ -360,6 +363,17 @@ impl State {
         }
         self.waiting_size -= unstored.iter().map(|one| one.size).sum::<usize>();
         unstored
+    }
+
+    /// Closes the queue and gives back what is in memory only and was not taken, because nobody wants it: its receipts say
+    /// that it was not delivered.
+    pub fn forget(&mut self) -> Vec<Waiting> {
+        let forgotten = self.close(Closing::Abandoned);
+        for entry in &forgotten {
+            self.give_back(entry.size, entry.events, false);
+        }
+        self.commit.given_up = 0;
+        forgotten
     }
 
     /// What the queue holds.

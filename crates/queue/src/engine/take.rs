@@ -126,7 +126,7 @@ impl Queue {
     }
 
     fn choose(self: &Arc<Self>, state: &mut State, has_room: &dyn Fn(usize) -> bool) -> Choice {
-        if state.closing == Closing::Abandoned {
+        if state.closing == Closing::Abandoned || state.gives_nothing {
             return Choice::End;
         }
         let may_read = state.closing != Closing::Leave;
@@ -299,7 +299,7 @@ impl Queue {
     /// changed.
     fn still(&self, who: Who, has_room: &dyn Fn(usize) -> bool) -> Option<(u64, u64, u64)> {
         let state = self.lock();
-        if state.closing >= Closing::Leave {
+        if state.closing >= Closing::Leave || state.gives_nothing {
             return None;
         }
         let (end, ordinal) = (state.readable_end, state.readable_ordinal);

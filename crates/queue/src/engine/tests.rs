@@ -104,7 +104,7 @@ async fn batches_that_leave_undelivered_tell_their_senders() {
         let queue = queue(9, 1);
         let receipt = send(&queue, 2).await;
         match forget {
-            true => queue.forget(),
+            true => queue.stop_giving(),
             false => queue.close(Closing::Abandoned),
         }
         assert_eq!(receipt.delivered().await.err(), Some(Stopped));
