@@ -196,12 +196,11 @@ impl Queue {
             upkeep.retired.push(file);
             return Ok(());
         }
-        file.remove()?;
         self.diagnostics.warn(&format!(
             "queue: what output {output} had not taken is dropped: it was not configured for {:?}",
             Duration::from_secs((seconds - since).max(0) as u64)
         ));
-        Ok(())
+        file.remove()
     }
 
     /// Forgets what an output that is not configured any more had not taken, where its segments are in the way of new events.
@@ -221,10 +220,10 @@ impl Queue {
                 return Ok(());
             };
             let output = upkeep.retired[index].saved().output.clone();
-            upkeep.retired.swap_remove(index).remove()?;
             self.diagnostics.warn(&format!(
                 "queue: what output {output} had not taken is dropped: it is not configured any more, and the queue is full"
             ));
+            upkeep.retired.swap_remove(index).remove()?;
             self.save_cursors(disk, upkeep)?;
         }
         Ok(())
