@@ -18,6 +18,7 @@ use support::disk::SimDisk;
 const SETTINGS: LogSettings = LogSettings {
     segment_size: 16 * PAGE as u64,
     quarantine_size_max: 1 << 20,
+    synced_below: 0,
 };
 
 /// So many blocks are in the log that is damaged, in groups of three, in several segments.
@@ -517,4 +518,42 @@ fn quarantine_is_bounded() {
     assert!(size <= 10_000 && size > 5_000, "{size}");
     let copied = damage.iter().filter(|damage| damage.quarantined).count();
     assert_eq!(copied, kept.len());
+}
+
+#[test]
+fn what_the_caller_knows_to_be_synced_is_not_torn() {
+    let last = BLOCKS - 1;
+    for (synced_below, is_alarm) in [(0, false), (last, false), (BLOCKS, true)] {
+        // The magic, a field of the header, and the payload.
+        for at in [0, 20, 64] {
+            let disk = written();
+            let (number, offset) = place(&disk, last);
+            disk.flip(&segment_name(number), (offset + at) as usize, 0);
+            let settings = LogSettings {
+                synced_below,
+                ..SETTINGS
+            };
+            let (log, recovered) = Log::open(Arc::new(disk.clone()), settings).unwrap();
+            assert_eq!(read(&log), without(BLOCKS, &[last]));
+            let damage = log.take_damage();
+            let [damage] = &damage[..] else {
+                panic!("{synced_below}, {at}: {damage:?}");
+            };
+            assert_eq!((damage.torn, damage.quarantined), (!is_alarm, is_alarm));
+            assert_eq!(recovered.torn_bytes == 0, is_alarm);
+        }
+        // A last segment of which nothing can be read.
+        let disk = written();
+        let number = numbers(&disk).pop().expect("there are several");
+        let mut random = fastrand::Rng::with_seed(synced_below);
+        change(&disk, number, |bytes| bytes.fill_with(|| random.u8(..)));
+        let settings = LogSettings {
+            synced_below,
+            ..SETTINGS
+        };
+        let (log, _) = Log::open(Arc::new(disk), settings).unwrap();
+        read(&log);
+        let alarms = log.take_damage().iter().any(|damage| !damage.torn);
+        assert_eq!(alarms, synced_below > 0, "{synced_below}");
+    }
 }

@@ -11,6 +11,7 @@ use queue::storage::Storage;
 const SETTINGS: LogSettings = LogSettings {
     segment_size: 256 * 1024,
     quarantine_size_max: 1 << 20,
+    synced_below: 0,
 };
 
 fn open(folder: &tempfile::TempDir) -> (Log, Recovered) {

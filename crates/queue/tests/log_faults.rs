@@ -16,6 +16,7 @@ use support::disk::{Kind, SimDisk};
 const SETTINGS: LogSettings = LogSettings {
     segment_size: 8 * PAGE as u64,
     quarantine_size_max: 1 << 20,
+    synced_below: 0,
 };
 
 const SEEDS: u64 = 400;

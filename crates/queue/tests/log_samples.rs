@@ -12,6 +12,7 @@ use queue::pages::PagePool;
 const SETTINGS: LogSettings = LogSettings {
     segment_size: 4 * 4096,
     quarantine_size_max: 1 << 20,
+    synced_below: 0,
 };
 
 const VERSION_1: [(&str, Compression); 3] = [

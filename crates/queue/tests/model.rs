@@ -72,6 +72,7 @@ impl LogModel {
         let settings = LogSettings {
             segment_size: pages * PAGE as u64,
             quarantine_size_max: 0,
+            synced_below: 0,
         };
         let (log, _) = Log::open(Arc::new(disk.clone()), settings).unwrap();
         Self {

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
+use anyhow::bail;
 use batch::{Batch, JsonWriter};
 use bytes::Bytes;
 use queue::inspect::{Block, QueueFolder, Range};
@@ -13,6 +14,11 @@ use crate::run::say;
 
 /// Prints the events of a range. What is damaged is said and passed over, and makes the exit code 1.
 pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
+    if let (Some(from), Some(to)) = (args.from, args.to)
+        && from > to
+    {
+        bail!("--from {from} is behind --to {to}: there is nothing between them");
+    }
     let queue = args.folder.only()?;
     let from = match &args.cursor {
         Some(output) => queue.backlog(output)?,

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use pipeline::report::{bytes, grouped};
-use queue::inspect::Damage;
+use queue::inspect::{Damage, Verified};
 
 use super::{Folder, Out};
 
@@ -23,7 +23,6 @@ pub fn verify(folder: &Folder) -> anyhow::Result<ExitCode> {
                 describe(damage)
             ));
         }
-        let damaged = verified.damage.iter().filter(|damage| !damage.torn).count();
         text.push_str(&format!(
             "{}: {} segments, {} blocks with {} events, {} cursors, {} read; {}\n",
             queue.path().display(),
@@ -32,7 +31,7 @@ pub fn verify(folder: &Folder) -> anyhow::Result<ExitCode> {
             grouped(verified.events),
             grouped(verified.cursors),
             bytes(verified.bytes),
-            verdict(damaged, verified.damage.len() - damaged)
+            verdict(&verified)
         ));
         is_clean &= verified.is_clean();
         out.write(text.as_bytes())?;
@@ -45,16 +44,22 @@ pub fn verify(folder: &Folder) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn verdict(damaged: usize, torn: usize) -> String {
+fn verdict(verified: &Verified) -> String {
+    let torn = verified.damage.iter().filter(|damage| damage.torn).count();
+    let missing = match verified.events_missing() {
+        0 => String::new(),
+        1 => ", 1 event is missing".to_owned(),
+        events => format!(", {} events are missing", grouped(events)),
+    };
     let torn = match torn {
         0 => String::new(),
         1 => ", and one place that a crash left unfinished".to_owned(),
         torn => format!(", and {torn} places that a crash left unfinished"),
     };
-    match damaged {
+    match verified.damage.iter().filter(|damage| !damage.torn).count() {
         0 => format!("no damage{torn}"),
-        1 => format!("1 damage{torn}"),
-        damaged => format!("{damaged} damages{torn}"),
+        1 => format!("1 damage{missing}{torn}"),
+        damaged => format!("{damaged} damages{missing}{torn}"),
     }
 }
 
@@ -74,5 +79,15 @@ pub fn describe(damage: &Damage) -> String {
         (Some(first), None) => format!("; of sequences from {first} on"),
         (None, _) => String::new(),
     };
-    format!("at offset {offset}, {length} bytes: {reason}{missing}")
+    let events = match damage.events {
+        _ if damage.torn => String::new(),
+        0 => String::new(),
+        1 => ", 1 event".to_owned(),
+        events => format!(", {} events", grouped(events)),
+    };
+    let length = match length {
+        0 => String::new(),
+        length => format!(", {length} bytes"),
+    };
+    format!("at offset {offset}{length}: {reason}{missing}{events}")
 }

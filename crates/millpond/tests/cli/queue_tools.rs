@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use batch::{Batch, BatchBuilder, Encoding, HostInfo, Span, Stream};
-use queue::cursor::{CursorFile, Saved};
+use queue::cursor::{CursorFile, LogEnd, Saved};
 use queue::disk::FolderStorage;
 use queue::log::{Block, Compression, Log, LogSettings, Payload, segment_name};
 use queue::pages::PagePool;
@@ -16,11 +17,13 @@ use queue::storage::Storage;
 use serde_json::Value;
 
 use crate::program::{Ended, Folder, command, ended, millpond};
+use crate::queue_place::{SMALL, with_backlog};
 use crate::reading_faults::Nobody;
 
 const SETTINGS: LogSettings = LogSettings {
     segment_size: 256 * 1024,
     quarantine_size_max: 1 << 20,
+    synced_below: 0,
 };
 
 /// Events of a block.
@@ -87,6 +90,12 @@ struct Queue {
 impl Queue {
     /// With the blocks 0 to 9 of two runs and the cursors of `es`, at 6, and `file`, at the end.
     fn new() -> Self {
+        Self::of(&[0..4, 4..10], 6, LogEnd::default())
+    }
+
+    /// With the blocks of some runs, each in a segment of its own, and the cursors of `es` and, at 10, `file`, which say where
+    /// the log ended.
+    fn of(runs: &[Range<u64>], es: u64, end: LogEnd) -> Self {
         let folder = Folder::new();
         let path = folder.path("web");
         let queue = Self {
@@ -94,19 +103,19 @@ impl Queue {
             path,
         };
         let storage = queue.storage();
-        for run in [0..4, 4..10] {
+        for run in runs {
             let (log, _) = Log::open(Arc::clone(&storage), SETTINGS).expect("a log");
-            for sequence in run {
+            for sequence in run.clone() {
                 log.append(&[block(sequence)]).expect("written");
                 log.sync().expect("synced");
             }
         }
-        for (output, sequence) in [("es", 6), ("file", 10)] {
+        for (output, sequence) in [("es", es), ("file", 10)] {
             let saved = Saved {
                 output: output.to_owned(),
                 sequence,
                 ordinal: sequence * EVENTS,
-                end: queue::cursor::LogEnd::default(),
+                end,
                 place: None,
                 retired: None,
                 outputs: vec![],
@@ -385,6 +394,148 @@ fn a_torn_tail_is_said_and_no_damage() {
     );
 }
 
+/// What befalls a queue with the segments 1 to 3.
+#[derive(Debug)]
+enum Fate {
+    Remove(&'static [u64]),
+    /// The last segment, so many bytes behind the beginning of a block.
+    Truncate(u64, u64),
+    Flip(u64, u64),
+    Folder(u64),
+    DanglingLink(u64),
+}
+
+impl Fate {
+    fn befall(&self, queue: &Queue) {
+        let path = |number: u64| Path::new(&queue.path).join(segment_name(number));
+        let remove = |number: u64| fs::remove_file(path(number)).expect("removed");
+        match *self {
+            Self::Remove(numbers) => numbers.iter().copied().for_each(remove),
+            Self::Truncate(sequence, behind) => {
+                let (path, offset) = queue.find(sequence);
+                let file = fs::File::options().write(true).open(path);
+                let file = file.expect("a segment");
+                file.set_len(offset + behind).expect("cut");
+            }
+            Self::Flip(sequence, at) => drop(queue.flip(sequence, at)),
+            Self::Folder(number) => {
+                remove(number);
+                fs::create_dir(path(number)).expect("a folder");
+            }
+            Self::DanglingLink(number) => {
+                remove(number);
+                std::os::unix::fs::symlink("nothing", path(number)).expect("a link");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_missing_is_damage_and_counted() {
+    let end = LogEnd {
+        sequence: 10,
+        ordinal: 10 * EVENTS,
+    };
+    for (fate, lost, reason) in [
+        (Fate::Remove(&[1]), 1..3, "blocks are missing before this"),
+        (Fate::Remove(&[2]), 3..6, "the segment is missing"),
+        (Fate::Remove(&[3]), 6..10, "the log ended behind this"),
+        (Fate::Remove(&[1, 2, 3]), 1..10, "all segments are missing"),
+        (Fate::Truncate(8, 0), 8..10, "the log ended behind this"),
+        (Fate::Truncate(8, 100), 8..10, "the segment ends within"),
+        (Fate::Flip(9, 20), 9..10, "checksum"),
+        (Fate::Flip(9, 100), 9..10, "checksum"),
+        (Fate::Flip(4, 20), 4..5, "checksum"),
+        (Fate::Folder(2), 3..6, "it is no file"),
+        (Fate::DanglingLink(3), 6..10, "it is no file"),
+    ] {
+        let queue = Queue::of(&[0..3, 3..6, 6..10], 1, end);
+        queue.tool(&["verify"]).expect(0);
+        fate.befall(&queue);
+        let events = (lost.end - lost.start) * EVENTS;
+        let text = queue.tool(&["verify"]).expect(1).out;
+        let said = format!("1 damage, {events} events are missing");
+        assert!(
+            text.contains(&said) && text.contains(reason),
+            "{fate:?}: {text}"
+        );
+        // Where only a payload is wrong, its header does not show it.
+        if !matches!(fate, Fate::Flip(_, 100)) {
+            let report = json(&queue.tool(&["inspect", "--json"]).expect(0));
+            assert_eq!(report["damage"][0]["events"], events, "{fate:?}: {report}");
+            assert_eq!(report["damage"][0]["torn"], false);
+            let text = queue.tool(&["inspect"]).expect(0).out;
+            assert!(text.contains("damage: ") && text.contains(reason), "{text}");
+        }
+        // What an output has still to get is exported but for that.
+        let ended = queue.tool(&["export", "--cursor", "es"]).expect(1);
+        let left = (1..10).filter(|sequence| !lost.contains(sequence));
+        assert_eq!(ended.out, lines(left), "{fate:?}");
+        assert!(ended.err.contains("error: "), "{fate:?}: {}", ended.err);
+    }
+    // What every output has passed is no loss.
+    let queue = Queue::of(&[0..3, 3..6, 6..10], 6, end);
+    Fate::Remove(&[1]).befall(&queue);
+    queue.tool(&["verify"]).expect(0);
+    Fate::Remove(&[2]).befall(&queue);
+    queue.tool(&["verify"]).expect(0);
+}
+
+#[test]
+fn a_run_says_how_much_is_gone_with_a_segment() {
+    for is_first in [true, false] {
+        let (mut place, written) = with_backlog(SMALL, 20_000);
+        let text = millpond(&["queue", "verify", &place.folder]).expect(0).out;
+        assert!(text.contains("no damage"), "{text}");
+        let segments = place.segments();
+        assert!(segments.len() > 2, "{segments:?}");
+        let gone = if is_first {
+            segments.first()
+        } else {
+            segments.last()
+        };
+        fs::remove_file(gone.expect("a segment")).expect("removed");
+        let text = millpond(&["queue", "verify", &place.folder]).expect(1).out;
+        place.one.up();
+        place.two.up();
+        let ended = place.deliver().expect(1);
+        let lost = 20_000 - place.one.count();
+        assert!(lost > 0);
+        let lines: Vec<&str> = written.split_inclusive('\n').collect();
+        let left = match is_first {
+            true => &lines[lost..],
+            false => &lines[..lines.len() - lost],
+        };
+        place.one.expect_once(&left.concat());
+        place.two.expect_once(&left.concat());
+        let grouped = match lost {
+            0..1000 => lost.to_string(),
+            _ => format!("{},{:03}", lost / 1000, lost % 1000),
+        };
+        let said = format!("{grouped} events are lost to damage");
+        assert!(ended.err.contains(&said), "{said}: {}", ended.err);
+        // The tool had said the same.
+        let said = format!("1 damage, {grouped} events are missing");
+        assert!(text.contains(&said), "{said}: {text}");
+        // It is said once.
+        let again = place.deliver().expect(0);
+        assert!(!again.err.contains("lost"), "{}", again.err);
+    }
+}
+
+#[test]
+fn a_range_that_ends_before_it_begins_is_refused() {
+    let queue = Queue::new();
+    let ended = queue
+        .tool(&["export", "--from", "5", "--to", "3"])
+        .expect(2);
+    assert_eq!(
+        ended.err,
+        "error: --from 5 is behind --to 3: there is nothing between them\n"
+    );
+    assert_eq!(ended.out, "");
+}
+
 #[test]
 fn what_was_set_aside_is_listed_and_saved() {
     let queue = Queue::new();
@@ -514,6 +665,8 @@ fn a_later_version_is_refused() {
             ended.err
         );
         assert!(ended.err.contains(&queue.path), "{}", ended.err);
+        let count = ended.err.matches("a later version of Millpond").count();
+        assert_eq!(count, 1, "{}", ended.err);
     }
 }
 

@@ -10,7 +10,7 @@ use super::state::State;
 use super::upkeep::Upkeep;
 use super::{Clock, Disk, Limits, Queue, steady_clock, wall_clock};
 use crate::budget::DiskBudget;
-use crate::cursor::{CursorFile, Cursors, Loaded};
+use crate::cursor::{CursorFile, Cursors, LogEnd, Loaded};
 use crate::disk::FolderStorage;
 use crate::log::{Log, LogSettings, Recovered, list_segments};
 use crate::pages::PagePool;
@@ -97,6 +97,7 @@ impl Queue {
         let log_settings = LogSettings {
             segment_size: options.settings.segment_size,
             quarantine_size_max: QUARANTINE_SIZE_MAX,
+            synced_below: log_end(&loaded.cursors).sequence,
         };
         let (log, recovered) = Log::open(storage.clone(), log_settings)?;
         for note in loaded.notes.iter().chain(&recovered.notes) {
@@ -132,6 +133,12 @@ impl Queue {
     }
 }
 
+/// Where what was synced of the log ended, as far as cursors say.
+fn log_end(cursors: &[CursorFile]) -> LogEnd {
+    let ends = cursors.iter().map(|file| file.saved().end);
+    ends.max().unwrap_or_default()
+}
+
 /// Where everybody begins.
 struct Start {
     state: State,
@@ -149,7 +156,7 @@ impl Start {
         // A cursor may be ahead of the log: what was passed from memory need not have been written before a crash. Its
         // sequences must not be given out again.
         let saved = || found.iter().map(CursorFile::saved);
-        let end = saved().map(|saved| saved.end).max().unwrap_or_default();
+        let end = log_end(&found);
         let next_sequence = saved()
             .map(|saved| saved.sequence)
             .fold(recovered.next_sequence.max(end.sequence), u64::max);
@@ -196,9 +203,12 @@ impl Start {
             let there = recovered.next_ordinal.max(lane.ordinal());
             end.ordinal.saturating_sub(there)
         });
+        let lost = lost.max().unwrap_or(0);
+        let mut state = State::with_lanes(lanes, front, next_sequence, next_ordinal, now);
+        state.synced_before = end;
         Self {
-            lost: lost.max().unwrap_or(0),
-            state: State::with_lanes(lanes, front, next_sequence, next_ordinal, now),
+            lost,
+            state,
             cursors,
             retired: found,
         }

@@ -9,6 +9,7 @@ use component::input::Issuer;
 
 use super::lane::{Lane, ReaderSlot};
 use super::take::Who;
+use crate::cursor::LogEnd;
 use crate::log::Block;
 
 /// So many bytes are written without waiting for more.
@@ -145,6 +146,8 @@ pub struct State {
     pub readable_ordinal: u64,
     /// What this run stores begins there: the next sequence and ordinal at the start.
     pub resumed: (u64, u64),
+    /// Where what earlier runs synced ended, as far as cursors say.
+    pub synced_before: LogEnd,
     /// Sequences below it are dropped.
     pub floor: u64,
     /// When an output last passed something, by the steady clock.
@@ -216,6 +219,7 @@ impl State {
             commit: Commit::default(),
             readable_ordinal: next_ordinal,
             resumed: (next_sequence, next_ordinal),
+            synced_before: LogEnd::default(),
             floor: 0,
             last_progress: now,
         }

@@ -317,9 +317,14 @@ impl State {
             let cursor = lane.cursor().max(self.floor);
             (lane.name.to_string(), cursor, lane.ordinal())
         };
-        let end = LogEnd {
-            sequence: self.readable_end,
-            ordinal: self.readable_ordinal,
+        // What a crash tore off lies below where this run began, and only its first sync puts on disk that this was torn. To
+        // say before that everything was synced would make damage of it.
+        let end = match self.readable_end == self.resumed.0 {
+            true => self.synced_before,
+            false => LogEnd {
+                sequence: self.readable_end,
+                ordinal: self.readable_ordinal,
+            },
         };
         (self.lanes.iter().map(place).collect(), end)
     }

@@ -9,6 +9,7 @@
 //!
 //! Limits: memory grows with the number of segments and damages, and with that of blocks where these are asked for.
 
+mod missing;
 mod quarantine;
 mod report;
 mod scan;
@@ -39,7 +40,7 @@ pub enum InspectError {
     #[error("{} is neither the folder of a disk queue nor a data directory with one", .0.display())]
     NotAQueue(PathBuf),
     /// The queue's folder, or a file in it.
-    #[error("{}: {source}", .folder.display())]
+    #[error("cannot look into {}", .folder.display())]
     Queue {
         /// The queue's folder.
         folder: PathBuf,
@@ -279,6 +280,7 @@ fn slot_damage(file: &str, slot: usize, reason: &str, torn: bool) -> Damage {
         length: PAGE as u64,
         reason: reason.to_owned(),
         torn,
+        events: 0,
         first_sequence: None,
         last_sequence: None,
     }

@@ -115,6 +115,8 @@ pub struct Damage {
     pub reason: String,
     /// Whether a crash leaves that behind, without loss of anything that was safe.
     pub torn: bool,
+    /// Events that are missing for it, as far as that can be told.
+    pub events: u64,
     /// The sequences that may have been in it: of them all those up to `last_sequence`.
     pub first_sequence: Option<u64>,
     /// See `first_sequence`. Below it when nothing is missing.
@@ -139,6 +141,12 @@ pub struct Verified {
 }
 
 impl Verified {
+    /// Events that are missing for damage.
+    pub fn events_missing(&self) -> u64 {
+        let damages = self.damage.iter().filter(|damage| !damage.torn);
+        damages.map(|damage| damage.events).sum()
+    }
+
     /// Whether all is as it was written, remains of crashes aside.
     pub fn is_clean(&self) -> bool {
         self.damage.iter().all(|damage| damage.torn)

@@ -1,16 +1,18 @@
 //! One pass over the segments of a queue that nobody needs to have opened.
 
+use std::fs;
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
 
+use super::missing::{Gaps, Judge, Marks};
 use super::{Damage, InspectError, QueueFolder, SegmentReport, age};
 use crate::QueueError;
 use crate::log::{
     BLOCK_HEADER, BlockHeader, Compression, Item, Place, ScanOptions, Scanner, SegmentHeader,
-    SegmentInfo, SegmentPage, decompress, list_segments, segment_name,
+    SegmentInfo, SegmentPage, decompress, list_segments, segment_name, segment_number,
 };
 use crate::storage::{PAGE, StoredFile};
 
@@ -205,12 +207,21 @@ impl QueueFolder {
         verify_payload: bool,
         visit: &mut Visit<'_>,
     ) -> Result<Scan, InspectError> {
+        // A run saves cursors while this reads: what they say of the end is read before it, of the beginning behind it.
+        let early = Marks::of(&self.cursors()?.0);
         let infos = list_segments(&*self.storage).map_err(self.wrong())?;
+        let mut taken = self
+            .taken_names()
+            .map_err(self.wrong())?
+            .into_iter()
+            .peekable();
         let mut pass = Pass {
             range,
             verify_payload,
             last: None,
-            durable: 0,
+            durable: early.end.sequence,
+            gaps: Gaps::default(),
+            is_whole: true,
             torn_from: Vec::new(),
             pending: Vec::new(),
             scan: Scan::default(),
@@ -219,7 +230,11 @@ impl QueueFolder {
             let later = infos[index + 1..].iter().map(|next| next.first_sequence);
             let end = later.min().unwrap_or(u64::MAX);
             if end <= range.from {
+                pass.gaps.begins_late = true;
                 continue;
+            }
+            while let Some(number) = taken.next_if(|number| *number < info.number) {
+                pass.note_taken(number, info.first_sequence);
             }
             let name = segment_name(info.number);
             let file = match self.storage.open(&name) {
@@ -232,19 +247,39 @@ impl QueueFolder {
             let flow = pass.segment(info, end, &file, visit);
             let flow = flow.map_err(QueueError::io("read", segment_name(info.number)));
             if flow.map_err(self.wrong())?.is_break() {
+                pass.is_whole = false;
                 break;
             }
         }
-        Ok(pass.finish())
+        for number in taken.filter(|_| pass.is_whole).collect::<Vec<_>>() {
+            pass.note_taken(number, u64::MAX);
+        }
+        let late = Marks::of(&self.cursors()?.0);
+        Ok(pass.finish(&early, &late))
+    }
+
+    /// The numbers of segments whose names something has that is no file.
+    fn taken_names(&self) -> Result<Vec<u64>, QueueError> {
+        let failed = || QueueError::io("list", &self.path);
+        let mut numbers = Vec::new();
+        for entry in fs::read_dir(&self.path).map_err(failed())? {
+            let entry = entry.map_err(failed())?;
+            let number = entry.file_name().to_str().and_then(segment_number);
+            // What is gone again was a segment.
+            let is_taken = entry.file_type().is_ok_and(|kind| !kind.is_file());
+            numbers.extend(number.filter(|_| is_taken));
+        }
+        numbers.sort_unstable();
+        Ok(numbers)
     }
 }
 
 /// Damage before it is known what was safe.
-struct Pending {
-    place: Place,
-    damage: Damage,
-    first: u64,
-    last: u64,
+pub(super) struct Pending {
+    pub(super) place: Place,
+    pub(super) damage: Damage,
+    pub(super) first: u64,
+    pub(super) last: u64,
 }
 
 struct Pass {
@@ -256,6 +291,9 @@ struct Pass {
     durable: u64,
     /// For segments that say so: from where on up to them what is unreadable was never safe.
     torn_from: Vec<(Place, u64)>,
+    gaps: Gaps,
+    /// Whether nobody broke it off.
+    is_whole: bool,
     pending: Vec<Pending>,
     scan: Scan,
 }
@@ -334,11 +372,15 @@ impl Pass {
         let sequence = block.header.sequence;
         self.durable = self.durable.max(block.header.durable);
         if !block.superseded {
+            self.limit(sequence);
+            let place = Place {
+                segment: block.segment,
+                offset: block.offset,
+            };
+            self.gaps.see(place, &block.header, self.pending.len());
             if sequence > self.range.to {
-                self.limit(sequence);
                 return ControlFlow::Break(());
             }
-            self.limit(sequence);
             self.last = Some(sequence);
         }
         segment.count(block);
@@ -346,6 +388,11 @@ impl Pass {
             let place = (block.segment, block.offset);
             let reason = WRONG_CHECKSUM.to_owned();
             self.note(place, block.size(), reason, (sequence, sequence));
+            if let Some(pending) = self.pending.last_mut() {
+                pending.damage.events = block.header.events.into();
+            }
+            // What is missing behind it is another matter.
+            self.gaps.pass(self.pending.len());
         }
         if self.range.holds(sequence) {
             return visit(block);
@@ -378,6 +425,7 @@ impl Pass {
                 length,
                 reason,
                 torn: false,
+                events: 0,
                 first_sequence: Some(first),
                 last_sequence: None,
             },
@@ -386,20 +434,34 @@ impl Pass {
         });
     }
 
-    fn finish(mut self) -> Scan {
-        for mut pending in std::mem::take(&mut self.pending) {
-            let is_outside = pending.last < self.range.from || pending.first > self.range.to;
-            if is_outside {
-                continue;
-            }
+    /// The name of a segment is taken by something else.
+    fn note_taken(&mut self, number: u64, end: u64) {
+        let first = self.last.map_or(0, |last| last + 1);
+        let reason = "it is no file".to_owned();
+        self.note((number, 0), 0, reason, (first, end.saturating_sub(1)));
+    }
+
+    fn finish(mut self, early: &Marks, late: &Marks) -> Scan {
+        for pending in &mut self.pending {
             let never_safe = |(from, before): &(Place, u64)| {
                 pending.place >= *from && pending.place.segment < *before
             };
-            pending.damage.torn =
-                pending.first >= self.durable || self.torn_from.iter().any(never_safe);
+            let is_taken = pending.place.offset == 0 && pending.damage.length == 0;
+            pending.damage.torn = !is_taken
+                && (pending.first >= self.durable || self.torn_from.iter().any(never_safe));
             pending.damage.last_sequence = (pending.last < u64::MAX - 1).then_some(pending.last);
-            self.scan.damage.push(pending.damage);
         }
+        let judge = Judge {
+            early,
+            late,
+            torn: &self.torn_from,
+            range: self.range,
+            is_whole: self.is_whole,
+        };
+        judge.count(self.gaps, &mut self.pending);
+        self.pending.sort_by_key(|pending| pending.place);
+        let damages = self.pending.into_iter().map(|pending| pending.damage);
+        self.scan.damage.extend(damages);
         self.scan
     }
 }

@@ -49,8 +49,8 @@
 //!   was synced before.
 //! - After a failed write or sync nothing behind the last good sync is believed. Its blocks are written again, into a new
 //!   segment, with the same sequences; the header of that one says from which sequence on earlier copies do not count.
-//! - Damage costs the blocks that it touches, never the start. Below `durable` it is quarantined and reported; what is
-//!   damaged behind, by a crash, is reported as torn and left where it is.
+//! - Damage costs the blocks that it touches, never the start. Below `durable`, and below what the caller knows to have been
+//!   synced, it is quarantined and reported; what is damaged behind, by a crash, is reported as torn and left where it is.
 //! - A reader gives each sequence once, ascending.
 //!
 //! # Limits
@@ -102,10 +102,15 @@ pub struct LogSettings {
     pub segment_size: u64,
     /// The most that copies of damaged ranges take.
     pub quarantine_size_max: u64,
+    /// Sequences below it are known to have been synced, besides what the log itself says of that: what is damaged there is
+    /// not what a crash left. 0 where nothing is known.
+    pub synced_below: u64,
 }
 
 /// Where a block begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 pub struct Place {
     /// The number of its segment.
     pub segment: u64,
@@ -211,7 +216,7 @@ impl Log {
         storage: Arc<dyn Storage>,
         settings: LogSettings,
     ) -> Result<(Self, Recovered), QueueError> {
-        let opened = recover::open(&*storage)?;
+        let opened = recover::open(&*storage, settings.synced_below)?;
         let shared = Shared {
             storage,
             index: Mutex::new(opened.index),

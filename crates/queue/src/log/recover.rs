@@ -35,10 +35,10 @@ pub(super) struct DamagedHeader {
     pub(super) copied: bool,
 }
 
-pub(super) fn open(storage: &dyn Storage) -> Result<Opened, QueueError> {
+pub(super) fn open(storage: &dyn Storage, synced_below: u64) -> Result<Opened, QueueError> {
     let mut heads = read_heads(storage)?;
     let found_limits = limits(&heads);
-    let mut tail = Tail::of(&heads);
+    let mut tail = Tail::of(&heads, synced_below);
     for (index, head) in heads.iter().enumerate().rev() {
         let following = heads[index + 1..].iter().find_map(|head| head.first);
         tail.scan(head, found_limits[index], following)?;
@@ -105,8 +105,11 @@ struct Tail {
 }
 
 impl Tail {
-    fn of(heads: &[Head]) -> Self {
-        let mut tail = Self::default();
+    fn of(heads: &[Head], synced_below: u64) -> Self {
+        let mut tail = Self {
+            durable: synced_below,
+            ..Self::default()
+        };
         for head in heads {
             if let Some(first) = head.first {
                 tail.next_sequence = tail.next_sequence.max(first.sequence.saturating_add(1));
@@ -206,11 +209,14 @@ impl Tail {
 
     /// Finds what a crash left behind: where it begins.
     fn judge(&mut self) -> Option<Place> {
-        let durable = self.durable;
-        let torn = self
-            .flaws
-            .iter()
-            .filter(|flaw| flaw.below > durable && flaw.least >= durable);
+        let (durable, next) = (self.durable, self.next_sequence);
+        let torn = self.flaws.iter().filter(|flaw| {
+            // Of a segment in which nothing can be read it is not known where it began. Where synced blocks are missing it
+            // may have held them.
+            let is_unknown = flaw.least == u64::MAX && flaw.below == u64::MAX;
+            let least = if is_unknown { next } else { flaw.least };
+            flaw.below > durable && least >= durable
+        });
         self.torn_bytes = torn.clone().map(|flaw| flaw.length).sum();
         torn.map(|flaw| flaw.place).min()
     }

@@ -86,6 +86,7 @@ impl Life {
             settings: LogSettings {
                 segment_size: pages * PAGE as u64,
                 quarantine_size_max: random.u64(..20) * PAGE as u64,
+                synced_below: 0,
             },
             random,
             pool: PagePool::default(),

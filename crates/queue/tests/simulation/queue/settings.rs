@@ -113,6 +113,7 @@ impl Setup {
         LogSettings {
             segment_size: self.settings.segment_size,
             quarantine_size_max: 1 << 30,
+            synced_below: 0,
         }
     }
 
