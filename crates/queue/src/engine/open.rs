@@ -10,7 +10,7 @@ use super::state::State;
 use super::upkeep::Upkeep;
 use super::{Clock, Disk, Limits, Queue, steady_clock, wall_clock};
 use crate::budget::DiskBudget;
-use crate::cursor::{CursorFile, Cursors, LogEnd, Loaded};
+use crate::cursor::{CursorFile, Cursors, Loaded, LogEnd};
 use crate::disk::FolderStorage;
 use crate::log::{Log, LogSettings, Recovered, list_segments};
 use crate::pages::PagePool;
