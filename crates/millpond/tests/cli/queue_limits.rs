@@ -163,8 +163,8 @@ fn pipelines_share_a_disk_budget() {
         outlets.iter().all(|outlet| outlet.count() == 60_000)
     });
     service.stop();
-    // Two segments may begin at once.
-    assert!(most <= (1 << 20) + (64 << 10), "{most}");
+    // A queue that holds nothing takes a batch, whatever the others take.
+    assert!(most <= (1 << 20) + (300 << 10), "{most}");
     for (name, outlet) in names.into_iter().zip(&outlets) {
         outlet.expect_once(&numbered(name, 0..60_000));
     }

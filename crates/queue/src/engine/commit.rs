@@ -57,13 +57,13 @@ impl Queue {
             }
             return Err(failure);
         }
-        disk.account();
         let stored: u64 = blocks.iter().map(Block::stored_size).sum();
         self.metrics.bytes(stored as usize);
         let resolved = {
             let mut state = self.lock();
             state.commit.writing = 0;
             state.commit.pending_stored -= stored;
+            disk.account(&state);
             match disk.settings.durability {
                 Durability::Interval => state.commit.take_receipts(),
                 Durability::Fsync => Resolved::new(),
@@ -229,18 +229,5 @@ impl Disk {
             return Err(io::Error::new(io::ErrorKind::StorageFull, text));
         }
         Ok(())
-    }
-
-    /// Keeps the common budget in step with what the log takes.
-    pub(super) fn account(&self) {
-        let Some(budget) = &self.budget else { return };
-        let size = self.log.size();
-        let before = self
-            .accounted
-            .swap(size, std::sync::atomic::Ordering::SeqCst);
-        match size >= before {
-            true => budget.grow(size - before),
-            false => budget.shrink(before - size),
-        }
     }
 }

@@ -1,5 +1,7 @@
 //! What there is room for.
 
+use std::sync::atomic::Ordering::SeqCst;
+
 use super::open::Mode;
 use super::state::State;
 use super::{Disk, Queue};
@@ -9,7 +11,7 @@ use crate::storage::PAGE;
 const UNSYNCED_MIN: usize = 8 << 20;
 
 /// So many groups at most are made of what is pending.
-const GROUPS_MAX: u64 = 16;
+const GROUPS_MAX: u64 = 64;
 
 /// Why the log takes no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,22 +83,41 @@ impl Disk {
         if is_idle && self.log.first_of_segments().len() <= 1 {
             return None;
         }
+        let size = self.size_with(state, stored);
+        if size > self.log.size() && size > self.settings.size_max {
+            return Some(Full::Size);
+        }
+        let more = size.saturating_sub(self.accounted.load(SeqCst));
+        let shared = self.budget.as_ref().filter(|budget| budget.free() < more);
+        shared.map(|_| Full::Shared)
+    }
+
+    /// What the log will take with what is pending and so many bytes more.
+    fn size_with(&self, state: &State, stored: u64) -> u64 {
+        let commit = &state.commit;
+        if commit.pending_stored + stored == 0 {
+            return self.log.size();
+        }
         // Each group ends with a page that it does not fill.
-        let groups = (state.commit.pending.len() as u64 + 1).min(GROUPS_MAX);
-        let wanted = state.commit.pending_stored + stored + groups * PAGE as u64;
+        let waiting = commit.pending.len() + commit.writing + 1;
+        let groups = (waiting as u64).min(GROUPS_MAX);
+        let wanted = commit.pending_stored + stored + groups * PAGE as u64;
         if wanted <= self.log.room() {
-            return None;
+            return self.log.size();
         }
         // A group is not cut at the end of a segment, and each segment has a page of its own.
         let segment = self.settings.segment_size;
-        let more = wanted.div_ceil(segment - PAGE as u64) * segment;
-        if self.log.size() + more > self.settings.size_max {
-            return Some(Full::Size);
+        self.log.size() + wanted.div_ceil(segment - PAGE as u64) * segment
+    }
+
+    /// Keeps the common budget in step with what the log takes and will take.
+    pub(super) fn account(&self, state: &State) {
+        let Some(budget) = &self.budget else { return };
+        let size = self.size_with(state, 0);
+        let before = self.accounted.swap(size, SeqCst);
+        match size >= before {
+            true => budget.grow(size - before),
+            false => budget.shrink(before - size),
         }
-        let shared = self
-            .budget
-            .as_ref()
-            .map_or(u64::MAX, |budget| budget.free());
-        (more > shared).then_some(Full::Shared)
     }
 }

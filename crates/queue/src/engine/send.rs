@@ -208,6 +208,9 @@ impl Queue {
             is_safe: false,
             receipt: Some((issuer, delivery)),
         });
+        if let Some(disk) = &self.disk {
+            disk.account(&state);
+        }
         drop(state);
         if keep {
             self.ready.notify_one();

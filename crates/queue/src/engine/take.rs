@@ -12,6 +12,7 @@ use component::input::Issuer;
 use super::lane::{ReaderSlot, Weight};
 use super::open::Mode;
 use super::state::{Closing, Kept, State, Waiting};
+use super::upkeep::DROPPED_BY_AGE;
 use super::{Disk, Queue, Ticket};
 use crate::log::{Found, LoadError};
 
@@ -269,6 +270,10 @@ impl Queue {
             return Ok(None);
         };
         let found = log_reader.next()?.filter(|found| found.sequence < end);
+        if let Some(found) = found.as_ref().filter(|found| self.is_too_old(disk, found)) {
+            self.drop_block(found, DROPPED_BY_AGE);
+            return Ok(None);
+        }
         let mut state = self.lock();
         let Some(found) = found else {
             // What should be there is lost.

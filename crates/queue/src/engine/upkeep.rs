@@ -15,6 +15,9 @@ use crate::log::{Found, Reader};
 /// The counter of events that made room for others.
 pub const DROPPED_OLDEST: &str = "dropped oldest";
 
+/// The counter of events that waited for too long.
+pub const DROPPED_BY_AGE: &str = "dropped by age";
+
 /// What upkeep remembers.
 pub struct Upkeep {
     /// For each output its cursor, where there is one.
@@ -69,8 +72,11 @@ impl Queue {
         }
         let segments = disk.log.first_of_segments();
         let release_at = segments.get(1).map_or(u64::MAX, |one| one.first_sequence);
-        self.lock().commit.release_at = release_at;
-        disk.account();
+        {
+            let mut state = self.lock();
+            state.commit.release_at = release_at;
+            disk.account(&state);
+        }
         self.say_damage();
         // Who waits for room looks again only where there is some, or it would ask for upkeep without end.
         if disk.log.size() < size_before || self.lock().floor > floor_before {
@@ -236,10 +242,11 @@ impl Queue {
         upkeep: &mut Upkeep,
         wanted: Option<(u64, usize)>,
     ) -> io::Result<()> {
-        if let Some(age) = disk.settings.age_max {
-            let before = (self.clock)() - i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
-            while let Some(found) = self.oldest(disk, upkeep)?.filter(|one| one.time < before) {
-                self.drop_block(&found, "dropped by age");
+        while disk.settings.age_max.is_some() {
+            let oldest = self.oldest(disk, upkeep)?;
+            match oldest.filter(|found| self.is_too_old(disk, found)) {
+                Some(found) => self.drop_block(&found, DROPPED_BY_AGE),
+                None => break,
             }
         }
         let Some((stored, events)) =
@@ -294,7 +301,15 @@ impl Queue {
         Ok(sweeper.found.clone().filter(|found| found.sequence < end))
     }
 
-    fn drop_block(&self, found: &Found, reason: &'static str) {
+    /// Whether a batch has waited for longer than it may.
+    pub(super) fn is_too_old(&self, disk: &Disk, found: &Found) -> bool {
+        disk.settings.age_max.is_some_and(|age| {
+            let age = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
+            found.time < (self.clock)().saturating_sub(age)
+        })
+    }
+
+    pub(super) fn drop_block(&self, found: &Found, reason: &'static str) {
         let dropped = self
             .lock()
             .raise_floor(found.sequence + 1, found.ordinal_end());
