@@ -557,3 +557,11 @@ fn what_the_caller_knows_to_be_synced_is_not_torn() {
         assert_eq!(alarms, synced_below > 0, "{synced_below}");
     }
 }
+
+#[test]
+fn a_number_beyond_any_log_is_not_a_segment() {
+    let disk = written();
+    disk.plant(&segment_name(u64::MAX), vec![7; 5000]);
+    let outcome = expect_lost(&disk, &[]);
+    assert_eq!(outcome.alarms(), 0);
+}

@@ -26,11 +26,14 @@ pub fn segment_name(number: u64) -> String {
     format!("segment-{number:016x}.log")
 }
 
+/// No log comes so far. Files with higher numbers are not its own.
+const NUMBER_MAX: u64 = 1 << 62;
+
 /// The number of a segment by its file's name.
 pub fn segment_number(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("segment-")?.strip_suffix(".log")?;
     let number = u64::from_str_radix(digits, 16).ok()?;
-    (segment_name(number) == name).then_some(number)
+    (number < NUMBER_MAX && segment_name(number) == name).then_some(number)
 }
 
 /// So many torn ranges are in a segment's header at most.
