@@ -17,24 +17,28 @@ use fastrand::Rng;
 
 use crate::queue_outlet::Outlet;
 use crate::torture::service::EXECUTABLE;
-use crate::torture::settings::Settings;
+use crate::torture::settings::{Mode, Settings};
 use crate::torture::{Run, perform, say};
 
 const COMMAND: &str = "bench/queue-torture";
+
+/// Logs are renamed. Copies that are truncated test how the file input knows them, and by time-outs that a busy machine
+/// does not keep.
+const MODES: [Mode; 1] = [Mode::Rename];
 
 /// The outputs: which, and the part of the time that each is down.
 const OUTPUTS: [(&str, f64); 2] = [("one", 0.1), ("two", 0.6)];
 
 #[test]
 fn both_outputs_have_every_line_after_kills() {
-    let settings = Settings::from_env(COMMAND, 10);
+    let settings = Settings::from_env(COMMAND, 10, &MODES);
     let queue = format!("disk: {}", drawn_disk(&settings, true));
     perform_with(&settings, &queue);
 }
 
 #[test]
 fn both_outputs_have_every_line_after_kills_with_overflow() {
-    let settings = Settings::from_env(COMMAND, 6);
+    let settings = Settings::from_env(COMMAND, 6, &MODES);
     let queue = format!(
         "memory: {{ max_size: 512KiB, overflow: {{ disk: {} }} }}",
         drawn_disk(&settings, false)
@@ -49,7 +53,7 @@ fn nothing_comes_twice_where_nothing_is_killed() {
         kills: 5,
         megabytes: 20,
         stops: 1.0,
-        ..Settings::from_env(COMMAND, 0)
+        ..Settings::from_env(COMMAND, 0, &MODES)
     };
     let queue = format!("disk: {}", drawn_disk(&settings, true));
     perform_with(&settings, &queue);

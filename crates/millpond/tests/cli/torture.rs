@@ -37,7 +37,7 @@ const CATCH_UP: Duration = Duration::from_secs(120);
 
 #[test]
 fn every_line_is_delivered_once_across_rotations_and_kills() {
-    let settings = Settings::from_env("bench/torture", 8);
+    let settings = Settings::from_env("bench/torture", 8, &Mode::ALL);
     perform(&settings, &configuration, Run::torture);
 }
 
@@ -304,10 +304,7 @@ fn await_until(
 /// Without Millpond: what lies in the files at the end is exactly what was written.
 #[test]
 fn the_rotated_files_hold_what_was_written() {
-    for (seed, mode) in [Mode::Rename, Mode::CopyTruncate, Mode::Mixed]
-        .into_iter()
-        .enumerate()
-    {
+    for (seed, mode) in Mode::ALL.into_iter().enumerate() {
         let settings = Settings {
             seed: seed as u64,
             kills: 0,

@@ -15,6 +15,10 @@ pub enum Mode {
 }
 
 /// What a run does.
+impl Mode {
+    pub const ALL: [Self; 3] = [Self::Rename, Self::CopyTruncate, Self::Mixed];
+}
+
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub seed: u64,
@@ -30,16 +34,15 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// A short run of `command` with a seed of its own, but for what the environment says.
-    pub fn from_env(command: &'static str, kills: u32) -> Self {
+    /// A short run of `command` with a seed of its own, which draws one of the modes, but for what the environment says.
+    pub fn from_env(command: &'static str, kills: u32, modes: &[Mode]) -> Self {
         let seed = var("TORTURE_SEED").unwrap_or_else(|| fastrand::u64(..1_000_000));
-        let drawn = [Mode::Rename, Mode::CopyTruncate, Mode::Mixed];
         Self {
             seed,
             kills: var("TORTURE_KILLS").unwrap_or(kills),
             duration: Duration::from_secs(var("TORTURE_SECONDS").unwrap_or(8)),
             megabytes: var("TORTURE_MEGABYTES").unwrap_or(40),
-            mode: var("TORTURE_MODE").unwrap_or(drawn[Rng::with_seed(seed).usize(..3)]),
+            mode: var("TORTURE_MODE").unwrap_or(modes[Rng::with_seed(seed).usize(..modes.len())]),
             stops: 0.0,
             command,
         }
