@@ -1,4 +1,5 @@
-//! The queue in memory. What is on disk is held by the simulation (`tests/simulation.rs`) and the model (`tests/model.rs`).
+//! The queue in memory. What is on disk is held by the simulation (`tests/simulation`), the model (`tests/model.rs`),
+//! real threads (`tests/threads.rs`) and the tests of cursors (`tests/cursors.rs`).
 
 use std::sync::Arc;
 
