@@ -12,18 +12,20 @@
 //! | [`settings`], [`queue_settings`] | settings that belong to no component |
 //! | [`stage`] | one processor with its condition, failure policy and counters |
 //! | [`lane`] | one output: encoded batches in sequence, retry, acknowledgement |
-//! | [`run`] | threads, end and stop of a run |
+//! | [`run`] | threads, end and stop of a run; `worker`: what the workers do; `queues`: opening what is on disk |
 //! | [`report`], [`verdict`] | what a run did, and what limited it |
 
 pub mod graph;
 pub mod lane;
 pub mod queue_settings;
+mod queues;
 pub mod registry;
 pub mod report;
 pub mod run;
 pub mod settings;
 pub mod stage;
 pub mod verdict;
+mod worker;
 
 pub use graph::{Graph, PipelineGraph};
 pub use registry::Registry;

@@ -4,29 +4,23 @@
 //! processing and blocking writes. A run ends when its inputs have ended and every output has taken everything, when
 //! nobody wants more (an ordered processor is finished, or the reader is gone), or at the deadline after a stop.
 
-use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use batch::{Batch, Budget, BufferPool, HostInfo};
-use component::{
-    Delivery, Diagnostics, DroppedRows, FileLedger, InputContext, Ledger, OperatorMetrics, Order,
-    Progress, Stop, StreamDelivery,
-};
+use batch::{Budget, BufferPool, HostInfo};
+use component::{Diagnostics, FileLedger, InputContext, Ledger, OperatorMetrics, Progress, Stop};
 use config::Period;
-use queue::{
-    Closing, DiskBudget, DiskOptions, Entry, Inlet, LaneTurn, Mode, Queue, QueueError, Taken,
-};
+use queue::{Closing, Inlet, Queue, QueueError};
 use registry::Registry;
 
-use crate::graph::{Graph, InputNode, PipelineGraph, StageNode};
+use crate::graph::{Graph, InputNode, PipelineGraph};
 use crate::lane::{Lane, Shared};
-use crate::queue_settings::QueueSettings;
+use crate::queues::open_queues;
 use crate::report::{OperatorReport, PipelineReport, Report, Role, grouped};
 use crate::settings::ProcessSettings;
-use crate::stage::{SharedStage, Stage, make_stages};
+use crate::stage::{SharedStage, make_stages};
+use crate::worker::{Ends, Worker};
 
 /// Size of the buffers that inputs read into.
 pub const BUFFER_SIZE: usize = 256 << 10;
@@ -42,10 +36,6 @@ const PAUSED_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How often a stop looks whether a disk queue has everything.
 const LEAVE_CHECK: Duration = Duration::from_millis(20);
-
-/// How much workers give way to other threads: who reads and who writes is what a run waits for in the end, and workers
-/// have the queue between. Reading gzip on two cores takes 9 % less time so, for the same CPU.
-const WORKER_NICENESS: i32 = 5;
 
 /// What a run gets beside its configuration.
 #[derive(Clone)]
@@ -411,55 +401,6 @@ impl RunningInput {
     }
 }
 
-/// Every pipeline's queue, in order.
-fn open_queues(graph: &Graph, options: &RunOptions) -> Result<Vec<Arc<Queue>>, QueueError> {
-    let shared = graph.process.disk.map(|size| {
-        let queues = graph.pipelines.iter();
-        let count = queues.filter(|pipeline| pipeline.queue.disk().is_some());
-        (
-            Arc::new(DiskBudget::new(size.0)),
-            size.0 / count.count().max(1) as u64,
-        )
-    });
-    let open = |pipeline: &PipelineGraph| {
-        let limits = pipeline.queue.limits();
-        let disk = pipeline.queue.disk();
-        let folder =
-            disk.and_then(|disk| disk.folder(graph.process.data_dir.as_deref(), &pipeline.name));
-        let (Some(disk), Some(folder)) = (disk, folder) else {
-            return Ok(Queue::memory(limits, pipeline.outputs.len()));
-        };
-        let names: Vec<&str> = pipeline
-            .outputs
-            .iter()
-            .map(|output| &*output.name)
-            .collect();
-        let mut settings = disk.settings();
-        if let Some((_, share)) = &shared {
-            settings.limit_segments(*share);
-        }
-        let mode = match &pipeline.queue {
-            QueueSettings::Disk(_) => Mode::Everything,
-            QueueSettings::Memory(_) => Mode::Overflow,
-        };
-        let warn = options.diagnostics.clone();
-        let name = pipeline.name.clone();
-        let is_stateless = |stage: &StageNode| stage.order == Order::Stateless;
-        let options = DiskOptions {
-            mode,
-            limits,
-            may_part: pipeline.stages.iter().all(is_stateless),
-            budget: shared.as_ref().map(|(budget, _)| budget.clone()),
-            diagnostics: Diagnostics::new(move |text| {
-                warn.warn(&format!("pipeline {name}: {text}"));
-            }),
-            ..DiskOptions::new(settings, &names)
-        };
-        Queue::open(&folder, options)
-    };
-    graph.pipelines.iter().map(open).collect()
-}
-
 /// Lets lanes go that wait for what fails, once the queue has everything on disk.
 async fn leave_when_safe(queue: Arc<Queue>, leave: Stop) {
     while queue.held().unsafe_events > 0 {
@@ -491,155 +432,6 @@ fn drain(workers: Vec<JoinHandle<()>>, writers: Vec<JoinHandle<()>>, lanes: &[Ar
     lanes.iter().for_each(|lane| lane.close());
     for writer in writers {
         let _ = writer.join();
-    }
-}
-
-/// What decides that nobody wants more.
-struct Ends {
-    diagnostics: Diagnostics,
-    queue: Arc<Queue>,
-    stages: Vec<Arc<SharedStage>>,
-    lanes: Vec<Arc<Lane>>,
-    stop: Stop,
-}
-
-impl Ends {
-    /// Ends the inputs when nobody wants more: an ordered processor is finished, every reader is gone, or an output has
-    /// given up and what it did not take must not be acknowledged.
-    fn check(&self) {
-        let finished = self.stages.iter().any(|stage| stage.is_finished());
-        let gone = self.lanes.iter().all(|lane| lane.is_gone());
-        let failed = self.lanes.iter().any(|lane| lane.failure().is_some());
-        if finished || gone || failed {
-            self.stop.stop();
-        }
-        match self.queue.is_on_disk() {
-            // Other outputs still get what would be lost otherwise.
-            false if failed && !finished && !gone => self.queue.close(Closing::Drain),
-            _ if finished || gone || failed => self.queue.stop_giving(),
-            _ => {}
-        }
-    }
-
-    /// Goes on without a batch.
-    fn skip(&self, turn: Option<u64>, lanes: &[LaneTurn]) {
-        if let Some(turn) = turn {
-            self.stages.iter().for_each(|stage| stage.skip(turn));
-        }
-        for place in lanes {
-            self.lanes[place.lane].skip(place.turn);
-        }
-    }
-}
-
-/// Takes batches from the queue, processes them and offers them to the lanes.
-struct Worker {
-    stages: Vec<Stage>,
-    ends: Arc<Ends>,
-}
-
-impl Worker {
-    fn run(mut self) {
-        // Where the system refuses, workers run like everybody else.
-        let _ = rustix::process::nice(WORKER_NICENESS);
-        let ends = self.ends.clone();
-        // Before taking: a lane may be waiting for the very batch that a worker holds while later ones fill it.
-        let has_room = |lane: usize| ends.lanes[lane].has_room();
-        while let Some(taken) = ends.queue.take(&has_room) {
-            match taken {
-                Taken::Batch(entry, batch) => self.guarded(&entry, *batch),
-                Taken::Lost(entry) => {
-                    ends.skip(entry.turn, &entry.lanes);
-                    for place in &entry.lanes {
-                        entry.ticket.pass(place.lane);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Handles a batch; a panic loses it and stops nothing else. Its ticket then goes without being passed, so that its
-    /// events count as not delivered.
-    fn guarded(&mut self, entry: &Entry, batch: Batch) {
-        if catch_unwind(AssertUnwindSafe(|| self.handle(entry, batch))).is_err() {
-            self.ends
-                .diagnostics
-                .warn("internal error; a batch is lost and counted as not delivered");
-            self.ends.skip(entry.turn, &entry.lanes);
-        }
-    }
-
-    fn handle(&mut self, entry: &Entry, mut batch: Batch) {
-        for stage in &mut self.stages {
-            stage.process(&mut batch, entry.turn);
-        }
-        if entry.ticket.is_awaited() {
-            let stages = self.ends.stages.iter();
-            let finished: Vec<&str> = stages
-                .filter(|stage| stage.is_finished())
-                .map(|stage| stage.name())
-                .collect();
-            entry.ticket.account(delivery(&batch, &finished));
-        }
-        let batch = Arc::new(batch);
-        for place in &entry.lanes {
-            self.ends.lanes[place.lane].offer(place.turn, &batch, &entry.ticket);
-        }
-        self.ends.check();
-    }
-}
-
-/// What processors made of a batch's rows, for each of its streams. What was dropped by one of the `finished` processors,
-/// and everything behind it, is as if it had not come.
-fn delivery(batch: &Batch, finished: &[&str]) -> Delivery {
-    let origin = batch.origin();
-    let cut = batch
-        .drops()
-        .iter()
-        .filter(|drops| finished.contains(&&*drops.reason))
-        .filter_map(|drops| drops.rows.iter().next())
-        .min();
-    let streams = origin
-        .streams()
-        .filter(|(rows, _)| !rows.is_empty())
-        .map(|(rows, stream)| {
-            let end = rows.end.min(cut.unwrap_or(rows.end)).max(rows.start);
-            let taken = rows.start..end;
-            let dropped = batch
-                .drops()
-                .iter()
-                .map(|drops| dropped_rows(batch, drops, taken.clone()))
-                .filter(|dropped| dropped.rows > 0)
-                .collect();
-            let kept = if batch.drops().is_empty() {
-                taken.len()
-            } else {
-                taken.filter(|&row| batch.alive().contains(row)).count()
-            };
-            StreamDelivery {
-                stream: stream.clone(),
-                end: origin.end(rows.end - 1),
-                kept: kept as u64,
-                dropped,
-                cut: (end < rows.end).then(|| origin.start(end)),
-            }
-        });
-    Delivery {
-        streams: streams.collect(),
-    }
-}
-
-/// The rows of a stream that were dropped for one reason.
-fn dropped_rows(batch: &Batch, drops: &batch::Drops, rows: Range<usize>) -> DroppedRows {
-    let origin = batch.origin();
-    let dropped = rows.filter(|&row| drops.rows.contains(row));
-    let (rows, bytes) = dropped.fold((0, 0), |(rows, bytes), row| {
-        (rows + 1, bytes + (origin.end(row) - origin.start(row)))
-    });
-    DroppedRows {
-        reason: drops.reason.clone(),
-        rows,
-        bytes,
     }
 }
 

@@ -1,0 +1,59 @@
+//! Every pipeline's queue, opened before anything runs.
+
+use std::sync::Arc;
+
+use component::{Diagnostics, Order};
+use queue::{DiskBudget, DiskOptions, Mode, Queue, QueueError};
+
+use crate::graph::{Graph, PipelineGraph, StageNode};
+use crate::queue_settings::QueueSettings;
+use crate::run::RunOptions;
+
+/// Every pipeline's queue, in order.
+pub fn open_queues(graph: &Graph, options: &RunOptions) -> Result<Vec<Arc<Queue>>, QueueError> {
+    let shared = graph.process.disk.map(|size| {
+        let queues = graph.pipelines.iter();
+        let count = queues.filter(|pipeline| pipeline.queue.disk().is_some());
+        (
+            Arc::new(DiskBudget::new(size.0)),
+            size.0 / count.count().max(1) as u64,
+        )
+    });
+    let open = |pipeline: &PipelineGraph| {
+        let limits = pipeline.queue.limits();
+        let disk = pipeline.queue.disk();
+        let folder =
+            disk.and_then(|disk| disk.folder(graph.process.data_dir.as_deref(), &pipeline.name));
+        let (Some(disk), Some(folder)) = (disk, folder) else {
+            return Ok(Queue::memory(limits, pipeline.outputs.len()));
+        };
+        let names: Vec<&str> = pipeline
+            .outputs
+            .iter()
+            .map(|output| &*output.name)
+            .collect();
+        let mut settings = disk.settings();
+        if let Some((_, share)) = &shared {
+            settings.limit_segments(*share);
+        }
+        let mode = match &pipeline.queue {
+            QueueSettings::Disk(_) => Mode::Everything,
+            QueueSettings::Memory(_) => Mode::Overflow,
+        };
+        let warn = options.diagnostics.clone();
+        let name = pipeline.name.clone();
+        let is_stateless = |stage: &StageNode| stage.order == Order::Stateless;
+        let options = DiskOptions {
+            mode,
+            limits,
+            may_part: pipeline.stages.iter().all(is_stateless),
+            budget: shared.as_ref().map(|(budget, _)| budget.clone()),
+            diagnostics: Diagnostics::new(move |text| {
+                warn.warn(&format!("pipeline {name}: {text}"));
+            }),
+            ..DiskOptions::new(settings, &names)
+        };
+        Queue::open(&folder, options)
+    };
+    graph.pipelines.iter().map(open).collect()
+}
