@@ -13,6 +13,7 @@ use queue::log::{
 };
 use queue::pages::PagePool;
 use queue::storage::{PAGE, Storage};
+use support::blocks;
 use support::disk::SimDisk;
 
 const SETTINGS: LogSettings = LogSettings {
@@ -29,20 +30,11 @@ const EARLY: u64 = 4;
 const LATE: u64 = BLOCKS - 2;
 
 fn content(sequence: u64) -> Vec<u8> {
-    let length = 1500 + (sequence * 577) % 2500;
-    (0..length)
-        .map(|at| (at / 5 + sequence * 3) as u8)
-        .collect()
+    blocks::content(sequence, 1500 + (sequence * 577) % 2500)
 }
 
 fn block(sequence: u64) -> Block {
-    Block {
-        sequence,
-        ordinal: sequence * 10,
-        events: 10,
-        time: sequence as i64,
-        payload: Payload::new(vec![Bytes::from(content(sequence))], Compression::None),
-    }
+    blocks::block(sequence, content(sequence), Compression::None)
 }
 
 fn open(disk: &SimDisk) -> (Log, Recovered) {

@@ -11,6 +11,7 @@ use fastrand::Rng;
 use queue::log::{Block, Compression, LoadError, Log, LogSettings, Payload, Reader, Recovered};
 use queue::pages::PagePool;
 use queue::storage::PAGE;
+use support::blocks;
 use support::disk::{Kind, SimDisk};
 
 const SETTINGS: LogSettings = LogSettings {
@@ -22,20 +23,11 @@ const SETTINGS: LogSettings = LogSettings {
 const SEEDS: u64 = 400;
 
 fn content(sequence: u64) -> Vec<u8> {
-    let length = 1 + (sequence * 1471) % 9000;
-    (0..length)
-        .map(|at| (at / 5 + sequence * 3) as u8)
-        .collect()
+    blocks::content(sequence, 1 + (sequence * 1471) % 9000)
 }
 
 fn block(sequence: u64) -> Block {
-    Block {
-        sequence,
-        ordinal: sequence * 10,
-        events: 10,
-        time: sequence as i64,
-        payload: Payload::new(vec![Bytes::from(content(sequence))], Compression::Lz4),
-    }
+    blocks::block(sequence, content(sequence), Compression::Lz4)
 }
 
 fn open(disk: &SimDisk) -> (Log, Recovered) {

@@ -3,5 +3,6 @@
 #![allow(clippy::print_stdout, reason = "a failing seed is told")]
 
 pub mod batches;
+pub mod blocks;
 pub mod disk;
 pub mod seeds;
