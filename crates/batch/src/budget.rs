@@ -126,6 +126,19 @@ impl BufferPool {
         }
     }
 
+    /// A buffer of `size` bytes for content that is known to be small, waiting for the budget if need be; where `size` is not
+    /// smaller than an ordinary buffer, the same as [`Self::take_sized`].
+    pub fn take_small(&self, size: usize) -> PooledBuffer {
+        if size >= self.inner.buffer_size {
+            return self.take_sized(size);
+        }
+        self.inner.budget.charge(self.inner.share, size);
+        PooledBuffer {
+            bytes: vec![0; size],
+            pool: self.inner.clone(),
+        }
+    }
+
     /// The size of an ordinary buffer.
     pub fn buffer_size(&self) -> usize {
         self.inner.buffer_size
@@ -234,5 +247,16 @@ mod tests {
         let budget = Budget::new(100);
         let pool = budget.pool(100, 10);
         assert_eq!(pool.take_sized(5000).len(), 5000);
+    }
+
+    #[test]
+    fn a_small_buffer_is_charged_with_what_it_holds() {
+        let budget = Budget::new(1000);
+        let pool = budget.pool(0, 100);
+        let small = pool.take_small(10);
+        assert_eq!((small.len(), budget.used()), (10, 10));
+        assert_eq!(pool.take_small(200).len(), 200);
+        drop(small);
+        assert_eq!(budget.used(), 0);
     }
 }

@@ -9,6 +9,8 @@
 //! | [`output`] | [`Output`], what it encodes and what became of a write |
 //! | [`metrics`] | counters of an operator |
 //! | [`ledger`] | what became of every file |
+//! | [`standard`] | whether standard input and output can be used |
+//! | [`thread`] | threads for blocking work |
 
 pub mod input;
 pub mod ledger;
@@ -16,6 +18,8 @@ pub mod metrics;
 pub mod output;
 pub mod processor;
 pub mod spec;
+pub mod standard;
+pub mod thread;
 
 pub use input::{
     Delivery, Diagnostics, DroppedRows, Input, InputContext, InputError, Receipt, Sink, Stop,

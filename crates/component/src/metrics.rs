@@ -71,8 +71,9 @@ impl OperatorMetrics {
         self.wait_ns.fetch_add(time.as_nanos() as u64, Relaxed);
     }
 
-    /// Adds to a named counter.
+    /// Adds to a named counter. Names are lower-case words joined by underscores, in reports and in metrics alike.
     pub fn count(&self, name: &'static str, by: u64) {
+        debug_assert!(is_counter_name(name), "the name of a counter: {name}");
         *self
             .named
             .lock()
@@ -100,6 +101,17 @@ impl OperatorMetrics {
     }
 }
 
+/// Whether a counter may have this name: `[a-z][a-z0-9]*(_[a-z0-9]+)*`.
+fn is_counter_name(name: &str) -> bool {
+    let is_word = |word: &str| {
+        !word.is_empty()
+            && word
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+    };
+    name.starts_with(|first: char| first.is_ascii_lowercase()) && name.split('_').all(is_word)
+}
+
 /// How far a finite input is, in bytes of its source.
 #[derive(Debug, Default)]
 pub struct Progress {
@@ -121,5 +133,27 @@ impl Progress {
     /// Bytes read, and bytes there are in all; the latter is 0 where nobody knows.
     pub fn get(&self) -> (u64, u64) {
         (self.done.load(Relaxed), self.total.load(Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_spelt_in_one_way() {
+        for (name, is_right) in [
+            ("lost", true),
+            ("invalid_utf8_lines", true),
+            ("expression errors", false),
+            ("expression-errors", false),
+            ("expressionErrors", false),
+            ("_lost", false),
+            ("lost_", false),
+            ("8_lost", false),
+            ("", false),
+        ] {
+            assert_eq!(is_counter_name(name), is_right, "{name:?}");
+        }
     }
 }

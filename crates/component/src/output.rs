@@ -13,6 +13,10 @@ use batch::{Batch, Bitmap};
 /// Takes events out of the pipeline.
 #[async_trait]
 pub trait Output: Send + Sync {
+    /// Mends what an earlier run left behind. Called once, on the thread that writes and before anything is written; not when
+    /// a configuration is only checked. What fails here is told as a warning, or by the first write.
+    async fn start(&self) {}
+
     /// Renders rows of a batch into `encoded`, which is empty. Called on any worker, for several batches at once.
     fn encode(&self, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded);
 
@@ -36,7 +40,7 @@ pub trait Output: Send + Sync {
         Ok(())
     }
 
-    /// Flushes and lets go of everything. Nothing is written afterwards.
+    /// Flushes and lets go of everything. Nothing is written afterwards. Not called when the output has failed.
     ///
     /// # Errors
     /// As for [`Output::write`].
@@ -122,10 +126,15 @@ pub enum WriteError {
     /// It may work later: a full disk, a destination that is away.
     #[error("{0}")]
     Retry(String),
+    /// It works once a person has mended something: a directory that is gone, missing permissions. A service tries again as
+    /// after [`WriteError::Retry`]; a run that ends with its inputs gives up at once.
+    #[error("{0}")]
+    Blocked(String),
     /// The reader is gone and wants no more: the pipeline ends without an error.
     #[error("the reader closed the pipe")]
     Closed,
-    /// It will never work.
+    /// It will never work, or what was written may be lost. The output fails for good, as it does when one of its functions
+    /// panics: it is not called again, and what it did not take stays in the queue or counts as not delivered.
     #[error("{0}")]
     Fatal(String),
 }

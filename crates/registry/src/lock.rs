@@ -1,9 +1,9 @@
 //! The lock on a directory of data, a registry's or a queue's: `flock` on the file `lock`, which holds the process id for people and messages.
 //!
 //! The kernel gives the lock back when the process ends, however it ends; what the file says afterwards is no obstacle.
-//! Asking who holds a lock takes a shared lock for an instant, so whoever wants the lock tries for a while.
+//! A folder in the file's place is set aside, so that it stops nobody. Asking who holds a lock takes a shared lock for an instant, so whoever wants the lock tries for a while.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -16,10 +16,14 @@ use rustix::io::Errno;
 const ATTEMPTS: usize = 10;
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// So many folders are set aside at most.
+const ASIDE_MAX: u32 = 100;
+
 /// The lock, held until dropped.
 #[derive(Debug)]
 pub struct Lock {
     _file: File,
+    aside: Option<PathBuf>,
 }
 
 /// Why a lock was not taken.
@@ -59,6 +63,8 @@ impl Lock {
             path: path.clone(),
             source,
         };
+        let aside =
+            set_folder_aside(&path).map_err(|source| failed("set aside the folder", source))?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).mode(0o600);
         let file = options
@@ -80,8 +86,46 @@ impl Lock {
         }
         // The number is for messages only: a full disk, which may refuse it, is no reason not to start.
         let _ = write_process_id(&file);
-        Ok(Self { _file: file })
+        Ok(Self { _file: file, aside })
     }
+
+    /// A warning, where a folder had the lock file's name and was set aside.
+    pub fn warning(&self) -> Option<String> {
+        let aside = self.aside.as_ref()?;
+        Some(format!(
+            "a folder had the name of the lock file; it is set aside as {}",
+            aside.display()
+        ))
+    }
+}
+
+/// Gives the folder at that path another name, if there is one; which name it is.
+fn set_folder_aside(path: &Path) -> io::Result<Option<PathBuf>> {
+    // A link is left to whoever made it.
+    if !fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
+        return Ok(None);
+    }
+    for number in 1..=ASIDE_MAX {
+        let aside = path.with_extension(number.to_string());
+        match fs::create_dir(&aside) {
+            Err(failure) if failure.kind() == io::ErrorKind::AlreadyExists => continue,
+            made => made?,
+        }
+        // Only a folder takes the place of an empty folder: had another process been faster, this would fail rather than
+        // move its lock.
+        return match fs::rename(path, &aside) {
+            Ok(()) => Ok(Some(aside)),
+            Err(failure) => {
+                // It is empty, and was made here.
+                let _ = fs::remove_dir(&aside);
+                match fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
+                    true => Err(failure),
+                    false => Ok(None),
+                }
+            }
+        };
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
 }
 
 fn write_process_id(file: &File) -> io::Result<()> {
@@ -101,5 +145,33 @@ pub fn holder(directory: &Path) -> Option<u32> {
     match flock(&file, FlockOperation::NonBlockingLockShared) {
         Err(Errno::WOULDBLOCK) => Some(process_id(&file).unwrap_or(0)),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_in_the_place_of_the_file_is_set_aside() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for number in 1..3 {
+            let inside = path(folder.path()).join("something");
+            fs::create_dir_all(&inside).expect("made");
+            assert_eq!(holder(folder.path()), None);
+            let lock = Lock::take(folder.path()).expect("nobody has it");
+            let aside = folder.path().join(format!("lock.{number}"));
+            assert!(aside.join("something").is_dir());
+            let warning = lock.warning().expect("it is said");
+            assert!(warning.contains(&aside.display().to_string()), "{warning}");
+            assert!(matches!(
+                Lock::take(folder.path()),
+                Err(LockError::InUse { .. })
+            ));
+            drop(lock);
+            let again = Lock::take(folder.path()).expect("nobody has it");
+            assert_eq!(again.warning(), None);
+            fs::remove_file(path(folder.path())).expect("removed");
+        }
     }
 }

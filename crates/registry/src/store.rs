@@ -73,7 +73,7 @@ impl Registry {
         // Whatever a crash left there; the log is whole without it.
         let removed = folder.disk.remove(&folder.tmp);
         removed.map_err(error::io("remove", &folder.tmp))?;
-        let mut sentences = Vec::new();
+        let mut sentences = Vec::from_iter(lock.warning());
         let (view, writer) = match folder.open_log()? {
             Some(file) => load(&folder, file, &mut sentences)?,
             None => install(&folder, compact::write(&folder, None)?, Index::default())?,

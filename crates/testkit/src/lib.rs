@@ -4,8 +4,10 @@
 //! | --- | --- |
 //! | [`examples`] | checks of the examples that components document |
 //! | [`mmdb`] | a writer of small MaxMind databases |
+//! | [`rights`] | what tests need of the machine, and what becomes of them without it |
 //! | [`sample`] | the repository's own sample database |
 
 pub mod examples;
 pub mod mmdb;
+pub mod rights;
 pub mod sample;
