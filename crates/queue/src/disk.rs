@@ -57,6 +57,11 @@ impl FolderStorage {
         })
     }
 
+    /// What a person should know of how the folder was taken.
+    pub fn warning(&self) -> Option<String> {
+        self.lock.as_ref()?.warning()
+    }
+
     /// Reads a folder, also one that another process has. What would change it fails with
     /// [`io::ErrorKind::PermissionDenied`].
     ///

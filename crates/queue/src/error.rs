@@ -28,6 +28,9 @@ pub enum QueueError {
         /// The latest version that this program knows.
         known: u32,
     },
+    /// The system refuses the thread that writes.
+    #[error("the system refuses a thread")]
+    Thread(#[source] io::Error),
     /// The system refused.
     #[error("cannot {action} {}", .path.display())]
     Io {

@@ -12,7 +12,9 @@ pub mod inspect;
 pub mod log;
 pub mod pages;
 mod settings;
+mod spans;
 pub mod storage;
+mod synced;
 
 pub use budget::DiskBudget;
 pub use engine::{

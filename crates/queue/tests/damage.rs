@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use queue::QueueError;
 use queue::log::{
-    Block, BlockHeader, Compression, Damage, Item, Log, LogSettings, Payload, Recovered,
+    Block, BlockHeader, Compression, Damage, Item, Log, LogEnd, LogSettings, Payload, Recovered,
     ScanOptions, list_segments, scan_segment, segment_name,
 };
 use queue::pages::PagePool;
@@ -19,7 +19,8 @@ use support::disk::SimDisk;
 const SETTINGS: LogSettings = LogSettings {
     segment_size: 16 * PAGE as u64,
     quarantine_size_max: 1 << 20,
-    synced_below: 0,
+    synced: LogEnd::START,
+    passed: LogEnd::START,
 };
 
 /// So many blocks are in the log that is damaged, in groups of three, in several segments.
@@ -455,7 +456,7 @@ fn block_copied_inside_a_payload() {
 
 /// Makes a header say that a later version wrote it.
 fn make_newer(bytes: &mut [u8]) {
-    bytes[12] = 2;
+    bytes[12] = 3;
     let crc = crc32fast::hash(&bytes[12..PAGE]);
     bytes[8..12].copy_from_slice(&crc.to_le_bytes());
 }
@@ -480,13 +481,13 @@ fn folder_from_a_newer_version() {
         let message = refused.expect_err("it is newer").to_string();
         assert!(message.contains(&segment_name(number)), "{message}");
         assert!(
-            message.contains("later version of Millpond (2;"),
+            message.contains("later version of Millpond (3;"),
             "{message}"
         );
         assert!(message.contains("nothing was touched"), "{message}");
         assert_eq!(files(), before);
         let refused = list_segments(&disk);
-        assert!(matches!(refused, Err(QueueError::Newer { version: 2, .. })));
+        assert!(matches!(refused, Err(QueueError::Newer { version: 3, .. })));
     }
 }
 
@@ -512,6 +513,15 @@ fn quarantine_is_bounded() {
     assert_eq!(copied, kept.len());
 }
 
+/// With what the caller knows to be synced.
+fn known(sequence: u64) -> LogSettings {
+    let ordinal = sequence * 10;
+    LogSettings {
+        synced: LogEnd { sequence, ordinal },
+        ..SETTINGS
+    }
+}
+
 #[test]
 fn what_the_caller_knows_to_be_synced_is_not_torn() {
     let last = BLOCKS - 1;
@@ -521,10 +531,7 @@ fn what_the_caller_knows_to_be_synced_is_not_torn() {
             let disk = written();
             let (number, offset) = place(&disk, last);
             disk.flip(&segment_name(number), (offset + at) as usize, 0);
-            let settings = LogSettings {
-                synced_below,
-                ..SETTINGS
-            };
+            let settings = known(synced_below);
             let (log, recovered) = Log::open(Arc::new(disk.clone()), settings).unwrap();
             assert_eq!(read(&log), without(BLOCKS, &[last]));
             let damage = log.take_damage();
@@ -539,10 +546,7 @@ fn what_the_caller_knows_to_be_synced_is_not_torn() {
         let number = numbers(&disk).pop().expect("there are several");
         let mut random = fastrand::Rng::with_seed(synced_below);
         change(&disk, number, |bytes| bytes.fill_with(|| random.u8(..)));
-        let settings = LogSettings {
-            synced_below,
-            ..SETTINGS
-        };
+        let settings = known(synced_below);
         let (log, _) = Log::open(Arc::new(disk), settings).unwrap();
         read(&log);
         let alarms = log.take_damage().iter().any(|damage| !damage.torn);

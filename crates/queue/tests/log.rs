@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use queue::disk::FolderStorage;
-use queue::log::{Block, Compression, Log, LogSettings, Payload, Recovered};
+use queue::log::{Block, Compression, Log, LogEnd, LogSettings, Payload, Recovered};
 use queue::pages::PagePool;
 use queue::storage::Storage;
 
 const SETTINGS: LogSettings = LogSettings {
     segment_size: 256 * 1024,
     quarantine_size_max: 1 << 20,
-    synced_below: 0,
+    synced: LogEnd::START,
+    passed: LogEnd::START,
 };
 
 fn open(folder: &tempfile::TempDir) -> (Log, Recovered) {

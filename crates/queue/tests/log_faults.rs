@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fastrand::Rng;
-use queue::log::{Block, Compression, LoadError, Log, LogSettings, Payload, Reader, Recovered};
+use queue::log::{
+    Block, Compression, LoadError, Log, LogEnd, LogSettings, Payload, Reader, Recovered,
+};
 use queue::pages::PagePool;
 use queue::storage::PAGE;
 use support::blocks;
@@ -17,7 +19,8 @@ use support::disk::{Kind, SimDisk};
 const SETTINGS: LogSettings = LogSettings {
     segment_size: 8 * PAGE as u64,
     quarantine_size_max: 1 << 20,
-    synced_below: 0,
+    synced: LogEnd::START,
+    passed: LogEnd::START,
 };
 
 const SEEDS: u64 = 400;

@@ -6,19 +6,22 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use queue::disk::FolderStorage;
-use queue::log::{Block, Compression, Log, LogSettings, Payload, Recovered};
+use queue::log::{Block, Compression, Log, LogEnd, LogSettings, Payload, Recovered};
 use queue::pages::PagePool;
 
 const SETTINGS: LogSettings = LogSettings {
     segment_size: 4 * 4096,
     quarantine_size_max: 1 << 20,
-    synced_below: 0,
+    synced: LogEnd::START,
+    passed: LogEnd::START,
 };
 
-const VERSION_1: [(&str, Compression); 3] = [
+/// In version 2 headers of segments say more; blocks are as they were.
+const SAMPLES: [(&str, Compression); 4] = [
     ("v1-plain", Compression::None),
     ("v1-lz4", Compression::Lz4),
     ("v1-zstd", Compression::Zstd),
+    ("v2-plain", Compression::None),
 ];
 
 fn samples(name: &str) -> PathBuf {
@@ -72,8 +75,8 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn version_1_is_read() {
-    for (name, compression) in VERSION_1 {
+fn every_version_is_read() {
+    for (name, compression) in SAMPLES {
         let folder = tempfile::tempdir().unwrap();
         copy(&samples(name), folder.path());
         let storage = FolderStorage::open(folder.path()).unwrap();
@@ -105,13 +108,13 @@ fn version_1_is_read() {
 
 /// The layout cannot change unseen: what is written plainly today is what was written then, byte for byte.
 #[test]
-fn version_1_is_written_as_ever() {
+fn version_2_is_written_as_ever() {
     let folder = tempfile::tempdir().unwrap();
     let storage = FolderStorage::open(folder.path()).unwrap();
     let (log, _) = Log::open(Arc::new(storage), SETTINGS).unwrap();
     write(&log, Compression::None);
     drop(log);
-    let known = samples("v1-plain");
+    let known = samples("v2-plain");
     let mut count = 0;
     for entry in fs::read_dir(&known).unwrap() {
         let name = entry.unwrap().file_name();

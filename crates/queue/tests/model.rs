@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use queue::log::{Block, Compression, Log, LogSettings, Payload, Reader};
+use queue::log::{Block, Compression, Log, LogEnd, LogSettings, Payload, Reader};
 use queue::pages::PagePool;
 use queue::storage::PAGE;
 use queue::{
@@ -72,7 +72,8 @@ impl LogModel {
         let settings = LogSettings {
             segment_size: pages * PAGE as u64,
             quarantine_size_max: 0,
-            synced_below: 0,
+            synced: LogEnd::START,
+            passed: LogEnd::START,
         };
         let (log, _) = Log::open(Arc::new(disk.clone()), settings).unwrap();
         Self {

@@ -36,6 +36,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::log::LogEnd;
 pub use name::{decode, encode};
 pub use slot::SlotState;
 pub(crate) use slot::VERSION;
@@ -74,15 +75,6 @@ pub struct Saved {
     /// All outputs that were known when this was written. So the loss of one cursor file is told from a new output.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<String>,
-}
-
-/// Where a log ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
-pub struct LogEnd {
-    /// The next sequence.
-    pub sequence: u64,
-    /// The events written to the log, ever.
-    pub ordinal: u64,
 }
 
 /// The cursor files of a queue.

@@ -299,14 +299,19 @@ fn what_is_no_folder_is_refused_with_its_path() {
 
 #[test]
 fn a_folder_without_permission_is_refused() {
-    if rustix::process::geteuid().is_root() {
-        return;
-    }
     let temp = tempfile::tempdir().unwrap();
     let closed = temp.path().join("closed");
     fs::DirBuilder::new().mode(0o500).create(&closed).unwrap();
-    for folder in [closed.clone(), closed.join("queue")] {
-        let said = FolderStorage::open(&folder).unwrap_err().to_string();
+    let within = [
+        (closed.clone(), "cannot open", closed.join("lock")),
+        (closed.join("queue"), "cannot create", closed.join("queue")),
+    ];
+    for (folder, failed, place) in within {
+        let opened = testkit::rights::without_powers(|| FolderStorage::open(&folder));
+        let error = opened.unwrap_err();
+        let said = format!("{error}: {}", error.source().unwrap());
+        let expected = format!("{failed} {}: ", place.display());
+        assert!(said.starts_with(&expected), "{said}");
         assert!(said.contains("ermission denied"), "{said}");
     }
 }

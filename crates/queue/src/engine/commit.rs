@@ -90,10 +90,12 @@ impl Queue {
             return Err(failure);
         }
         self.metrics.count("syncs", 1);
-        let (resolved, wakes) = {
+        let (resolved, wakes, end) = {
             let mut state = self.lock();
-            (state.finish_sync(), state.somebody_reads())
+            let resolved = state.finish_sync();
+            (resolved, state.somebody_reads(), state.readable())
         };
+        disk.synced.advance(&*disk.storage, end);
         self.resolve(resolved);
         self.resume();
         self.room.notify_waiters();
@@ -113,7 +115,7 @@ impl Queue {
     fn abandon(&self, disk: &Disk, failure: &io::Error) {
         self.lock().forget_written();
         disk.log.abandon();
-        self.metrics.count("failed writes", 1);
+        self.metrics.count("write_failures", 1);
         self.pause(failure);
     }
 

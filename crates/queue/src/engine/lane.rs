@@ -30,6 +30,8 @@ pub struct Lane {
     next_ordinal: u64,
     /// Set while it goes on alone.
     pub alone: Option<ReaderSlot>,
+    /// It takes nothing more in this run: its cursor stays, and it gets only what no later run would give it.
+    pub has_failed: bool,
 }
 
 /// What a batch counts for.
@@ -95,6 +97,16 @@ impl Lane {
         self.in_flight_size += size;
         self.turn += 1;
         self.turn - 1
+    }
+
+    /// It has failed and would get a batch. What is stored waits for its next run; it gets what is in memory alone, and lets
+    /// it go: the number of its turn.
+    pub fn offer_failed(&mut self, is_stored: bool) -> Option<u64> {
+        if is_stored {
+            return None;
+        }
+        self.turn += 1;
+        Some(self.turn - 1)
     }
 
     /// It has passed a batch.

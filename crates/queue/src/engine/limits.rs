@@ -61,6 +61,7 @@ impl Queue {
             return;
         }
         if !self.metrics.snapshot().named.contains_key(reason) {
+            let reason = reason.replace('_', " ");
             self.diagnostics.warn(&format!(
                 "queue: {events} events {reason}: a limit of the queue is reached (further ones are only counted)"
             ));

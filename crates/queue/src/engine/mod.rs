@@ -18,6 +18,13 @@
 //! processed again, and it joins the front when it has caught up. Its *cursor* is the lowest sequence that it has not
 //! passed; cursors are saved four times a second and before a segment is removed.
 //!
+//! An output that *failed* gets nothing more in this run ([`Queue::fail`]): its cursor stays, and nobody waits for it.
+//!
+//! # Loss
+//! Every event that was stored has an ordinal. What lies between two blocks that an output reads one after the other, or is in
+//! a block whose payload is damaged, is lost, unless the log knows that it never was on disk ([`Log::lost_of`]). So that the
+//! log knows this of its last blocks too, each sync is noted in the file `synced` before receipts resolve.
+//!
 //! # Bounds
 //! In memory are: what waits (`memory`), what workers and outputs hold (an output goes on alone when it holds more than
 //! `memory`, and never holds more than [`AHEAD_MAX`] batches beyond its cursor), and what is not synced yet
@@ -60,7 +67,9 @@ use crate::DiskSettings;
 use crate::budget::DiskBudget;
 use crate::log::Log;
 use crate::pages::PagePool;
+use crate::spans::Spans;
 use crate::storage::Storage;
+use crate::synced::SyncedMark;
 use lane::ReaderSlot;
 use state::State;
 use upkeep::Upkeep;
@@ -113,6 +122,9 @@ struct Disk {
     pool: PagePool,
     front: ReaderSlot,
     upkeep: Mutex<Upkeep>,
+    synced: SyncedMark,
+    /// Stored events that were counted as lost, each once however many outputs miss it.
+    lost: Mutex<Spans>,
     budget: Option<Arc<DiskBudget>>,
     /// What the budget counts for this queue, in bytes.
     accounted: AtomicU64,
@@ -220,6 +232,14 @@ impl Queue {
         };
         self.wake_all();
         drop(forgotten);
+    }
+
+    /// An output has failed for good: it takes nothing more in this run, and holds up nobody. What is stored stays for its
+    /// next run. It lets go of what it holds, and of what it still gets because that is in memory alone
+    /// ([`Ticket::let_go`]).
+    pub fn fail(&self, output: usize) {
+        self.lock().fail(output, self.disk.is_some());
+        self.wake_all();
     }
 
     /// Lets workers look again: an output has room.

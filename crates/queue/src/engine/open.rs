@@ -1,5 +1,6 @@
 //! How a queue on disk begins.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -15,6 +16,7 @@ use crate::disk::FolderStorage;
 use crate::log::{Log, LogSettings, Recovered, list_segments};
 use crate::pages::PagePool;
 use crate::storage::Storage;
+use crate::synced::{self, Said, SyncedMark};
 use crate::{DiskSettings, NewOutput, QueueError};
 
 /// What of a queue is on disk.
@@ -77,9 +79,13 @@ impl Queue {
     /// # Errors
     /// Another process has the folder, a later version wrote there, or the system refused. Damage is no error.
     pub fn open(folder: &Path, options: DiskOptions) -> Result<Arc<Self>, QueueError> {
-        let storage: Arc<dyn Storage> = Arc::new(FolderStorage::open(folder)?);
+        let storage = FolderStorage::open(folder)?;
+        if let Some(warning) = storage.warning() {
+            options.diagnostics.warn(&format!("queue: {warning}"));
+        }
+        let storage: Arc<dyn Storage> = Arc::new(storage);
         let queue = Self::open_on(storage, options).map_err(|error| error.within(folder))?;
-        queue.start_writer();
+        queue.start_writer().map_err(QueueError::Thread)?;
         Ok(queue)
     }
 
@@ -94,22 +100,33 @@ impl Queue {
         // Before anything is touched: a later version is refused wherever it is met.
         list_segments(&*storage)?;
         let loaded = Cursors::load(&storage)?;
+        let said = synced::read(&*storage);
+        if said == Said::Damaged {
+            options.diagnostics.warn(&format!(
+                "queue: {} cannot be read: of the last events before a crash it is not known whether they were stored",
+                synced::NAME
+            ));
+        }
         let log_settings = LogSettings {
             segment_size: options.settings.segment_size,
             quarantine_size_max: QUARANTINE_SIZE_MAX,
-            synced_below: log_end(&loaded.cursors).sequence,
+            synced: log_end(&loaded.cursors).max(said.end()),
+            passed: passed(&loaded.cursors),
         };
         let (log, recovered) = Log::open(storage.clone(), log_settings)?;
         for note in loaded.notes.iter().chain(&recovered.notes) {
             options.diagnostics.warn(&format!("queue: {note}"));
         }
         let now = (options.steady)();
-        let start = Start::new(&options, loaded, &recovered, now);
+        let start = Start::new(&options, loaded, &recovered, log_settings.synced, now);
+        log.leave_out(start.never_written.clone());
         if let Some(budget) = &options.budget {
             budget.grow(log.size());
         }
         let disk = Disk {
             upkeep: Mutex::new(Upkeep::new(start.cursors, start.retired)),
+            synced: SyncedMark::default(),
+            lost: Mutex::default(),
             accounted: log.size().into(),
             storage,
             log,
@@ -128,8 +145,16 @@ impl Queue {
             [options.clock, options.steady],
         );
         queue.say_damage();
-        queue.say_lost_end(start.lost);
+        queue.say_lost_at_start(start.lost);
         Ok(Arc::new(queue))
+    }
+}
+
+impl Queue {
+    fn say_lost_at_start(&self, lost: Range<u64>) {
+        if let Some(disk) = &self.disk {
+            self.say_lost_end(disk.count_lost(disk.log.lost_of(lost, 0, None)));
+        }
     }
 }
 
@@ -137,6 +162,15 @@ impl Queue {
 fn log_end(cursors: &[CursorFile]) -> LogEnd {
     let ends = cursors.iter().map(|file| file.saved().end);
     ends.max().unwrap_or_default()
+}
+
+/// What all outputs have passed, as far as cursors say.
+fn passed(cursors: &[CursorFile]) -> LogEnd {
+    let places = cursors.iter().map(|file| LogEnd {
+        sequence: file.saved().sequence,
+        ordinal: file.saved().ordinal,
+    });
+    places.min().unwrap_or_default()
 }
 
 /// Where everybody begins.
@@ -147,16 +181,24 @@ struct Start {
     /// Cursors of outputs that are not configured any more.
     retired: Vec<CursorFile>,
     /// Events that were synced, are gone from the end of the log, and were not passed by every output.
-    lost: u64,
+    lost: Range<u64>,
+    /// Events that some output passed before they were stored, which they never were: the log goes on behind them.
+    never_written: Range<u64>,
 }
 
 impl Start {
-    fn new(options: &DiskOptions, loaded: Loaded, recovered: &Recovered, now: i64) -> Self {
+    /// `end` is where what was synced of the log ended.
+    fn new(
+        options: &DiskOptions,
+        loaded: Loaded,
+        recovered: &Recovered,
+        end: LogEnd,
+        now: i64,
+    ) -> Self {
         let found = loaded.cursors;
         // A cursor may be ahead of the log: what was passed from memory need not have been written before a crash. Its
         // sequences must not be given out again.
         let saved = || found.iter().map(CursorFile::saved);
-        let end = log_end(&found);
         let next_sequence = saved()
             .map(|saved| saved.sequence)
             .fold(recovered.next_sequence.max(end.sequence), u64::max);
@@ -178,7 +220,8 @@ impl Start {
                     let is_new = !known.contains(name) && !known.is_empty();
                     let from_now = is_new && options.settings.new_output == NewOutput::Now;
                     say_begin(options, name, is_new, recovered, from_now);
-                    match from_now {
+                    // Of a log that is gone as a whole nobody knows what of it this output had passed.
+                    match from_now || recovered.is_empty() {
                         true => (next_sequence, next_ordinal),
                         false => (recovered.oldest_sequence, recovered.oldest_ordinal),
                     }
@@ -199,15 +242,13 @@ impl Start {
             }
         }
         let behind = lanes.iter().filter(|lane| lane.position < end.sequence);
-        let lost = behind.map(|lane| {
-            let there = recovered.next_ordinal.max(lane.ordinal());
-            end.ordinal.saturating_sub(there)
-        });
-        let lost = lost.max().unwrap_or(0);
+        let there = behind.map(|lane| recovered.next_ordinal.max(lane.ordinal()));
+        let lost = there.min().unwrap_or(end.ordinal)..end.ordinal;
         let mut state = State::with_lanes(lanes, front, next_sequence, next_ordinal, now);
         state.synced_before = end;
         Self {
             lost,
+            never_written: recovered.next_ordinal.max(end.ordinal)..next_ordinal,
             state,
             cursors,
             retired: found,
@@ -222,7 +263,7 @@ fn say_begin(
     recovered: &Recovered,
     from_now: bool,
 ) {
-    if recovered.next_sequence == recovered.oldest_sequence {
+    if recovered.is_empty() {
         return;
     }
     let why = match is_new {

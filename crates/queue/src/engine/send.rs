@@ -227,7 +227,7 @@ impl Queue {
         };
         let (issuer, receipt) = receipt();
         self.metrics.events(batch.len(), 0);
-        self.count_dropped("dropped newest", batch.len() as u64);
+        self.count_dropped("dropped_newest", batch.len() as u64);
         issuer.resolve(Delivery::dropped(&batch, &"queue full".into()));
         Decision::Taken(receipt)
     }

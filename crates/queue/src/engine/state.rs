@@ -133,6 +133,8 @@ pub struct State {
     held_events: usize,
     /// Of these, events that are not stored.
     unstored_events: usize,
+    /// Events that were not stored and that an output which failed did not take.
+    pub failed_events: u64,
     pub closing: Closing,
     /// Nobody takes anything any more.
     pub gives_nothing: bool,
@@ -144,8 +146,8 @@ pub struct State {
     pub commit: Commit,
     /// Events stored below it, ever.
     pub readable_ordinal: u64,
-    /// What this run stores begins there: the next sequence and ordinal at the start.
-    pub resumed: (u64, u64),
+    /// What this run stores begins there.
+    pub resumed: u64,
     /// Where what earlier runs synced ended, as far as cursors say.
     pub synced_before: LogEnd,
     /// Sequences below it are dropped.
@@ -212,16 +214,25 @@ impl State {
             held_size: 0,
             held_events: 0,
             unstored_events: 0,
+            failed_events: 0,
             closing: Closing::Open,
             gives_nothing: false,
             is_impatient: false,
             is_shut: false,
             commit: Commit::default(),
             readable_ordinal: next_ordinal,
-            resumed: (next_sequence, next_ordinal),
+            resumed: next_sequence,
             synced_before: LogEnd::default(),
             floor: 0,
             last_progress: now,
+        }
+    }
+
+    /// Where what may be read back ends.
+    pub fn readable(&self) -> LogEnd {
+        LogEnd {
+            sequence: self.readable_end,
+            ordinal: self.readable_ordinal,
         }
     }
 
@@ -265,10 +276,35 @@ impl State {
         (0..self.lanes.len()).filter(|&lane| self.lanes[lane].alone.is_none())
     }
 
+    /// The outputs to which a batch is offered that is in memory alone: those that go on together, and those that failed,
+    /// so that they let it go.
+    pub fn together_or_failed(&self) -> impl Iterator<Item = usize> + '_ {
+        let lanes = self.lanes.iter().enumerate();
+        lanes
+            .filter(|(_, lane)| lane.alone.is_none() || lane.has_failed)
+            .map(|(lane, _)| lane)
+    }
+
+    /// Whether no output takes anything any more.
+    pub fn have_all_failed(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.has_failed)
+    }
+
+    /// An output takes nothing more in this run. On a disk its cursor stays where it is.
+    pub fn fail(&mut self, lane: usize, is_on_disk: bool) {
+        let lane = &mut self.lanes[lane];
+        lane.has_failed = true;
+        if is_on_disk {
+            // Like one that goes on alone it needs everything to be stored from now on.
+            lane.alone.get_or_insert_default();
+        }
+    }
+
     /// The outputs that go on alone, with their readers.
     pub fn alone(&self) -> Vec<(usize, ReaderSlot)> {
         let lanes = self.lanes.iter().enumerate();
         lanes
+            .filter(|(_, lane)| !lane.has_failed)
             .filter_map(|(lane, place)| Some((lane, place.alone.clone()?)))
             .collect()
     }
@@ -285,7 +321,7 @@ impl State {
     pub fn somebody_is_behind(&self) -> bool {
         let lanes = self.lanes.iter();
         lanes
-            .filter(|lane| lane.alone.is_some())
+            .filter(|lane| lane.alone.is_some() && !lane.has_failed)
             .any(|lane| lane.position < self.next_sequence)
     }
 
@@ -297,7 +333,7 @@ impl State {
     /// Events stored before the next batch of these outputs, if none is missing.
     pub fn expected_ordinal(&self, who: Who) -> u64 {
         let ordinals = self.of(who).map(Lane::next_ordinal);
-        ordinals.max().unwrap_or(u64::MAX)
+        ordinals.min().unwrap_or(u64::MAX)
     }
 
     /// These outputs go on with this sequence, before which so many events were stored, ever.
@@ -393,7 +429,10 @@ impl State {
             .next_ordinal
             .saturating_sub(slowest.unwrap_or(self.next_ordinal));
         Held {
-            unsafe_events: unsafe_events + self.commit.given_up + self.unstored_events as u64,
+            unsafe_events: unsafe_events
+                + self.commit.given_up
+                + self.unstored_events as u64
+                + self.failed_events,
             stored_events: behind.saturating_sub(unsafe_events),
             memory_size: self.held_size,
             memory_events: self.held_events,

@@ -1,7 +1,8 @@
 //! How batches leave: which one is next, and for which outputs.
 
 use std::io;
-use std::sync::atomic::AtomicUsize;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,13 +15,16 @@ use super::open::Mode;
 use super::state::{Closing, Kept, State, Waiting};
 use super::upkeep::DROPPED_BY_AGE;
 use super::{Disk, Queue, Ticket};
-use crate::log::{Found, LoadError};
+use crate::log::{Found, LoadError, LogEnd};
 
 /// How near to the front an output that goes on alone is waited for, in batches, so that it joins.
 const NEAR: u64 = 8;
 
 /// The counter of stored events that could not be read back.
 pub const LOST: &str = "lost";
+
+/// Ranges of lost events that are remembered, so that a second output that misses them does not count them again.
+const LOST_RANGES_MAX: usize = 65_536;
 
 /// The pause after a read that failed.
 const READ_AGAIN: Duration = Duration::from_millis(100);
@@ -134,7 +138,8 @@ impl Queue {
         let takes = |state: &State, lane: usize| state.lanes[lane].may_hold() && has_room(lane);
         for lane in 0..state.lanes.len() {
             // One that has no room yet would be left behind again at once.
-            if state.lanes[lane].position >= state.front && takes(state, lane) {
+            let place = &state.lanes[lane];
+            if place.position >= state.front && !place.has_failed && takes(state, lane) {
                 state.lanes[lane].alone = None;
             }
         }
@@ -155,6 +160,9 @@ impl Queue {
                 _ => Choice::End,
             };
         }
+        if self.disk.is_some() && state.have_all_failed() {
+            return self.choose_for_nobody(state);
+        }
         let (ready, full): (Vec<usize>, Vec<usize>) =
             state.together().partition(|&lane| takes(state, lane));
         if somebody_joins_soon || ready.is_empty() {
@@ -170,6 +178,17 @@ impl Queue {
             Choice::Read(Who::Front, disk.front.clone())
         } else {
             Choice::Wait
+        }
+    }
+
+    /// Every output of a queue on disk has failed: what is stored stays for a later run. Of what is in memory alone, which
+    /// comes first, the outputs are told, because its receipts must not wait for ever.
+    fn choose_for_nobody(self: &Arc<Self>, state: &mut State) -> Choice {
+        let in_memory_only = |first: &Waiting| !first.is_stored();
+        match state.closing {
+            _ if state.waiting.front().is_some_and(in_memory_only) => self.give_waiting(state),
+            Closing::Open => Choice::Wait,
+            _ => Choice::End,
         }
     }
 
@@ -208,8 +227,10 @@ impl Queue {
         what: &Given,
         issuer: Option<Issuer>,
     ) -> Entry {
+        let is_stored = what.ordinal_end.is_some();
         let outputs: Vec<usize> = match who {
-            Who::Front => state.together().collect(),
+            Who::Front if is_stored => state.together().collect(),
+            Who::Front => state.together_or_failed().collect(),
             Who::Alone(lane) => vec![lane],
         };
         let weight = Weight {
@@ -219,6 +240,14 @@ impl Queue {
         let mut lanes = Vec::with_capacity(outputs.len());
         for lane in outputs {
             let place = &mut state.lanes[lane];
+            if place.has_failed {
+                lanes.extend(
+                    place
+                        .offer_failed(is_stored)
+                        .map(|turn| LaneTurn { lane, turn }),
+                );
+                continue;
+            }
             // One that was further in an earlier run does not get it again.
             if place.position <= what.sequence {
                 let turn = place.give(what.sequence, weight, what.ordinal_end);
@@ -236,8 +265,9 @@ impl Queue {
             size: what.size,
             events: what.events,
             outputs_behind: AtomicUsize::new(lanes.len()),
+            is_failed: AtomicBool::new(false),
             is_held: what.is_held,
-            is_stored: what.ordinal_end.is_some(),
+            is_stored,
             is_first_pass: turn.is_some(),
             outcome: Mutex::new((issuer, Delivery::default())),
         };
@@ -260,7 +290,7 @@ impl Queue {
             return Ok(None);
         };
         let mut reader = slot.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((from, end, end_ordinal)) = self.still(who, has_room) else {
+        let Some((from, end)) = self.still(who, has_room) else {
             return Ok(None);
         };
         if reader.as_ref().is_none_or(|(_, next)| *next != from) {
@@ -269,7 +299,9 @@ impl Queue {
         let Some((log_reader, next)) = reader.as_mut() else {
             return Ok(None);
         };
-        let found = log_reader.next()?.filter(|found| found.sequence < end);
+        let found = log_reader
+            .next()?
+            .filter(|found| found.sequence < end.sequence);
         if let Some(found) = found.as_ref().filter(|found| self.is_too_old(disk, found)) {
             self.drop_block(found, DROPPED_BY_AGE);
             return Ok(None);
@@ -278,11 +310,17 @@ impl Queue {
         let Some(found) = found else {
             // What should be there is lost.
             *reader = None;
-            state.skip_to(who, end, end_ordinal);
+            let missing = state.expected_ordinal(who)..end.ordinal;
+            state.skip_to(who, end.sequence, end.ordinal);
+            drop(state);
+            self.say_lost_end(disk.count_lost(disk.log.lost_of(missing, from, None)));
             return Ok(None);
         };
         *next = found.sequence + 1;
-        self.count_lost(disk, &state, who, from, &found);
+        let missing = state.expected_ordinal(who)..found.ordinal;
+        if !missing.is_empty() {
+            self.say_lost_before(disk, missing, from, &found);
+        }
         let what = Given {
             sequence: found.sequence,
             size: found.raw_len(),
@@ -300,22 +338,22 @@ impl Queue {
         Ok(Some(self.load(disk, entry, &found)))
     }
 
-    /// Where the next stored batch is looked for, and the sequence and ordinal before which it must be; none when things have
-    /// changed.
-    fn still(&self, who: Who, has_room: &dyn Fn(usize) -> bool) -> Option<(u64, u64, u64)> {
+    /// Where the next stored batch is looked for, and before what it must be; none when things have changed.
+    fn still(&self, who: Who, has_room: &dyn Fn(usize) -> bool) -> Option<(u64, LogEnd)> {
         let state = self.lock();
         if state.closing >= Closing::Leave || state.gives_nothing {
             return None;
         }
-        let (end, ordinal) = (state.readable_end, state.readable_ordinal);
+        let end = state.readable();
         match who {
             Who::Alone(lane) => {
                 let place = &state.lanes[lane];
                 let stands = place.alone.is_some()
+                    && !place.has_failed
                     && place.position < state.readable_end
                     && place.may_hold()
                     && has_room(lane);
-                stands.then_some((place.position, end, ordinal))
+                stands.then_some((place.position, end))
             }
             Who::Front => {
                 let in_memory = state.waiting.front().map(|waiting| waiting.sequence);
@@ -324,7 +362,7 @@ impl Queue {
                     && state
                         .together()
                         .any(|lane| state.lanes[lane].may_hold() && has_room(lane));
-                stands.then_some((state.front, end, ordinal))
+                stands.then_some((state.front, end))
             }
         }
     }
@@ -358,30 +396,21 @@ impl Queue {
         });
         match batch {
             Some(batch) => {
-                self.metrics.count("read back", found.events.into());
+                self.metrics.count("read_back", found.events.into());
                 Taken::Batch(entry, Box::new(batch))
             }
             None => {
-                self.metrics.count(LOST, found.events.into());
+                let lost = disk.log.lost_of(found.ordinals(), found.sequence, None);
+                self.metrics.count(LOST, disk.count_lost(lost));
                 Taken::Lost(entry)
             }
         }
     }
 
-    /// Counts events that are missing between what was read last and what was found.
-    fn count_lost(&self, disk: &Disk, state: &State, who: Who, from: u64, found: &Found) {
-        let (resumed_at, resumed) = state.resumed;
-        // What was lost from the end of an earlier run's log was said at the start.
-        let known = if found.sequence >= resumed_at {
-            resumed
-        } else {
-            0
-        };
-        let expected = state.expected_ordinal(who).max(known);
-        let lost = found.ordinal.saturating_sub(expected);
-        // What was not synced before a crash had not been acknowledged, so nobody misses it.
-        let was_safe = found.durable > from || disk.mode == Mode::Overflow;
-        if lost > 0 && was_safe {
+    /// Counts events that are missing before what was found.
+    fn say_lost_before(&self, disk: &Disk, missing: Range<u64>, from: u64, found: &Found) {
+        let lost = disk.count_lost(disk.log.lost_of(missing, from, Some(found)));
+        if lost > 0 {
             self.metrics.count(LOST, lost);
             self.diagnostics.warn(&format!(
                 "queue: {lost} events before batch {} are lost to damage",
@@ -401,16 +430,24 @@ impl Queue {
     }
 
     fn say_read_failure(&self, failure: &io::Error) {
-        if !self.metrics.snapshot().named.contains_key("read failures") {
+        if !self.metrics.snapshot().named.contains_key("read_failures") {
             self.diagnostics.warn(&format!(
                 "queue: reading the log failed: {failure} (trying again)"
             ));
         }
-        self.metrics.count("read failures", 1);
+        self.metrics.count("read_failures", 1);
     }
 }
 
 impl Disk {
+    /// Counts stored events as lost; how many were not before.
+    pub(super) fn count_lost(&self, ordinals: Vec<Range<u64>>) -> u64 {
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = ordinals.into_iter().map(|range| lost.insert(range)).sum();
+        lost.keep_highest(LOST_RANGES_MAX);
+        new
+    }
+
     /// Lets those of the `full` outputs go on alone that hold more than is kept in memory for them, where the log has
     /// everything from here on. Others take what they get.
     fn part(&self, state: &mut State, full: &[usize]) {

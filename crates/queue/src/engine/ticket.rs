@@ -1,11 +1,12 @@
 //! What a batch holds of the queue until the outputs that got it have passed it.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use component::Delivery;
 use component::input::Issuer;
 
+use super::state::State;
 use super::{AHEAD_MAX, Queue};
 
 /// To be passed by every output that got the batch.
@@ -16,6 +17,8 @@ pub struct Ticket {
     pub(super) size: usize,
     pub(super) events: usize,
     pub(super) outputs_behind: AtomicUsize,
+    /// Some output failed and did not take the batch.
+    pub(super) is_failed: AtomicBool,
     /// Whether the queue counts the batch as held in memory.
     pub(super) is_held: bool,
     pub(super) is_stored: bool,
@@ -51,15 +54,15 @@ impl Ticket {
     /// An output is done with the batch: it will not ask for it again. The last one gives the room back and resolves the
     /// receipt.
     pub fn pass(&self, output: usize) {
-        let is_last = self.outputs_behind.fetch_sub(1, Ordering::AcqRel) == 1;
+        let is_last = self.leave();
         let queue = &self.queue;
         let (was_held_up, makes_room) = {
             let mut state = queue.lock();
             let was_held_up = !state.lanes[output].may_hold();
             state.lanes[output].pass(self.sequence);
             state.last_progress = (queue.steady)();
-            if is_last && self.is_held {
-                state.give_back(self.size, self.events, self.is_stored);
+            if is_last {
+                self.give_back(&mut state);
             }
             let makes_room =
                 state.commit.starving.is_some() && state.lowest_cursor() >= state.commit.release_at;
@@ -75,18 +78,68 @@ impl Ticket {
             queue.ready.notify_all();
         }
         if is_last {
-            if self.is_first_pass {
-                queue.metrics.events(0, self.events);
-            }
-            let (issuer, delivery) = {
-                let mut outcome = self.lock();
-                (outcome.0.take(), std::mem::take(&mut outcome.1))
-            };
-            if let Some(issuer) = issuer {
-                issuer.resolve(delivery);
-            }
+            self.end();
         }
         queue.room.notify_waiters();
+    }
+
+    /// An output failed and will not take the batch in this run. The others get it all the same, and its room is given back
+    /// after the last of them. What is stored stays for the output; of the rest the receipt never resolves, and its events
+    /// count as not delivered.
+    pub fn let_go(&self, output: usize) {
+        // Before leaving: whoever is last has to see it.
+        self.is_failed.store(true, Ordering::Release);
+        let is_last = self.leave();
+        let queue = &self.queue;
+        {
+            let mut state = queue.lock();
+            if !self.is_stored {
+                state.lanes[output].pass(self.sequence);
+            }
+            if is_last {
+                self.give_back(&mut state);
+            }
+        }
+        queue.ready.notify_all();
+        if is_last {
+            self.end();
+        }
+        queue.room.notify_waiters();
+    }
+
+    /// Whether that was the last output.
+    fn leave(&self) -> bool {
+        self.outputs_behind.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    fn give_back(&self, state: &mut State) {
+        if self.is_held {
+            state.give_back(self.size, self.events, self.is_stored);
+        }
+        if self.is_failed() && !self.is_stored {
+            state.failed_events += self.events as u64;
+        }
+    }
+
+    /// Every output has left: the receipt resolves, unless one of them failed.
+    fn end(&self) {
+        let (issuer, delivery) = {
+            let mut outcome = self.lock();
+            (outcome.0.take(), std::mem::take(&mut outcome.1))
+        };
+        if self.is_failed() {
+            return;
+        }
+        if self.is_first_pass {
+            self.queue.metrics.events(0, self.events);
+        }
+        if let Some(issuer) = issuer {
+            issuer.resolve(delivery);
+        }
+    }
+
+    fn is_failed(&self) -> bool {
+        self.is_failed.load(Ordering::Acquire)
     }
 
     fn lock(&self) -> MutexGuard<'_, (Option<Issuer>, Delivery)> {

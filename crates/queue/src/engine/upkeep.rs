@@ -13,10 +13,10 @@ use crate::cursor::{CursorFile, LogEnd, Saved};
 use crate::log::{Found, Reader};
 
 /// The counter of events that made room for others.
-pub const DROPPED_OLDEST: &str = "dropped oldest";
+pub const DROPPED_OLDEST: &str = "dropped_oldest";
 
 /// The counter of events that waited for too long.
-pub const DROPPED_BY_AGE: &str = "dropped by age";
+pub const DROPPED_BY_AGE: &str = "dropped_by_age";
 
 /// What upkeep remembers.
 pub struct Upkeep {
@@ -109,10 +109,10 @@ impl Queue {
         let Some(disk) = &self.disk else { return };
         for damage in disk.log.take_damage() {
             if damage.torn {
-                self.metrics.count("torn bytes", damage.length);
+                self.metrics.count("torn_bytes", damage.length);
                 continue;
             }
-            self.metrics.count("damaged ranges", 1);
+            self.metrics.count("damaged_ranges", 1);
             self.diagnostics.warn(&format!(
                 "queue: segment {} is damaged: {} bytes at {}: {}; they are set aside in its folder quarantine",
                 damage.segment, damage.length, damage.offset, damage.reason
@@ -334,12 +334,9 @@ impl State {
         };
         // What a crash tore off lies below where this run began, and only its first sync puts on disk that this was torn. To
         // say before that everything was synced would make damage of it.
-        let end = match self.readable_end == self.resumed.0 {
+        let end = match self.readable_end == self.resumed {
             true => self.synced_before,
-            false => LogEnd {
-                sequence: self.readable_end,
-                ordinal: self.readable_ordinal,
-            },
+            false => self.readable(),
         };
         (self.lanes.iter().map(place).collect(), end)
     }

@@ -1,5 +1,6 @@
 //! The thread that writes, syncs and saves cursors.
 
+use std::io;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -35,13 +36,16 @@ struct Plan {
 
 impl Queue {
     /// Starts the writer of a queue on disk.
-    pub(super) fn start_writer(self: &Arc<Self>) {
+    ///
+    /// # Errors
+    /// The system refuses another thread.
+    pub(super) fn start_writer(self: &Arc<Self>) -> io::Result<()> {
         let queue = self.clone();
-        let spawned = std::thread::Builder::new()
+        let thread = std::thread::Builder::new()
             .name("queue".to_owned())
-            .spawn(move || queue.run_writer());
-        let thread = spawned.expect("the system has room for one more thread");
+            .spawn(move || queue.run_writer())?;
         *self.writer.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        Ok(())
     }
 
     /// Ends the writer: what came in is written and synced if that is possible at once, and cursors are saved. Nothing is

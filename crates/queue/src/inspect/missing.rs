@@ -4,12 +4,14 @@
 //! lost, if it was ever safe: because the block behind says that it was synced, or because a cursor says so. What all outputs
 //! had passed is no loss.
 
+use std::ops;
+
 use super::scan::Pending;
 use super::{CursorMap, Damage, Range};
-use crate::cursor::LogEnd;
-use crate::log::{BLOCK_HEADER, BlockHeader, Place, segment_name};
+use crate::log::{BLOCK_HEADER, BlockHeader, LogEnd, Place, SegmentHeader, segment_name};
+use crate::spans::Spans;
 
-/// What the cursors of a queue say of its log.
+/// What the cursors of a queue and its file `synced` say of its log.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Marks {
     /// Where what was synced ended.
@@ -21,7 +23,7 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    pub(super) fn of(cursors: &CursorMap) -> Self {
+    pub(super) fn of(cursors: &CursorMap, synced: LogEnd) -> Self {
         let place = |saved: &crate::cursor::Saved| LogEnd {
             sequence: saved.sequence,
             ordinal: saved.ordinal,
@@ -29,7 +31,7 @@ impl Marks {
         let lowest = cursors.values().min_by_key(|(_, saved)| place(saved));
         let ends = cursors.values().map(|(_, saved)| saved.end);
         Self {
-            end: ends.max().unwrap_or_default(),
+            end: ends.fold(synced, LogEnd::max),
             lowest: lowest.map(|(_, saved)| place(saved)),
             file: lowest.map(|(file, _)| file.clone()).unwrap_or_default(),
         }
@@ -140,11 +142,53 @@ impl Gaps {
     }
 }
 
+/// What segments say of what never was durable.
+#[derive(Debug, Default)]
+pub(super) struct Torn {
+    /// From where on, and the first segment behind.
+    places: Vec<(Place, u64)>,
+    ordinals: Spans,
+    /// Of what was torn before that segment only the places are known.
+    vague_until: u64,
+}
+
+impl Torn {
+    pub(super) fn learn(&mut self, header: &SegmentHeader) {
+        let places = header.torn.iter().map(|torn| (torn.from, torn.until));
+        self.places.extend(places);
+        match &header.never_durable {
+            Some(ranges) => ranges.iter().for_each(|range| {
+                self.ordinals.insert(range.clone());
+            }),
+            None => {
+                let ends = header.torn.iter().map(|torn| torn.until);
+                self.vague_until = ends.fold(self.vague_until, u64::max);
+            }
+        }
+    }
+
+    /// Whether a place lies where something was torn.
+    pub(super) fn holds(&self, place: Place) -> bool {
+        let mut places = self.places.iter();
+        places.any(|(from, before)| place >= *from && place.segment < *before)
+    }
+
+    /// Of the events of a block at that place, those that were durable.
+    pub(super) fn durable_of(&self, place: Place, ordinals: &ops::Range<u64>) -> u64 {
+        match place.segment < self.vague_until && self.holds(place) {
+            true => 0,
+            false => self.ordinals.outside(ordinals),
+        }
+    }
+}
+
 /// What is judged by: the cursors, and what segments say was torn.
 pub(super) struct Judge<'a> {
     pub(super) early: &'a Marks,
     pub(super) late: &'a Marks,
-    pub(super) torn: &'a [(Place, u64)],
+    pub(super) torn: &'a Torn,
+    /// All sequences below it were synced at some time.
+    pub(super) durable: u64,
     pub(super) range: Range,
     /// Whether the pass went to the end.
     pub(super) is_whole: bool,
@@ -154,12 +198,11 @@ impl Judge<'_> {
     /// Counts what is missing: with what is unreadable there, or else as a damage of its own.
     pub(super) fn count(&self, gaps: Gaps, flaws: &mut Vec<Pending>) {
         for gap in gaps.all(self.early, self.late, flaws.len(), self.is_whole) {
-            let passed = self.late.lowest.map_or(0, |lowest| lowest.ordinal);
-            let events = gap
-                .until
-                .ordinal
-                .saturating_sub(gap.from.ordinal.max(passed));
-            if events == 0 || gap.until.sequence <= gap.from.sequence || !self.was_safe(&gap) {
+            let events = match gap.until.sequence > gap.from.sequence {
+                true => self.lost(&gap),
+                false => 0,
+            };
+            if events == 0 {
                 continue;
             }
             let flaw = gap.flaw.and_then(|index| flaws.get_mut(index));
@@ -172,10 +215,28 @@ impl Judge<'_> {
         flaws.retain(|flaw| flaw.last >= range.from && flaw.first <= range.to);
     }
 
+    /// How many events of a gap some output had still to get, and were safe.
+    fn lost(&self, gap: &Gap) -> u64 {
+        let passed = self.late.lowest.map_or(0, |lowest| lowest.ordinal);
+        let end = self.early.end;
+        let is_vague = |behind: Place| behind.segment <= self.torn.vague_until;
+        let until = if gap.behind.is_some_and(is_vague) {
+            self.was_safe(gap).then_some(gap.until.ordinal)
+        } else if end.sequence >= self.durable.max(gap.durable) {
+            Some(gap.until.ordinal.min(end.ordinal))
+        } else {
+            let durable = self.durable.max(gap.durable);
+            (durable > gap.from.sequence).then_some(gap.until.ordinal)
+        };
+        let ordinals = gap.from.ordinal.max(passed)..until.unwrap_or(0);
+        self.torn.ordinals.outside(&ordinals)
+    }
+
+    /// Whether a gap is none that a crash left, where it is not known which events one tore.
     fn was_safe(&self, gap: &Gap) -> bool {
         let before = gap.before.map_or(Place::default(), |last| last.end);
         let is_torn = gap.behind.is_some_and(|behind| {
-            let mut torn = self.torn.iter();
+            let mut torn = self.torn.places.iter();
             torn.any(|(from, until)| before <= *from && *until <= behind.segment)
         });
         gap.durable > gap.from.sequence || (self.early.end.sequence > gap.from.sequence && !is_torn)
@@ -218,6 +279,7 @@ impl Judge<'_> {
                 first_sequence: Some(first),
                 last_sequence: Some(last),
             },
+            ordinals: None,
         }
     }
 }

@@ -31,6 +31,7 @@ use crate::cursor::{self, Cursors, Saved, SlotState};
 use crate::disk::{FolderStorage, holder};
 use crate::log::segment_number;
 use crate::storage::{PAGE, Storage};
+use crate::synced::{self, Said};
 use crate::{QueueError, pages::PagePool};
 
 /// Why a folder cannot be looked into.
@@ -231,7 +232,7 @@ impl QueueFolder {
         }
     }
 
-    /// The cursor that counts of every output, with its file, and what is wrong with the files.
+    /// The cursor that counts of every output, with its file, and what is wrong with these files and the one of the last sync.
     fn cursors(&self) -> Result<(CursorMap, Vec<Damage>), InspectError> {
         let mut cursors: CursorMap = CursorMap::new();
         let mut damage = Vec::new();
@@ -268,6 +269,9 @@ impl QueueFolder {
                     cursors.insert(saved.output.clone(), (file, saved));
                 }
             }
+        }
+        if synced::read(&*self.storage) == Said::Damaged {
+            damage.push(slot_damage(synced::NAME, 0, "it cannot be read", false));
         }
         Ok((cursors, damage))
     }

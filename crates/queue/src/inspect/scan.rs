@@ -2,19 +2,20 @@
 
 use std::fs;
 use std::io;
-use std::ops::ControlFlow;
+use std::ops::{self, ControlFlow};
 use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
 
-use super::missing::{Gaps, Judge, Marks};
+use super::missing::{Gaps, Judge, Marks, Torn};
 use super::{Damage, InspectError, QueueFolder, SegmentReport, age};
-use crate::QueueError;
+use crate::disk::holder;
 use crate::log::{
     BLOCK_HEADER, BlockHeader, Compression, Item, Place, ScanOptions, Scanner, SegmentHeader,
     SegmentInfo, SegmentPage, decompress, list_segments, segment_name, segment_number,
 };
 use crate::storage::{PAGE, StoredFile};
+use crate::{QueueError, synced};
 
 pub(super) const WRONG_CHECKSUM: &str = "the payload's checksum is wrong";
 
@@ -208,7 +209,8 @@ impl QueueFolder {
         visit: &mut Visit<'_>,
     ) -> Result<Scan, InspectError> {
         // A run saves cursors while this reads: what they say of the end is read before it, of the beginning behind it.
-        let early = Marks::of(&self.cursors()?.0);
+        let early = self.marks()?;
+        let was_in_use = holder(&self.path).is_some();
         let infos = list_segments(&*self.storage).map_err(self.wrong())?;
         let mut taken = self
             .taken_names()
@@ -222,7 +224,7 @@ impl QueueFolder {
             durable: early.end.sequence,
             gaps: Gaps::default(),
             is_whole: true,
-            torn_from: Vec::new(),
+            torn: Torn::default(),
             pending: Vec::new(),
             scan: Scan::default(),
         };
@@ -254,8 +256,16 @@ impl QueueFolder {
         for number in taken.filter(|_| pass.is_whole).collect::<Vec<_>>() {
             pass.note_taken(number, u64::MAX);
         }
-        let late = Marks::of(&self.cursors()?.0);
-        Ok(pass.finish(&early, &late))
+        let late = self.marks()?;
+        // A run may have written and synced behind the pass what was not there yet when it came by.
+        let is_still = !was_in_use && holder(&self.path).is_none();
+        let durable = if is_still { pass.durable } else { 0 };
+        Ok(pass.finish(&early, &late, durable))
+    }
+
+    fn marks(&self) -> Result<Marks, InspectError> {
+        let synced = synced::read(&*self.storage).end();
+        Ok(Marks::of(&self.cursors()?.0, synced))
     }
 
     /// The numbers of segments whose names something has that is no file.
@@ -280,6 +290,8 @@ pub(super) struct Pending {
     pub(super) damage: Damage,
     pub(super) first: u64,
     pub(super) last: u64,
+    /// The events of a block whose header is whole.
+    pub(super) ordinals: Option<ops::Range<u64>>,
 }
 
 struct Pass {
@@ -289,8 +301,7 @@ struct Pass {
     last: Option<u64>,
     /// All sequences below it were synced at some time.
     durable: u64,
-    /// For segments that say so: from where on up to them what is unreadable was never safe.
-    torn_from: Vec<(Place, u64)>,
+    torn: Torn,
     gaps: Gaps,
     /// Whether nobody broke it off.
     is_whole: bool,
@@ -312,8 +323,7 @@ impl Pass {
         let length = file.read_at(&mut page, 0).unwrap_or(0);
         if let SegmentPage::Valid(header) = SegmentHeader::decode(&page[..length], info.number) {
             self.durable = self.durable.max(header.durable);
-            let torn = header.torn.iter().map(|torn| (torn.from, torn.until));
-            self.torn_from.extend(torn);
+            self.torn.learn(&header);
         }
         let options = ScanOptions {
             from: 0,
@@ -389,7 +399,7 @@ impl Pass {
             let reason = WRONG_CHECKSUM.to_owned();
             self.note(place, block.size(), reason, (sequence, sequence));
             if let Some(pending) = self.pending.last_mut() {
-                pending.damage.events = block.header.events.into();
+                pending.ordinals = Some(block.header.ordinals());
             }
             // What is missing behind it is another matter.
             self.gaps.pass(self.pending.len());
@@ -431,6 +441,7 @@ impl Pass {
             },
             first,
             last,
+            ordinals: None,
         });
     }
 
@@ -441,20 +452,29 @@ impl Pass {
         self.note((number, 0), 0, reason, (first, end.saturating_sub(1)));
     }
 
-    fn finish(mut self, early: &Marks, late: &Marks) -> Scan {
+    /// All sequences below `durable` are known to have been synced before the pass.
+    fn finish(mut self, early: &Marks, late: &Marks, durable: u64) -> Scan {
         for pending in &mut self.pending {
-            let never_safe = |(from, before): &(Place, u64)| {
-                pending.place >= *from && pending.place.segment < *before
+            let events = pending.ordinals.as_ref().filter(|all| !all.is_empty());
+            let events = events.map(|all| self.torn.durable_of(pending.place, all));
+            // What every output has passed is no loss.
+            let passed = late.lowest.map_or(0, |lowest| lowest.ordinal);
+            let left = pending.ordinals.as_ref();
+            let left = left.map_or(0..0, |all| all.start.max(passed)..all.end);
+            pending.damage.events = self.torn.durable_of(pending.place, &left);
+            let was_torn = match events {
+                Some(durable) => durable == 0,
+                None => self.torn.holds(pending.place),
             };
             let is_taken = pending.place.offset == 0 && pending.damage.length == 0;
-            pending.damage.torn = !is_taken
-                && (pending.first >= self.durable || self.torn_from.iter().any(never_safe));
+            pending.damage.torn = !is_taken && (pending.first >= self.durable || was_torn);
             pending.damage.last_sequence = (pending.last < u64::MAX - 1).then_some(pending.last);
         }
         let judge = Judge {
             early,
             late,
-            torn: &self.torn_from,
+            torn: &self.torn,
+            durable,
             range: self.range,
             is_whole: self.is_whole,
         };

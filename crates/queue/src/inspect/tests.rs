@@ -12,7 +12,8 @@ use crate::log::{self, Compression, Log, LogSettings, Payload, segment_name};
 const SETTINGS: LogSettings = LogSettings {
     segment_size: 64 * 1024,
     quarantine_size_max: 1 << 20,
-    synced_below: 0,
+    synced: LogEnd::START,
+    passed: LogEnd::START,
 };
 
 struct Place {

@@ -1,12 +1,20 @@
 //! Segments and blocks as bytes. The layout stands in the header of [`super`].
 
+use std::ops::Range;
+
 use crc32fast::Hasher;
 
 use super::{Compression, Place};
 use crate::storage::PAGE;
 
-/// The latest version of the format that is known here.
-pub const VERSION: u32 = 1;
+/// The latest version of the format of a segment that is known here. It is that of its header; its blocks have their own.
+pub const VERSION: u32 = 2;
+
+/// The first version of a segment whose header says what never was durable.
+const VERSION_WITH_ORDINALS: u32 = 2;
+
+/// The latest version of the format of a block.
+const BLOCK_VERSION: u8 = 1;
 
 /// The length of a block's header, in bytes.
 pub const BLOCK_HEADER: usize = 64;
@@ -43,6 +51,14 @@ pub(super) const TORN_MAX: usize = 128;
 const TORN_AT: usize = 64;
 const TORN_LEN: usize = 24;
 
+/// So many ranges of ordinals are in a segment's header at most.
+pub(super) const NEVER_DURABLE_MAX: usize = 59;
+
+/// Where they lie: their number, then each in so many bytes.
+const NEVER_DURABLE_AT: usize = TORN_AT + 8 + TORN_MAX * TORN_LEN;
+const NEVER_DURABLE_LEN: usize = 16;
+const _: () = assert!(NEVER_DURABLE_AT + 8 + NEVER_DURABLE_MAX * NEVER_DURABLE_LEN == PAGE);
+
 /// A part of the log in which what is unreadable never was durable: a crash or a failed sync left it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Torn {
@@ -69,6 +85,8 @@ pub struct SegmentHeader {
     pub next_sequence: u64,
     /// What was torn before it.
     pub torn: Vec<Torn>,
+    /// Events that are in no block and never were durable, by their ordinals. `None` in version 1, which does not say it.
+    pub never_durable: Option<Vec<Range<u64>>>,
 }
 
 /// What was found in the place of a segment's header.
@@ -89,7 +107,11 @@ impl SegmentHeader {
     pub(super) fn encode(&self, page: &mut [u8]) {
         page.fill(0);
         page[..8].copy_from_slice(&SEGMENT_MAGIC);
-        page[12..16].copy_from_slice(&VERSION.to_le_bytes());
+        let version = match self.never_durable {
+            Some(_) => VERSION,
+            None => VERSION_WITH_ORDINALS - 1,
+        };
+        page[12..16].copy_from_slice(&version.to_le_bytes());
         let fields = [
             self.number,
             self.first_sequence,
@@ -103,6 +125,9 @@ impl SegmentHeader {
         let torn = torn.flat_map(|torn| [torn.from.segment, torn.from.offset, torn.until]);
         for (index, field) in fields.into_iter().chain(torn).enumerate() {
             page[16 + index * 8..][..8].copy_from_slice(&field.to_le_bytes());
+        }
+        if let Some(ranges) = &self.never_durable {
+            encode_ranges(ranges, &mut page[NEVER_DURABLE_AT..]);
         }
         let crc = crc32fast::hash(&page[CRC_FROM..]);
         page[CRC_AT..CRC_FROM].copy_from_slice(&crc.to_le_bytes());
@@ -138,8 +163,25 @@ impl SegmentHeader {
             durable: field(4),
             next_sequence: field(5),
             torn: decode_torn(page),
+            never_durable: (version >= VERSION_WITH_ORDINALS).then(|| decode_ranges(page)),
         })
     }
+}
+
+fn encode_ranges(ranges: &[Range<u64>], bytes: &mut [u8]) {
+    let ranges = &ranges[..ranges.len().min(NEVER_DURABLE_MAX)];
+    let ends = ranges.iter().flat_map(|range| [range.start, range.end]);
+    let fields = std::iter::once(ranges.len() as u64).chain(ends);
+    for (field, bytes) in fields.zip(bytes.chunks_exact_mut(8)) {
+        bytes.copy_from_slice(&field.to_le_bytes());
+    }
+}
+
+fn decode_ranges(page: &[u8]) -> Vec<Range<u64>> {
+    let count = u64_at(page, NEVER_DURABLE_AT).min(NEVER_DURABLE_MAX as u64) as usize;
+    let ranges = page[NEVER_DURABLE_AT + 8..PAGE].chunks_exact(NEVER_DURABLE_LEN);
+    let decode = |range: &[u8]| u64_at(range, 0)..u64_at(range, 8);
+    ranges.take(count).map(decode).collect()
 }
 
 fn decode_torn(page: &[u8]) -> Vec<Torn> {
@@ -203,6 +245,11 @@ impl Flaw {
 }
 
 impl BlockHeader {
+    /// The events of the block.
+    pub(crate) fn ordinals(&self) -> Range<u64> {
+        self.ordinal..self.ordinal.saturating_add(u64::from(self.events))
+    }
+
     /// The length of header and payload.
     pub(super) fn length(&self) -> u64 {
         BLOCK_HEADER as u64 + u64::from(self.stored_len)
@@ -212,7 +259,7 @@ impl BlockHeader {
     pub(super) fn encode(&self, place: Place) -> [u8; BLOCK_HEADER] {
         let mut bytes = [0; BLOCK_HEADER];
         bytes[..8].copy_from_slice(&BLOCK_MAGIC);
-        bytes[12] = VERSION as u8;
+        bytes[12] = BLOCK_VERSION;
         bytes[13] = self.compression.code();
         let long = [
             self.sequence,
@@ -241,9 +288,8 @@ impl BlockHeader {
         if crc_at(bytes, place) != u32_at(bytes, CRC_AT) {
             return Err(Flaw::Crc);
         }
-        let version = u32::from(bytes[12]);
-        if version > VERSION {
-            return Err(Flaw::Newer(version));
+        if bytes[12] > BLOCK_VERSION {
+            return Err(Flaw::Newer(bytes[12].into()));
         }
         let header = Self::decode_unchecked(bytes).ok_or(Flaw::Nonsense)?;
         let plain = header.compression == Compression::None;

@@ -4,11 +4,13 @@
 //! last segment whose beginning is not above it, so of two copies of a block the one in the later segment counts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
-use super::format::{TORN_MAX, Torn};
+use super::format::{NEVER_DURABLE_MAX, TORN_MAX, Torn};
 use super::scan::First;
 use super::{Damage, Place};
+use crate::spans::Spans;
 use crate::storage::StoredFile;
 
 /// Damages that nobody has asked for yet. What is found beyond is added to the last one.
@@ -62,6 +64,10 @@ pub(super) struct Index {
     pub(super) epoch: u64,
     /// A sync failed and the log was not abandoned since.
     pub(super) is_failed: bool,
+    /// Events that are in no block and never were durable.
+    pub(super) never_durable: Spans,
+    /// Of what was torn before that segment the events are not known: it was found before version 2.
+    pub(super) vague_until: u64,
     /// The newest ranges in which what is unreadable never was durable.
     torn: BTreeSet<Torn>,
     pending: Vec<Damage>,
@@ -96,6 +102,12 @@ impl Index {
     /// For the header of the next segment.
     pub(super) fn torn(&self) -> Vec<Torn> {
         self.torn.iter().copied().collect()
+    }
+
+    /// For the header of the next segment.
+    pub(super) fn never_durable(&mut self) -> Vec<Range<u64>> {
+        self.never_durable.keep_highest(NEVER_DURABLE_MAX);
+        self.never_durable.iter().collect()
     }
 
     pub(super) fn is_torn(&self, place: Place) -> bool {
@@ -162,9 +174,12 @@ impl Index {
     /// Forgets a segment, and what was known about it alone.
     pub(super) fn forget(&mut self, number: u64) {
         self.segments.remove(&number);
-        let Some(oldest) = self.segments.keys().next().copied() else {
+        let Some((&oldest, segment)) = self.segments.first_key_value() else {
             return;
         };
+        if let Some(first) = segment.first {
+            self.never_durable.forget_below(first.ordinal);
+        }
         self.torn.retain(|torn| torn.until > oldest);
         let oldest = Place {
             segment: oldest,

@@ -3,7 +3,7 @@
 //! A *block* holds one batch. A *group* is what one append writes: blocks one behind the other from the beginning of a page
 //! on, with zeros up to the next page. A *segment* is a file of groups, `segment-%016x.log`, numbered upwards.
 //!
-//! # Layout, version 1
+//! # Layout, version 2
 //!
 //! All numbers are little-endian. A segment begins with a page (4096 bytes) of its own:
 //!
@@ -11,7 +11,7 @@
 //! | --- | --- | --- |
 //! | 0 | 8 | magic `93 6d 70 53 45 47 f2 0a` |
 //! | 8 | 4 | CRC-32 (IEEE) of the bytes from 12 to the end of the page; stays here in every version |
-//! | 12 | 4 | version |
+//! | 12 | 4 | version; 1 has zeros from 3144 on |
 //! | 16 | 8 | number of the segment, as in its name |
 //! | 24 | 8 | sequence of the first block; copies of it and of later ones in earlier segments do not count |
 //! | 32 | 8 | ordinal of the first block |
@@ -20,6 +20,8 @@
 //! | 56 | 8 | above every sequence that was ever written before |
 //! | 64 | 8 | how many torn ranges follow, 128 at most |
 //! | 72 | 24 each | torn ranges: segment and offset of the begin, number of the first segment behind; what is unreadable there never was durable |
+//! | 3144 | 8 | how many ranges of ordinals follow, 59 at most |
+//! | 3152 | 16 each | ranges of ordinals, begin and end: events that are in no block and never were durable |
 //! | | | zeros |
 //!
 //! A block begins at any offset:
@@ -28,7 +30,7 @@
 //! | --- | --- | --- |
 //! | 0 | 8 | magic `9b 6d 70 42 4c 4b f4 0a` |
 //! | 8 | 4 | CRC-32 of the bytes 12 to 64, the segment's number and the block's offset (8 bytes each); stays here |
-//! | 12 | 1 | version |
+//! | 12 | 1 | version of the block, still 1 |
 //! | 13 | 1 | compression: 0 none, 1 LZ4 block, 2 zstd frame |
 //! | 14 | 2 | zeros |
 //! | 16 | 8 | sequence |
@@ -52,6 +54,9 @@
 //! - Damage costs the blocks that it touches, never the start. Below `durable`, and below what the caller knows to have been
 //!   synced, it is quarantined and reported; what is damaged behind, by a crash, is reported as torn and left where it is.
 //! - A reader gives each sequence once, ascending.
+//! - Every ordinal below the end is in a block that counts, or was lost, or is one of those that never were durable. Each start
+//!   finds out which these are behind the last sync, and all segments that are made from then on say so. So of any gap it is
+//!   known, now and after later runs, how many events in it were lost.
 //!
 //! # Limits
 //!
@@ -70,6 +75,7 @@ mod window;
 mod writer;
 
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -102,9 +108,28 @@ pub struct LogSettings {
     pub segment_size: u64,
     /// The most that copies of damaged ranges take.
     pub quarantine_size_max: u64,
-    /// Sequences below it are known to have been synced, besides what the log itself says of that: what is damaged there is
-    /// not what a crash left. 0 where nothing is known.
-    pub synced_below: u64,
+    /// So far the log is known to have been synced, besides what it says of that itself: what is damaged there is not what a
+    /// crash left.
+    pub synced: LogEnd,
+    /// What all readers have passed, as far as the caller knows. What was lost below it is of no interest.
+    pub passed: LogEnd,
+}
+
+/// Where a log ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+pub struct LogEnd {
+    /// The next sequence.
+    pub sequence: u64,
+    /// The events written to the log, ever.
+    pub ordinal: u64,
+}
+
+impl LogEnd {
+    /// Of a log without blocks, or one of which nothing is known.
+    pub const START: Self = Self {
+        sequence: 0,
+        ordinal: 0,
+    };
 }
 
 /// Where a block begins.
@@ -157,12 +182,19 @@ pub struct Recovered {
     pub notes: Vec<String>,
 }
 
+impl Recovered {
+    /// Whether no block was found, nor where one had been.
+    pub fn is_empty(&self) -> bool {
+        self.next_sequence == self.oldest_sequence
+    }
+}
+
 /// A segment, from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentInfo {
     /// Its number.
     pub number: u64,
-    /// The sequence of its first block; that of the next segment when nothing in it is readable.
+    /// The sequence of its first block; that of the next segment when nothing in it is readable, or the highest there can be.
     pub first_sequence: u64,
     /// The ordinal of its first block.
     pub first_ordinal: u64,
@@ -216,7 +248,7 @@ impl Log {
         storage: Arc<dyn Storage>,
         settings: LogSettings,
     ) -> Result<(Self, Recovered), QueueError> {
-        let opened = recover::open(&*storage, settings.synced_below)?;
+        let opened = recover::open(&*storage, settings)?;
         let shared = Shared {
             storage,
             index: Mutex::new(opened.index),
@@ -310,6 +342,30 @@ impl Log {
             ..First::default()
         };
         scan::infos(segments, end)
+    }
+
+    /// These events never were on disk, and are not missed: the log goes on behind them. Said before the first append.
+    pub fn leave_out(&self, ordinals: Range<u64>) {
+        self.shared.index().never_durable.insert(ordinals);
+    }
+
+    /// Of events that are missing, those that were on disk once. They were looked for from a sequence on, and `found` is what
+    /// was found behind them; `None` at the end.
+    pub fn lost_of(
+        &self,
+        missing: Range<u64>,
+        from_sequence: u64,
+        found: Option<&Found>,
+    ) -> Vec<Range<u64>> {
+        let index = self.shared.index();
+        // Of what was found torn before version 2, only the place is known. There a block says what was synced before it.
+        let may_be_torn = found.is_some_and(|found| {
+            found.place.segment <= index.vague_until && found.durable <= from_sequence
+        });
+        match may_be_torn {
+            true => Vec::new(),
+            false => index.never_durable.gaps(&missing),
+        }
     }
 
     /// The damages that were found since the last call.

@@ -11,6 +11,7 @@
 //! decision.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -52,7 +53,12 @@ pub struct Found {
 impl Found {
     /// Events written to the log up to its end, ever.
     pub fn ordinal_end(&self) -> u64 {
-        self.ordinal + u64::from(self.events)
+        self.ordinals().end
+    }
+
+    /// The ordinals of its events.
+    pub fn ordinals(&self) -> Range<u64> {
+        self.header.ordinals()
     }
 
     /// The length of the payload as stored, in bytes.

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use super::format::{BlockHeader, SegmentPage, Torn, segment_name};
 use super::index::{Index, Segment};
 use super::scan::{First, Head, Item, ScanOptions, Scanner, newer, read_heads};
-use super::{Place, Recovered};
+use super::{LogEnd, LogSettings, Place, Recovered};
 use crate::QueueError;
+use crate::spans::Spans;
 use crate::storage::{PAGE, Storage, StoredFile};
 
 /// Places that are kept until it is known whether they were durable.
@@ -35,10 +36,10 @@ pub(super) struct DamagedHeader {
     pub(super) copied: bool,
 }
 
-pub(super) fn open(storage: &dyn Storage, synced_below: u64) -> Result<Opened, QueueError> {
+pub(super) fn open(storage: &dyn Storage, settings: LogSettings) -> Result<Opened, QueueError> {
     let mut heads = read_heads(storage)?;
     let found_limits = limits(&heads);
-    let mut tail = Tail::of(&heads, synced_below);
+    let mut tail = Tail::of(&heads, settings);
     for (index, head) in heads.iter().enumerate().rev() {
         let following = heads[index + 1..].iter().find_map(|head| head.first);
         tail.scan(head, found_limits[index], following)?;
@@ -51,6 +52,7 @@ pub(super) fn open(storage: &dyn Storage, synced_below: u64) -> Result<Opened, Q
     }
     let next_number = heads.last().map_or(1, |head| head.number + 1);
     let torn_from = tail.judge();
+    tail.leave_out_torn();
     tail.trim(storage, &mut heads);
     // Some are gone.
     let limits = limits(&heads);
@@ -94,10 +96,19 @@ struct Flaw {
 /// What was learned from the end of the log.
 #[derive(Debug, Default)]
 struct Tail {
+    /// What the caller knows of it.
+    synced: LogEnd,
     durable: u64,
     next_sequence: u64,
     next_ordinal: u64,
     flaws: Vec<Flaw>,
+    /// Events in blocks that count and are whole.
+    there: Spans,
+    /// Sequences with the ordinal at which each begins.
+    begins: Vec<(u64, u64)>,
+    /// Events that never were durable: what segments say, and in the end what is torn as well.
+    never_durable: Spans,
+    vague_until: u64,
     /// Scanned segments, with the end of what is in them.
     ends: Vec<(u64, u64)>,
     torn_bytes: u64,
@@ -105,9 +116,12 @@ struct Tail {
 }
 
 impl Tail {
-    fn of(heads: &[Head], synced_below: u64) -> Self {
+    fn of(heads: &[Head], settings: LogSettings) -> Self {
+        let LogSettings { synced, passed, .. } = settings;
         let mut tail = Self {
-            durable: synced_below,
+            synced,
+            durable: synced.sequence,
+            begins: vec![(passed.sequence, passed.ordinal)],
             ..Self::default()
         };
         for head in heads {
@@ -118,6 +132,15 @@ impl Tail {
             if let SegmentPage::Valid(header) = &head.page {
                 tail.next_sequence = tail.next_sequence.max(header.next_sequence);
                 tail.durable = tail.durable.max(header.durable);
+                match &header.never_durable {
+                    Some(ranges) => ranges.iter().for_each(|range| {
+                        tail.never_durable.insert(range.clone());
+                    }),
+                    None => {
+                        let ends = header.torn.iter().map(|torn| torn.until);
+                        tail.vague_until = ends.fold(tail.vague_until, u64::max);
+                    }
+                }
             }
         }
         tail
@@ -142,6 +165,9 @@ impl Tail {
         };
         let mut scanner = scanner.pass_unreadable();
         let mut segment = Scanned::new(head, limit);
+        let first = head.first.filter(|first| first.sequence < limit);
+        let begin = first.map(|first| (first.sequence, first.ordinal));
+        self.begins.extend(begin);
         loop {
             match scanner.next_item() {
                 Ok(Some(item)) => self.take(&mut segment, item)?,
@@ -173,6 +199,9 @@ impl Tail {
             } => {
                 self.see(segment, &header);
                 self.durable = self.durable.max(header.durable);
+                if payload_ok && header.sequence < segment.limit {
+                    self.there.insert(header.ordinals());
+                }
                 segment.close_flaws(header.sequence);
                 let end = offset + header.length();
                 if !payload_ok {
@@ -202,8 +231,11 @@ impl Tail {
     fn see(&mut self, segment: &Scanned, header: &BlockHeader) {
         self.next_sequence = self.next_sequence.max(header.sequence + 1);
         if header.sequence < segment.limit {
-            let end = header.ordinal.saturating_add(u64::from(header.events));
-            self.next_ordinal = self.next_ordinal.max(end);
+            self.next_ordinal = self.next_ordinal.max(header.ordinals().end);
+            let next = (header.sequence + 1, header.ordinals().end);
+            let begins = [(header.sequence, header.ordinal), next].into_iter();
+            self.begins
+                .extend(begins.filter(|one| one.0 >= self.durable));
         }
     }
 
@@ -219,6 +251,25 @@ impl Tail {
         });
         self.torn_bytes = torn.clone().map(|flaw| flaw.length).sum();
         torn.map(|flaw| flaw.place).min()
+    }
+
+    /// Finds which events a crash tore: those behind all that was durable that are in no block.
+    fn leave_out_torn(&mut self) {
+        let behind = self.synced_ordinal()..self.next_ordinal;
+        for torn in self.there.gaps(&behind) {
+            self.never_durable.insert(torn);
+        }
+    }
+
+    /// The events that were durable, ever. Where neither the caller knows their number nor the last of their blocks or the first
+    /// one behind is there, what is missing there counts as one of them.
+    fn synced_ordinal(&self) -> u64 {
+        if self.synced.sequence >= self.durable {
+            return self.synced.ordinal;
+        }
+        let behind = self.begins.iter().filter(|one| one.0 >= self.durable);
+        let first = behind.map(|(_, ordinal)| *ordinal).min();
+        first.unwrap_or(self.next_ordinal).max(self.synced.ordinal)
     }
 
     /// Gives back what is unused, and makes what was found durable. What does not succeed costs room only.
@@ -358,6 +409,8 @@ fn build(
         None => tail.next_sequence,
     };
     let mut index = Index::ending_at(tail.next_sequence, mark);
+    index.never_durable = tail.never_durable.clone();
+    index.vague_until = tail.vague_until;
     for (head, limit) in heads.iter().zip(limits) {
         if let SegmentPage::Valid(header) = &head.page {
             for torn in &header.torn {

@@ -309,11 +309,15 @@ pub(super) fn newer(number: u64, version: u32) -> QueueError {
 /// The folder cannot be read, or a later version wrote a segment.
 pub fn list_segments(storage: &dyn Storage) -> Result<Vec<SegmentInfo>, QueueError> {
     let heads = read_heads(storage)?;
-    let known = heads.iter().rev().find_map(|head| head.first);
+    // A last one of which nothing is known takes nothing from those before it.
+    let end = First {
+        sequence: u64::MAX,
+        ..First::default()
+    };
     let segments = heads
         .iter()
         .map(|head| (head.number, head.length, head.first));
-    Ok(infos(segments, known.unwrap_or_default()))
+    Ok(infos(segments, end))
 }
 
 /// Where nothing is known about a segment's beginning, it is that of the next one, or `end` for the last.

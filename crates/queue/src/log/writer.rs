@@ -159,6 +159,10 @@ impl Writer {
                 }
             };
             let first = &blocks[range.start];
+            let (torn, never_durable) = {
+                let mut index = shared.index();
+                (index.torn(), Some(index.never_durable()))
+            };
             pieces.push(Piece {
                 blocks: range,
                 target: Active {
@@ -174,7 +178,8 @@ impl Writer {
                     first_time: first.time,
                     durable,
                     next_sequence: highest_sequence.max(first.sequence),
-                    torn: shared.index().torn(),
+                    torn,
+                    never_durable,
                 }),
             });
         }

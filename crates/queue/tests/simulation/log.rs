@@ -7,7 +7,7 @@ use bytes::Bytes;
 use fastrand::Rng;
 use queue::QueueError;
 use queue::log::{
-    BLOCK_HEADER, Block, Compression, Found, LoadError, Log, LogSettings, Payload, Reader,
+    BLOCK_HEADER, Block, Compression, Found, LoadError, Log, LogEnd, LogSettings, Payload, Reader,
     Recovered,
 };
 use queue::pages::PagePool;
@@ -86,7 +86,8 @@ impl Life {
             settings: LogSettings {
                 segment_size: pages * PAGE as u64,
                 quarantine_size_max: random.u64(..20) * PAGE as u64,
-                synced_below: 0,
+                synced: LogEnd::START,
+                passed: LogEnd::START,
             },
             random,
             pool: PagePool::default(),

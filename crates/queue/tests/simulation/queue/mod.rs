@@ -317,7 +317,7 @@ impl World {
         };
         let named = queue.metrics().snapshot().named;
         let of = |name: &str| named.get(name).copied().unwrap_or(0);
-        of("dropped oldest") + of("dropped by age")
+        of("dropped_oldest") + of("dropped_by_age")
     }
 
     fn pass(&self) {
@@ -425,6 +425,10 @@ impl World {
         let disk = self.disk();
         if disk.is_down() {
             return;
+        }
+        // What was never acknowledged is not counted, however a crash left it.
+        if !self.setup.flips && disk.failures() == 0 {
+            assert_eq!(self.queue().lost(), 0, "nothing is lost without damage");
         }
         let held = self.queue().held();
         let bound = self.setup.memory_bound();

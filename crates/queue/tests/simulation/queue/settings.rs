@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
 use fastrand::Rng;
-use queue::log::{Compression, LogSettings};
+use queue::log::{Compression, LogEnd, LogSettings};
 use queue::storage::PAGE;
 use queue::{
     DiskOptions, DiskSettings, Durability, Limits, Mode, NewOutput, Queue, QueueError, WhenFull,
@@ -113,7 +113,8 @@ impl Setup {
         LogSettings {
             segment_size: self.settings.segment_size,
             quarantine_size_max: 1 << 30,
-            synced_below: 0,
+            synced: LogEnd::START,
+            passed: LogEnd::START,
         }
     }
 
