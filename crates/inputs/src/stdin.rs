@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
-use component::{Build, BuildContext, Example, Input, InputContext, InputError, Spec};
+use component::{Build, BuildContext, Example, Input, InputContext, InputError, Spec, standard};
 use config::{ConfigError, Node, Positional, Size};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -74,6 +74,9 @@ struct Config {
 
 fn build(node: &Node, _: &BuildContext) -> Result<Box<dyn Input>, ConfigError> {
     let config: Config = component::parse(node)?;
+    if let Some(fault) = standard::stdin_fault() {
+        return Err(node.error(format!("{fault}: there is nothing to read")));
+    }
     Ok(Box::new(Stdin {
         compression: config.compression,
         settings: Records {

@@ -12,8 +12,10 @@ use std::os::fd::AsFd;
 
 use codec::CHECK_BYTES;
 use codec::compress::{Checkpoint, Decompressor, Format, recognise};
-use rustix::io::{pread, preadv};
+use rustix::fs::SeekFrom;
+use rustix::io::{Errno, pread, preadv};
 
+use super::trail::Trail;
 use crate::reading::settings::Compression;
 
 /// Compressed bytes read at once.
@@ -22,8 +24,14 @@ const COMPRESSED_BYTES: usize = 32 * 1024;
 /// Bytes inflated at once where they are only passed over.
 const PASSED_BYTES: usize = 64 * 1024;
 
+/// How many times larger compressed logs become, mostly less.
+const EXPANSION: u64 = 16;
+
 /// Bytes before the position that every read of a plain file sees again.
 const GUARD_BYTES: usize = 64;
+
+/// NULs that are looked through, at most, for something behind them.
+const NULS_MAX: u64 = 16 << 20;
 
 /// Compressed bytes that are read to see how a file begins.
 const HEAD_COMPRESSED_BYTES: usize = 8 * 1024;
@@ -69,6 +77,8 @@ pub(crate) struct Content {
     kind: Kind,
     /// What is broken behind what was given; data that failed once says less when it is asked again.
     failure: Option<String>,
+    /// Whether NULs at the end are taken for room that is still to be written to.
+    awaits_nuls: bool,
 }
 
 enum Kind {
@@ -103,7 +113,30 @@ impl Content {
             offset,
             kind,
             failure: None,
+            awaits_nuls: false,
         })
+    }
+
+    /// Takes NULs at the end of a plain file for room that was reserved and is still to be written to: they are not read.
+    pub(crate) fn await_nuls(&mut self) {
+        self.awaits_nuls = true;
+    }
+
+    /// How many bytes the next reads give, as far as the size on disk tells: a little more rather than less.
+    pub(crate) fn expected_bytes(&self) -> u64 {
+        let size = self.file.metadata().map_or(u64::MAX, |found| found.len());
+        let left = size.saturating_sub(self.disk_offset());
+        let expansion = if self.is_compressed() { EXPANSION } else { 1 };
+        // Room that is left shows that there is no more.
+        left.saturating_mul(expansion).saturating_add(64)
+    }
+
+    /// Whether a plain file has bytes behind the offset that can be read.
+    pub(crate) fn has_more(&self) -> bool {
+        let size = self.file.metadata().map_or(0, |found| found.len());
+        !self.is_compressed()
+            && size > self.offset
+            && !(self.awaits_nuls && is_unwritten(&self.file, self.offset).unwrap_or(false))
     }
 
     /// The file.
@@ -148,7 +181,9 @@ impl Content {
     /// What the system says.
     pub(crate) fn read(&mut self, into: &mut [u8], scratch: &mut Scratch) -> io::Result<Got> {
         let got = match &mut self.kind {
-            Kind::Plain(guard) => read_plain(&self.file, self.offset, guard, into)?,
+            Kind::Plain(guard) => {
+                read_plain(&self.file, self.offset, guard, into, self.awaits_nuls)?
+            }
             Kind::Compressed(_) if let Some(failure) = &self.failure => {
                 Got::Broken(failure.clone())
             }
@@ -163,8 +198,8 @@ impl Content {
         Ok(got)
     }
 
-    /// Passes over what lies before `target`, `limit` bytes at most. `tail` keeps the last bytes before the position;
-    /// what it holds at the start was said by a checkpoint.
+    /// Passes over what lies before `target`, `limit` bytes at most. `trail` learns what was passed; what it knows at the start
+    /// was said by a checkpoint.
     ///
     /// # Errors
     /// What the system says.
@@ -172,11 +207,11 @@ impl Content {
         &mut self,
         target: u64,
         limit: u64,
-        tail: &mut Vec<u8>,
+        trail: &mut Trail,
         scratch: &mut Scratch,
     ) -> io::Result<Got> {
         if let Kind::Plain(guard) = &mut self.kind {
-            return jump(&self.file, target, &mut self.offset, guard, tail);
+            return jump(&self.file, target, &mut self.offset, guard, trail);
         }
         let mut passed = std::mem::take(&mut scratch.passed);
         let end = target.min(self.offset.saturating_add(limit));
@@ -185,11 +220,31 @@ impl Content {
             let room = passed.len().min((end - self.offset) as usize);
             got = self.read(&mut passed[..room], scratch);
             let Ok(Got::Bytes(read)) = got else { break };
-            tail.extend_from_slice(&passed[..read]);
-            tail.drain(..tail.len().saturating_sub(CHECK_BYTES));
+            trail.add(self.offset - read as u64, &passed[..read]);
         }
         scratch.passed = passed;
         got
+    }
+
+    /// Reads the last part of a plain file again that was passed by a jump, for what a trail wants to know of it.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn retrace(&self, scratch: &mut Scratch) -> io::Result<Trail> {
+        let start = Trail::start_before(self.offset);
+        let mut trail = Trail::starting_at(start, &[]);
+        while trail.end() < self.offset {
+            let room = scratch
+                .passed
+                .len()
+                .min((self.offset - trail.end()) as usize);
+            let read = read_exact_at(&self.file, &mut scratch.passed[..room], trail.end())?;
+            if read == 0 {
+                break;
+            }
+            trail.add(trail.end(), &scratch.passed[..read]);
+        }
+        Ok(trail)
     }
 }
 
@@ -199,22 +254,29 @@ fn jump(
     target: u64,
     offset: &mut u64,
     guard: &mut Vec<u8>,
-    tail: &mut Vec<u8>,
+    trail: &mut Trail,
 ) -> io::Result<Got> {
     let size = file.metadata()?.len();
     let target = target.min(size);
     let start = target.saturating_sub(CHECK_BYTES as u64);
-    tail.resize((target - start) as usize, 0);
-    if read_exact_at(file, tail, start)? < tail.len() {
+    let mut tail = vec![0; (target - start) as usize];
+    if read_exact_at(file, &mut tail, start)? < tail.len() {
         return Ok(Got::Replaced);
     }
+    *trail = Trail::starting_at(target, &tail);
     *offset = target;
     guard.clear();
     guard.extend_from_slice(&tail[tail.len().saturating_sub(GUARD_BYTES)..]);
     Ok(Got::Bytes(0))
 }
 
-fn read_plain(file: &File, offset: u64, guard: &mut Vec<u8>, into: &mut [u8]) -> io::Result<Got> {
+fn read_plain(
+    file: &File,
+    offset: u64,
+    guard: &mut Vec<u8>,
+    into: &mut [u8],
+    awaits_nuls: bool,
+) -> io::Result<Got> {
     let mut seen = [0; GUARD_BYTES];
     let seen = &mut seen[..guard.len()];
     let len = seen.len();
@@ -223,7 +285,13 @@ fn read_plain(file: &File, offset: u64, guard: &mut Vec<u8>, into: &mut [u8]) ->
     if read < len || seen != &guard[..] {
         return Ok(Got::Replaced);
     }
-    let read = read - len;
+    let mut read = read - len;
+    if awaits_nuls && into[..read].ends_with(&[0]) {
+        read = written_bytes(file, offset, &mut into[..read])?;
+        if read == 0 {
+            return Ok(Got::Nothing);
+        }
+    }
     if read == 0 {
         // Where the disk fails right behind what was seen again, the system gives just that: asked for what follows
         // alone, it says why there is no more.
@@ -234,6 +302,75 @@ fn read_plain(file: &File, offset: u64, guard: &mut Vec<u8>, into: &mut [u8]) ->
     guard.drain(..(guard.len() + kept.len()).saturating_sub(GUARD_BYTES));
     guard.extend_from_slice(kept);
     Ok(Got::Bytes(read))
+}
+
+/// How many of the bytes at `offset`, which end with NULs, are content and not room that is still to be written to.
+///
+/// Somebody may be writing there. So what stands before the first NUL is given first; and NULs before something else are content
+/// only if they are still there when that has been seen, because room is written to from its start.
+fn written_bytes(file: &File, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
+    let before_nul = |bytes: &[u8]| bytes.iter().position(|byte| *byte == 0);
+    let written = before_nul(bytes).unwrap_or(bytes.len());
+    if written > 0 {
+        return Ok(written);
+    }
+    if is_unwritten(file, offset)? {
+        return Ok(0);
+    }
+    let read = read_exact_at(file, bytes, offset)?;
+    let bytes = &bytes[..read];
+    let nuls = bytes.iter().take_while(|byte| **byte == 0).count();
+    let behind = &bytes[nuls..];
+    Ok(nuls + before_nul(behind).unwrap_or(behind.len()))
+}
+
+/// How many bytes there are before the NULs at the end.
+fn without_nuls(bytes: &[u8]) -> usize {
+    let last = bytes.iter().rposition(|byte| *byte != 0);
+    last.map_or(0, |last| last + 1)
+}
+
+/// Whether a file holds nothing but NULs from an offset to its end: somebody reserved room, and writes to it later. Where
+/// there are too many to look through, they are content.
+fn is_unwritten(file: &File, mut from: u64) -> io::Result<bool> {
+    let mut bytes = vec![0; PASSED_BYTES];
+    let limit = from.saturating_add(NULS_MAX);
+    while from < limit {
+        // What was never written to needs no reading, where the file system tells.
+        match rustix::fs::seek(file, SeekFrom::Data(from)) {
+            Ok(data) => from = data,
+            Err(Errno::NXIO) => return Ok(true),
+            Err(_) => {}
+        }
+        let read = read_exact_at(file, &mut bytes, from)?;
+        if read == 0 {
+            return Ok(true);
+        }
+        if bytes[..read].iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+        from += read as u64;
+    }
+    Ok(false)
+}
+
+/// Where the NULs begin that a plain file ends with; its size where it ends with something else, or with too many of them.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn written_end(file: &File, size: u64) -> io::Result<u64> {
+    let mut bytes = vec![0; PASSED_BYTES];
+    let mut end = size;
+    while end > size.saturating_sub(NULS_MAX) {
+        let start = end.saturating_sub(bytes.len() as u64);
+        let read = read_exact_at(file, &mut bytes[..(end - start) as usize], start)?;
+        let written = without_nuls(&bytes[..read]);
+        if written > 0 {
+            return Ok(start + written as u64);
+        }
+        end = start;
+    }
+    Ok(if end == 0 { 0 } else { size })
 }
 
 fn inflate(
@@ -304,7 +441,7 @@ pub(crate) fn read_exact_at(file: &File, into: &mut [u8], at: u64) -> io::Result
 fn retry(mut read: impl FnMut() -> rustix::io::Result<usize>) -> io::Result<usize> {
     loop {
         match read() {
-            Err(rustix::io::Errno::INTR) => {}
+            Err(Errno::INTR) => {}
             other => return other.map_err(io::Error::from),
         }
     }
@@ -338,6 +475,13 @@ impl Head {
         let Some(format) = format else {
             let is_whole = raw.len() <= len;
             raw.truncate(len);
+            if raw.ends_with(&[0]) {
+                // What is still to be written to says nothing.
+                let written = without_nuls(&raw);
+                if is_unwritten(file, written as u64)? {
+                    raw.truncate(written);
+                }
+            }
             return Ok(Self {
                 format: None,
                 bytes: raw,
@@ -398,6 +542,67 @@ mod tests {
     }
 
     #[test]
+    fn room_that_was_reserved_is_read_when_it_is_written_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.log");
+        let mut into = [0; 8192];
+        // NULs that were written, and a hole.
+        for hole in [false, true] {
+            fs::write(&path, if hole { vec![] } else { vec![0; 100_000] }).unwrap();
+            let file = OpenOptions::new().write(true).open(&path).unwrap();
+            file.set_len(100_000).unwrap();
+            let (mut content, mut scratch) = (open(&path), Scratch::default());
+            content.await_nuls();
+            let mut read = |content: &mut Content| content.read(&mut into, &mut scratch).unwrap();
+            let head = Head::read(content.file(), Compression::Auto, 1024).unwrap();
+            assert!(head.bytes.is_empty());
+            assert!(matches!(read(&mut content), Got::Nothing));
+            for (at, line) in [(0, "one\n"), (4, "and two\n")] {
+                std::os::unix::fs::FileExt::write_all_at(&file, line.as_bytes(), at).unwrap();
+                assert!(content.has_more());
+                assert!(matches!(read(&mut content), Got::Bytes(len) if len == line.len()));
+                assert!(matches!(read(&mut content), Got::Nothing));
+                assert!(!content.has_more());
+            }
+            let head = Head::read(content.file(), Compression::Auto, 1024).unwrap();
+            assert_eq!(head.bytes, b"one\nand two\n");
+            assert_eq!(written_end(content.file(), 100_000).unwrap(), 12);
+            // NULs before something else are content.
+            std::os::unix::fs::FileExt::write_all_at(&file, b"end", 99_997).unwrap();
+            assert!(matches!(read(&mut content), Got::Bytes(8192)));
+            assert_eq!(content.offset(), 12 + 8192);
+            assert_eq!(written_end(content.file(), 100_000).unwrap(), 100_000);
+        }
+    }
+
+    /// Whatever instant a read falls on, it gives no room before it is written to.
+    #[test]
+    fn room_that_is_written_to_while_it_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.log");
+        fs::write(&path, vec![0; 300_000]).unwrap();
+        let line = "a line of the log that somebody is writing just now\n";
+        let lines = 4000;
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        let writer = std::thread::spawn(move || {
+            for number in 0..lines {
+                let at = (number * line.len()) as u64;
+                std::os::unix::fs::FileExt::write_all_at(&file, line.as_bytes(), at).unwrap();
+            }
+        });
+        let (mut content, mut scratch) = (open(&path), Scratch::default());
+        content.await_nuls();
+        let mut into = vec![0; 100_000];
+        while content.offset() < (lines * line.len()) as u64 {
+            match content.read(&mut into, &mut scratch).unwrap() {
+                Got::Bytes(read) => assert!(!into[..read].contains(&0)),
+                got => assert!(matches!(got, Got::Nothing)),
+            }
+        }
+        writer.join().unwrap();
+    }
+
+    #[test]
     fn passing_gives_the_bytes_before_the_target() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
@@ -411,14 +616,14 @@ mod tests {
             fs::write(&path, bytes).unwrap();
             let file = File::open(&path).unwrap();
             let mut content = Content::new(file, format, None).unwrap();
-            let (mut tail, mut scratch) = (Vec::new(), Scratch::default());
+            let (mut trail, mut scratch) = (Trail::default(), Scratch::default());
             while content.offset() < 300_001 {
                 content
-                    .pass(300_001, 100_000, &mut tail, &mut scratch)
+                    .pass(300_001, 100_000, &mut trail, &mut scratch)
                     .unwrap();
             }
             assert_eq!(content.offset(), 300_001);
-            assert_eq!(tail, text[300_001 - CHECK_BYTES..300_001]);
+            assert_eq!(trail.tail(), &text[300_001 - CHECK_BYTES..300_001]);
             let mut next = [0; 4];
             assert!(matches!(
                 content.read(&mut next, &mut scratch).unwrap(),

@@ -1,23 +1,9 @@
-//! Whether a file that is found is a copy of a known one.
+//! Compares files that are found with the known ones that they begin like, and does what [`super::verdict`] says.
 //!
-//! A rename keeps the inode and is no question. What makes a new inode with known content is a copy: `copytruncate` of
-//! logrotate, compressing, or a move to another file system. Two services that write the same first kilobyte look like
-//! that too. So a file that begins like a known one is judged by what became of that one:
-//!
-//! | the known file | the new one | verdict |
-//! | --- | --- | --- |
-//! | is where it was | compressed, the known one plain | held back while it is being written; then compared as a whole: a copy stays held back, anything else is new |
-//! | is where it was | a part of it, byte for byte at its end | held back a moment, because a copy is made before its original is truncated; new if the original stays |
-//! | is where it was | anything else | new |
-//! | was truncated | holds what lies before the position | takes over id and position |
-//! | was truncated | is at the very inode | new: it was written since |
-//! | is gone | compressed, and holds what lies before the position | takes over id and position, unless what is known is so short that it is alike by chance |
-//! | is gone | compressed, and ends where the known one once ended | takes over, and everything in it was read |
-//! | is gone | plain, and was held back while the known one was there | takes over |
-//! | is gone | plain, and not seen before | new: it may have been written anew |
-//!
-//! Whenever the content differs, or it is not sure, the file is new and read from its start: never is data passed over.
+//! A file that is held back or looked through stands in [`Tracker::held`] meanwhile. What could not be read is compared
+//! again later, never taken for another file.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs::File as Opened;
@@ -31,62 +17,99 @@ use component::FileStatus;
 use super::content::{Head, read_exact_at};
 use super::pool::Order;
 use super::probe::{Probe, Purpose, Seen};
-use super::state::{File, Look, Lost, Place, UNKNOWN_PLACE};
+use super::state::{File, LIKENESS_MIN, Look, Lost, Place, UNKNOWN_PLACE};
 use super::tracker::Tracker;
+use super::verdict::{Ending, Facts, Fate, Passed, Verdict, continuation, verdict};
 use super::watch::Found;
 use crate::paths::meta::Meta;
-use crate::reading::emitter::now;
+use crate::reading::emitter::ago;
 use crate::reading::reader::describe;
 
 /// How long a compressed copy must not have been written to before it is compared.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// How long an original has to be truncated after its copy was written.
-const COPY_GRACE: Duration = Duration::from_secs(3);
+/// How long after its copy was written an original may be truncated.
+const COPY_GRACE: Duration = Duration::from_secs(10);
 
-/// Bytes that must be the same before a compressed file takes over from one that is gone: fewer are alike by chance.
-const LIKENESS_MIN: u16 = 32;
+/// How long half a line of a truncated file waits for a copy that goes on with it.
+const ORPHAN_PATIENCE: Duration = Duration::from_secs(6);
+
+/// How long a compressed file is not judged again beside its original.
+const PACKED_PATIENCE: Duration = Duration::from_secs(3);
+
+/// When a file that could not be read is compared again.
+const COMPARE_AGAIN: Duration = Duration::from_secs(10);
 
 /// A file that is not read for now.
 pub(crate) struct Held {
     found: Found,
     /// The known file that it looks like.
     like: Arc<File>,
-    /// It was compared as a whole, and is a copy.
-    is_copy: bool,
-    /// It is being looked through.
-    is_probed: bool,
-    since: Instant,
+    is_compressed: bool,
+    stage: Stage,
+    /// How it stands to the known file.
+    wait: Wait,
 }
 
-enum Verdict {
-    New,
-    Adopt(Arc<File>),
-    Hold(Arc<File>),
-    Compare(Arc<File>),
+/// What is done with a file that is held back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// It is judged again when something happened, or by time.
+    Waiting,
+    /// It is being looked through.
+    Probed,
+    /// It was compared as a whole, and is a copy.
+    Copy,
+    /// It is still being written, and is judged again after a while.
+    Growing,
+    /// It could not be read, and is judged again after a while.
+    Unreadable,
+}
+
+/// How a file that was held back stands to the known one that it looks like.
+#[derive(Debug, Clone, Copy)]
+struct Wait {
+    /// When it was found so, or changed last.
+    since: Instant,
+    /// The known one was there when it was found.
+    was_beside: bool,
+    /// It was seen to be a part of the known one.
+    was_part: bool,
+}
+
+impl Held {
+    /// How long it is not judged again, where nothing happens.
+    fn patience(&self) -> Duration {
+        match self.stage {
+            Stage::Growing => QUIET,
+            Stage::Unreadable => COMPARE_AGAIN,
+            _ if self.is_compressed => PACKED_PATIENCE,
+            _ => COPY_GRACE,
+        }
+    }
 }
 
 impl Tracker {
-    /// Judges files at places that are not known, plain ones first: a compressed one may be a copy of one of these.
+    /// Judges files at places that are not known, originals before their copies: plain files before compressed ones, older
+    /// ones before younger ones, and where their age is not known larger ones before smaller ones.
     pub(super) fn meet_all(&mut self, strangers: Vec<Found>) {
-        let mut compressed = Vec::new();
         let mut places = HashMap::new();
+        let mut met = Vec::new();
         for (index, found) in strangers.into_iter().enumerate() {
             match places.entry(Place::of(&found.meta)) {
                 Entry::Vacant(entry) => drop(entry.insert(index)),
                 // Another name of the same file.
                 Entry::Occupied(_) => continue,
             }
-            let Some(head) = self.head(&found) else {
-                continue;
-            };
-            if head.format.is_some() {
-                compressed.push((found, head));
-            } else {
-                self.meet(found, &head, Vec::new());
+            if let Some(head) = self.head(&found) {
+                met.push((found, head));
             }
         }
-        for (found, head) in compressed {
+        met.sort_by_key(|(found, head)| {
+            let meta = &found.meta;
+            (head.format.is_some(), meta.born_ns, Reverse(meta.size))
+        });
+        for (found, head) in met {
             self.meet(found, &head, Vec::new());
         }
         // They are read in the order in which they were found.
@@ -107,7 +130,7 @@ impl Tracker {
             Ok(head) => (!head.bytes.is_empty() || self.is_hopeless(found, &head)).then_some(head),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
-                self.fail(&found.path, &describe(&error));
+                self.postpone(found, &error);
                 None
             }
         }
@@ -124,17 +147,23 @@ impl Tracker {
         let Some(held) = self.held.get_mut(&place) else {
             return false;
         };
-        if held.is_probed {
+        if held.stage == Stage::Probed {
             return true;
         }
-        if Look::of(&held.found.meta) != Look::of(&found.meta) {
-            self.held.remove(&place);
+        let has_changed = Look::of(&held.found.meta) != Look::of(&found.meta);
+        held.found = found.clone();
+        if has_changed && held.stage != Stage::Growing {
+            held.wait.since = Instant::now();
             return false;
         }
+        let is_over = held.wait.since.elapsed() >= held.patience();
         let is_original_there = held.like.lock().lost.is_none();
-        held.found = found.clone();
-        let is_over = held.since.elapsed() >= COPY_GRACE.max(QUIET);
-        is_original_there && (held.is_copy || !is_over)
+        match held.stage {
+            // Looking through it once more costs as much as the first time.
+            Stage::Growing | Stage::Unreadable => !is_over,
+            Stage::Copy => is_original_there,
+            _ => is_original_there && !is_over,
+        }
     }
 
     fn is_too_old(&self, meta: &Meta) -> bool {
@@ -145,111 +174,151 @@ impl Tracker {
 
     /// Judges a file by every known one that begins alike, those left out that it is known not to be.
     fn meet(&mut self, found: Found, head: &Head, mut unlike: Vec<u128>) {
-        let place = Place::of(&found.meta);
-        let held = self.held.remove(&place);
-        let waited = held.as_ref().map(|held| (held.like.id, held.since));
+        let held = self.held.remove(&Place::of(&found.meta));
+        let waited = held.map(|held| (held.like.id, held.wait));
         for like in self.known.beginning_with(&head.bytes) {
             if unlike.contains(&like.id) {
                 continue;
             }
-            let waited = waited
-                .filter(|(id, _)| *id == like.id)
-                .map(|(_, since)| since);
-            let (purpose, target) = match self.judge(&like, &found, head, waited) {
-                Verdict::New => {
-                    unlike.push(like.id);
-                    continue;
-                }
-                Verdict::Hold(like) => {
-                    let since = waited.unwrap_or_else(Instant::now);
-                    let held = Held {
-                        found,
-                        like,
-                        is_copy: false,
-                        is_probed: false,
-                        since,
-                    };
-                    self.held.insert(place, held);
-                    return;
-                }
-                Verdict::Adopt(like) => {
-                    like.lock().is_claimed = true;
-                    let target = like.lock().sent.offset;
-                    (Purpose::Adopt(like), target)
-                }
-                Verdict::Compare(like) => (Purpose::Compare(like), u64::MAX),
+            let waited = waited.filter(|(id, _)| *id == like.id);
+            let mut wait = waited.map_or_else(Wait::begin, |(_, wait)| wait);
+            let verdict = match self.facts(&like, &found, head, &mut wait, waited.is_some()) {
+                Some(facts) => verdict(&facts),
+                // It is not clear yet what became of the known one.
+                None => Verdict::Hold,
             };
+            if verdict == Verdict::New {
+                unlike.push(like.id);
+                continue;
+            }
+            let is_probed = verdict != Verdict::Hold;
             let held = Held {
                 found: found.clone(),
-                like,
-                is_copy: false,
-                is_probed: true,
-                since: Instant::now(),
+                like: like.clone(),
+                is_compressed: head.format.is_some(),
+                stage: if is_probed {
+                    Stage::Probed
+                } else {
+                    Stage::Waiting
+                },
+                wait,
             };
-            self.held.insert(place, held);
-            let probe = Probe::new(found, head.format, purpose, target, unlike);
-            return self.pool.probe(probe);
+            self.held.insert(Place::of(&found.meta), held);
+            if is_probed {
+                self.look_through(like, found, head, verdict, unlike);
+            }
+            return;
         }
         self.welcome(&found, head);
     }
 
-    fn judge(
+    /// Has a file looked through, up to where the known one was read or as a whole.
+    fn look_through(
+        &self,
+        like: Arc<File>,
+        found: Found,
+        head: &Head,
+        verdict: Verdict,
+        unlike: Vec<u128>,
+    ) {
+        let (purpose, target) = if verdict == Verdict::Continues {
+            let target = {
+                let mut state = like.lock();
+                state.is_claimed = true;
+                state.sent.offset
+            };
+            (Purpose::Adopt(like), target)
+        } else {
+            (Purpose::Compare(like), u64::MAX)
+        };
+        let probe = Probe::new(found, head.format, purpose, target, unlike);
+        self.pool.probe(probe);
+    }
+
+    /// What is known of a file and a known one that it begins like; none where it is not clear what became of that one.
+    fn facts(
         &mut self,
         like: &Arc<File>,
         found: &Found,
         head: &Head,
-        waited: Option<Instant>,
-    ) -> Verdict {
-        let Some(lost) = self.fate(like) else {
-            return Verdict::Hold(like.clone());
-        };
-        let (format, size, left, is_short) = {
+        wait: &mut Wait,
+        has_waited: bool,
+    ) -> Option<Facts> {
+        let fate = self.fate(like)?;
+        let facts = {
             let state = like.lock();
-            (
-                state.format,
-                state.look.size.max(state.sent.offset),
-                state.left,
-                state.fingerprint.len < LIKENESS_MIN && state.sent.offset < u64::from(LIKENESS_MIN),
-            )
+            let (look, meta) = (state.look, &found.meta);
+            let is_packed = head.format.is_some() && state.format.is_none();
+            let is_moved = look.size == meta.size && look.modified_ns == meta.modified_ns;
+            let size = look.size.max(state.sent.offset);
+            let is_all_of_it = head.is_whole && head.bytes.len() as u64 == size;
+            let is_tiny =
+                state.fingerprint.len < LIKENESS_MIN && state.sent.offset < u64::from(LIKENESS_MIN);
+            let limit = if is_packed { QUIET } else { COPY_GRACE };
+            let is_fresh = last_change(meta) < limit || has_waited && wait.since.elapsed() < limit;
+            Facts {
+                fate,
+                is_packed,
+                has_same_format: head.format == state.format,
+                is_plain: head.format.is_none(),
+                is_fresh: is_fresh && self.following.follow,
+                is_part: None,
+                was_beside: wait.was_beside || state.ends.has_copy_of(meta.size),
+                is_moved,
+                is_left_behind: state.left == Some(Place::of(meta)),
+                is_tiny: is_tiny && !(is_packed && is_all_of_it) && !is_moved,
+            }
         };
-        let is_packed = head.format.is_some() && format.is_none();
-        match lost {
-            None => {
-                let grace = |limit: Duration| {
-                    self.following.follow
-                        && (age(&found.meta) < limit
-                            || waited.is_some_and(|since| since.elapsed() < limit))
-                };
-                if is_packed && grace(QUIET) {
-                    Verdict::Hold(like.clone())
-                } else if is_packed {
-                    Verdict::Compare(like.clone())
-                } else if format == head.format
-                    && grace(COPY_GRACE)
-                    && is_part_of(found, like).unwrap_or(None) != Some(false)
-                {
-                    Verdict::Hold(like.clone())
-                } else {
-                    Verdict::New
-                }
-            }
-            // What is where it was truncated was written since.
-            Some(Lost::Truncated) if left == Some(Place::of(&found.meta)) => Verdict::New,
-            Some(Lost::Truncated) => Verdict::Adopt(like.clone()),
-            // A plain file that was not there before the other one went may have been written anew.
-            Some(Lost::Gone) if head.format.is_none() && waited.is_none() => Verdict::New,
-            // Few bytes are alike by chance, unless a compressed file is exactly that.
-            Some(Lost::Gone)
-                if is_short && !(is_packed && head.is_whole && head.bytes.len() as u64 == size) =>
-            {
-                Verdict::New
-            }
-            Some(Lost::Gone) => Verdict::Adopt(like.clone()),
-        }
+        Some(self.compare(facts, like, found, wait))
     }
 
-    /// What became of a known file: whether it is lost, and how. None while that is not clear.
-    fn fate(&mut self, like: &Arc<File>) -> Option<Option<Lost>> {
+    /// Adds what only reading the two files tells.
+    fn compare(&self, mut facts: Facts, like: &Arc<File>, found: &Found, wait: &mut Wait) -> Facts {
+        match facts.fate {
+            Fate::InPlace => {
+                wait.was_beside = true;
+                if facts.has_same_format && facts.is_fresh {
+                    // Where one of them cannot be read it is not known whether they differ.
+                    let part = is_part_of(found, like).unwrap_or(None);
+                    facts.is_part = part.map(|check| check.is_some());
+                    if let Some(Some(check)) = part {
+                        wait.was_part = true;
+                        self.note_copy(like, found.meta.size, check);
+                    }
+                }
+            }
+            Fate::Gone if facts.is_plain && !facts.was_beside => {
+                facts.was_beside = self.was_there_before_the_end_of(like, found);
+                wait.was_beside = facts.was_beside;
+            }
+            Fate::Gone | Fate::Truncated => {}
+        }
+        facts
+    }
+
+    /// Remembers where a copy of a known file ends, also across a crash.
+    fn note_copy(&self, like: &Arc<File>, end: u64, check: Check) {
+        let mut state = like.lock();
+        state.ends.note_copy(end, check);
+        self.dirty.note(like, &mut state);
+    }
+
+    /// Whether a file was made before a known one was deleted, which is still open.
+    fn was_there_before_the_end_of(&self, like: &Arc<File>, found: &Found) -> bool {
+        let mut deleted = None;
+        self.pool.each_idle(|task| {
+            if task.file.id == like.id
+                && let Ok(meta) = Meta::of_fd(task.opened())
+                && meta.links == 0
+            {
+                deleted = Some(meta.changed_ns);
+            }
+        });
+        deleted.is_some_and(|deleted| found.meta.born_ns.is_some_and(|born| born < deleted))
+    }
+
+    /// What became of a known file. None while that is not clear.
+    fn fate(&mut self, like: &Arc<File>) -> Option<Fate> {
         let is_in_place = self.known.is_in_place(like);
         let (lost, path, place) = {
             let mut state = like.lock();
@@ -268,7 +337,8 @@ impl Tracker {
         match lost {
             // What is gone and still open is read to its end first.
             Some(Lost::Gone) if self.pool.is_busy(like.id) => None,
-            Some(lost) => Some(Some(lost)),
+            Some(Lost::Gone) => Some(Fate::Gone),
+            Some(Lost::Truncated) => Some(Fate::Truncated),
             None => {
                 // It may have been truncated since it was looked at, a moment after its copy was made.
                 let meta = Meta::of(&path).ok()?;
@@ -280,10 +350,10 @@ impl Tracker {
                     meta,
                 };
                 if !self.is_replaced(like, &found) {
-                    return Some(None);
+                    return Some(Fate::InPlace);
                 }
                 self.lose(like, Lost::Truncated);
-                Some(Some(Lost::Truncated))
+                Some(Fate::Truncated)
             }
         }
     }
@@ -291,38 +361,81 @@ impl Tracker {
     /// A file was looked through.
     pub(super) fn probed(&mut self, probe: Probe, seen: &Seen) {
         let held = self.held.remove(&Place::of(&probe.found.meta));
-        if let Seen::Failed(error) = seen
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            self.fail(&probe.found.path, &describe(error));
+        if let Purpose::Adopt(like) = &probe.purpose {
+            like.lock().is_claimed = false;
+        }
+        if let Seen::Failed(error) = seen {
+            // What vanished meanwhile is found by the next scan, where it is.
+            if error.kind() != io::ErrorKind::NotFound {
+                self.fail(&probe.found.path, &describe(error));
+                self.hold_again(held, Stage::Unreadable);
+            }
+            return;
         }
         match &probe.purpose {
             Purpose::Adopt(like) => {
                 let like = like.clone();
-                like.lock().is_claimed = false;
-                if self.has_moved(&like, probe.target) {
-                    return self.hold_again(held, false);
-                }
-                match self.outcome(&like, &probe, seen) {
-                    Some(true) => self.adopt(&like, probe, matches!(seen, Seen::Ended { .. })),
-                    Some(false) => self.is_unlike(probe, like.id),
-                    None => self.hold_again(held, false),
-                }
+                self.may_continue(&like, probe, seen, held);
             }
             Purpose::Compare(like) => {
-                let id = like.id;
-                let is_copy = match seen {
-                    Seen::Ended { at, .. } => ends_alike(like, *at, &probe.tail),
-                    _ => Ok(Some(false)),
+                let Seen::Ended { at, .. } = seen else {
+                    let id = like.id;
+                    return self.is_unlike(probe, id);
                 };
-                match is_copy.unwrap_or(Some(false)) {
-                    Some(true) => self.hold_again(held, true),
-                    Some(false) => self.is_unlike(probe, id),
+                match ends_alike(like, *at, probe.trail.tail()) {
+                    Ok(Some(true)) => {
+                        self.note_copy(like, *at, Check::of(probe.trail.tail()));
+                        self.hold_again(held, Stage::Copy);
+                    }
+                    Ok(Some(false)) => {
+                        let id = like.id;
+                        self.is_unlike(probe, id);
+                    }
                     // It is judged again once a scan has seen what became of the original.
-                    None => self.hold_again(held, false),
+                    Ok(None) => self.hold_again(held, Stage::Waiting),
+                    Err(error) => {
+                        let path = like.lock().path.clone();
+                        self.fail(&path, &describe(&error));
+                        self.hold_again(held, Stage::Unreadable);
+                    }
                 }
             }
             Purpose::Measure(_) => self.measured(&probe, seen),
+        }
+    }
+
+    /// A file was looked through that may continue a known one.
+    fn may_continue(
+        &mut self,
+        like: &Arc<File>,
+        mut probe: Probe,
+        seen: &Seen,
+        held: Option<Held>,
+    ) {
+        if self.has_moved(like, probe.position) {
+            return self.hold_again(held, Stage::Waiting);
+        }
+        let was_part = held.as_ref().is_some_and(|held| held.wait.was_part);
+        let passed = self.passed(like, &probe, seen, was_part);
+        if let Passed::Ended(Ending { agrees: true, .. }) = passed {
+            // A later run knows no more than that.
+            let check = Check::of(probe.trail.tail());
+            self.note_copy(like, probe.trail.end(), check);
+        }
+        match continuation(passed) {
+            Some(true) => {
+                let given = like.lock().given.0;
+                if matches!(seen, Seen::Reached) && given > probe.target {
+                    // Ids were given to what follows the position, too.
+                    probe.target = given;
+                    like.lock().is_claimed = true;
+                    self.hold_again(held, Stage::Probed);
+                    return self.pool.probe(Box::new(probe));
+                }
+                self.adopt(like, probe);
+            }
+            Some(false) => self.is_unlike(probe, like.id),
+            None => self.hold_again(held, Stage::Growing),
         }
     }
 
@@ -342,36 +455,62 @@ impl Tracker {
         false
     }
 
-    /// Whether what was looked through holds what a known file held; none while it is still being written.
-    fn outcome(&self, like: &Arc<File>, probe: &Probe, seen: &Seen) -> Option<bool> {
+    /// What was seen of a file that may continue a known one.
+    fn passed(&self, like: &Arc<File>, probe: &Probe, seen: &Seen, was_part: bool) -> Passed {
         let state = like.lock();
         match seen {
-            Seen::Reached => Some(state.sent.check.matches(&probe.tail)),
-            Seen::Ended {
-                is_whole: false, ..
-            } if probe.format.is_some() && self.following.follow => None,
-            // It may have been compressed before the last lines were written.
-            Seen::Ended { at, .. } if probe.format.is_some() => {
-                let is_end = |(end, check): &(u64, Check)| end == at && check.matches(&probe.tail);
-                Some(state.ends.iter().any(is_end))
+            Seen::Reached if probe.target == probe.position => {
+                Passed::Reached(state.sent.check.matches(probe.trail.tail()))
             }
-            _ => Some(false),
+            Seen::Reached => Passed::Reached(state.given.1.matches(probe.trail.tail())),
+            Seen::Ended { at, is_whole } => {
+                let is_compressed = probe.format.is_some();
+                let is_written = || {
+                    let meta = Meta::of(&probe.found.path).unwrap_or(probe.found.meta);
+                    !is_whole || age(&meta) < QUIET
+                };
+                // The time of the loss is known to the second.
+                let limit = state
+                    .lost_since
+                    .map(|lost| (lost as i64 + 2) * 1_000_000_000);
+                let born = probe.found.meta.born_ns;
+                let is_younger = limit.is_some_and(|limit| born.is_some_and(|born| born > limit));
+                Passed::Ended(Ending {
+                    is_open: is_compressed && self.following.follow && is_written(),
+                    was_part,
+                    // The bytes before the position tell more than how files of one kind begin.
+                    has_position: probe.target > probe.position
+                        && probe.position > state.fingerprint.len.into(),
+                    is_known_end: state.ends.holds(*at, probe.trail.tail()),
+                    agrees: state.trail.agrees_with(&probe.trail),
+                    is_younger: is_younger && !is_compressed,
+                })
+            }
+            Seen::More | Seen::Failed(_) => Passed::Failed,
         }
     }
 
-    fn hold_again(&mut self, held: Option<Held>, is_copy: bool) {
+    fn hold_again(&mut self, held: Option<Held>, stage: Stage) {
         if let Some(mut held) = held {
-            held.is_probed = false;
-            held.is_copy = is_copy;
+            if matches!(stage, Stage::Growing | Stage::Unreadable) {
+                held.wait.since = Instant::now();
+            }
+            held.stage = stage;
             self.held.insert(Place::of(&held.found.meta), held);
         }
     }
 
     /// A known file goes on in another one that has its content.
-    /// Everything in that one `is_read` if it ends before the position.
-    fn adopt(&mut self, like: &Arc<File>, probe: Probe, is_read: bool) {
+    fn adopt(&mut self, like: &Arc<File>, probe: Probe) {
+        // Everything in it was read, if it ends before the position.
+        let is_read = probe.trail.end() < probe.position;
         if let Some((task, _)) = self.orphans.remove(&like.id) {
-            task.suspend();
+            if is_read {
+                // What was read behind the end of the copy is nowhere else.
+                self.pool.finish(task);
+            } else {
+                task.suspend();
+            }
         }
         if let Some(task) = self.pool.take_idle(like.id) {
             task.suspend();
@@ -387,6 +526,13 @@ impl Tracker {
             state.left = None;
             state.lost_since = None;
             state.is_seen = true;
+            state.short_end = None;
+            state.given = Default::default();
+            if is_read {
+                let end = (probe.trail.end(), Check::of(probe.trail.tail()));
+                state.ends.note_copy(end.0, end.1);
+                state.short_end = Some(end);
+            }
             state.status = if is_read {
                 FileStatus::Done
             } else {
@@ -448,7 +594,7 @@ impl Tracker {
         let due: Vec<Found> = self
             .held
             .values()
-            .filter(|held| !held.is_probed)
+            .filter(|held| held.stage != Stage::Probed)
             .map(|held| held.found.clone())
             .collect();
         let mut strangers = Vec::new();
@@ -468,26 +614,50 @@ impl Tracker {
 
     /// Gives what was read of truncated files for which no copy came.
     fn bury_orphans(&mut self) {
+        if !self.backlog.is_empty() {
+            // A copy may be among the files that are still to be looked at.
+            return;
+        }
         let over: Vec<u128> = self
             .orphans
             .iter()
-            .filter(|(_, (_, since))| since.elapsed() > COPY_GRACE * 2)
+            .filter(|(_, (_, since))| since.elapsed() > ORPHAN_PATIENCE)
             .map(|(id, _)| *id)
+            .filter(|id| !self.may_be_continued(*id))
             .collect();
         for id in over {
             if let Some((task, _)) = self.orphans.remove(&id) {
-                let (path, unread) = {
+                let (path, fate, unread) = {
                     let state = task.file.lock();
                     let unread = state.look.size.saturating_sub(state.counts.read_bytes);
-                    (state.path.display().to_string(), unread)
+                    let fate = match state.lost {
+                        Some(Lost::Gone) => "is gone",
+                        _ => "was truncated",
+                    };
+                    (state.path.display().to_string(), fate, unread)
                 };
                 if unread > 0 {
                     self.ctx.diagnostics.warn(&format!(
-                        "{path}: was truncated, and {unread} bytes of it were not read"
+                        "{path}: {fate}, and {unread} bytes of it were not read"
                     ));
                 }
                 self.pool.finish(task);
             }
+        }
+    }
+
+    /// Whether a file is held back that may go on where a known one ended.
+    fn may_be_continued(&self, id: u128) -> bool {
+        self.held.values().any(|held| held.like.id == id)
+    }
+}
+
+impl Wait {
+    fn begin() -> Self {
+        Self {
+            since: Instant::now(),
+            was_beside: false,
+            was_part: false,
         }
     }
 }
@@ -508,12 +678,19 @@ pub(super) fn open_found(found: &Found) -> io::Result<Opened> {
 
 /// How long ago something was written.
 fn age(meta: &Meta) -> Duration {
-    Duration::from_nanos((now() - meta.modified_ns).max(0) as u64)
+    ago(meta.modified_ns)
 }
 
-/// Whether a file is the beginning of a known one, judged by its last bytes as they are on disk; none where the known one is
-/// not what it was a moment ago.
-fn is_part_of(found: &Found, like: &Arc<File>) -> io::Result<Option<bool>> {
+/// How long ago a file was written to or made. A copy may have been given the time of its original.
+fn last_change(meta: &Meta) -> Duration {
+    ago(meta
+        .modified_ns
+        .max(meta.born_ns.unwrap_or(meta.modified_ns)))
+}
+
+/// Whether a file is the beginning of a known one, judged by its last bytes as they are on disk: their check where it is.
+/// None where the known one is not what it was a moment ago.
+fn is_part_of(found: &Found, like: &Arc<File>) -> io::Result<Option<Option<Check>>> {
     let (path, place, sent) = {
         let state = like.lock();
         (state.path.clone(), state.place, state.sent.offset)
@@ -524,17 +701,19 @@ fn is_part_of(found: &Found, like: &Arc<File>) -> io::Result<Option<bool>> {
         return Ok(None);
     }
     if meta.size < found.meta.size {
-        return Ok(Some(false));
+        return Ok(Some(None));
     }
     let len = found.meta.size.min(CHECK_BYTES as u64);
     let start = found.meta.size - len;
     let (mut one, mut other) = (vec![0; len as usize], vec![0; len as usize]);
     read_exact_at(&Opened::open(&found.path)?, &mut one, start)?;
     read_exact_at(&original, &mut other, start)?;
-    let is_same = one == other;
+    if one == other {
+        return Ok(Some(Some(Check::of(&one))));
+    }
     // Different bytes say nothing about a file that was truncated meanwhile.
     let is_whole = Meta::of_fd(&original)?.size >= meta.size;
-    Ok((is_same || is_whole).then_some(is_same))
+    Ok(is_whole.then_some(None))
 }
 
 /// Whether what a known file holds before `end` ends with `tail`; none where it is not at its path any more.

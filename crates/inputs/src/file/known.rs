@@ -12,7 +12,7 @@ use codec::fnv::Fnv128;
 use registry::{Registry, RegistryError};
 
 use super::record;
-use super::state::{File, FileState, Kept, Lost, Place};
+use super::state::{File, FileState, Kept, LIKENESS_MIN, Lost, Place};
 
 /// The files in memory, shared with whoever looks at the ledger.
 pub(crate) type Awake = Arc<Mutex<HashMap<u128, Arc<File>>>>;
@@ -57,6 +57,8 @@ struct Seen {
     id: Packed,
     /// The scan that found it last.
     scan: u32,
+    /// It is known to be gone from there.
+    is_gone: bool,
 }
 
 impl Known {
@@ -96,14 +98,13 @@ impl Known {
     fn index(&mut self, id: u128, state: &FileState) {
         match state.place {
             Some(place) => {
-                let scan = self.scan;
-                if let Some(other) = self.by_place.insert(
-                    place,
-                    Seen {
-                        id: id.into(),
-                        scan,
-                    },
-                ) && other.id != id.into()
+                let seen = Seen {
+                    id: id.into(),
+                    scan: self.scan,
+                    is_gone: state.lost.is_some(),
+                };
+                if let Some(other) = self.by_place.insert(place, seen)
+                    && other.id != id.into()
                 {
                     self.lost.push(other.id.into());
                 }
@@ -111,6 +112,9 @@ impl Known {
             None => self.lost.push(id),
         }
         self.index_fingerprint(id, state.fingerprint);
+        if let Some(first) = state.first_fingerprint {
+            self.index_fingerprint(id, first);
+        }
     }
 
     fn index_fingerprint(&mut self, id: u128, fingerprint: Check) {
@@ -166,6 +170,7 @@ impl Known {
         let scan = self.scan;
         let id = self.by_place.get_mut(&place).map(|seen| {
             seen.scan = scan;
+            seen.is_gone = false;
             seen.id.into()
         })?;
         self.get(id)
@@ -207,6 +212,15 @@ impl Known {
             state.saved_checkpoint = Some(kept.place);
             state.checkpoints.push_back(kept);
         }
+        if let Ok(Some(bytes)) = registry.get(record::given_key(id))
+            && let Some(given) = record::decode_given(&bytes)
+        {
+            state.given_noted = Some(given.0);
+            if given.0 > state.position.offset {
+                state.given = given;
+                state.ends.note_read(given.0, given.1);
+            }
+        }
         let file = File::new(id, state);
         self.lock_awake().insert(id, file.clone());
         Some(file)
@@ -242,7 +256,10 @@ impl Known {
             .into_iter()
             .filter_map(|(id, check)| {
                 let file = self.get(id)?;
-                let agrees = file.lock().fingerprint == check;
+                let agrees = {
+                    let state = file.lock();
+                    state.fingerprint == check || state.first_fingerprint == Some(check)
+                };
                 agrees.then_some(file)
             })
             .collect()
@@ -267,26 +284,39 @@ impl Known {
         let scan = self.scan;
         match place {
             Some(place) => {
-                let id = file.id.into();
-                self.by_place.insert(place, Seen { id, scan });
+                let seen = Seen {
+                    id: file.id.into(),
+                    scan,
+                    is_gone: false,
+                };
+                self.by_place.insert(place, seen);
             }
             None => self.lost.push(file.id),
         }
         self.lock_awake().insert(file.id, file.clone());
     }
 
-    /// Gives a file that has grown a longer fingerprint.
+    /// Gives a file that has grown a longer fingerprint. It is found by its first one, too, unless that says too little: a
+    /// copy may have been made while the file was shorter.
     pub(crate) fn set_fingerprint(&mut self, file: &Arc<File>, fingerprint: Check) {
-        let before = std::mem::replace(&mut file.lock().fingerprint, fingerprint);
-        self.unindex_fingerprint(file.id, before);
+        let mut state = file.lock();
+        let before = std::mem::replace(&mut state.fingerprint, fingerprint);
+        let is_first = state.first_fingerprint.is_none() && before.len >= LIKENESS_MIN;
+        if is_first {
+            state.first_fingerprint = Some(before);
+        }
+        drop(state);
+        if !is_first {
+            self.unindex_fingerprint(file.id, before);
+        }
         self.index_fingerprint(file.id, fingerprint);
     }
 
     /// Forgets a file.
     pub(crate) fn forget(&mut self, file: &Arc<File>) {
-        let (place, fingerprint) = {
+        let (place, fingerprint, first) = {
             let state = file.lock();
-            (state.place, state.fingerprint)
+            (state.place, state.fingerprint, state.first_fingerprint)
         };
         if let Some(place) = place
             && self.has_at(place, file.id)
@@ -295,6 +325,9 @@ impl Known {
         }
         self.lost.retain(|id| *id != file.id);
         self.unindex_fingerprint(file.id, fingerprint);
+        if let Some(first) = first {
+            self.unindex_fingerprint(file.id, first);
+        }
         self.lock_awake().remove(&file.id);
     }
 
@@ -310,6 +343,20 @@ impl Known {
 
     fn lock_awake(&self) -> MutexGuard<'_, HashMap<u128, Arc<File>>> {
         self.awake.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ids of files that the last scan did not find where they were, unless they are known to be gone. Whoever asks again is
+    /// told only of others.
+    pub(crate) fn newly_missing(&mut self) -> Vec<u128> {
+        let scan = self.scan;
+        let unseen = self.by_place.values_mut();
+        let unseen = unseen.filter(|seen| seen.scan != scan && !seen.is_gone);
+        unseen
+            .map(|seen| {
+                seen.is_gone = true;
+                seen.id.into()
+            })
+            .collect()
     }
 
     /// Ids of files that the last scan did not find where they were, and of those that are at no place.
@@ -374,6 +421,17 @@ mod tests {
         assert!(ids(b"ab").is_empty());
 
         known.set_fingerprint(&short, fingerprint(b"abcd"));
+        let (first, grown) = ([b'x'; 40], [b'x'; 80]);
+        let growing = file(4, 4, &first);
+        known.insert(&growing);
+        for len in [50, 60] {
+            known.set_fingerprint(&growing, fingerprint(&grown[..len]));
+        }
+        for (len, times) in [(39, 0), (45, 1), (55, 1), (70, 2)] {
+            assert_eq!(known.beginning_with(&grown[..len]).len(), times, "{len}");
+        }
+        known.forget(&growing);
+        assert!(known.beginning_with(&grown).is_empty());
         known.forget(&twin);
         let found = known.beginning_with(b"abcdefgh");
         assert_eq!(found.iter().map(|file| file.id).collect::<Vec<_>>(), [2, 1]);

@@ -3,8 +3,8 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`watch`] | which files there are, and which were written to |
-//! | [`tracker`], [`judge`] | what each file is: known, renamed, truncated, a copy, new |
-//! | [`known`], [`state`] | the known files, and what is known of each |
+//! | [`tracker`], [`judge`], [`verdict`] | what each file is: known, renamed, truncated, a copy, new |
+//! | [`known`], [`state`], [`trail`] | the known files, and what is known of each and of its content |
 //! | [`pool`], [`readers`] | which file is read next, and the threads that read |
 //! | [`task`], [`content`], [`probe`] | one file being read: decompressed, cut into records, sent |
 //! | [`acknowledge`] | moves positions when receipts resolve |
@@ -28,23 +28,25 @@ mod settings;
 mod state;
 mod task;
 mod tracker;
+mod trail;
 mod upkeep;
+mod verdict;
 mod watch;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use component::{Build, BuildContext, Example, Input, InputContext, InputError, Spec};
+use component::{Build, BuildContext, Example, Input, InputContext, InputError, Spec, thread};
 use config::{ConfigError, Node, Positional};
 
 use crate::paths::meta::{Kind, Meta};
 use crate::paths::{Exclusion, Pattern};
 use crate::reading::emitter::{Emitter, End};
 use crate::reading::records::{self, Records};
-use crate::reading::{open_pipe, read_stream};
+use crate::reading::{no_thread, open_pipe, read_stream};
 use acknowledge::{Dirty, SENT_MAX, acknowledge};
 use known::Known;
 pub use ledger::{FileEntries, read_ledger};
@@ -192,24 +194,20 @@ impl Input for FileInput {
         let dirty = Arc::new(Dirty::default());
         let acknowledging = tokio::spawn(acknowledge(receiver, dirty.clone()));
         let remembers = ctx.registry.is_some();
-        let run = tokio::task::spawn_blocking({
+        let run = thread::start("files", {
             let dirty = dirty.clone();
             move || self.read(&ctx, &dirty, sent)
         });
-        let (mut tracker, mut problems) = match run.await {
+        let run = run.map_err(|error| no_thread(&error))?;
+        let (tracker, mut problems) = match run.ended().await {
             Ok(Ok(ran)) => ran,
             Ok(Err(error)) => return Err(InputError::new(error)),
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                // The runtime shuts down before the work has begun.
-                Err(_) => return Ok(()),
-            },
+            Err(panic) => std::panic::resume_unwind(panic),
         };
         if remembers {
             // Positions move with the last receipts, which resolve when the outputs have taken everything.
             let _ = acknowledging.await;
-            let saved = tokio::task::spawn_blocking(move || tracker.save_last()).await;
-            if !saved.unwrap_or(false) {
+            if !save_last(tracker).await {
                 problems.push(NOT_REMEMBERED.to_owned());
             }
         }
@@ -218,6 +216,20 @@ impl Input for FileInput {
         } else {
             Err(InputError { problems })
         }
+    }
+}
+
+/// Saves the last positions; whether that worked.
+async fn save_last(tracker: Tracker) -> bool {
+    let tracker = Arc::new(Mutex::new(tracker));
+    let save = move || {
+        let mut tracker = tracker.lock().unwrap_or_else(PoisonError::into_inner);
+        tracker.save_last()
+    };
+    match thread::start("save", save.clone()) {
+        Ok(saving) => saving.ended().await.unwrap_or(false),
+        // No thread to be had: then it is done here, and who else has work on the runtime waits.
+        Err(_) => save(),
     }
 }
 
@@ -240,6 +252,7 @@ impl FileInput {
             compression: self.following.compression,
             follow: self.following.follow,
             remembers: ctx.registry.is_some(),
+            has_room: self.following.has_room,
         };
         let (events, heard) = mpsc::channel();
         let waker = watch.waker();

@@ -214,11 +214,11 @@ impl Pool {
         if inner.idle.len() <= max {
             return;
         }
-        // What is deleted and still open could not be opened again.
+        // What is deleted and still open could not be opened again. A compressed file is open for a moment only.
         let mut oldest: Vec<(Instant, u128)> = inner
             .idle
             .iter()
-            .filter(|(_, task)| task.file.lock().lost.is_none())
+            .filter(|(_, task)| task.file.lock().lost.is_none() && !task.is_compressed())
             .map(|(id, task)| (task.times.data, *id))
             .collect();
         oldest.sort_unstable();
@@ -227,6 +227,13 @@ impl Pool {
                 task.suspend();
             }
         }
+    }
+
+    /// Closes half of the idle files, those that were idle longest. Gives how many may stay open.
+    pub(crate) fn close_half(&self) -> usize {
+        let max = (self.lock().idle.len() / 2).max(1);
+        self.close_idle(max);
+        max
     }
 
     /// Has everything given that was read of a file that is not in the pool.

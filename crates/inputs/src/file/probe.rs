@@ -11,6 +11,7 @@ use codec::compress::Format;
 use super::content::{Content, Got, Scratch};
 use super::judge::open_found;
 use super::state::{File, Kept};
+use super::trail::Trail;
 use super::watch::Found;
 
 /// Decompressed bytes looked through at once.
@@ -33,10 +34,12 @@ pub(crate) struct Probe {
     pub(crate) purpose: Purpose,
     /// The known files that it was compared with and that it is not.
     pub(crate) unlike: Vec<u128>,
+    /// Up to where the known file was read.
+    pub(crate) position: u64,
     /// The place to look through up to.
     pub(crate) target: u64,
-    /// The last bytes before where it is.
-    pub(crate) tail: Vec<u8>,
+    /// What was passed so far.
+    pub(crate) trail: Trail,
     /// The newest checkpoint so far.
     pub(crate) checkpoint: Option<Kept>,
     content: Option<Content>,
@@ -69,8 +72,9 @@ impl Probe {
             format,
             purpose,
             unlike,
+            position: target,
             target,
-            tail: Vec::new(),
+            trail: Trail::default(),
             checkpoint: None,
             content: None,
         })
@@ -91,11 +95,15 @@ impl Probe {
             self.content = Some(content);
         }
         let content = self.content.as_mut().expect("it was opened before");
-        let got = content.pass(self.target, SLICE_BYTES, &mut self.tail, scratch)?;
+        let got = content.pass(self.target, SLICE_BYTES, &mut self.trail, scratch)?;
         if let Some(checkpoint) = content.take_checkpoint() {
             self.checkpoint = Kept::new(&checkpoint, content.file()).ok();
         }
         let at = content.offset();
+        if at < self.target && !content.is_compressed() {
+            // It is compared by more than its last bytes.
+            self.trail = content.retrace(scratch)?;
+        }
         Ok(match got {
             _ if at == self.target => Seen::Reached,
             Got::Bytes(_) if content.is_compressed() => Seen::More,

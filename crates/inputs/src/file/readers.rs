@@ -11,8 +11,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use batch::{PooledBuffer, Stream};
-use codec::{Chunk, Chunker};
+use codec::{Chunk, Chunker, Resume};
 use component::InputContext;
+use registry::{Change, Registry};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
@@ -20,6 +21,7 @@ use super::acknowledge::Sent;
 use super::content::Scratch;
 use super::pool::{Active, Order, Pool, Waiting, Work};
 use super::probe::{Probe, Seen};
+use super::record;
 use super::state::{File, FileState};
 use super::task::{Desk, OpenError, Outcome, Task};
 use crate::reading::emitter::{Emitted, Emitter, End};
@@ -27,6 +29,9 @@ use crate::reading::settings::Compression;
 
 /// Threads that read.
 const READERS_MAX: usize = 2;
+
+/// Behind this offset nothing more is noted: no two files have so much in common that are not the same.
+const NOTED_MAX: u64 = 64 << 10;
 
 /// Chunks between inflating and splitting, for all files together.
 const CHUNKS_BETWEEN: usize = 4;
@@ -52,6 +57,8 @@ pub(crate) struct Rules {
     pub(crate) follow: bool,
     /// Whether the end of half a line may come in a later run.
     pub(crate) remembers: bool,
+    /// Whether NULs at the end of a plain file are room that is still to be written to, and no content.
+    pub(crate) has_room: bool,
 }
 
 /// What the threads share.
@@ -87,6 +94,7 @@ impl Readers {
         let sender = |emitter: Emitter| Sending {
             emitter,
             sent: sent.clone(),
+            registry: ctx.registry.clone(),
         };
         let mut threads = Vec::new();
         let mut splitting = None;
@@ -177,11 +185,30 @@ fn split(pieces: &Receiver<Piece>, mut sending: Sending, common: &Common) {
 struct Sending {
     emitter: Emitter,
     sent: mpsc::Sender<Sent>,
+    registry: Option<Arc<Registry>>,
 }
 
 impl Sending {
+    /// Notes up to where events are about to be sent. Where the disk refuses that, events are sent all the same: it matters
+    /// only for a file that is written anew after a crash.
+    fn note_given(&self, file: &Arc<File>, after: &Resume) {
+        if let Some(registry) = &self.registry {
+            {
+                let mut state = file.lock();
+                let known = state.given_noted.unwrap_or(state.position.offset);
+                if known >= NOTED_MAX {
+                    return;
+                }
+                state.given_noted = Some(after.offset);
+            }
+            let given = record::encode_given((after.offset, after.check));
+            let _ = registry.commit(&[Change::Put(record::given_key(file.id), given)], false);
+        }
+    }
+
     fn send(&mut self, file: &Arc<File>, stream: &Arc<Stream>, chunk: Chunk) -> Result<(), End> {
         let (bytes, after) = (chunk.source_bytes, chunk.after.clone());
+        self.note_given(file, &after);
         let mut emitted = Emitted::default();
         let end = self.emitter.emit_into(stream, chunk, &mut emitted);
         if let Err(End::Stopped) = end {
@@ -274,9 +301,10 @@ impl Desk for Reader {
         &mut self.scratch
     }
 
-    fn buffer(&mut self, size: usize) -> PooledBuffer {
+    fn buffer(&mut self, size: usize, room: usize) -> PooledBuffer {
         let start = Instant::now();
-        let buffer = self.common.ctx.pool.take_sized(size);
+        let pool = &self.common.ctx.pool;
+        let buffer = pool.take_small(size.max(room.min(pool.buffer_size())));
         self.common.ctx.metrics.waited(start.elapsed());
         buffer
     }
@@ -313,6 +341,15 @@ impl Desk for Reader {
 
     fn chunker(&self, state: &FileState, tail: &[u8]) -> Chunker {
         Chunker::resume(&self.common.rules.settings, &state.sent, tail)
+    }
+
+    fn follows(&self) -> bool {
+        self.common.rules.follow
+    }
+
+    fn awaits_nuls(&self) -> bool {
+        let rules = &self.common.rules;
+        rules.has_room && (rules.follow || rules.remembers)
     }
 
     fn first_order(&self) -> Order {

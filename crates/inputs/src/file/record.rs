@@ -2,6 +2,8 @@
 //!
 //! Key kind 1 holds files, kind 2 the newest checkpoint of a compressed file that is needed, both under the file's id. Kind 3
 //! says, under a hash of its name, that an input has looked at its files once: what appears later is read from its beginning.
+//! Kind 4 says, under the file's id, up to where events were sent at least: an offset, then length and hash of the bytes before
+//! it, little-endian. It is written before they are sent, so that after a crash no id is given to other bytes.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -13,7 +15,7 @@ use component::{Dropped, FileStatus};
 use registry::Key;
 use serde::{Deserialize, Serialize};
 
-use super::state::{Counts, FileState, Look, Lost, Place};
+use super::state::{Counts, Ends, FileState, Look, Lost, Place};
 
 /// The kind of keys under which files are.
 pub(crate) const FILE: u8 = 1;
@@ -22,6 +24,33 @@ pub(crate) const CHECKPOINT: u8 = 2;
 
 /// The kind of the key that says that an input has looked at its files once.
 pub(crate) const LOOKED: u8 = 3;
+
+/// The kind of keys under which it is noted up to where events were sent.
+pub(crate) const GIVEN: u8 = 4;
+
+/// The key of what was sent of a file.
+pub(crate) fn given_key(id: u128) -> Key {
+    Key { kind: GIVEN, id }
+}
+
+/// What the registry keeps of how far a file was sent.
+pub(crate) fn encode_given((offset, check): (u64, Check)) -> Vec<u8> {
+    let mut bytes = offset.to_le_bytes().to_vec();
+    bytes.extend(check.len.to_le_bytes());
+    bytes.extend(check.hash.to_le_bytes());
+    bytes
+}
+
+/// What the registry kept of it; none where it cannot be understood.
+pub(crate) fn decode_given(bytes: &[u8]) -> Option<(u64, Check)> {
+    let (offset, rest) = bytes.split_first_chunk()?;
+    let (len, rest) = rest.split_first_chunk()?;
+    let check = Check {
+        len: u16::from_le_bytes(*len),
+        hash: u128::from_le_bytes(*rest.first_chunk()?),
+    };
+    Some((u64::from_le_bytes(*offset), check))
+}
 
 /// The key that says that the input called `scope` has looked at its files once.
 pub(crate) fn looked_key(scope: &str) -> Key {
@@ -85,6 +114,16 @@ struct Record {
     /// Earlier ends, with the bytes before.
     #[serde(rename = "n", default)]
     ends: Vec<(u64, Hash)>,
+    /// Where copies end.
+    #[serde(rename = "nc", default)]
+    copies: Vec<(u64, Hash)>,
+    /// Where it ends before the position.
+    #[serde(rename = "ne", default)]
+    short_end: Option<(u64, Hash)>,
+    #[serde(rename = "ff", default)]
+    first_fingerprint: Option<Hash>,
+    #[serde(rename = "rn", default)]
+    is_renamed: bool,
     #[serde(rename = "be", default)]
     big_endian: Option<bool>,
     #[serde(rename = "st", default)]
@@ -149,6 +188,10 @@ pub(crate) fn encode(scope: &str, state: &FileState) -> Vec<u8> {
             .map(|skip| (skip.stdout, skip.stderr, skip.other)),
         big_endian: state.position.big_endian,
         ends: earlier_ends(state),
+        copies: state.ends.copies.iter().copied().map(end).collect(),
+        short_end: state.short_end.map(end),
+        first_fingerprint: state.first_fingerprint.map(hash),
+        is_renamed: state.is_renamed,
         status: status_number(state.status),
         problem: state.problem.clone(),
         read: (counts.read_events, counts.read_bytes),
@@ -164,41 +207,78 @@ pub(crate) fn encode(scope: &str, state: &FileState) -> Vec<u8> {
 
 /// The ends that the position does not tell.
 fn earlier_ends(state: &FileState) -> Vec<(u64, Hash)> {
-    let ends = state.ends.iter();
+    let ends = state.ends.read.iter().copied();
     ends.filter(|(end, _)| *end != state.position.offset)
-        .map(|(end, check)| (*end, hash(*check)))
+        .map(end)
         .collect()
+}
+
+fn end((end, bytes): (u64, Check)) -> (u64, Hash) {
+    (end, hash(bytes))
+}
+
+fn end_of((end, bytes): (u64, Hash)) -> (u64, Check) {
+    (end, check(bytes))
+}
+
+impl Record {
+    fn position(&self) -> Resume {
+        Resume {
+            offset: self.offset,
+            check: check(self.check),
+            skip: self.skip.map(|(stdout, stderr, other)| Skip {
+                stdout,
+                stderr,
+                other,
+            }),
+            big_endian: self.big_endian,
+        }
+    }
+
+    fn lost(&self) -> Option<Lost> {
+        match self.lost {
+            0 => None,
+            2 => Some(Lost::Truncated),
+            _ => Some(Lost::Gone),
+        }
+    }
+
+    fn ends(&self, position: &Resume) -> Ends {
+        let read = self.ends.iter().copied().map(end_of);
+        Ends {
+            read: read.chain([(position.offset, position.check)]).collect(),
+            copies: self.copies.iter().copied().map(end_of).collect(),
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        let dropped = |(reason, events, bytes): &(String, u64, u64)| Dropped {
+            reason: reason.clone(),
+            events: *events,
+            bytes: *bytes,
+        };
+        Counts {
+            read_events: self.read.0,
+            read_bytes: self.read.1,
+            acknowledged_events: self.acknowledged.0,
+            acknowledged_bytes: self.acknowledged.1,
+            dropped: self.dropped.iter().map(dropped).collect(),
+            in_flight_events: self.in_flight.0,
+            in_flight_bytes: self.in_flight.1,
+            pending_bytes: 0,
+        }
+    }
 }
 
 /// A file as the registry kept it, with its scope; none where it cannot be understood.
 pub(crate) fn decode(bytes: &[u8]) -> Option<(String, FileState)> {
     let record: Record = rmp_serde::from_slice(bytes).ok()?;
-    let position = Resume {
-        offset: record.offset,
-        check: check(record.check),
-        skip: record.skip.map(|(stdout, stderr, other)| Skip {
-            stdout,
-            stderr,
-            other,
-        }),
-        big_endian: record.big_endian,
-    };
-    let lost = match record.lost {
-        0 => None,
-        2 => Some(Lost::Truncated),
-        _ => Some(Lost::Gone),
-    };
+    let (position, lost) = (record.position(), record.lost());
     let place = Place {
         device: record.device,
         inode: record.inode,
     };
-    let dropped = |(reason, events, bytes)| Dropped {
-        reason,
-        events,
-        bytes,
-    };
     let state = FileState {
-        path: PathBuf::from(OsString::from_vec(record.path)),
         // What is gone may come back to its place; what was truncated left it.
         place: (lost != Some(Lost::Truncated) && record.inode != 0).then_some(place),
         left: (lost == Some(Lost::Truncated)).then_some(place),
@@ -216,26 +296,16 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(String, FileState)> {
         },
         disk_offset: record.disk_offset,
         fingerprint: check(record.fingerprint),
-        ends: record
-            .ends
-            .into_iter()
-            .map(|(end, bytes)| (end, check(bytes)))
-            .chain([(position.offset, position.check)])
-            .collect(),
+        first_fingerprint: record.first_fingerprint.map(check),
+        ends: record.ends(&position),
+        short_end: record.short_end.map(end_of),
+        is_renamed: record.is_renamed,
         sent: position.clone(),
         position,
         status: status(record.status),
+        counts: record.counts(),
+        path: PathBuf::from(OsString::from_vec(record.path)),
         problem: record.problem,
-        counts: Counts {
-            read_events: record.read.0,
-            read_bytes: record.read.1,
-            acknowledged_events: record.acknowledged.0,
-            acknowledged_bytes: record.acknowledged.1,
-            dropped: record.dropped.into_iter().map(dropped).collect(),
-            in_flight_events: record.in_flight.0,
-            in_flight_bytes: record.in_flight.1,
-            pending_bytes: 0,
-        },
         ..FileState::default()
     };
     Some((record.scope, state))
@@ -299,16 +369,23 @@ mod tests {
             problem: Some("bad".into()),
             ..FileState::default()
         };
-        state.ends = [
+        state.ends.read = [
             (5, Check { len: 1, hash: 2 }),
             (7_000_000_000, state.position.check),
         ]
         .into();
+        state.ends.note_copy(6, Check { len: 2, hash: 3 });
+        state.short_end = Some((6, Check { len: 2, hash: 3 }));
+        state.first_fingerprint = Some(Check { len: 2, hash: 9 });
+        state.is_renamed = true;
         state.counts.drop_rows("where", 1, 2);
         state.counts.acknowledged_bytes = 9;
         let (scope, back) = decode(&encode("a/b", &state)).expect("it was just written");
         assert_eq!(scope, "a/b");
         assert_eq!(format!("{back:?}"), format!("{state:?}"));
         assert!(decode(b"nonsense").is_none());
+        let given = (77, Check { len: 5, hash: 8 });
+        assert_eq!(decode_given(&encode_given(given)), Some(given));
+        assert!(decode_given(b"short").is_none());
     }
 }

@@ -70,6 +70,15 @@ impl Tracker {
                 record::file_key(file.id),
                 record::encode(&scope, &state),
             ));
+            // What is noted of it before it is sent is not needed once it is acknowledged, and nobody sends more.
+            if !self.pool.has(file.id)
+                && state
+                    .given_noted
+                    .is_some_and(|noted| noted <= state.position.offset)
+            {
+                state.given_noted = None;
+                changes.push(Change::Delete(record::given_key(file.id)));
+            }
             let needed = state
                 .checkpoints
                 .front()

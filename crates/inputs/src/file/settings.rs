@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use config::{Period, Size};
+use rustix::process::{Resource, getrlimit};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -40,7 +41,8 @@ pub(super) struct Config {
     #[serde(default = "second")]
     pub(super) scan_interval: Period,
     /// How many files that were read to their end are kept open, so that they can be finished when they are renamed or
-    /// deleted. Beyond that, those that were idle longest are closed until they are written to. Default: 512.
+    /// deleted. Beyond that, those that were idle longest are closed until they are written to; half as many as the process may
+    /// open (`ulimit -n`) at most. Default: 512.
     #[serde(default = "open_files_default")]
     pub(super) max_open_files: usize,
     /// When files that were read to their end are closed. Half a line at the end is then given as a line.
@@ -167,6 +169,8 @@ pub(crate) struct Following {
     pub(super) close: CloseRules,
     pub(super) delete_after: Option<Duration>,
     pub(super) forget_after: Duration,
+    /// Whether NULs at the end of a plain file are room that is still to be written to, and no content.
+    pub(super) has_room: bool,
     /// When a record that waits for its end is given.
     pub(super) record_timeout: Duration,
     /// When what cannot be read is tried again.
@@ -183,7 +187,7 @@ impl Following {
             ignore_older: config.ignore_older.map(|period| period.0),
             compression: config.compression,
             fingerprint_bytes: config.fingerprint_bytes.bytes(),
-            open_files_max: config.max_open_files,
+            open_files_max: config.max_open_files.min(open_files_allowed()),
             close: CloseRules {
                 inactive: config.close.inactive.0,
                 removed: config.close.removed,
@@ -192,11 +196,26 @@ impl Following {
             },
             delete_after: config.delete_after.map(|period| period.0),
             forget_after: config.forget_after.0,
+            has_room: config.codec != Codec::Msgpack
+                && config.encoding.as_deref().is_none_or(is_like_ascii)
+                && config.line_ending != LineEnding::Nul,
             record_timeout,
             retry_interval: Duration::from_secs(10),
             save_interval: Duration::from_millis(250),
         }
     }
+}
+
+/// Whether text in an encoding holds NULs only where somebody wrote one.
+fn is_like_ascii(encoding: &str) -> bool {
+    let encoding = encoding_rs::Encoding::for_label(encoding.as_bytes());
+    encoding.is_some_and(encoding_rs::Encoding::is_ascii_compatible)
+}
+
+/// How many files an input may keep open: half of what the process may, because it needs some for other things.
+fn open_files_allowed() -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(limit / 2).unwrap_or(usize::MAX).max(1)
 }
 
 impl From<Watching> for WatchMode {

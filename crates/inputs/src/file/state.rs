@@ -20,6 +20,7 @@ use codec::{CHECK_BYTES, Check, Resume};
 use component::{Dropped, FileLedger, FileStatus};
 
 use super::content::read_exact_at;
+use super::trail::Trail;
 use crate::paths::meta::Meta;
 
 /// Device and inode.
@@ -94,8 +95,13 @@ pub(crate) struct FileState {
     pub(crate) lost: Option<Lost>,
     /// Where it was truncated: what is there now is another file, however alike.
     pub(crate) left: Option<Place>,
-    /// Ends that it had when it was read to its end, with the bytes before: a copy may have been made then.
-    pub(crate) ends: VecDeque<(u64, Check)>,
+    /// Where it, or a copy of it, is known to have ended.
+    pub(crate) ends: Ends,
+    /// What was passed of a plain file in this run.
+    pub(crate) trail: Trail,
+    /// Where it ends at its place, if that is before the position: it is a copy that was made before the last lines were
+    /// written, which were read from the original.
+    pub(crate) short_end: Option<(u64, Check)>,
     pub(crate) look: Look,
     /// It was looked at in this run, and nothing has happened since that needs another look.
     pub(crate) is_seen: bool,
@@ -103,12 +109,20 @@ pub(crate) struct FileState {
     /// Bytes of the disk that were read.
     pub(crate) disk_offset: u64,
     pub(crate) fingerprint: Check,
+    /// The one it had at first, where the file was shorter then: a copy may have been made then.
+    pub(crate) first_fingerprint: Option<Check>,
     pub(crate) position: Resume,
     pub(crate) sent: Resume,
+    /// Up to where an earlier run that was killed had sent events at least: their ids belong to those bytes.
+    pub(crate) given: (u64, Check),
+    /// The place that the registry notes for that.
+    pub(crate) given_noted: Option<u64>,
     pub(crate) status: FileStatus,
     /// Why it cannot be read further.
     pub(crate) problem: Option<String>,
-    /// It was renamed in this run.
+    /// Its id is not durable yet: it is not read.
+    pub(crate) awaits_id: bool,
+    /// It was renamed, in this run or an earlier one.
     pub(crate) is_renamed: bool,
     /// Something was not delivered: the position stays where it is until the next run.
     pub(crate) is_frozen: bool,
@@ -125,8 +139,52 @@ pub(crate) struct FileState {
     pub(crate) is_dirty: bool,
 }
 
-/// Earlier ends of a file that are remembered.
+/// Bytes that must be the same before a file is taken for a copy: fewer are alike by chance.
+pub(crate) const LIKENESS_MIN: u16 = 32;
+
+/// Ends of each kind that are remembered.
 const ENDS_MAX: usize = 8;
+
+/// Where a file is known to have ended, with the bytes before.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Ends {
+    /// When it was read to its end: a copy may have been made then.
+    pub(crate) read: VecDeque<(u64, Check)>,
+    /// Where copies of it end.
+    pub(crate) copies: VecDeque<(u64, Check)>,
+}
+
+impl Ends {
+    /// Notes that the file was read to an end.
+    pub(crate) fn note_read(&mut self, end: u64, check: Check) {
+        remember(&mut self.read, (end, check));
+    }
+
+    /// Notes where a copy of the file ends.
+    pub(crate) fn note_copy(&mut self, end: u64, check: Check) {
+        remember(&mut self.copies, (end, check));
+    }
+
+    /// Whether a copy of this size was seen beside it.
+    pub(crate) fn has_copy_of(&self, size: u64) -> bool {
+        self.copies.iter().any(|(end, _)| *end == size)
+    }
+
+    /// Whether it is known to have ended at `end`, with `tail` before.
+    pub(crate) fn holds(&self, end: u64, tail: &[u8]) -> bool {
+        let mut ends = self.read.iter().chain(&self.copies);
+        ends.any(|(known, check)| *known == end && check.matches(tail))
+    }
+}
+
+fn remember(ends: &mut VecDeque<(u64, Check)>, end: (u64, Check)) {
+    if !ends.contains(&end) {
+        if ends.len() == ENDS_MAX {
+            ends.pop_front();
+        }
+        ends.push_back(end);
+    }
+}
 
 /// A place of the registry's checkpoint that none has: whatever is needed is written.
 pub(crate) const UNKNOWN_PLACE: u64 = u64::MAX;
@@ -276,13 +334,7 @@ impl FileState {
 
     /// Notes that it was read to its end as it is now.
     pub(crate) fn note_end(&mut self) {
-        let end = (self.sent.offset, self.sent.check);
-        if self.ends.back() != Some(&end) {
-            self.ends.push_back(end);
-            if self.ends.len() > ENDS_MAX {
-                self.ends.pop_front();
-            }
-        }
+        self.ends.note_read(self.sent.offset, self.sent.check);
     }
 
     /// Forgets what was on its way when a run ended: it is read again, also of a file that was read to its end.
@@ -336,6 +388,30 @@ impl FileState {
                 self.status
             },
             checkpoints: self.checkpoints.len() as u64,
+        }
+    }
+}
+
+/// What tells whether a file's content is what was read from it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Likeness {
+    pub(crate) look: Look,
+    pub(crate) format: Option<Format>,
+    pub(crate) fingerprint: Check,
+    pub(crate) sent: (u64, Check),
+    pub(crate) given: (u64, Check),
+    pub(crate) short_end: Option<(u64, Check)>,
+}
+
+impl From<&FileState> for Likeness {
+    fn from(state: &FileState) -> Self {
+        Self {
+            look: state.look,
+            format: state.format,
+            fingerprint: state.fingerprint,
+            sent: (state.sent.offset, state.sent.check),
+            given: state.given,
+            short_end: state.short_end,
         }
     }
 }

@@ -7,18 +7,27 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use batch::Stream;
-use codec::{Chunk, Chunker};
+use codec::compress::{Checkpoint, Format};
+use codec::{Check, Chunk, Chunker};
 
 use super::content::{Content, Got, Scratch};
 use super::pool::Order;
-use super::state::{File, FileState, Kept, Place, Times};
+use super::state::{File, FileState, Kept, Look, Place, Times};
+use super::trail::Trail;
 use crate::paths::meta::Meta;
+use crate::reading::emitter::ago;
 
 /// Bytes read at once before another file has its turn.
 const SLICE_BYTES: u64 = 4 << 20;
 
 /// The smallest buffer that is read into.
 const BUFFER_MIN: usize = 4096;
+
+/// No more than this is expected of a read.
+const BUFFER_MAX: u64 = 1 << 20;
+
+/// How long half a line at the end of a compressed file waits for another member that goes on with it.
+pub(super) const HALF_LINE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// A file that is being read.
 pub(crate) struct Task {
@@ -78,8 +87,8 @@ pub(crate) enum Outcome {
 pub(crate) trait Desk {
     /// Memory to read with.
     fn scratch(&mut self) -> &mut Scratch;
-    /// A buffer to read into, waiting for it.
-    fn buffer(&mut self, size: usize) -> batch::PooledBuffer;
+    /// A buffer of at least `size` bytes to read into, waiting for it. More than `room` is not needed.
+    fn buffer(&mut self, size: usize, room: usize) -> batch::PooledBuffer;
     /// Counts bytes that were read, decompressed and on disk, and how long that took.
     fn count(&mut self, bytes: usize, disk_bytes: u64, time: Duration);
     /// Takes a chunk on its way; false when nobody takes more.
@@ -88,6 +97,10 @@ pub(crate) trait Desk {
     fn is_stopped(&self) -> bool;
     /// A chunker that goes on where one was, with the bytes before.
     fn chunker(&self, state: &FileState, tail: &[u8]) -> Chunker;
+    /// Whether more may come behind the end of a file in this run.
+    fn follows(&self) -> bool;
+    /// Whether NULs at the end of a plain file are room that is still to be written to.
+    fn awaits_nuls(&self) -> bool;
     /// What is to be done with a file that was just opened.
     fn first_order(&self) -> Order;
     /// Whether half a line at the end of compressed data that is cut short is given: its other half will never come.
@@ -109,7 +122,10 @@ impl Task {
         if place != Some(Place::of(&meta)) {
             return Err(OpenError::Moved);
         }
-        let (content, tail) = seek(file, opened, desk.scratch())?;
+        let (mut content, tail) = seek(file, opened, desk.scratch())?;
+        if desk.awaits_nuls() {
+            content.await_nuls();
+        }
         let mut state = file.lock();
         state.counts.pending_bytes = 0;
         let stream = Arc::new(Stream {
@@ -150,14 +166,14 @@ impl Task {
         self.content.file()
     }
 
+    /// Whether it is compressed.
+    pub(crate) fn is_compressed(&self) -> bool {
+        self.content.is_compressed()
+    }
+
     /// Whether there are bytes behind those that were read.
     pub(crate) fn has_more(&self) -> bool {
-        let size = self
-            .content
-            .file()
-            .metadata()
-            .map_or(0, |found| found.len());
-        !self.content.is_compressed() && size > self.content.offset()
+        self.content.has_more()
     }
 
     /// Whether a record waits for its end.
@@ -170,9 +186,24 @@ impl Task {
         self.chunker.pending() > 0
     }
 
+    /// Whether the file goes on in another one, which has its content.
+    pub(crate) fn is_left(&self) -> bool {
+        let place = self.file.lock().place;
+        place.is_some_and(|place| place != self.place)
+    }
+
     /// Closes it. What was read and not given will be read again.
     pub(crate) fn suspend(self) -> Arc<File> {
+        let meta = Meta::of_fd(self.content.file()).ok();
         let mut state = self.file.lock();
+        // Where everything was read, what the system says of it now belongs to what was read.
+        if let Some(meta) = meta
+            && !self.content.is_compressed()
+            && meta.size == self.content.offset()
+            && state.place == Some(Place::of(&meta))
+        {
+            state.look = Look::of(&meta);
+        }
         state.counts.read_bytes -= state.counts.pending_bytes;
         state.counts.pending_bytes = 0;
         drop(state);
@@ -181,19 +212,15 @@ impl Task {
 
     /// Reads and sends some of it.
     pub(crate) fn slice(&mut self, desk: &mut impl Desk) -> Outcome {
-        if self
-            .file
-            .lock()
-            .place
-            .is_some_and(|place| place != self.place)
-        {
-            return Outcome::Elsewhere;
-        }
+        // What was read is given wherever the file goes on.
         if self.order == Order::Finish {
             return match self.send_all(desk) {
                 Err(outcome) => outcome,
                 Ok(()) => Outcome::Closed,
             };
+        }
+        if self.is_left() {
+            return Outcome::Elsewhere;
         }
         let end = self.content.offset() + SLICE_BYTES;
         loop {
@@ -207,7 +234,9 @@ impl Task {
                 continue;
             }
             if let Some(size) = self.chunker.needs() {
-                let buffer = desk.buffer(size.max(BUFFER_MIN));
+                let expected = self.content.expected_bytes().min(BUFFER_MAX) as usize;
+                let room = (size + expected).next_power_of_two();
+                let buffer = desk.buffer(size.max(BUFFER_MIN), room);
                 self.chunker.give(buffer);
                 continue;
             }
@@ -237,6 +266,11 @@ impl Task {
     }
 
     fn advance(&mut self, read: usize, start: Instant, desk: &mut impl Desk) {
+        if desk.follows() && !self.content.is_compressed() {
+            let at = self.content.offset() - read as u64;
+            let bytes = &self.chunker.space()[..read];
+            self.file.lock().trail.add(at, bytes);
+        }
         self.chunker.advance(read);
         self.times.data = Instant::now();
         self.count(read, self.times.data - start, desk);
@@ -262,16 +296,27 @@ impl Task {
         // What ends compressed data gives no content.
         self.count(0, Duration::ZERO, desk);
         keep_checkpoint(&self.file, &mut self.content);
+        // Another member may follow, and go on with the line.
+        let may_go_on = matches!(got, Got::End) && desk.follows() && self.is_recent();
         let sent = match (&got, self.order) {
             (Got::Truncated(_), _) if desk.gives_half_lines() => self.send_all(desk),
-            (Got::Nothing, Order::Read) | (Got::Truncated(_), _) => self.send_ready(desk),
-            (Got::Nothing, Order::Flush) => self.send_flushed(desk),
+            (Got::Truncated(_), _) => self.send_ready(desk),
+            (_, Order::Read) if may_go_on || matches!(got, Got::Nothing) => self.send_ready(desk),
+            (_, Order::Flush) if may_go_on || matches!(got, Got::Nothing) => {
+                self.send_flushed(desk)
+            }
             _ => self.send_all(desk),
         };
         if let Err(outcome) = sent {
             return outcome;
         }
+        let waits = self.has_pending();
         match (got, self.order) {
+            (Got::End, _) if waits => {
+                self.order = Order::Read;
+                self.chunker.release();
+                Outcome::Rest
+            }
             (Got::End, _) => Outcome::Done {
                 has_garbage: self.content.has_garbage(),
             },
@@ -285,6 +330,12 @@ impl Task {
                 Outcome::Rest
             }
         }
+    }
+
+    /// Whether somebody may still be writing to a compressed file.
+    fn is_recent(&self) -> bool {
+        let meta = Meta::of_fd(self.content.file());
+        meta.is_ok_and(|meta| ago(meta.modified_ns) < HALF_LINE_PATIENCE)
     }
 
     /// Sends the whole records.
@@ -351,7 +402,7 @@ fn seek(
     opened: Opened,
     scratch: &mut Scratch,
 ) -> Result<(Content, Vec<u8>), OpenError> {
-    let (format, sent, checkpoint) = {
+    let (format, sent, given, checkpoint) = {
         let state = file.lock();
         let usable = state
             .checkpoints
@@ -359,21 +410,47 @@ fn seek(
             .rev()
             .find(|kept| kept.place <= state.sent.offset);
         let checkpoint = usable.and_then(|kept| kept.checkpoint(&opened));
-        (state.format, state.sent.clone(), checkpoint)
+        (state.format, state.sent.clone(), state.given, checkpoint)
     };
-    let mut tail = checkpoint
-        .as_ref()
-        .map_or_else(Vec::new, |checkpoint| checkpoint.tail().to_vec());
-    let mut content = Content::new(opened, format, checkpoint.as_ref())
-        .map_err(|error| OpenError::Failed(io::Error::other(error)))?;
-    let got = content
-        .pass(sent.offset, u64::MAX, &mut tail, scratch)
-        .map_err(OpenError::Failed)?;
+    if format.is_some() && given.0 > sent.offset {
+        // Of a plain file this was looked at when it was found.
+        let again = opened.try_clone().map_err(OpenError::Failed)?;
+        let (_, trail, got) = pass_to(given.0, again, format, checkpoint.as_ref(), scratch)?;
+        let is_short = trail.end() < given.0 && matches!(got, Got::End);
+        if is_short || (trail.end() == given.0 && !matches(&trail, given.1)) {
+            return Err(OpenError::Replaced);
+        }
+        file.lock().given = Default::default();
+    }
+    let (content, trail, got) = pass_to(sent.offset, opened, format, checkpoint.as_ref(), scratch)?;
     let is_there = content.offset() == sent.offset && !matches!(got, Got::Replaced);
-    // At the end of a member no bytes before are known; its checksum was right.
-    let is_known = tail.len() >= usize::from(sent.check.len);
-    if !is_there || (is_known && !sent.check.matches(&tail)) {
+    if !is_there || !matches(&trail, sent.check) {
         return Err(OpenError::Replaced);
     }
-    Ok((content, tail))
+    Ok((content, trail.tail().to_vec()))
+}
+
+/// The content at `offset`, or where it ends before, with what was passed.
+fn pass_to(
+    offset: u64,
+    opened: Opened,
+    format: Option<Format>,
+    checkpoint: Option<&Checkpoint>,
+    scratch: &mut Scratch,
+) -> Result<(Content, Trail, Got), OpenError> {
+    let mut trail = checkpoint.map_or_else(Trail::default, |checkpoint| {
+        Trail::starting_at(checkpoint.output, checkpoint.tail())
+    });
+    let mut content = Content::new(opened, format, checkpoint)
+        .map_err(|error| OpenError::Failed(io::Error::other(error)))?;
+    let got = content
+        .pass(offset, u64::MAX, &mut trail, scratch)
+        .map_err(OpenError::Failed)?;
+    Ok((content, trail, got))
+}
+
+/// Whether the bytes that were passed last are those of a check. At the end of a member no bytes before are known; its
+/// checksum was right.
+fn matches(trail: &Trail, check: Check) -> bool {
+    trail.tail().len() < usize::from(check.len) || check.matches(trail.tail())
 }

@@ -17,19 +17,21 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use codec::Resume;
 use codec::fnv::Fnv128;
+use codec::{Check, Resume};
 use component::{FileStatus, InputContext};
 
 use super::acknowledge::Dirty;
-use super::content::{Head, read_exact_at};
+use super::content::{Head, read_exact_at, written_end};
 use super::judge::{Held, open_found};
 use super::known::Known;
 use super::pool::{Order, Pool};
 use super::probe::{Probe, Purpose};
 use super::readers::Event;
 use super::settings::{Following, StartAt};
-use super::state::{Counts, File, FileState, Look, Lost, Place, UNKNOWN_PLACE, fingerprint};
+use super::state::{
+    Counts, File, FileState, Likeness, Look, Lost, Place, UNKNOWN_PLACE, fingerprint,
+};
 use super::task::{OpenError, Outcome, Task};
 use super::watch::Found;
 use crate::paths::meta::{Kind, Meta};
@@ -41,6 +43,9 @@ const BACKLOG_PART: usize = 1024;
 
 /// Files that may wait for a reader before more are taken in.
 const WAITING_MAX: usize = 1024;
+
+/// When a file is tried again that could not be opened for want of descriptors.
+const SHORT_WAIT: Duration = Duration::from_millis(500);
 
 /// How long to wait for changes while nothing is due by time but trying again and forgetting.
 const AT_REST: Duration = Duration::from_secs(1);
@@ -61,6 +66,8 @@ pub(crate) struct Tracker {
     pub(super) backlog: VecDeque<Found>,
     /// New files whose ids are not durable yet.
     pub(super) unsaved: Vec<Arc<File>>,
+    /// Files that nothing is known of and that cannot be looked at, with when to try again.
+    pub(super) postponed: HashMap<Place, (Found, Instant)>,
     /// Files that cannot be opened or read, with when to try again.
     pub(super) retries: HashMap<u128, Instant>,
     /// What was told, so that it is told once.
@@ -68,6 +75,8 @@ pub(crate) struct Tracker {
     /// What went wrong, where files are not followed.
     pub(crate) problems: Vec<String>,
     pub(super) is_first_scan: bool,
+    /// A scan of this run was taken.
+    has_scanned: bool,
     pub(super) saved: Instant,
     pub(super) swept: Instant,
     /// The registry could not be written to.
@@ -95,10 +104,12 @@ impl Tracker {
             orphans: HashMap::new(),
             backlog: VecDeque::new(),
             unsaved: Vec::new(),
+            postponed: HashMap::new(),
             retries: HashMap::new(),
             told: HashSet::new(),
             problems: Vec::new(),
             is_first_scan,
+            has_scanned: false,
             saved: Instant::now(),
             swept: Instant::now(),
             save_fails: false,
@@ -191,35 +202,30 @@ impl Tracker {
 
     /// Whether something else is in a known file than what was read from it.
     pub(super) fn is_replaced(&self, file: &Arc<File>, found: &Found) -> bool {
-        let (look, format, sent, fingerprint) = {
-            let state = file.lock();
-            (
-                state.look,
-                state.format,
-                state.sent.clone(),
-                state.fingerprint,
-            )
-        };
-        let now = Look::of(&found.meta);
+        let known = Likeness::from(&*file.lock());
         // With the same times, size and birth it is what it was.
-        if now == look {
+        if Look::of(&found.meta) == known.look {
             return false;
-        }
-        if format.is_none() && now.size < sent.offset {
-            return true;
         }
         // Nothing is known of what cannot be read now; it is tried again when it is opened.
-        let Ok(opened) = open_found(found) else {
-            return false;
-        };
-        let Ok(head) = Head::read(&opened, self.following.compression, fingerprint.len.into())
-        else {
-            return false;
-        };
-        if head.format != format || super::state::fingerprint(&head.bytes) != fingerprint {
-            return true;
+        self.holds_other_content(&known, found).unwrap_or(false)
+    }
+
+    /// Whether the content of a known file is not what was read from it.
+    fn holds_other_content(&self, known: &Likeness, found: &Found) -> io::Result<bool> {
+        let opened = open_found(found)?;
+        let (compression, len) = (self.following.compression, known.fingerprint.len);
+        if known.format.is_none() {
+            // Readers go on meanwhile, so the size must be younger than what is known.
+            let size = Meta::of_fd(&opened)?.size;
+            let short_end = known.short_end.filter(|_| size < known.sent.0);
+            let end = short_end.unwrap_or(known.sent);
+            if !holds(&opened, size, end)? || !holds(&opened, size, known.given)? {
+                return Ok(true);
+            }
         }
-        format.is_none() && !tail_agrees(&opened, &sent).unwrap_or(true)
+        let head = Head::read(&opened, compression, len.into())?;
+        Ok(head.format != known.format || fingerprint(&head.bytes) != known.fingerprint)
     }
 
     /// Notes what the system says of a known file, and has it read if there is something to read.
@@ -252,6 +258,9 @@ impl Tracker {
         state.look = look;
         state.is_seen = true;
         state.lost = None;
+        if look.size >= state.sent.offset {
+            state.short_end = None;
+        }
         // One that could not be opened because it was just being renamed is still to be read.
         let is_left = state.format.is_none()
             && !self.pool.has(file.id)
@@ -291,6 +300,9 @@ impl Tracker {
     pub(super) fn read(&mut self, file: &Arc<File>) {
         {
             let mut state = file.lock();
+            if state.awaits_id {
+                return;
+            }
             if state.status == FileStatus::Idle {
                 state.status = FileStatus::Open;
             }
@@ -329,6 +341,7 @@ impl Tracker {
             is_seen: true,
             format: head.format,
             fingerprint: fingerprint(&head.bytes),
+            awaits_id: true,
             ..FileState::default()
         };
         let file = File::new(self.new_id(found, head), state);
@@ -338,7 +351,10 @@ impl Tracker {
                 let probe = Probe::new(found.clone(), head.format, purpose, u64::MAX, Vec::new());
                 return self.pool.probe(probe);
             }
-            self.skip_to(&file, found.meta.size);
+            let size = found.meta.size;
+            let end = open_found(found).and_then(|opened| written_end(&opened, size));
+            let end = end.ok().filter(|_| self.following.has_room);
+            self.skip_to(&file, end.unwrap_or(size));
         }
         self.known.insert(&file);
         self.unsaved.push(file);
@@ -378,42 +394,65 @@ impl Tracker {
             return;
         }
         // What became of the files whose places the new ones have is written first.
-        self.save(false);
-        if !self.save_new() {
+        if !self.save(false) || !self.save_new() {
             return;
         }
         for file in std::mem::take(&mut self.unsaved) {
-            if file.lock().wants_reading() {
+            let wants_reading = {
+                let mut state = file.lock();
+                state.awaits_id = false;
+                state.wants_reading()
+            };
+            if wants_reading {
                 self.read(&file);
             }
         }
     }
 
-    /// Files that the scan did not find.
+    /// Files that the scan did not find. The first one of a run looks at all that are known: some may have gone meanwhile.
     fn notice_missing(&mut self) {
-        let missing: Vec<Arc<File>> = self
-            .known
-            .awake()
-            .into_iter()
-            .filter(|file| file.lock().place.is_some() && !self.known.is_in_place(file))
-            .collect();
-        for file in missing {
-            let mut state = file.lock();
-            if state.lost.is_some() {
-                continue;
+        if std::mem::replace(&mut self.has_scanned, true) {
+            for file in self.known.awake() {
+                self.look_for(&file);
             }
-            state.lost = Some(Lost::Gone);
-            state.lost_since = Some(seconds_now());
-            self.dirty.note(&file, &mut state);
-            let unread = state.look.size.saturating_sub(state.sent.offset);
-            if state.format.is_none() && unread > 0 && !self.pool.has(file.id) {
-                let path = state.path.display().to_string();
-                drop(state);
-                self.ctx.diagnostics.warn(&format!(
-                    "{path}: is gone, and {unread} bytes of it were not read"
-                ));
+            return;
+        }
+        for (index, id) in self.known.newly_missing().into_iter().enumerate() {
+            if let Some(file) = self.known.get(id) {
+                self.look_for(&file);
+            }
+            if index % BACKLOG_PART == BACKLOG_PART - 1 {
+                self.save(false);
+                self.let_sleep();
             }
         }
+    }
+
+    /// Notes that a file is gone which is not where it was.
+    fn look_for(&self, file: &Arc<File>) {
+        if self.known.is_in_place(file) {
+            return;
+        }
+        let mut state = file.lock();
+        if state.place.is_none() || state.lost.is_some() || is_at_its_path(&state) {
+            return;
+        }
+        state.lost = Some(Lost::Gone);
+        state.lost_since = Some(seconds_now());
+        self.dirty.note(file, &mut state);
+        if self.pool.has(file.id) {
+            return;
+        }
+        let path = state.path.display();
+        let unread = state.look.size.saturating_sub(state.sent.offset);
+        let loss = match state.format {
+            None if unread > 0 => format!("{unread} bytes of it were not read"),
+            Some(_) if state.status == FileStatus::Idle => "it was not read to its end".to_owned(),
+            _ => return,
+        };
+        self.ctx.diagnostics.warn(&format!(
+            "{path}: is gone (deleted, or renamed to a name that `paths` does not match), and {loss}"
+        ));
     }
 
     /// How long to wait for changes: until something is due by time.
@@ -476,12 +515,53 @@ impl Tracker {
                 self.written(&[path.into()]);
             }
             OpenError::Failed(error) if error.kind() == io::ErrorKind::NotFound => {
-                let path = file.lock().path.clone();
+                let path = {
+                    let mut state = file.lock();
+                    // It was renamed or deleted just now: where a scan finds it, it is read.
+                    state.is_seen = false;
+                    state.path.clone()
+                };
                 if !self.following.follow {
                     self.fail(&path, &describe(&error));
                 }
             }
+            OpenError::Failed(error) if is_short_of_descriptors(&error) => {
+                self.keep_fewer_open();
+                file.lock().status = FileStatus::Idle;
+                self.retries.insert(file.id, Instant::now() + SHORT_WAIT);
+            }
             OpenError::Failed(error) => self.failed(file, &describe(&error)),
+        }
+    }
+
+    /// The process keeps too many files open: with fewer, there is room for others.
+    fn keep_fewer_open(&mut self) {
+        self.following.open_files_max = self.pool.close_half();
+        self.warn_once(
+            "too many open files: fewer of those that were read to their end are kept open from now on",
+        );
+    }
+
+    /// A file that nothing is known of cannot be looked at: it is tried again later.
+    pub(super) fn postpone(&mut self, found: &Found, error: &io::Error) {
+        let wait = if self.following.follow && is_short_of_descriptors(error) {
+            self.keep_fewer_open();
+            SHORT_WAIT
+        } else {
+            self.fail(&found.path, &describe(error));
+            self.following.retry_interval
+        };
+        let again = (found.clone(), Instant::now() + wait);
+        self.postponed.insert(Place::of(&found.meta), again);
+    }
+
+    /// Looks again at files that could not be looked at.
+    pub(super) fn meet_postponed(&mut self) {
+        let now = Instant::now();
+        let due = self.postponed.extract_if(|_, (_, at)| *at <= now);
+        let paths: Vec<Arc<Path>> = due.map(|(_, (found, _))| found.path).collect();
+        if !paths.is_empty() {
+            self.written(&paths);
         }
     }
 
@@ -526,6 +606,8 @@ impl Tracker {
                 }
                 Some(FileStatus::Done)
             }
+            // What is said of the file that it goes on in stays.
+            Outcome::Closed | Outcome::Stopped if task.is_left() => None,
             Outcome::Closed | Outcome::Stopped => Some(FileStatus::Idle),
             Outcome::Truncated(problem) => {
                 if !self.following.follow {
@@ -595,12 +677,36 @@ impl Tracker {
     }
 }
 
-/// Whether the bytes before a position are those that were read.
-fn tail_agrees(opened: &Opened, sent: &Resume) -> io::Result<bool> {
-    let len = u64::from(sent.check.len).min(sent.offset);
+/// Whether the process or the system has too many files open.
+fn is_short_of_descriptors(error: &io::Error) -> bool {
+    let errno = rustix::io::Errno::from_io_error(error);
+    matches!(
+        errno,
+        Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE)
+    )
+}
+
+/// Whether a file that no scan found is at its path all the same: the scan could not see everything, or nobody looks there
+/// any more. Where nobody can tell, it is not gone.
+fn is_at_its_path(state: &FileState) -> bool {
+    match Meta::of(&state.path) {
+        Ok(meta) => state.place == Some(Place::of(&meta)),
+        Err(error) => !matches!(
+            error.kind(),
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+        ),
+    }
+}
+
+/// Whether a plain file of this size has the bytes before a place that were read there.
+fn holds(opened: &Opened, size: u64, (end, check): (u64, Check)) -> io::Result<bool> {
+    if size < end {
+        return Ok(false);
+    }
+    let len = u64::from(check.len).min(end);
     let mut tail = vec![0; len as usize];
-    let read = read_exact_at(opened, &mut tail, sent.offset - len)?;
-    Ok(read == tail.len() && sent.check.matches(&tail))
+    let read = read_exact_at(opened, &mut tail, end - len)?;
+    Ok(read == tail.len() && check.matches(&tail))
 }
 
 /// Seconds since 1970.

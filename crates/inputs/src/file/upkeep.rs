@@ -9,15 +9,18 @@ use registry::Change;
 
 use super::pool::Order;
 use super::record;
-use super::state::{File, Look, Place};
-use super::task::Task;
+use super::state::{File, Look, Lost, Place};
+use super::task::{HALF_LINE_PATIENCE, Task};
 use super::tracker::{Tracker, seconds_now};
 use crate::paths::meta::Meta;
-use crate::reading::emitter::now;
+use crate::reading::emitter::ago;
 
 /// How long a file that was renamed or deleted must not have been written to before it is finished: who wrote it may
 /// do so until it is told of the rename.
 const ROTATED_QUIET: Duration = Duration::from_secs(5);
+
+/// How long a truncated file is kept in memory, because a copy of it may appear.
+const COPIES_SECONDS: u64 = 600;
 
 /// How often files that are gone are looked through.
 const SWEEP_EVERY: Duration = Duration::from_secs(600);
@@ -30,6 +33,7 @@ impl Tracker {
         self.look_at_idle();
         self.pool.close_idle(self.following.open_files_max);
         self.try_again();
+        self.meet_postponed();
         self.delete_finished();
         self.release_new();
         self.meet_backlog();
@@ -102,6 +106,7 @@ impl Tracker {
         let rules = &self.following.close;
         let quiet = task.times.data.elapsed();
         if quiet >= rules.inactive
+            || (task.is_compressed() && quiet >= HALF_LINE_PATIENCE)
             || rules
                 .after
                 .is_some_and(|limit| task.times.opened.elapsed() >= limit)
@@ -115,11 +120,7 @@ impl Tracker {
         if is_rotated {
             let opened = Meta::of_fd(task.opened()).ok();
             let is_removed = opened.is_some_and(|meta| meta.links == 0);
-            let has_more = opened.is_some_and(|meta| {
-                let state = task.file.lock();
-                meta.size > state.counts.read_bytes
-            });
-            if has_more {
+            if task.has_more() {
                 return Some(Order::Read);
             }
             let closes = if is_removed {
@@ -181,7 +182,7 @@ impl Tracker {
                 task.suspend();
             }
             match fs::remove_file(&path) {
-                Ok(()) => self.ctx.metrics.count("deleted_files", 1),
+                Ok(()) => self.ctx.metrics.count("files_deleted", 1),
                 Err(error) => {
                     self.warn_once(&format!("{}: cannot be deleted: {error}", path.display()));
                 }
@@ -195,12 +196,13 @@ impl Tracker {
         }
         let state = file.lock();
         let is_read = match state.format {
+            None if state.short_end.is_some() => true,
             None => state.position.offset == state.look.size,
             Some(_) => state.status == FileStatus::Done,
         };
         let counts = &state.counts;
         let is_settled = counts.in_flight_bytes == 0 && counts.pending_bytes == 0;
-        let age = Duration::from_nanos((now() - state.look.modified_ns).max(0) as u64);
+        let age = ago(state.look.modified_ns);
         is_read
             && is_settled
             && !state.is_frozen
@@ -234,6 +236,7 @@ impl Tracker {
             self.known.forget(&file);
             changes.push(Change::Delete(record::file_key(id)));
             changes.push(Change::Delete(record::checkpoint_key(id)));
+            changes.push(Change::Delete(record::given_key(id)));
         }
         self.remove(&changes);
         self.let_sleep();
@@ -245,10 +248,15 @@ impl Tracker {
             // Those that may be deleted are looked at all the time.
             return;
         }
+        let now = seconds_now();
         self.known.sleep(|file| {
             let state = file.lock();
             let counts = &state.counts;
-            !state.is_dirty
+            // Only in memory is enough known of it to tell its copies.
+            let awaits_copy = state.lost == Some(Lost::Truncated)
+                && now < state.lost_since.unwrap_or_default() + COPIES_SECONDS;
+            !awaits_copy
+                && !state.is_dirty
                 && state.status != FileStatus::Open
                 && counts.in_flight_bytes + counts.pending_bytes == 0
         });

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use batch::Stream;
 use codec::{Chunk, Decoder};
@@ -157,6 +157,11 @@ impl Emitter {
     fn lock_told(&self) -> MutexGuard<'_, BTreeSet<&'static str>> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// How long ago something was that happened at `time_ns`, in nanoseconds since 1970.
+pub(crate) fn ago(time_ns: i64) -> Duration {
+    Duration::from_nanos(now().saturating_sub(time_ns).max(0) as u64)
 }
 
 /// Nanoseconds since 1970.

@@ -24,8 +24,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::panic::resume_unwind;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -60,13 +60,7 @@ pub(crate) fn read_stream(
     let (end, problem) = if reader.is_compressed() && cores > 1 {
         read_on_two_threads(reader, emitter)
     } else {
-        let mut end = Ok(());
-        while end.is_ok()
-            && let Some((stream, chunk)) = reader.next_chunk()
-        {
-            end = emitter.emit(&stream, chunk);
-        }
-        (end, reader.into_problem())
+        read_here(reader, emitter)
     };
     let mut tell = |problem: String| problems.push(format!("{name}: {problem}"));
     match end {
@@ -77,14 +71,26 @@ pub(crate) fn read_stream(
     Ok(())
 }
 
-/// Reads on a second thread and emits on this one.
-fn read_on_two_threads(
-    mut reader: Reader,
-    emitter: &mut Emitter,
-) -> (Result<(), End>, Option<String>) {
+/// Reads and emits on this thread.
+fn read_here(mut reader: Reader, emitter: &mut Emitter) -> (Result<(), End>, Option<String>) {
+    let mut end = Ok(());
+    while end.is_ok()
+        && let Some((stream, chunk)) = reader.next_chunk()
+    {
+        end = emitter.emit(&stream, chunk);
+    }
+    (end, reader.into_problem())
+}
+
+/// Reads on a second thread and emits on this one; all on this one where the system refuses a second.
+fn read_on_two_threads(reader: Reader, emitter: &mut Emitter) -> (Result<(), End>, Option<String>) {
+    // The thread takes it from here; if there is none, it is still there to be read on this one.
+    let shared = &Mutex::new(Some(reader));
     thread::scope(|scope| {
         let (sender, receiver) = sync_channel::<(Arc<Stream>, Chunk)>(CHUNKS_BETWEEN);
+        let take = || shared.lock().unwrap_or_else(PoisonError::into_inner).take();
         let read = move || {
+            let mut reader = take()?;
             while let Some(chunk) = reader.next_chunk() {
                 if sender.send(chunk).is_err() {
                     break;
@@ -97,12 +103,7 @@ fn read_on_two_threads(
             .spawn_scoped(scope, read)
         {
             Ok(thread) => thread,
-            Err(error) => {
-                return (
-                    Ok(()),
-                    Some(format!("no thread for decompressing: {error}")),
-                );
-            }
+            Err(_) => return take().map_or((Ok(()), None), |reader| read_here(reader, emitter)),
         };
         // The receiver goes at the end of the loop, which ends the thread's sending where this side ended first.
         let end = receiver
@@ -121,19 +122,22 @@ pub(crate) async fn on_blocking_thread(
     ctx: InputContext,
     work: impl FnOnce(&InputContext) -> Vec<String> + Send + 'static,
 ) -> Result<(), InputError> {
-    let problems = match tokio::task::spawn_blocking(move || work(&ctx)).await {
+    let work =
+        component::thread::start("read", move || work(&ctx)).map_err(|error| no_thread(&error))?;
+    let problems = match work.ended().await {
         Ok(problems) => problems,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => resume_unwind(panic),
-            // The runtime shuts down before the work has begun.
-            Err(_) => Vec::new(),
-        },
+        Err(panic) => resume_unwind(panic),
     };
     if problems.is_empty() {
         Ok(())
     } else {
         Err(InputError { problems })
     }
+}
+
+/// The system refuses the thread that an input reads on.
+pub(crate) fn no_thread(error: &io::Error) -> InputError {
+    InputError::new(format!("there is no thread to read on: {error}"))
 }
 
 /// A reader of something that is no regular file, such as a named pipe. None when it was time to stop before somebody

@@ -17,6 +17,13 @@ fn appending() {
         ("symlinks are left out", ALL, symlinks_off),
         ("hard links are one file", ALL, hard_links),
         ("an empty file is filled", ALL, empty_file),
+        ("room that is reserved and written to", ALL, |world| {
+            reserved(world, 0);
+        }),
+        ("NULs that are written over", ALL, |world| {
+            reserved(world, 64 << 10);
+        }),
+        ("from the end of reserved room", ALL, end_of_reserved),
     ]);
 }
 
@@ -137,4 +144,43 @@ fn empty_file(world: &mut World) {
         world.expect("half");
         world.settle();
     }
+}
+
+/// A file of which `nuls` are written, and the rest up to a MiB is a hole, is written to from its start.
+fn reserved(world: &mut World, nuls: usize) {
+    world.raw("app.log", &vec![0; nuls]);
+    world.truncate("app.log", 1 << 20);
+    let mut at = 0;
+    for count in [1, 3, 200, 1] {
+        let text = world.text(count);
+        write_at(world, &text, at);
+        at += text.len() as u64;
+        world.settle();
+    }
+    world.truncate("app.log", at);
+    world.append("app.log", 2);
+    world.settle();
+    assert_eq!(world.ids().len(), 1);
+}
+
+fn end_of_reserved(world: &mut World) {
+    world.set("start_at: end");
+    world.raw("app.log", b"what was there at first\n");
+    world.truncate("app.log", 1 << 20);
+    if world.mode != Mode::Once {
+        world.follow();
+        world.wait("a first look", |world| !world.files().is_empty());
+    }
+    world.settle();
+    let text = world.text(5);
+    write_at(world, &text, 24);
+    world.settle();
+    world.truncate("app.log", 24 + text.len() as u64);
+    world.settle();
+}
+
+fn write_at(world: &World, text: &str, at: u64) {
+    let file = fs::File::options().write(true).open(world.path("app.log"));
+    let file = file.expect("opened");
+    std::os::unix::fs::FileExt::write_all_at(&file, text.as_bytes(), at).expect("written");
 }

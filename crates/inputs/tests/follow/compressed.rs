@@ -19,6 +19,13 @@ fn compressed() {
         ("frames are appended to zst", ALL, |world| {
             members(world, zstd);
         }),
+        ("members end within lines", LIVE, |world| {
+            ends_within_lines(world, gzip);
+        }),
+        ("frames end within lines", LIVE, |world| {
+            ends_within_lines(world, zstd);
+        }),
+        ("half a line at the end of a gz", LIVE, half_line),
         ("a gz grows in pieces", ALL, |world| pieces(world, gzip)),
         ("a zst grows in pieces", ALL, |world| pieces(world, zstd)),
         ("a small gz grows in pieces", ALL, small_pieces),
@@ -60,6 +67,44 @@ fn members(world: &mut World, pack: Pack) {
         });
     }
     assert_eq!(world.ids().len(), 1);
+}
+
+/// Each member ends within a line, and the next one comes when everything before it was read.
+fn ends_within_lines(world: &mut World, pack: Pack) {
+    let text = world.text(400);
+    let lines_before = |end: usize| {
+        text.as_bytes()[..end]
+            .iter()
+            .filter(|&&byte| byte == b'\n')
+            .count()
+    };
+    let mut end = 0;
+    for piece in text.as_bytes().chunks(text.len() / 30 + 7) {
+        world.raw("a.log.gz", &pack(piece));
+        world.follow();
+        end += piece.len();
+        let lines = lines_before(end);
+        world.wait("whole lines", |world| world.count() == lines);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert_eq!(world.count(), lines);
+    }
+    world.settle();
+    assert_eq!(world.ids().len(), 1);
+}
+
+/// It is given at once where nobody has written for a while, else when nobody did for a while.
+fn half_line(world: &mut World) {
+    let text = world.text(3);
+    world.raw("old.log.gz", &gzip(format!("{text}old half").as_bytes()));
+    world.age("old.log.gz");
+    world.expect("old half");
+    world.settle();
+    let text = world.text(3);
+    world.raw("new.log.gz", &gzip(format!("{text}new half").as_bytes()));
+    world.settle();
+    world.rename("new.log.gz", "new.log.2.gz");
+    world.expect("new half");
+    world.settle();
 }
 
 /// In each piece some whole lines come, which must be given before the file is whole.

@@ -1,9 +1,10 @@
 //! Files that are copied and truncated in place.
 
 use std::fs;
+use std::time::Duration;
 
 use crate::run;
-use crate::world::{ALL, FOLLOWED, LIVE, Mode, SEPARATE, World};
+use crate::world::{ALL, FOLLOWED, LIVE, Mode, SEPARATE, World, gzip};
 
 #[test]
 fn copying() {
@@ -24,6 +25,33 @@ fn copying() {
         ("truncated and longer than before", ALL, grown_again),
         ("truncated and longer at once", LIVE, rewritten_at_once),
         ("copied and not truncated", LIVE, copied_only),
+        ("a line between copy and truncation", FOLLOWED, |world| {
+            line_between(world, 300);
+        }),
+        (
+            "a line between copy and truncation, a long log",
+            LIVE,
+            |world| {
+                line_between(world, 20_000);
+            },
+        ),
+        (
+            "a line between copy and truncation, tiny",
+            FOLLOWED,
+            |world| {
+                line_between(world, 2);
+            },
+        ),
+        ("seconds between copy and truncation", LIVE, seconds_between),
+        ("a copy that nobody saw, compressed", LIVE, unseen_copy),
+        ("copied again and again", LIVE, copied_often),
+        ("one rotation behind", FOLLOWED, |world| {
+            rotation_behind(world, "a-copy.log");
+        }),
+        ("one rotation behind, usual name", FOLLOWED, |world| {
+            rotation_behind(world, "app.log.1");
+        }),
+        ("half a line and a copy that comes slowly", LIVE, slow_copy),
     ]);
 }
 
@@ -123,6 +151,114 @@ fn rewritten_at_once(world: &mut World) {
         fs::write(world.path("app.log"), text).expect("written");
         world.settle();
     }
+}
+
+/// What was written after the copy was read, and is nowhere else.
+fn line_between(world: &mut World, count: usize) {
+    for round in 1..4 {
+        world.append("app.log", count);
+        world.settle();
+        let copy = format!("app.log.{round}");
+        world.copy("app.log", &copy);
+        world.append("app.log", 1);
+        world.settle();
+        world.truncate("app.log", 0);
+        world.append("app.log", 2);
+        world.settle();
+        // Compressed, the copy is still what it was.
+        let content = fs::read(world.path(&copy)).expect("read");
+        world.raw(&format!("{copy}.gz"), &gzip(&content));
+        world.delete(&copy);
+        world.append("app.log", 1);
+        world.settle();
+        assert_eq!(world.ids().len(), round + 1);
+    }
+}
+
+fn seconds_between(world: &mut World) {
+    world.append("app.log", 60);
+    world.settle();
+    world.copy("app.log", "app.log.1");
+    std::thread::sleep(Duration::from_secs(5));
+    world.truncate("app.log", 0);
+    world.append("app.log", 3);
+    world.settle();
+    assert_eq!(world.ids().len(), 2);
+}
+
+/// The copy is made where nobody looks, long before the position, and at no end that is remembered.
+fn unseen_copy(world: &mut World) {
+    world.append("app.log", 3000);
+    let content = fs::read(world.path("app.log")).expect("read");
+    world.append("app.log", 5);
+    world.settle();
+    for _ in 0..20 {
+        world.append("app.log", 1);
+        world.settle();
+    }
+    world.truncate("app.log", 0);
+    world.append("app.log", 3);
+    world.settle();
+    world.raw("app.log.1.gz", &gzip(&content));
+    world.append("app.log", 1);
+    world.settle();
+    assert_eq!(world.ids().len(), 2);
+}
+
+/// Each copy begins like all the others.
+fn copied_often(world: &mut World) {
+    let header = "a header that is written to every file anew\n".repeat(40);
+    for round in 1..8 {
+        header.lines().for_each(|line| world.expect(line));
+        world.raw("app.log", header.as_bytes());
+        world.append("app.log", 20);
+        world.settle();
+        world.copy("app.log", &format!("app.log.{round}"));
+        world.append("app.log", 1);
+        world.settle();
+        world.truncate("app.log", 0);
+    }
+    world.append("app.log", 2);
+    world.settle();
+    assert_eq!(world.ids().len(), 8);
+}
+
+/// Log and copy are both unknown when they are seen together.
+fn rotation_behind(world: &mut World, copy: &str) {
+    world.append("app.log", 60);
+    world.settle();
+    let _ = world.stop();
+    world.truncate("app.log", 0);
+    world.append("app.log", 70);
+    // The copy is the younger one, as far as clocks can tell.
+    std::thread::sleep(Duration::from_millis(20));
+    world.copy("app.log", copy);
+    world.append("app.log", 2);
+    world.settle();
+    world.truncate("app.log", 0);
+    world.append("app.log", 4);
+    world.settle();
+    assert_eq!(world.ids().len(), 3);
+}
+
+/// The copy that goes on with half a line is compressed so slowly that the line could be given up meanwhile.
+fn slow_copy(world: &mut World) {
+    world.append("app.log", 3000);
+    world.raw("app.log", b"half");
+    world.settle();
+    let mut content = fs::read(world.path("app.log")).expect("read");
+    content.extend(b" a line\n");
+    world.truncate("app.log", 0);
+    world.append("app.log", 3);
+    world.settle();
+    let packed = gzip(&content);
+    for piece in packed.chunks(packed.len() / 9 + 1) {
+        world.raw("app.log.1.gz", piece);
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    world.expect("half a line");
+    world.settle();
+    assert_eq!(world.ids().len(), 2);
 }
 
 /// A copy that stays beside its original is a file of its own.

@@ -1,9 +1,12 @@
 //! Files that look like others.
 
 use std::fs;
+use std::io::Write;
+use std::time::Duration;
 
+use crate::common::Receipts;
 use crate::run;
-use crate::world::{ALL, LIVE, SEPARATE, World};
+use crate::world::{ALL, LIVE, Mode, SEPARATE, World, gzip};
 
 #[test]
 fn identity() {
@@ -37,6 +40,21 @@ fn identity() {
         ("swapped names", ALL, swapped),
         ("replaced by a rename", ALL, replaced_by_rename),
         ("edited in the middle", LIVE, edited),
+        ("moved to another file system", LIVE, moved),
+        ("moved while nobody looks", SEPARATE, moved_unseen),
+        ("copied and deleted at once", LIVE, copied_and_deleted),
+        ("written anew behind a long header", SEPARATE, |world| {
+            rewritten(world, |_, text| text.into_bytes());
+        }),
+        ("compressed anew behind a long header", SEPARATE, |world| {
+            rewritten(world, |_, text| gzip(text.as_bytes()));
+        }),
+        (
+            "others with the header of a truncated log",
+            SEPARATE,
+            others,
+        ),
+        ("a hot log beside thousands of files", LIVE, hot_log),
     ]);
 }
 
@@ -187,4 +205,130 @@ fn edited(world: &mut World) {
     }
     fs::write(world.path("a.log"), lines.join("\n") + "\n").expect("written");
     world.settle();
+}
+
+/// Copied piece by piece with its times, then deleted, as a move to another file system does.
+fn moved(world: &mut World) {
+    world.append("app.log", 3000);
+    world.settle();
+    let content = fs::read(world.path("app.log")).expect("read");
+    for piece in content.chunks(content.len() / 4 + 1) {
+        world.raw("moved.log", piece);
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    world.delete("app.log");
+    world.append("moved.log", 3);
+    world.settle();
+    assert_eq!(world.ids().len(), 1);
+}
+
+fn moved_unseen(world: &mut World) {
+    world.append("app.log", 3000);
+    world.settle();
+    let old = fs::metadata(world.path("app.log")).expect("there");
+    world.copy("app.log", "moved.log");
+    let copy = fs::File::options()
+        .write(true)
+        .open(world.path("moved.log"));
+    let time = old.modified().expect("a time");
+    copy.and_then(|file| file.set_modified(time)).expect("set");
+    world.delete("app.log");
+    if world.mode != Mode::Once {
+        // No line is missing, so that a run could end before it has looked.
+        world.follow();
+        world.wait("the new name", |world| world.file("moved.log").is_some());
+    }
+    world.settle();
+    world.append("moved.log", 3);
+    world.settle();
+    assert_eq!(world.ids().len(), 1);
+}
+
+/// The copy is seen when its original is gone already, which is still open.
+fn copied_and_deleted(world: &mut World) {
+    for name in ["a.log", "b.log", "c.log"] {
+        world.append(name, 60);
+    }
+    world.settle();
+    for name in ["a", "b", "c"] {
+        world.copy(&format!("{name}.log"), &format!("{name}-moved.log"));
+        std::thread::sleep(Duration::from_millis(20));
+        world.delete(&format!("{name}.log"));
+    }
+    for name in ["a-moved.log", "b-moved.log", "c-moved.log"] {
+        world.wait("the new name", |world| world.file(name).is_some());
+    }
+    world.append("a-moved.log", 3);
+    world.settle();
+    assert_eq!(world.ids().len(), 3);
+}
+
+/// A run is killed before any position was saved, and the file is written anew in place meanwhile.
+fn rewritten(world: &mut World, pack: fn(&str, String) -> Vec<u8>) {
+    let first = with_header(world);
+    fs::write(world.path("a.log"), pack("a.log", first)).expect("written");
+    send_only(world);
+    let second = with_header(world);
+    second.lines().for_each(|line| world.expect(line));
+    fs::write(world.path("a.log"), pack("a.log", second)).expect("written");
+    world.settle();
+    assert_eq!(world.ids().len(), 2);
+}
+
+/// 120 lines, half of them a header that is longer than a fingerprint.
+fn with_header(world: &mut World) -> String {
+    let header = "a header that all files have in common\n".repeat(60);
+    (0..60).fold(header, |text, _| {
+        text + &format!("line {} of a log\n", world.number())
+    })
+}
+
+/// A run that sends 120 lines and ends before it hears of them.
+fn send_only(world: &mut World) {
+    world.sink.release(Receipts::Later);
+    world.follow();
+    world.wait("the lines", |world| world.count() == 120);
+    let _ = world.stop();
+    world.sink.release(Receipts::AtOnce);
+}
+
+/// Of files that begin like a log whose position was never saved, only its copy goes on with it.
+fn others(world: &mut World) {
+    let log = with_header(world);
+    world.raw("a.log", log.as_bytes());
+    send_only(world);
+    world.may_repeat = true;
+    for name in ["b.log.gz", "c.log.gz"] {
+        let other = with_header(world);
+        other.lines().for_each(|line| world.expect(line));
+        world.raw(name, &gzip(other.as_bytes()));
+        world.age(name);
+    }
+    log.lines().for_each(|line| world.expect(line));
+    world.raw("d.log.gz", &gzip(log.as_bytes()));
+    world.age("d.log.gz");
+    world.truncate("a.log", 0);
+    world.append("a.log", 2);
+    world.settle();
+    assert_eq!(world.ids().len(), 4);
+}
+
+/// What is known of the size of a log is older than what was read of it meanwhile.
+fn hot_log(world: &mut World) {
+    world.follow();
+    let path = world.path("hot.log");
+    let writer = std::thread::spawn(move || {
+        let mut file = fs::File::create(path).expect("made");
+        for number in 0..4000 {
+            writeln!(file, "hot line {number}").expect("written");
+            std::thread::sleep(Duration::from_micros(500));
+        }
+    });
+    (0..4000).for_each(|number| world.expect(&format!("hot line {number}")));
+    for number in 0..3000 {
+        world.append(&format!("cold-{number}.log"), 1);
+    }
+    writer.join().expect("no panic");
+    world.settle();
+    assert_eq!(world.ids().len(), 3001);
 }

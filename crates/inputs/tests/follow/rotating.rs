@@ -3,6 +3,9 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 
+use component::{FileLedger, FileStatus};
+
+use crate::common::Receipts;
 use crate::run;
 use crate::world::{ALL, FOLLOWED, LIVE, Mode, SEPARATE, World, gzip, zstd};
 
@@ -20,6 +23,7 @@ fn rotating() {
         ("deleted while written", LIVE, deleted_while_written),
         ("renamed out of the patterns", LIVE, renamed_away),
         ("moved to another folder and back", ALL, moved),
+        ("renamed out of sight while stopped", SEPARATE, out_of_sight),
     ]);
 }
 
@@ -237,4 +241,34 @@ fn moved(world: &mut World) {
             .count(),
         1
     );
+}
+
+/// What was not read of it is told, and its state says that it is gone.
+fn out_of_sight(world: &mut World) {
+    world.append("app.log", 60);
+    world.append("other.log", 1);
+    world.sink.release(Receipts::Later);
+    world.follow();
+    world.wait("the lines", |world| world.count() == 61);
+    // Nothing was acknowledged, so all of it is still to be delivered.
+    let _ = world.stop();
+    world.sink.release(Receipts::AtOnce);
+    world.rename("app.log", "app.old");
+    world.may_repeat = true;
+    let lost = fs::read_to_string(world.path("app.old")).expect("read");
+    lost.lines().for_each(|line| world.forget(line));
+    world.settle();
+    let told = |warning: &&String| {
+        warning.contains("app.log: is gone") && warning.contains("bytes of it were not read")
+    };
+    let warnings = world.warnings();
+    assert_eq!(warnings.iter().filter(told).count(), 1, "{warnings:?}");
+    let gone = |file: &&FileLedger| file.path.ends_with("app.log");
+    let file = world.files().into_iter().find(|file| gone(&file));
+    assert_eq!(file.expect("known").state, FileStatus::Gone);
+    // It is told once.
+    world.scan();
+    let warnings = world.warnings();
+    assert_eq!(warnings.iter().filter(told).count(), 1, "{warnings:?}");
+    world.is_final = false;
 }

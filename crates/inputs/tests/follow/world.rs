@@ -141,9 +141,21 @@ impl World {
         text
     }
 
+    /// A number that no line has had.
+    pub fn number(&mut self) -> u64 {
+        self.lines += 1;
+        self.lines
+    }
+
     /// A line is to be delivered once more.
     pub fn expect(&mut self, line: &str) {
         *self.expected.entry(line.to_owned()).or_default() += 1;
+    }
+
+    /// A line is not to be delivered, or once less.
+    pub fn forget(&mut self, line: &str) {
+        let times = self.expected.get_mut(line).expect("it was expected");
+        *times -= 1;
     }
 
     /// Appends new lines to a file, creating it where it is not there.
