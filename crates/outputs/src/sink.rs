@@ -59,7 +59,8 @@ pub fn write_rest(
     Ok(())
 }
 
-/// What an error means: whether another try can help, and a sentence that names the destination.
+/// What an error means: whether another try can help, and a sentence that names the destination. What a person can mend
+/// without stopping us is no reason to end: directories come back, file systems are made writable again.
 pub fn failure(destination: &str, error: &io::Error) -> WriteError {
     let message = format!("{destination}: {error}");
     match error.raw_os_error().map(Errno::from_raw_os_error) {
@@ -71,14 +72,12 @@ pub fn failure(destination: &str, error: &io::Error) -> WriteError {
             | Errno::NOENT
             | Errno::ISDIR
             | Errno::NOTDIR
-            | Errno::NAMETOOLONG
             | Errno::LOOP
-            | Errno::INVAL
-            | Errno::BADF
             | Errno::NXIO
             | Errno::NODEV
             | Errno::FBIG,
-        ) => WriteError::Fatal(message),
+        ) => WriteError::Blocked(message),
+        Some(Errno::NAMETOOLONG | Errno::INVAL | Errno::BADF) => WriteError::Fatal(message),
         _ => WriteError::Retry(message),
     }
 }
@@ -186,7 +185,15 @@ pub mod tests {
             ),
             (
                 Errno::ACCESS,
-                WriteError::Fatal("x: Permission denied (os error 13)".into()),
+                WriteError::Blocked("x: Permission denied (os error 13)".into()),
+            ),
+            (
+                Errno::ROFS,
+                WriteError::Blocked("x: Read-only file system (os error 30)".into()),
+            ),
+            (
+                Errno::BADF,
+                WriteError::Fatal("x: Bad file descriptor (os error 9)".into()),
             ),
         ] {
             assert_eq!(failure("x", &errno.into()), expected);

@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use batch::{Batch, Bitmap};
-use component::{Build, BuildContext, Encoded, Example, Output, Spec, WriteError, Written, parse};
+use component::{
+    Build, BuildContext, Encoded, Example, Output, Spec, WriteError, Written, parse, standard,
+};
 use config::{ConfigError, Node, Positional};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -136,6 +138,10 @@ struct State {
 
 fn build(node: &Node, _: &BuildContext) -> Result<Arc<dyn Output>, ConfigError> {
     let config: Config = parse(node)?;
+    if let Some(fault) = standard::stdout_fault() {
+        let error = node.error(format!("{fault}: every event would be lost"));
+        return Err(error.note("redirect it to a file or a pipe, or use another output"));
+    }
     let stdout = io::stdout();
     let fd = stdout.as_fd().try_clone_to_owned();
     let fd = fd.map_err(|error| node.error(format!("standard output cannot be used: {error}")))?;

@@ -25,7 +25,28 @@ pub enum Destination {
     /// The same file for every event.
     Fixed(Arc<str>),
     /// A path for each event.
-    Template(Template),
+    Template {
+        /// Gives the path.
+        template: Template,
+        /// The directory that all paths have in common; empty for the working directory.
+        base: PathBuf,
+    },
+}
+
+/// Why no file can be written for now, although the path is one that could.
+#[derive(Debug)]
+pub struct Obstacle {
+    /// What is in the way.
+    pub message: String,
+    /// What may help.
+    pub note: Option<&'static str>,
+}
+
+impl From<String> for Obstacle {
+    fn from(message: String) -> Self {
+        let note = None;
+        Self { message, note }
+    }
 }
 
 /// Rows of a batch that go to one file, or to none.
@@ -38,13 +59,11 @@ pub struct Group {
 }
 
 impl Destination {
-    /// Reads the `path` setting of `node` and looks whether files can be made there.
-    pub fn new(
-        node: &Node,
-        path: &str,
-        create_dirs: bool,
-        rotates: bool,
-    ) -> Result<Self, ConfigError> {
+    /// Reads the `path` setting of `node`.
+    ///
+    /// # Errors
+    /// It can never be the path of a file.
+    pub fn new(node: &Node, path: &str) -> Result<Self, ConfigError> {
         let at = node.nearest("path");
         let template = Template::parse(path).map_err(|error| error.in_setting(at))?;
         if path.is_empty() || path.ends_with('/') {
@@ -52,52 +71,82 @@ impl Destination {
         }
         let Some(fixed) = template.constant() else {
             let prefix = template.prefix();
-            let directory = &prefix[..prefix.rfind('/').map_or(0, |slash| slash + 1)];
-            check_directory(at, Path::new(directory), create_dirs)?;
-            return Ok(Self::Template(template));
+            let base = &prefix[..prefix.rfind('/').map_or(0, |slash| slash + 1)];
+            // With a slash at its end it would not be seen to be a file.
+            let base = Path::new(base).components().as_path().to_owned();
+            return Ok(Self::Template { template, base });
         };
         check_name(fixed).map_err(|reason| at.error(&*reason))?;
-        let path = Path::new(fixed);
-        match path.metadata() {
-            Ok(metadata) if metadata.is_dir() => {
-                return Err(at.error(format!("`{fixed}` is a directory")));
-            }
-            Ok(_) => access(path, Access::WRITE_OK)
-                .map_err(|error| at.error(format!("cannot write to `{fixed}`: {error}")))?,
-            Err(_) => {}
-        }
-        if rotates || path.metadata().is_err() {
-            check_directory(at, path.parent().unwrap_or(Path::new("")), create_dirs)?;
+        if Path::new(fixed).is_dir() {
+            return Err(at.error(format!("`{fixed}` is a directory")));
         }
         Ok(Self::Fixed(fixed.into()))
+    }
+
+    /// Looks whether files can be written there now.
+    ///
+    /// # Errors
+    /// What is in the way, and may be gone later.
+    pub fn look(&self, create_dirs: bool, rotates: bool) -> Result<(), Obstacle> {
+        let path = match self {
+            Self::Fixed(path) => Path::new(&**path),
+            Self::Template { base, .. } => return check_directory(base, create_dirs),
+        };
+        if path.exists() {
+            let shown = path.display();
+            access(path, Access::WRITE_OK)
+                .map_err(|error| format!("cannot write to `{shown}`: {error}"))?;
+        }
+        if rotates || !path.exists() {
+            check_directory(path.parent().unwrap_or(Path::new("")), create_dirs)?;
+        }
+        Ok(())
+    }
+
+    /// The directory that all paths have in common; empty for the working directory.
+    pub fn directory(&self) -> &Path {
+        match self {
+            Self::Fixed(path) => Path::new(&**path).parent().unwrap_or(Path::new("")),
+            Self::Template { base, .. } => base,
+        }
+    }
+
+    /// Whether the directory that all paths have in common is there, so that what is wrong with one of them is its own fault.
+    pub fn has_base(&self) -> bool {
+        match self {
+            Self::Fixed(_) => false,
+            Self::Template { base, .. } => named(base).is_dir(),
+        }
+    }
+}
+
+/// A directory as the system knows it.
+fn named(directory: &Path) -> &Path {
+    match directory == Path::new("") {
+        true => Path::new("."),
+        false => directory,
     }
 }
 
 /// Whether files can be made in a directory, or the directory itself where that is wanted.
-fn check_directory(at: &Node, directory: &Path, create_dirs: bool) -> Result<(), ConfigError> {
-    let named = if directory == Path::new("") {
-        Path::new(".")
-    } else {
-        directory
-    };
+fn check_directory(directory: &Path, create_dirs: bool) -> Result<(), Obstacle> {
+    let named = named(directory);
     let shown = named.display();
     if !create_dirs && !named.exists() {
-        let error = at.error(format!("the directory `{shown}` does not exist"));
-        return Err(error.note("`create_dirs: true` makes missing directories"));
+        return Err(Obstacle {
+            message: format!("the directory `{shown}` does not exist"),
+            note: Some("`create_dirs: true` makes missing directories"),
+        });
     }
     let nearest: PathBuf = named
         .ancestors()
         .find(|ancestor| ancestor.exists())
         .map_or_else(|| PathBuf::from("."), Path::to_owned);
     if !nearest.is_dir() {
-        return Err(at.error(format!("`{}` is no directory", nearest.display())));
+        return Err(format!("`{}` is no directory", nearest.display()).into());
     }
-    access(&nearest, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| {
-        at.error(format!(
-            "no file can be made in `{}`: {error}",
-            nearest.display()
-        ))
-    })
+    access(&nearest, Access::WRITE_OK | Access::EXEC_OK)
+        .map_err(|error| format!("no file can be made in `{}`: {error}", nearest.display()).into())
 }
 
 /// The rows of a batch by the file they go to, in the order in which the files come up.

@@ -15,10 +15,11 @@ use component::WriteError;
 use rustix::io::Errno;
 
 use super::compressor::Compression;
+use super::notes::Notes;
 use super::open::OpenFile;
 use super::recover::{Found, Lines, examine};
 use super::rotate::{self, Rotation};
-use super::storage::{Options, Storage, Stored, seconds};
+use super::storage::{Options, Storage, Stored, is_device, seconds};
 use crate::sink::{failure, write_rest};
 
 /// How files are written.
@@ -38,6 +39,7 @@ pub struct Settings {
 pub struct Files {
     storage: Box<dyn Storage>,
     settings: Settings,
+    notes: Notes,
     open: HashMap<Arc<str>, OpenFile>,
     uses: u64,
     pub warnings: Vec<String>,
@@ -69,7 +71,7 @@ fn path_failure(path: &str, error: &io::Error) -> Failure {
             let message = format!("{path}: another process or output writes to this file");
             Failure::Write(WriteError::Retry(message))
         }
-        Some(Errno::NOENT) => Failure::Write(WriteError::Fatal(format!(
+        Some(Errno::NOENT) => Failure::Write(WriteError::Blocked(format!(
             "{path}: the directory does not exist"
         ))),
         _ => Failure::Write(failure(path, error)),
@@ -78,14 +80,24 @@ fn path_failure(path: &str, error: &io::Error) -> Failure {
 
 impl Files {
     /// No open files yet.
-    pub fn new(storage: Box<dyn Storage>, settings: Settings) -> Self {
+    pub fn new(storage: Box<dyn Storage>, settings: Settings, notes: Notes) -> Self {
         Self {
             storage,
             settings,
+            notes,
             open: HashMap::new(),
             uses: 0,
             warnings: Vec::new(),
             counters: Vec::new(),
+        }
+    }
+
+    /// Mends files that an earlier run had open when it was killed.
+    pub fn mend_noted(&mut self) {
+        let mended = self.notes.mend();
+        self.warnings.extend(mended.warnings);
+        if mended.bytes_cut > 0 {
+            self.count("torn_bytes_cut", mended.bytes_cut);
         }
     }
 
@@ -123,11 +135,18 @@ impl Files {
             .values_mut()
             .try_for_each(|file| file.flush(true))?;
         self.open.clear();
+        self.notes.end();
         Ok(())
     }
 
     fn open(&mut self, path: &Arc<str>) -> Result<OpenFile, Failure> {
         let failed = |error: io::Error| path_failure(path, &error);
+        self.mend_noted();
+        let is_kept = !is_device(Path::new(&**path));
+        let noted = match is_kept {
+            true => self.notes.opening(path),
+            false => Ok(()),
+        };
         let mut stored = self.open_stored(path)?;
         let metadata = stored.file().metadata().map_err(failed)?;
         if metadata.is_file() && metadata.len() > 0 && !self.mend(path, &mut *stored)? {
@@ -135,6 +154,13 @@ impl Files {
             stored = self.open_stored(path)?;
         }
         let metadata = stored.file().metadata().map_err(failed)?;
+        let noted = noted.and_then(|()| match is_kept {
+            true => self.notes.opened(path, &metadata),
+            false => Ok(()),
+        });
+        if let Err(error) = noted {
+            self.warnings.extend(self.notes.failed(path, &error));
+        }
         let time = match metadata.modified() {
             Ok(time) if metadata.len() > 0 => seconds(time),
             _ => self.storage.now(),
@@ -223,7 +249,7 @@ impl Files {
         };
         if file.is_gone_from(Path::new(&**path)) {
             file.flush(true)?;
-            self.open.remove(path);
+            self.forget(path);
         }
         Ok(())
     }
@@ -251,7 +277,7 @@ impl Files {
             return Ok(false);
         }
         self.with_descriptors(path, |_| rotate::put_aside(Path::new(&**path), now))?;
-        self.open.remove(path);
+        self.forget(path);
         self.count("files_rotated", 1);
         if let Some(keep) = rotation.keep {
             // Old files that cannot be removed are no reason to stop writing.
@@ -279,8 +305,14 @@ impl Files {
         };
         file.flush(true)?;
         let path = path.clone();
-        self.open.remove(&path);
+        self.forget(&path);
         Ok(true)
+    }
+
+    /// Closes a file that is whole.
+    fn forget(&mut self, path: &Arc<str>) {
+        self.open.remove(path);
+        self.notes.closed(path);
     }
 
     fn count(&mut self, name: &'static str, by: u64) {

@@ -3,7 +3,8 @@
 //! # Guarantees
 //! - A file holds whole lines only: after a write that fails half way (a full disk) it is cut back, and the pipeline
 //!   tries again. When a file is opened that a killed process left with a torn end, that end is cut, or made a line of its
-//!   own where it may be somebody else's ([`recover`]).
+//!   own where it may be somebody else's ([`recover`]). Compressed files are noted while they are open, so that the next
+//!   start mends those too that are never opened again, or have nothing whole in them ([`journal`], [`mend`]).
 //! - Events count as delivered when the system has them (`write(2)`); compressed, or with `fsync: true`, when the next
 //!   flush has ended the member, or made it durable. So what is delivered lies in whole members.
 //! - Rotated files are never overwritten ([`rotate`]).
@@ -14,6 +15,9 @@
 mod compressor;
 mod destination;
 mod files;
+mod journal;
+mod mend;
+mod notes;
 mod open;
 mod recover;
 mod rotate;
@@ -34,8 +38,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use self::compressor::Compression;
-use self::destination::{Destination, partition};
+use self::destination::{Destination, Obstacle, partition};
 use self::files::{Failure, Files, Settings};
+use self::notes::Notes;
 use self::recover::Lines;
 use self::rotate::Rotation;
 use self::storage::{Disk, Options, Storage};
@@ -56,10 +61,26 @@ compressed file finding it takes reading the file once. With `format: line` and 
 because a torn line cannot be told from text of yours: a last line without a newline is kept, gets one, and is reported. \
 So is a last line of JSON that is whole but for its newline. A file that holds something else is left alone, with an error.
 
+Compressed files are mended at the next start even if they are not opened again, because the path holds a time or because \
+somebody renamed them within their directory: their torn ends are cut and reported, and a file that has nothing whole in it becomes an \
+archive of nothing, without lines. No cut event had counted as delivered. To know its own files, the output lists those that are \
+open in a hidden journal, `.millpond-HASH-NUMBER.writing`, in the directory that all its paths have in common, and removes the journal \
+when it stops. The list holds each file's inode and time of birth and its size when it was opened; a file that does not fit, and whatever \
+was in a file before, is never cut. Limits: where the journal cannot be written (the log says so), or the file \
+system does not know when files were born, and for files that were moved to another directory, or after `path` or `compression` was \
+changed, torn ends are only cut when the file is opened again. A file that then has nothing whole in it, or is damaged \
+elsewhere than at its end, is put aside under the name of a rotated file, as it is. Without `fsync: true`, so may be a file after a power failure.
+
 Events count as delivered after `write(2)`; in compressed files, and with `fsync: true`, after the next flush, which comes \
 when the pipeline is idle and at the latest every 64 batches. Each flush ends a gzip member (or zstd frame), so that \
 a compressed file is complete and readable at that point. On a full disk the file is cut back to its last whole line, \
 and writing is tried again.
+
+What a person can mend is tried again as well, in a service for ever: a directory that is gone, that is none, or that may not \
+be written to, a file system that is read-only, a file that somebody else has or that holds something else. The log says so, \
+and says it when it works again; nothing is lost, and no restart is needed. A service also starts in that state. A \
+one-line pipeline ends at once, with an error. Only a failed `fsync` is final: nobody knows then what is on the disk. \
+The output then takes nothing more, and with a disk queue writes again what was not durable after the next start.
 
 With `rotate`, `app.ndjson.gz` becomes `app-20240229T123456Z-000.ndjson.gz`: the time of the rotation in UTC and a number, \
 so that nothing is ever overwritten. A file that somebody else renames or removes is opened anew."),
@@ -177,12 +198,13 @@ struct State {
     refused: Vec<Refused>,
 }
 
-fn build(node: &Node, _: &BuildContext) -> Result<Arc<dyn Output>, ConfigError> {
-    Ok(Arc::new(FileOutput::new(node, Box::new(Disk))?))
+fn build(node: &Node, ctx: &BuildContext) -> Result<Arc<dyn Output>, ConfigError> {
+    Ok(Arc::new(FileOutput::new(node, Box::new(Disk), ctx.finite)?))
 }
 
 impl FileOutput {
-    fn new(node: &Node, storage: Box<dyn Storage>) -> Result<Self, ConfigError> {
+    /// Where a `finite` run cannot write now it does not begin. A service does: what is in the way may be gone later.
+    fn new(node: &Node, storage: Box<dyn Storage>, finite: bool) -> Result<Self, ConfigError> {
         let config: Config = parse(node)?;
         let format = match config.format {
             FormatName::Line => Format::line(node, config.template.as_deref())?,
@@ -214,9 +236,22 @@ impl FileOutput {
             },
             open_max: config.max_open_files,
         };
-        let files = Files::new(storage, settings);
+        let destination = Destination::new(node, &config.path)?;
+        let notes = Notes::new(settings, destination.directory(), &config.path);
+        let mut files = Files::new(storage, settings, notes);
+        match destination.look(config.create_dirs, rotates) {
+            Ok(()) => {}
+            Err(Obstacle { message, note }) if finite => {
+                let error = node.nearest("path").error(message);
+                return Err(note.into_iter().fold(error, ConfigError::note));
+            }
+            Err(Obstacle { message, .. }) => {
+                let warning = format!("{message}; its events wait until that is mended");
+                files.warnings.push(warning);
+            }
+        }
         Ok(Self {
-            destination: Destination::new(node, &config.path, config.create_dirs, rotates)?,
+            destination,
             format,
             until_flush: config.fsync || settings.compression != Compression::None,
             state: Mutex::new(State {
@@ -314,10 +349,14 @@ impl Output for FileOutput {
         }
     }
 
+    async fn start(&self) {
+        self.lock().files.mend_noted();
+    }
+
     fn encode(&self, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded) {
         let mut format = self.format.bind(batch);
         let template = match &self.destination {
-            Destination::Template(template) => template,
+            Destination::Template { template, .. } => template,
             Destination::Fixed(_) => {
                 encoded.rows = rows.count();
                 return format.write(rows, &mut encoded.bytes);
@@ -359,7 +398,7 @@ impl Output for FileOutput {
             files
                 .append(path, &encoded.bytes)
                 .map_err(|failure| match failure {
-                    Failure::Path(reason) => WriteError::Fatal(reason),
+                    Failure::Path(reason) => WriteError::Blocked(reason),
                     Failure::Write(error) => error,
                 })?;
         }
@@ -367,6 +406,9 @@ impl Output for FileOutput {
             match files.append(&part.destination, &encoded.bytes[part.bytes.clone()]) {
                 Ok(()) => {}
                 Err(Failure::Write(error)) => return Err(error),
+                Err(Failure::Path(reason)) if !self.destination.has_base() => {
+                    return Err(WriteError::Blocked(reason));
+                }
                 Err(Failure::Path(reason)) => {
                     let reason: Arc<str> = reason.into();
                     refused.extend(part.rows.iter().map(|&row| Refused {

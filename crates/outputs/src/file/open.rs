@@ -104,7 +104,7 @@ impl OpenFile {
         }
         match self.drain() {
             // The piece is taken; what the disk refused is tried again before the next piece, or at the flush.
-            Err(WriteError::Retry(_)) => Ok(()),
+            Err(WriteError::Retry(_) | WriteError::Blocked(_)) => Ok(()),
             other => other,
         }
     }

@@ -5,8 +5,9 @@
 //! - a last line of JSON that lacks nothing but its newline, and any last line of text, where nothing tells ours from
 //!   somebody else's, is kept and gets a newline ([`Found::Unended`]);
 //! - a file that holds something else is refused ([`Found::Foreign`]);
-//! - damage in the middle of a compressed file is left as it is, and so is a file of nothing but zeros
-//!   ([`Found::Damaged`]): the file has to be put aside.
+//! - damage in the middle of a compressed file is left as it is, and so is a file of nothing but zeros, or with nothing whole
+//!   before its torn end ([`Found::Damaged`]): the file has to be put aside, unless the journal of an earlier run told that it
+//!   is ours ([`super::mend`]).
 //!
 //! A tail of zeros behind something of ours, which some file systems leave after a power failure, counts as torn. Memory
 //! is bounded; finding the last whole member takes one pass of decompression over the file.
@@ -65,7 +66,11 @@ pub fn examine(file: &File, compression: Compression, lines: Lines) -> io::Resul
     match compression {
         _ if len == 0 => Ok(Found::Whole),
         Compression::None => examine_lines(file, len, lines),
-        compression => examine_members(file, len, compression),
+        compression => Ok(match examine_members(file, 0, len, compression)? {
+            // Nothing whole stands before it, so nothing says that it is ours: it is put aside, not cut away.
+            Found::Torn { keep: 0 } => Found::Damaged { at: 0 },
+            found => found,
+        }),
     }
 }
 
@@ -126,8 +131,17 @@ fn examine_json(file: &File, start: u64, end: u64) -> io::Result<Found> {
     }
 }
 
-fn examine_members(file: &File, len: u64, compression: Compression) -> io::Result<Found> {
-    let mut reader = Reader::from(file, 0);
+/// Looks at the members from byte `from` on of a compressed file of `len` bytes.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn examine_members(
+    file: &File,
+    from: u64,
+    len: u64,
+    compression: Compression,
+) -> io::Result<Found> {
+    let mut reader = Reader::from(file, from);
     let mut scratch = vec![0; CHUNK];
     while reader.position() < len {
         let start = reader.position();
@@ -150,8 +164,6 @@ fn examine_members(file: &File, len: u64, compression: Compression) -> io::Resul
         let is_torn =
             (begins_well && reader.is_at_end()) || is_zeros(file, start, len, &mut scratch)?;
         return Ok(match (is_torn, start, begins_well) {
-            // Nothing whole stands before it, so nothing says that it is ours: it is put aside, not cut away.
-            (true, 0, _) => Found::Damaged { at: 0 },
             (true, keep, _) => Found::Torn { keep },
             (false, 0, false) => Found::Foreign,
             (false, at, _) => Found::Damaged { at },

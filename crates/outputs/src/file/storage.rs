@@ -94,8 +94,12 @@ pub fn open(path: &Path, options: Options) -> io::Result<File> {
     Ok(file)
 }
 
-/// Two writers would cut each other's half-written lines. File systems without locks have to do without.
-fn lock(file: &File) -> io::Result<()> {
+/// Takes a file for this process. Two writers would cut each other's half-written lines. File systems without locks have to do
+/// without.
+///
+/// # Errors
+/// [`Errno::WOULDBLOCK`] where somebody else holds it.
+pub fn lock(file: &File) -> io::Result<()> {
     match rustix::fs::flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => Err(Errno::WOULDBLOCK.into()),
         _ => Ok(()),
@@ -103,7 +107,7 @@ fn lock(file: &File) -> io::Result<()> {
 }
 
 /// Whether something is there that takes bytes but keeps none, such as `/dev/null` or a named pipe.
-fn is_device(path: &Path) -> bool {
+pub fn is_device(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| {
         let kind = metadata.file_type();
         kind.is_char_device() || kind.is_block_device() || kind.is_fifo()
@@ -128,7 +132,7 @@ impl Stored for File {
 
 #[cfg(test)]
 pub mod tests {
-    use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
     use std::sync::{Arc, Mutex};
 
     use super::*;
@@ -142,6 +146,8 @@ pub mod tests {
         pub room: Arc<Mutex<Vec<usize>>>,
         pub opened: Arc<Mutex<Vec<String>>>,
         pub sync_fails: Arc<Mutex<bool>>,
+        /// Whether every write is refused.
+        pub read_only: Arc<AtomicBool>,
         /// How often a file was made durable.
         pub syncs: Arc<AtomicUsize>,
         /// How many files are open.
@@ -184,6 +190,9 @@ pub mod tests {
 
     impl Sink for FaultyFile {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if self.storage.read_only.load(Ordering::SeqCst) {
+                return Err(Errno::ROFS.into());
+            }
             let mut room = self.storage.room.lock().unwrap();
             let Some(left) = room.last_mut() else {
                 return Sink::write(&mut self.file, bytes);

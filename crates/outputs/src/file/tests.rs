@@ -12,16 +12,16 @@ use super::storage::tests::Faulty;
 use super::*;
 use crate::testing::{self, documents, encode, wait};
 
-fn directory() -> TempDir {
+pub(super) fn directory() -> TempDir {
     tempfile::tempdir().expect("a directory")
 }
 
 /// An output in a directory; `$` in the settings stands for it.
-fn output(directory: &TempDir, yaml: &str) -> (FileOutput, Faulty) {
+pub(super) fn output(directory: &TempDir, yaml: &str) -> (FileOutput, Faulty) {
     let storage = Faulty::default();
     let yaml = yaml.replace('$', &directory.path().to_string_lossy());
     let node = config::parse_yaml(&config::Source::new("t.yaml", yaml)).expect("YAML");
-    match FileOutput::new(&node, Box::new(storage.clone())) {
+    match FileOutput::new(&node, Box::new(storage.clone()), false) {
         Ok(output) => (output, storage),
         Err(error) => panic!("{error}"),
     }
@@ -35,16 +35,16 @@ fn refused(directory: &TempDir, yaml: &str) -> ConfigError {
     error
 }
 
-fn write(output: &FileOutput, rows: &[&str]) -> Result<Written, WriteError> {
+pub(super) fn write(output: &FileOutput, rows: &[&str]) -> Result<Written, WriteError> {
     wait(output.write(&encode(output, &documents(rows))))
 }
 
-fn close(output: &FileOutput) {
+pub(super) fn close(output: &FileOutput) {
     wait(output.close()).expect("it closes");
 }
 
 /// What a file holds, decompressed by its ending.
-fn content(path: impl AsRef<Path>) -> String {
+pub(super) fn content(path: impl AsRef<Path>) -> String {
     let path = path.as_ref();
     let bytes = fs::read(path).expect("the file is there");
     let mut text = String::new();
@@ -65,7 +65,7 @@ fn content(path: impl AsRef<Path>) -> String {
     text
 }
 
-fn names(directory: &TempDir) -> Vec<String> {
+pub(super) fn names(directory: &TempDir) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(directory.path())
         .expect("a directory")
         .map(|entry| {
@@ -157,10 +157,13 @@ fn a_damaged_file_is_put_aside_and_a_foreign_one_left_alone() {
         let (output, _) = output(&directory, &format!("path: $/{name}"));
         let error = write(&output, &["{}"]).expect_err("it must not be touched");
         assert!(
-            matches!(&error, WriteError::Fatal(text) if text.contains("something else")),
+            matches!(&error, WriteError::Blocked(text) if text.contains("something else")),
             "{error}"
         );
         assert_eq!(fs::read_to_string(&path).expect("the file"), text);
+        fs::rename(&path, path.with_extension("mine"))
+            .expect("it is moved away, as the error says");
+        write(&output, &[r#"{"a":1}"#]).expect("it writes");
     }
 }
 
@@ -546,9 +549,68 @@ fn a_directory_that_went_away_is_reported() {
     fs::remove_dir(directory.path().join("sub")).expect("it removes");
     let error = write(&output, &["{}"]).expect_err("there is no directory");
     assert!(
-        matches!(&error, WriteError::Fatal(text) if text.contains("does not exist")),
+        matches!(&error, WriteError::Blocked(text) if text.contains("does not exist")),
         "{error}"
     );
+    fs::create_dir(directory.path().join("sub")).expect("a directory");
+    write(&output, &["{}"]).expect("it is back");
+}
+
+#[test]
+fn a_service_starts_where_it_cannot_write_yet_and_goes_on_once_it_can() {
+    for (yaml, message) in [
+        ("path: $/plain/a", "`$/plain` is no directory"),
+        ("path: '$/plain/%{a}'", "`$/plain` is no directory"),
+        ("path: '$/plain/x-%{a}.gz'", "`$/plain` is no directory"),
+        (
+            "{path: $/none/a, create_dirs: false}",
+            "the directory `$/none` does not exist",
+        ),
+    ] {
+        let directory = directory();
+        let plain = directory.path().join("plain");
+        fs::write(&plain, "").expect("it writes");
+        let (output, _) = output(&directory, yaml);
+        let message = message.replace('$', &directory.path().to_string_lossy());
+        let expected = format!("{message}; its events wait until that is mended");
+        assert_eq!(output.take_warnings(), [expected], "{yaml}");
+        let encoded = encode(&output, &documents(&[r#"{"a":"a"}"#]));
+        for _ in 0..2 {
+            let error = wait(output.write(&encoded)).expect_err("it cannot be written");
+            assert!(matches!(&error, WriteError::Blocked(_)), "{yaml}: {error}");
+        }
+        fs::remove_file(&plain).expect("it removes");
+        fs::create_dir(&plain).expect("a directory");
+        fs::create_dir(directory.path().join("none")).expect("a directory");
+        let written = wait(output.write(&encoded)).expect("it is mended");
+        assert_eq!(written.refused, [], "{yaml}");
+    }
+}
+
+#[test]
+fn a_file_system_that_becomes_read_only_doubles_nothing() {
+    for name in ["a", "a.gz"] {
+        let directory = directory();
+        let (output, storage) = output(&directory, &format!("path: $/{name}"));
+        write(&output, &[r#"{"a":1}"#]).expect("it writes");
+        storage.read_only.store(true, Ordering::SeqCst);
+        let encoded = encode(&output, &documents(&[r#"{"a":2}"#]));
+        let mut is_written = false;
+        for _ in 0..3 {
+            is_written = is_written || wait(output.write(&encoded)).is_ok();
+            if is_written {
+                let error = wait(output.flush()).expect_err("it cannot be written");
+                assert!(matches!(error, WriteError::Blocked(_)), "{error}");
+            }
+        }
+        storage.read_only.store(false, Ordering::SeqCst);
+        if !is_written {
+            wait(output.write(&encoded)).expect("it writes");
+        }
+        close(&output);
+        let found = content(directory.path().join(name));
+        assert_eq!(found, "{\"a\":1}\n{\"a\":2}\n", "{name}");
+    }
 }
 
 /// What a pipeline does: a batch, or a flush.
