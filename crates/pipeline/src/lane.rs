@@ -5,6 +5,10 @@
 //! in sequence where the output asks for it, again after a pause where a write failed, and passes the batch's ticket when
 //! its rows are safe.
 //!
+//! An output *fails* for good when it says so ([`WriteError::Fatal`]), panics, or has failed for longer than retries may take.
+//! It is not called again, closing included: what it holds unflushed is not delivered, and would come twice if it were
+//! written after all. Its lane then lets go of every batch, so that nobody waits for it.
+//!
 //! Bounds: at most [`Lane::encoded_max`] encoded batches wait; batches that wait without being encoded are counted by the
 //! queue, whose limits bound them. The queue numbers the batches of each output: every turn must be offered exactly once.
 
@@ -21,6 +25,8 @@ use queue::{Limits, Queue, Ticket};
 use tokio::sync::Notify;
 
 use crate::graph::OutputNode;
+use crate::report::time;
+use crate::retry::{Pause, caught, text};
 use crate::settings::RetrySettings;
 use crate::stage::report_expression_errors;
 
@@ -55,7 +61,11 @@ pub struct Lane {
     leave: Stop,
     /// It did so, and takes nothing more.
     left: AtomicBool,
+    /// Whether it failed for good.
+    has_failed: AtomicBool,
+    /// Why.
     failure: Mutex<Option<String>>,
+    is_finite: bool,
 }
 
 /// What the lanes of a pipeline have in common.
@@ -66,6 +76,8 @@ pub struct Shared {
     pub limits: Limits,
     /// How failed writes are repeated.
     pub retry: RetrySettings,
+    /// Whether the run ends with its inputs, so that nobody is there to mend what is in an output's way.
+    pub is_finite: bool,
     /// Where warnings go.
     pub diagnostics: Diagnostics,
     /// Where batches come from.
@@ -132,7 +144,9 @@ impl Lane {
             abort: shared.abort.clone(),
             leave: shared.leave.clone(),
             left: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
             failure: Mutex::default(),
+            is_finite: shared.is_finite,
         })
     }
 
@@ -151,7 +165,12 @@ impl Lane {
         self.gone.load(Ordering::SeqCst)
     }
 
-    /// Why the output gave up.
+    /// Whether the output has failed for good.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::SeqCst)
+    }
+
+    /// Why the output has failed.
     pub fn failure(&self) -> Option<String> {
         self.failure
             .lock()
@@ -164,9 +183,9 @@ impl Lane {
         self.lock().encoded < self.encoded_max || self.is_gone() || self.takes_nothing()
     }
 
-    /// Whether it gave up or left: what is offered goes without being passed, so that nobody takes it for delivered.
+    /// Whether it failed or left: what is offered goes without being passed, so that nobody takes it for delivered.
     fn takes_nothing(&self) -> bool {
-        self.left.load(Ordering::SeqCst) || self.failure().is_some()
+        self.left.load(Ordering::SeqCst) || self.has_failed()
     }
 
     fn pass(&self, ticket: &Ticket) {
@@ -182,7 +201,7 @@ impl Lane {
             ticket: ticket.clone(),
             encoded: None,
         };
-        if !item.rows.is_empty() && !self.is_gone() {
+        if !item.rows.is_empty() && !self.is_gone() && !self.takes_nothing() {
             let spare = {
                 let mut state = self.lock();
                 let room = state.encoded < self.encoded_max;
@@ -193,6 +212,7 @@ impl Lane {
                 item.encoded = self.encode(&item, spare);
                 if item.encoded.is_none() {
                     self.give_back(Some(Encoded::default()));
+                    ticket.let_go(self.index);
                     return self.skip(turn);
                 }
             }
@@ -254,6 +274,11 @@ impl Lane {
     /// lane wants no more.
     pub async fn run(&self, ended: &(dyn Fn() + Sync)) {
         let mut unflushed = Unflushed::default();
+        if let Err(panic) = caught(self.output.start()).await {
+            self.fail(panicked("`start`", &panic));
+        }
+        // What there is to say of the start does not wait for an event.
+        self.report();
         loop {
             let waiting = (!unflushed.tickets.is_empty()).then_some(FLUSH_AFTER);
             match self.next(waiting).await {
@@ -262,7 +287,10 @@ impl Lane {
                 Next::End => break,
             }
             self.report();
-            if self.is_gone() || self.failure().is_some() {
+            if self.has_failed() {
+                unflushed.let_go(self.index);
+            }
+            if self.is_gone() || self.has_failed() {
                 ended();
                 self.queue.wake_workers();
             }
@@ -270,18 +298,28 @@ impl Lane {
                 self.flush(&mut unflushed).await;
             }
         }
-        let output = &self.output;
-        let closing = self.attempt(|| output.close()).await;
-        self.settle_flush(closing, &mut unflushed);
-        self.report();
+        if !self.has_failed() {
+            let output = &self.output;
+            let closing = self.attempt("close", || output.close()).await;
+            self.settle_flush(closing, &mut unflushed);
+            self.report();
+        }
     }
 
     /// Passes on what the output counted and what it has to say.
     fn report(&self) {
-        for (name, count) in self.output.take_counters() {
+        if self.has_failed() {
+            return;
+        }
+        let take = || (self.output.take_counters(), self.output.take_warnings());
+        let (counters, warnings) = match catch_unwind(AssertUnwindSafe(take)) {
+            Ok(taken) => taken,
+            Err(panic) => return self.fail(panicked("its counters", &text(&*panic))),
+        };
+        for (name, count) in counters {
             self.metrics.count(name, count);
         }
-        for warning in self.output.take_warnings() {
+        for warning in warnings {
             self.diagnostics
                 .warn(&format!("output {}: {warning}", self.name));
         }
@@ -323,13 +361,13 @@ impl Lane {
             return self.pass(&item.ticket);
         }
         if self.takes_nothing() {
-            // Not delivered: the ticket goes without being passed, so the queue still counts the events.
-            return self.give_back(item.encoded.take());
+            self.give_back(item.encoded.take());
+            return self.let_go(&item.ticket);
         }
         let counted = item.encoded.is_some();
         let ready = item.encoded.take();
         let Some(mut encoded) = ready.or_else(|| self.encode(&item, Encoded::default())) else {
-            return;
+            return item.ticket.let_go(self.index);
         };
         // Counted before writing: rows that are repeated are encoded again on their own.
         let (rows, bytes) = (encoded.rows, encoded.bytes.len());
@@ -352,20 +390,30 @@ impl Lane {
                 self.gone.store(true, Ordering::SeqCst);
                 self.pass(&item.ticket);
             }
-            Outcome::Failed(reason) => self.fail(reason),
+            Outcome::Failed(reason) => {
+                self.fail(reason);
+                self.let_go(&item.ticket);
+            }
             Outcome::Left => self.left.store(true, Ordering::SeqCst),
-            Outcome::Lost => {}
+            Outcome::Lost => item.ticket.let_go(self.index),
         }
         self.give_back(counted.then_some(encoded));
+    }
+
+    /// Not delivered. One that left goes without a word, so that the queue still counts the events.
+    fn let_go(&self, ticket: &Ticket) {
+        if self.has_failed() {
+            ticket.let_go(self.index);
+        }
     }
 
     /// Writes a batch; rows that are to be repeated are encoded again on their own.
     async fn write(&self, item: &mut Item, encoded: &mut Encoded) -> Outcome {
         let mut refused = Vec::new();
-        let mut pause = self.pause();
+        let mut pause = Pause::new(self.retry);
         loop {
             let output = &self.output;
-            let mut written = match self.attempt(|| output.write(encoded)).await {
+            let mut written = match self.attempt("write", || output.write(encoded)).await {
                 Outcome::Done(written) => written,
                 other => return other,
             };
@@ -389,22 +437,33 @@ impl Lane {
     /// Calls the output until it succeeds, the reader is gone, or the time for retries is over.
     async fn attempt<'a, T: Into<Written>, F: Future<Output = Result<T, WriteError>> + 'a>(
         &self,
+        name: &str,
         call: impl Fn() -> F,
     ) -> Outcome {
-        let mut pause = self.pause();
+        let mut pause = Pause::new(self.retry);
         loop {
             let begin = Instant::now();
-            let result = call().await;
+            let result = caught(async { call().await }).await;
             self.metrics.waited(begin.elapsed());
             let reason = match result {
-                Ok(written) => return Outcome::Done(written.into()),
-                Err(WriteError::Closed) => return Outcome::Gone,
-                Err(WriteError::Fatal(reason)) => return Outcome::Failed(reason),
-                Err(WriteError::Retry(reason)) => reason,
+                Ok(Ok(written)) => {
+                    self.say_recovery(&pause);
+                    return Outcome::Done(written.into());
+                }
+                Ok(Err(WriteError::Closed)) => return Outcome::Gone,
+                Ok(Err(WriteError::Fatal(reason))) => return Outcome::Failed(reason),
+                Ok(Err(WriteError::Blocked(reason))) if self.is_finite => {
+                    return Outcome::Failed(reason);
+                }
+                Ok(Err(WriteError::Blocked(reason) | WriteError::Retry(reason))) => reason,
+                Err(panic) => return Outcome::Failed(panicked(&format!("`{name}`"), &panic)),
             };
-            if pause.is_first() {
-                self.diagnostics
-                    .warn(&format!("output {}: {reason}; trying again", self.name));
+            if pause.is_news(&reason) {
+                let meanwhile = self.meanwhile();
+                self.diagnostics.warn(&format!(
+                    "output {}: {reason}; trying again{meanwhile}",
+                    self.name
+                ));
             }
             self.metrics.count("retries", 1);
             if let Err(ended) = self.wait(&mut pause, &reason).await {
@@ -421,17 +480,26 @@ impl Lane {
         }
     }
 
-    fn pause(&self) -> Pause {
-        Pause {
-            settings: self.retry,
-            next: self.retry.initial.0,
-            since: None,
+    /// What happens while writes are tried again.
+    fn meanwhile(&self) -> &'static str {
+        match (self.retry.give_up_after, self.queue.is_on_disk()) {
+            (Some(_), _) => "",
+            (None, true) => " until it works; meanwhile its events gather in the disk queue",
+            (None, false) => " until it works; inputs wait once the queue is full",
+        }
+    }
+
+    fn say_recovery(&self, pause: &Pause) {
+        if let Some(since) = pause.failing_since() {
+            let after = time(since.elapsed());
+            self.diagnostics
+                .warn(&format!("output {}: works again after {after}", self.name));
         }
     }
 
     async fn flush(&self, unflushed: &mut Unflushed) {
         let output = &self.output;
-        let outcome = self.attempt(|| output.flush()).await;
+        let outcome = self.attempt("flush", || output.flush()).await;
         self.settle_flush(outcome, unflushed);
     }
 
@@ -448,15 +516,33 @@ impl Lane {
                 self.left.store(true, Ordering::SeqCst);
             }
             Outcome::Failed(reason) => {
-                *unflushed = Unflushed::default();
                 self.fail(reason);
+                unflushed.let_go(self.index);
             }
         }
     }
 
+    /// The output has failed for good.
     fn fail(&self, reason: String) {
-        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        failure.get_or_insert(reason);
+        if self.has_failed() {
+            return;
+        }
+        // At the end of a run its report says it.
+        if !self.is_finite && !self.abort.is_stopped() {
+            let consequence = match self.queue.is_on_disk() {
+                true => "what it has not taken stays in the disk queue",
+                false => {
+                    "what it has not taken counts as not delivered, and files are read again from there"
+                }
+            };
+            self.diagnostics.warn(&format!(
+                "output {}: {reason}; it takes nothing more until Millpond is started again: {consequence}",
+                self.name
+            ));
+        }
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+        self.has_failed.store(true, Ordering::SeqCst);
+        self.queue.fail(self.index);
     }
 
     fn refuse(&self, refused: &[component::Refused]) {
@@ -515,40 +601,22 @@ impl Unflushed {
             .iter()
             .for_each(|ticket| ticket.pass(output));
     }
+
+    fn let_go(&mut self, output: usize) {
+        std::mem::take(self)
+            .tickets
+            .iter()
+            .for_each(|ticket| ticket.let_go(output));
+    }
+}
+
+/// Why an output has failed that panicked.
+fn panicked(place: &str, panic: &str) -> String {
+    format!("internal error: it panicked in {place}: {panic}")
 }
 
 enum Next {
     Item(Item),
     Idle,
     End,
-}
-
-/// Pauses between attempts, each twice as long as the one before, with a random part of up to half.
-struct Pause {
-    settings: RetrySettings,
-    next: Duration,
-    since: Option<Instant>,
-}
-
-impl Pause {
-    fn is_first(&self) -> bool {
-        self.since.is_none()
-    }
-
-    /// Waits for the next attempt; an error when the time is over or the run is to end.
-    async fn wait(&mut self, abort: &Stop, reason: &str) -> Result<(), String> {
-        let since = *self.since.get_or_insert_with(Instant::now);
-        let over = self
-            .settings
-            .give_up_after
-            .is_some_and(|limit| since.elapsed() >= limit.0);
-        if over || abort.is_stopped() {
-            return Err(reason.to_owned());
-        }
-        let pause = self.next.mul_f64(1.0 - fastrand::f64() / 2.0);
-        self.next = (self.next * 2).min(self.settings.max.0);
-        // Waiting ends early when the run is to end: one more attempt, then the error above.
-        let _ = tokio::time::timeout(pause, abort.stopped()).await;
-        Ok(())
-    }
 }

@@ -4,23 +4,26 @@
 //! processing and blocking writes. A run ends when its inputs have ended and every output has taken everything, when
 //! nobody wants more (an ordered processor is finished, or the reader is gone), or at the deadline after a stop.
 
+use std::io;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use batch::{Budget, BufferPool, HostInfo};
+use component::thread::{self, Work};
 use component::{Diagnostics, FileLedger, InputContext, Ledger, OperatorMetrics, Progress, Stop};
 use config::Period;
 use queue::{Closing, Inlet, Queue, QueueError};
 use registry::Registry;
+use tokio::runtime::Handle;
 
 use crate::graph::{Graph, InputNode, PipelineGraph};
 use crate::lane::{Lane, Shared};
 use crate::queues::open_queues;
 use crate::report::{OperatorReport, PipelineReport, Report, Role, grouped};
 use crate::settings::ProcessSettings;
-use crate::stage::{SharedStage, make_stages};
-use crate::worker::{Ends, Worker};
+use crate::stage::{Stage, make_stages};
+use crate::worker::{Ends, Useful, Worker};
 
 /// Size of the buffers that inputs read into.
 pub const BUFFER_SIZE: usize = 256 << 10;
@@ -36,6 +39,28 @@ const PAUSED_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How often a stop looks whether a disk queue has everything.
 const LEAVE_CHECK: Duration = Duration::from_millis(20);
+
+/// Why a run could not start. Nothing was read.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A disk queue cannot be used.
+    #[error(transparent)]
+    Queue(QueueError),
+    /// The system refuses threads.
+    #[error(
+        "the system refuses a thread: {0}; raise the limit on processes and threads (`ulimit -u`, `pids.max`, `TasksMax`), or set fewer `workers`"
+    )]
+    Threads(io::Error),
+}
+
+impl From<QueueError> for StartError {
+    fn from(error: QueueError) -> Self {
+        match error {
+            QueueError::Thread(error) => Self::Threads(error),
+            error => Self::Queue(error),
+        }
+    }
+}
 
 /// What a run gets beside its configuration.
 #[derive(Clone)]
@@ -66,15 +91,23 @@ pub struct Run {
 struct Running {
     name: String,
     tells_of_files: bool,
+    waiting: Waiting,
     inputs: Vec<RunningInput>,
-    queue: Arc<Queue>,
-    stages: Vec<Arc<SharedStage>>,
-    lanes: Vec<Arc<Lane>>,
-    workers: Vec<JoinHandle<()>>,
-    writers: Vec<JoinHandle<()>>,
-    stop: Stop,
+    workers: Vec<Work<()>>,
+    writers: Vec<Work<()>>,
+    /// Queue, processors and outputs.
+    ends: Arc<Ends>,
     abort: Stop,
     leave: Stop,
+}
+
+/// What waits for its start.
+struct Waiting {
+    /// The processors of each worker.
+    per_worker: Vec<Vec<Stage>>,
+    inputs: Vec<InputNode>,
+    pool: BufferPool,
+    options: RunOptions,
 }
 
 struct RunningInput {
@@ -89,8 +122,8 @@ impl Run {
     /// Starts every pipeline. Must be called on a tokio runtime.
     ///
     /// # Errors
-    /// A disk queue cannot be used; then nothing was started.
-    pub fn start(graph: Graph, options: RunOptions) -> Result<Self, QueueError> {
+    /// A disk queue cannot be used, or the system refuses a thread; then nothing was read.
+    pub fn start(graph: Graph, options: RunOptions) -> Result<Self, StartError> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = if graph.process.workers == 0 {
             cores
@@ -102,20 +135,21 @@ impl Run {
         // Half of the budget is shared out, the other half is for whoever needs it.
         let share = memory / 2 / graph.pipelines.len().max(1);
         let queues = open_queues(&graph, &options)?;
-        let pipelines = graph
-            .pipelines
-            .into_iter()
-            .zip(queues)
-            .map(|(pipeline, queue)| {
-                Running::start(
-                    pipeline,
-                    queue,
-                    &budget.pool(share, BUFFER_SIZE),
-                    workers,
-                    &options,
-                )
-            })
-            .collect();
+        let useful = Useful::new(queues.len(), &options.stop, &options.diagnostics);
+        let mut pipelines = Vec::new();
+        let mut refused = None;
+        for (pipeline, queue) in graph.pipelines.into_iter().zip(queues) {
+            let pool = budget.pool(share, BUFFER_SIZE);
+            let mut running = Running::new(pipeline, queue, pool, workers, &options, &useful);
+            refused = refused.or(running.start_threads().err());
+            pipelines.push(running);
+        }
+        if let Some(error) = refused {
+            pipelines.into_iter().for_each(Running::call_off);
+            return Err(StartError::Threads(error));
+        }
+        // Nothing is read before everything is there to take it.
+        pipelines.iter_mut().for_each(Running::start_inputs);
         Ok(Self {
             pipelines,
             process: graph.process,
@@ -186,12 +220,14 @@ impl Run {
 }
 
 impl Running {
-    fn start(
+    /// A pipeline with everything but its threads and inputs at work.
+    fn new(
         graph: PipelineGraph,
         queue: Arc<Queue>,
-        pool: &BufferPool,
+        pool: BufferPool,
         workers: usize,
         options: &RunOptions,
+        useful: &Arc<Useful>,
     ) -> Self {
         let (stop, abort, leave) = (Stop::default(), Stop::default(), Stop::default());
         let mut retry = graph.retry;
@@ -202,6 +238,7 @@ impl Running {
             workers,
             limits: graph.queue.limits(),
             retry,
+            is_finite: options.finite,
             diagnostics: options.diagnostics.clone(),
             queue: queue.clone(),
             abort: abort.clone(),
@@ -209,52 +246,92 @@ impl Running {
         };
         let outputs = graph.outputs.into_iter().enumerate();
         let lane = |(index, node)| Lane::new(index, node, &shared);
-        let lanes: Vec<_> = outputs.map(lane).collect();
         let (per_worker, stages) = make_stages(graph.stages, workers, &options.diagnostics);
         let ends = Arc::new(Ends {
             diagnostics: options.diagnostics.clone(),
-            queue: queue.clone(),
-            stages: stages.clone(),
-            lanes: lanes.clone(),
-            stop: stop.clone(),
+            queue,
+            stages,
+            lanes: outputs.map(lane).collect(),
+            stop,
+            is_finite: options.finite,
+            useful: useful.clone(),
+            is_retired: AtomicBool::new(false),
         });
-        let worker = |stages| {
-            let ends = ends.clone();
-            let worker = Worker { stages, ends };
-            thread("worker", move || worker.run())
-        };
-        let workers = per_worker.into_iter().map(worker).collect();
-        let writers = lanes.iter().map(|lane| spawn_lane(lane, &ends)).collect();
-        let context = |name: &str, can_wait: bool| InputContext {
-            sink: Arc::new(Inlet {
-                queue: queue.clone(),
-                can_wait,
-            }),
-            pool: pool.clone(),
-            host: options.host.clone(),
-            stop: stop.clone(),
-            metrics: Arc::default(),
-            progress: Arc::default(),
-            diagnostics: options.diagnostics.clone(),
-            scope: format!("{}/{name}", graph.name).into(),
-            registry: options.registry.clone(),
-            ledger: Arc::default(),
-        };
-        let start = |node| RunningInput::start(node, context);
-        let inputs = graph.inputs.into_iter().map(start).collect();
         Self {
             name: graph.name,
             tells_of_files: options.ledger,
-            inputs,
-            queue,
-            stages,
-            lanes,
-            workers,
-            writers,
-            stop,
+            waiting: Waiting {
+                per_worker,
+                inputs: graph.inputs,
+                pool,
+                options: options.clone(),
+            },
+            inputs: Vec::new(),
+            workers: Vec::new(),
+            writers: Vec::new(),
+            ends,
             abort,
             leave,
         }
+    }
+
+    /// Starts the threads of workers and outputs.
+    ///
+    /// # Errors
+    /// The system refuses one; those before it wait for work.
+    fn start_threads(&mut self) -> io::Result<()> {
+        for stages in std::mem::take(&mut self.waiting.per_worker) {
+            let ends = self.ends.clone();
+            let worker = Worker { stages, ends };
+            self.workers
+                .push(thread::start("worker", move || worker.run())?);
+        }
+        for lane in &self.ends.lanes {
+            let (lane, ends, runtime) = (lane.clone(), self.ends.clone(), Handle::current());
+            let run = move || runtime.block_on(lane.run(&|| ends.check()));
+            self.writers.push(thread::start("output", run)?);
+        }
+        Ok(())
+    }
+
+    /// Starts the inputs.
+    fn start_inputs(&mut self) {
+        let waiting = &mut self.waiting;
+        let options = &waiting.options;
+        for node in std::mem::take(&mut waiting.inputs) {
+            let context = InputContext {
+                sink: Arc::new(Inlet {
+                    queue: self.ends.queue.clone(),
+                    can_wait: node.component.can_wait(),
+                }),
+                pool: waiting.pool.clone(),
+                host: options.host.clone(),
+                stop: self.ends.stop.clone(),
+                metrics: Arc::default(),
+                progress: Arc::default(),
+                diagnostics: options.diagnostics.clone(),
+                scope: format!("{}/{}", self.name, node.name).into(),
+                registry: options.registry.clone(),
+                ledger: Arc::default(),
+            };
+            self.inputs.push(RunningInput::start(node, context));
+        }
+    }
+
+    /// Ends what was started before anything was read.
+    fn call_off(self) {
+        self.ends.queue.close(Closing::Abandoned);
+        // A backlog of an earlier run may be on its way to the outputs that have their threads.
+        self.abort.stop();
+        // Panics there have been said.
+        self.workers.into_iter().for_each(|worker| {
+            let _ = worker.join();
+        });
+        self.ends.lanes.iter().for_each(|lane| lane.close());
+        self.writers.into_iter().for_each(|writer| {
+            let _ = writer.join();
+        });
+        self.ends.queue.shut();
     }
 
     /// Waits for the inputs to end, then for everything accepted to be delivered.
@@ -262,8 +339,8 @@ impl Running {
         let mut problems = Vec::new();
         let over = Stop::default();
         let stopping = tokio::spawn({
-            let (stop, over, outer) = (self.stop.clone(), over.clone(), outer.clone());
-            let queue = self.queue.clone();
+            let (stop, over, outer) = (self.ends.stop.clone(), over.clone(), outer.clone());
+            let queue = self.ends.queue.clone();
             async move {
                 outer.stopped().await;
                 stop.stop();
@@ -288,7 +365,7 @@ impl Running {
                 () = over.stopped() => {
                     // An input that waits for room, or for receipts, learns that there will be none.
                     self.abort.stop();
-                    self.queue.close(Closing::Abandoned);
+                    self.ends.queue.close(Closing::Abandoned);
                     tokio::time::timeout(LAST_CHANCE, task).await.ok()
                 }
             };
@@ -299,35 +376,41 @@ impl Running {
         }
         self.deliver(&outer, &over).await;
         stopping.abort();
-        let queue = self.queue.clone();
-        // A panic there has been said; what was not safe by then counts as not delivered.
-        let _ = tokio::task::spawn_blocking(move || queue.shut()).await;
+        let queue = self.ends.queue.clone();
+        match thread::start("shut", move || queue.shut()) {
+            // A panic there has been said; what was not safe by then counts as not delivered.
+            Ok(shutting) => drop(shutting.ended().await),
+            // No thread to be had: then it is done here, and who else has work on the runtime waits.
+            Err(_) => self.ends.queue.shut(),
+        }
+        self.ends.retire();
         self.report(problems)
     }
 
     /// Waits until everything has left that is to leave before the end: all of it, or after a stop only what a disk queue
     /// does not keep.
     async fn deliver(&mut self, outer: &Stop, over: &Stop) {
-        let mut may_leave = !self.queue.drains();
-        self.queue.close(Closing::Drain);
+        let mut may_leave = !self.ends.queue.drains();
+        self.ends.queue.close(Closing::Drain);
         let (workers, writers) = (
             std::mem::take(&mut self.workers),
             std::mem::take(&mut self.writers),
         );
-        let lanes = self.lanes.clone();
-        let mut draining = tokio::task::spawn_blocking(move || drain(workers, writers, &lanes));
+        let ends = self.ends.clone();
+        let draining = drain(workers, writers, &ends.lanes);
+        tokio::pin!(draining);
         loop {
             tokio::select! {
-                _ = &mut draining => return,
+                () = &mut draining => return,
                 () = outer.stopped(), if may_leave => {
                     may_leave = false;
-                    self.queue.close(Closing::Leave);
-                    let (queue, leave) = (self.queue.clone(), self.leave.clone());
+                    self.ends.queue.close(Closing::Leave);
+                    let (queue, leave) = (self.ends.queue.clone(), self.leave.clone());
                     tokio::spawn(leave_when_safe(queue, leave));
                 }
                 () = over.stopped() => {
                     self.abort.stop();
-                    self.queue.close(Closing::Abandoned);
+                    self.ends.queue.close(Closing::Abandoned);
                     // A last chance for writes that were waiting for their next attempt.
                     let _ = tokio::time::timeout(LAST_CHANCE, draining).await;
                     return;
@@ -342,14 +425,14 @@ impl Running {
     }
 
     fn report(&self, mut problems: Vec<String>) -> PipelineReport {
-        for lane in &self.lanes {
+        for lane in &self.ends.lanes {
             problems.extend(
                 lane.failure()
                     .map(|reason| format!("output {}: {reason}", lane.name())),
             );
         }
-        let held = self.queue.held();
-        let lost = self.queue.lost();
+        let held = self.ends.queue.held();
+        let lost = self.ends.queue.lost();
         if lost > 0 {
             problems.push(format!(
                 "queue: {} events are lost to damage of its files",
@@ -365,15 +448,17 @@ impl Running {
             .inputs
             .iter()
             .map(|input| operator(Role::Input, &input.name, &input.metrics));
-        let queue = self.queue.is_on_disk().then(|| {
-            let metrics = self.queue.metrics();
+        let queue = self.ends.queue.is_on_disk().then(|| {
+            let metrics = self.ends.queue.metrics();
             operator(Role::Queue, "disk", metrics)
         });
         let stages = self
+            .ends
             .stages
             .iter()
             .map(|stage| operator(Role::Processor, stage.name(), stage.metrics()));
         let lanes = self
+            .ends
             .lanes
             .iter()
             .map(|lane| operator(Role::Output, lane.name(), lane.metrics()));
@@ -389,8 +474,7 @@ impl Running {
 }
 
 impl RunningInput {
-    fn start(node: InputNode, context: impl Fn(&str, bool) -> InputContext) -> Self {
-        let ctx = context(&node.name, node.component.can_wait());
+    fn start(node: InputNode, ctx: InputContext) -> Self {
         Self {
             name: node.name,
             metrics: ctx.metrics.clone(),
@@ -424,31 +508,13 @@ fn input_problems(
     }
 }
 
-fn drain(workers: Vec<JoinHandle<()>>, writers: Vec<JoinHandle<()>>, lanes: &[Arc<Lane>]) {
+async fn drain(workers: Vec<Work<()>>, writers: Vec<Work<()>>, lanes: &[Arc<Lane>]) {
     for worker in workers {
         // A worker that panicked has said so; its batch counts as not delivered.
-        let _ = worker.join();
+        let _ = worker.ended().await;
     }
     lanes.iter().for_each(|lane| lane.close());
     for writer in writers {
-        let _ = writer.join();
+        let _ = writer.ended().await;
     }
-}
-
-fn spawn_lane(lane: &Arc<Lane>, ends: &Arc<Ends>) -> JoinHandle<()> {
-    let (lane, ends, runtime) = (
-        lane.clone(),
-        ends.clone(),
-        tokio::runtime::Handle::current(),
-    );
-    thread("output", move || {
-        runtime.block_on(lane.run(&|| ends.check()));
-    })
-}
-
-fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
-    let spawned = std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(work);
-    spawned.expect("the system has room for a few threads")
 }

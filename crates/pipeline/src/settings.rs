@@ -48,8 +48,9 @@ pub struct RetrySettings {
     pub initial: Period,
     /// The longest pause.
     pub max: Period,
-    /// When to give up, counted from the first failure; what is left is reported as not delivered. By default never in a
-    /// service, and after 30 s in a one-line pipeline.
+    /// When to give up, counted from the first failure: the output then takes nothing more until the next start, and what it
+    /// has not taken stays in the disk queue, or is reported as not delivered. By default never in a service, and after 30 s
+    /// in a one-line pipeline.
     pub give_up_after: Option<Period>,
 }
 

@@ -224,7 +224,7 @@ pub(crate) fn report_expression_errors(
     errors: usize,
     first: Option<(usize, String)>,
 ) {
-    const COUNTER: &str = "expression errors";
+    const COUNTER: &str = "expression_errors";
     if errors == 0 {
         return;
     }

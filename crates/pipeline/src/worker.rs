@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use batch::Batch;
 use component::{Delivery, Diagnostics, DroppedRows, Stop, StreamDelivery};
@@ -15,6 +16,24 @@ use crate::stage::{SharedStage, Stage};
 /// have the queue between. Reading gzip on two cores takes 9 % less time so, for the same CPU.
 const WORKER_NICENESS: i32 = 5;
 
+/// How many pipelines of a service may still deliver something. When none does, it has nothing left to do and stops.
+pub struct Useful {
+    pipelines: AtomicUsize,
+    stop: Stop,
+    diagnostics: Diagnostics,
+}
+
+impl Useful {
+    /// So many pipelines; `stop` stops the service.
+    pub fn new(pipelines: usize, stop: &Stop, diagnostics: &Diagnostics) -> Arc<Self> {
+        Arc::new(Self {
+            pipelines: pipelines.into(),
+            stop: stop.clone(),
+            diagnostics: diagnostics.clone(),
+        })
+    }
+}
+
 /// What decides that nobody wants more.
 pub struct Ends {
     pub diagnostics: Diagnostics,
@@ -22,24 +41,63 @@ pub struct Ends {
     pub stages: Vec<Arc<SharedStage>>,
     pub lanes: Vec<Arc<Lane>>,
     pub stop: Stop,
+    /// Whether the run ends with its inputs, and when one output has failed.
+    pub is_finite: bool,
+    pub useful: Arc<Useful>,
+    /// Whether the pipeline does not count as useful any more.
+    pub is_retired: AtomicBool,
 }
 
 impl Ends {
-    /// Ends the inputs when nobody wants more: an ordered processor is finished, every reader is gone, or an output has
-    /// given up and what it did not take must not be acknowledged.
+    /// Ends the inputs when nobody wants more: an ordered processor is finished, or every reader is gone. So does an output
+    /// that has failed, where the run is finite; in a service the other outputs go on until none is left.
     pub fn check(&self) {
         let finished = self.stages.iter().any(|stage| stage.is_finished());
-        let gone = self.lanes.iter().all(|lane| lane.is_gone());
-        let failed = self.lanes.iter().any(|lane| lane.failure().is_some());
-        if finished || gone || failed {
+        if finished || self.lanes.iter().all(|lane| lane.is_gone()) {
             self.stop.stop();
+            return self.queue.stop_giving();
         }
-        match self.queue.is_on_disk() {
-            // Other outputs still get what would be lost otherwise.
-            false if failed && !finished && !gone => self.queue.close(Closing::Drain),
-            _ if finished || gone || failed => self.queue.stop_giving(),
-            _ => {}
+        let mut lanes = self.lanes.iter();
+        let has_failed = match self.is_finite {
+            true => lanes.any(|lane| lane.has_failed()),
+            false => lanes.all(|lane| lane.has_failed() || lane.is_gone()),
+        };
+        if has_failed {
+            self.end_failed();
         }
+    }
+
+    fn end_failed(&self) {
+        match (self.queue.is_on_disk(), self.is_finite) {
+            (false, _) => {
+                self.stop.stop();
+                // Other outputs still get what would be lost otherwise.
+                self.queue.close(Closing::Drain);
+            }
+            (true, true) => {
+                self.stop.stop();
+                self.queue.stop_giving();
+            }
+            // The queue takes what comes in for the next run, as long as the service runs.
+            (true, false) => {}
+        }
+        if !self.is_finite && self.retire() {
+            self.useful
+                .diagnostics
+                .warn("no output takes events any more: Millpond stops");
+        }
+    }
+
+    /// The pipeline delivers nothing any more. Whether it was the last one, so that the service stops.
+    pub fn retire(&self) -> bool {
+        if self.is_retired.swap(true, Ordering::SeqCst) {
+            return false;
+        }
+        let is_last = self.useful.pipelines.fetch_sub(1, Ordering::SeqCst) == 1;
+        if is_last {
+            self.useful.stop.stop();
+        }
+        is_last
     }
 
     /// Goes on without a batch.

@@ -16,7 +16,7 @@ pub const SPEC: Spec = Spec {
     description: "In a one-line pipeline the expression is the rest of the stage, without quotes of its own: \
                   `where status >= 500 && method != \"HEAD\"`.\n\n\
                   An event for which the expression is false, absent or null is dropped, and so is one for which it \
-                  fails, as `message + 1` does for a text. Failures are counted as `expression errors`, and the first \
+                  fails, as `message + 1` does for a text. Failures are counted as `expression_errors`, and the first \
                   one is logged with the id of its event. Events that failed in an earlier processor are filtered \
                   like all others.",
     positional: Positional::expression(&["condition"]),
@@ -108,7 +108,7 @@ impl Processor for Where {
     fn take_counters(&mut self) -> Vec<(&'static str, u64)> {
         match std::mem::take(&mut self.errors) {
             0 => Vec::new(),
-            errors => vec![("expression errors", errors)],
+            errors => vec![("expression_errors", errors)],
         }
     }
 
@@ -152,7 +152,7 @@ mod tests {
             let mut batch = batch_of(events);
             process(filter.as_mut(), &mut batch);
             assert_eq!(lines_of(&batch), [r#"{"a":1}"#]);
-            assert_eq!(filter.take_counters(), [("expression errors", 2)]);
+            assert_eq!(filter.take_counters(), [("expression_errors", 2)]);
             assert!(filter.take_counters().is_empty());
             let warnings = filter.take_warnings();
             assert_eq!(warnings.len(), 1 - round, "{warnings:?}");
