@@ -13,6 +13,7 @@ use pipeline::settings::QueueSettings;
 use pipeline::{Graph, PipelineGraph};
 
 use crate::REGISTRY;
+use crate::run::say;
 
 /// A configuration as it was read, variables not expanded.
 pub struct Loaded {
@@ -100,6 +101,14 @@ pub fn check(pipeline: &str, data_dir: Option<PathBuf>) -> anyhow::Result<ExitCo
             .collect();
         crate::run::print(format!("{}: {}\n", pipeline.name, flow.join(" | ")).as_bytes())?;
         crate::run::print(queue_line(pipeline, data_dir).as_bytes())?;
+        for output in &pipeline.outputs {
+            for warning in output.component.take_warnings() {
+                let (pipeline, output) = (&pipeline.name, &output.name);
+                say(&format!(
+                    "warning: pipeline {pipeline}: output {output}: {warning}"
+                ));
+            }
+        }
     }
     crate::run::print(b"The configuration is valid.\n")?;
     Ok(ExitCode::SUCCESS)

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use pipeline::Registry;
+use pipeline::{Registry, StartError};
 
 /// The components of this program.
 static REGISTRY: Registry = Registry {
@@ -113,6 +113,7 @@ struct DocsArgs {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    run::allow_open_files();
     match dispatch(cli.command) {
         Ok(code) => code,
         Err(error) => {
@@ -123,7 +124,8 @@ fn main() -> ExitCode {
                 "error: "
             };
             run::say(&format!("{word}{error:#}"));
-            ExitCode::from(2)
+            let is_refused = matches!(error.downcast_ref(), Some(StartError::Threads(_)));
+            ExitCode::from(if is_refused { 1 } else { 2 })
         }
     }
 }

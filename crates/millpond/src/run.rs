@@ -1,16 +1,19 @@
 //! `millpond run`: from the command line to the exit code.
 
 use std::io::{ErrorKind, Write};
+use std::panic;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
-use component::{Diagnostics, Stop};
+use anyhow::{Context, anyhow, bail};
+use component::{Diagnostics, Stop, standard};
 use pipeline::report::{PipelineReport, grouped};
-use pipeline::{Graph, Report, Run, RunOptions};
+use pipeline::{Graph, Report, Run, RunOptions, StartError};
 use registry::{Registry, RegistryError};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -22,6 +25,9 @@ const INTERRUPTED: i32 = 130;
 
 /// Signals that come so soon after the first one are part of the same request: `timeout` signals the process and its group.
 const ONE_REQUEST: Duration = Duration::from_millis(500);
+
+/// The answer to SIGHUP.
+const HANGUP: &str = "SIGHUP: Millpond runs on unchanged; it cannot reload its configuration yet, restart it to apply changes";
 
 /// Runs a pipeline to its end.
 pub fn run(pipeline: &str, data_dir: Option<PathBuf>, metrics: bool) -> anyhow::Result<ExitCode> {
@@ -127,7 +133,7 @@ pub fn execute(
         registry,
         ledger,
     };
-    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let runtime = runtime()?;
     let report = runtime.block_on(async {
         let stop = options.stop.clone();
         let signals = tokio::spawn(watch_signals(stop, bar.clone()));
@@ -144,18 +150,56 @@ pub fn execute(
     report
 }
 
+/// Lets the process open as many files as it may: the limit that it begins with is meant for programs that use `select`.
+pub fn allow_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        let raised = Rlimit {
+            current: limit.maximum,
+            ..limit
+        };
+        // Where that is refused, the limit stays as it is, and inputs keep to it.
+        let _ = setrlimit(Resource::Nofile, raised);
+    }
+}
+
+/// The runtime for inputs and signals.
+fn runtime() -> anyhow::Result<Runtime> {
+    // The runtime panics where the system refuses it a thread, and then waits for ever for those that it has. Nothing else
+    // runs yet, so that the process can end here.
+    let tell = panic::take_hook();
+    panic::set_hook(Box::new(|_| {
+        say(&format!(
+            "error: {}",
+            StartError::Threads(Errno::AGAIN.into())
+        ));
+        std::process::exit(1);
+    }));
+    let runtime = Runtime::new();
+    panic::set_hook(tell);
+    runtime.context("cannot start the runtime")
+}
+
 /// The first SIGINT or SIGTERM stops the inputs; a second one, [`ONE_REQUEST`] later or more, ends the process at once.
+/// SIGHUP, which by convention asks a service to reload, ends nothing.
 async fn watch_signals(stop: Stop, bar: Bar) {
-    let (Ok(mut interrupt), Ok(mut terminate)) = (
+    let (Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)) = (
         signal(SignalKind::interrupt()),
         signal(SignalKind::terminate()),
+        signal(SignalKind::hangup()),
     ) else {
         return bar.say("warning: signals cannot be watched; stopping will not be graceful");
     };
     let mut asked: Option<Instant> = None;
     loop {
-        let name =
-            tokio::select! { _ = interrupt.recv() => "SIGINT", _ = terminate.recv() => "SIGTERM" };
+        let name = tokio::select! {
+            _ = interrupt.recv() => "SIGINT",
+            _ = terminate.recv() => "SIGTERM",
+            _ = hangup.recv() => {
+                bar.say(HANGUP);
+                continue;
+            }
+        };
         match asked {
             Some(first) if first.elapsed() < ONE_REQUEST => continue,
             Some(_) => std::process::exit(INTERRUPTED),
@@ -170,6 +214,9 @@ async fn watch_signals(stop: Stop, bar: Bar) {
 
 /// Prints to standard output; a reader that is gone is no error.
 pub fn print(text: &[u8]) -> anyhow::Result<()> {
+    if let Some(fault) = standard::stdout_fault() {
+        bail!("{fault}");
+    }
     match std::io::stdout().lock().write_all(text) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(error).context("cannot write to standard output")

@@ -145,6 +145,9 @@ impl Out {
     }
 
     fn write(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+        if let Some(fault) = component::standard::stdout_fault() {
+            anyhow::bail!("{fault}");
+        }
         match std::io::stdout().lock().write_all(bytes) {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => self.is_open = false,
             outcome => outcome.context("cannot write to standard output")?,

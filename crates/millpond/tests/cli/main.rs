@@ -1,6 +1,7 @@
 //! The real executable, driven as a person would.
 
 mod bad_input;
+mod broken_outputs;
 mod commands;
 mod configuration;
 mod faults;
@@ -9,6 +10,7 @@ mod following;
 mod main_job;
 mod metrics;
 mod program;
+mod queue_damage;
 mod queue_disks;
 mod queue_limits;
 mod queue_outlet;
@@ -21,4 +23,7 @@ mod registry_faults;
 mod routing;
 mod running;
 mod stopping;
+mod surroundings;
+mod torn_archives;
 mod torture;
+mod unprivileged;

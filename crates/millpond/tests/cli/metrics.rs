@@ -35,6 +35,26 @@ fn the_table_counts_what_came_what_left_and_why_not() {
 }
 
 #[test]
+fn an_expression_that_fails_is_counted_under_one_name_everywhere() {
+    let pipeline = "stdin | set m 1 if='message + 1 > 0' | where message + 1 > 0 | stdout";
+    let mut child = crate::program::command(&["run", pipeline, "--metrics"])
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .expect("runs");
+    let mut pipe = child.stdin.take().expect("a pipe");
+    std::io::Write::write_all(&mut pipe, b"one\n").expect("written");
+    drop(pipe);
+    let ended = crate::program::ended(child.wait_with_output().expect("ends")).expect(0);
+    for operator in ["set", "where"] {
+        let row = ended
+            .err
+            .lines()
+            .find(|line| line.starts_with(operator) && line.ends_with("(expression_errors 1)"));
+        assert!(row.is_some(), "{operator}: {}", ended.err);
+    }
+}
+
+#[test]
 fn nothing_but_events_goes_to_standard_output_and_nothing_needless_to_standard_error() {
     let ended = run_on(b"one\n", "stdin | stdout format=line").expect(0);
     assert_eq!((ended.out.as_str(), ended.err.as_str()), ("one\n", ""));

@@ -1,5 +1,6 @@
-//! Disk queues on disks that lose power, refuse to write, or are full. Needs root, loop devices and `mkfs`; where these are
-//! missing the tests say so and are skipped.
+//! Disk queues on disks that lose power, refuse to write, or are full. Needs root, loop devices, and
+//! `mkfs` for ext4 and xfs; where these are missing the tests fail under `CI=true` and are left out by a developer's `./test`,
+//! which names them (`testkit::rights`).
 //!
 //! The queue lies on the failing disk, while the registry, the log and the outputs lie elsewhere. So what the registry says
 //! is acknowledged is what the queue must still have: the file is not read again from before that.

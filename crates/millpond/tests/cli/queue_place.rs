@@ -3,10 +3,11 @@
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
+use testkit::rights::leave_out;
 
 use crate::program::{Ended, millpond};
 use crate::queue_outlet::Outlet;
-use crate::running::{Mount, Place, Service, append, numbered, skip};
+use crate::running::{Mount, Place, Service, append, numbered};
 
 /// What is read, how it is queued and where it goes. Everything may be changed between two runs.
 pub struct QueuePlace {
@@ -184,7 +185,7 @@ enum Below {
 }
 
 impl LoopDisk {
-    /// A new file system of a kind, such as `ext4`; none, with a word about it, where that is impossible.
+    /// A new file system of a kind, such as `ext4`; none, with the test left out, where that is impossible.
     pub fn new(kind: &str) -> Option<Self> {
         let folder = crate::program::Folder::new();
         Self::over(kind, "512M", folder.path("image"), Below::Folder(folder))
@@ -205,7 +206,7 @@ impl LoopDisk {
             .expect("a shell");
         if !made.status.success() {
             let why = String::from_utf8_lossy(&made.stderr);
-            skip(&format!("no {kind} can be made here: {why}"));
+            leave_out(&format!("no {kind} can be made here: {why}"));
             return None;
         }
         let mount = Some(Mount::new(&["-o", "loop", &image])?);
@@ -225,7 +226,7 @@ impl LoopDisk {
     }
 
     /// Loses power: what is not durable is gone, and every access that is not to a cache fails until [`Self::remount`].
-    /// False, with a word about it, where that is impossible.
+    /// False, which leaves the test out, where that is impossible.
     pub fn lose_power(&self) -> bool {
         let root = self.path("");
         let python = "import fcntl,os,struct,sys
@@ -244,7 +245,7 @@ fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x8004587D, struct.pack('I', 2))"
                 && std::fs::write(self.path("x"), "x").is_err()
         });
         if !done {
-            skip("neither xfs_io nor python3 can shut a file system down here");
+            leave_out("neither xfs_io nor python3 can shut a file system down here");
         }
         done
     }

@@ -176,8 +176,8 @@ fn told(err: &str, what: &str) -> usize {
 #[test]
 fn a_full_queue_drops_what_it_is_told_to() {
     for (when_full, what) in [
-        ("drop_newest", "dropped newest"),
-        ("drop_oldest", "dropped oldest"),
+        ("drop_newest", "dropped_newest"),
+        ("drop_oldest", "dropped_oldest"),
     ] {
         let settings = format!("{SMALL}, max_size: 1MiB, when_full: {when_full}");
         let mut place = QueuePlace::new(&settings);
@@ -261,7 +261,7 @@ fn what_is_too_old_is_dropped_and_said() {
     let new = place.write(200..300);
     let run = ["run", &place.yaml(false), "--metrics"];
     let ended = millpond(&run).expect(0);
-    assert_eq!(told(&ended.err, "dropped by age"), 200, "{}", ended.err);
+    assert_eq!(told(&ended.err, "dropped_by_age"), 200, "{}", ended.err);
     place.one.expect_once(&new);
     place.two.expect_once(&new);
 }

@@ -23,7 +23,8 @@ use crate::reading_faults::Nobody;
 const SETTINGS: LogSettings = LogSettings {
     segment_size: 256 * 1024,
     quarantine_size_max: 1 << 20,
-    synced_below: 0,
+    synced: LogEnd::START,
+    passed: LogEnd::START,
 };
 
 /// Events of a block.

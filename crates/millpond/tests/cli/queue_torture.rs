@@ -17,28 +17,24 @@ use fastrand::Rng;
 
 use crate::queue_outlet::Outlet;
 use crate::torture::service::EXECUTABLE;
-use crate::torture::settings::{Mode, Settings};
-use crate::torture::{Run, perform, say};
+use crate::torture::settings::{Mode, Schedule, Settings};
+use crate::torture::{Run, paths, perform, say};
 
 const COMMAND: &str = "bench/queue-torture";
-
-/// Logs are renamed. Copies that are truncated test how the file input knows them, and by time-outs that a busy machine
-/// does not keep.
-const MODES: [Mode; 1] = [Mode::Rename];
 
 /// The outputs: which, and the part of the time that each is down.
 const OUTPUTS: [(&str, f64); 2] = [("one", 0.1), ("two", 0.6)];
 
 #[test]
 fn both_outputs_have_every_line_after_kills() {
-    let settings = Settings::from_env(COMMAND, 10, &MODES);
+    let settings = settings(10);
     let queue = format!("disk: {}", drawn_disk(&settings, true));
     perform_with(&settings, &queue);
 }
 
 #[test]
 fn both_outputs_have_every_line_after_kills_with_overflow() {
-    let settings = Settings::from_env(COMMAND, 6, &MODES);
+    let settings = settings(6);
     let queue = format!(
         "memory: {{ max_size: 512KiB, overflow: {{ disk: {} }} }}",
         drawn_disk(&settings, false)
@@ -53,10 +49,18 @@ fn nothing_comes_twice_where_nothing_is_killed() {
         kills: 5,
         megabytes: 20,
         stops: 1.0,
-        ..Settings::from_env(COMMAND, 0, &MODES)
+        ..settings(0)
     };
     let queue = format!("disk: {}", drawn_disk(&settings, true));
     perform_with(&settings, &queue);
+}
+
+/// Logs are renamed, unless the environment says otherwise. Copies that are truncated test how the file input knows them,
+/// and by time-outs that a busy machine does not keep.
+fn settings(kills: u32) -> Settings {
+    Settings::from_env_or(COMMAND, Schedule::Plain, |settings| {
+        (settings.mode, settings.kills) = (Mode::Rename, kills);
+    })
 }
 
 fn perform_with(settings: &Settings, queue: &str) {
@@ -114,9 +118,9 @@ fn configuration(
     follow: bool,
 ) -> impl Fn(&Path) -> String + use<> {
     let workers = [1, 2, 4][settings.rng(11).usize(..3)];
-    let queue = queue.to_owned();
+    let (settings, queue) = (settings.clone(), queue.to_owned());
     move |folder| {
-        let place = folder.display();
+        let (place, paths) = (folder.display(), paths(&settings, folder));
         let output =
             |(name, _)| format!("{{ file: {{ name: {name}, path: '{place}/{name}.ndjson' }} }}");
         let outputs = OUTPUTS.map(output).join(", ");
@@ -127,7 +131,7 @@ workers: {workers}
 pipelines:
   torture:
     input:
-      file: {{ paths: ['{place}/logs/app.log*'], exclude: ['*.part'], follow: {follow} }}
+      file: {{ {paths}, follow: {follow} }}
     queue: {{ {queue} }}
     processors:
       - set: {{ field: id, value: '%{{@metadata.id}}' }}

@@ -6,8 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use testkit::rights::leave_out;
+
 use crate::program::{Ended, Folder, ended, millpond};
-use crate::running::{Mount, Place, Service, append, numbered, skip};
+use crate::running::{Mount, Place, Service, append, numbered};
 
 /// A small ext4 in a file, mounted, whose end is cut away: what lies there gives EIO until it is put back.
 struct FailingDisk {
@@ -36,7 +38,7 @@ impl FailingDisk {
             .args(["-q", "-F", "-O", "^has_journal", "-b", "4096", &image])
             .status();
         if !made.is_ok_and(|status| status.success()) {
-            skip("there is no mkfs.ext4");
+            leave_out("there is no mkfs.ext4");
             return None;
         }
         let loop_device = ["-o", "loop", &image];
@@ -173,7 +175,7 @@ pub struct Nobody {
 impl Nobody {
     pub fn new() -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
-            skip("only root can run a program as somebody else");
+            leave_out("only root can run a program as somebody else");
             return None;
         }
         let folder = Folder::new();
@@ -187,7 +189,7 @@ impl Nobody {
             .output()
             .is_ok_and(|output| output.status.success())
         {
-            skip("there is no setpriv");
+            leave_out("there is no setpriv");
             return None;
         }
         Some(nobody)

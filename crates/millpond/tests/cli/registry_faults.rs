@@ -285,6 +285,44 @@ fn a_service_that_ends_with_a_full_data_directory_delivers_again_under_the_same_
     place.expect_lines(&written);
 }
 
+/// Nothing of what becomes of files is remembered, so new ones must wait: their places are still those of others.
+#[test]
+fn files_that_are_rotated_beside_a_full_data_directory_keep_their_ids() {
+    let Some(disk) = Mount::memory("512k") else {
+        return;
+    };
+    let place = Place::with_data(disk.path("data"));
+    let mut written = append_to_many(&place, "known", 0..10);
+    let mut service = place.follow();
+    until_delivered(&mut service, &place, "known", MANY * 10);
+    let filler = disk.fill();
+    written.push_str(&append_to_many(&place, "known", 10..20));
+    until_delivered(&mut service, &place, "known", MANY * 20);
+    for number in 0..MANY {
+        let log = place.log(&format!("known-{number}.log"));
+        let old = format!("{log}.1");
+        if number % 2 == 0 {
+            std::fs::rename(&log, &old).expect("renamed");
+        } else {
+            std::fs::copy(&log, &old).expect("copied");
+            std::fs::File::create(&log).expect("truncated");
+        }
+    }
+    written.push_str(&append_to_many(&place, "known", 20..25));
+    service.until_said("new files wait until they can: ");
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    service.kill();
+    std::fs::remove_file(filler).expect("removed");
+    let mut service = place.follow();
+    until_delivered(&mut service, &place, "known", MANY * 25);
+    service.until("all files to be known and read", || {
+        let rows = place.ledger();
+        rows.len() == MANY * 2 && rows.iter().all(|row| row["position"] == row["size"])
+    });
+    service.stop();
+    place.expect_lines(&written);
+}
+
 #[test]
 fn reading_once_with_a_full_data_directory_fails_and_loses_nothing() {
     let Some(disk) = Mount::memory("512k") else {

@@ -113,6 +113,37 @@ fn a_second_signal_ends_the_process_at_once() {
 }
 
 #[test]
+fn a_hangup_is_answered_and_ends_nothing() {
+    let folder = Folder::new();
+    let service = folder.write(
+        "service.yaml",
+        "pipelines:\n  one:\n    input:\n      generate: { format: apache, rate: 1000 }\n    output: discard\n",
+    );
+    for pipeline in [&*service, "generate apache rate=1000 | discard"] {
+        let mut child = command(&["run", pipeline]).spawn().expect("runs");
+        let signal = |id: u32, name: &str| {
+            let sent = Command::new("kill").args([name, &id.to_string()]).status();
+            assert!(sent.expect("kill").success());
+        };
+        std::thread::sleep(Duration::from_millis(700));
+        let mut answers = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+        for _ in 0..2 {
+            signal(child.id(), "-HUP");
+            let answer = answers.next().expect("an answer").expect("readable");
+            assert!(
+                answer.contains("SIGHUP: Millpond runs on unchanged"),
+                "{answer}"
+            );
+            assert_eq!(child.try_wait().expect("a child"), None, "it still runs");
+        }
+        signal(child.id(), "-TERM");
+        let rest: Vec<String> = answers.map(|line| line.expect("readable")).collect();
+        assert_eq!(child.wait().expect("ends").code(), Some(0), "{rest:?}");
+        assert!(!rest.iter().any(|line| line.contains("SIGHUP")), "{rest:?}");
+    }
+}
+
+#[test]
 fn what_is_not_delivered_by_the_deadline_is_reported() {
     let folder = Folder::new();
     let path = folder.write(

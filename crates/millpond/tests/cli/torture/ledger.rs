@@ -1,5 +1,6 @@
 //! The ledger as `millpond files --json` gives it, and the sum that must hold in it.
 
+use std::ffi::OsStr;
 use std::io::{Read, Seek};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -21,13 +22,16 @@ pub struct Ledger(pub PathBuf);
 #[derive(Debug)]
 pub struct Entry {
     id: String,
+    path: String,
     device: u64,
     inode: u64,
+    size: u64,
     position: u64,
     lag_bytes: u64,
     state: String,
     pub dropped_bytes: u64,
     in_flight_bytes: u64,
+    acknowledged_events: u64,
     /// The entry as it was printed.
     pub all: Value,
 }
@@ -77,17 +81,47 @@ impl Ledger {
             // There is nothing to tell of it.
             return Ok(true);
         }
+        // By size too, as an entry of a file that is gone may have the same inode.
+        self.holds(file, |entry, _| {
+            entry.position == bytes && entry.in_flight_bytes == 0 && entry.lag_bytes == 0
+        })
+    }
+
+    /// Whether the whole lines of a copy, which may end within a line, were delivered.
+    pub fn is_copy_done(&self, file: &Path, whole_bytes: u64) -> Result<bool> {
+        // What was read from the log may be more than the copy has.
+        self.holds(file, |entry, size| {
+            entry.size == size && entry.position >= whole_bytes
+        })
+    }
+
+    /// Whether an entry of this very file, whose size on disk is given, is as it should be.
+    fn holds(&self, file: &Path, is_right: impl Fn(&Entry, u64) -> bool) -> Result<bool> {
         let meta = std::fs::metadata(file)?;
-        let gzip = file.extension().is_some_and(|ending| ending == "gz");
-        // By inode, as the ledger may learn the new name of a renamed file later. By size too, as an entry of a file
-        // that is gone may have the same inode.
+        let ending = file.extension().and_then(OsStr::to_str);
+        let is_packed = matches!(ending, Some("gz" | "zst"));
+        // By inode, as the ledger may learn the new name of a renamed file later.
         Ok(self.entries()?.iter().any(|entry| {
             (entry.device, entry.inode) == (meta.dev(), meta.ino())
-                && entry.position == bytes
-                && entry.in_flight_bytes == 0
-                && entry.lag_bytes == 0
-                && (!gzip || entry.state == "done")
+                && (!is_packed || entry.state == "done")
+                && is_right(entry, meta.len())
         }))
+    }
+
+    /// The bytes of small files that were delivered.
+    pub fn crowd(&self) -> Result<u64> {
+        let entries = self.entries()?;
+        let small = entries
+            .iter()
+            .filter(|entry| entry.path.contains("/crowd/"));
+        Ok(small.map(|entry| entry.position).sum())
+    }
+
+    /// What changes whenever something is delivered.
+    pub fn progress(&self) -> Result<(usize, u64)> {
+        let entries = self.entries()?;
+        let delivered = entries.iter().map(|entry| entry.acknowledged_events);
+        Ok((entries.len(), delivered.sum()))
     }
 }
 
@@ -139,6 +173,9 @@ impl Entry {
         );
         Ok(Self {
             id: text("id")?,
+            path: text("path")?,
+            size: number("size")?,
+            acknowledged_events: number("acknowledged_events")?,
             device: number("device")?,
             inode: number("inode")?,
             position: number("position")?,

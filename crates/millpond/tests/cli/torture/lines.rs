@@ -1,8 +1,9 @@
 //! The lines that the writer writes: each unique, and each made again from its number alone.
 //!
-//! A line is `generation:sequence`, most with a time before it and text after it. A *generation* is the span between two
-//! openings (or truncations) of the log, so it names the file that a line went to. The text is a piece of one long
-//! random text, chosen by the sequence number: nothing has to be kept to know what a line must look like.
+//! A line is its sequence number, most with a time before it and text after it. The text is a piece of one long random
+//! text, chosen by the sequence number: nothing has to be kept to know what a line must look like. The first line of a
+//! file may be *headed*: it then begins with a long text that is the same in every file, so that files are told apart by
+//! what comes behind that.
 
 use fastrand::Rng;
 
@@ -16,10 +17,12 @@ const LINE_BYTES_MAX: usize = 40_000;
 pub struct Lines {
     seed: u64,
     text: String,
+    header: String,
 }
 
 impl Lines {
-    pub fn new(seed: u64) -> Self {
+    /// `header_bytes` is the length of what headed lines begin with; none are headed where it is 0.
+    pub fn new(seed: u64, header_bytes: usize) -> Self {
         let words = [
             "GET",
             "größer",
@@ -38,17 +41,30 @@ impl Lines {
             text += &format!("{:x} ", rng.u64(..) >> rng.u32(..60));
             text += words[rng.usize(..words.len())];
         }
-        Self { seed, text }
+        let header = "#Fields: date time "
+            .chars()
+            .cycle()
+            .take(header_bytes)
+            .collect();
+        Self { seed, text, header }
+    }
+
+    /// Whether the first line of a file is a headed one.
+    pub fn has_header(&self) -> bool {
+        !self.header.is_empty()
     }
 
     /// Appends a line, without its end.
-    pub fn append(&self, generation: u32, sequence: u64, out: &mut Vec<u8>) {
+    pub fn append(&self, sequence: u64, is_headed: bool, out: &mut Vec<u8>) {
         let mut rng = Rng::with_seed(self.seed ^ sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let length = length(&mut rng);
+        if is_headed {
+            out.extend_from_slice(self.header.as_bytes());
+        }
         if length > 0 {
             out.extend_from_slice(TIME.as_bytes());
         }
-        out.extend_from_slice(format!("{generation}:{sequence}").as_bytes());
+        out.extend_from_slice(format!("{sequence}:").as_bytes());
         if length > 0 {
             let from = self.boundary(rng.usize(..TEXT_BYTES - LINE_BYTES_MAX));
             let to = self.boundary(from + length);
@@ -62,15 +78,17 @@ impl Lines {
         (at..).find(fits).expect("the text goes on")
     }
 
-    /// Generation and sequence number of a line, if it is one of this run's, whole and unharmed.
-    pub fn recognise(&self, line: &str) -> Option<(u32, u64)> {
-        let numbers = line.strip_prefix(TIME).unwrap_or(line);
-        let (generation, rest) = numbers.split_once(':')?;
-        let generation = generation.parse().ok()?;
-        let sequence = rest.split(' ').next()?.parse().ok()?;
+    /// The sequence number of a line, if it is one of this run's, whole and unharmed; and whether it is headed.
+    pub fn recognise(&self, line: &str) -> Option<(u64, bool)> {
+        let headless = line
+            .strip_prefix(&self.header)
+            .filter(|_| self.has_header());
+        let rest = headless.unwrap_or(line);
+        let number = rest.strip_prefix(TIME).unwrap_or(rest).split(':').next()?;
+        let sequence = number.parse().ok()?;
         let mut whole = Vec::with_capacity(line.len());
-        self.append(generation, sequence, &mut whole);
-        (whole == line.as_bytes()).then_some((generation, sequence))
+        self.append(sequence, headless.is_some(), &mut whole);
+        (whole == line.as_bytes()).then_some((sequence, headless.is_some()))
     }
 }
 
@@ -85,32 +103,19 @@ fn length(rng: &mut Rng) -> usize {
     }
 }
 
-/// What was written: the first sequence number of every generation, and how many lines there are.
-#[derive(Clone, Debug, Default)]
-pub struct Journal {
-    pub firsts: Vec<u64>,
-    pub lines: u64,
-    pub bytes: u64,
-}
-
-impl Journal {
-    pub fn generation(&self, sequence: u64) -> u32 {
-        let after = self.firsts.partition_point(|first| *first <= sequence);
-        u32::try_from(after - 1).expect("few generations")
-    }
-}
-
 #[test]
 fn only_whole_lines_are_recognised() {
-    let lines = Lines::new(5);
+    let lines = Lines::new(5, 1_200);
     for sequence in 0..5_000 {
+        let is_headed = sequence % 7 == 0;
         let mut line = Vec::new();
-        lines.append(7, sequence, &mut line);
+        lines.append(sequence, is_headed, &mut line);
         assert!(!line.contains(&b'\n') && line.last() != Some(&b'\r'));
         let line = String::from_utf8(line).expect("text");
-        assert_eq!(lines.recognise(&line), Some((7, sequence)));
+        assert_eq!(lines.recognise(&line), Some((sequence, is_headed)));
         let cut = line.char_indices().next_back().expect("not empty").0;
-        assert_ne!(lines.recognise(&line[..cut]), Some((7, sequence)));
-        assert_eq!(lines.recognise(&line[1..]), None, "{line}");
+        assert_eq!(lines.recognise(&line[..cut]), None, "{line}");
+        let behind = lines.recognise(&line[1..]);
+        assert_ne!(behind, Some((sequence, is_headed)), "{line}");
     }
 }

@@ -1,6 +1,7 @@
 //! Millpond as a service: started, killed at any instant, started again, stopped.
 
 use std::fs::{File, OpenOptions};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -13,10 +14,14 @@ pub const EXECUTABLE: &str = env!("CARGO_BIN_EXE_millpond");
 /// How long a stop may take: more than the deadline that the service has.
 const STOP: Duration = Duration::from_secs(60);
 
+/// So long after its start SIGTERM may still end the service at once, as any process.
+const BEGIN: Duration = Duration::from_millis(500);
+
 /// A service in a folder of its own, by the configuration `millpond.yaml` in it.
 pub struct Service {
     folder: PathBuf,
     child: Option<Child>,
+    started: Instant,
     pub starts: u32,
 }
 
@@ -26,6 +31,7 @@ impl Service {
         Ok(Self {
             folder: folder.to_owned(),
             child: None,
+            started: Instant::now(),
             starts: 0,
         })
     }
@@ -39,6 +45,7 @@ impl Service {
             .stderr(self.log()?)
             .spawn()?;
         self.child = Some(child);
+        self.started = Instant::now();
         self.starts += 1;
         Ok(())
     }
@@ -77,16 +84,30 @@ impl Service {
         Ok(())
     }
 
-    /// Ends the service with SIGTERM; its exit code must be 0.
+    /// Has the service stand still, or go on.
+    pub fn stall(&mut self, is_stalled: bool) -> Result<()> {
+        self.expect_alive()?;
+        let child = self.child.as_ref().context("the service runs")?;
+        let signal = if is_stalled {
+            Signal::STOP
+        } else {
+            Signal::CONT
+        };
+        Ok(kill_process(Pid::from_child(child), signal)?)
+    }
+
+    /// Ends the service with SIGTERM; its exit code must be 0, unless it has just begun.
     pub fn stop(&mut self) -> Result<()> {
         self.expect_alive()?;
         let mut child = self.child.take().context("the service runs")?;
+        let has_just_begun = self.started.elapsed() < BEGIN;
         kill_process(Pid::from_child(&child), Signal::TERM)?;
         let begin = Instant::now();
         loop {
             if let Some(status) = child.try_wait()? {
+                let is_unhandled = status.signal() == Some(Signal::TERM.as_raw());
                 ensure!(
-                    status.success(),
+                    status.success() || (is_unhandled && has_just_begun),
                     "after SIGTERM the service ended with {status}"
                 );
                 return Ok(());

@@ -1,20 +1,22 @@
 //! The writer: a daemon that appends lines to its log at full speed, in bursts, and is told about rotations late.
 //!
 //! Writes often end within a line. Where a file ends for the writer (it opens the log anew, or pauses for copy and
-//! truncation) it first ends the line, as nobody could join the halves of a line in two files.
+//! truncation) it first ends the line, as nobody could join the halves of a line in two files. Where the log is truncated
+//! while it writes, it learns of that from where its next write ends.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use fastrand::Rng;
 
-use super::lines::{Journal, Lines};
+use super::journal::{End, Journal};
+use super::lines::Lines;
+use super::log::Log;
 use super::settings::Settings;
 
 /// How long an answer of the writer may take.
@@ -22,7 +24,8 @@ const ANSWER: Duration = Duration::from_secs(60);
 
 /// What the writer left behind when it went on to another file.
 pub struct Left {
-    pub generation: u32,
+    pub span: usize,
+    /// Bytes of its last file, decompressed.
     pub bytes: u64,
 }
 
@@ -31,48 +34,56 @@ enum Command {
     Reopen(Duration, Sender<Left>),
     /// Write nothing until the log was truncated.
     Pause(Sender<Left>, Receiver<()>),
+    /// Write over the log in place: so many times what it has now.
+    Rewrite(f64, Sender<Left>),
     Stop,
 }
 
 /// The running writer.
 pub struct Writer {
-    commands: Sender<Command>,
+    signals: Signals,
     thread: JoinHandle<Result<Journal>>,
 }
 
 /// Tells the writer about rotations.
 #[derive(Clone)]
-pub struct Signals(Sender<Command>);
+pub struct Signals {
+    commands: Sender<Command>,
+    /// Who has it copies and truncates the log, or has it written over: a mix of two contents is nobody's log.
+    turn: Arc<Mutex<()>>,
+}
 
 impl Writer {
     /// Starts to write to `log`, spread over the time of the run.
     pub fn start(log: &Path, lines: Lines, settings: &Settings) -> Result<Self> {
         let (commands, received) = channel();
         let mut state = State {
-            file: open(log)?,
-            log: log.to_owned(),
+            log: Log::open(log, settings.packing)?,
             lines,
             rng: settings.rng(1),
-            journal: Journal {
-                firsts: vec![0],
-                ..Journal::default()
-            },
+            journal: Journal::default(),
             pending: Vec::new(),
-            generation_bytes: 0,
+            span_bytes: 0,
             pace: Pace {
                 begin: Instant::now(),
                 duration: settings.duration,
                 bytes: settings.megabytes * 1_000_000,
+                // A reader that is always busy is ahead of whoever looks at many other files first.
+                bursts: if settings.crowd > 0 { 2_000 } else { 16 },
                 burst: 0..0,
             },
             reopen: None,
         };
         let thread = std::thread::spawn(move || state.run(&received));
-        Ok(Self { commands, thread })
+        let signals = Signals {
+            commands,
+            turn: Arc::default(),
+        };
+        Ok(Self { signals, thread })
     }
 
     pub fn signals(&self) -> Signals {
-        Signals(self.commands.clone())
+        self.signals.clone()
     }
 
     pub fn is_alive(&self) -> bool {
@@ -82,7 +93,7 @@ impl Writer {
     /// Ends the writer at the end of a line.
     pub fn stop(self) -> Result<Journal> {
         // Where nobody receives, the thread's own error says more.
-        let _ = self.commands.send(Command::Stop);
+        let _ = self.signals.commands.send(Command::Stop);
         let ended = self.thread.join();
         ended.map_err(|_| anyhow!("the writer panicked"))?
     }
@@ -107,8 +118,21 @@ impl Signals {
         Ok((left, done))
     }
 
+    /// Has the log written over, so many times what it has now.
+    pub fn rewrite(&self, times: f64) -> Result<Left> {
+        let _turn = self.take_turn();
+        let (sender, answer) = channel();
+        self.send(Command::Rewrite(times, sender))?;
+        Answer(answer).wait()
+    }
+
+    /// Nobody has the log written over while this is held.
+    pub fn take_turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn send(&self, command: Command) -> Result<()> {
-        self.0
+        self.commands
             .send(command)
             .map_err(|_| anyhow!("the writer ended early"))
     }
@@ -125,21 +149,15 @@ impl Answer {
     }
 }
 
-fn open(log: &Path) -> Result<File> {
-    let mut options = OpenOptions::new();
-    let opened = options.append(true).create(true).open(log);
-    opened.context("opening the log")
-}
-
 struct State {
-    log: PathBuf,
-    file: File,
+    log: Log,
     lines: Lines,
     rng: Rng,
     journal: Journal,
-    /// The rest of a line whose beginning was written.
+    /// The rest of a line whose beginning was written, and lines after it.
     pending: Vec<u8>,
-    generation_bytes: u64,
+    /// Bytes of the current span.
+    span_bytes: u64,
     pace: Pace,
     reopen: Option<(Instant, Sender<Left>)>,
 }
@@ -152,14 +170,16 @@ impl State {
                     self.reopen = Some((Instant::now() + after, left));
                 }
                 Ok(Command::Pause(left, resume)) => {
-                    self.end_generation(&left)?;
+                    self.leave(&left)?;
                     resume
                         .recv_timeout(ANSWER)
                         .context("waiting for the truncation")?;
-                    self.begin_generation();
+                    self.log.is_truncated();
                 }
+                Ok(Command::Rewrite(times, left)) => self.rewrite(times, &left)?,
                 Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => {
                     self.end_line()?;
+                    self.notice_truncation()?;
                     return Ok(std::mem::take(&mut self.journal));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -182,41 +202,53 @@ impl State {
 
     fn reopen_when_due(&mut self) -> Result<()> {
         if let Some((_, left)) = self.reopen.take_if(|(due, _)| *due <= Instant::now()) {
-            self.end_generation(&left)?;
-            self.file = open(&self.log)?;
-            self.begin_generation();
+            self.leave(&left)?;
+            self.log.reopen()?;
         }
         Ok(())
     }
 
-    fn end_generation(&mut self, left: &Sender<Left>) -> Result<()> {
+    /// Ends what it writes at the end of a line.
+    fn leave(&mut self, left: &Sender<Left>) -> Result<()> {
         self.end_line()?;
-        let generation = self.generation();
-        let bytes = self.generation_bytes;
+        self.notice_truncation()?;
+        let (span, bytes) = (self.journal.span(), self.span_bytes);
+        self.end_span(End::Left);
         // A rotator that failed no longer waits.
-        let _ = left.send(Left { generation, bytes });
+        let _ = left.send(Left { span, bytes });
         Ok(())
     }
 
-    fn begin_generation(&mut self) {
-        self.journal.firsts.push(self.journal.lines);
-        self.generation_bytes = 0;
+    fn end_span(&mut self, by: End) {
+        self.journal.end_span(by);
+        self.span_bytes = 0;
     }
 
-    fn generation(&self) -> u32 {
-        u32::try_from(self.journal.firsts.len() - 1).expect("few generations")
+    fn notice_truncation(&mut self) -> Result<()> {
+        if self.log.was_truncated()? {
+            self.end_span(End::Truncated);
+        }
+        Ok(())
+    }
+
+    fn rewrite(&mut self, times: f64, left: &Sender<Left>) -> Result<()> {
+        self.end_line()?;
+        self.notice_truncation()?;
+        let before = self.span_bytes;
+        self.log.truncate()?;
+        self.end_span(End::Overwritten);
+        let size = (before as f64 * times) as usize;
+        self.compose(size.max(1))?;
+        self.end_line()?;
+        let (span, bytes) = (self.journal.span(), self.span_bytes);
+        let _ = left.send(Left { span, bytes });
+        Ok(())
     }
 
     /// One `write(2)` of some lines, whose end may lie within a line.
     fn write_some(&mut self) -> Result<()> {
         let size = 1 << self.rng.u32(6..17);
-        while self.pending.len() < size {
-            let generation = self.generation();
-            self.lines
-                .append(generation, self.journal.lines, &mut self.pending);
-            self.pending.push(b'\n');
-            self.journal.lines += 1;
-        }
+        self.compose(size)?;
         let cut = match self.rng.bool() {
             true => self.pending.len(),
             false => self.rng.usize(1..=self.pending.len()),
@@ -224,17 +256,32 @@ impl State {
         self.write(cut)
     }
 
+    /// Makes so many bytes ready to be written, or a few more.
+    fn compose(&mut self, size: usize) -> Result<()> {
+        while self.pending.len() < size {
+            let is_first = self.lines.has_header() && self.pending.is_empty();
+            let is_first = is_first && self.log.is_empty()?;
+            self.journal
+                .compose(&self.lines, is_first, &mut self.pending);
+        }
+        Ok(())
+    }
+
     fn end_line(&mut self) -> Result<()> {
-        self.write(self.pending.len())
+        while !self.pending.is_empty() {
+            self.write(self.pending.len())?;
+        }
+        Ok(())
     }
 
     fn write(&mut self, bytes: usize) -> Result<()> {
-        self.file
-            .write_all(&self.pending[..bytes])
-            .context("writing the log")?;
-        self.pending.drain(..bytes);
-        self.journal.bytes += bytes as u64;
-        self.generation_bytes += bytes as u64;
+        let (taken, was_truncated) = self.log.append(&self.pending[..bytes])?;
+        if was_truncated {
+            self.end_span(End::Truncated);
+        }
+        self.pending.drain(..taken);
+        self.journal.bytes += taken as u64;
+        self.span_bytes += taken as u64;
         Ok(())
     }
 }
@@ -244,6 +291,8 @@ struct Pace {
     begin: Instant,
     duration: Duration,
     bytes: u64,
+    /// The fewest bursts.
+    bursts: u64,
     /// The current burst, in bytes of the run.
     burst: Range<u64>,
 }
@@ -256,7 +305,7 @@ impl Pace {
             return Duration::from_secs(1);
         }
         if written >= self.burst.end {
-            let most = (self.bytes / 16).max(2_048);
+            let most = (self.bytes / self.bursts).max(2_048);
             self.burst = written..written + rng.u64(1_024..most);
         }
         let part = self.burst.start as f64 / self.bytes as f64;

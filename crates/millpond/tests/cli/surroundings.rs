@@ -1,0 +1,151 @@
+//! What the system gives the process, or does not: threads, standard input and standard output.
+
+use std::fs::File;
+use std::process::{Command, Stdio};
+
+use crate::program::{Ended, Folder, command, ended, gzip, millpond};
+use crate::queue_outlet::Outlet;
+use crate::running::{append, numbered};
+use crate::unprivileged::Unprivileged;
+
+/// Runs a one-line pipeline in a shell, which redirects as told.
+fn redirected(pipeline: &str, redirections: &str) -> Ended {
+    let script = format!("exec \"$0\" run \"$1\" {redirections}");
+    let output = Command::new("sh")
+        .args(["-c", &script, env!("CARGO_BIN_EXE_millpond"), pipeline])
+        .stdin(Stdio::null())
+        .output();
+    ended(output.expect("a shell"))
+}
+
+#[test]
+fn without_standard_output_nothing_is_discarded_in_silence() {
+    let folder = Folder::new();
+    let log = folder.write("log", numbered("app", 0..10));
+    let data = folder.path("data");
+    for (redirection, fault) in [
+        (">&-", "standard output is closed"),
+        ("1</dev/null", "standard output is open for reading only"),
+    ] {
+        let redirections = format!("--data-dir '{data}' {redirection}");
+        let refused = redirected(&format!("file {log} | stdout"), &redirections).expect(2);
+        assert!(refused.err.contains(fault), "{}", refused.err);
+        assert!(refused.err.contains("every event would be lost"));
+    }
+    // Nothing was taken for delivered.
+    let ended = millpond(&["run", &format!("file {log} | stdout"), "--data-dir", &data]).expect(0);
+    assert_eq!(ended.events().len(), 10);
+    let schema = format!("'{}' schema >&-", env!("CARGO_BIN_EXE_millpond"));
+    let output = Command::new("sh").args(["-c", &schema]).output();
+    let refused = crate::program::ended(output.expect("a shell")).expect(2);
+    assert!(refused.err.contains("standard output is closed"));
+}
+
+#[test]
+fn a_standard_output_that_somebody_discards_is_fine() {
+    let pipeline = "generate apache count=10 | stdout";
+    redirected(pipeline, ">/dev/null").expect(0);
+    // What stands in the place of a closed one is opened like this.
+    redirected(pipeline, "1<>/dev/null").expect(0);
+    redirected(pipeline, "<&- 2>&-").expect(0);
+    let other = "generate apache count=10 | discard";
+    redirected(other, "<&- >&- 2>&-").expect(0);
+}
+
+#[test]
+fn without_standard_input_there_is_nothing_to_read() {
+    let refused = redirected("stdin | stdout", "<&-").expect(2);
+    assert!(
+        refused.err.contains("standard input is closed"),
+        "{}",
+        refused.err
+    );
+    let ended = redirected("stdin | stdout", "</dev/null").expect(0);
+    assert_eq!(ended.err, "");
+}
+
+/// Runs with ever more threads until that is enough; how often it was not. What is refused is told.
+fn until_it_runs(user: &Unprivileged, mut run: impl FnMut(Command) -> Ended) -> usize {
+    for threads in 1..64 {
+        let ended = run(user.with_threads(threads));
+        match ended.code {
+            Some(0) => return threads - 1,
+            Some(1) => assert!(
+                ended.err.contains("thread")
+                    && ended.err.contains("Resource temporarily unavailable"),
+                "{threads} threads: {}",
+                ended.err
+            ),
+            _ => panic!("{threads} threads: {ended:?}"),
+        }
+        if !user.is_alone() {
+            // The user has other processes: how many threads would do is not known.
+            return 1;
+        }
+    }
+    panic!("64 threads are not enough")
+}
+
+#[test]
+fn a_refused_thread_is_told_and_nothing_is_lost() {
+    let folder = Folder::new();
+    let user = Unprivileged::new(&folder);
+    std::fs::create_dir(folder.path("logs")).expect("a writable folder");
+    let lines = numbered("app", 0..2000);
+    append(&folder.path("logs/app"), &lines);
+    folder.write("logs/more.gz", gzip(numbered("more", 0..2000).as_bytes()));
+    let yaml = format!(
+        "data_dir: '{data}'
+workers: 2
+pipelines:
+  one:
+    input: {{ file: {{ paths: ['{logs}'], follow: false }} }}
+    queue: {{ disk: {{ min_free: 0 }} }}
+    processors:
+      - set: {{ field: id, value: '%{{@metadata.id}}' }}
+    outputs:
+      - file: {{ name: one, path: '{one}' }}
+      - file: {{ name: two, path: '{two}' }}
+",
+        data = folder.path("data"),
+        logs = folder.path("logs/*"),
+        one = folder.path("one.ndjson"),
+        two = folder.path("two.ndjson"),
+    );
+    let path = folder.write("all.yaml", yaml);
+    let refused = until_it_runs(&user, |mut command| {
+        ended(command.args(["run", &path]).output().expect("it runs"))
+    });
+    assert!(refused > 0, "one thread is not enough");
+    if !user.is_alone() {
+        user.command()
+            .args(["run", &path])
+            .output()
+            .expect("it runs");
+    }
+    let all = lines + &numbered("more", 0..2000);
+    for name in ["one.ndjson", "two.ndjson"] {
+        Outlet::new(folder.path(name)).expect_once(&all);
+    }
+}
+
+#[test]
+fn compressed_input_is_read_on_one_thread_where_there_is_no_second() {
+    let folder = Folder::new();
+    let user = Unprivileged::new(&folder);
+    let input = folder.write("in.gz", gzip(numbered("app", 0..3000).as_bytes()));
+    until_it_runs(&user, |mut command| {
+        command.args(["run", "stdin | stdout"]);
+        command.stdin(File::open(&input).expect("it was written"));
+        let ended = ended(command.output().expect("it runs"));
+        if ended.code == Some(0) {
+            assert_eq!(ended.events().len(), 3000);
+        }
+        ended
+    });
+    // Without a limit, the same.
+    let mut command = command(&["run", "stdin | stdout"]);
+    command.stdin(File::open(&input).expect("it was written"));
+    let ended = ended(command.output().expect("it runs")).expect(0);
+    assert_eq!(ended.events().len(), 3000);
+}
