@@ -34,6 +34,8 @@ pub(crate) struct Place {
     pub value: Option<String>,
     /// A place within the value, when it cannot be shown in the source because of quotes, escapes or variables.
     pub inner: Option<Range<usize>>,
+    /// Whether the text is shown: not that of a secret.
+    pub is_secret: bool,
 }
 
 impl ConfigError {
@@ -57,6 +59,7 @@ impl ConfigError {
             path: node.path().clone(),
             value: node.as_str().map(str::to_owned),
             inner: None,
+            is_secret: false,
         });
         error
     }
@@ -70,6 +73,7 @@ impl ConfigError {
             path: Path::default(),
             value: None,
             inner: None,
+            is_secret: false,
         });
         error
     }
@@ -109,6 +113,15 @@ impl ConfigError {
     pub fn pointing_at_range(mut self, range: Range<usize>) -> Self {
         if let Some(place) = &mut self.0.place {
             place.point_into_value(range);
+        }
+        self
+    }
+
+    /// Shows neither the value nor its line, only where they stand: for errors of settings that hold secrets.
+    pub fn hiding_value(mut self) -> Self {
+        if let Some(place) = &mut self.0.place {
+            place.is_secret = true;
+            place.value = None;
         }
         self
     }

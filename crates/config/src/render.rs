@@ -54,7 +54,7 @@ fn render_place(out: &mut String, place: &Place) {
         &format!("  --> {}:{line}:{column}{path}", place.source.name),
     );
     let (start, text) = place.source.line_at(place.span.start);
-    if text.trim().is_empty() {
+    if text.trim().is_empty() || place.is_secret {
         return;
     }
     let marked = place.span.start - start..place.span.end.max(place.span.start) - start;
