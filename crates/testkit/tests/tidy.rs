@@ -4,13 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates, each depending only on those before it.
-const ORDER: [&str; 14] = [
+const ORDER: [&str; 15] = [
     "batch",
     "grok",
     "config",
     "codec",
     "registry",
     "component",
+    "net",
     "expr",
     "queue",
     "inputs",

@@ -1,0 +1,32 @@
+//! What inputs and outputs on the network have in common: addresses, listeners with limits, TLS both ways, HTTP servers
+//! and clients, and secrets.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`secret`] | [`Secret`]: a setting that is never printed |
+//! | [`auth`] | [`Auth`]: user and password, or a token, sent by clients and asked for by servers |
+//! | [`tls`] | [`ClientTls`] and [`ServerTls`]: settings, certificates, their renewal |
+//! | [`listen`] | [`Address`], [`Listener`]: accepts connections within limits, with or without TLS |
+//! | [`server`] | HTTP/1.1 on a listener |
+//! | [`client`] | [`Client`]: HTTP requests with time-outs, proxies and a pool of connections |
+//!
+//! Rules:
+//! - Constructors of components read settings only. Files, ports and names are touched by `bind` and `build`, which
+//!   components call when they open, and whose errors stand at the setting at fault.
+//! - TLS is rustls with the `ring` provider: no other one is compiled in, and no process-wide default is set.
+//! - No secret is in an error, a log line or a debug text.
+
+pub mod auth;
+pub mod client;
+pub mod listen;
+pub mod secret;
+pub mod server;
+mod stamp;
+pub mod tls;
+
+pub use auth::Auth;
+pub use client::{Client, ClientSettings, RequestError};
+pub use listen::{Address, Connection, Incoming, Listener, Stream};
+pub use secret::{Secret, SecretError};
+pub use server::{Handler, serve};
+pub use tls::{ClientTls, ServerTls};

@@ -1,0 +1,419 @@
+//! Listening: addresses, and connections within limits, with or without TLS.
+//!
+//! Connections beyond `max_connections` are not refused: they wait in the system's queue until another one ends. Each
+//! connection does its TLS handshake in its own task, so that a client that dawdles holds up nobody.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use config::{ConfigError, Node};
+use rustls::ServerConfig;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Deserializer, Error as _};
+use serde::{Deserialize, Serialize, Serializer};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::tls::ServerContext;
+
+/// How many connections the system holds until they are accepted; its own limit may be lower.
+const BACKLOG: u32 = 1024;
+
+/// How long a client may take for the TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long to wait after the system refused to accept a connection: it has no descriptors left, usually.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// An address to listen on: `8080` is that port on this machine only (127.0.0.1), `:8080` the port on every address
+/// of the machine, and `HOST:8080` the port on one address. Port 0 has the system choose one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    host: Host,
+    port: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Host {
+    Loopback,
+    Every,
+    Named(String),
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (host, port) = match text.rsplit_once(':') {
+            None if text.bytes().all(|byte| byte.is_ascii_digit()) => (Host::Loopback, text),
+            None => {
+                return Err(format!(
+                    "`{text}` has no port: write {text}:8080, or 8080 for that port on this machine only"
+                ));
+            }
+            Some(("", port)) => (Host::Every, port),
+            Some((host, port)) => (Host::Named(named(text, host)?), port),
+        };
+        let number = port.parse().ok().filter(|_| !port.starts_with('+'));
+        let port = number.ok_or_else(|| {
+            format!("`{port}` is not a port: a number from 0 to 65535 is expected")
+        })?;
+        Ok(Self { host, port })
+    }
+}
+
+/// The host of an address, the brackets of IPv6 taken off.
+fn named(text: &str, host: &str) -> Result<String, String> {
+    if let Some(inner) = host.strip_prefix('[') {
+        let inner = inner.strip_suffix(']').unwrap_or(inner);
+        return match inner.parse::<Ipv6Addr>() {
+            Ok(_) => Ok(inner.to_owned()),
+            Err(_) => Err(format!("`{inner}` is not an IPv6 address")),
+        };
+    }
+    if host.contains(['/', ' ', '@']) {
+        return Err(format!(
+            "`{text}` is not an address: 8080, :8080 or HOST:8080 is expected"
+        ));
+    }
+    if host.contains(':') {
+        return Err(format!(
+            "`{text}` is ambiguous: an IPv6 address stands in brackets, as in [::1]:8080"
+        ));
+    }
+    Ok(host.to_owned())
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let port = self.port;
+        match &self.host {
+            Host::Loopback => write!(f, "127.0.0.1:{port}"),
+            Host::Every => write!(f, ":{port}"),
+            Host::Named(host) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Host::Named(host) => write!(f, "{host}:{port}"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
+    }
+}
+
+impl Serialize for Address {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl JsonSchema for Address {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Address".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": ["string", "integer"],
+            "examples": [8080, ":8080", "0.0.0.0:8080", "[::1]:8080", "collector.example:8080"],
+        })
+    }
+}
+
+impl Address {
+    /// Starts to listen. `node` is the setting.
+    ///
+    /// # Errors
+    /// The address is taken, or is none of this machine, at the place of the setting.
+    pub async fn bind(&self, node: &Node) -> Result<TcpListener, ConfigError> {
+        self.listen().await.map_err(|error| {
+            let failed = |reason: &str| node.error(format!("cannot listen on {self}: {reason}"));
+            match error.kind() {
+                io::ErrorKind::AddrInUse => failed("another program listens there already")
+                    .note(format!("`ss -ltnp 'sport = :{}'` shows which", self.port)),
+                io::ErrorKind::PermissionDenied => failed(&error.to_string())
+                    .note("ports below 1024 take root or the capability CAP_NET_BIND_SERVICE"),
+                io::ErrorKind::AddrNotAvailable => {
+                    failed("this machine does not have that address")
+                }
+                _ => failed(&error.to_string()),
+            }
+        })
+    }
+
+    async fn listen(&self) -> io::Result<TcpListener> {
+        match &self.host {
+            Host::Loopback => listen((Ipv4Addr::LOCALHOST, self.port).into()),
+            // An IPv6 socket takes IPv4 connections too; a machine may be without IPv6.
+            Host::Every => match listen((Ipv6Addr::UNSPECIFIED, self.port).into()) {
+                Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
+                    listen((Ipv4Addr::UNSPECIFIED, self.port).into())
+                }
+                other => other,
+            },
+            Host::Named(host) => {
+                let mut failed = None;
+                for address in lookup_host((host.as_str(), self.port)).await? {
+                    match listen(address) {
+                        Ok(listener) => return Ok(listener),
+                        Err(error) => failed = Some(error),
+                    }
+                }
+                Err(failed.unwrap_or_else(|| io::Error::other("the name has no address")))
+            }
+        }
+    }
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // A restart need not wait for the last connections of the run before to be forgotten.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// Accepts connections.
+pub struct Listener {
+    tcp: TcpListener,
+    tls: Option<ServerContext>,
+    permits: Arc<Semaphore>,
+    refused: Mutex<Option<String>>,
+}
+
+impl Listener {
+    /// Connections of `tcp`, at most `max_connections` at a time.
+    pub fn new(tcp: TcpListener, tls: Option<ServerContext>, max_connections: usize) -> Self {
+        Self {
+            tcp,
+            tls,
+            permits: Arc::new(Semaphore::new(
+                max_connections.clamp(1, Semaphore::MAX_PERMITS),
+            )),
+            refused: Mutex::new(None),
+        }
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.tcp.local_addr()
+    }
+
+    /// The next connection, once there is room for it. Safe to cancel.
+    pub async fn accept(&self) -> Incoming {
+        loop {
+            let permit = match self.permits.clone().acquire_owned().await {
+                Ok(permit) => permit,
+                // Nobody closes the semaphore.
+                Err(_) => std::future::pending().await,
+            };
+            match self.tcp.accept().await {
+                Ok((tcp, peer)) => {
+                    // Answers are small and shall not wait for more; where that cannot be set, they wait.
+                    let _ = tcp.set_nodelay(true);
+                    return Incoming {
+                        tcp,
+                        peer,
+                        tls: self.tls.as_ref().map(ServerContext::config),
+                        permit,
+                    };
+                }
+                Err(error) if is_about_one_connection(&error) => {}
+                Err(error) => {
+                    let message = format!("cannot accept connections: {error}; trying again");
+                    *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(message);
+                    sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// What a person should hear, since the last call.
+    pub fn take_warnings(&self) -> Vec<String> {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let tls = self.tls.as_ref();
+        let renewal = tls.map_or_else(Vec::new, ServerContext::take_warnings);
+        refused.take().into_iter().chain(renewal).collect()
+    }
+}
+
+fn is_about_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+    )
+}
+
+/// A connection that was accepted, before its TLS handshake.
+pub struct Incoming {
+    tcp: TcpStream,
+    peer: SocketAddr,
+    tls: Option<Arc<ServerConfig>>,
+    permit: OwnedSemaphorePermit,
+}
+
+impl Incoming {
+    /// Who it comes from.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Does the handshake, where the listener speaks TLS.
+    ///
+    /// # Errors
+    /// The client speaks no TLS, shows no good certificate, or takes longer than ten seconds.
+    pub async fn handshake(self) -> io::Result<Connection> {
+        let stream = match self.tls {
+            None => Stream::Plain(self.tcp),
+            Some(config) => {
+                let handshake = TlsAcceptor::from(config).accept(self.tcp);
+                let done = timeout(HANDSHAKE_TIMEOUT, handshake).await;
+                Stream::Tls(Box::new(done.map_err(io::Error::from)??))
+            }
+        };
+        Ok(Connection {
+            stream,
+            peer: self.peer,
+            _permit: self.permit,
+        })
+    }
+}
+
+/// A connection that can be read and written. Its place among `max_connections` is free when it is dropped.
+pub struct Connection {
+    stream: Stream,
+    peer: SocketAddr,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Connection {
+    /// Who it comes from.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+}
+
+/// The bytes of a connection.
+pub enum Stream {
+    /// As they are.
+    Plain(TcpStream),
+    /// Encrypted.
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &mut self.stream {
+            Stream::Plain(tcp) => Pin::new(tcp).poll_read(cx, buffer),
+            Stream::Tls(tls) => Pin::new(tls).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.stream {
+            Stream::Plain(tcp) => Pin::new(tcp).poll_write(cx, bytes),
+            Stream::Tls(tls) => Pin::new(tls).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.stream {
+            Stream::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
+            Stream::Tls(tls) => Pin::new(tls).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.stream {
+            Stream::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
+            Stream::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_read_and_display() {
+        for (text, shown) in [
+            ("8080", "127.0.0.1:8080"),
+            (":8080", ":8080"),
+            ("0.0.0.0:80", "0.0.0.0:80"),
+            ("localhost:0", "localhost:0"),
+            ("[::]:9200", "[::]:9200"),
+            ("[::1]:65535", "[::1]:65535"),
+        ] {
+            let address: Address = text.parse().expect(text);
+            assert_eq!(address.to_string(), shown, "{text}");
+            assert_eq!(
+                shown.parse().map(|again: Address| again.to_string()),
+                Ok(shown.into())
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused() {
+        for (text, part) in [
+            ("", "is not a port"),
+            ("localhost", "`localhost` has no port: write localhost:8080"),
+            ("localhost:", "`` is not a port"),
+            ("localhost:http", "`http` is not a port"),
+            ("65536", "`65536` is not a port"),
+            (":+1", "`+1` is not a port"),
+            ("::1:80", "stands in brackets"),
+            ("[::x]:80", "`::x` is not an IPv6 address"),
+            ("http://localhost:80", "is expected"),
+        ] {
+            let error = text.parse::<Address>().expect_err(text);
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_number_is_an_address_too() {
+        let source = config::Source::new("t.yaml", "a: 8080\nb: ':1'\nc: x\n");
+        let node = config::parse_yaml(&source).expect("YAML");
+        let read = |key| node.get(key).expect("a key").deserialize::<Address>();
+        assert_eq!(read("a").expect("an address").to_string(), "127.0.0.1:8080");
+        assert_eq!(read("b").expect("an address").to_string(), ":1");
+        assert_eq!(read("c").expect_err("no address").path(), "c");
+    }
+}

@@ -1,0 +1,133 @@
+//! HTTP/1.1 on a listener: connections, their time-outs and their end.
+//!
+//! A component gives a [`Handler`], which gets each request with its body unread, and so decides when to read on. A
+//! connection holds little while it is idle: hyper's buffer of 8 KiB, which grows with what arrives at once, up to
+//! [`BUFFER_BYTES_MAX`].
+//!
+//! Stopping closes the port and the idle connections at once; connections with a request under way end after its answer.
+//! How long that may take is up to the handler.
+//!
+//! Limits: no HTTP/2. The head of a request is at most [`BUFFER_BYTES_MAX`] long (431) and has at most 100 headers.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::sync::watch;
+
+use crate::listen::{Connection, Incoming, Listener};
+
+/// How much of a connection is buffered outside of the memory budget.
+pub const BUFFER_BYTES_MAX: usize = 32 * 1024;
+
+/// Answers requests.
+pub trait Handler: Send + Sync + 'static {
+    /// The answer to a request. Dropped when the client goes away.
+    fn handle(
+        &self,
+        request: Request<body::Incoming>,
+        peer: Peer,
+    ) -> impl Future<Output = Response<Full<Bytes>>> + Send;
+}
+
+/// Where a request comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    /// The client's address.
+    pub address: SocketAddr,
+    /// The number of its connection: 0 for the first one of the listener.
+    pub connection: u64,
+}
+
+/// Serves requests until `stop` completes and every connection has ended. `idle_timeout` is how long a client may take
+/// from one answer to the whole head of the next request. What a person should hear goes to `warn`.
+pub async fn serve<H: Handler>(
+    listener: Listener,
+    handler: Arc<H>,
+    idle_timeout: Duration,
+    stop: impl Future<Output = ()>,
+    warn: impl Fn(&str),
+) {
+    let (stopping, stopped) = watch::channel(false);
+    let mut stop = pin!(stop);
+    let mut number = 0;
+    loop {
+        let incoming = tokio::select! {
+            biased;
+            () = &mut stop => break,
+            incoming = listener.accept() => incoming,
+        };
+        listener
+            .take_warnings()
+            .iter()
+            .for_each(|warning| warn(warning));
+        let peer = Peer {
+            address: incoming.peer(),
+            connection: number,
+        };
+        number += 1;
+        let task = converse(
+            incoming,
+            peer,
+            handler.clone(),
+            idle_timeout,
+            stopped.clone(),
+        );
+        tokio::spawn(task);
+    }
+    drop(listener);
+    drop(stopped);
+    // Fails where nobody is connected, which is as well.
+    let _ = stopping.send(true);
+    stopping.closed().await;
+}
+
+/// One connection from its first byte to its last.
+async fn converse<H: Handler>(
+    incoming: Incoming,
+    peer: Peer,
+    handler: Arc<H>,
+    idle_timeout: Duration,
+    mut stopped: watch::Receiver<bool>,
+) {
+    // What goes wrong on a connection is the client's to see: it gets an answer or loses the connection.
+    let connection: Connection = tokio::select! {
+        done = incoming.handshake() => match done {
+            Ok(connection) => connection,
+            Err(_) => return,
+        },
+        _ = stopped.wait_for(|stopped| *stopped) => return,
+    };
+    let service = service_fn(|request| {
+        let handler = handler.clone();
+        async move { Ok::<_, Infallible>(handler.handle(request, peer).await) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(idle_timeout)
+        .max_buf_size(BUFFER_BYTES_MAX)
+        .half_close(false)
+        .serve_connection(TokioIo::new(connection), service);
+    let mut served = pin!(served);
+    let stopping = async move {
+        // Without a sender the server is gone, which means the same.
+        let _ = stopped.wait_for(|stopped| *stopped).await;
+        stopped
+    };
+    let _stopped = tokio::select! {
+        _ = &mut served => return,
+        stopped = stopping => stopped,
+    };
+    served.as_mut().graceful_shutdown();
+    let _ = served.await;
+}
