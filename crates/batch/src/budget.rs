@@ -3,23 +3,52 @@
 //! A buffer is charged once, when an input takes it, and gives its bytes back when the last view into it is gone. Only
 //! inputs wait on the budget, so work in hand can always finish. Each pipeline has a guaranteed share; what lies beyond
 //! the shares is for whoever comes first. A buffer larger than a whole share is let in alone, never for ever refused.
+//!
+//! # Waiting
+//! Inputs that read files block a thread of their own ([`BufferPool::take`]). Inputs with thousands of connections await a
+//! [`Reservation`] for each frame before they read it ([`BufferPool::reserve`]). All of them wait in one order:
+//! - Who came first goes first. Whoever comes later gets only what its own share guarantees while an earlier one waits,
+//!   however little it wants, so that nobody starves.
+//! - A reservation may grow, for a frame whose length is not known before. Those that grow go before those that hold
+//!   nothing yet.
+//! - Half-read frames can fill the budget together, and then none of them could go on. So one of them may *overdraw*: it
+//!   grows beyond the limit. The next one may when the first is complete or gone and its bytes were given back. What is
+//!   used therefore exceeds the limit by one frame at most, beside buffers that were let in alone.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+mod pool;
+mod waiting;
 
-use bytes::Bytes;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub use self::pool::{BufferPool, PooledBuffer};
+pub use self::waiting::Reservation;
+use self::waiting::{Waiter, Waiters};
 
 /// The memory budget of the process.
 #[derive(Debug)]
 pub struct Budget {
     limit: usize,
-    shares: Mutex<Vec<Share>>,
-    freed: Condvar,
+    state: Mutex<State>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Default)]
+struct State {
+    shares: Vec<Share>,
+    /// How many wait in all shares.
+    waiting: usize,
+    /// The number of the next waiter or reservation.
+    next: u64,
+    /// What reservations hold: bytes that nobody gives back before their frames are read.
+    reserved: usize,
+    /// The reservation that may exceed the limit.
+    overdraws: Option<u64>,
+}
+
+#[derive(Debug, Default)]
 struct Share {
     guaranteed: usize,
     used: usize,
+    waiters: Waiters,
 }
 
 impl Budget {
@@ -27,175 +56,133 @@ impl Budget {
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
             limit,
-            shares: Mutex::new(Vec::new()),
-            freed: Condvar::new(),
+            state: Mutex::default(),
         })
     }
 
     /// A pool of buffers of `buffer_size` bytes with a guaranteed share of `guaranteed` bytes.
     pub fn pool(self: &Arc<Self>, guaranteed: usize, buffer_size: usize) -> BufferPool {
-        let mut shares = self.lock();
-        shares.push(Share {
+        let mut state = self.lock();
+        state.shares.push(Share {
             guaranteed,
-            used: 0,
+            ..Share::default()
         });
-        let inner = PoolInner {
-            budget: self.clone(),
-            share: shares.len() - 1,
-            buffer_size,
-            free: Mutex::default(),
-        };
-        BufferPool {
-            inner: Arc::new(inner),
-        }
+        BufferPool::new(self.clone(), state.shares.len() - 1, buffer_size)
     }
 
     /// Bytes charged at this moment.
     pub fn used(&self) -> usize {
-        self.lock().iter().map(|share| share.used).sum()
+        self.lock().used()
     }
 
-    /// Waits until `bytes` fit and charges them to a share.
-    fn charge(&self, share: usize, bytes: usize) {
-        let mut shares = self.lock();
-        while !self.fits(&shares, share, bytes) {
-            shares = self
-                .freed
-                .wait(shares)
-                .unwrap_or_else(PoisonError::into_inner);
+    /// Charges bytes to a share if they fit and nobody waits.
+    fn try_charge(&self, state: &mut State, share: usize, bytes: usize) -> bool {
+        let is_free = state.waiting == 0 && state.fits(self.limit, share, bytes, true);
+        if is_free {
+            state.shares[share].used += bytes;
         }
-        shares[share].used += bytes;
+        is_free
     }
 
-    fn fits(&self, shares: &[Share], share: usize, bytes: usize) -> bool {
-        let mine = shares[share];
-        let taken: usize = shares
-            .iter()
-            .map(|share| share.used.max(share.guaranteed))
-            .sum();
-        let beyond = (mine.used + bytes).saturating_sub(mine.guaranteed.max(mine.used));
-        mine.used == 0 || taken + beyond <= self.limit || mine.used + bytes <= mine.guaranteed
-    }
-
+    /// Takes bytes off a share and lets in who waits for them.
     fn give_back(&self, share: usize, bytes: usize) {
-        self.lock()[share].used -= bytes;
-        self.freed.notify_all();
+        let mut state = self.lock();
+        state.shares[share].used -= bytes;
+        self.admit(state);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Share>> {
-        self.shares.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Buffers of one pipeline, reused. Cheap to clone.
-#[derive(Debug, Clone)]
-pub struct BufferPool {
-    inner: Arc<PoolInner>,
-}
-
-#[derive(Debug)]
-struct PoolInner {
-    budget: Arc<Budget>,
-    share: usize,
-    buffer_size: usize,
-    free: Mutex<Vec<Vec<u8>>>,
-}
-
-/// How many unused buffers a pool keeps: enough for what is in flight on a few cores, little when idle.
-const FREE_BUFFERS_MAX: usize = 16;
-
-impl BufferPool {
-    /// A zeroed or used buffer of the pool's size, waiting for the budget if need be.
-    pub fn take(&self) -> PooledBuffer {
-        self.take_sized(self.inner.buffer_size)
-    }
-
-    /// A buffer of at least `size` bytes, waiting for the budget if need be. Its content is left over from earlier use.
-    pub fn take_sized(&self, size: usize) -> PooledBuffer {
-        let size = size.max(self.inner.buffer_size);
-        self.inner.budget.charge(self.inner.share, size);
-        let reused = if size == self.inner.buffer_size {
-            self.inner.lock_free().pop()
-        } else {
-            None
-        };
-        let bytes = reused.unwrap_or_else(|| vec![0; size]);
-        PooledBuffer {
-            bytes,
-            pool: self.inner.clone(),
-        }
-    }
-
-    /// A buffer of `size` bytes for content that is known to be small, waiting for the budget if need be; where `size` is not
-    /// smaller than an ordinary buffer, the same as [`Self::take_sized`].
-    pub fn take_small(&self, size: usize) -> PooledBuffer {
-        if size >= self.inner.buffer_size {
-            return self.take_sized(size);
-        }
-        self.inner.budget.charge(self.inner.share, size);
-        PooledBuffer {
-            bytes: vec![0; size],
-            pool: self.inner.clone(),
-        }
-    }
-
-    /// The size of an ordinary buffer.
-    pub fn buffer_size(&self) -> usize {
-        self.inner.buffer_size
-    }
-}
-
-impl PoolInner {
-    fn lock_free(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A charged buffer that its taker may write to.
-#[derive(Debug)]
-pub struct PooledBuffer {
-    bytes: Vec<u8>,
-    pool: Arc<PoolInner>,
-}
-
-impl PooledBuffer {
-    /// Ends writing: the first `len` bytes as a shared buffer. The charge stays until its last view is gone.
-    pub fn freeze(self, len: usize) -> Bytes {
-        Bytes::from_owner(self).slice(..len)
-    }
-}
-
-impl AsRef<[u8]> for PooledBuffer {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl std::ops::Deref for PooledBuffer {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl std::ops::DerefMut for PooledBuffer {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes
-    }
-}
-
-impl Drop for PooledBuffer {
-    fn drop(&mut self) {
-        let bytes = std::mem::take(&mut self.bytes);
-        let size = bytes.len();
-        if size == self.pool.buffer_size {
-            let mut free = self.pool.lock_free();
-            if free.len() < FREE_BUFFERS_MAX {
-                free.push(bytes);
+    /// Lets in who may come in, and wakes them.
+    fn admit(&self, mut state: MutexGuard<'_, State>) {
+        let mut admitted = Vec::new();
+        while let Some(share) = state.next_in(self.limit) {
+            let Some(waiter) = state.shares[share].waiters.pop() else {
+                break;
+            };
+            state.waiting -= 1;
+            let before = state.taken();
+            state.shares[share].used += waiter.bytes;
+            if waiter.reservation.is_some() {
+                state.reserved += waiter.bytes;
             }
+            if state.taken() > self.limit.max(before) && state.overdraws.is_none() {
+                state.overdraws = waiter.reservation;
+            }
+            // Before the lock is given up: who gives up waiting must find out that it was let in.
+            admitted.extend(waiter.admit());
         }
-        self.pool.budget.give_back(self.pool.share, size);
+        drop(state);
+        for waker in admitted {
+            waker.wake();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn used(&self) -> usize {
+        self.shares.iter().map(|share| share.used).sum()
+    }
+
+    /// What is used, or kept for a share that does not use it.
+    fn taken(&self) -> usize {
+        let of = |share: &Share| share.used.max(share.guaranteed);
+        self.shares.iter().map(of).sum()
+    }
+
+    /// Whether a share may have `bytes` more; without `beyond`, only what is guaranteed to it.
+    fn fits(&self, limit: usize, share: usize, bytes: usize, beyond: bool) -> bool {
+        let mine = &self.shares[share];
+        let used = mine.used + bytes;
+        let more = used.saturating_sub(mine.guaranteed.max(mine.used));
+        mine.used == 0 || used <= mine.guaranteed || beyond && self.taken() + more <= limit
+    }
+
+    /// The share whose first waiter may come in.
+    fn next_in(&self, limit: usize) -> Option<usize> {
+        if self.waiting == 0 {
+            return None;
+        }
+        // Behind one that must wait, others get only what is theirs.
+        let mut beyond = true;
+        let mut after = None;
+        loop {
+            let firsts = self.shares.iter().enumerate().filter_map(|(index, share)| {
+                let waiter = share.waiters.first()?;
+                Some((self.rank(waiter), index, waiter))
+            });
+            let (rank, share, waiter) = firsts
+                .filter(|(rank, ..)| after.is_none_or(|after| *rank > after))
+                .min_by_key(|(rank, ..)| *rank)?;
+            if self.may_overdraw(limit, waiter) || self.fits(limit, share, waiter.bytes, beyond) {
+                return Some(share);
+            }
+            beyond = false;
+            after = Some(rank);
+        }
+    }
+
+    /// Who goes first: the one that overdraws, those that grow, then all in the order in which they came.
+    fn rank(&self, waiter: &Waiter) -> (bool, bool, u64) {
+        let overdraws = waiter.reservation.is_some() && waiter.reservation == self.overdraws;
+        (!overdraws, waiter.held == 0, waiter.number)
+    }
+
+    /// Whether a waiter may exceed the limit: only one whose frame is half read, and only one at a time.
+    fn may_overdraw(&self, limit: usize, waiter: &Waiter) -> bool {
+        waiter.held > 0
+            && match self.overdraws {
+                Some(_) => self.overdraws == waiter.reservation,
+                // What exceeds the limit already must be its own, or nobody is left who gives anything back.
+                None => self.taken() <= limit + waiter.held || self.used() <= self.reserved,
+            }
     }
 }
 
@@ -221,7 +208,7 @@ mod tests {
         let (greedy, modest) = (budget.pool(100, 100), budget.pool(100, 100));
         let held = [greedy.take(), greedy.take()];
         assert!(
-            !budget.fits(&budget.lock(), 0, 100),
+            !budget.lock().fits(budget.limit, 0, 100, true),
             "the rest is the other's share"
         );
         let other = modest.take();

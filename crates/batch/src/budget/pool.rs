@@ -1,0 +1,173 @@
+//! Buffers that are charged to the budget, reused.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+use super::Budget;
+use super::waiting::{self, Claim, Reservation};
+
+/// Buffers of one pipeline, reused. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct BufferPool {
+    inner: Arc<PoolInner>,
+}
+
+#[derive(Debug)]
+pub(super) struct PoolInner {
+    pub(super) budget: Arc<Budget>,
+    pub(super) share: usize,
+    buffer_size: usize,
+    free: Mutex<Vec<Vec<u8>>>,
+}
+
+/// How many unused buffers a pool keeps: enough for what is in flight on a few cores, little when idle.
+const FREE_BUFFERS_MAX: usize = 16;
+
+impl BufferPool {
+    pub(super) fn new(budget: Arc<Budget>, share: usize, buffer_size: usize) -> Self {
+        let inner = PoolInner {
+            budget,
+            share,
+            buffer_size,
+            free: Mutex::default(),
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// Reserves bytes for a frame, waiting until they fit. Safe to cancel: who gives up leaves the queue.
+    pub async fn reserve(&self, bytes: usize) -> Reservation {
+        Reservation::new(&self.inner, bytes).await
+    }
+
+    /// A zeroed or used buffer of the pool's size, waiting for the budget if need be.
+    pub fn take(&self) -> PooledBuffer {
+        self.take_sized(self.inner.buffer_size)
+    }
+
+    /// A buffer of at least `size` bytes, waiting for the budget if need be. Its content is left over from earlier use.
+    pub fn take_sized(&self, size: usize) -> PooledBuffer {
+        let size = size.max(self.inner.buffer_size);
+        self.inner.charge(size);
+        let reused = if size == self.inner.buffer_size {
+            self.inner.lock_free().pop()
+        } else {
+            None
+        };
+        let bytes = reused.unwrap_or_else(|| vec![0; size]);
+        PooledBuffer {
+            bytes,
+            pool: self.inner.clone(),
+        }
+    }
+
+    /// A buffer of `size` bytes for content that is known to be small, waiting for the budget if need be; where `size` is not
+    /// smaller than an ordinary buffer, the same as [`Self::take_sized`].
+    pub fn take_small(&self, size: usize) -> PooledBuffer {
+        if size >= self.inner.buffer_size {
+            return self.take_sized(size);
+        }
+        self.inner.charge(size);
+        PooledBuffer {
+            bytes: vec![0; size],
+            pool: self.inner.clone(),
+        }
+    }
+
+    /// The size of an ordinary buffer.
+    pub fn buffer_size(&self) -> usize {
+        self.inner.buffer_size
+    }
+}
+
+impl PoolInner {
+    /// Waits until `bytes` fit and charges them, blocking the thread.
+    fn charge(self: &Arc<Self>, bytes: usize) {
+        let is_charged = {
+            let mut state = self.budget.lock();
+            self.budget.try_charge(&mut state, self.share, bytes)
+        };
+        if !is_charged {
+            waiting::block_on(Claim::new(self, bytes));
+        }
+    }
+
+    fn lock_free(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A charged buffer that its taker may write to.
+#[derive(Debug)]
+pub struct PooledBuffer {
+    bytes: Vec<u8>,
+    pool: Arc<PoolInner>,
+}
+
+impl PooledBuffer {
+    /// A buffer whose bytes are charged already.
+    pub(super) fn charged(pool: &Arc<PoolInner>, size: usize) -> Self {
+        Self {
+            bytes: vec![0; size],
+            pool: pool.clone(),
+        }
+    }
+
+    /// Adds bytes that are charged already.
+    pub(super) fn lengthen(&mut self, more: usize) {
+        let size = self.bytes.len() + more;
+        self.bytes.reserve_exact(more);
+        self.bytes.resize(size, 0);
+    }
+
+    /// Gives back what lies behind the first `len` bytes.
+    pub fn shorten(&mut self, len: usize) {
+        let excess = self.bytes.len().saturating_sub(len);
+        if excess > 0 {
+            self.bytes.truncate(len);
+            self.bytes.shrink_to_fit();
+            self.pool.budget.give_back(self.pool.share, excess);
+        }
+    }
+
+    /// Ends writing: the first `len` bytes as a shared buffer. The charge stays until its last view is gone.
+    pub fn freeze(self, len: usize) -> Bytes {
+        Bytes::from_owner(self).slice(..len)
+    }
+}
+
+impl AsRef<[u8]> for PooledBuffer {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl std::ops::Deref for PooledBuffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl std::ops::DerefMut for PooledBuffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+}
+
+impl Drop for PooledBuffer {
+    fn drop(&mut self) {
+        let bytes = std::mem::take(&mut self.bytes);
+        let size = bytes.len();
+        if size == self.pool.buffer_size {
+            let mut free = self.pool.lock_free();
+            if free.len() < FREE_BUFFERS_MAX {
+                free.push(bytes);
+            }
+        }
+        self.pool.budget.give_back(self.pool.share, size);
+    }
+}
