@@ -5,20 +5,30 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use async_trait::async_trait;
 use batch::{Batch, BufferPool, HostInfo, Stream};
+use config::ConfigError;
 use registry::Registry;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 
 use crate::ledger::Ledger;
 use crate::metrics::{OperatorMetrics, Progress};
+use crate::phase::{Phase, Phases};
 
 /// Brings events in.
 #[async_trait]
 pub trait Input: Send {
+    /// Makes ready to read: binds ports, reads certificates. Called once, before any input of the process reads; not when a
+    /// configuration is only checked.
+    ///
+    /// # Errors
+    /// A setting that cannot work, such as a port that is taken, with its place: the run does not start.
+    async fn open(&mut self) -> Result<(), ConfigError> {
+        Ok(())
+    }
+
     /// Reads until the source ends or `ctx.stop` says so, and sends what it reads. Blocking work belongs on a blocking
     /// thread ([`tokio::task::spawn_blocking`]).
     ///
@@ -241,41 +251,32 @@ pub struct DroppedRows {
     pub bytes: u64,
 }
 
-/// Says when to stop. Clones share one state.
+/// Says when to stop: when the pipeline is no longer [`Phase::Running`]. Clones share one state.
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
-    inner: Arc<StopInner>,
-}
-
-#[derive(Debug, Default)]
-struct StopInner {
-    stopped: AtomicBool,
-    notify: Notify,
+    phases: Phases,
 }
 
 impl Stop {
     /// Asks everybody who looks to stop.
     pub fn stop(&self) {
-        self.inner.stopped.store(true, Ordering::SeqCst);
-        self.inner.notify.notify_waiters();
+        self.phases.advance(Phase::Draining);
     }
 
     /// Whether to stop.
     pub fn is_stopped(&self) -> bool {
-        self.inner.stopped.load(Ordering::SeqCst)
+        self.phases.now() > Phase::Running
     }
 
     /// Waits until it is time to stop.
     pub async fn stopped(&self) {
-        loop {
-            let notified = self.inner.notify.notified();
-            tokio::pin!(notified);
-            notified.as_mut().enable();
-            if self.is_stopped() {
-                return;
-            }
-            notified.await;
-        }
+        self.phases.reached(Phase::Draining).await;
+    }
+}
+
+impl From<Phases> for Stop {
+    fn from(phases: Phases) -> Self {
+        Self { phases }
     }
 }
 

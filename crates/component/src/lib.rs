@@ -6,7 +6,8 @@
 //! | [`spec`] | [`Spec`]: name, settings, examples and constructor of a component; the source of docs and schema |
 //! | [`input`] | [`Input`] and what it works with: context, receipts, stopping |
 //! | [`processor`] | [`Processor`], [`Order`] |
-//! | [`output`] | [`Output`], what it encodes and what became of a write |
+//! | [`output`] | [`Output`]: a [`Writer`] or a [`Sender`], with how to write one |
+//! | [`phase`] | how far a run is on its way to its end |
 //! | [`metrics`] | counters of an operator |
 //! | [`ledger`] | what became of every file |
 //! | [`standard`] | whether standard input and output can be used |
@@ -16,6 +17,7 @@ pub mod input;
 pub mod ledger;
 pub mod metrics;
 pub mod output;
+pub mod phase;
 pub mod processor;
 pub mod spec;
 pub mod standard;
@@ -27,6 +29,10 @@ pub use input::{
 };
 pub use ledger::{Dropped, FileLedger, FileStatus, Ledger};
 pub use metrics::{OperatorMetrics, Progress};
-pub use output::{Encoded, Output, Part, Refused, WriteError, Written};
+pub use output::{
+    AnyOutput, Compression, Encoded, Framing, Output, Part, Request, RequestLimits, RequestOrder,
+    Requests, RowAnswer, RowEnd, SendError, Sender, Sent, WriteError, Writer, Written,
+};
+pub use phase::{Phase, Phases};
 pub use processor::{Order, Processor};
 pub use spec::{Build, BuildContext, Example, Spec, field, parse};

@@ -11,7 +11,7 @@ use config::{ConfigError, Node, Positional, StageRole};
 use schemars::{Schema, SchemaGenerator};
 
 use crate::input::Input;
-use crate::output::Output;
+use crate::output::{Sender, Writer};
 use crate::processor::{Order, Processor};
 
 /// A component's description and constructor.
@@ -25,6 +25,8 @@ pub struct Spec {
     pub description: &'static str,
     /// Which settings a one-line pipeline may give by position.
     pub positional: Positional,
+    /// Settings whose default is another one in a one-line pipeline, which ends with its inputs, each with that value.
+    pub one_line: &'static [(&'static str, &'static str)],
     /// Examples; each runs as a test.
     pub examples: &'static [Example],
     /// The settings.
@@ -64,13 +66,16 @@ pub enum Build {
         /// The constructor.
         build: Constructor<Box<dyn Processor>>,
     },
-    /// An output.
-    Output {
+    /// An output that writes in one place.
+    Writer {
         /// Whether it needs the batches in sequence.
         ordered: bool,
         /// The constructor.
-        build: Constructor<Arc<dyn Output>>,
+        build: Constructor<Arc<dyn Writer>>,
     },
+    /// An output that sends requests. It takes the settings that all of them have: when a request is complete, and how many
+    /// are in flight.
+    Sender(Constructor<Arc<dyn Sender>>),
 }
 
 impl Spec {
@@ -79,7 +84,7 @@ impl Spec {
         match self.build {
             Build::Input(_) => StageRole::Input,
             Build::Processor { .. } => StageRole::Processor,
-            Build::Output { .. } => StageRole::Output,
+            Build::Writer { .. } | Build::Sender(_) => StageRole::Output,
         }
     }
 }

@@ -31,6 +31,7 @@ Lines, documents and gzip are read as by the input `file`, with the same tags an
 came, or earlier when there are many.\n\n\
 Each run is a stream of its own: the same lines piped in twice are different events with different ids.",
     positional: Positional::NONE,
+    one_line: &[],
     examples: &[
         Example {
             title: "Lines of text",

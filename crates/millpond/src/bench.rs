@@ -20,6 +20,7 @@ pub fn bench(pipeline: &str, as_json: bool) -> anyhow::Result<ExitCode> {
     loaded.finite = true;
     let host = host();
     let graph = loaded.build(&host, None)?;
+    let to_stdout = graph.uses_standard_output();
     let before = cpu_time();
     let report = execute(graph, true, &host, None, false, false)?;
     let costs = Costs {
@@ -32,11 +33,6 @@ pub fn bench(pipeline: &str, as_json: bool) -> anyhow::Result<ExitCode> {
         costs.text(&report)
     };
     // The figures go to standard error when the events themselves go to standard output.
-    let to_stdout = report
-        .pipelines
-        .iter()
-        .flat_map(|pipeline| &pipeline.operators)
-        .any(|operator| operator.name == "stdout");
     if to_stdout {
         crate::run::say(text.trim_end());
     } else {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use component::{Example, Spec};
+use component::{Build, Example, Spec};
 use config::{StageRole, closest};
 use pipeline::settings::{DiskQueueSettings, MemoryQueueSettings, ProcessSettings, RetrySettings};
 use serde_json::{Value, json};
@@ -136,7 +136,7 @@ fn component_page(spec: &Spec) -> Page {
         usage(spec)
     );
     let own = schema_of(spec);
-    let common = schema::common(spec.kind());
+    let common = schema::common(spec);
     let common_names: Vec<&String> = common["properties"]
         .as_object()
         .map(|map| map.keys().collect())
@@ -150,7 +150,12 @@ fn component_page(spec: &Spec) -> Page {
     );
     let _ = write!(
         text,
-        "\nEvery {word} takes these too:\n\n{}",
+        "\nEvery {word}{} takes these too:\n\n{}",
+        if matches!(spec.build, Build::Sender(_)) {
+            " that sends requests"
+        } else {
+            ""
+        },
         settings_table(&common, |_| true)
     );
     if !spec.description.trim().is_empty() {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use batch::HostInfo;
 use config::{
-    Environment, Node, NodeKind, Source, expand_variables, parse_oneline, parse_yaml, to_yaml,
+    Environment, Node, NodeKind, Source, StageRole, expand_variables, parse_oneline, parse_yaml,
+    to_yaml,
 };
 use pipeline::settings::QueueSettings;
 use pipeline::{Graph, PipelineGraph};
@@ -48,7 +49,7 @@ impl Loaded {
     /// The configuration as YAML, which does the same when it is run as a file.
     pub fn yaml(mut self) -> String {
         if self.finite {
-            read_files_once(&mut self.root);
+            say_defaults(&mut self.root);
         }
         to_yaml(&self.root)
     }
@@ -102,7 +103,7 @@ pub fn check(pipeline: &str, data_dir: Option<PathBuf>) -> anyhow::Result<ExitCo
         crate::run::print(format!("{}: {}\n", pipeline.name, flow.join(" | ")).as_bytes())?;
         crate::run::print(queue_line(pipeline, data_dir).as_bytes())?;
         for output in &pipeline.outputs {
-            for warning in output.component.take_warnings() {
+            for warning in output.component.output().take_warnings() {
                 let (pipeline, output) = (&pipeline.name, &output.name);
                 say(&format!(
                     "warning: pipeline {pipeline}: output {output}: {warning}"
@@ -128,22 +129,25 @@ fn queue_line(pipeline: &PipelineGraph, data_dir: Option<&Path>) -> String {
     format!("  queue: {kind}, {size} at most, in {folder}\n")
 }
 
-/// Says of every `file` input of a one-line pipeline that it reads once: in a YAML file it would follow.
-fn read_files_once(node: &mut Node) {
+/// Writes down what inputs of a one-line pipeline do in another way than those of a YAML file by default.
+fn say_defaults(node: &mut Node) {
     let (span, source) = (node.span, node.source().clone());
     match &mut node.kind {
-        NodeKind::List(items) => items.iter_mut().for_each(read_files_once),
+        NodeKind::List(items) => items.iter_mut().for_each(say_defaults),
         NodeKind::Map(entries) => {
             for (key, value) in entries {
-                match key.as_str() {
-                    Some("pipelines" | "input" | "inputs" | "main") => read_files_once(value),
-                    Some("file") if value.get("follow").is_none() => {
-                        if let NodeKind::Map(settings) = &mut value.kind {
-                            let scalar = |text| Node::scalar(&source, span, text, false);
-                            settings.push((scalar("follow"), scalar("false")));
-                        }
+                let name = key.as_str().unwrap_or_default();
+                if let "pipelines" | "input" | "inputs" | "main" = name {
+                    say_defaults(value);
+                    continue;
+                }
+                let spec = REGISTRY.resolve(StageRole::Input, key);
+                for (setting, default) in spec.map_or(&[][..], |spec| spec.one_line) {
+                    let is_set = value.get(setting).is_some();
+                    if let (false, NodeKind::Map(settings)) = (is_set, &mut value.kind) {
+                        let scalar = |text: &str| Node::scalar(&source, span, text, false);
+                        settings.push((scalar(setting), scalar(default)));
                     }
-                    _ => {}
                 }
             }
         }

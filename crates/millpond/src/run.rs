@@ -115,13 +115,7 @@ pub fn execute(
     ledger: bool,
     interactive: bool,
 ) -> anyhow::Result<Report> {
-    let to_terminal = graph.pipelines.iter().any(|pipeline| {
-        pipeline
-            .outputs
-            .iter()
-            .any(|output| output.name == "stdout")
-    });
-    let bar = Bar::new(finite && interactive, to_terminal);
+    let bar = Bar::new(finite && interactive, graph.uses_standard_output());
     let options = RunOptions {
         host: host.clone(),
         diagnostics: Diagnostics::new({
@@ -137,7 +131,11 @@ pub fn execute(
     let report = runtime.block_on(async {
         let stop = options.stop.clone();
         let signals = tokio::spawn(watch_signals(stop, bar.clone()));
-        let run = Run::start(graph, options)?;
+        let run = match Run::start(graph, options).await {
+            // It is told like one that is found while the configuration is read.
+            Err(StartError::Setting(error)) => return Err(error.into()),
+            started => started?,
+        };
         let drawing = tokio::spawn(bar.clone().draw(run.progress(), run.events()));
         let report = run.finish().await;
         drawing.abort();

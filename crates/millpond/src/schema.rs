@@ -3,10 +3,11 @@
 //! A component's schema says what a setting is; the whole one also allows the ways to write it that the configuration
 //! takes: one text for a list of one, and a variable where a number, a truth value or a word is wanted.
 
-use component::Spec;
+use component::{Build, Spec};
 use config::StageRole;
 use pipeline::settings::{
-    InputSettings, OutputSettings, ProcessSettings, ProcessorSettings, QueueSettings, RetrySettings,
+    InputSettings, OutputSettings, ProcessSettings, ProcessorSettings, QueueSettings,
+    RetrySettings, SendingSettings,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -75,7 +76,7 @@ fn any_component(role: StageRole) -> Value {
 /// The settings of a component, those that every component of its kind takes included.
 pub fn component(spec: &Spec) -> Value {
     let mut schema = (spec.schema)(&mut generator()).to_value();
-    let common = common(spec.kind());
+    let common = common(spec);
     if !schema.get("properties").is_some_and(Value::is_object) {
         schema["properties"] = json!({});
         schema["type"] = json!("object");
@@ -91,12 +92,23 @@ pub fn component(spec: &Spec) -> Value {
     schema
 }
 
-/// The settings that every component of a kind takes.
-pub fn common(role: StageRole) -> Value {
-    match role {
-        StageRole::Input => settings::<InputSettings>(),
-        StageRole::Processor => settings::<ProcessorSettings>(),
-        StageRole::Output => settings::<OutputSettings>(),
+/// The settings that every component of the kind takes.
+pub fn common(spec: &Spec) -> Value {
+    match spec.build {
+        Build::Input(_) => settings::<InputSettings>(),
+        Build::Processor { .. } => settings::<ProcessorSettings>(),
+        Build::Writer { .. } => settings::<OutputSettings>(),
+        Build::Sender(_) => {
+            let mut all = settings::<OutputSettings>();
+            let mut sending = settings::<SendingSettings>();
+            if let (Some(all), Some(sending)) = (
+                all["properties"].as_object_mut(),
+                sending["properties"].as_object_mut(),
+            ) {
+                all.append(sending);
+            }
+            all
+        }
     }
 }
 

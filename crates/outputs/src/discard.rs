@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use batch::{Batch, Bitmap};
-use component::{Build, BuildContext, Encoded, Example, Output, Spec, WriteError, Written, parse};
+use component::{
+    Build, BuildContext, Encoded, Example, Output, Spec, WriteError, Writer, Written, parse,
+};
 use config::{ConfigError, Node, Positional};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -15,6 +17,7 @@ pub const SPEC: Spec = Spec {
     summary: "Takes every event and does nothing with it.",
     description: "For measuring: nothing is rendered and nothing is written. An event counts as delivered at once.",
     positional: Positional::NONE,
+    one_line: &[],
     examples: &[Example {
         title: "Measure a pipeline without its output",
         stage: "discard",
@@ -22,7 +25,7 @@ pub const SPEC: Spec = Spec {
         output: "",
     }],
     schema: |generator| Config::json_schema(generator),
-    build: Build::Output {
+    build: Build::Writer {
         ordered: false,
         build,
     },
@@ -35,7 +38,7 @@ struct Config {}
 
 struct Discard;
 
-fn build(node: &Node, _: &BuildContext) -> Result<Arc<dyn Output>, ConfigError> {
+fn build(node: &Node, _: &BuildContext) -> Result<Arc<dyn Writer>, ConfigError> {
     let Config {} = parse(node)?;
     Ok(Arc::new(Discard))
 }
@@ -45,7 +48,10 @@ impl Output for Discard {
     fn encode(&self, _: &Batch, rows: &Bitmap, encoded: &mut Encoded) {
         encoded.rows = rows.count();
     }
+}
 
+#[async_trait]
+impl Writer for Discard {
     async fn write(&self, _: &Encoded) -> Result<Written, WriteError> {
         Ok(Written::default())
     }
@@ -61,7 +67,7 @@ mod tests {
         let encoded = testing::encode(&*output, &testing::lines(&["a", "b"]));
         assert_eq!((encoded.rows, encoded.bytes.len()), (2, 0));
         let written = testing::wait(output.write(&encoded)).expect("nothing can fail");
-        assert!(!written.until_flush && written.retry.is_empty() && written.refused.is_empty());
+        assert!(!written.until_flush && written.refused.is_empty());
         assert!(testing::build(&super::SPEC, "path: x").is_err());
     }
 }

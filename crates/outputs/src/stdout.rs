@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use batch::{Batch, Bitmap};
 use component::{
-    Build, BuildContext, Encoded, Example, Output, Spec, WriteError, Written, parse, standard,
+    Build, BuildContext, Encoded, Example, Output, Spec, WriteError, Writer, Written, parse,
+    standard,
 };
 use config::{ConfigError, Node, Positional};
 use schemars::JsonSchema;
@@ -33,13 +34,14 @@ on exactly where it stopped. Several `stdout` outputs, in one pipeline or in man
 
 In a `template`, ", expr::template_syntax!(), " A field that is absent or null gives `-`."),
     positional: Positional::fields(&["format", "template"]),
+    one_line: &[],
     examples: &[
         Example { title: "JSON, an event a line", stage: "stdout", input: "", output: "" },
         Example { title: "Indented JSON for reading", stage: "stdout pretty", input: "", output: "" },
         Example { title: "Two fields a line", stage: r#"stdout line "%{clientip} %{response}""#, input: "", output: "" },
     ],
     schema: |generator| Config::json_schema(generator),
-    build: Build::Output { ordered: true, build },
+    build: Build::Writer { ordered: true, build },
 };
 
 /// The settings of `stdout`.
@@ -136,7 +138,7 @@ struct State {
     dirty: bool,
 }
 
-fn build(node: &Node, _: &BuildContext) -> Result<Arc<dyn Output>, ConfigError> {
+fn build(node: &Node, _: &BuildContext) -> Result<Arc<dyn Writer>, ConfigError> {
     let config: Config = parse(node)?;
     if let Some(fault) = standard::stdout_fault() {
         let error = node.error(format!("{fault}: every event would be lost"));
@@ -214,6 +216,13 @@ impl Output for Stdout {
         encoded.rows = rows.count();
     }
 
+    fn uses_standard_output(&self) -> bool {
+        true
+    }
+}
+
+#[async_trait]
+impl Writer for Stdout {
     async fn write(&self, encoded: &Encoded) -> Result<Written, WriteError> {
         self.write_bytes(&encoded.bytes)?;
         Ok(Written::default())

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use batch::{Batch, BatchBuilder, Encoding, HostInfo, Span, Stream};
-use component::{Build, BuildContext, Encoded, Output, Spec};
+use component::{Build, BuildContext, Encoded, Output, Spec, Writer};
 use config::{ConfigError, Source, parse_yaml};
 
 /// The output that these settings build.
-pub fn build(spec: &Spec, yaml: &str) -> Result<Arc<dyn Output>, ConfigError> {
+pub fn build(spec: &Spec, yaml: &str) -> Result<Arc<dyn Writer>, ConfigError> {
     let node = parse_yaml(&Source::new("test.yaml", yaml)).expect("the test's YAML is fine");
-    let Build::Output { build, .. } = spec.build else {
-        panic!("{} is no output", spec.name)
+    let Build::Writer { build, .. } = spec.build else {
+        panic!("{} is no writer", spec.name)
     };
     build(&node, &context())
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use batch::HostInfo;
-use component::{Build, BuildContext, Input, Order, Output, Processor, Spec};
+use component::{AnyOutput, Build, BuildContext, Input, Order, Processor, Spec};
 use config::{ConfigError, Node, NodeKind, Size, StageRole};
 use expr::Expr;
 use serde::de::DeserializeOwned;
@@ -14,6 +14,7 @@ use crate::queue_settings::{DISK_SIZE_MIN, QueueSettings, check_file_name};
 use crate::registry::Registry;
 use crate::settings::{
     InputSettings, OnFailure, OutputSettings, ProcessSettings, ProcessorSettings, RetrySettings,
+    SendingSettings,
 };
 
 /// Every pipeline of a configuration, ready to run.
@@ -69,9 +70,11 @@ pub struct OutputNode {
     /// Unique among the pipeline's outputs.
     pub name: String,
     /// The component.
-    pub component: Arc<dyn Output>,
-    /// Whether it needs the batches in sequence.
+    pub component: AnyOutput,
+    /// Whether it needs the batches in sequence, where it is a writer.
     pub ordered: bool,
+    /// How its requests are made, where it is a sender.
+    pub sending: SendingSettings,
     /// Which events it takes.
     pub condition: Option<Expr>,
 }
@@ -118,6 +121,16 @@ impl Graph {
             .map(|(name, node)| builder.pipeline(name, node))
             .collect::<Result<_, _>>()?;
         Ok(Self { process, pipelines })
+    }
+}
+
+impl Graph {
+    /// Whether events of any pipeline go to standard output.
+    pub fn uses_standard_output(&self) -> bool {
+        let outputs = self.pipelines.iter().flat_map(|pipeline| &pipeline.outputs);
+        outputs
+            .map(|output| output.component.output())
+            .any(|output| output.uses_standard_output())
     }
 }
 
@@ -263,20 +276,35 @@ impl Builder<'_> {
         names: &mut BTreeSet<String>,
     ) -> Result<OutputNode, ConfigError> {
         const COMMON: &[&str] = &["name", "if"];
+        const SENDING: &[&str] = &["batch", "concurrency"];
         let (spec, settings) = self.component(StageRole::Output, node)?;
         let (common, own) = split::<OutputSettings>(&settings, COMMON)?;
         let condition = condition(common.condition.as_deref(), &settings)?;
         let name = unique(common.name, spec, node, names)?;
-        let Build::Output { ordered, build } = spec.build else {
-            return Err(wrong_kind(node, spec));
+        let context = self.context(None);
+        let mut sending = SendingSettings::default();
+        let (component, ordered) = match spec.build {
+            Build::Writer { ordered, build } => {
+                let built =
+                    build(&own, &context).map_err(|error| with_common(error, &own, COMMON))?;
+                (AnyOutput::Writer(built), ordered)
+            }
+            Build::Sender(build) => {
+                let (set, own) = split::<SendingSettings>(&own, SENDING)?;
+                sending = set;
+                let common = [COMMON, SENDING].concat();
+                let built =
+                    build(&own, &context).map_err(|error| with_common(error, &own, &common))?;
+                (AnyOutput::Sender(built), false)
+            }
+            _ => return Err(wrong_kind(node, spec)),
         };
-        let component =
-            build(&own, &self.context(None)).map_err(|error| with_common(error, &own, COMMON))?;
-        self.claim(component.exclusive(), node)?;
+        self.claim(component.output().exclusive(), node)?;
         Ok(OutputNode {
             name,
             component,
             ordered,
+            sending,
             condition,
         })
     }
@@ -304,7 +332,7 @@ impl Builder<'_> {
     }
 }
 
-/// The most worker threads of a pipeline: far more than cores, and few enough to start.
+/// The most worker threads: far more than cores, and few enough to start.
 const WORKERS_MAX: usize = 1024;
 
 /// The least memory that a run can do with: a few buffers.
@@ -313,7 +341,7 @@ const MEMORY_MIN: Size = Size(1 << 20);
 fn check_process(root: &Node, process: &ProcessSettings) -> Result<(), ConfigError> {
     if process.workers > WORKERS_MAX {
         let error = root.nearest("workers");
-        return Err(error.error(format!("more than {WORKERS_MAX} workers for each pipeline")));
+        return Err(error.error(format!("more than {WORKERS_MAX} workers")));
     }
     if process.memory.0 < MEMORY_MIN.0 {
         let error = root.nearest("memory");

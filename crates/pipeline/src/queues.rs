@@ -3,14 +3,18 @@
 use std::sync::Arc;
 
 use component::{Diagnostics, Order};
-use queue::{DiskBudget, DiskOptions, Mode, Queue, QueueError};
+use queue::{Bell, DiskBudget, DiskOptions, Mode, Queue, QueueError};
 
 use crate::graph::{Graph, PipelineGraph, StageNode};
 use crate::queue_settings::QueueSettings;
 use crate::run::RunOptions;
 
-/// Every pipeline's queue, in order.
-pub fn open_queues(graph: &Graph, options: &RunOptions) -> Result<Vec<Arc<Queue>>, QueueError> {
+/// Every pipeline's queue, in order. They ring one bell for the workers.
+pub fn open_queues(
+    graph: &Graph,
+    options: &RunOptions,
+    bell: &Arc<Bell>,
+) -> Result<Vec<Arc<Queue>>, QueueError> {
     let shared = graph.process.disk.map(|size| {
         let queues = graph.pipelines.iter();
         let count = queues.filter(|pipeline| pipeline.queue.disk().is_some());
@@ -25,7 +29,7 @@ pub fn open_queues(graph: &Graph, options: &RunOptions) -> Result<Vec<Arc<Queue>
         let folder =
             disk.and_then(|disk| disk.folder(graph.process.data_dir.as_deref(), &pipeline.name));
         let (Some(disk), Some(folder)) = (disk, folder) else {
-            return Ok(Queue::memory(limits, pipeline.outputs.len()));
+            return Ok(Queue::memory(limits, pipeline.outputs.len(), bell.clone()));
         };
         let names: Vec<&str> = pipeline
             .outputs
@@ -51,6 +55,7 @@ pub fn open_queues(graph: &Graph, options: &RunOptions) -> Result<Vec<Arc<Queue>
             diagnostics: Diagnostics::new(move |text| {
                 warn.warn(&format!("pipeline {name}: {text}"));
             }),
+            bell: bell.clone(),
             ..DiskOptions::new(settings, &names)
         };
         Queue::open(&folder, options)

@@ -7,14 +7,15 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use component::Stop;
+use component::{Phase, Phases};
 
 use crate::settings::RetrySettings;
 
-/// Pauses between attempts, each twice as long as the one before, with a random part of up to half.
+/// Pauses between attempts.
 pub struct Pause {
     settings: RetrySettings,
-    next: Duration,
+    /// Pauses so far.
+    pauses: u32,
     since: Option<Instant>,
     /// The reason that was said last.
     said: Option<String>,
@@ -24,7 +25,7 @@ impl Pause {
     pub fn new(settings: RetrySettings) -> Self {
         Self {
             settings,
-            next: settings.initial.0,
+            pauses: 0,
             since: None,
             said: None,
         }
@@ -44,22 +45,35 @@ impl Pause {
         self.since.filter(|_| self.said.is_some())
     }
 
+    /// How long the next pause is.
+    pub fn next(&mut self) -> Duration {
+        self.pauses += 1;
+        pause(&self.settings, self.pauses - 1)
+    }
+
     /// Waits for the next attempt; an error when the time is over or the run is to end.
-    pub async fn wait(&mut self, abort: &Stop, reason: &str) -> Result<(), String> {
+    pub async fn wait(&mut self, phases: &Phases, reason: &str) -> Result<(), String> {
         let since = *self.since.get_or_insert_with(Instant::now);
         let over = self
             .settings
             .give_up_after
             .is_some_and(|limit| since.elapsed() >= limit.0);
-        if over || abort.is_stopped() {
+        if over || phases.now() == Phase::Aborted {
             return Err(reason.to_owned());
         }
-        let pause = self.next.mul_f64(1.0 - fastrand::f64() / 2.0);
-        self.next = (self.next * 2).min(self.settings.max.0);
-        // Waiting ends early when the run is to end: one more attempt, then the error above.
-        let _ = tokio::time::timeout(pause, abort.stopped()).await;
+        let pause = self.next();
+        // Waiting ends early when the run is to end: one more attempt, then the error above. A queue that is left to ends it
+        // too, which whoever waits looks at.
+        let _ = tokio::time::timeout(pause, phases.reached(Phase::Leaving)).await;
         Ok(())
     }
+}
+
+/// The pause after so many others: each is twice as long as the one before, less a random part of up to half.
+pub fn pause(settings: &RetrySettings, pauses: u32) -> Duration {
+    let longest = settings.max.0;
+    let pause = settings.initial.0.saturating_mul(1 << pauses.min(24));
+    pause.min(longest).mul_f64(1.0 - fastrand::f64() / 2.0)
 }
 
 /// Runs a future to its end; the text of its panic where it panics.

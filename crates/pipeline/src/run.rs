@@ -1,7 +1,8 @@
 //! A run: threads, the end of the inputs, and stopping.
 //!
-//! Inputs and the signal handler live on one runtime; workers and lanes are threads of their own, because their work is
-//! processing and blocking writes. A run ends when its inputs have ended and every output has taken everything, when
+//! Inputs and the signal handler live on one runtime; workers, which all pipelines share, and lanes are threads of their own,
+//! because their work is processing and blocking writes. How far a pipeline is on its way to its end is one [`Phase`], which
+//! everybody watches. A run ends when its inputs have ended and every output has taken everything, when
 //! nobody wants more (an ordered processor is finished, or the reader is gone), or at the deadline after a stop.
 
 use std::io;
@@ -11,9 +12,12 @@ use std::time::{Duration, Instant};
 
 use batch::{Budget, BufferPool, HostInfo};
 use component::thread::{self, Work};
-use component::{Diagnostics, FileLedger, InputContext, Ledger, OperatorMetrics, Progress, Stop};
-use config::Period;
-use queue::{Closing, Inlet, Queue, QueueError};
+use component::{
+    AnyOutput, Diagnostics, FileLedger, InputContext, Ledger, OperatorMetrics, Output, Phase,
+    Phases, Progress, Stop,
+};
+use config::{ConfigError, Period};
+use queue::{Bell, Closing, Inlet, Queue, QueueError};
 use registry::Registry;
 use tokio::runtime::Handle;
 
@@ -21,9 +25,10 @@ use crate::graph::{Graph, InputNode, PipelineGraph};
 use crate::lane::{Lane, Shared};
 use crate::queues::open_queues;
 use crate::report::{OperatorReport, PipelineReport, Report, Role, grouped};
+use crate::retry::caught;
 use crate::settings::ProcessSettings;
 use crate::stage::{Stage, make_stages};
-use crate::worker::{Ends, Useful, Worker};
+use crate::worker::{Ends, Job, Useful, Worker};
 
 /// Size of the buffers that inputs read into.
 pub const BUFFER_SIZE: usize = 256 << 10;
@@ -46,6 +51,12 @@ pub enum StartError {
     /// A disk queue cannot be used.
     #[error(transparent)]
     Queue(QueueError),
+    /// A setting cannot work, such as a port that is taken.
+    #[error(transparent)]
+    Setting(ConfigError),
+    /// A component panicked while it was made ready.
+    #[error("internal error: {0}")]
+    Panic(String),
     /// The system refuses threads.
     #[error(
         "the system refuses a thread: {0}; raise the limit on processes and threads (`ulimit -u`, `pids.max`, `TasksMax`), or set fewer `workers`"
@@ -82,6 +93,8 @@ pub struct RunOptions {
 /// A run in progress.
 pub struct Run {
     pipelines: Vec<Running>,
+    /// The pool.
+    threads: Vec<Work<()>>,
     process: ProcessSettings,
     options: RunOptions,
     workers: usize,
@@ -91,21 +104,19 @@ pub struct Run {
 struct Running {
     name: String,
     tells_of_files: bool,
+    /// What waits for its start.
     waiting: Waiting,
     inputs: Vec<RunningInput>,
-    workers: Vec<Work<()>>,
     writers: Vec<Work<()>>,
-    /// Queue, processors and outputs.
-    ends: Arc<Ends>,
-    abort: Stop,
-    leave: Stop,
+    /// Queue, processors and outputs, as workers see them.
+    job: Arc<Job>,
+    phases: Phases,
 }
 
 /// What waits for its start.
 struct Waiting {
-    /// The processors of each worker.
-    per_worker: Vec<Vec<Stage>>,
     inputs: Vec<InputNode>,
+    outputs: Vec<Arc<dyn Output>>,
     pool: BufferPool,
     options: RunOptions,
 }
@@ -119,43 +130,36 @@ struct RunningInput {
 }
 
 impl Run {
-    /// Starts every pipeline. Must be called on a tokio runtime.
+    /// Starts every pipeline.
     ///
     /// # Errors
-    /// A disk queue cannot be used, or the system refuses a thread; then nothing was read.
-    pub fn start(graph: Graph, options: RunOptions) -> Result<Self, StartError> {
+    /// A setting cannot work, a disk queue cannot be used, or the system refuses a thread; then nothing was read.
+    pub async fn start(graph: Graph, options: RunOptions) -> Result<Self, StartError> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let workers = if graph.process.workers == 0 {
-            cores
-        } else {
-            graph.process.workers
+        let workers = match graph.process.workers {
+            0 => cores,
+            workers => workers,
         };
-        let memory = graph.process.memory.bytes();
-        let budget = Budget::new(memory);
-        // Half of the budget is shared out, the other half is for whoever needs it.
-        let share = memory / 2 / graph.pipelines.len().max(1);
-        let queues = open_queues(&graph, &options)?;
-        let useful = Useful::new(queues.len(), &options.stop, &options.diagnostics);
-        let mut pipelines = Vec::new();
-        let mut refused = None;
-        for (pipeline, queue) in graph.pipelines.into_iter().zip(queues) {
-            let pool = budget.pool(share, BUFFER_SIZE);
-            let mut running = Running::new(pipeline, queue, pool, workers, &options, &useful);
-            refused = refused.or(running.start_threads().err());
-            pipelines.push(running);
-        }
-        if let Some(error) = refused {
-            pipelines.into_iter().for_each(Running::call_off);
-            return Err(StartError::Threads(error));
-        }
+        let begin = Instant::now();
+        let bell = Arc::default();
+        let queues = open_queues(&graph, &options, &bell)?;
+        let (process, mut pipelines, stages) = set_up(graph, queues, workers, &options);
+        let threads = match start_all(&mut pipelines, stages, &bell).await {
+            Ok(threads) => threads,
+            Err((error, threads)) => {
+                call_off(pipelines, threads);
+                return Err(error);
+            }
+        };
         // Nothing is read before everything is there to take it.
         pipelines.iter_mut().for_each(Running::start_inputs);
         Ok(Self {
             pipelines,
-            process: graph.process,
+            threads,
+            process,
             options,
             workers,
-            begin: Instant::now(),
+            begin,
         })
     }
 
@@ -211,6 +215,8 @@ impl Run {
                     .warn(&format!("internal error: {error}")),
             }
         }
+        // Workers that found no pipeline left have ended; one that is stuck in a processor is not waited for.
+        drop(self.threads);
         Report {
             pipelines: reports,
             wall: self.begin.elapsed(),
@@ -219,75 +225,180 @@ impl Run {
     }
 }
 
+/// Every pipeline with everything but its threads and inputs at work, and the processors of each worker.
+fn set_up(
+    graph: Graph,
+    queues: Vec<Arc<Queue>>,
+    workers: usize,
+    options: &RunOptions,
+) -> (ProcessSettings, Vec<Running>, Vec<Vec<JobStages>>) {
+    let memory = graph.process.memory.bytes();
+    let budget = Budget::new(memory);
+    // Half of the budget is shared out, a quarter is the most that requests may take, and the rest is for whoever needs it.
+    let share = memory / 2 / graph.pipelines.len().max(1);
+    let outputs = graph
+        .pipelines
+        .iter()
+        .flat_map(|pipeline| &pipeline.outputs);
+    let senders = outputs.filter(|output| matches!(output.component, AnyOutput::Sender(_)));
+    let in_flight_max = memory / 4 / senders.count().max(1);
+    let useful = Useful::new(queues.len(), &options.stop, &options.diagnostics);
+    let mut pipelines = Vec::new();
+    let mut per_worker: Vec<Vec<JobStages>> = (0..workers).map(|_| Vec::new()).collect();
+    for (pipeline, queue) in graph.pipelines.into_iter().zip(queues) {
+        let (name, common) = (
+            pipeline.name.clone(),
+            Resources {
+                pool: budget.pool(share, BUFFER_SIZE),
+                workers,
+                in_flight_max,
+                useful: useful.clone(),
+            },
+        );
+        let (running, stages) = Running::new(name, pipeline, queue, common, options);
+        for (of_worker, stages) in per_worker.iter_mut().zip(stages) {
+            of_worker.push((running.job.clone(), stages));
+        }
+        pipelines.push(running);
+    }
+    (graph.process, pipelines, per_worker)
+}
+
+/// What the process gives a pipeline.
+struct Resources {
+    pool: BufferPool,
+    workers: usize,
+    in_flight_max: usize,
+    useful: Arc<Useful>,
+}
+
+/// A pipeline with one worker's processors.
+type JobStages = (Arc<Job>, Vec<Stage>);
+
+/// Makes every component ready and starts the threads; those that were started where something refuses.
+async fn start_all(
+    pipelines: &mut [Running],
+    stages: Vec<Vec<JobStages>>,
+    bell: &Arc<Bell>,
+) -> Result<Vec<Work<()>>, (StartError, Vec<Work<()>>)> {
+    let mut threads = Vec::new();
+    for pipeline in &mut *pipelines {
+        if let Err(error) = pipeline.open().await {
+            return Err((error, threads));
+        }
+    }
+    for jobs in stages {
+        let worker = Worker::new(jobs, bell.clone());
+        match thread::start("worker", move || worker.run()) {
+            Ok(thread) => threads.push(thread),
+            Err(error) => return Err((StartError::Threads(error), threads)),
+        }
+    }
+    for pipeline in pipelines {
+        if let Err(error) = pipeline.start_writers() {
+            return Err((StartError::Threads(error), threads));
+        }
+    }
+    Ok(threads)
+}
+
+/// Ends what was started before anything was read.
+fn call_off(pipelines: Vec<Running>, threads: Vec<Work<()>>) {
+    for pipeline in &pipelines {
+        pipeline.job.ends.queue.close(Closing::Abandoned);
+        // A backlog of an earlier run may be on its way to the outputs that have their threads.
+        pipeline.phases.advance(Phase::Aborted);
+    }
+    // Panics there have been said.
+    threads.into_iter().for_each(|worker| drop(worker.join()));
+    for pipeline in pipelines {
+        pipeline.job.ends.lanes.iter().for_each(|lane| lane.close());
+        pipeline
+            .writers
+            .into_iter()
+            .for_each(|writer| drop(writer.join()));
+        pipeline.job.ends.queue.shut();
+    }
+}
+
 impl Running {
-    /// A pipeline with everything but its threads and inputs at work.
+    /// A pipeline with everything but its threads and inputs at work, and the processors of each worker.
     fn new(
+        name: String,
         graph: PipelineGraph,
         queue: Arc<Queue>,
-        pool: BufferPool,
-        workers: usize,
+        resources: Resources,
         options: &RunOptions,
-        useful: &Arc<Useful>,
-    ) -> Self {
-        let (stop, abort, leave) = (Stop::default(), Stop::default(), Stop::default());
+    ) -> (Self, Vec<Vec<Stage>>) {
+        let phases = Phases::default();
         let mut retry = graph.retry;
         if options.finite && retry.give_up_after.is_none() {
             retry.give_up_after = Some(GIVE_UP_AFTER);
         }
         let shared = Shared {
-            workers,
+            workers: resources.workers,
             limits: graph.queue.limits(),
+            in_flight_max: resources.in_flight_max,
             retry,
             is_finite: options.finite,
             diagnostics: options.diagnostics.clone(),
             queue: queue.clone(),
-            abort: abort.clone(),
-            leave: leave.clone(),
+            phases: phases.clone(),
         };
-        let outputs = graph.outputs.into_iter().enumerate();
+        let outputs = graph.outputs.iter();
+        let outputs = outputs.map(|node| node.component.output()).collect();
+        let nodes = graph.outputs.into_iter().enumerate();
         let lane = |(index, node)| Lane::new(index, node, &shared);
-        let (per_worker, stages) = make_stages(graph.stages, workers, &options.diagnostics);
+        let (per_worker, stages) =
+            make_stages(graph.stages, resources.workers, &options.diagnostics);
         let ends = Arc::new(Ends {
             diagnostics: options.diagnostics.clone(),
             queue,
             stages,
-            lanes: outputs.map(lane).collect(),
-            stop,
+            lanes: nodes.map(lane).collect(),
+            phases: phases.clone(),
             is_finite: options.finite,
-            useful: useful.clone(),
+            useful: resources.useful,
             is_retired: AtomicBool::new(false),
         });
-        Self {
-            name: graph.name,
+        let running = Self {
+            name,
             tells_of_files: options.ledger,
             waiting: Waiting {
-                per_worker,
                 inputs: graph.inputs,
-                pool,
+                outputs,
+                pool: resources.pool,
                 options: options.clone(),
             },
             inputs: Vec::new(),
-            workers: Vec::new(),
             writers: Vec::new(),
-            ends,
-            abort,
-            leave,
-        }
+            job: Job::new(ends),
+            phases,
+        };
+        (running, per_worker)
     }
 
-    /// Starts the threads of workers and outputs.
+    /// Makes outputs ready, then inputs.
+    ///
+    /// # Errors
+    /// One cannot work as it is set.
+    async fn open(&mut self) -> Result<(), StartError> {
+        for output in std::mem::take(&mut self.waiting.outputs) {
+            opened(caught(output.open()).await)?;
+        }
+        for input in &mut self.waiting.inputs {
+            opened(caught(input.component.open()).await)?;
+        }
+        Ok(())
+    }
+
+    /// Starts the threads of outputs.
     ///
     /// # Errors
     /// The system refuses one; those before it wait for work.
-    fn start_threads(&mut self) -> io::Result<()> {
-        for stages in std::mem::take(&mut self.waiting.per_worker) {
-            let ends = self.ends.clone();
-            let worker = Worker { stages, ends };
-            self.workers
-                .push(thread::start("worker", move || worker.run())?);
-        }
-        for lane in &self.ends.lanes {
-            let (lane, ends, runtime) = (lane.clone(), self.ends.clone(), Handle::current());
+    fn start_writers(&mut self) -> io::Result<()> {
+        for lane in &self.job.ends.lanes {
+            let (lane, ends, runtime) = (lane.clone(), self.job.ends.clone(), Handle::current());
             let run = move || runtime.block_on(lane.run(&|| ends.check()));
             self.writers.push(thread::start("output", run)?);
         }
@@ -301,12 +412,12 @@ impl Running {
         for node in std::mem::take(&mut waiting.inputs) {
             let context = InputContext {
                 sink: Arc::new(Inlet {
-                    queue: self.ends.queue.clone(),
+                    queue: self.job.ends.queue.clone(),
                     can_wait: node.component.can_wait(),
                 }),
                 pool: waiting.pool.clone(),
                 host: options.host.clone(),
-                stop: self.ends.stop.clone(),
+                stop: self.phases.clone().into(),
                 metrics: Arc::default(),
                 progress: Arc::default(),
                 diagnostics: options.diagnostics.clone(),
@@ -318,54 +429,20 @@ impl Running {
         }
     }
 
-    /// Ends what was started before anything was read.
-    fn call_off(self) {
-        self.ends.queue.close(Closing::Abandoned);
-        // A backlog of an earlier run may be on its way to the outputs that have their threads.
-        self.abort.stop();
-        // Panics there have been said.
-        self.workers.into_iter().for_each(|worker| {
-            let _ = worker.join();
-        });
-        self.ends.lanes.iter().for_each(|lane| lane.close());
-        self.writers.into_iter().for_each(|writer| {
-            let _ = writer.join();
-        });
-        self.ends.queue.shut();
-    }
-
     /// Waits for the inputs to end, then for everything accepted to be delivered.
     async fn finish(mut self, outer: Stop, deadline: Duration) -> PipelineReport {
+        let (queue, phases) = (self.job.ends.queue.clone(), self.phases.clone());
+        let stopping = tokio::spawn(stop_by(outer.clone(), phases, queue.clone(), deadline));
         let mut problems = Vec::new();
-        let over = Stop::default();
-        let stopping = tokio::spawn({
-            let (stop, over, outer) = (self.ends.stop.clone(), over.clone(), outer.clone());
-            let queue = self.ends.queue.clone();
-            async move {
-                outer.stopped().await;
-                stop.stop();
-                if !queue.drains() {
-                    queue.take_the_last();
-                }
-                let patience = PAUSED_PATIENCE.min(deadline);
-                tokio::time::sleep(patience).await;
-                // A disk that takes nothing is not waited for: the sources keep what it did not take.
-                if !queue.is_paused() {
-                    tokio::time::sleep(deadline - patience).await;
-                }
-                over.stop();
-            }
-        });
         for input in &mut self.inputs {
             let Some(mut task) = input.task.take() else {
                 continue;
             };
             let ended = tokio::select! {
                 ended = &mut task => Some(ended),
-                () = over.stopped() => {
+                () = self.phases.reached(Phase::Aborted) => {
                     // An input that waits for room, or for receipts, learns that there will be none.
-                    self.abort.stop();
-                    self.ends.queue.close(Closing::Abandoned);
+                    queue.close(Closing::Abandoned);
                     tokio::time::timeout(LAST_CHANCE, task).await.ok()
                 }
             };
@@ -374,43 +451,37 @@ impl Running {
                 None => vec![format!("input {}: did not stop in time", input.name)],
             });
         }
-        self.deliver(&outer, &over).await;
+        self.deliver(&outer).await;
         stopping.abort();
-        let queue = self.ends.queue.clone();
-        match thread::start("shut", move || queue.shut()) {
+        let shut = queue.clone();
+        match thread::start("shut", move || shut.shut()) {
             // A panic there has been said; what was not safe by then counts as not delivered.
             Ok(shutting) => drop(shutting.ended().await),
             // No thread to be had: then it is done here, and who else has work on the runtime waits.
-            Err(_) => self.ends.queue.shut(),
+            Err(_) => queue.shut(),
         }
-        self.ends.retire();
+        self.job.ends.retire();
         self.report(problems)
     }
 
     /// Waits until everything has left that is to leave before the end: all of it, or after a stop only what a disk queue
     /// does not keep.
-    async fn deliver(&mut self, outer: &Stop, over: &Stop) {
-        let mut may_leave = !self.ends.queue.drains();
-        self.ends.queue.close(Closing::Drain);
-        let (workers, writers) = (
-            std::mem::take(&mut self.workers),
-            std::mem::take(&mut self.writers),
-        );
-        let ends = self.ends.clone();
-        let draining = drain(workers, writers, &ends.lanes);
+    async fn deliver(&mut self, outer: &Stop) {
+        let queue = self.job.ends.queue.clone();
+        let mut may_leave = !queue.drains();
+        queue.close(Closing::Drain);
+        let draining = drain(&self.job, std::mem::take(&mut self.writers));
         tokio::pin!(draining);
         loop {
             tokio::select! {
                 () = &mut draining => return,
                 () = outer.stopped(), if may_leave => {
                     may_leave = false;
-                    self.ends.queue.close(Closing::Leave);
-                    let (queue, leave) = (self.ends.queue.clone(), self.leave.clone());
-                    tokio::spawn(leave_when_safe(queue, leave));
+                    queue.close(Closing::Leave);
+                    tokio::spawn(leave_when_safe(queue.clone(), self.phases.clone()));
                 }
-                () = over.stopped() => {
-                    self.abort.stop();
-                    self.ends.queue.close(Closing::Abandoned);
+                () = self.phases.reached(Phase::Aborted) => {
+                    queue.close(Closing::Abandoned);
                     // A last chance for writes that were waiting for their next attempt.
                     let _ = tokio::time::timeout(LAST_CHANCE, draining).await;
                     return;
@@ -425,14 +496,14 @@ impl Running {
     }
 
     fn report(&self, mut problems: Vec<String>) -> PipelineReport {
-        for lane in &self.ends.lanes {
+        for lane in &self.job.ends.lanes {
             problems.extend(
                 lane.failure()
                     .map(|reason| format!("output {}: {reason}", lane.name())),
             );
         }
-        let held = self.ends.queue.held();
-        let lost = self.ends.queue.lost();
+        let held = self.job.ends.queue.held();
+        let lost = self.job.ends.queue.lost();
         if lost > 0 {
             problems.push(format!(
                 "queue: {} events are lost to damage of its files",
@@ -448,16 +519,18 @@ impl Running {
             .inputs
             .iter()
             .map(|input| operator(Role::Input, &input.name, &input.metrics));
-        let queue = self.ends.queue.is_on_disk().then(|| {
-            let metrics = self.ends.queue.metrics();
+        let queue = self.job.ends.queue.is_on_disk().then(|| {
+            let metrics = self.job.ends.queue.metrics();
             operator(Role::Queue, "disk", metrics)
         });
         let stages = self
+            .job
             .ends
             .stages
             .iter()
             .map(|stage| operator(Role::Processor, stage.name(), stage.metrics()));
         let lanes = self
+            .job
             .ends
             .lanes
             .iter()
@@ -485,12 +558,36 @@ impl RunningInput {
     }
 }
 
+/// What opening a component came to.
+fn opened(outcome: Result<Result<(), ConfigError>, String>) -> Result<(), StartError> {
+    match outcome {
+        Ok(opened) => opened.map_err(StartError::Setting),
+        Err(panic) => Err(StartError::Panic(panic)),
+    }
+}
+
+/// When the run is asked to stop, has the inputs end, and aborts at the deadline.
+async fn stop_by(outer: Stop, phases: Phases, queue: Arc<Queue>, deadline: Duration) {
+    outer.stopped().await;
+    phases.advance(Phase::Draining);
+    if !queue.drains() {
+        queue.take_the_last();
+    }
+    let patience = PAUSED_PATIENCE.min(deadline);
+    tokio::time::sleep(patience).await;
+    // A disk that takes nothing is not waited for: the sources keep what it did not take.
+    if !queue.is_paused() {
+        tokio::time::sleep(deadline - patience).await;
+    }
+    phases.advance(Phase::Aborted);
+}
+
 /// Lets lanes go that wait for what fails, once the queue has everything on disk.
-async fn leave_when_safe(queue: Arc<Queue>, leave: Stop) {
+async fn leave_when_safe(queue: Arc<Queue>, phases: Phases) {
     while queue.held().unsafe_events > 0 {
         tokio::time::sleep(LEAVE_CHECK).await;
     }
-    leave.stop();
+    phases.advance(Phase::Leaving);
 }
 
 fn input_problems(
@@ -508,13 +605,12 @@ fn input_problems(
     }
 }
 
-async fn drain(workers: Vec<Work<()>>, writers: Vec<Work<()>>, lanes: &[Arc<Lane>]) {
-    for worker in workers {
-        // A worker that panicked has said so; its batch counts as not delivered.
-        let _ = worker.ended().await;
-    }
-    lanes.iter().for_each(|lane| lane.close());
+/// Waits until workers and outputs are done with a pipeline.
+async fn drain(job: &Job, writers: Vec<Work<()>>) {
+    job.ended().await;
+    job.ends.lanes.iter().for_each(|lane| lane.close());
     for writer in writers {
+        // One that panicked has said so; what it held counts as not delivered.
         let _ = writer.ended().await;
     }
 }

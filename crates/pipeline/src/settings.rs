@@ -1,11 +1,16 @@
 //! The settings that belong to no component: of the process, of a pipeline, and those that every component takes. Those
 //! of queues are in [`crate::queue_settings`].
 
+use std::borrow::Cow;
+use std::fmt;
+use std::num::NonZero;
 use std::path::PathBuf;
 
+use component::RequestLimits;
 use config::{Period, Size};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, Deserializer, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
 
 pub use crate::queue_settings::{DiskQueueSettings, MemoryQueueSettings, Overflow, QueueSettings};
 
@@ -18,7 +23,7 @@ pub struct ProcessSettings {
     /// The most that the disk queues of all pipelines together take on disk; each has its `max_size` as well. When it is
     /// used up, a queue that wants more does what its `when_full` says. Default: no common limit.
     pub disk: Option<Size>,
-    /// Worker threads of each pipeline; 0 means one a core.
+    /// Worker threads, which all pipelines share; 0 means one a core.
     pub workers: usize,
     /// The directory where inputs remember how far they are, so that a later run goes on there, and where disk queues have
     /// their folders. One process at a time uses it. By default nothing is remembered.
@@ -101,6 +106,116 @@ pub struct OutputSettings {
     /// An expression: the output takes the events for which it is true.
     #[serde(rename = "if")]
     pub condition: Option<String>,
+}
+
+/// Settings that every output takes that sends requests.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SendingSettings {
+    /// When a request is complete: as soon as it reaches one of these.
+    pub batch: BatchSettings,
+    /// How many requests may be in flight: `adaptive`, which grows while answers come quickly and shrinks when requests fail,
+    /// or a number.
+    pub concurrency: Concurrency,
+}
+
+/// When a request is complete. The output's page says what each is by default.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct BatchSettings {
+    /// The most bytes of a request, before it is compressed. A larger event makes a request of its own.
+    pub max_size: Option<Size>,
+    /// The most events of a request.
+    pub max_events: Option<NonZero<usize>>,
+    /// How long an event waits for others.
+    pub max_age: Option<Period>,
+}
+
+/// How many requests may be in flight.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Concurrency {
+    /// As many as the destination answers quickly.
+    #[default]
+    Adaptive,
+    /// So many.
+    Fixed(usize),
+}
+
+/// The most requests in flight that may be set.
+const CONCURRENCY_MAX: u64 = 1024;
+
+impl SendingSettings {
+    /// Puts what is set in the place of an output's own limits.
+    pub fn apply(&self, limits: &mut RequestLimits) {
+        let set = &self.batch;
+        limits.size_max = set.max_size.map_or(limits.size_max, Size::bytes);
+        limits.rows_max = set.max_events.map_or(limits.rows_max, NonZero::get);
+        limits.age_max = set.max_age.map_or(limits.age_max, |age| age.0);
+    }
+}
+
+impl Serialize for Concurrency {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Adaptive => serializer.serialize_str("adaptive"),
+            Self::Fixed(limit) => serializer.serialize_u64(*limit as u64),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Concurrency {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Expected;
+
+        impl Visitor<'_> for Expected {
+            type Value = Concurrency;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "`adaptive`, or a number from 1 to {CONCURRENCY_MAX}")
+            }
+
+            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Concurrency, E> {
+                match value {
+                    1..=CONCURRENCY_MAX => Ok(Concurrency::Fixed(value as usize)),
+                    _ => Err(E::invalid_value(de::Unexpected::Unsigned(value), &self)),
+                }
+            }
+
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Concurrency, E> {
+                let unexpected = de::Unexpected::Signed(value);
+                let value = u64::try_from(value).map_err(|_| E::invalid_value(unexpected, &self));
+                value.and_then(|value| self.visit_u64(value))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Concurrency, E> {
+                match text {
+                    "adaptive" => Ok(Concurrency::Adaptive),
+                    // The one-line notation knows texts only.
+                    _ => match text.parse() {
+                        Ok(value) => self.visit_u64(value),
+                        Err(_) => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
+                    },
+                }
+            }
+        }
+
+        deserializer.deserialize_any(Expected)
+    }
+}
+
+impl JsonSchema for Concurrency {
+    fn schema_name() -> Cow<'static, str> {
+        "Concurrency".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "oneOf": [
+                { "type": "string", "const": "adaptive" },
+                { "type": "integer", "minimum": 1, "maximum": CONCURRENCY_MAX },
+            ],
+        })
+    }
 }
 
 /// Settings that every input takes.

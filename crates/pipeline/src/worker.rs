@@ -1,13 +1,18 @@
-//! Workers: they take batches from the queue, process them and offer them to the lanes.
+//! Workers: they take batches from the queues, process them and offer them to the lanes.
+//!
+//! There is one pool for the process. A worker takes its next batch from the pipeline that has used the least time so far,
+//! so that one with costly processors does not hold up the others.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use batch::Batch;
-use component::{Delivery, Diagnostics, DroppedRows, Stop, StreamDelivery};
-use queue::{Closing, Entry, LaneTurn, Queue, Taken};
+use component::{Delivery, Diagnostics, DroppedRows, Phase, Phases, Stop, StreamDelivery};
+use queue::{Bell, Closing, Entry, LaneTurn, Next, Queue, Taken};
+use tokio::sync::watch;
 
 use crate::lane::Lane;
 use crate::stage::{SharedStage, Stage};
@@ -40,7 +45,7 @@ pub struct Ends {
     pub queue: Arc<Queue>,
     pub stages: Vec<Arc<SharedStage>>,
     pub lanes: Vec<Arc<Lane>>,
-    pub stop: Stop,
+    pub phases: Phases,
     /// Whether the run ends with its inputs, and when one output has failed.
     pub is_finite: bool,
     pub useful: Arc<Useful>,
@@ -54,7 +59,7 @@ impl Ends {
     pub fn check(&self) {
         let finished = self.stages.iter().any(|stage| stage.is_finished());
         if finished || self.lanes.iter().all(|lane| lane.is_gone()) {
-            self.stop.stop();
+            self.phases.advance(Phase::Draining);
             return self.queue.stop_giving();
         }
         let mut lanes = self.lanes.iter();
@@ -70,12 +75,12 @@ impl Ends {
     fn end_failed(&self) {
         match (self.queue.is_on_disk(), self.is_finite) {
             (false, _) => {
-                self.stop.stop();
+                self.phases.advance(Phase::Draining);
                 // Other outputs still get what would be lost otherwise.
                 self.queue.close(Closing::Drain);
             }
             (true, true) => {
-                self.stop.stop();
+                self.phases.advance(Phase::Draining);
                 self.queue.stop_giving();
             }
             // The queue takes what comes in for the next run, as long as the service runs.
@@ -111,27 +116,138 @@ impl Ends {
     }
 }
 
-/// Takes batches from the queue, processes them and offers them to the lanes.
-pub struct Worker {
-    pub stages: Vec<Stage>,
+/// One pipeline as the pool sees it.
+pub struct Job {
     pub ends: Arc<Ends>,
+    /// Workers that look after it at this moment.
+    at_work: AtomicUsize,
+    /// Its queue gives nothing more.
+    is_over: AtomicBool,
+    /// Time that workers have spent on it, in nanoseconds.
+    used: AtomicU64,
+    has_ended: watch::Sender<bool>,
+}
+
+/// How far a pipeline that had nothing to do may lag behind in the time it has used, so that it does not have the workers
+/// for itself afterwards.
+const ARREARS_MAX: Duration = Duration::from_millis(100);
+
+impl Job {
+    pub fn new(ends: Arc<Ends>) -> Arc<Self> {
+        Arc::new(Self {
+            ends,
+            at_work: AtomicUsize::new(0),
+            is_over: AtomicBool::new(false),
+            used: AtomicU64::new(0),
+            has_ended: watch::Sender::new(false),
+        })
+    }
+
+    /// Waits until the queue gives nothing more and no worker has anything of it in hand.
+    pub async fn ended(&self) {
+        // The sender is alive as long as this is.
+        let _ = self.has_ended.subscribe().wait_for(|ended| *ended).await;
+    }
+
+    fn begin(&self) -> AtWork<'_> {
+        self.at_work.fetch_add(1, Ordering::SeqCst);
+        AtWork(self)
+    }
+}
+
+/// That a worker looks after a pipeline.
+struct AtWork<'a>(&'a Job);
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        let is_last = self.0.at_work.fetch_sub(1, Ordering::SeqCst) == 1;
+        if is_last && self.0.is_over.load(Ordering::SeqCst) {
+            self.0.has_ended.send_replace(true);
+        }
+    }
+}
+
+/// One thread of the pool.
+pub struct Worker {
+    /// The pipelines, each with this worker's processors.
+    jobs: Vec<(Arc<Job>, Vec<Stage>)>,
+    bell: Arc<Bell>,
+    /// In which order they are looked at.
+    order: Vec<usize>,
+}
+
+/// What a look at all pipelines came to.
+enum Look {
+    Worked,
+    Nothing,
+    Over,
 }
 
 impl Worker {
+    pub fn new(jobs: Vec<(Arc<Job>, Vec<Stage>)>, bell: Arc<Bell>) -> Self {
+        Self {
+            order: (0..jobs.len()).collect(),
+            jobs,
+            bell,
+        }
+    }
+
     pub fn run(mut self) {
         // Where the system refuses, workers run like everybody else.
         let _ = rustix::process::nice(WORKER_NICENESS);
-        let ends = self.ends.clone();
-        // Before taking: a lane may be waiting for the very batch that a worker holds while later ones fill it.
-        let has_room = |lane: usize| ends.lanes[lane].has_room();
-        while let Some(taken) = ends.queue.take(&has_room) {
-            match taken {
-                Taken::Batch(entry, batch) => self.guarded(&entry, *batch),
-                Taken::Lost(entry) => {
-                    ends.skip(entry.turn, &entry.lanes);
-                    for place in &entry.lanes {
-                        entry.ticket.pass(place.lane);
-                    }
+        loop {
+            let seen = self.bell.rung();
+            match self.look() {
+                Look::Worked => {}
+                Look::Nothing => self.bell.wait(seen),
+                Look::Over => return,
+            }
+        }
+    }
+
+    /// Handles one batch of the pipeline that has used the least time and has one.
+    fn look(&mut self) -> Look {
+        let mut order = std::mem::take(&mut self.order);
+        let used = |index: &usize| self.jobs[*index].0.used.load(Ordering::Relaxed);
+        order.sort_by_cached_key(used);
+        let most = order.last().map_or(0, used);
+        let mut look = Look::Over;
+        for &index in &order {
+            let (job, stages) = &mut self.jobs[index];
+            if job.is_over.load(Ordering::SeqCst) {
+                continue;
+            }
+            let _at_work = job.begin();
+            // Before taking: a lane may be waiting for the very batch that a worker holds while later ones fill it.
+            let has_room = |lane: usize| job.ends.lanes[lane].has_room();
+            match job.ends.queue.next(&has_room) {
+                Next::Taken(taken) => {
+                    let begin = Instant::now();
+                    job.ends.handle(stages, taken);
+                    let floor = most.saturating_sub(ARREARS_MAX.as_nanos() as u64);
+                    job.used.fetch_max(floor, Ordering::Relaxed);
+                    let spent = begin.elapsed().as_nanos() as u64;
+                    job.used.fetch_add(spent, Ordering::Relaxed);
+                    look = Look::Worked;
+                    break;
+                }
+                Next::Wait => look = Look::Nothing,
+                Next::End => job.is_over.store(true, Ordering::SeqCst),
+            }
+        }
+        self.order = order;
+        look
+    }
+}
+
+impl Ends {
+    fn handle(&self, stages: &mut [Stage], taken: Taken) {
+        match taken {
+            Taken::Batch(entry, batch) => self.guarded(stages, &entry, *batch),
+            Taken::Lost(entry) => {
+                self.skip(entry.turn, &entry.lanes);
+                for place in &entry.lanes {
+                    entry.ticket.pass(place.lane);
                 }
             }
         }
@@ -139,22 +255,22 @@ impl Worker {
 
     /// Handles a batch; a panic loses it and stops nothing else. Its ticket then goes without being passed, so that its
     /// events count as not delivered.
-    fn guarded(&mut self, entry: &Entry, batch: Batch) {
-        if catch_unwind(AssertUnwindSafe(|| self.handle(entry, batch))).is_err() {
-            self.ends
-                .diagnostics
+    fn guarded(&self, stages: &mut [Stage], entry: &Entry, batch: Batch) {
+        if catch_unwind(AssertUnwindSafe(|| self.process(stages, entry, batch))).is_err() {
+            self.diagnostics
                 .warn("internal error; a batch is lost and counted as not delivered");
-            self.ends.skip(entry.turn, &entry.lanes);
+            self.skip(entry.turn, &entry.lanes);
         }
     }
 
-    fn handle(&mut self, entry: &Entry, mut batch: Batch) {
-        for stage in &mut self.stages {
+    fn process(&self, stages: &mut [Stage], entry: &Entry, mut batch: Batch) {
+        for stage in stages {
             stage.process(&mut batch, entry.turn);
         }
         if entry.ticket.is_awaited() {
-            let stages = self.ends.stages.iter();
-            let finished: Vec<&str> = stages
+            let finished: Vec<&str> = self
+                .stages
+                .iter()
                 .filter(|stage| stage.is_finished())
                 .map(|stage| stage.name())
                 .collect();
@@ -162,9 +278,9 @@ impl Worker {
         }
         let batch = Arc::new(batch);
         for place in &entry.lanes {
-            self.ends.lanes[place.lane].offer(place.turn, &batch, &entry.ticket);
+            self.lanes[place.lane].offer(place.turn, &batch, &entry.ticket);
         }
-        self.ends.check();
+        self.check();
     }
 }
 

@@ -11,13 +11,13 @@ use batch::{
     Value,
 };
 use component::{
-    Delivery, Diagnostics, Encoded, Input, InputContext, InputError, Order, Output, Processor,
-    Refused, Stop, WriteError, Written,
+    AnyOutput, Delivery, Diagnostics, Encoded, Input, InputContext, InputError, Order, Output,
+    Processor, RowAnswer, Stop, WriteError, Writer, Written,
 };
 use config::{Period, Size};
 use pipeline::graph::{InputNode, OutputNode, StageNode};
 use pipeline::settings::{
-    MemoryQueueSettings, OnFailure, ProcessSettings, QueueSettings, RetrySettings,
+    MemoryQueueSettings, OnFailure, ProcessSettings, QueueSettings, RetrySettings, SendingSettings,
 };
 use pipeline::{Graph, PipelineGraph, Report, Run, RunOptions};
 
@@ -97,7 +97,7 @@ enum Mood {
     Good,
     /// Takes its time for every write.
     Slow,
-    /// Fails every third write as a whole, and of the others has the first row repeated and the last one refused.
+    /// Fails every third write as a whole, and of the others has the last row refused.
     Moody,
     /// Panics when it encodes this line.
     PanicsAt(usize),
@@ -127,7 +127,10 @@ impl Output for Collect {
             writer.write(row, &mut Vec::new());
         }
     }
+}
 
+#[async_trait]
+impl Writer for Collect {
     async fn write(&self, encoded: &Encoded) -> Result<Written, WriteError> {
         let call = self.calls.fetch_add(1, Ordering::SeqCst);
         let mut written = Written::default();
@@ -144,9 +147,8 @@ impl Output for Collect {
                 return Err(WriteError::Retry("not now".into()));
             }
             Mood::Moody if rows.len() > 2 => {
-                written.retry.push(rows.remove(0).0);
                 let (row, _) = rows.pop().expect("a last row");
-                written.refused.push(Refused {
+                written.refused.push(RowAnswer {
                     row,
                     reason: "too odd".into(),
                 });
@@ -195,13 +197,14 @@ fn run(batches: usize, fragile_at: Option<usize>, moods: &[Mood], ordered: bool)
         .enumerate()
         .map(|(index, (&mood, taken))| OutputNode {
             name: format!("output {index}"),
-            component: Arc::new(Collect {
+            component: AnyOutput::Writer(Arc::new(Collect {
                 mood,
                 calls: AtomicUsize::new(0),
                 flushed: AtomicUsize::new(0),
                 taken: taken.clone(),
-            }),
+            })),
             ordered,
+            sending: SendingSettings::default(),
             condition: None,
         });
     let stage = |at| StageNode {
@@ -254,6 +257,7 @@ fn run(batches: usize, fragile_at: Option<usize>, moods: &[Mood], ordered: bool)
             },
             options,
         )
+        .await
         .expect("a memory queue always starts")
         .finish()
         .await;
@@ -305,7 +309,7 @@ fn receipts_say_what_was_kept_and_dropped() {
 }
 
 #[test]
-fn rows_are_repeated_and_refused_one_by_one() {
+fn writes_are_repeated_and_rows_refused() {
     let ran = run(20, None, &[Mood::Moody], true);
     let mut taken = ran.taken(0).to_vec();
     taken.sort_unstable();

@@ -7,13 +7,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use batch::{Batch, BatchBuilder, Bitmap, Encoding, FieldPath, HostInfo, Span, Stream, Value};
 use component::{
-    Diagnostics, Encoded, Input, InputContext, InputError, Output, Receipt, Stop, WriteError,
-    Written,
+    AnyOutput, Diagnostics, Encoded, Input, InputContext, InputError, Output, Receipt, Stop,
+    WriteError, Writer, Written,
 };
 use config::{Period, Size};
 use pipeline::graph::{InputNode, OutputNode};
 use pipeline::settings::{
     DiskQueueSettings, MemoryQueueSettings, ProcessSettings, QueueSettings, RetrySettings,
+    SendingSettings,
 };
 use pipeline::{Graph, PipelineGraph, Report, Run, RunOptions};
 
@@ -102,6 +103,17 @@ impl Output for Collect {
         }
     }
 
+    fn take_counters(&self) -> Vec<(&'static str, u64)> {
+        self.panics_if(
+            Fault::PanicsInCounters,
+            self.calls.writes.load(Ordering::SeqCst),
+        );
+        Vec::new()
+    }
+}
+
+#[async_trait]
+impl Writer for Collect {
     async fn write(&self, encoded: &Encoded) -> Result<Written, WriteError> {
         let call = self.calls.writes.fetch_add(1, Ordering::SeqCst) + 1;
         self.panics_if(Fault::PanicsInWrite, call);
@@ -135,14 +147,6 @@ impl Output for Collect {
         self.calls.closes.fetch_add(1, Ordering::SeqCst);
         self.panics_if(Fault::PanicsInClose, AT_CALL);
         Ok(())
-    }
-
-    fn take_counters(&self) -> Vec<(&'static str, u64)> {
-        self.panics_if(
-            Fault::PanicsInCounters,
-            self.calls.writes.load(Ordering::SeqCst),
-        );
-        Vec::new()
     }
 }
 
@@ -195,7 +199,8 @@ impl Pipeline {
         let outputs = self.outputs.iter().enumerate();
         let outputs = outputs.map(|(index, output)| OutputNode {
             name: format!("out{index}"),
-            component: output.clone(),
+            component: AnyOutput::Writer(output.clone()),
+            sending: SendingSettings::default(),
             ordered: true,
             condition: None,
         });
@@ -256,7 +261,7 @@ fn run(pipelines: &[&Pipeline], finite: bool) -> (Report, Vec<String>) {
     };
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let report = runtime.block_on(async {
-        let run = Run::start(graph, options).expect("it starts");
+        let run = Run::start(graph, options).await.expect("it starts");
         let ended = tokio::time::timeout(Duration::from_secs(60), run.finish());
         ended.await.expect("it ends by itself")
     });

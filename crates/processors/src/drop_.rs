@@ -18,6 +18,7 @@ pub const SPEC: Spec = Spec {
                   tell dropped events from delivered ones. `where` is the opposite: it keeps the events for which its \
                   expression is true. Events that failed in an earlier processor can be dropped too.",
     positional: Positional::NONE,
+    one_line: &[],
     examples: &[
         Example {
             title: "Drop what health checks leave behind",

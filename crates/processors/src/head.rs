@@ -20,6 +20,7 @@ pub const SPEC: Spec = Spec {
                   its beginning. The count starts again with the process. With `if`, only the events for which it is \
                   true are counted or dropped, and the others pass.",
     positional: Positional::fields(&["count"]),
+    one_line: &[],
     examples: &[
         Example {
             title: "The first two events",

@@ -30,6 +30,7 @@ pub const SPEC: Spec = Spec {
                   nothing happens. The text stays where it is unless `keep_source: false` is given.\n\n\
                   Inputs with `codec: json` read whole events as JSON and need no such processor.",
     positional: Positional::fields(&["field"]),
+    one_line: &[],
     examples: &[
         Example {
             title: "A line of JSON",

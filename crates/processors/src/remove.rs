@@ -13,6 +13,7 @@ pub const SPEC: Spec = Spec {
     description: "Removes each of `fields`, with everything in them where they are objects. A field that an event does \
                   not have is no failure. An object that loses its last field stays as an empty object.",
     positional: Positional::with_rest(&["fields"]),
+    one_line: &[],
     examples: &[
         Example {
             title: "Two fields, one of them inside an object",

@@ -26,6 +26,7 @@ pub const SPEC: Spec = Spec {
                   renames of one processor happen at once, so no name may take part in two of them; use a second \
                   `rename` for a chain.",
     positional: Positional::fields(&["from", "to"]),
+    one_line: &[],
     examples: &[
         Example {
             title: "Into an object",

@@ -25,6 +25,7 @@ pub const SPEC: Spec = Spec {
                   Two `sample` stages with the same `seed` decide alike: the second of two `sample 50%` keeps \
                   everything that the first one kept. Give them different seeds to make them independent.",
     positional: Positional::fields(&["ratio"]),
+    one_line: &[],
     examples: &[
         Example {
             title: "All events of one user in five",

@@ -34,6 +34,7 @@ pub const SPEC: Spec = Spec {
                   `_setfailure`."
     ),
     positional: Positional::fields(&["field", "value"]).typed(),
+    one_line: &[],
     examples: &[
         Example {
             title: "A number, whatever was there before",

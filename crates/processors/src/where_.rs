@@ -20,6 +20,7 @@ pub const SPEC: Spec = Spec {
                   one is logged with the id of its event. Events that failed in an earlier processor are filtered \
                   like all others.",
     positional: Positional::expression(&["condition"]),
+    one_line: &[],
     examples: &[
         Example {
             title: "Server errors",

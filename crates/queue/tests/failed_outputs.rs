@@ -100,7 +100,7 @@ fn in_memory_the_others_go_on_and_nothing_it_missed_counts_as_delivered() {
         size_max: 1 << 20,
         events_max: 10,
     };
-    let queue = Queue::memory(limits, 2);
+    let queue = Queue::memory(limits, 2, Arc::default());
     let mut receipts = send(&queue, 0..1);
     assert_eq!(deliver(&queue, false), [[0], [0]]);
     receipts.extend(send(&queue, 1..3));

@@ -43,7 +43,8 @@ pub fn check_stages(specs: &[Spec]) {
             let built = stage.and_then(|stage| match spec.build {
                 Build::Input(build) => build(&stage.own, &stage.context).map(drop),
                 Build::Processor { build, .. } => build(&stage.own, &stage.context).map(drop),
-                Build::Output { build, .. } => build(&stage.own, &stage.context).map(drop),
+                Build::Writer { build, .. } => build(&stage.own, &stage.context).map(drop),
+                Build::Sender(build) => build(&stage.own, &stage.context).map(drop),
             });
             built.unwrap_or_else(|error| panic!("{}, {}: {error}", spec.name, example.title));
         }

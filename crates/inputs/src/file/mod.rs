@@ -62,6 +62,7 @@ pub const SPEC: Spec = Spec {
     summary: "Follows files, or reads them once: plain, gzip or zstd, rotated, renamed, compressed while being read.",
     description: include_str!("description.md"),
     positional: Positional::with_rest(&["paths"]),
+    one_line: &[("follow", "false")],
     examples: &[
         Example {
             title: "All logs of a web server, rotated and compressed ones too",

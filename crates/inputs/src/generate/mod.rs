@@ -48,6 +48,7 @@ few of them frequent; one line in 10,000 is cut off |\n\
 The same `format` and `seed` give the same bytes in every run and in every version that does not say otherwise in its \
 changes. The time in the events starts at 2026-01-01T00:00:00Z and goes on by a thousandth of a second an event.",
     positional: Positional::fields(&["format"]),
+    one_line: &[],
     examples: &[
         Example {
             title: "A million lines of an access log",

@@ -188,7 +188,7 @@ pub fn is_absence(error: &io::Error) -> bool {
 mod tests {
     use std::io::Write;
 
-    use component::Output;
+    use component::{Output, Writer};
     use tempfile::TempDir;
 
     use super::super::FileOutput;
@@ -220,7 +220,7 @@ mod tests {
 
     fn started(directory: &TempDir, yaml: &str) -> FileOutput {
         let (output, _) = output(directory, yaml);
-        wait(output.start());
+        wait(output.open()).expect("nothing is refused");
         output
     }
 

@@ -31,7 +31,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use batch::{Batch, Bitmap};
 use component::{
-    Build, BuildContext, Encoded, Example, Output, Part, Refused, Spec, WriteError, Written, parse,
+    Build, BuildContext, Encoded, Example, Output, Part, RowAnswer, Spec, WriteError, Writer,
+    Written, parse,
 };
 use config::{ConfigError, Node, Period, Positional, Size};
 use schemars::JsonSchema;
@@ -85,6 +86,7 @@ The output then takes nothing more, and with a disk queue writes again what was 
 With `rotate`, `app.ndjson.gz` becomes `app-20240229T123456Z-000.ndjson.gz`: the time of the rotation in UTC and a number, \
 so that nothing is ever overwritten. A file that somebody else renames or removes is opened anew."),
     positional: Positional::fields(&["path"]),
+    one_line: &[],
     examples: &[
         Example { title: "JSON lines", stage: "file events.ndjson", input: "", output: "" },
         Example {
@@ -101,7 +103,7 @@ so that nothing is ever overwritten. A file that somebody else renames or remove
         },
     ],
     schema: |generator| Config::json_schema(generator),
-    build: Build::Output { ordered: true, build },
+    build: Build::Writer { ordered: true, build },
 };
 
 /// The settings of `file`.
@@ -195,10 +197,10 @@ struct State {
     /// The part of the current batch to go on with: those before it are written.
     next_part: usize,
     /// Rows of the current batch whose path was no good.
-    refused: Vec<Refused>,
+    refused: Vec<RowAnswer>,
 }
 
-fn build(node: &Node, ctx: &BuildContext) -> Result<Arc<dyn Output>, ConfigError> {
+fn build(node: &Node, ctx: &BuildContext) -> Result<Arc<dyn Writer>, ConfigError> {
     Ok(Arc::new(FileOutput::new(node, Box::new(Disk), ctx.finite)?))
 }
 
@@ -349,8 +351,9 @@ impl Output for FileOutput {
         }
     }
 
-    async fn start(&self) {
+    async fn open(&self) -> Result<(), ConfigError> {
         self.lock().files.mend_noted();
+        Ok(())
     }
 
     fn encode(&self, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded) {
@@ -376,15 +379,28 @@ impl Output for FileOutput {
                     });
                 }
                 Err(reason) => {
-                    encoded.refused.extend(group.rows.iter().map(|row| Refused {
-                        row,
-                        reason: reason.clone(),
-                    }));
+                    encoded
+                        .refused
+                        .extend(group.rows.iter().map(|row| RowAnswer {
+                            row,
+                            reason: reason.clone(),
+                        }));
                 }
             }
         }
     }
 
+    fn take_counters(&self) -> Vec<(&'static str, u64)> {
+        std::mem::take(&mut self.lock().files.counters)
+    }
+
+    fn take_warnings(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().files.warnings)
+    }
+}
+
+#[async_trait]
+impl Writer for FileOutput {
     async fn write(&self, encoded: &Encoded) -> Result<Written, WriteError> {
         let mut state = self.lock();
         let State {
@@ -411,7 +427,7 @@ impl Output for FileOutput {
                 }
                 Err(Failure::Path(reason)) => {
                     let reason: Arc<str> = reason.into();
-                    refused.extend(part.rows.iter().map(|&row| Refused {
+                    refused.extend(part.rows.iter().map(|&row| RowAnswer {
                         row,
                         reason: reason.clone(),
                     }));
@@ -421,7 +437,6 @@ impl Output for FileOutput {
         }
         *next_part = 0;
         Ok(Written {
-            retry: Vec::new(),
             refused: std::mem::take(refused),
             until_flush: self.until_flush,
         })
@@ -433,13 +448,5 @@ impl Output for FileOutput {
 
     async fn close(&self) -> Result<(), WriteError> {
         self.lock().files.close()
-    }
-
-    fn take_counters(&self) -> Vec<(&'static str, u64)> {
-        std::mem::take(&mut self.lock().files.counters)
-    }
-
-    fn take_warnings(&self) -> Vec<String> {
-        std::mem::take(&mut self.lock().files.warnings)
     }
 }

@@ -33,6 +33,7 @@ pub const SPEC: Spec = Spec {
     summary: "Reads the time in a field and makes it the event's `@timestamp`.",
     description: DESCRIPTION,
     positional: Positional::with_rest(&["field", "formats"]),
+    one_line: &[],
     examples: &[
         Example {
             title: "The time of an access log",

@@ -41,6 +41,7 @@ pub const SPEC: Spec = Spec {
                   A text that does not fit, or a capture that cannot be converted, fails with `_dissectfailure`, and \
                   the event keeps its fields. Where the field is absent or null, nothing happens.",
     positional: Positional::fields(&["pattern", "field"]),
+    one_line: &[],
     examples: &[
         Example {
             title: "A line of a log",

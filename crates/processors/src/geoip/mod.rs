@@ -27,6 +27,7 @@ pub const SPEC: Spec = Spec {
     summary: "Looks an address up in a MaxMind database: city, country, coordinates, autonomous system.",
     description: DESCRIPTION,
     positional: Positional::fields(&["field", "database"]),
+    one_line: &[],
     examples: &[
         Example {
             title: "The city of a client, and an address that no database knows",

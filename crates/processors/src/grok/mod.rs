@@ -26,6 +26,7 @@ pub const SPEC: Spec = Spec {
     summary: "Takes a text apart into fields by named patterns.",
     description: DESCRIPTION,
     positional: Positional::with_rest(&["pattern"]),
+    one_line: &[],
     examples: &[
         Example {
             title: "A line of an access log",

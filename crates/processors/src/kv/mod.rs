@@ -38,6 +38,7 @@ pub const SPEC: Spec = Spec {
                   The first 128 different keys of a batch are kept in columns; events with further ones cost several \
                   times as much.",
     positional: Positional::fields(&["field"]),
+    one_line: &[],
     examples: &[
         Example {
             title: "Words and pairs",

@@ -29,6 +29,7 @@ pub const SPEC: Spec = Spec {
     summary: "Names browser, operating system and device of a user agent string.",
     description: DESCRIPTION,
     positional: Positional::fields(&["field", "target"]),
+    one_line: &[],
     examples: &[
         Example {
             title: "A browser",

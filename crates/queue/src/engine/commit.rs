@@ -100,7 +100,7 @@ impl Queue {
         self.resume();
         self.room.notify_waiters();
         if wakes {
-            self.ready.notify_all();
+            self.bell.ring();
         }
         Ok(true)
     }

@@ -22,7 +22,7 @@ pub struct Lane {
     in_flight: BTreeMap<u64, Flight>,
     /// Batches it holds that were dropped under its hands, with their events: it may still pass them.
     dropped_in_hand: BTreeMap<u64, u64>,
-    /// Bytes of the batches that it has not passed.
+    /// Bytes of the batches that it has neither released nor passed.
     pub in_flight_size: usize,
     /// Events stored before the cursor.
     passed_ordinal: u64,
@@ -44,10 +44,22 @@ pub struct Weight {
 
 struct Flight {
     passed: bool,
+    /// Nothing of it counts as held any more.
+    released: bool,
     size: usize,
     events: u64,
     /// Events stored up to the end of the batch, where it is stored.
     ordinal_end: Option<u64>,
+}
+
+impl Flight {
+    /// What it counted for until now, in bytes.
+    fn release(&mut self) -> usize {
+        match std::mem::replace(&mut self.released, true) {
+            true => 0,
+            false => self.size,
+        }
+    }
 }
 
 impl Lane {
@@ -89,6 +101,7 @@ impl Lane {
         self.next_ordinal = ordinal_end.unwrap_or(self.next_ordinal);
         let flight = Flight {
             passed: false,
+            released: false,
             size,
             events,
             ordinal_end,
@@ -115,11 +128,16 @@ impl Lane {
             self.dropped_in_hand.remove(&sequence);
             return;
         };
-        if !flight.passed {
-            flight.passed = true;
-            self.in_flight_size -= flight.size;
-        }
+        flight.passed = true;
+        self.in_flight_size -= flight.release();
         self.move_cursor();
+    }
+
+    /// It holds nothing of a batch any more, which it is still to pass.
+    pub fn release(&mut self, sequence: u64) {
+        if let Some(flight) = self.in_flight.get_mut(&sequence) {
+            self.in_flight_size -= flight.release();
+        }
     }
 
     fn move_cursor(&mut self) {
@@ -139,6 +157,7 @@ impl Lane {
         }
         let gap = Flight {
             passed: true,
+            released: true,
             size: 0,
             events: 0,
             ordinal_end: Some(ordinal),
@@ -155,8 +174,8 @@ impl Lane {
         let dropped = self
             .in_flight
             .extract_if(..floor, |_, flight| flight.ordinal_end.is_some());
-        for (sequence, flight) in dropped.filter(|(_, flight)| !flight.passed) {
-            self.in_flight_size -= flight.size;
+        for (sequence, mut flight) in dropped.filter(|(_, flight)| !flight.passed) {
+            self.in_flight_size -= flight.release();
             self.dropped_in_hand.insert(sequence, flight.events);
         }
         self.position = self.position.max(position);

@@ -36,6 +36,7 @@
 //! three steps ([`Queue::write_step`], [`Queue::sync_step`], [`Queue::upkeep_step`]), which a thread calls in a loop and a
 //! simulation in any order.
 
+mod bell;
 mod commit;
 mod lane;
 mod limits;
@@ -49,7 +50,7 @@ mod ticket;
 mod upkeep;
 mod writer;
 
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -57,10 +58,11 @@ use std::time::Instant;
 use component::{Diagnostics, OperatorMetrics};
 use tokio::sync::Notify;
 
+pub use bell::Bell;
 pub use open::{DiskOptions, Mode};
 pub use send::{Inlet, Offer, Refused};
 pub use state::{Closing, Held};
-pub use take::{Entry, LaneTurn, Taken};
+pub use take::{Entry, LaneTurn, Next, Taken};
 pub use ticket::Ticket;
 
 use crate::DiskSettings;
@@ -95,7 +97,9 @@ pub struct Queue {
     disk: Option<Disk>,
     state: Mutex<State>,
     /// Wakes workers: there may be a batch for them, or there will be none.
-    ready: Condvar,
+    bell: Arc<Bell>,
+    /// The log is not read before this, by the steady clock, because reading failed.
+    read_again: AtomicI64,
     /// Wakes inputs: there may be room.
     room: Notify,
     /// Wakes the writer.
@@ -132,11 +136,18 @@ struct Disk {
 
 impl Queue {
     /// An empty queue in memory for so many outputs.
-    pub fn memory(limits: Limits, outputs: usize) -> Arc<Self> {
+    pub fn memory(limits: Limits, outputs: usize, bell: Arc<Bell>) -> Arc<Self> {
         let state = State::new(outputs, steady_clock());
         let clocks: [Clock; 2] = [Arc::new(wall_clock), Arc::new(steady_clock)];
         let diagnostics = Diagnostics::silent();
-        Arc::new(Self::assemble(limits, None, state, diagnostics, clocks))
+        Arc::new(Self::assemble(
+            limits,
+            None,
+            state,
+            diagnostics,
+            clocks,
+            bell,
+        ))
     }
 
     fn assemble(
@@ -145,12 +156,14 @@ impl Queue {
         state: State,
         diagnostics: Diagnostics,
         [clock, steady]: [Clock; 2],
+        bell: Arc<Bell>,
     ) -> Self {
         Self {
             limits,
             disk,
             state: Mutex::new(state),
-            ready: Condvar::new(),
+            bell,
+            read_again: AtomicI64::new(i64::MIN),
             room: Notify::new(),
             work: Condvar::new(),
             writer_sleeps: AtomicBool::new(false),
@@ -244,13 +257,11 @@ impl Queue {
 
     /// Lets workers look again: an output has room.
     pub fn wake_workers(&self) {
-        // A worker that looked before is waiting by now: the lock orders the two.
-        drop(self.lock());
-        self.ready.notify_all();
+        self.bell.ring();
     }
 
     fn wake_all(&self) {
-        self.ready.notify_all();
+        self.bell.ring();
         self.room.notify_waiters();
         self.work.notify_all();
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use component::Diagnostics;
 
+use super::bell::Bell;
 use super::lane::Lane;
 use super::state::State;
 use super::upkeep::Upkeep;
@@ -48,6 +49,8 @@ pub struct DiskOptions {
     pub clock: Clock,
     /// A clock that never goes back.
     pub steady: Clock,
+    /// Wakes the workers that take from the queue.
+    pub bell: Arc<Bell>,
 }
 
 impl DiskOptions {
@@ -66,6 +69,7 @@ impl DiskOptions {
             diagnostics: Diagnostics::silent(),
             clock: Arc::new(wall_clock),
             steady: Arc::new(steady_clock),
+            bell: Arc::default(),
         }
     }
 }
@@ -143,6 +147,7 @@ impl Queue {
             start.state,
             options.diagnostics,
             [options.clock, options.steady],
+            options.bell,
         );
         queue.say_damage();
         queue.say_lost_at_start(start.lost);

@@ -157,7 +157,7 @@ impl Queue {
             kept: Kept::InMemory(issuer),
         });
         drop(state);
-        self.ready.notify_one();
+        self.bell.ring_once();
         Decision::Taken(receipt)
     }
 
@@ -213,7 +213,7 @@ impl Queue {
         }
         drop(state);
         if keep {
-            self.ready.notify_one();
+            self.bell.ring_once();
         }
         if wakes {
             self.wake_writer();

@@ -128,7 +128,7 @@ pub struct State {
     pub stored_end: u64,
     /// Stored sequences below it may be read back: they are synced, so that no failure takes them back.
     pub readable_end: u64,
-    /// Bytes of the batches in memory, until the outputs that got them together have passed.
+    /// Bytes of the batches in memory, until the outputs that got them together have released or passed them.
     held_size: usize,
     held_events: usize,
     /// Of these, events that are not stored.
@@ -254,10 +254,15 @@ impl State {
         self.unstored_events += if is_stored { 0 } else { events };
     }
 
-    pub fn give_back(&mut self, size: usize, events: usize, is_stored: bool) {
+    /// No output holds anything of a batch any more.
+    pub fn give_back(&mut self, size: usize, events: usize) {
         self.held_size -= size;
         self.held_events -= events;
-        self.unstored_events -= if is_stored { 0 } else { events };
+    }
+
+    /// Of events that are in memory alone, every output has passed these or let them go.
+    pub fn settle_unstored(&mut self, events: usize) {
+        self.unstored_events -= events;
     }
 
     /// Bytes that wait or that the slowest output at the front holds.
@@ -396,7 +401,7 @@ impl State {
             waiting.into_iter().partition(Waiting::is_stored);
         for copy in &stored {
             self.waiting_size -= copy.size;
-            self.give_back(copy.size, copy.events, true);
+            self.give_back(copy.size, copy.events);
         }
         if self.closing == Closing::Leave {
             self.waiting.extend(unstored.drain(..));
@@ -410,7 +415,8 @@ impl State {
     pub fn forget(&mut self) -> Vec<Waiting> {
         let forgotten = self.close(Closing::Abandoned);
         for entry in &forgotten {
-            self.give_back(entry.size, entry.events, false);
+            self.give_back(entry.size, entry.events);
+            self.settle_unstored(entry.events);
         }
         self.commit.given_up = 0;
         forgotten

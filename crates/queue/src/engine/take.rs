@@ -2,7 +2,7 @@
 
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -61,6 +61,17 @@ pub enum Taken {
     Lost(Entry),
 }
 
+/// What there is for a worker.
+#[derive(Debug)]
+pub enum Next {
+    /// A batch, or the place of one.
+    Taken(Taken),
+    /// Nothing for now.
+    Wait,
+    /// Nothing, and there will be none.
+    End,
+}
+
 /// Who gets the next batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Who {
@@ -81,30 +92,48 @@ impl Queue {
     /// nothing leaves any more.
     pub fn take(self: &Arc<Self>, has_room: &dyn Fn(usize) -> bool) -> Option<Taken> {
         loop {
-            let (who, slot) = {
-                let mut state = self.lock();
-                loop {
-                    match self.choose(&mut state, has_room) {
-                        Choice::Take(taken) => return Some(taken),
-                        Choice::Read(who, slot) => break (who, slot),
-                        Choice::End => return None,
-                        Choice::Wait => {
-                            state = self
-                                .ready
-                                .wait(state)
-                                .unwrap_or_else(PoisonError::into_inner);
-                        }
+            let seen = self.bell.rung();
+            match self.next(has_room) {
+                Next::Taken(taken) => return Some(taken),
+                Next::End => return None,
+                Next::Wait => self.bell.wait(seen),
+            }
+        }
+    }
+
+    /// As [`Queue::take`], without waiting. A read that failed is said, and tried again by a later call.
+    pub fn next(self: &Arc<Self>, has_room: &dyn Fn(usize) -> bool) -> Next {
+        loop {
+            let choice = self.choose(&mut self.lock(), has_room);
+            let (who, slot) = match choice {
+                Choice::Take(taken) => return Next::Taken(taken),
+                Choice::Wait => return Next::Wait,
+                Choice::End => return Next::End,
+                Choice::Read(who, slot) => (who, slot),
+            };
+            if (self.steady)() < self.read_again.load(Ordering::Relaxed) {
+                return Next::Wait;
+            }
+            match self.read_back(who, &slot, has_room) {
+                Ok(taken) => {
+                    self.read_again.store(i64::MIN, Ordering::Relaxed);
+                    if let Some(taken) = taken {
+                        return Next::Taken(taken);
                     }
                 }
-            };
-            match self.read_back(who, &slot, has_room) {
-                Ok(Some(taken)) => return Some(taken),
-                Ok(None) => {}
                 Err(failure) => {
                     self.say_read_failure(&failure);
-                    std::thread::sleep(READ_AGAIN);
+                    let again = (self.steady)() + READ_AGAIN.as_nanos() as i64;
+                    self.read_again.store(again, Ordering::Relaxed);
                 }
             }
+        }
+    }
+
+    /// Lets workers try again what could not be read.
+    pub(super) fn wake_readers(&self) {
+        if self.read_again.load(Ordering::Relaxed) > i64::MIN {
+            self.bell.ring();
         }
     }
 
@@ -265,6 +294,7 @@ impl Queue {
             size: what.size,
             events: what.events,
             outputs_behind: AtomicUsize::new(lanes.len()),
+            outputs_holding: AtomicUsize::new(lanes.len()),
             is_failed: AtomicBool::new(false),
             is_held: what.is_held,
             is_stored,

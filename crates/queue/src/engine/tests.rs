@@ -29,7 +29,7 @@ fn queue(events_max: usize, outputs: usize) -> Arc<Queue> {
         size_max: 1 << 20,
         events_max,
     };
-    Queue::memory(limits, outputs)
+    Queue::memory(limits, outputs, Arc::default())
 }
 
 fn inlet(queue: &Arc<Queue>) -> Inlet {

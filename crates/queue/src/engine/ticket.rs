@@ -17,6 +17,8 @@ pub struct Ticket {
     pub(super) size: usize,
     pub(super) events: usize,
     pub(super) outputs_behind: AtomicUsize,
+    /// Outputs that have neither released nor passed it.
+    pub(super) outputs_holding: AtomicUsize,
     /// Some output failed and did not take the batch.
     pub(super) is_failed: AtomicBool,
     /// Whether the queue counts the batch as held in memory.
@@ -51,9 +53,37 @@ impl Ticket {
             .is_some_and(|issuer| !issuer.is_abandoned())
     }
 
+    /// An output holds nothing of the batch any more, because it has made requests of it, which are counted elsewhere. The
+    /// batch then counts neither as held in memory nor as what the output lags behind with. It is still to be passed, by
+    /// [`Ticket::pass_released`], or let go.
+    pub fn release(&self, output: usize) {
+        let is_last = self.drop_hold();
+        let queue = &self.queue;
+        {
+            let mut state = queue.lock();
+            state.lanes[output].release(self.sequence);
+            if is_last {
+                self.give_back_room(&mut state);
+            }
+        }
+        if is_last {
+            queue.room.notify_waiters();
+        }
+    }
+
     /// An output is done with the batch: it will not ask for it again. The last one gives the room back and resolves the
     /// receipt.
     pub fn pass(&self, output: usize) {
+        let holds_last = self.drop_hold();
+        self.finish(output, holds_last);
+    }
+
+    /// As [`Ticket::pass`], for a batch that the output has released.
+    pub fn pass_released(&self, output: usize) {
+        self.finish(output, false);
+    }
+
+    fn finish(&self, output: usize, holds_last: bool) {
         let is_last = self.leave();
         let queue = &self.queue;
         let (was_held_up, makes_room) = {
@@ -61,8 +91,11 @@ impl Ticket {
             let was_held_up = !state.lanes[output].may_hold();
             state.lanes[output].pass(self.sequence);
             state.last_progress = (queue.steady)();
+            if holds_last {
+                self.give_back_room(&mut state);
+            }
             if is_last {
-                self.give_back(&mut state);
+                self.account_end(&mut state);
             }
             let makes_room =
                 state.commit.starving.is_some() && state.lowest_cursor() >= state.commit.release_at;
@@ -75,7 +108,7 @@ impl Ticket {
             queue.wake_writer();
         }
         if was_held_up {
-            queue.ready.notify_all();
+            queue.bell.ring();
         }
         if is_last {
             self.end();
@@ -87,6 +120,16 @@ impl Ticket {
     /// after the last of them. What is stored stays for the output; of the rest the receipt never resolves, and its events
     /// count as not delivered.
     pub fn let_go(&self, output: usize) {
+        let holds_last = self.drop_hold();
+        self.abandon(output, holds_last);
+    }
+
+    /// As [`Ticket::let_go`], for a batch that the output has released.
+    pub fn let_go_released(&self, output: usize) {
+        self.abandon(output, false);
+    }
+
+    fn abandon(&self, output: usize, holds_last: bool) {
         // Before leaving: whoever is last has to see it.
         self.is_failed.store(true, Ordering::Release);
         let is_last = self.leave();
@@ -96,11 +139,14 @@ impl Ticket {
             if !self.is_stored {
                 state.lanes[output].pass(self.sequence);
             }
+            if holds_last {
+                self.give_back_room(&mut state);
+            }
             if is_last {
-                self.give_back(&mut state);
+                self.account_end(&mut state);
             }
         }
-        queue.ready.notify_all();
+        queue.bell.ring();
         if is_last {
             self.end();
         }
@@ -112,9 +158,20 @@ impl Ticket {
         self.outputs_behind.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    fn give_back(&self, state: &mut State) {
+    /// Whether nobody holds anything of the batch any more.
+    fn drop_hold(&self) -> bool {
+        self.outputs_holding.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    fn give_back_room(&self, state: &mut State) {
         if self.is_held {
-            state.give_back(self.size, self.events, self.is_stored);
+            state.give_back(self.size, self.events);
+        }
+    }
+
+    fn account_end(&self, state: &mut State) {
+        if self.is_held && !self.is_stored {
+            state.settle_unstored(self.events);
         }
         if self.is_failed() && !self.is_stored {
             state.failed_events += self.events as u64;

@@ -51,6 +51,7 @@ impl Queue {
     /// clean stop, and when room is wanted.
     pub fn upkeep_step(&self) {
         let Some(disk) = &self.disk else { return };
+        self.wake_readers();
         let mut upkeep = disk.upkeep();
         let wanted = self.lock().commit.wants.take();
         let size_before = disk.log.size();
@@ -314,7 +315,7 @@ impl Queue {
             .lock()
             .raise_floor(found.sequence + 1, found.ordinal_end());
         self.count_dropped(reason, dropped);
-        self.ready.notify_all();
+        self.bell.ring();
     }
 }
 
@@ -356,7 +357,7 @@ impl State {
             .is_some_and(|first| first.sequence < floor && first.is_stored())
         {
             if let Some(gone) = self.take_from_memory() {
-                self.give_back(gone.size, gone.events, true);
+                self.give_back(gone.size, gone.events);
             }
         }
         // What is in memory only is not dropped, and comes first.

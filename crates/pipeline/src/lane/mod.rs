@@ -1,0 +1,368 @@
+//! One output at work.
+//!
+//! Workers offer every batch to every lane. A lane that keeps up takes it already encoded, so that rendering uses all
+//! cores; one that lags keeps the batch and encodes it later, so that it holds nobody up. What happens next depends on the
+//! output: [`writer`] hands the bytes of one batch after the other to it, [`sender`] makes requests of them and keeps many in
+//! flight. Each lane has a thread of its own, and passes a batch's ticket when its rows are safe.
+//!
+//! A lane works until it comes to its [`Ending`]. An output *fails* for good when it says so, panics, or has failed for
+//! longer than retries may take. It is not called again, closing included: what it holds unflushed is not delivered, and would
+//! come twice if it were written after all. Its lane then lets go of every batch, so that nobody waits for it.
+//!
+//! The queue numbers the batches of each output: every turn must be offered exactly once.
+
+mod compress;
+mod concurrency;
+mod flow;
+mod offers;
+mod request;
+mod sender;
+mod writer;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use batch::{Batch, Bitmap};
+use component::{
+    AnyOutput, Diagnostics, Encoded, OperatorMetrics, Output, Phase, Phases, RowAnswer,
+};
+use expr::Expr;
+use queue::{Limits, Queue, Ticket};
+use tokio::sync::Notify;
+
+use crate::graph::OutputNode;
+use crate::retry::text;
+use crate::settings::RetrySettings;
+use crate::stage::report_expression_errors;
+use offers::{Item, Offers};
+use sender::SenderLane;
+use writer::WriterLane;
+
+/// One output of a pipeline.
+pub struct Lane {
+    common: Common,
+    kind: Kind,
+}
+
+/// What lanes of both kinds have.
+struct Common {
+    name: String,
+    /// The output's number in the queue.
+    index: usize,
+    queue: Arc<Queue>,
+    output: Arc<dyn Output>,
+    condition: Option<Expr>,
+    retry: RetrySettings,
+    metrics: Arc<OperatorMetrics>,
+    diagnostics: Diagnostics,
+    offers: Offers,
+    /// Wakes the lane's thread.
+    offered: Notify,
+    phases: Phases,
+    /// How it ended. Until then it works.
+    ending: OnceLock<Ending>,
+    is_finite: bool,
+}
+
+/// Why a lane takes nothing more.
+#[derive(Debug)]
+enum Ending {
+    /// The reader is gone: what is offered passes unwritten.
+    Gone,
+    /// It was not to wait for what fails: the queue keeps it.
+    Left,
+    /// The output failed for good, for this reason.
+    Failed(String),
+}
+
+enum Kind {
+    Writer(WriterLane),
+    Sender(Box<SenderLane>),
+}
+
+/// What the lanes of a pipeline have in common.
+pub struct Shared {
+    /// Number of workers: how many encoded batches may wait follows from it.
+    pub workers: usize,
+    /// The queue's limits.
+    pub limits: Limits,
+    /// The most bytes that one output's requests may take.
+    pub in_flight_max: usize,
+    /// How failed writes are repeated.
+    pub retry: RetrySettings,
+    /// Whether the run ends with its inputs, so that nobody is there to mend what is in an output's way.
+    pub is_finite: bool,
+    /// Where warnings go.
+    pub diagnostics: Diagnostics,
+    /// Where batches come from.
+    pub queue: Arc<Queue>,
+    /// How far the pipeline is on its way to its end.
+    pub phases: Phases,
+}
+
+impl Lane {
+    /// A lane for an output.
+    pub fn new(index: usize, node: OutputNode, shared: &Shared) -> Arc<Self> {
+        let common = Common {
+            name: node.name,
+            index,
+            queue: shared.queue.clone(),
+            output: node.component.output(),
+            condition: node.condition,
+            retry: shared.retry,
+            metrics: Arc::default(),
+            diagnostics: shared.diagnostics.clone(),
+            offers: Offers::new(2 * shared.workers),
+            offered: Notify::new(),
+            phases: shared.phases.clone(),
+            ending: OnceLock::new(),
+            is_finite: shared.is_finite,
+        };
+        let kind = match node.component {
+            AnyOutput::Writer(writer) => {
+                Kind::Writer(WriterLane::new(writer, node.ordered, shared.limits))
+            }
+            AnyOutput::Sender(sender) => Kind::Sender(Box::new(SenderLane::new(
+                sender,
+                &node.sending,
+                shared.in_flight_max,
+            ))),
+        };
+        Arc::new(Self { common, kind })
+    }
+
+    /// The output's name.
+    pub fn name(&self) -> &str {
+        &self.common.name
+    }
+
+    /// The output's counters.
+    pub fn metrics(&self) -> &Arc<OperatorMetrics> {
+        &self.common.metrics
+    }
+
+    /// Whether the reader is gone.
+    pub fn is_gone(&self) -> bool {
+        self.common.is_gone()
+    }
+
+    /// Whether the output has failed for good.
+    pub fn has_failed(&self) -> bool {
+        self.common.has_failed()
+    }
+
+    /// Why the output has failed.
+    pub fn failure(&self) -> Option<&str> {
+        match self.common.ending.get() {
+            Some(Ending::Failed(reason)) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// Whether another encoded batch may wait, or whatever is offered is let go.
+    pub fn has_room(&self) -> bool {
+        !self.common.works() || self.has_room_for_encoded()
+    }
+
+    fn has_room_for_encoded(&self) -> bool {
+        match &self.kind {
+            Kind::Writer(_) => self.common.offers.has_room(),
+            Kind::Sender(sender) => sender.has_room(),
+        }
+    }
+
+    /// Offers a processed batch. Called once for every turn.
+    pub fn offer(&self, turn: u64, batch: &Arc<Batch>, ticket: &Arc<Ticket>) {
+        let common = &self.common;
+        let mut item = Item {
+            batch: batch.clone(),
+            rows: common.rows(batch),
+            ticket: ticket.clone(),
+            encoded: None,
+        };
+        if !item.rows.is_empty() && common.works() && self.has_room_for_encoded() {
+            let spare = common.offers.reserve();
+            item.encoded = common.encode(&item, spare);
+            if item.encoded.is_none() {
+                common.offers.give_back(Some(Encoded::default()));
+                ticket.let_go(common.index);
+                return self.skip(turn);
+            }
+        }
+        common.offers.insert(turn, item);
+        self.taken();
+    }
+
+    /// Goes on without a batch that was lost, unless it was offered before that.
+    pub fn skip(&self, turn: u64) {
+        self.common.offers.skip(turn);
+        self.taken();
+    }
+
+    fn taken(&self) {
+        if let Kind::Sender(sender) = &self.kind {
+            // On this worker: joining and compressing use all cores.
+            sender.assemble(&self.common);
+        }
+        self.common.offered.notify_one();
+    }
+
+    /// No batch will be offered any more.
+    pub fn close(&self) {
+        self.common.offers.close();
+        self.common.offered.notify_one();
+    }
+
+    /// Takes what is offered until the lane is closed and empty, then closes the output. `ended` is called when the lane
+    /// wants no more.
+    pub async fn run(&self, ended: &(dyn Fn() + Sync)) {
+        // What there is to say of the start does not wait for an event.
+        self.common.report();
+        match &self.kind {
+            Kind::Writer(writer) => writer.run(&self.common, ended).await,
+            Kind::Sender(sender) => sender.run(&self.common, ended).await,
+        }
+        self.common.report();
+    }
+}
+
+impl Common {
+    fn works(&self) -> bool {
+        self.ending.get().is_none()
+    }
+
+    fn is_gone(&self) -> bool {
+        matches!(self.ending.get(), Some(Ending::Gone))
+    }
+
+    fn has_failed(&self) -> bool {
+        matches!(self.ending.get(), Some(Ending::Failed(_)))
+    }
+
+    /// The rows that the output takes.
+    fn rows(&self, batch: &Batch) -> Bitmap {
+        let Some(condition) = &self.condition else {
+            return batch.alive().clone();
+        };
+        let filtered = condition.filter(batch, batch.alive());
+        report_expression_errors(
+            &self.metrics,
+            &self.diagnostics,
+            &self.name,
+            batch,
+            filtered.errors,
+            filtered.first_error,
+        );
+        filtered.holds
+    }
+
+    /// Renders a batch; `None` when that ended in a panic, which loses the batch and nothing else.
+    fn encode(&self, item: &Item, mut encoded: Encoded) -> Option<Encoded> {
+        let begin = Instant::now();
+        encoded.clear();
+        let render = || self.output.encode(&item.batch, &item.rows, &mut encoded);
+        let rendered = catch_unwind(AssertUnwindSafe(render));
+        self.metrics.busy(begin.elapsed());
+        if rendered.is_err() {
+            let name = &self.name;
+            self.diagnostics.warn(&format!(
+                "output {name}: internal error; a batch is lost and counted as not delivered"
+            ));
+            return None;
+        }
+        Some(encoded)
+    }
+
+    /// What is done with a batch that is not written: it passes where nobody wants it, and is let go by an output that failed.
+    /// One that left says nothing, so that the queue still counts the events.
+    fn decline(&self, ticket: &Ticket) {
+        match self.ending.get() {
+            None | Some(Ending::Gone) => ticket.pass(self.index),
+            Some(Ending::Failed(_)) => ticket.let_go(self.index),
+            Some(Ending::Left) => {}
+        }
+    }
+
+    /// Comes to an end that is no failure.
+    fn end(&self, ending: Ending) {
+        // Where it has ended already, that stands.
+        let _ = self.ending.set(ending);
+    }
+
+    /// The output has failed for good.
+    fn fail(&self, reason: &str) {
+        if self.ending.set(Ending::Failed(reason.to_owned())).is_err() {
+            return;
+        }
+        // At the end of a run its report says it.
+        if !self.is_finite && self.phases.now() < Phase::Aborted {
+            let consequence = match self.queue.is_on_disk() {
+                true => "what it has not taken stays in the disk queue",
+                false => {
+                    "what it has not taken counts as not delivered, and files are read again from there"
+                }
+            };
+            self.diagnostics.warn(&format!(
+                "output {}: {reason}; it takes nothing more until Millpond is started again: {consequence}",
+                self.name
+            ));
+        }
+        self.queue.fail(self.index);
+    }
+
+    /// Fails with what a function of the output panicked with.
+    fn fail_panicked(&self, place: &str, panic: &str) {
+        self.fail(&format!("internal error: it panicked in {place}: {panic}"));
+    }
+
+    /// Passes on what the output counted and what it has to say.
+    fn report(&self) {
+        if self.has_failed() {
+            return;
+        }
+        let take = || (self.output.take_counters(), self.output.take_warnings());
+        let (counters, warnings) = match catch_unwind(AssertUnwindSafe(take)) {
+            Ok(taken) => taken,
+            Err(panic) => return self.fail_panicked("its counters", &text(&*panic)),
+        };
+        for (name, count) in counters {
+            self.metrics.count(name, count);
+        }
+        for warning in warnings {
+            self.diagnostics
+                .warn(&format!("output {}: {warning}", self.name));
+        }
+    }
+
+    /// Counts refused rows, and says the first.
+    fn refuse(&self, refused: &[RowAnswer]) {
+        const COUNTER: &str = "refused";
+        let Some(first) = refused.first() else { return };
+        if !self.metrics.snapshot().named.contains_key(COUNTER) {
+            let reason = &first.reason;
+            self.diagnostics.warn(&format!(
+                "output {}: an event is refused: {reason} (further ones are only counted)",
+                self.name
+            ));
+        }
+        self.metrics.count(COUNTER, refused.len() as u64);
+        self.metrics.failures(refused.len());
+    }
+
+    /// What happens while it is tried again.
+    fn meanwhile(&self) -> &'static str {
+        match (self.retry.give_up_after, self.queue.is_on_disk()) {
+            (Some(_), _) => "",
+            (None, true) => " until it works; meanwhile its events gather in the disk queue",
+            (None, false) => " until it works; inputs wait once the queue is full",
+        }
+    }
+
+    /// Gives back what a batch was encoded to, and lets workers look again.
+    fn give_back(&self, encoded: Option<Encoded>) {
+        if self.offers.give_back(encoded) {
+            self.queue.wake_workers();
+        }
+    }
+}

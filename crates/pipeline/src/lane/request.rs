@@ -1,0 +1,320 @@
+//! Rows of many batches on their way to become requests: cutting, joining, and cutting again.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use bytes::Bytes;
+use component::{Compression, Encoded, Framing, Request, RequestLimits};
+use queue::Ticket;
+
+use super::compress::compress;
+
+/// What requests hold of one batch. The batch is done when all of its rows are.
+pub struct Piece {
+    pub ticket: Arc<Ticket>,
+    rows_left: AtomicUsize,
+    /// The output has let it go.
+    has_left: AtomicBool,
+}
+
+impl Piece {
+    fn new(ticket: Arc<Ticket>, rows: usize) -> Arc<Self> {
+        Arc::new(Self {
+            ticket,
+            rows_left: rows.into(),
+            has_left: AtomicBool::new(false),
+        })
+    }
+
+    /// So many of its rows are safe or refused; whether these were the last.
+    pub fn done(&self, rows: usize) -> bool {
+        let is_last = self.rows_left.fetch_sub(rows, Ordering::AcqRel) == rows;
+        is_last && !self.has_left.load(Ordering::Acquire)
+    }
+
+    /// The output lets the batch go; whether that is news.
+    pub fn leave(&self) -> bool {
+        !self.has_left.swap(true, Ordering::AcqRel)
+    }
+}
+
+/// Rows of one batch, one after the other in a request.
+pub type Share = (Arc<Piece>, usize);
+
+/// Requests that still grow, one for each destination.
+pub struct Assembly {
+    framing: Framing,
+    limits: RequestLimits,
+    open: HashMap<Arc<str>, Growing>,
+}
+
+/// A request that still grows.
+pub struct Growing {
+    destination: Arc<str>,
+    text: Vec<u8>,
+    ends: Vec<usize>,
+    shares: Vec<Share>,
+    /// Bytes of its rows, without what stands between them.
+    rows_size: usize,
+    since: Instant,
+}
+
+impl Assembly {
+    pub fn new(framing: Framing, limits: RequestLimits) -> Self {
+        Self {
+            framing,
+            limits,
+            open: HashMap::new(),
+        }
+    }
+
+    /// Takes the rows of a batch; gives what is complete. There is at least one row.
+    pub fn add(&mut self, encoded: &Encoded, ticket: &Arc<Ticket>, now: Instant) -> Vec<Growing> {
+        let piece = Piece::new(ticket.clone(), encoded.ends.len());
+        let mut complete = Vec::new();
+        let mut row = 0;
+        let whole = [(Arc::from(""), usize::MAX)];
+        let parts: Vec<(Arc<str>, usize)> = match encoded.parts.as_slice() {
+            [] => whole.to_vec(),
+            parts => {
+                let ends = parts[1..].iter().map(|part| part.bytes.start);
+                let ends = ends.chain([usize::MAX]);
+                let names = parts.iter().map(|part| part.destination.clone());
+                names.zip(ends).collect()
+            }
+        };
+        for (destination, end) in parts {
+            let rest = &encoded.ends[row..];
+            let until = row + rest.partition_point(|row| row.end <= end);
+            self.add_rows(
+                encoded,
+                row..until,
+                &destination,
+                &piece,
+                now,
+                &mut complete,
+            );
+            row = until;
+        }
+        complete
+    }
+
+    fn add_rows(
+        &mut self,
+        encoded: &Encoded,
+        mut rows: Range<usize>,
+        destination: &Arc<str>,
+        piece: &Arc<Piece>,
+        now: Instant,
+        complete: &mut Vec<Growing>,
+    ) {
+        while !rows.is_empty() {
+            let growing = match self.open.get_mut(destination) {
+                Some(growing) => growing,
+                None => {
+                    let new = Growing::new(destination, self.framing, now);
+                    self.open.entry(destination.clone()).or_insert(new)
+                }
+            };
+            let taken = growing.take(encoded, rows.clone(), self.framing, &self.limits);
+            if taken > 0 {
+                growing.shares.push((piece.clone(), taken));
+                rows.start += taken;
+            }
+            if growing.is_full(&self.limits) || !rows.is_empty() {
+                complete.extend(self.open.remove(destination));
+            }
+        }
+    }
+
+    /// What is complete because it has waited long enough, or because `all` is.
+    pub fn due(&mut self, now: Instant, all: bool) -> Vec<Growing> {
+        let age = self.limits.age_max;
+        let is_due = |growing: &Growing| all || now.duration_since(growing.since) >= age;
+        let due = self.open.extract_if(|_, growing| is_due(growing));
+        due.map(|(_, growing)| growing).collect()
+    }
+
+    /// When the first of them will have waited long enough.
+    pub fn due_at(&self) -> Option<Instant> {
+        let oldest = self.open.values().map(|growing| growing.since).min();
+        oldest.map(|since| since + self.limits.age_max)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+}
+
+impl Growing {
+    fn new(destination: &Arc<str>, framing: Framing, now: Instant) -> Self {
+        Self {
+            destination: destination.clone(),
+            text: framing.before.to_vec(),
+            ends: Vec::new(),
+            shares: Vec::new(),
+            rows_size: 0,
+            since: now,
+        }
+    }
+
+    fn is_full(&self, limits: &RequestLimits) -> bool {
+        self.ends.len() >= limits.rows_max || self.text.len() >= limits.size_max
+    }
+
+    /// Bytes of its rows.
+    pub fn rows_size(&self) -> usize {
+        self.rows_size
+    }
+
+    /// The pieces of its rows, each with how many.
+    pub fn shares(&self) -> &[Share] {
+        &self.shares
+    }
+
+    /// Takes as many of the rows as there is room for, and at least one where it is empty; how many.
+    fn take(
+        &mut self,
+        encoded: &Encoded,
+        rows: Range<usize>,
+        framing: Framing,
+        limits: &RequestLimits,
+    ) -> usize {
+        let start = match rows.start {
+            0 => 0,
+            row => encoded.ends[row - 1].end,
+        };
+        let wanted = &encoded.ends[rows];
+        let room = limits.size_max.saturating_sub(self.text.len());
+        let between = framing.between.len();
+        let mut count = match between {
+            0 => wanted.partition_point(|row| row.end - start <= room),
+            _ => {
+                let size = |place: usize| wanted[place].end - start + (place + 1) * between;
+                (0..wanted.len())
+                    .take_while(|&place| size(place) <= room)
+                    .count()
+            }
+        };
+        if self.ends.is_empty() {
+            count = count.max(1);
+        }
+        count = count.min(limits.rows_max.saturating_sub(self.ends.len()));
+        self.append(&encoded.bytes, start, &wanted[..count], framing);
+        count
+    }
+
+    fn append(&mut self, bytes: &[u8], start: usize, rows: &[component::RowEnd], framing: Framing) {
+        if framing.between.is_empty() {
+            let shift = self.text.len();
+            let end = rows.last().map_or(start, |row| row.end);
+            self.rows_size += end - start;
+            self.text.extend_from_slice(&bytes[start..end]);
+            self.ends
+                .extend(rows.iter().map(|row| row.end - start + shift));
+            return;
+        }
+        let mut start = start;
+        for row in rows {
+            self.push(&bytes[start..row.end], framing);
+            start = row.end;
+        }
+    }
+
+    fn push(&mut self, row: &[u8], framing: Framing) {
+        if !self.ends.is_empty() {
+            self.text.extend_from_slice(framing.between);
+        }
+        self.text.extend_from_slice(row);
+        self.rows_size += row.len();
+        self.ends.push(self.text.len());
+    }
+
+    /// The request, ready to be sent.
+    ///
+    /// # Errors
+    /// It cannot be compressed.
+    pub fn seal(mut self, framing: Framing, compression: Compression) -> std::io::Result<Ready> {
+        self.text.extend_from_slice(framing.after);
+        let compressed = compress(compression, &self.text)?;
+        let text = Bytes::from(self.text);
+        let size = text.len() + compressed.as_ref().map_or(0, Bytes::len);
+        Ok(Ready {
+            request: Request {
+                destination: self.destination,
+                body: compressed.unwrap_or_else(|| text.clone()),
+                rows: self.ends.len(),
+                attempt: 0,
+            },
+            text,
+            ends: self.ends,
+            shares: self.shares,
+            size,
+            failing_since: None,
+            due: None,
+        })
+    }
+}
+
+/// A request that can be sent.
+pub struct Ready {
+    pub request: Request,
+    /// The body before it was compressed.
+    text: Bytes,
+    /// Where rows end in it.
+    ends: Vec<usize>,
+    shares: Vec<Share>,
+    /// What it counts for, in bytes.
+    pub size: usize,
+    /// When it failed for the first time.
+    pub failing_since: Option<Instant>,
+    /// Not to be sent again before this.
+    pub due: Option<Instant>,
+}
+
+impl Ready {
+    /// Bytes of the body before it was compressed.
+    pub fn text_len(&self) -> usize {
+        self.text.len()
+    }
+
+    /// The pieces of its rows, each with how many.
+    pub fn shares(&self) -> &[Share] {
+        &self.shares
+    }
+
+    /// Those of its rows that are named here, ascending, as a request of their own. The caller seals it.
+    pub fn select(&self, rows: &[usize], framing: Framing) -> Growing {
+        let mut part = Growing::new(&self.request.destination, framing, Instant::now());
+        let (mut share, mut share_end) = (0, self.shares.first().map_or(0, |(_, rows)| *rows));
+        for &row in rows {
+            let start = match row {
+                0 => framing.before.len(),
+                row => self.ends[row - 1] + framing.between.len(),
+            };
+            part.push(&self.text[start..self.ends[row]], framing);
+            while row >= share_end {
+                share += 1;
+                share_end += self.shares[share].1;
+            }
+            let piece = &self.shares[share].0;
+            match part.shares.last_mut() {
+                Some((last, rows)) if Arc::ptr_eq(last, piece) => *rows += 1,
+                _ => part.shares.push((piece.clone(), 1)),
+            }
+        }
+        part
+    }
+
+    /// Which of its rows are of which piece.
+    pub fn places(&self) -> impl Iterator<Item = (Range<usize>, &Arc<Piece>)> {
+        let mut end = 0;
+        self.shares.iter().map(move |(piece, rows)| {
+            end += rows;
+            (end - rows..end, piece)
+        })
+    }
+}

@@ -1,0 +1,615 @@
+//! A lane whose output sends requests: workers render and join rows, the lane keeps requests in flight.
+//!
+//! A batch is *released* as soon as it is part of requests: from then on these count, up to a limit of their own, and no
+//! longer the batch. It is passed when all of its rows are safe or refused.
+//!
+//! A row is sent again until it is taken, refused, or the time for retries is over; never by two requests at once.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use component::{Encoded, Phase, RequestOrder, Requests, RowAnswer, SendError, Sender, Sent};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+
+use super::concurrency::Limiter;
+use super::flow::Breaker;
+use super::offers::{Item, Next};
+use super::request::{Assembly, Growing, Piece, Ready, Share};
+use super::{Common, Ending};
+use crate::report::time;
+use crate::retry::{caught, pause};
+use crate::settings::SendingSettings;
+
+/// What is special about such a lane.
+pub struct SenderLane {
+    sender: Arc<dyn Sender>,
+    requests: Requests,
+    settings: SendingSettings,
+    in_flight_max: usize,
+    /// What requests count for, from the first row that they get to their end, in bytes.
+    size: AtomicUsize,
+    assembly: Mutex<Assembly>,
+    ready: Mutex<VecDeque<Ready>>,
+}
+
+/// How a request ended.
+struct Answer {
+    ready: Ready,
+    sent: Instant,
+    in_flight: usize,
+    result: Result<Result<Sent, SendError>, String>,
+}
+
+/// What the thread of a lane knows while it runs.
+struct Course {
+    limiter: Limiter,
+    breaker: Breaker,
+    /// To be sent again.
+    again: Vec<Ready>,
+    /// Destinations that a request is in flight to, or is to be sent again to; where order matters.
+    busy: HashSet<Arc<str>>,
+    trouble: Option<Trouble>,
+}
+
+/// What failed and was said.
+struct Trouble {
+    /// When it began to fail; none while it works.
+    since: Option<Instant>,
+    said: String,
+    said_at: Instant,
+}
+
+/// How long a reason that was said is not said again.
+const SAY_AGAIN: Duration = Duration::from_secs(60);
+
+/// How long an output must have failed for it to be worth saying that it works again.
+const WORTH_SAYING: Duration = Duration::from_secs(1);
+
+impl SenderLane {
+    pub fn new(sender: Arc<dyn Sender>, settings: &SendingSettings, in_flight_max: usize) -> Self {
+        let mut requests = sender.requests();
+        settings.apply(&mut requests.limits);
+        // A single request may not take everything.
+        requests.limits.size_max = requests.limits.size_max.min(in_flight_max / 2).max(1);
+        Self {
+            assembly: Mutex::new(Assembly::new(requests.framing, requests.limits)),
+            sender,
+            requests,
+            settings: settings.clone(),
+            in_flight_max,
+            size: AtomicUsize::new(0),
+            ready: Mutex::default(),
+        }
+    }
+
+    /// Whether requests may take in another batch.
+    pub fn has_room(&self) -> bool {
+        self.size.load(Ordering::Relaxed) < self.in_flight_max
+    }
+
+    fn is_in_order(&self) -> bool {
+        self.requests.order == RequestOrder::ByDestination
+    }
+
+    /// Makes requests of what is encoded.
+    pub fn assemble(&self, common: &Common) {
+        let mut complete = Vec::new();
+        {
+            let mut assembly = self.lock_assembly();
+            let is_encoded =
+                |item: &Item| item.encoded.is_some() || item.rows.is_empty() || !common.works();
+            while let Next::Item(item) = common.offers.take(self.is_in_order(), is_encoded) {
+                complete.extend(self.add(common, &mut assembly, item));
+            }
+            if self.is_in_order() {
+                // Under the lock, or a later request could come first.
+                return self.seal(common, complete);
+            }
+        }
+        self.seal(common, complete);
+    }
+
+    /// Adds a batch to the requests that grow; gives those that are complete.
+    fn add(&self, common: &Common, assembly: &mut Assembly, mut item: Item) -> Vec<Growing> {
+        let Some(encoded) = item.encoded.take() else {
+            // No row of it is wanted, or nothing is.
+            match item.rows.is_empty() {
+                true => item.ticket.pass(common.index),
+                false => common.decline(&item.ticket),
+            }
+            return Vec::new();
+        };
+        if !common.works() {
+            common.decline(&item.ticket);
+            common.offers.give_back(Some(encoded));
+            return Vec::new();
+        }
+        common.refuse(&encoded.refused);
+        let mut complete = Vec::new();
+        if encoded.ends.is_empty() {
+            item.ticket.pass(common.index);
+        } else {
+            self.grow(encoded.bytes.len());
+            item.ticket.release(common.index);
+            complete = assembly.add(&encoded, &item.ticket, Instant::now());
+        }
+        common.offers.give_back(Some(encoded));
+        complete
+    }
+
+    /// Has complete requests sent.
+    fn seal(&self, common: &Common, complete: Vec<Growing>) {
+        for growing in complete {
+            let begin = Instant::now();
+            let rows_size = growing.rows_size();
+            let Requests {
+                framing,
+                compression,
+                ..
+            } = self.requests;
+            match growing.seal(framing, compression) {
+                Ok(ready) => {
+                    self.grow(ready.size);
+                    self.lock_ready().push_back(ready);
+                }
+                // The pieces go without being passed: their events count as not delivered.
+                Err(failure) => common.fail(&format!("a request cannot be compressed: {failure}")),
+            }
+            self.shrink(rows_size);
+            common.metrics.busy(begin.elapsed());
+        }
+    }
+
+    /// Sends what is offered until the lane is closed and empty.
+    pub async fn run(&self, common: &Common, ended: &(dyn Fn() + Sync)) {
+        let mut course = Course {
+            limiter: Limiter::new(self.settings.concurrency),
+            breaker: Breaker::new(common.retry),
+            again: Vec::new(),
+            busy: HashSet::new(),
+            trouble: None,
+        };
+        let mut flying = FuturesUnordered::new();
+        loop {
+            self.encode_waiting(common);
+            self.seal_due(common);
+            if !common.works() {
+                self.let_everything_go(common, &mut course);
+                ended();
+                common.queue.wake_workers();
+            }
+            while let Some(ready) = self.next(&mut course, flying.len(), common) {
+                flying.push(self.send(ready, flying.len() + 1));
+            }
+            if flying.is_empty() && self.is_over(common, &course) {
+                break;
+            }
+            let begin = Instant::now();
+            let is_flying = !flying.is_empty();
+            let phase = common.phases.now();
+            tokio::select! {
+                Some(answer) = flying.next(), if is_flying => {
+                    self.settle(common, &mut course, answer);
+                    common.report();
+                }
+                () = common.offered.notified() => {}
+                () = until(self.wakes_at(&course, is_flying)) => {}
+                () = common.phases.reached(next_phase(phase)), if phase < Phase::Aborted => {
+                    self.hurry(common, &mut course);
+                }
+            }
+            if is_flying {
+                common.metrics.waited(begin.elapsed());
+            }
+        }
+    }
+
+    /// Encodes what found no room when it was offered.
+    fn encode_waiting(&self, common: &Common) {
+        self.assemble(common);
+        while common.works() && self.has_room() {
+            // Where order matters, nothing may come between taking a batch and adding its rows.
+            let mut in_order = self.is_in_order().then(|| self.lock_assembly());
+            let Next::Item(mut item) = common.offers.take(self.is_in_order(), |_| true) else {
+                break;
+            };
+            if item.encoded.is_none() && !item.rows.is_empty() {
+                let spare = common.offers.reserve();
+                item.encoded = common.encode(&item, spare);
+                if item.encoded.is_none() {
+                    common.offers.give_back(Some(Encoded::default()));
+                    item.ticket.let_go(common.index);
+                    continue;
+                }
+            }
+            let complete = match &mut in_order {
+                Some(assembly) => self.add(common, assembly, item),
+                None => self.add(common, &mut self.lock_assembly(), item),
+            };
+            self.seal(common, complete);
+        }
+    }
+
+    /// Has requests sent that have waited long enough; all of them where nothing more comes.
+    fn seal_due(&self, common: &Common) {
+        let all = common.offers.is_over();
+        let mut assembly = self.lock_assembly();
+        let due = assembly.due(Instant::now(), all);
+        match self.is_in_order() {
+            true => self.seal(common, due),
+            false => {
+                drop(assembly);
+                self.seal(common, due);
+            }
+        }
+    }
+
+    fn is_over(&self, common: &Common, course: &Course) -> bool {
+        common.offers.is_over()
+            && course.again.is_empty()
+            && self.lock_ready().is_empty()
+            && self.lock_assembly().is_empty()
+    }
+
+    /// The next request that may be sent.
+    fn next(&self, course: &mut Course, in_flight: usize, common: &Common) -> Option<Ready> {
+        let now = Instant::now();
+        if in_flight >= course.limiter.limit() || !common.works() {
+            return None;
+        }
+        let is_due = |ready: &Ready| ready.due.is_none_or(|due| due <= now);
+        let repeated = course.again.iter().position(is_due);
+        let mut ready = self.lock_ready();
+        let is_free = |ready: &Ready| !course.busy.contains(&ready.request.destination);
+        let new = match (repeated, self.is_in_order()) {
+            (Some(_), _) => None,
+            (None, false) => (!ready.is_empty()).then_some(0),
+            (None, true) => ready.iter().position(is_free),
+        };
+        if (repeated.is_none() && new.is_none()) || !course.breaker.allows(in_flight, now) {
+            return None;
+        }
+        match (repeated, new) {
+            (Some(place), _) => Some(course.again.swap_remove(place)),
+            (None, Some(place)) => {
+                let next = ready.remove(place)?;
+                if self.is_in_order() {
+                    course.busy.insert(next.request.destination.clone());
+                }
+                Some(next)
+            }
+            (None, None) => None,
+        }
+    }
+
+    async fn send(&self, ready: Ready, in_flight: usize) -> Answer {
+        let sent = Instant::now();
+        let result = caught(self.sender.send(&ready.request)).await;
+        Answer {
+            ready,
+            sent,
+            in_flight,
+            result,
+        }
+    }
+
+    /// When there is something to do although nothing happens.
+    fn wakes_at(&self, course: &Course, is_flying: bool) -> Option<Instant> {
+        let now = Instant::now();
+        let has_ready = !self.lock_ready().is_empty();
+        let due = course.again.iter().map(|ready| ready.due.unwrap_or(now));
+        let sends = due.chain(has_ready.then_some(now)).min();
+        let opens = course.breaker.opens_at();
+        let sends = sends.map(|at| opens.map_or(at, |opens| at.max(opens)));
+        // What could be sent by now waits for an answer.
+        let sends = sends.filter(|at| *at > now || !is_flying);
+        let grown = self.lock_assembly().due_at();
+        [sends, grown].into_iter().flatten().min()
+    }
+
+    /// What became of a request.
+    fn settle(&self, common: &Common, course: &mut Course, answer: Answer) {
+        let Answer {
+            ready,
+            sent,
+            in_flight,
+            result,
+        } = answer;
+        common.metrics.count("requests", 1);
+        let now = Instant::now();
+        let (reason, after, is_blocked) = match result {
+            Ok(Ok(answer)) => {
+                course.limiter.answered(sent, now, in_flight);
+                course.breaker.succeeded();
+                return self.settle_rows(common, course, &ready, answer);
+            }
+            Ok(Err(SendError::Unfit(reason))) if ready.request.rows > 1 => {
+                course.breaker.succeeded();
+                common.metrics.count("requests_halved", 1);
+                return self.halve(common, course, &ready, &reason);
+            }
+            Ok(Err(SendError::Unfit(reason) | SendError::Refused(reason))) => {
+                course.breaker.succeeded();
+                return self.refuse_all(common, course, &ready, &reason);
+            }
+            Ok(Err(SendError::Fatal(reason))) => {
+                common.fail(&reason);
+                return self.drop_request(common, &ready);
+            }
+            Err(panic) => {
+                common.fail_panicked("`send`", &panic);
+                return self.drop_request(common, &ready);
+            }
+            Ok(Err(SendError::Retry(reason))) => (reason, None, false),
+            Ok(Err(SendError::Later { reason, after })) => (reason, after, false),
+            Ok(Err(SendError::Blocked(reason))) => (reason, None, true),
+        };
+        course.limiter.failed(sent, now);
+        if course.breaker.failed(after, now) {
+            common.metrics.count("circuit_opened", 1);
+        }
+        if is_blocked && common.is_finite {
+            common.fail(&reason);
+            return self.drop_request(common, &ready);
+        }
+        self.repeat(common, course, ready, &reason);
+    }
+
+    /// Sends a request again after a pause, unless the time for that is over.
+    fn repeat(&self, common: &Common, course: &mut Course, mut ready: Ready, reason: &str) {
+        let now = Instant::now();
+        common.metrics.count("retries", 1);
+        course.say(common, reason);
+        let since = *ready.failing_since.get_or_insert(now);
+        let limit = common.retry.give_up_after;
+        let is_over = limit.is_some_and(|limit| now.duration_since(since) >= limit.0);
+        match common.phases.now() {
+            Phase::Leaving => {
+                common.end(Ending::Left);
+                return self.drop_request(common, &ready);
+            }
+            Phase::Running | Phase::Draining if !is_over => {}
+            _ => {
+                common.fail(reason);
+                return self.drop_request(common, &ready);
+            }
+        }
+        ready.due = Some(now + pause(&common.retry, ready.request.attempt));
+        ready.request.attempt += 1;
+        course.again.push(ready);
+    }
+
+    /// A request was taken, but for some of its rows.
+    fn settle_rows(&self, common: &Common, course: &mut Course, ready: &Ready, sent: Sent) {
+        let Sent {
+            mut retry,
+            mut refused,
+        } = sent;
+        let is_known = |row: &RowAnswer| row.row < ready.request.rows;
+        retry.retain(is_known);
+        refused.retain(is_known);
+        retry.sort_by_key(|row| row.row);
+        retry.dedup_by_key(|row| row.row);
+        refused.retain(|row| retry.binary_search_by_key(&row.row, |row| row.row).is_err());
+        let rows: Vec<usize> = retry.iter().map(|row| row.row).collect();
+        let done = ready.request.rows - rows.len();
+        common.refuse(&refused);
+        common
+            .metrics
+            .events(done, done.saturating_sub(refused.len()));
+        common.metrics.bytes(ready.text_len());
+        for (place, piece) in ready.places() {
+            let again = rows.partition_point(|&row| row < place.end)
+                - rows.partition_point(|&row| row < place.start);
+            self.done(common, piece, place.len() - again);
+        }
+        let Some(first) = retry.first() else {
+            course.recover(common);
+            return self.finish(course, ready);
+        };
+        common.metrics.count("rows_retried", rows.len() as u64);
+        let reason = format!("rows were refused for now: {}", first.reason);
+        let again = ready.select(&rows, self.requests.framing);
+        self.shrink(ready.size);
+        if let Some(mut again) = self.reseal(common, again) {
+            again.failing_since = ready.failing_since;
+            again.request.attempt = ready.request.attempt;
+            self.repeat(common, course, again, &reason);
+        }
+    }
+
+    /// Makes a request of rows that were in one before.
+    fn reseal(&self, common: &Common, growing: Growing) -> Option<Ready> {
+        let requests = &self.requests;
+        match growing.seal(requests.framing, requests.compression) {
+            Ok(ready) => {
+                self.grow(ready.size);
+                Some(ready)
+            }
+            Err(failure) => {
+                common.fail(&format!("a request cannot be compressed: {failure}"));
+                None
+            }
+        }
+    }
+
+    /// Sends each half of a request on its own.
+    fn halve(&self, common: &Common, course: &mut Course, ready: &Ready, reason: &str) {
+        let middle = ready.request.rows / 2;
+        let rows: Vec<usize> = (0..ready.request.rows).collect();
+        let halves = [&rows[..middle], &rows[middle..]];
+        let halves = halves.map(|rows| ready.select(rows, self.requests.framing));
+        self.shrink(ready.size);
+        let halves: Vec<Ready> = halves
+            .into_iter()
+            .filter_map(|half| self.reseal(common, half))
+            .collect();
+        if !common
+            .metrics
+            .snapshot()
+            .named
+            .contains_key("requests_halved")
+        {
+            common.diagnostics.warn(&format!(
+                "output {}: {reason}; each half of the request is sent on its own",
+                common.name
+            ));
+        }
+        if self.is_in_order() {
+            course.busy.remove(&ready.request.destination);
+        }
+        let mut queue = self.lock_ready();
+        // Before everything that came later.
+        halves
+            .into_iter()
+            .rev()
+            .for_each(|half| queue.push_front(half));
+    }
+
+    fn refuse_all(&self, common: &Common, course: &mut Course, ready: &Ready, reason: &str) {
+        let reason: Arc<str> = reason.into();
+        let refused = (0..ready.request.rows).map(|row| RowAnswer {
+            row,
+            reason: reason.clone(),
+        });
+        let sent = Sent {
+            retry: Vec::new(),
+            refused: refused.collect(),
+        };
+        self.settle_rows(common, course, ready, sent);
+    }
+
+    fn done(&self, common: &Common, piece: &Piece, rows: usize) {
+        if rows > 0 && piece.done(rows) {
+            piece.ticket.pass_released(common.index);
+        }
+    }
+
+    /// A request has come to its end.
+    fn finish(&self, course: &mut Course, ready: &Ready) {
+        self.shrink(ready.size);
+        if self.is_in_order() {
+            course.busy.remove(&ready.request.destination);
+        }
+    }
+
+    /// The output takes nothing more: what it has not sent is let go, or left to the queue without a word.
+    fn let_everything_go(&self, common: &Common, course: &mut Course) {
+        let growing = self.lock_assembly().due(Instant::now(), true);
+        for growing in &growing {
+            self.shrink(growing.rows_size());
+            self.let_go(common, growing.shares());
+        }
+        let ready = std::mem::take(&mut *self.lock_ready());
+        for ready in ready.into_iter().chain(course.again.drain(..)) {
+            self.drop_request(common, &ready);
+        }
+        self.assemble(common);
+    }
+
+    fn drop_request(&self, common: &Common, ready: &Ready) {
+        self.shrink(ready.size);
+        self.let_go(common, ready.shares());
+    }
+
+    fn let_go(&self, common: &Common, shares: &[Share]) {
+        if common.has_failed() {
+            for (piece, _) in shares.iter().filter(|(piece, _)| piece.leave()) {
+                piece.ticket.let_go_released(common.index);
+            }
+        }
+    }
+
+    /// The pipeline is on its way to its end.
+    fn hurry(&self, common: &Common, course: &mut Course) {
+        match common.phases.now() {
+            Phase::Leaving if !course.again.is_empty() || !course.breaker.is_closed() => {
+                common.end(Ending::Left);
+            }
+            Phase::Aborted => {
+                // One more attempt, which is the last.
+                course.breaker = Breaker::new(common.retry);
+                course.again.iter_mut().for_each(|ready| ready.due = None);
+            }
+            _ => {}
+        }
+    }
+
+    fn grow(&self, bytes: usize) {
+        self.size.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn shrink(&self, bytes: usize) {
+        self.size.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn lock_assembly(&self) -> MutexGuard<'_, Assembly> {
+        self.assembly.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_ready(&self) -> MutexGuard<'_, VecDeque<Ready>> {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Course {
+    /// Says why requests fail, unless that was said a short while ago.
+    fn say(&mut self, common: &Common, reason: &str) {
+        let now = Instant::now();
+        let is_known = self.trouble.as_ref().is_some_and(|trouble| {
+            trouble.said == reason && now.duration_since(trouble.said_at) < SAY_AGAIN
+        });
+        let since = match &mut self.trouble {
+            Some(trouble) => *trouble.since.get_or_insert(now),
+            None => now,
+        };
+        if is_known {
+            return;
+        }
+        let (name, meanwhile) = (&common.name, common.meanwhile());
+        common
+            .diagnostics
+            .warn(&format!("output {name}: {reason}; trying again{meanwhile}"));
+        self.trouble = Some(Trouble {
+            since: Some(since),
+            said: reason.to_owned(),
+            said_at: now,
+        });
+    }
+
+    /// A request was taken: says so where all of them failed for a while.
+    fn recover(&mut self, common: &Common) {
+        if !self.again.is_empty() || !self.breaker.is_closed() {
+            return;
+        }
+        let since = self
+            .trouble
+            .as_mut()
+            .and_then(|trouble| trouble.since.take());
+        if let Some(since) = since.filter(|since| since.elapsed() >= WORTH_SAYING) {
+            let (name, after) = (&common.name, time(since.elapsed()));
+            common
+                .diagnostics
+                .warn(&format!("output {name}: works again after {after}"));
+        }
+    }
+}
+
+/// Waits until a time; for ever where there is none.
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn next_phase(phase: Phase) -> Phase {
+    match phase {
+        Phase::Running => Phase::Draining,
+        Phase::Draining => Phase::Leaving,
+        Phase::Leaving | Phase::Aborted => Phase::Aborted,
+    }
+}

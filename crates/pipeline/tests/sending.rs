@@ -1,0 +1,476 @@
+//! The engine with outputs that send requests.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use batch::{Batch, BatchBuilder, Bitmap, Encoding, FieldPath, HostInfo, Span, Stream, Value};
+use component::{
+    AnyOutput, Compression, Diagnostics, Encoded, Framing, Input, InputContext, InputError, Output,
+    Receipt, Request, RequestLimits, RequestOrder, Requests, RowAnswer, SendError, Sender, Sent,
+    Stop,
+};
+use config::{Period, Size};
+use pipeline::graph::{InputNode, OutputNode};
+use pipeline::settings::{
+    Concurrency, DiskQueueSettings, MemoryQueueSettings, ProcessSettings, QueueSettings,
+    RetrySettings, SendingSettings,
+};
+use pipeline::{Graph, PipelineGraph, Report, Run, RunOptions};
+
+const BATCH: usize = 10;
+
+/// Sends so many batches of ten numbered lines.
+struct Lines {
+    batches: usize,
+    receipts: Arc<Mutex<Vec<Receipt>>>,
+}
+
+#[async_trait]
+impl Input for Lines {
+    async fn run(self: Box<Self>, ctx: InputContext) -> Result<(), InputError> {
+        let stream = Arc::new(Stream { id: 1, path: None });
+        for batch in 0..self.batches {
+            let mut builder = BatchBuilder::new(Encoding::Text, &ctx.host, 0, false);
+            builder.stream(&stream);
+            for row in batch * BATCH..(batch + 1) * BATCH {
+                let text = row.to_string();
+                let span = Span {
+                    buffer: builder.buffer(text.clone().into()),
+                    start: 0,
+                    len: text.len() as u32,
+                };
+                builder.push(span, row as u64, row as u64 + 1);
+            }
+            match ctx.send(builder.finish()).await {
+                Ok(receipt) => self.receipts.lock().expect("no panic").push(receipt),
+                Err(_) => break,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the other end does with a request. Gets its lines and the number of the request.
+type Server = dyn Fn(&[usize], usize) -> Result<Sent, SendError> + Send + Sync;
+
+/// The other end, and what it saw.
+struct Remote {
+    latency: Duration,
+    destinations: usize,
+    requests: Requests,
+    server: Box<Server>,
+    calls: AtomicUsize,
+    in_flight: AtomicUsize,
+    /// The most requests that were in flight at once.
+    at_once: AtomicUsize,
+    /// Lines as they were taken, by destination.
+    taken: Mutex<BTreeMap<String, Vec<usize>>>,
+}
+
+impl Remote {
+    fn new(
+        server: impl Fn(&[usize], usize) -> Result<Sent, SendError> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            latency: Duration::from_millis(1),
+            destinations: 1,
+            requests: Requests {
+                framing: Framing {
+                    before: b"[",
+                    between: b",",
+                    after: b"]",
+                },
+                compression: Compression::None,
+                limits: RequestLimits {
+                    size_max: 1 << 20,
+                    rows_max: 7,
+                    age_max: Duration::from_millis(20),
+                },
+                order: RequestOrder::Free,
+            },
+            server: Box::new(server),
+            calls: AtomicUsize::new(0),
+            in_flight: AtomicUsize::new(0),
+            at_once: AtomicUsize::new(0),
+            taken: Mutex::default(),
+        }
+    }
+
+    fn taken(&self) -> Vec<usize> {
+        let taken = self.taken.lock().expect("no panic");
+        let mut all: Vec<usize> = taken.values().flatten().copied().collect();
+        all.sort_unstable();
+        all
+    }
+}
+
+fn good(_: &[usize], _: usize) -> Result<Sent, SendError> {
+    Ok(Sent::default())
+}
+
+#[async_trait]
+impl Output for Remote {
+    fn encode(&self, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded) {
+        let column = batch.column(&FieldPath::from_keys(["message"]));
+        for destination in 0..self.destinations {
+            if self.destinations > 1 {
+                encoded.begin_part(format!("to {destination}").into());
+            }
+            for row in rows.iter() {
+                let Value::Text(text) = column.value(row) else {
+                    panic!("a line of text")
+                };
+                let line: usize = str::from_utf8(text)
+                    .expect("text")
+                    .parse()
+                    .expect("a number");
+                if line % self.destinations == destination {
+                    encoded.bytes.extend_from_slice(text);
+                    encoded.end_row(row);
+                }
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Sender for Remote {
+    fn requests(&self) -> Requests {
+        self.requests.clone()
+    }
+
+    async fn send(&self, request: &Request) -> Result<Sent, SendError> {
+        let call = self.calls.fetch_add(1, Ordering::SeqCst);
+        let in_flight = self.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
+        self.at_once.fetch_max(in_flight, Ordering::SeqCst);
+        tokio::time::sleep(self.latency).await;
+        self.in_flight.fetch_sub(1, Ordering::SeqCst);
+        let text = str::from_utf8(&request.body).expect("text");
+        let text = text
+            .strip_prefix('[')
+            .and_then(|text| text.strip_suffix(']'));
+        let lines = text.expect("an array").split(',');
+        let lines: Vec<usize> = lines.map(|line| line.parse().expect("a number")).collect();
+        assert_eq!(lines.len(), request.rows);
+        let sent = (self.server)(&lines, call)?;
+        let declined = sent.retry.iter().chain(&sent.refused);
+        let declined: BTreeSet<usize> = declined.map(|row| row.row).collect();
+        let rows = lines.iter().enumerate();
+        let rows = rows.filter(|(row, _)| !declined.contains(row));
+        let mut taken = self.taken.lock().expect("no panic");
+        let of_destination = taken.entry(request.destination.to_string()).or_default();
+        of_destination.extend(rows.map(|(_, line)| *line));
+        Ok(sent)
+    }
+}
+
+/// A pipeline from `Lines` to such outputs.
+struct Case {
+    batches: usize,
+    remotes: Vec<Arc<Remote>>,
+    concurrency: Concurrency,
+    queue: QueueSettings,
+    give_up_after: Option<Period>,
+    /// A service, that is stopped after this time.
+    stop_after: Option<Duration>,
+}
+
+struct Ran {
+    report: Report,
+    delivered: usize,
+    took: Duration,
+}
+
+impl Ran {
+    fn counter(&self, output: usize, name: &str) -> u64 {
+        let operators = self.report.pipelines[0].operators.iter();
+        let mut outputs = operators.filter(|operator| operator.name.starts_with("out"));
+        let output = outputs.nth(output).expect("an output");
+        output.counts.named.get(name).copied().unwrap_or(0)
+    }
+}
+
+impl Case {
+    fn new(batches: usize, remotes: Vec<Remote>) -> Self {
+        Self {
+            batches,
+            remotes: remotes.into_iter().map(Arc::new).collect(),
+            concurrency: Concurrency::Fixed(4),
+            queue: QueueSettings::Memory(MemoryQueueSettings {
+                max_size: Size(4 << 10),
+                ..MemoryQueueSettings::default()
+            }),
+            give_up_after: Some(Period::from_secs(10)),
+            stop_after: None,
+        }
+    }
+
+    fn on_disk(mut self, folder: PathBuf) -> Self {
+        self.queue = QueueSettings::Disk(DiskQueueSettings {
+            path: Some(folder),
+            memory: Size(4 << 10),
+            min_free: Size(0),
+            ..DiskQueueSettings::default()
+        });
+        self
+    }
+
+    fn run(&self) -> Ran {
+        let receipts = Arc::new(Mutex::new(Vec::new()));
+        let outputs = self.remotes.iter().enumerate();
+        let outputs = outputs.map(|(index, remote)| OutputNode {
+            name: format!("out{index}"),
+            component: AnyOutput::Sender(remote.clone()),
+            ordered: false,
+            sending: SendingSettings {
+                concurrency: self.concurrency,
+                ..SendingSettings::default()
+            },
+            condition: None,
+        });
+        let pipeline = PipelineGraph {
+            name: "test".into(),
+            inputs: vec![InputNode {
+                name: "lines".into(),
+                component: Box::new(Lines {
+                    batches: self.batches,
+                    receipts: receipts.clone(),
+                }),
+            }],
+            queue: self.queue.clone(),
+            stages: Vec::new(),
+            outputs: outputs.collect(),
+            retry: RetrySettings {
+                initial: Period::from_millis(1),
+                max: Period::from_millis(50),
+                give_up_after: self.give_up_after,
+            },
+        };
+        let graph = Graph {
+            process: ProcessSettings {
+                workers: 2,
+                ..ProcessSettings::default()
+            },
+            pipelines: vec![pipeline],
+        };
+        let options = RunOptions {
+            host: Arc::new(HostInfo { name: "h".into() }),
+            diagnostics: Diagnostics::silent(),
+            finite: self.stop_after.is_none(),
+            stop: Stop::default(),
+            registry: None,
+            ledger: false,
+        };
+        let begin = Instant::now();
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        let report = runtime.block_on(async {
+            let stop = options.stop.clone();
+            let run = Run::start(graph, options).await.expect("it starts");
+            if let Some(after) = self.stop_after {
+                tokio::spawn(async move {
+                    tokio::time::sleep(after).await;
+                    stop.stop();
+                });
+            }
+            run.finish().await
+        });
+        let mut receipts = receipts.lock().expect("no panic");
+        let is_delivered = |receipt: &mut Receipt| matches!(receipt.try_delivered(), Some(Ok(_)));
+        Ran {
+            report,
+            delivered: receipts
+                .iter_mut()
+                .filter_map(|one| is_delivered(one).then_some(()))
+                .count(),
+            took: begin.elapsed(),
+        }
+    }
+}
+
+fn answer(row: usize, reason: &str) -> RowAnswer {
+    RowAnswer {
+        row,
+        reason: reason.into(),
+    }
+}
+
+fn lines(batches: usize) -> Vec<usize> {
+    (0..batches * BATCH).collect()
+}
+
+#[test]
+fn every_row_arrives_once_and_every_receipt_resolves() {
+    let case = Case::new(100, vec![Remote::new(good)]);
+    let ran = case.run();
+    assert_eq!(case.remotes[0].taken(), lines(100));
+    assert!(ran.report.is_clean());
+    assert_eq!(ran.delivered, 100);
+    let requests = ran.counter(0, "requests");
+    assert!(requests >= 1000 / 7, "at most 7 rows a request: {requests}");
+    assert!(case.remotes[0].at_once.load(Ordering::SeqCst) <= 4);
+}
+
+#[test]
+fn what_is_in_flight_is_not_bound_by_the_queue() {
+    let mut far = Remote::new(good);
+    far.latency = Duration::from_millis(50);
+    let mut case = Case::new(2000, vec![far]);
+    case.concurrency = Concurrency::Adaptive;
+    let ran = case.run();
+    assert_eq!(case.remotes[0].taken(), lines(2000));
+    let at_once = case.remotes[0].at_once.load(Ordering::SeqCst);
+    assert!(
+        at_once > 32,
+        "{at_once} at once; the queue alone has room for about 12"
+    );
+    assert!(ran.report.is_clean());
+}
+
+#[test]
+fn failures_of_every_kind_lose_and_double_nothing() {
+    let retry = |reason: &str| Err(SendError::Retry(reason.into()));
+    let moody = move |lines: &[usize], call: usize| match call % 7 {
+        1 => retry("no connection"),
+        2 => Err(SendError::Later {
+            reason: "too many requests".into(),
+            after: Some(Duration::from_millis(5)),
+        }),
+        3 if lines.len() > 1 => Err(SendError::Unfit("too large".into())),
+        4 => Ok(Sent {
+            retry: vec![answer(0, "busy")],
+            refused: Vec::new(),
+        }),
+        5 => Ok(Sent {
+            retry: (1..lines.len())
+                .rev()
+                .map(|row| answer(row, "busy"))
+                .collect(),
+            refused: Vec::new(),
+        }),
+        _ => Ok(Sent::default()),
+    };
+    for order in [RequestOrder::Free, RequestOrder::ByDestination] {
+        let mut remote = Remote::new(moody);
+        remote.requests.order = order;
+        remote.destinations = 3;
+        let case = Case::new(60, vec![remote]);
+        let ran = case.run();
+        assert_eq!(case.remotes[0].taken(), lines(60), "{order:?}");
+        assert_eq!(ran.delivered, 60);
+        assert!(
+            ran.report.is_clean(),
+            "{:?}",
+            ran.report.pipelines[0].problems
+        );
+        assert!(ran.counter(0, "retries") > 0 && ran.counter(0, "rows_retried") > 0);
+    }
+}
+
+#[test]
+fn one_destination_keeps_the_order_of_the_events() {
+    let fails = |_: &[usize], call: usize| match call % 5 {
+        3 => Err(SendError::Retry("away".into())),
+        _ => Ok(Sent::default()),
+    };
+    let mut remote = Remote::new(fails);
+    remote.requests.order = RequestOrder::ByDestination;
+    remote.destinations = 3;
+    let case = Case::new(60, vec![remote]);
+    assert!(case.run().report.is_clean());
+    let taken = case.remotes[0].taken.lock().expect("no panic");
+    assert_eq!(taken.len(), 3);
+    for (destination, lines) in taken.iter() {
+        assert!(lines.is_sorted(), "{destination}: {lines:?}");
+        assert_eq!(lines.len(), 200);
+    }
+    let at_once = case.remotes[0].at_once.load(Ordering::SeqCst);
+    assert!(
+        (2..=3).contains(&at_once),
+        "{at_once} for three destinations"
+    );
+}
+
+#[test]
+fn a_row_that_does_not_fit_is_found_and_refused_alone() {
+    let poison = |lines: &[usize], _: usize| match lines.contains(&123) {
+        true => Err(SendError::Unfit("400: no such field".into())),
+        false => Ok(Sent::default()),
+    };
+    let case = Case::new(30, vec![Remote::new(poison)]);
+    let ran = case.run();
+    let expected: Vec<usize> = lines(30).into_iter().filter(|&line| line != 123).collect();
+    assert_eq!(case.remotes[0].taken(), expected);
+    assert_eq!(ran.counter(0, "refused"), 1);
+    assert_eq!(ran.delivered, 30);
+}
+
+#[test]
+fn an_output_that_is_away_fails_after_its_time_and_a_panic_at_once() {
+    let away = |_: &[usize], _: usize| Err(SendError::Retry("away".into()));
+    let panics = |_: &[usize], call: usize| match call {
+        5 => panic!("as asked"),
+        _ => Ok(Sent::default()),
+    };
+    for (remote, reason) in [
+        (Remote::new(away), "out0: away"),
+        (Remote::new(panics), "panicked in `send`: as asked"),
+    ] {
+        let mut case = Case::new(50, vec![remote]);
+        case.give_up_after = Some(Period::from_millis(300));
+        let ran = case.run();
+        let pipeline = &ran.report.pipelines[0];
+        assert!(
+            pipeline.problems[0].contains(reason),
+            "{:?}",
+            pipeline.problems
+        );
+        let taken = case.remotes[0].taken().len() as u64;
+        let accepted = pipeline.operators[0].counts.events_out;
+        assert!(
+            pipeline.undelivered > 0,
+            "what was accepted and not delivered is said"
+        );
+        assert!(
+            taken + pipeline.undelivered >= accepted,
+            "a batch counts as a whole"
+        );
+        assert!(pipeline.undelivered <= accepted);
+        assert!(ran.took < Duration::from_secs(5), "{:?}", ran.took);
+    }
+}
+
+#[test]
+fn a_dead_output_holds_up_no_other_and_gets_its_events_later() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("queue");
+    let away = |_: &[usize], _: usize| Err(SendError::Retry("away".into()));
+    let mut case =
+        Case::new(3000, vec![Remote::new(good), Remote::new(away)]).on_disk(path.clone());
+    case.give_up_after = None;
+    case.stop_after = Some(Duration::from_secs(2));
+    let ran = case.run();
+    assert_eq!(
+        case.remotes[0].taken(),
+        lines(3000),
+        "the other one has everything"
+    );
+    assert!(case.remotes[1].taken().is_empty());
+    assert_eq!(ran.delivered, 3000, "everything is safe on disk");
+    assert!(ran.counter(1, "circuit_opened") > 0);
+    let calls = case.remotes[1].calls.load(Ordering::SeqCst);
+    assert!(
+        calls < 200,
+        "an open circuit spares the other end: {calls} requests"
+    );
+    let again = Case::new(0, vec![Remote::new(good), Remote::new(good)]).on_disk(path);
+    again.run();
+    assert_eq!(again.remotes[1].taken(), lines(3000));
+    assert!(
+        again.remotes[0].taken().len() < 3000 * BATCH / 2,
+        "it goes on where it was"
+    );
+}
