@@ -510,9 +510,10 @@ fn cpu() -> Duration {
     Duration::try_from(time).expect("not negative")
 }
 
+/// Far above what it costs, and far below what looking without end costs: this is no measurement.
 #[test]
 fn idle_files_cost_next_to_nothing() {
-    for (mode, waits, share_max) in [(WatchMode::Inotify, 10, 0.002), (WatchMode::Poll, 10, 0.1)] {
+    for (mode, waits, share_max) in [(WatchMode::Inotify, 10, 0.02), (WatchMode::Poll, 10, 0.5)] {
         let names: Vec<_> = (0..1000).map(|index| format!("{index}.log")).collect();
         let names: Vec<_> = names.iter().map(String::as_str).collect();
         let mut bench = Bench::with(folder(&names), &["*.log"], |settings| {
