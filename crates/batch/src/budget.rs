@@ -4,6 +4,8 @@
 //! inputs wait on the budget, so work in hand can always finish. Each pipeline has a guaranteed share; what lies beyond
 //! the shares is for whoever comes first. A buffer larger than a whole share is let in alone, never for ever refused.
 //!
+//! Requests on their way to a destination are charged too, without waiting, up to a limit of their own ([`Account`]).
+//!
 //! # Waiting
 //! Inputs that read files block a thread of their own ([`BufferPool::take`]). Inputs with thousands of connections await a
 //! [`Reservation`] for each frame before they read it ([`BufferPool::reserve`]). All of them wait in one order:
@@ -15,11 +17,13 @@
 //!   grows beyond the limit. The next one may when the first is complete or gone and its bytes were given back. What is
 //!   used therefore exceeds the limit by one frame at most, beside buffers that were let in alone.
 
+mod account;
 mod pool;
 mod waiting;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+pub use self::account::Account;
 pub use self::pool::{BufferPool, PooledBuffer};
 pub use self::waiting::Reservation;
 use self::waiting::{Waiter, Waiters};
@@ -68,6 +72,13 @@ impl Budget {
             ..Share::default()
         });
         BufferPool::new(self.clone(), state.shares.len() - 1, buffer_size)
+    }
+
+    /// An account for what work in hand takes.
+    pub fn account(self: &Arc<Self>) -> Account {
+        let mut state = self.lock();
+        state.shares.push(Share::default());
+        Account::new(self.clone(), state.shares.len() - 1)
     }
 
     /// Bytes charged at this moment.
@@ -245,5 +256,24 @@ mod tests {
         assert_eq!(pool.take_small(200).len(), 200);
         drop(small);
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn what_work_in_hand_takes_is_not_there_for_others() {
+        let budget = Budget::new(1000);
+        let (pool, account) = (budget.pool(500, 100), budget.account());
+        account.grow(400);
+        assert_eq!((budget.used(), account.used()), (400, 400));
+        assert!(
+            budget.lock().fits(1000, 0, 600, true),
+            "nothing is used yet"
+        );
+        let held = pool.take_sized(500);
+        assert!(!budget.lock().fits(1000, 0, 200, true), "1,100 bytes");
+        account.shrink(100);
+        assert!(budget.lock().fits(1000, 0, 200, true));
+        drop(account);
+        assert_eq!(budget.used(), 500);
+        drop(held);
     }
 }

@@ -38,7 +38,7 @@ mod wire;
 
 pub use batch::{Batch, BatchBuilder, Drops, Encoding, HostInfo};
 pub use bitmap::Bitmap;
-pub use budget::{Budget, BufferPool, PooledBuffer, Reservation};
+pub use budget::{Account, Budget, BufferPool, PooledBuffer, Reservation};
 pub use cell::{Cell, Span, Value};
 pub use column::{Column, ColumnBuilder};
 pub use edit::{Edit, Failure, Failures};

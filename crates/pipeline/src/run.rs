@@ -249,6 +249,7 @@ fn set_up(
         let (name, common) = (
             pipeline.name.clone(),
             Resources {
+                budget: budget.clone(),
                 pool: budget.pool(share, BUFFER_SIZE),
                 workers,
                 in_flight_max,
@@ -266,6 +267,7 @@ fn set_up(
 
 /// What the process gives a pipeline.
 struct Resources {
+    budget: Arc<Budget>,
     pool: BufferPool,
     workers: usize,
     in_flight_max: usize,
@@ -338,6 +340,7 @@ impl Running {
         let shared = Shared {
             workers: resources.workers,
             limits: graph.queue.limits(),
+            budget: resources.budget,
             in_flight_max: resources.in_flight_max,
             retry,
             is_finite: options.finite,

@@ -23,7 +23,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use batch::{Batch, Bitmap};
+use batch::{Batch, Bitmap, Budget};
 use component::{
     AnyOutput, Diagnostics, Encoded, OperatorMetrics, Output, Phase, Phases, RowAnswer,
 };
@@ -87,6 +87,8 @@ pub struct Shared {
     pub workers: usize,
     /// The queue's limits.
     pub limits: Limits,
+    /// What requests are charged to.
+    pub budget: Arc<Budget>,
     /// The most bytes that one output's requests may take.
     pub in_flight_max: usize,
     /// How failed writes are repeated.
@@ -127,6 +129,7 @@ impl Lane {
                 sender,
                 &node.sending,
                 shared.in_flight_max,
+                shared.budget.account(),
             ))),
         };
         Arc::new(Self { common, kind })

@@ -6,10 +6,10 @@
 //! A row is sent again until it is taken, refused, or the time for retries is over; never by two requests at once.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use batch::Account;
 use component::{Encoded, Phase, RequestOrder, Requests, RowAnswer, SendError, Sender, Sent};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -29,8 +29,8 @@ pub struct SenderLane {
     requests: Requests,
     settings: SendingSettings,
     in_flight_max: usize,
-    /// What requests count for, from the first row that they get to their end, in bytes.
-    size: AtomicUsize,
+    /// What requests count for, from the first row that they get to their end.
+    account: Account,
     assembly: Mutex<Assembly>,
     ready: Mutex<VecDeque<Ready>>,
 }
@@ -69,7 +69,12 @@ const SAY_AGAIN: Duration = Duration::from_secs(60);
 const WORTH_SAYING: Duration = Duration::from_secs(1);
 
 impl SenderLane {
-    pub fn new(sender: Arc<dyn Sender>, settings: &SendingSettings, in_flight_max: usize) -> Self {
+    pub fn new(
+        sender: Arc<dyn Sender>,
+        settings: &SendingSettings,
+        in_flight_max: usize,
+        account: Account,
+    ) -> Self {
         let mut requests = sender.requests();
         settings.apply(&mut requests.limits);
         // A single request may not take everything.
@@ -80,14 +85,14 @@ impl SenderLane {
             requests,
             settings: settings.clone(),
             in_flight_max,
-            size: AtomicUsize::new(0),
+            account,
             ready: Mutex::default(),
         }
     }
 
     /// Whether requests may take in another batch.
     pub fn has_room(&self) -> bool {
-        self.size.load(Ordering::Relaxed) < self.in_flight_max
+        self.account.used() < self.in_flight_max
     }
 
     fn is_in_order(&self) -> bool {
@@ -539,11 +544,11 @@ impl SenderLane {
     }
 
     fn grow(&self, bytes: usize) {
-        self.size.fetch_add(bytes, Ordering::Relaxed);
+        self.account.grow(bytes);
     }
 
     fn shrink(&self, bytes: usize) {
-        self.size.fetch_sub(bytes, Ordering::Relaxed);
+        self.account.shrink(bytes);
     }
 
     fn lock_assembly(&self) -> MutexGuard<'_, Assembly> {
