@@ -16,6 +16,7 @@
 //! | [`Frozen`] | the bytes of a batch that a queue keeps |
 //! | [`Budget`] | the process-wide memory budget and its buffers, charged once |
 //! | [`json`], [`msgpack`], [`time`] | byte-level readers and writers |
+//! | [`fnv`] | the hash of ids and names |
 
 mod apply;
 mod batch;
@@ -24,6 +25,7 @@ mod budget;
 mod cell;
 mod column;
 mod edit;
+pub mod fnv;
 pub mod json;
 mod json_writer;
 mod merge;

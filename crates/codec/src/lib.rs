@@ -20,7 +20,6 @@ mod container;
 pub mod decoder;
 mod error;
 mod filter;
-pub mod fnv;
 mod lines;
 mod msgpack;
 mod multiline;

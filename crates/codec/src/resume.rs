@@ -2,7 +2,7 @@
 //!
 //! All offsets count bytes of the stream as they are read, decompressed but not decoded, terminators included.
 
-use crate::fnv::fnv128;
+use batch::fnv::fnv128;
 
 /// How many of the bytes before an offset count for its [`Check`].
 pub const CHECK_BYTES: usize = 256;
@@ -12,7 +12,7 @@ pub const CHECK_BYTES: usize = 256;
 pub struct Check {
     /// How many bytes count.
     pub len: u16,
-    /// Their hash, see [`crate::fnv`].
+    /// Their hash, see [`batch::fnv`].
     pub hash: u128,
 }
 

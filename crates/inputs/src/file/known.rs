@@ -7,8 +7,8 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use batch::fnv::Fnv128;
 use codec::Check;
-use codec::fnv::Fnv128;
 use registry::{Registry, RegistryError};
 
 use super::record;

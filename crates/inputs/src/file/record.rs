@@ -56,7 +56,7 @@ pub(crate) fn decode_given(bytes: &[u8]) -> Option<(u64, Check)> {
 pub(crate) fn looked_key(scope: &str) -> Key {
     Key {
         kind: LOOKED,
-        id: codec::fnv::fnv128(scope.as_bytes()),
+        id: batch::fnv::fnv128(scope.as_bytes()),
     }
 }
 

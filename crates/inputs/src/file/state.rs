@@ -14,8 +14,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use batch::fnv::Fnv128;
 use codec::compress::{Checkpoint, Format};
-use codec::fnv::Fnv128;
 use codec::{CHECK_BYTES, Check, Resume};
 use component::{Dropped, FileLedger, FileStatus};
 

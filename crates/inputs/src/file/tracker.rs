@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use codec::fnv::Fnv128;
+use batch::fnv::Fnv128;
 use codec::{Check, Resume};
 use component::{FileStatus, InputContext};
 

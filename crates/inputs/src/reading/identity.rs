@@ -3,7 +3,7 @@
 //! FNV-1a over 128 bits, because it is defined for ever and is fed a kilobyte a file. Who can choose the content of log
 //! files can make two ids collide; such a person can write false events anyway.
 
-use codec::fnv::Fnv128;
+use batch::fnv::Fnv128;
 
 /// How many of a file's first bytes, decompressed, count for its id.
 pub(crate) const FINGERPRINT_BYTES: usize = 1024;
@@ -24,9 +24,7 @@ impl Identity {
             fingerprint_left: FINGERPRINT_BYTES,
         };
         for part in parts {
-            // With its length, so that moving bytes from one part to the next changes the id.
-            identity.add(&(part.len() as u64).to_le_bytes());
-            identity.add(part);
+            identity.hash.add_part(part);
         }
         identity
     }
@@ -35,16 +33,12 @@ impl Identity {
     pub(crate) fn content(&mut self, bytes: &[u8]) {
         let counted = &bytes[..bytes.len().min(self.fingerprint_left)];
         self.fingerprint_left -= counted.len();
-        self.add(counted);
+        self.hash.add(counted);
     }
 
     /// The id of what was taken so far.
     pub(crate) fn id(&self) -> u128 {
         self.hash.value()
-    }
-
-    fn add(&mut self, bytes: &[u8]) {
-        self.hash.add(bytes);
     }
 }
 

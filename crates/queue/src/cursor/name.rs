@@ -5,6 +5,8 @@
 
 use std::fmt::Write;
 
+use batch::fnv::fnv64;
+
 /// The bytes a name may take. A file system allows 255; prefixes and numbers come on top.
 const BYTES_MAX: usize = 160;
 
@@ -30,7 +32,8 @@ pub fn encode(name: &str) -> String {
             end = end - 2 + percent;
         }
         encoded.truncate(end);
-        write!(encoded, "~{:016x}", hash(name)).expect("a string takes what is written");
+        write!(encoded, "~{:016x}", fnv64(name.as_bytes()))
+            .expect("a string takes what is written");
     }
     encoded
 }
@@ -54,10 +57,4 @@ pub fn decode(encoded: &str) -> Option<String> {
     }
     let name = String::from_utf8(bytes).ok()?;
     (encode(&name) == encoded).then_some(name)
-}
-
-/// FNV-1a, 64 bits: <http://www.isthe.com/chongo/tech/comp/fnv/>. It has to stay the same for ever.
-fn hash(name: &str) -> u64 {
-    let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }
