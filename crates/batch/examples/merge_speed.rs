@@ -63,8 +63,7 @@ fn lines(lines: &[String]) -> (Batch, Column) {
         name: "host".into(),
     });
     let mut builder = BatchBuilder::new(Encoding::Text, &host, 0, false);
-    let path = Some("/var/log/app.log".into());
-    builder.stream(&Arc::new(Stream { id: 1, path }));
+    builder.stream(&Arc::new(Stream::file(1, "/var/log/app.log")));
     let buffer = builder.buffer(Bytes::from(lines.concat()));
     let mut cells = Vec::new();
     let mut start = 0;

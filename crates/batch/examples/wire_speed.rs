@@ -16,10 +16,7 @@ fn batch(line: impl Fn(usize) -> String, encoding: Encoding) -> Batch {
     let host = Arc::new(HostInfo {
         name: "host-1".into(),
     });
-    let stream = Arc::new(Stream {
-        id: 7,
-        path: Some("/var/log/access.log".into()),
-    });
+    let stream = Arc::new(Stream::file(7, "/var/log/access.log"));
     let mut builder = BatchBuilder::new(encoding, &host, 1_709_210_096_000_000_000, false);
     builder.stream(&stream);
     let (mut text, mut spans) = (Vec::new(), Vec::new());

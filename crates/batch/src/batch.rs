@@ -6,9 +6,9 @@ use bytes::Bytes;
 
 use crate::bitmap::Bitmap;
 use crate::cell::{Cell, Span};
-use crate::column::Column;
+use crate::column::{Column, ColumnBuilder};
 use crate::edit::{Edit, Failures};
-use crate::origin::{Origin, Stream};
+use crate::origin::{Origin, Source, Stream};
 use crate::path::FieldPath;
 use crate::tree::Node;
 use crate::{apply, read};
@@ -194,39 +194,58 @@ impl Batch {
             ["timestamp"] => Some(Column::constant(Cell::Time(self.received), self.len())),
             ["host", "name"] => Some(Column::constant_text(self.host.name.as_bytes(), self.len())),
             ["log", "offset"] => Some(Column::offsets(self.origin.starts().clone())),
-            ["log", "file", "path"] => Some(path_column(&self.origin, self.len())),
+            ["log", "file", "path"] => Some(self.source_column(Source::path)),
+            ["log", "source", "address"] => Some(self.source_column(Source::peer)),
+            ["log", "source", "listener"] => Some(self.source_column(Source::listener)),
+            ["topic", "name"] => Some(self.source_column(Source::topic)),
+            ["topic", "partition"] => Some(self.partitions()),
             _ => None,
         }
     }
 
     fn ids(&self) -> Column {
-        let mut ids = crate::ColumnBuilder::new(self.len());
+        let mut ids = ColumnBuilder::new(self.len());
         for row in self.alive.iter() {
             let span = ids.append(|out| self.origin.write_id(row, out));
             ids.set(row, Cell::Text(span));
         }
         ids.finish()
     }
-}
 
-/// The path of every row's file; absent for rows of other streams.
-fn path_column(origin: &Origin, len: usize) -> Column {
-    let mut streams = origin.streams();
-    if let (Some((_, only)), None) = (streams.next(), streams.next()) {
-        return match &only.path {
-            Some(path) => Column::constant_text(path.as_bytes(), len),
-            None => Column::constant(Cell::Missing, len),
-        };
-    }
-    let mut paths = crate::ColumnBuilder::new(len);
-    for (rows, stream) in origin.streams() {
-        let Some(path) = &stream.path else { continue };
-        let span = paths.append(|out| out.extend_from_slice(path.as_bytes()));
-        for row in rows {
-            paths.set(row, Cell::Text(span));
+    /// What every row's source says of itself; absent where that is nothing.
+    fn source_column(&self, text: impl Fn(&Source) -> Option<&str>) -> Column {
+        let len = self.len();
+        let mut streams = self.origin.streams();
+        if let (Some((_, only)), None) = (streams.next(), streams.next()) {
+            return match text(&only.source) {
+                Some(text) => Column::constant_text(text.as_bytes(), len),
+                None => Column::constant(Cell::Missing, len),
+            };
         }
+        let mut texts = ColumnBuilder::new(len);
+        for (rows, stream) in self.origin.streams() {
+            let Some(text) = text(&stream.source) else {
+                continue;
+            };
+            let span = texts.append(|out| out.extend_from_slice(text.as_bytes()));
+            for row in rows {
+                texts.set(row, Cell::Text(span));
+            }
+        }
+        texts.finish()
     }
-    paths.finish()
+
+    fn partitions(&self) -> Column {
+        let mut partitions = ColumnBuilder::new(self.len());
+        for (rows, stream) in self.origin.streams() {
+            if let Source::Topic { partition, .. } = stream.source {
+                for row in rows {
+                    partitions.set(row, Cell::Int(partition.into()));
+                }
+            }
+        }
+        partitions.finish()
+    }
 }
 
 /// Builds a batch from documents in shared buffers.
@@ -422,28 +441,42 @@ impl Batch {
             return;
         }
         let len = self.len();
-        let fields: [(&[&str], Column); 4] = [
+        let comes_from = |is: fn(&Source) -> bool| {
+            let mut streams = self.origin.streams();
+            streams.any(|(_, stream)| is(&stream.source))
+        };
+        let from_file = comes_from(|source| matches!(source, Source::File { .. }));
+        let from_peer = comes_from(|source| matches!(source, Source::Connection { .. }));
+        let fields: [(&[&str], bool, Column); 5] = [
             (
                 &["@timestamp"],
+                true,
                 Column::constant(Cell::Time(self.received), len),
             ),
             (
                 &["host", "name"],
+                true,
                 Column::constant_text(self.host.name.as_bytes(), len),
             ),
-            (&["log", "file", "path"], path_column(&self.origin, len)),
+            (
+                &["log", "file", "path"],
+                from_file,
+                self.source_column(Source::path),
+            ),
             (
                 &["log", "offset"],
+                from_file,
                 Column::offsets(self.origin.starts().clone()),
             ),
+            (
+                &["log", "source", "address"],
+                from_peer,
+                self.source_column(Source::peer),
+            ),
         ];
-        let from_file = self
-            .origin
-            .streams()
-            .any(|(_, stream)| stream.path.is_some());
-        for (index, (keys, column)) in fields.into_iter().enumerate() {
-            let keys: Vec<Box<str>> = keys.iter().map(|&key| key.into()).collect();
-            if &*keys[0] != "log" || from_file {
+        for (index, (keys, applies, column)) in fields.into_iter().enumerate() {
+            if applies {
+                let keys: Vec<Box<str>> = keys.iter().map(|&key| key.into()).collect();
                 let column = self.only_where_absent(&keys, column, rows);
                 self.root.descend_or_insert(&keys).write(column);
             }

@@ -46,6 +46,6 @@ pub use column::{Column, ColumnBuilder};
 pub use edit::{Edit, Failure, Failures};
 pub use json_writer::JsonWriter;
 pub use msgpack_writer::MsgPackWriter;
-pub use origin::{Origin, Stream};
+pub use origin::{Origin, Source, Stream};
 pub use path::{FieldPath, PathError};
 pub use wire::{Frozen, WireError};

@@ -1,18 +1,111 @@
 //! Where the rows of a batch came from.
 //!
-//! A *stream* is a file or a connection. Every row has a start and an end in its stream: byte offsets in a file
-//! (terminators included, decompressed), sequence numbers on a connection. The event id is made of the three and never
-//! changes afterwards.
+//! A *stream* is a file, a connection, a partition of a topic, or whatever else events come from in a sequence. Every row has a
+//! start and an end in its stream: byte offsets in a file (terminators included, decompressed), sequence numbers on a
+//! connection, offsets in a topic. The event id is made of the three and never changes afterwards.
 
+use std::fmt;
 use std::sync::Arc;
 
-/// A file or a connection that events come from.
+/// Something that events come from in a sequence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stream {
     /// 128 bits that name the stream for ever.
     pub id: u128,
-    /// The path of a file; none for connections and generators.
-    pub path: Option<Arc<str>>,
+    /// What it is.
+    pub source: Source,
+}
+
+impl Stream {
+    /// A stream of this id.
+    pub fn new(id: u128, source: Source) -> Self {
+        Self { id, source }
+    }
+
+    /// The stream of a file.
+    pub fn file(id: u128, path: impl Into<Arc<str>>) -> Self {
+        let path = path.into();
+        Self::new(id, Source::File { path })
+    }
+
+    /// A stream of which nothing but the id is known.
+    pub fn unnamed(id: u128) -> Self {
+        Self::new(id, Source::Unnamed)
+    }
+}
+
+/// What a stream is. Shown as people call it: a path, or the peer of a connection and where it was accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// A file, or a named pipe. Rows lie between byte offsets.
+    File {
+        /// Its path.
+        path: Arc<str>,
+    },
+    /// A connection, or datagrams of one sender. Rows are numbered as they came.
+    Connection {
+        /// The other side, as its kind of socket shows it: `192.0.2.1:40312`, `[2001:db8::1]:514`.
+        peer: Arc<str>,
+        /// What accepted it: the address that was listened on.
+        listener: Arc<str>,
+    },
+    /// One partition of a topic. A row starts at its offset and ends at the next one.
+    Topic {
+        /// The topic's name.
+        name: Arc<str>,
+        /// The partition's number.
+        partition: u32,
+    },
+    /// Events that Millpond makes itself.
+    Generated,
+    /// Something without a name: standard input, and in batches stored in version 1 everything that is no file.
+    Unnamed,
+}
+
+impl Source {
+    /// The path of a file.
+    pub fn path(&self) -> Option<&str> {
+        match self {
+            Self::File { path } => Some(path),
+            _ => None,
+        }
+    }
+
+    /// The other side of a connection.
+    pub fn peer(&self) -> Option<&str> {
+        match self {
+            Self::Connection { peer, .. } => Some(peer),
+            _ => None,
+        }
+    }
+
+    /// The name of a topic.
+    pub fn topic(&self) -> Option<&str> {
+        match self {
+            Self::Topic { name, .. } => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Where a connection was accepted.
+    pub fn listener(&self) -> Option<&str> {
+        match self {
+            Self::Connection { listener, .. } => Some(listener),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { path } => f.write_str(path),
+            Self::Connection { peer, listener } => write!(f, "{peer} on {listener}"),
+            Self::Topic { name, partition } => write!(f, "{name}, partition {partition}"),
+            Self::Generated => f.write_str("generated events"),
+            Self::Unnamed => f.write_str("a source without a name"),
+        }
+    }
 }
 
 /// Stream, start and end of every row.
@@ -120,11 +213,8 @@ mod tests {
 
     #[test]
     fn ids_come_from_stream_and_offsets() {
-        let one = Arc::new(Stream { id: 7, path: None });
-        let two = Arc::new(Stream {
-            id: 8,
-            path: Some("x.log".into()),
-        });
+        let one = Arc::new(Stream::unnamed(7));
+        let two = Arc::new(Stream::file(8, "x.log"));
         let origin = Origin::new(vec![(0, one), (2, two)], vec![0, 10, 0], vec![10, 20, 5]);
         let id = |row| {
             let mut out = Vec::new();
@@ -138,5 +228,45 @@ mod tests {
             [0..2, 2..3]
         );
         assert_ne!(origin.hash(0), origin.hash(2));
+    }
+
+    #[test]
+    fn sources_are_shown_as_people_call_them() {
+        let connection = Source::Connection {
+            peer: "192.0.2.1:40312".into(),
+            listener: "0.0.0.0:514".into(),
+        };
+        let topic = Source::Topic {
+            name: "logs".into(),
+            partition: 3,
+        };
+        let file = Stream::file(1, "/var/log/x").source;
+        let cases = [
+            (&file, "/var/log/x", Some("/var/log/x"), None, None),
+            (
+                &connection,
+                "192.0.2.1:40312 on 0.0.0.0:514",
+                None,
+                Some("192.0.2.1:40312"),
+                Some("0.0.0.0:514"),
+            ),
+            (&topic, "logs, partition 3", None, None, None),
+            (&Source::Generated, "generated events", None, None, None),
+            (
+                &Source::Unnamed,
+                "a source without a name",
+                None,
+                None,
+                None,
+            ),
+        ];
+        for (source, shown, path, peer, listener) in cases {
+            assert_eq!(source.to_string(), shown);
+            assert_eq!(
+                (source.path(), source.peer(), source.listener()),
+                (path, peer, listener),
+                "{shown}"
+            );
+        }
     }
 }

@@ -196,7 +196,7 @@ fn build(documents: &[Json], encoding: Encoding) -> (Batch, Vec<Vec<u8>>) {
         name: "host".into(),
     });
     let mut builder = BatchBuilder::new(encoding, &host, 0, false);
-    builder.stream(&Arc::new(Stream { id: 1, path: None }));
+    builder.stream(&Arc::new(Stream::unnamed(1)));
     builder.dotted_keys();
     let mut all = Vec::new();
     for (row, document) in documents.iter().enumerate() {

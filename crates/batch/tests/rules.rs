@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use batch::{
     Batch, BatchBuilder, Bitmap, Budget, Cell, Column, ColumnBuilder, Edit, Encoding, Failures,
-    FieldPath, HostInfo, JsonWriter, Span, Stream, Value,
+    FieldPath, HostInfo, JsonWriter, Source, Span, Stream, Value,
 };
 
 const RECEIVED: i64 = 1_431_857_103_000_000_000;
@@ -19,12 +19,13 @@ fn host() -> Arc<HostInfo> {
     })
 }
 
-fn build(encoding: Encoding, documents: &[&str], file: Option<&str>, add_fields: bool) -> Batch {
+fn file(path: &str) -> Source {
+    Source::File { path: path.into() }
+}
+
+fn build(encoding: Encoding, documents: &[&str], source: Source, add_fields: bool) -> Batch {
     let mut builder = BatchBuilder::new(encoding, &host(), RECEIVED, add_fields);
-    builder.stream(&Arc::new(Stream {
-        id: 0xabc,
-        path: file.map(Into::into),
-    }));
+    builder.stream(&Arc::new(Stream::new(0xabc, source)));
     let text = documents.join("\n");
     let buffer = builder.buffer(text.into());
     let mut at = 0;
@@ -45,11 +46,11 @@ fn build(encoding: Encoding, documents: &[&str], file: Option<&str>, add_fields:
 }
 
 fn text(documents: &[&str]) -> Batch {
-    build(Encoding::Text, documents, Some("/var/log/x.log"), false)
+    build(Encoding::Text, documents, file("/var/log/x.log"), false)
 }
 
 fn json(documents: &[&str]) -> Batch {
-    build(Encoding::Json, documents, None, false)
+    build(Encoding::Json, documents, Source::Unnamed, false)
 }
 
 fn written(batch: &Batch, row: usize) -> String {
@@ -82,7 +83,7 @@ fn a_line_of_text_has_message_timestamp_host_and_file() {
 
 #[test]
 fn a_line_that_comes_from_no_file_has_no_file_fields() {
-    let batch = build(Encoding::Text, &["one"], None, false);
+    let batch = build(Encoding::Text, &["one"], Source::Unnamed, false);
     let expected =
         r#"{"@timestamp":"2015-05-17T10:05:03.000Z","message":"one","host":{"name":"web-1"}}"#;
     assert_eq!(written(&batch, 0), expected);
@@ -92,7 +93,7 @@ fn a_line_that_comes_from_no_file_has_no_file_fields() {
 fn documents_gain_nothing_unless_the_input_says_so() {
     let document = r#"{ "a": 1.10, "host": {"name": "other"} }"#;
     assert_eq!(written(&json(&[document]), 0), document);
-    let batch = build(Encoding::Json, &[document], Some("/x"), true);
+    let batch = build(Encoding::Json, &[document], file("/x"), true);
     let expected = r#"{"a":1.10,"host":{"name": "other"},"@timestamp":"2015-05-17T10:05:03.000Z","log":{"file":{"path":"/x"},"offset":0}}"#;
     assert_eq!(written(&batch, 0), expected);
 }
@@ -116,6 +117,55 @@ fn facts_and_id_are_readable_under_metadata_and_never_written() {
 }
 
 #[test]
+fn events_say_which_source_they_came_from() {
+    let connection = Source::Connection {
+        peer: "192.0.2.1:40312".into(),
+        listener: "0.0.0.0:514".into(),
+    };
+    let topic = Source::Topic {
+        name: "logs".into(),
+        partition: 3,
+    };
+    let names = [
+        "log.file.path",
+        "log.source.address",
+        "log.source.listener",
+        "topic.name",
+        "topic.partition",
+    ];
+    let cases = [
+        (
+            file("/x"),
+            ["/x", "", "", "", ""],
+            r#","log":{"file":{"path":"/x"},"offset":0}"#,
+        ),
+        (
+            connection,
+            ["", "192.0.2.1:40312", "0.0.0.0:514", "", ""],
+            r#","log":{"source":{"address":"192.0.2.1:40312"}}"#,
+        ),
+        (topic, ["", "", "", "logs", "3"], ""),
+        (Source::Generated, [""; 5], ""),
+        (Source::Unnamed, [""; 5], ""),
+    ];
+    for (source, facts, added) in cases {
+        let shown = source.to_string();
+        let batch = build(Encoding::Text, &["one"], source.clone(), false);
+        let read = names.map(|name| read(&batch, &format!("@metadata.{name}"), 0));
+        assert_eq!(read, facts, "{shown}");
+        let expected = format!(
+            r#"{{"@timestamp":"2015-05-17T10:05:03.000Z","message":"one","host":{{"name":"web-1"}}{added}}}"#
+        );
+        assert_eq!(written(&batch, 0), expected);
+        let document = r#"{"log":{"source":{"address":"own"}}}"#;
+        let bare = build(Encoding::Json, &[document], source.clone(), false);
+        assert_eq!(written(&bare, 0), document, "{shown}");
+        let batch = build(Encoding::Json, &[document], source, true);
+        assert!(written(&batch, 0).contains(r#""address":"own""#), "{shown}");
+    }
+}
+
+#[test]
 fn the_id_is_stream_start_and_end_whatever_becomes_of_the_event() {
     let mut batch = text(&["one", "two"]);
     let before = read(&batch, "@metadata.id", 1);
@@ -128,7 +178,7 @@ fn the_id_is_stream_start_and_end_whatever_becomes_of_the_event() {
 #[test]
 fn a_dotted_name_is_the_nested_field_then_the_literal_key() {
     let mut builder = BatchBuilder::new(Encoding::Json, &host(), 0, false);
-    builder.stream(&Arc::new(Stream { id: 1, path: None }));
+    builder.stream(&Arc::new(Stream::unnamed(1)));
     builder.dotted_keys();
     let documents = [
         r#"{"a":{"b":1},"a.b":2}"#,
@@ -259,10 +309,7 @@ fn rows_of_several_files_keep_their_own_path_and_offset() {
     let mut builder = BatchBuilder::new(Encoding::Text, &host(), 0, false);
     let buffer = builder.buffer("abcd".into());
     for (id, file) in [(1, "one.log"), (2, "two.log")] {
-        builder.stream(&Arc::new(Stream {
-            id,
-            path: Some(file.into()),
-        }));
+        builder.stream(&Arc::new(Stream::file(id, file)));
         builder.push(
             Span {
                 buffer,
@@ -339,7 +386,7 @@ fn dropped_rows_are_counted_once_by_reason() {
 #[test]
 fn what_could_not_be_read_as_a_document_is_text_with_a_tag() {
     let mut builder = BatchBuilder::new(Encoding::Json, &host(), RECEIVED, false);
-    builder.stream(&Arc::new(Stream { id: 1, path: None }));
+    builder.stream(&Arc::new(Stream::unnamed(1)));
     let buffer = builder.buffer(r#"{"a":1}oops"#.into());
     builder.push(
         Span {
@@ -383,7 +430,7 @@ fn a_shared_buffer_is_charged_once_and_until_its_last_column_is_gone() {
     let mut buffer = pool.take();
     buffer[..3].copy_from_slice(b"one");
     let mut builder = BatchBuilder::new(Encoding::Text, &host(), 0, false);
-    builder.stream(&Arc::new(Stream { id: 1, path: None }));
+    builder.stream(&Arc::new(Stream::unnamed(1)));
     let buffer = builder.buffer(buffer.freeze(3));
     builder.push(
         Span {

@@ -20,10 +20,7 @@ fn batch(encoding: Encoding) -> Batch {
     };
     let host = Arc::new(HostInfo { name: "h".into() });
     let mut builder = BatchBuilder::new(encoding, &host, 0, true);
-    builder.stream(&Arc::new(Stream {
-        id: 1,
-        path: Some("/p".into()),
-    }));
+    builder.stream(&Arc::new(Stream::file(1, "/p")));
     let buffer = builder.buffer(text.into());
     for row in 0..ROWS as u64 {
         builder.push(

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use batch::{
     Batch, BatchBuilder, Bitmap, Cell, Column, ColumnBuilder, Edit, Encoding, Failures, FieldPath,
-    Frozen, HostInfo, JsonWriter, MsgPackWriter, Span, Stream, Value, msgpack,
+    Frozen, HostInfo, JsonWriter, MsgPackWriter, Source, Span, Stream, Value, msgpack,
 };
 use bytes::Bytes;
 use proptest::prelude::*;
 
 const KEYS: [&str; 5] = ["a", "b", "c", "a.b", "tags"];
-const PATHS: [&[&str]; 14] = [
+const PATHS: [&[&str]; 16] = [
     &["a"],
     &["b"],
     &["c"],
@@ -26,6 +26,8 @@ const PATHS: [&[&str]; 14] = [
     &["@timestamp"],
     &["@metadata", "id"],
     &["@metadata", "log", "file", "path"],
+    &["@metadata", "log", "source", "address"],
+    &["@metadata", "topic", "partition"],
 ];
 
 /// One event of a batch.
@@ -127,7 +129,7 @@ fn row() -> impl Strategy<Value = Row> {
         prop::bool::weighted(0.2),
         prop_oneof![3 => Just(0), 1 => 0..3usize],
         prop::option::weighted(0.9, prop_oneof![3 => Just(1usize), 1 => 0..100usize]),
-        prop_oneof![3 => Just(0), 1 => 0..3usize],
+        prop_oneof![6 => Just(0), 1 => 0..3usize, 1 => 0..6usize],
         place,
         prop::option::weighted(0.1, any::<bool>()),
     )
@@ -232,19 +234,32 @@ fn lay(recipe: &Recipe) -> (Vec<Span>, Vec<Bytes>) {
     (spans, buffers.into_iter().map(Bytes::from).collect())
 }
 
+/// The first three are known to version 1.
+fn streams() -> [Arc<Stream>; 6] {
+    let connection = Source::Connection {
+        peer: "[2001:db8::1]:40312".into(),
+        listener: "0.0.0.0:514".into(),
+    };
+    let topic = Source::Topic {
+        name: "lögs".into(),
+        partition: 3,
+    };
+    let streams = [
+        Stream::file(7, "/var/log/x.log"),
+        Stream::unnamed(8),
+        Stream::file(u128::MAX, ""),
+        Stream::new(9, connection),
+        Stream::new(10, topic),
+        Stream::new(11, Source::Generated),
+    ];
+    streams.map(Arc::new)
+}
+
 fn build(recipe: &Recipe) -> Batch {
     let host = Arc::new(HostInfo {
         name: "höst".into(),
     });
-    let streams: [Arc<Stream>; 3] = [
-        (7, Some("/var/log/x.log")),
-        (8, None),
-        (u128::MAX, Some("")),
-    ]
-    .map(|(id, path)| {
-        let path = path.map(Into::into);
-        Arc::new(Stream { id, path })
-    });
+    let streams = streams();
     let mut builder = BatchBuilder::new(recipe.encoding, &host, recipe.received, recipe.add_fields);
     let (spans, buffers) = lay(recipe);
     for buffer in buffers {
@@ -391,6 +406,11 @@ fn shown(batch: &Batch) -> String {
     out
 }
 
+/// Whether version 1 can say all of it.
+fn is_old(recipe: &Recipe) -> bool {
+    recipe.rows.iter().all(|row| row.stream < 3)
+}
+
 /// For each pair of stream runs, whether they are the same stream in memory.
 fn sharing(batch: &Batch) -> Vec<bool> {
     let streams: Vec<_> = batch.origin().streams().map(|(_, stream)| stream).collect();
@@ -407,6 +427,7 @@ proptest! {
     fn a_batch_comes_back_equal(recipe in recipe()) {
         let batch = build(&recipe);
         let frozen = batch.freeze();
+        prop_assert_eq!(frozen.version, if is_old(&recipe) { 1 } else { 2 });
         let thawed = Batch::thaw(payload(&frozen)).expect("what was frozen thaws");
         prop_assert_eq!(shown(&batch), shown(&thawed));
         prop_assert_eq!(sharing(&batch), sharing(&thawed));
@@ -502,10 +523,11 @@ const ENCODINGS: [(Encoding, &[u8]); 3] = [
 
 /// The files are the payloads of [`sample`] as version 1 of the format wrote them, and stay as they are for ever.
 #[test]
-fn batches_of_version_1_are_read() {
-    for (encoding, payload) in ENCODINGS {
-        let batch = Batch::thaw(Bytes::from_static(payload)).expect("version 1 is known");
+fn batches_of_version_1_are_read_and_written_as_ever() {
+    for (encoding, known) in ENCODINGS {
+        let batch = Batch::thaw(Bytes::from_static(known)).expect("version 1 is known");
         assert_eq!(shown(&batch), shown(&sample(encoding)), "{encoding:?}");
+        assert!(payload(&sample(encoding).freeze()) == known, "{encoding:?}");
     }
 }
 

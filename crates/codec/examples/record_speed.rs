@@ -128,7 +128,7 @@ fn docker(line: &str) -> String {
 
 fn read(settings: &Settings, content: &[u8], pool: &BufferPool) -> usize {
     let host = Arc::new(HostInfo { name: "h".into() });
-    let stream = Arc::new(Stream { id: 1, path: None });
+    let stream = Arc::new(Stream::unnamed(1));
     let (mut chunker, mut decoder) = (Chunker::new(settings), Decoder::new(settings, &host));
     let (mut rest, mut events) = (content, 0);
     loop {

@@ -62,8 +62,7 @@ fn lines(lines: &[String]) -> Batch {
         name: "host".into(),
     });
     let mut builder = BatchBuilder::new(Encoding::Text, &host, RECEIVED, false);
-    let path = Some("/var/log/syslog".into());
-    builder.stream(&Arc::new(Stream { id: 1, path }));
+    builder.stream(&Arc::new(Stream::file(1, "/var/log/syslog")));
     let buffer = builder.buffer(Bytes::from(lines.concat()));
     let mut start = 0;
     for line in lines {

@@ -76,7 +76,7 @@ fn chunks(
 /// The events of chunks, what was counted, and why the stream ended.
 fn decode(chunks: Vec<Chunk>, settings: &Settings) -> (Vec<Event>, Counts, Option<CodecError>) {
     let host = Arc::new(HostInfo { name: "h".into() });
-    let stream = Arc::new(Stream { id: 1, path: None });
+    let stream = Arc::new(Stream::unnamed(1));
     let mut decoder = Decoder::new(settings, &host);
     let mut events = Vec::new();
     for mut chunk in chunks {
@@ -250,7 +250,7 @@ fn lines_around_the_limit() {
 fn a_batch_has_4096_events_at_most_and_900_kib() {
     let settings = settings(Encoding::Text, 1 << 20);
     let lengths = |content: &[u8], buffer| {
-        let stream = Arc::new(Stream { id: 1, path: None });
+        let stream = Arc::new(Stream::unnamed(1));
         let mut decoder = Decoder::new(&settings, &Arc::new(HostInfo { name: "h".into() }));
         let mut lengths = Vec::new();
         for mut chunk in chunks(content, &settings, &pool(buffer), &[buffer], 1) {

@@ -15,7 +15,7 @@ fn decode(
     let settings = Settings::new(Encoding::MsgPack, record_max);
     let budget = Budget::new(16 << 20);
     let pool = budget.pool(16 << 20, 512);
-    let stream = Arc::new(Stream { id: 1, path: None });
+    let stream = Arc::new(Stream::unnamed(1));
     let mut decoder = Decoder::new(&settings, &Arc::new(HostInfo { name: "h".into() }));
     let (mut chunker, mut rest, mut events) = (Chunker::new(&settings), content, Vec::new());
     let mut add = |mut chunk: codec::Chunk| {

@@ -60,7 +60,7 @@ fn sample() -> Batch {
         name: "bench".into(),
     });
     let mut builder = BatchBuilder::new(Encoding::Json, &host, 0, false);
-    builder.stream(&Arc::new(Stream { id: 1, path: None }));
+    builder.stream(&Arc::new(Stream::unnamed(1)));
     let kinds = ["flow", "dns", "http", "alert", "tls", "fileinfo", "stats"];
     let agents = [
         "curl/8.5.0",

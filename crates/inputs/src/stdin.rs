@@ -117,7 +117,7 @@ impl Stdin {
                 let source = source(fd, ctx);
                 let reader = Reader::new(
                     name,
-                    None,
+                    batch::Source::Unnamed,
                     identity(ctx),
                     source,
                     self.compression,

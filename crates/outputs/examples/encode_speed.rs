@@ -71,10 +71,7 @@ fn batch(nested: bool) -> (Batch, usize) {
         name: "host.example".into(),
     });
     let mut builder = BatchBuilder::new(Encoding::Text, &host, 1_709_210_096_000_000_000, false);
-    builder.stream(&Arc::new(Stream {
-        id: 1,
-        path: Some("/var/log/apache2/access.log".into()),
-    }));
+    builder.stream(&Arc::new(Stream::file(1, "/var/log/apache2/access.log")));
     let mut fields = Vec::new();
     let (text, lines) = lines(&mut fields);
     let line = lines[0].len as usize;

@@ -42,7 +42,7 @@ pub fn documents(documents: &[&str]) -> Batch {
 
 fn rows(encoding: Encoding, rows: &[&str]) -> Batch {
     let mut builder = BatchBuilder::new(encoding, &host(), 0, false);
-    builder.stream(&Arc::new(Stream { id: 1, path: None }));
+    builder.stream(&Arc::new(Stream::unnamed(1)));
     if rows.iter().any(|row| row.contains('.')) {
         builder.dotted_keys();
     }

@@ -32,7 +32,7 @@ const BATCH: usize = 10;
 #[async_trait]
 impl Input for Lines {
     async fn run(self: Box<Self>, ctx: InputContext) -> Result<(), InputError> {
-        let stream = Arc::new(Stream { id: 1, path: None });
+        let stream = Arc::new(Stream::unnamed(1));
         let mut receipts = Vec::new();
         for batch in 0..self.batches {
             let mut builder = BatchBuilder::new(Encoding::Text, &ctx.host, 0, false);

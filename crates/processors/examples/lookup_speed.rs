@@ -82,7 +82,7 @@ fn pass(processor: &mut dyn Processor, lines: &[&str], with_fields: bool) -> Dur
 /// A batch of lines.
 fn lines_batch(lines: &[&str]) -> Batch {
     let mut builder = BatchBuilder::new(Encoding::Text, &host(), 0, false);
-    builder.stream(&Arc::new(Stream { id: 1, path: None }));
+    builder.stream(&Arc::new(Stream::unnamed(1)));
     builder.buffer(Bytes::from(lines.concat()));
     let mut start = 0;
     for line in lines {

@@ -71,7 +71,7 @@ fn host() -> Arc<HostInfo> {
 /// A batch of JSON events, and of text where a line does not begin with `{`.
 pub fn batch_of<'l>(lines: impl IntoIterator<Item = &'l str>) -> Batch {
     let mut builder = BatchBuilder::new(Encoding::Json, &host(), 0, false);
-    builder.stream(&Arc::new(Stream { id: 1, path: None }));
+    builder.stream(&Arc::new(Stream::unnamed(1)));
     let mut offset = 0;
     for line in lines {
         let buffer = builder.buffer(Bytes::copy_from_slice(line.as_bytes()));
@@ -102,7 +102,7 @@ pub fn batch_of<'l>(lines: impl IntoIterator<Item = &'l str>) -> Batch {
 /// A batch of lines of text, all in one buffer as an input would have read them.
 pub fn text_batch<'l>(lines: impl IntoIterator<Item = &'l str>) -> Batch {
     let mut builder = BatchBuilder::new(Encoding::Text, &host(), 0, false);
-    builder.stream(&Arc::new(Stream { id: 1, path: None }));
+    builder.stream(&Arc::new(Stream::unnamed(1)));
     let mut text = Vec::new();
     let mut spans = Vec::new();
     for line in lines {

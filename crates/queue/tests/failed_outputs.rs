@@ -19,7 +19,7 @@ fn batch(number: u64) -> Batch {
     let host = Arc::new(HostInfo { name: "h".into() });
     let mut builder = BatchBuilder::new(Encoding::Text, &host, 0, false);
     let buffer = builder.buffer(bytes::Bytes::from_static(b"an event"));
-    builder.stream(&Arc::new(Stream { id: 1, path: None }));
+    builder.stream(&Arc::new(Stream::unnamed(1)));
     for _ in 0..EVENTS {
         let span = Span {
             buffer,

@@ -28,7 +28,7 @@ fn batch(number: u64) -> Batch {
     );
     let len = text.len() as u32;
     let buffer = builder.buffer(text.into_bytes().into());
-    builder.stream(&Arc::new(Stream { id: 1, path: None }));
+    builder.stream(&Arc::new(Stream::unnamed(1)));
     for row in 0..1 + number % 5 {
         let start = 0;
         builder.push(Span { buffer, start, len }, row, row + 1);

@@ -241,7 +241,7 @@ fn without_base_fields(event: &str, expected: &str) -> String {
 /// A batch of the example's events: JSON where a line starts with `{`, text elsewhere.
 fn batch_of(input: &str) -> Batch {
     let mut builder = BatchBuilder::new(Encoding::Json, &host(), 0, false);
-    builder.stream(&Arc::new(Stream { id: 1, path: None }));
+    builder.stream(&Arc::new(Stream::unnamed(1)));
     let mut offset = 0;
     for line in input.lines() {
         if line.starts_with('{') {

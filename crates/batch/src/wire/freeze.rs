@@ -7,12 +7,12 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use super::regions::{self, Regions};
-use super::{DOTTED, Frozen, VERSION, kept, rows, series, tag};
+use super::{DOTTED, Frozen, VERSION_1, VERSION_2, kept, rows, series, source, tag};
 use crate::batch::{Batch, Encoding};
 use crate::bitmap::Bitmap;
 use crate::cell::{Cell, Span};
 use crate::column::{Cells, Column};
-use crate::origin::{Origin, Stream};
+use crate::origin::{Origin, Source, Stream};
 use crate::tree::Node;
 
 /// Where the length of the head stands.
@@ -35,7 +35,10 @@ pub(super) fn freeze(batch: &Batch) -> Frozen {
         Encoding::MsgPack => 2,
     };
     let flags = encoding | if batch.dotted { DOTTED } else { 0 };
-    writer.out.extend_from_slice(&VERSION.to_le_bytes());
+    let version = version(&batch.origin);
+    writer
+        .out
+        .extend_from_slice(&u16::from(version).to_le_bytes());
     writer.out.extend_from_slice(&flags.to_le_bytes());
     writer.u32(0);
     writer.count(batch.len());
@@ -56,8 +59,19 @@ pub(super) fn freeze(batch: &Batch) -> Frozen {
     let len = (head.len() as u32).to_le_bytes();
     head[HEAD_LEN_AT..HEAD_LEN_AT + len.len()].copy_from_slice(&len);
     Frozen {
+        version,
         head,
         documents: writer.regions.documents,
+    }
+}
+
+/// The earliest version that can say all of it.
+fn version(origin: &Origin) -> u8 {
+    let is_old = |source: &Source| matches!(source, Source::File { .. } | Source::Unnamed);
+    let mut streams = origin.streams();
+    match streams.all(|(_, stream)| is_old(&stream.source)) {
+        true => VERSION_1,
+        false => VERSION_2,
     }
 }
 
@@ -107,10 +121,7 @@ impl Writer<'_> {
         self.count(streams.len());
         for stream in streams {
             self.out.extend_from_slice(&stream.id.to_le_bytes());
-            self.out.push(u8::from(stream.path.is_some()));
-            if let Some(path) = &stream.path {
-                self.text(path);
-            }
+            self.source(&stream.source);
         }
         self.count(runs.len());
         self.gaps.clear();
@@ -129,6 +140,27 @@ impl Writer<'_> {
             .extend(both.map(|(start, end)| end.wrapping_sub(*start) as i64));
         series::write(&mut self.out, &self.gaps);
         series::write(&mut self.out, &self.lens);
+    }
+
+    fn source(&mut self, what: &Source) {
+        match what {
+            Source::Unnamed => self.out.push(source::UNNAMED),
+            Source::File { path } => {
+                self.out.push(source::FILE);
+                self.text(path);
+            }
+            Source::Connection { peer, listener } => {
+                self.out.push(source::CONNECTION);
+                self.text(peer);
+                self.text(listener);
+            }
+            Source::Topic { name, partition } => {
+                self.out.push(source::TOPIC);
+                self.text(name);
+                self.u32(*partition);
+            }
+            Source::Generated => self.out.push(source::GENERATED),
+        }
     }
 
     fn lists(&mut self) {

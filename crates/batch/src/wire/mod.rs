@@ -5,17 +5,22 @@
 //! of the buffers that the batch holds. Only where its cells use less than half of the range that they span, their bytes
 //! are copied together. What was read before (the cache of columns) is not kept.
 //!
-//! # Layout, version 1
-//! Numbers are little-endian. A *text* is its length (u32) and UTF-8. A *bitmap* is 0 for no row, 1 for all rows, or 2
+//! # Versions
+//! Version 2 knows what a stream is beside a file. A batch that has nothing of it is written
+//! as version 1, which programs of before can read; both are read. [`Frozen::version`] says which one it is, so that
+//! whatever keeps the bytes can refuse those of a later version before it touches anything.
+//!
+//! # Layout
+//! What only version 2 has is marked. Numbers are little-endian. A *text* is its length (u32) and UTF-8. A *bitmap* is 0 for no row, 1 for all rows, or 2
 //! followed by one bit a row in words of u64; a batch of no rows has bitmaps of all rows.
 //!
 //! | field | holds |
 //! | --- | --- |
-//! | version u16 | 1; its place stays for ever |
+//! | version u16 | 1 or 2; its place stays for ever |
 //! | flags u16 | bits 0 and 1: encoding (0 text, 1 JSON, 2 MessagePack); bit 2: some key holds a dot |
 //! | head length u32 | where the documents begin in the payload |
 //! | rows u32, size u64, received i64, host's name text | as the batch gives them |
-//! | streams | count u32; each: id u128, then 0, or 1 and the path as a text |
+//! | streams | count u32; each: id u128, then a *source* |
 //! | runs of streams | count u32; each: first row u32, stream u32, start of that row u64 (0 for a run of no rows) |
 //! | starts | series: of each row that is no run's first, its start less the end of the row before |
 //! | ends | series: of each row, its end less its start |
@@ -24,6 +29,9 @@
 //! | regions | count u32; the length u64 of each; they are the documents, one after the other |
 //! | buffer lists | count u32; each: count u32, then a u32 each: 0 for an empty buffer, else a region's number plus 1 |
 //! | nodes | from the root on, a node before what lies below it: key text, children u32, column |
+//!
+//! A *source* is a u8 and what belongs to it: 0 has no name; 1 a file: path text; in version 2 also 2 a connection: peer text,
+//! listener text; 3 a topic: name text, partition u32; 4 what Millpond makes itself.
 //!
 //! A *column* begins with one byte that says how it is kept:
 //! * 0: there is none.
@@ -57,11 +65,26 @@ use bytes::Bytes;
 
 use crate::batch::Batch;
 
-/// The version that is written.
-const VERSION: u16 = 1;
+/// The version that is written where it suffices.
+const VERSION_1: u8 = 1;
+
+/// The version that knows sources other than files.
+const VERSION_2: u8 = 2;
+
+/// The latest version that is known.
+const VERSION_MAX: u8 = VERSION_2;
 
 /// The flag of a batch in which some key holds a dot.
 const DOTTED: u16 = 1 << 2;
+
+/// What a stream is.
+mod source {
+    pub const UNNAMED: u8 = 0;
+    pub const FILE: u8 = 1;
+    pub const CONNECTION: u8 = 2;
+    pub const TOPIC: u8 = 3;
+    pub const GENERATED: u8 = 4;
+}
 
 /// How a column is kept.
 mod kept {
@@ -100,6 +123,8 @@ mod tag {
 /// A batch as bytes: its payload is the head followed by all documents.
 #[derive(Clone, Debug)]
 pub struct Frozen {
+    /// The version of the format, as the head says it, too.
+    pub version: u8,
     /// Everything but the documents.
     pub head: Vec<u8>,
     /// The bytes that cells point into, in order; none of them empty.
@@ -111,7 +136,7 @@ pub struct Frozen {
 pub enum WireError {
     /// A later version of the program wrote them.
     #[error(
-        "the batch was written by a newer version: its format is {version}, known up to {VERSION}"
+        "the batch was written by a newer version: its format is {version}, known up to {VERSION_MAX}"
     )]
     Newer {
         /// The format's version.

@@ -7,10 +7,7 @@ use std::sync::Arc;
 /// A batch whose rows are these parts of one buffer.
 fn batch_of(encoding: Encoding, buffer: &Bytes, parts: &[(u32, u32)]) -> Batch {
     let host = Arc::new(HostInfo { name: "h".into() });
-    let stream = Arc::new(Stream {
-        id: 1,
-        path: Some("x.log".into()),
-    });
+    let stream = Arc::new(Stream::file(1, "x.log"));
     let mut builder = BatchBuilder::new(encoding, &host, 5, false);
     let number = builder.buffer(buffer.clone());
     builder.stream(&stream);
@@ -130,9 +127,9 @@ fn another_version_is_told_from_damage() {
     let mut bytes = batch_of(Encoding::Text, &"a".into(), &[(0, 1)])
         .freeze()
         .head;
-    bytes[0] = 2;
+    bytes[0] = VERSION_MAX + 1;
     let thaw = |bytes: &[u8]| Batch::thaw(Bytes::copy_from_slice(bytes)).map(|_| ());
-    assert_eq!(thaw(&bytes), Err(WireError::Newer { version: 2 }));
+    assert_eq!(thaw(&bytes), Err(WireError::Newer { version: 3 }));
     bytes[0] = 0;
     for bytes in [&bytes[..], &[1], &[]] {
         assert!(matches!(thaw(bytes), Err(WireError::Damaged(_))));
@@ -142,7 +139,7 @@ fn another_version_is_told_from_damage() {
 /// A head from its rows on, with nothing of interest before the root's first byte.
 fn head_with(rows: u32, starts_and_ends: &[u8], nodes: &[u8]) -> Bytes {
     let mut head = [
-        &VERSION.to_le_bytes()[..],
+        &u16::from(VERSION_1).to_le_bytes()[..],
         &[0; 6],
         &rows.to_le_bytes(),
         &[0; 20],

@@ -6,21 +6,22 @@ use bytes::Bytes;
 
 use super::columns::{Lists, column};
 use super::input::{Input, Result, damaged};
-use super::{DOTTED, VERSION, WireError, rows, series};
+use super::{DOTTED, VERSION_1, VERSION_MAX, WireError, rows, series, source};
 use crate::batch::{Batch, Drops, Encoding, HostInfo, ROW_OVERHEAD};
 use crate::bitmap::Bitmap;
 use crate::json;
-use crate::origin::{Origin, Stream};
+use crate::origin::{Origin, Source, Stream};
 use crate::tree::Node;
 
 /// See [`Batch::thaw`].
 pub(super) fn thaw(bytes: &Bytes) -> Result<Batch> {
     let mut preface = Input::new(bytes, bytes.len());
-    match preface.u16()? {
-        0 => return damaged("it has no version"),
-        VERSION => {}
-        version => return Err(WireError::Newer { version }),
-    }
+    let version = preface.u16()?;
+    let version = match u8::try_from(version) {
+        Ok(0) => return damaged("it has no version"),
+        Ok(known @ 1..=VERSION_MAX) => known,
+        _ => return Err(WireError::Newer { version }),
+    };
     let flags = preface.u16()?;
     let head_len = preface.u32()? as usize;
     let (encoding, dotted) = match (flags & !DOTTED, flags & DOTTED != 0) {
@@ -37,7 +38,7 @@ pub(super) fn thaw(bytes: &Bytes) -> Result<Batch> {
     let size = size(&mut input, len)?;
     let received = input.i64()?;
     let name = input.text()?.into();
-    let origin = origin(&mut input, len)?;
+    let origin = origin(&mut input, len, version)?;
     let (alive, sealed) = (bitmap(&mut input, len)?, bitmap(&mut input, len)?);
     let drops = drops(&mut input, len)?;
     let mut lists = Lists::read(&mut input, bytes, head_len)?;
@@ -70,10 +71,10 @@ fn size(input: &mut Input<'_>, len: usize) -> Result<usize> {
     }
 }
 
-fn origin(input: &mut Input<'_>, len: usize) -> Result<Origin> {
+fn origin(input: &mut Input<'_>, len: usize, version: u8) -> Result<Origin> {
     input.charge(len, 2 * size_of::<u64>())?;
     let streams: Vec<Arc<Stream>> = (0..input.u32()?)
-        .map(|_| stream(input))
+        .map(|_| stream(input, version))
         .collect::<Result<_>>()?;
     let mut runs: Vec<(u32, Arc<Stream>)> = Vec::new();
     let mut firsts = Vec::new();
@@ -118,14 +119,28 @@ fn origin(input: &mut Input<'_>, len: usize) -> Result<Origin> {
     Ok(Origin::new(runs, starts, ends))
 }
 
-fn stream(input: &mut Input<'_>) -> Result<Arc<Stream>> {
+fn stream(input: &mut Input<'_>, version: u8) -> Result<Arc<Stream>> {
     let id = u128::from_le_bytes(input.array()?);
-    let path = match input.u8()? {
-        0 => None,
-        1 => Some(input.text()?.into()),
+    let source = match input.u8()? {
+        source::UNNAMED => Source::Unnamed,
+        source::FILE => Source::File {
+            path: input.text()?.into(),
+        },
+        source::CONNECTION.. if version == VERSION_1 => {
+            return damaged("an unknown kind of stream");
+        }
+        source::CONNECTION => Source::Connection {
+            peer: input.text()?.into(),
+            listener: input.text()?.into(),
+        },
+        source::TOPIC => Source::Topic {
+            name: input.text()?.into(),
+            partition: input.u32()?,
+        },
+        source::GENERATED => Source::Generated,
         _ => return damaged("an unknown kind of stream"),
     };
-    Ok(Arc::new(Stream { id, path }))
+    Ok(Arc::new(Stream::new(id, source)))
 }
 
 fn bitmap(input: &mut Input<'_>, len: usize) -> Result<Bitmap> {

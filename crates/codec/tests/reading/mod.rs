@@ -195,7 +195,7 @@ impl<'a> Run<'a> {
         self.resume = after;
         let source_bytes = chunk.source_bytes;
         let before = self.events.len();
-        let stream = Arc::new(Stream { id: 1, path: None });
+        let stream = Arc::new(Stream::unnamed(1));
         while let Some(batch) = self
             .decoder
             .next_batch(&stream, &mut chunk, 0)

@@ -22,8 +22,7 @@ fn nanos(time: &str) -> i64 {
 fn batch_of(lines: &[&str], received: i64) -> Batch {
     let host = Arc::new(HostInfo { name: "h".into() });
     let mut builder = BatchBuilder::new(Encoding::Text, &host, received, false);
-    let path = Some("/var/log/syslog".into());
-    builder.stream(&Arc::new(Stream { id: 1, path }));
+    builder.stream(&Arc::new(Stream::file(1, "/var/log/syslog")));
     let buffer = builder.buffer(Bytes::from(lines.join("\n")));
     let mut start = 0;
     for line in lines {

@@ -10,7 +10,7 @@ fn documents(documents: &[&str]) -> Batch {
         name: "test-host".into(),
     });
     let mut builder = BatchBuilder::new(Encoding::Json, &host, 0, false);
-    builder.stream(&Arc::new(Stream { id: 1, path: None }));
+    builder.stream(&Arc::new(Stream::unnamed(1)));
     builder.dotted_keys();
     for document in documents {
         let len = document.len() as u32;

@@ -32,7 +32,7 @@ fn build(
         name: "test".into(),
     });
     let mut builder = BatchBuilder::new(encoding, &host, RECEIVED, false);
-    builder.stream(&Arc::new(Stream { id: 1, path: None }));
+    builder.stream(&Arc::new(Stream::unnamed(1)));
     for (row, document) in documents.iter().enumerate() {
         let mut text = document.as_ref().as_bytes().to_vec();
         let scan = json::validate_object(&text).expect("a JSON object");

@@ -200,7 +200,7 @@ mod tests {
         };
         Delivery {
             streams: vec![StreamDelivery {
-                stream: Arc::new(Stream { id: 1, path: None }),
+                stream: Arc::new(Stream::unnamed(1)),
                 end: 100,
                 kept: 8,
                 dropped: vec![dropped],

@@ -128,10 +128,7 @@ impl Task {
         }
         let mut state = file.lock();
         state.counts.pending_bytes = 0;
-        let stream = Arc::new(Stream {
-            id: file.id,
-            path: Some(Arc::from(path.to_string_lossy().as_ref())),
-        });
+        let stream = Arc::new(Stream::file(file.id, &*path.to_string_lossy()));
         let now = Instant::now();
         let content_failure = content.is_compressed().then(Arc::default);
         Ok(Box::new(Self {

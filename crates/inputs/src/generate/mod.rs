@@ -22,7 +22,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use batch::{Batch, BatchBuilder, Encoding, Span, Stream};
+use batch::{Batch, BatchBuilder, Encoding, Source, Span, Stream};
 use codec::BATCH_EVENTS_MAX;
 use component::{Build, BuildContext, Example, Input, InputContext, InputError, Spec};
 use config::{ConfigError, Count, Node, Positional};
@@ -221,10 +221,7 @@ impl<'c> Maker<'c> {
         Self {
             writer: format.writer(seed),
             encoding: format.encoding(),
-            stream: Arc::new(Stream {
-                id: identity.id(),
-                path: None,
-            }),
+            stream: Arc::new(Stream::new(identity.id(), Source::Generated)),
             ctx,
             made: 0,
             offset: 0,

@@ -3,10 +3,11 @@
 //! What was changed or could not be read is counted; of each kind, the first one of an input is also told.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use batch::Stream;
+use batch::{Source, Stream};
 use codec::{Chunk, Decoder};
 use component::{InputContext, Receipt};
 
@@ -144,9 +145,13 @@ impl Emitter {
             if let Some(offset) = first
                 && self.lock_told().insert(name)
             {
-                let stream = stream.path.as_deref().unwrap_or("standard input");
+                let name: &dyn Display = match &stream.source {
+                    // The one thing without a name that is read here.
+                    Source::Unnamed => &"standard input",
+                    source => source,
+                };
                 self.ctx.diagnostics.warn(&format!(
-                    "{stream}: the line at byte {offset} {what} (further ones are only counted)"
+                    "{name}: the line at byte {offset} {what} (further ones are only counted)"
                 ));
             }
         }

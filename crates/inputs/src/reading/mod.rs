@@ -160,7 +160,9 @@ pub(crate) fn open_pipe(
     let identity = Identity::new([ctx.host.name.as_bytes(), shown.as_bytes(), &device, &inode]);
     Ok(Some(Reader::new(
         &shown,
-        Some(Arc::from(&*shown)),
+        batch::Source::File {
+            path: shown.as_ref().into(),
+        },
         identity,
         Source::Pipe(file.into()),
         compression,

@@ -33,7 +33,7 @@ const BUFFER_MIN: usize = 4 * FINGERPRINT_BYTES;
 /// Reads one stream.
 pub(crate) struct Reader {
     name: String,
-    path: Option<Arc<str>>,
+    source: batch::Source,
     identity: Identity,
     stream: Option<Arc<Stream>>,
     feed: Feed,
@@ -58,23 +58,23 @@ struct Feed {
 }
 
 impl Reader {
-    /// A reader of a stream, which problems call `name`. A `path` is given to events of files.
+    /// A reader of a stream, which problems call `name` and events call `source`. It is read from `feed`.
     pub(crate) fn new(
         name: &str,
-        path: Option<Arc<str>>,
+        source: batch::Source,
         identity: Identity,
-        source: Source,
+        feed: Source,
         compression: Compression,
         settings: &codec::Settings,
         ctx: &InputContext,
     ) -> Self {
         Self {
             name: name.to_owned(),
-            path,
+            source,
             identity,
             stream: None,
             feed: Feed {
-                source,
+                source: feed,
                 ended: false,
                 problem: None,
                 waited: Duration::ZERO,
@@ -174,14 +174,9 @@ impl Reader {
     }
 
     fn stream(&mut self) -> Arc<Stream> {
-        let (id, path) = (self.identity.id(), &self.path);
+        let (id, source) = (self.identity.id(), &self.source);
         self.stream
-            .get_or_insert_with(|| {
-                Arc::new(Stream {
-                    id,
-                    path: path.clone(),
-                })
-            })
+            .get_or_insert_with(|| Arc::new(Stream::new(id, source.clone())))
             .clone()
     }
 

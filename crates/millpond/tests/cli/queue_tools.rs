@@ -55,7 +55,7 @@ fn batch(sequence: u64) -> Batch {
         name: "test-host".into(),
     });
     let mut builder = BatchBuilder::new(Encoding::Json, &host, 0, false);
-    builder.stream(&Arc::new(Stream { id: 7, path: None }));
+    builder.stream(&Arc::new(Stream::unnamed(7)));
     let documents = (sequence * EVENTS..(sequence + 1) * EVENTS).map(document);
     let documents: Vec<String> = documents.collect();
     let buffer = builder.buffer(documents.concat().into());

@@ -12,7 +12,7 @@ fn batch(events: usize) -> Batch {
     let host = Arc::new(HostInfo { name: "h".into() });
     let mut builder = BatchBuilder::new(Encoding::Text, &host, 0, false);
     let buffer = builder.buffer(bytes::Bytes::from_static(b"0123456789"));
-    builder.stream(&Arc::new(Stream { id: 1, path: None }));
+    builder.stream(&Arc::new(Stream::unnamed(1)));
     for row in 0..events as u64 {
         let span = Span {
             buffer,

@@ -27,7 +27,7 @@ impl Content {
 pub fn make(number: u64, events: u64, length: usize, fill: u8) -> Batch {
     let host = Arc::new(HostInfo { name: "h".into() });
     let mut builder = BatchBuilder::new(Encoding::Text, &host, number.cast_signed(), false);
-    builder.stream(&Arc::new(Stream { id: 1, path: None }));
+    builder.stream(&Arc::new(Stream::unnamed(1)));
     for row in 0..events {
         let mut document = format!("{number}/{row} ").into_bytes();
         document.resize(document.len() + length, fill);
