@@ -80,3 +80,23 @@ fn what_is_appended_comes_back() {
         assert_eq!(log.take_damage(), []);
     }
 }
+
+/// What a later batch needs is known before it is appended, so that limits of the log's size hold.
+#[test]
+fn a_segment_is_not_appended_to_that_does_not_allow_the_blocks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (log, _) = open(&folder);
+    append(&log, 0..2, Compression::None);
+    assert!(log.room() > 100_000);
+    log.expect(1);
+    assert!(log.room() > 100_000);
+    log.expect(2);
+    assert_eq!(log.room(), 0);
+    let before = log.first_of_segments().len();
+    append(&log, 2..4, Compression::None);
+    assert_eq!(log.first_of_segments().len(), before + 1);
+    assert!(log.room() > 100_000);
+    append(&log, 4..6, Compression::None);
+    assert_eq!(log.first_of_segments().len(), before + 1);
+    assert_eq!(read(&log, 0), [0, 1, 2, 3, 4, 5]);
+}

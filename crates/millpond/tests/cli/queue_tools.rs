@@ -70,15 +70,13 @@ fn batch(sequence: u64) -> Batch {
 }
 
 fn block(sequence: u64) -> Block {
-    let frozen = batch(sequence).freeze();
-    let parts = std::iter::once(frozen.head.into()).chain(frozen.documents);
     let kinds = [Compression::None, Compression::Lz4, Compression::Zstd];
     Block {
         sequence,
         ordinal: sequence * EVENTS,
         events: EVENTS as u32,
         time: 1_700_000_000_000_000_000,
-        payload: Payload::new(parts.collect(), kinds[(sequence % 3) as usize]),
+        payload: Payload::of(batch(sequence).freeze(), kinds[(sequence % 3) as usize]),
     }
 }
 

@@ -236,9 +236,9 @@ impl Queue {
 impl Disk {
     fn prepare(&self, offer: &mut Offer) {
         if offer.payload.is_none() {
-            let frozen = offer.batch.freeze();
-            let parts = std::iter::once(frozen.head.into()).chain(frozen.documents);
-            offer.payload = Some(Payload::new(parts.collect(), self.settings.compression));
+            let payload = Payload::of(offer.batch.freeze(), self.settings.compression);
+            self.log.expect(payload.version());
+            offer.payload = Some(payload);
         }
     }
 }

@@ -8,13 +8,19 @@ use super::{Compression, Place};
 use crate::storage::PAGE;
 
 /// The latest version of the format of a segment that is known here. It is that of its header; its blocks have their own.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The first version of a segment whose header says what never was durable.
 const VERSION_WITH_ORDINALS: u32 = 2;
 
-/// The latest version of the format of a block.
-const BLOCK_VERSION: u8 = 1;
+/// The first version of a segment that may hold blocks of version 2.
+const VERSION_WITH_BLOCKS_2: u32 = 3;
+
+/// The version that every program knows, of a block and of the batch in it.
+pub(super) const BLOCK_VERSION_FIRST: u8 = 1;
+
+/// The latest version of a block. It is that of the batch in it; the header is the same in all of them.
+pub(super) const BLOCK_VERSION: u8 = 2;
 
 /// The length of a block's header, in bytes.
 pub const BLOCK_HEADER: usize = 64;
@@ -87,6 +93,8 @@ pub struct SegmentHeader {
     pub torn: Vec<Torn>,
     /// Events that are in no block and never were durable, by their ordinals. `None` in version 1, which does not say it.
     pub never_durable: Option<Vec<Range<u64>>>,
+    /// No block of it has a later version.
+    pub block_version: u8,
 }
 
 /// What was found in the place of a segment's header.
@@ -108,7 +116,8 @@ impl SegmentHeader {
         page.fill(0);
         page[..8].copy_from_slice(&SEGMENT_MAGIC);
         let version = match self.never_durable {
-            Some(_) => VERSION,
+            _ if self.block_version > BLOCK_VERSION_FIRST => VERSION_WITH_BLOCKS_2,
+            Some(_) => VERSION_WITH_ORDINALS,
             None => VERSION_WITH_ORDINALS - 1,
         };
         page[12..16].copy_from_slice(&version.to_le_bytes());
@@ -164,6 +173,10 @@ impl SegmentHeader {
             next_sequence: field(5),
             torn: decode_torn(page),
             never_durable: (version >= VERSION_WITH_ORDINALS).then(|| decode_ranges(page)),
+            block_version: match version >= VERSION_WITH_BLOCKS_2 {
+                true => BLOCK_VERSION,
+                false => BLOCK_VERSION_FIRST,
+            },
         })
     }
 }
@@ -200,6 +213,8 @@ fn decode_torn(page: &[u8]) -> Vec<Torn> {
 /// What the header of a block says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockHeader {
+    /// The version of the batch's stored form.
+    pub version: u8,
     /// How the payload is compressed.
     pub compression: Compression,
     /// The block's sequence.
@@ -259,7 +274,7 @@ impl BlockHeader {
     pub(super) fn encode(&self, place: Place) -> [u8; BLOCK_HEADER] {
         let mut bytes = [0; BLOCK_HEADER];
         bytes[..8].copy_from_slice(&BLOCK_MAGIC);
-        bytes[12] = BLOCK_VERSION;
+        bytes[12] = self.version;
         bytes[13] = self.compression.code();
         let long = [
             self.sequence,
@@ -293,7 +308,10 @@ impl BlockHeader {
         }
         let header = Self::decode_unchecked(bytes).ok_or(Flaw::Nonsense)?;
         let plain = header.compression == Compression::None;
-        if header.sequence == u64::MAX || plain && header.stored_len != header.raw_len {
+        if header.version == 0
+            || header.sequence == u64::MAX
+            || plain && header.stored_len != header.raw_len
+        {
             return Err(Flaw::Nonsense);
         }
         Ok(header)
@@ -303,6 +321,7 @@ impl BlockHeader {
     pub(crate) fn decode_unchecked(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..BLOCK_HEADER)?;
         Some(Self {
+            version: bytes[12],
             compression: Compression::of_code(bytes[13])?,
             sequence: u64_at(bytes, 16),
             ordinal: u64_at(bytes, 24),

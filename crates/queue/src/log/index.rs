@@ -51,6 +51,8 @@ pub(super) struct Index {
     pub(super) segments: BTreeMap<u64, Segment>,
     /// The segment that the writer appends to, if there is one.
     pub(super) active: Option<u64>,
+    /// What its header says: no block of it has a later version.
+    pub(super) active_block_version: u8,
     /// Where the log ends: above the last sequence that counts.
     pub(super) next_sequence: u64,
     /// Above every sequence that was ever written.
@@ -60,6 +62,8 @@ pub(super) struct Index {
     pub(super) mark: u64,
     /// Sequences below it were there when the log was opened.
     pub(super) floor: u64,
+    /// The latest version of blocks that this run has to write. A segment whose header does not allow it is not appended to.
+    pub(super) block_version: u8,
     /// How often the log was abandoned.
     pub(super) epoch: u64,
     /// A sync failed and the log was not abandoned since.

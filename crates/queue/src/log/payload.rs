@@ -4,12 +4,13 @@
 
 use std::io::{self, Read};
 
+use batch::Frozen;
 use bytes::Bytes;
 use crc32fast::Hasher;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::format::BlockHeader;
+use super::format::{BLOCK_VERSION_FIRST, BlockHeader};
 use crate::pages::PagePool;
 
 /// The fastest level that still finds the repetitions of logs.
@@ -58,11 +59,21 @@ pub struct Payload {
     raw_len: usize,
     crc: u32,
     compression: Compression,
+    version: u8,
 }
 
 impl Payload {
+    /// The stored form of a batch.
+    pub fn of(frozen: Frozen, compression: Compression) -> Self {
+        let parts = std::iter::once(frozen.head.into()).chain(frozen.documents);
+        Self {
+            version: frozen.version,
+            ..Self::new(parts.collect(), compression)
+        }
+    }
+
     /// Compresses the parts, which are read back as one piece, and sums them. The plain form is kept when compression
-    /// does not make it smaller.
+    /// does not make it smaller. Their version is 1.
     pub fn new(parts: Vec<Bytes>, compression: Compression) -> Self {
         let raw_len = parts.iter().map(Bytes::len).sum();
         let (parts, compression) = match compress(&parts, raw_len, compression) {
@@ -79,7 +90,13 @@ impl Payload {
             crc: hasher.finalize(),
             parts,
             compression,
+            version: BLOCK_VERSION_FIRST,
         }
+    }
+
+    /// The version of the batch's stored form.
+    pub fn version(&self) -> u8 {
+        self.version
     }
 
     /// The bytes as they are stored, in parts.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::format::{BlockHeader, SegmentPage, Torn, segment_name};
 use super::index::{Index, Segment};
-use super::scan::{First, Head, Item, ScanOptions, Scanner, newer, read_heads};
+use super::scan::{First, Head, Item, ScanOptions, Scanner, newer_block, read_heads};
 use super::{LogEnd, LogSettings, Place, Recovered};
 use crate::QueueError;
 use crate::spans::Spans;
@@ -213,7 +213,7 @@ impl Tail {
             Item::Damage {
                 newer: Some(version),
                 ..
-            } => return Err(newer(segment.number, version)),
+            } => return Err(newer_block(segment.number, version)),
             Item::Damage { range, cut, .. } => {
                 let mut least = segment.least;
                 if let Some(header) = cut {

@@ -11,7 +11,7 @@ use super::format::{BlockHeader, SegmentHeader, SegmentPage, segment_name, segme
 use super::walk::{Step, Walk};
 use super::window::Window;
 use crate::QueueError;
-use crate::log::format::{BLOCK_HEADER, VERSION};
+use crate::log::format::{BLOCK_HEADER, BLOCK_VERSION, VERSION};
 use crate::storage::{Listed, PAGE, Storage, StoredFile};
 
 /// Read at once while every byte is looked at.
@@ -281,7 +281,7 @@ fn first_block(head: &Head) -> Result<Option<First>, QueueError> {
             Item::Damage {
                 newer: Some(version),
                 ..
-            } => return Err(newer(head.number, version)),
+            } => return Err(newer_block(head.number, version)),
             Item::Damage { .. } | Item::Free(_) => (),
         }
     }
@@ -290,16 +290,21 @@ fn first_block(head: &Head) -> Result<Option<First>, QueueError> {
 
 fn require_known(number: u64, page: &SegmentPage) -> Result<(), QueueError> {
     match page {
-        SegmentPage::Newer(version) => Err(newer(number, *version)),
+        SegmentPage::Newer(version) => Err(newer(number, *version, VERSION)),
         _ => Ok(()),
     }
 }
 
-pub(super) fn newer(number: u64, version: u32) -> QueueError {
+/// A block of a later version lies in a segment that should hold none.
+pub(super) fn newer_block(number: u64, version: u32) -> QueueError {
+    newer(number, version, BLOCK_VERSION.into())
+}
+
+fn newer(number: u64, version: u32, known: u32) -> QueueError {
     QueueError::Newer {
         file: segment_name(number).into(),
         version,
-        known: VERSION,
+        known,
     }
 }
 

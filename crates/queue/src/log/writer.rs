@@ -31,6 +31,8 @@ struct Active {
     /// Where the next group begins.
     at: u64,
     length: u64,
+    /// No block of it may have a later version.
+    block_version: u8,
 }
 
 /// Blocks that go into one segment.
@@ -57,8 +59,10 @@ impl Writer {
             return Ok(());
         };
         let (durable, highest) = {
-            let index = shared.index();
+            let mut index = shared.index();
             check(&index, first, blocks)?;
+            let versions = blocks.iter().map(|block| block.payload.version());
+            index.block_version = versions.fold(index.block_version, u8::max);
             (index.mark, index.highest_sequence)
         };
         let mut pieces = self.make_pieces(shared, blocks, durable, highest)?;
@@ -134,8 +138,10 @@ impl Writer {
     ) -> io::Result<Vec<Piece>> {
         let page = PAGE as u64;
         let whole = group_length(blocks);
+        let block_version = shared.index().block_version;
         if let Some(active) = &self.active
             && active.length - active.at >= whole
+            && active.block_version >= block_version
         {
             return Ok(vec![Piece {
                 blocks: 0..blocks.len(),
@@ -170,6 +176,7 @@ impl Writer {
                     file,
                     at: 0,
                     length,
+                    block_version,
                 },
                 header: Some(SegmentHeader {
                     number,
@@ -180,6 +187,7 @@ impl Writer {
                     next_sequence: highest_sequence.max(first.sequence),
                     torn,
                     never_durable,
+                    block_version,
                 }),
             });
         }
@@ -281,6 +289,7 @@ fn header_of(block: &Block, durable: u64) -> io::Result<BlockHeader> {
         u32::try_from(length).map_err(refused)
     };
     Ok(BlockHeader {
+        version: block.payload.version(),
         compression: block.payload.compression(),
         sequence: block.sequence,
         ordinal: block.ordinal,
@@ -355,6 +364,7 @@ fn publish(index: &mut Index, pieces: Vec<Piece>, next_sequence: u64) {
             segment.written = target.at;
         }
         index.active = Some(target.number);
+        index.active_block_version = target.block_version;
     }
     index.next_sequence = next_sequence;
 }
