@@ -8,6 +8,7 @@ use crate::bitmap::Bitmap;
 use crate::cell::{Cell, Span};
 use crate::column::{Column, ColumnBuilder};
 use crate::edit::{Edit, Failures};
+use crate::ids::{self, ID_OVERHEAD, IdError, Ids, IdsBuilder, Parent, Window};
 use crate::origin::{Origin, Source, Stream};
 use crate::path::FieldPath;
 use crate::tree::Node;
@@ -204,6 +205,9 @@ impl Batch {
     }
 
     fn ids(&self) -> Column {
+        if let Some(whole) = self.origin.ids().and_then(Ids::whole) {
+            return whole.clone();
+        }
         let mut ids = ColumnBuilder::new(self.len());
         for row in self.alive.iter() {
             let span = ids.append(|out| self.origin.write_id(row, out));
@@ -261,6 +265,8 @@ pub struct BatchBuilder {
     starts: Vec<u64>,
     ends: Vec<u64>,
     tags: Vec<RowTag>,
+    /// Made for the first row whose id does not follow from its place.
+    ids: Option<Box<IdsBuilder>>,
     dotted: bool,
     size: usize,
 }
@@ -286,6 +292,7 @@ impl BatchBuilder {
             starts: Vec::new(),
             ends: Vec::new(),
             tags: Vec::new(),
+            ids: None,
             dotted: false,
             size: 0,
         }
@@ -343,6 +350,65 @@ impl BatchBuilder {
         }
     }
 
+    /// Gives the row added last the id that its sender gave, which lies in a buffer of this builder. On an error the row keeps
+    /// the id that follows from its place.
+    ///
+    /// # Errors
+    /// It is empty, longer than [`SENDER_ID_BYTES_MAX`](crate::SENDER_ID_BYTES_MAX) or not UTF-8.
+    ///
+    /// # Panics
+    /// There is no row, or the buffer is not there yet or too short.
+    pub fn id_last(&mut self, id: Span) -> Result<(), IdError> {
+        let start = id.start as usize;
+        let bytes = &self.buffers[id.buffer as usize][start..start + id.len as usize];
+        ids::check(bytes)?;
+        self.set_id_last(|_, _| Cell::Text(id), None);
+        Ok(())
+    }
+
+    /// Gives the row added last the id of what sums up a window.
+    ///
+    /// # Panics
+    /// There is no row.
+    pub fn window_last(&mut self, window: &Window<'_>) {
+        let own = |_, ids: &mut IdsBuilder| Cell::Text(ids.append(|out| window.write(out)));
+        self.set_id_last(own, None);
+    }
+
+    /// An event of another batch, of which rows of this one will be parts.
+    pub fn parent(&mut self, origin: &Origin, row: usize) -> Parent {
+        let ids = self.ids.get_or_insert_default();
+        let kept = ids.own_len();
+        let parent = Parent::new(origin, row, ids);
+        self.size += ids.own_len() - kept;
+        parent
+    }
+
+    /// Makes the row added last a part of an event. Where it has the place of that event, its id takes no text.
+    ///
+    /// # Panics
+    /// There is no row.
+    pub fn part_last(&mut self, parent: &Parent, index: u32) {
+        self.set_id_last(|place, ids| parent.base(place, ids), Some(index));
+    }
+
+    /// Gives the row added last an id, of which the base is made for its place.
+    fn set_id_last(
+        &mut self,
+        base: impl FnOnce((u128, u64, u64), &mut IdsBuilder) -> Cell,
+        part: Option<u32>,
+    ) {
+        let row = self.documents.len() - 1;
+        let mut streams = self.streams.iter().rev();
+        let stream = streams.find(|(first, _)| *first as usize <= row);
+        let stream = stream.map_or(0, |(_, stream)| stream.id);
+        let ids = self.ids.get_or_insert_default();
+        let kept = ids.own_len();
+        let base = base((stream, self.starts[row], self.ends[row]), ids);
+        ids.set(row, base, part);
+        self.size += ID_OVERHEAD + ids.own_len() - kept;
+    }
+
     /// Says that some key of a document holds a dot.
     pub fn dotted_keys(&mut self) {
         self.dotted = true;
@@ -364,10 +430,15 @@ impl BatchBuilder {
     }
 
     /// The batch.
-    pub fn finish(self) -> Batch {
+    pub fn finish(mut self) -> Batch {
         let len = self.documents.len();
-        let origin = Origin::new(self.streams, self.starts, self.ends);
+        let ids = self.ids.map(|ids| ids.finish(len, &mut self.buffers));
         let buffers: Arc<[Bytes]> = self.buffers.into();
+        let ids = ids.and_then(|(bases, parts)| {
+            let bases = Column::new(bases, buffers.clone());
+            Ids::new(bases, parts)
+        });
+        let origin = Origin::new(self.streams, self.starts, self.ends).with_ids(ids);
         let mut batch = Batch {
             root: Node::default(),
             encoding: self.encoding,

@@ -13,6 +13,7 @@
 //! | [`FieldPath`] | `a.b`, `[a][b]`, `a['x-y']` |
 //! | [`Batch`], [`Edit`], [`Failures`] | the batch, a transactional change of it, rows that failed |
 //! | [`Origin`] | where every row came from: streams, offsets, event ids |
+//! | [`Parent`], [`Window`] | what ids of derived events are made of |
 //! | [`Frozen`] | the bytes of a batch that a queue keeps |
 //! | [`Budget`] | the process-wide memory budget and its buffers, charged once |
 //! | [`json`], [`msgpack`], [`time`] | byte-level readers and writers |
@@ -26,6 +27,7 @@ mod cell;
 mod column;
 mod edit;
 pub mod fnv;
+mod ids;
 pub mod json;
 mod json_writer;
 mod merge;
@@ -44,6 +46,7 @@ pub use budget::{Account, Budget, BufferPool, PooledBuffer, Reservation};
 pub use cell::{Cell, Span, Value};
 pub use column::{Column, ColumnBuilder};
 pub use edit::{Edit, Failure, Failures};
+pub use ids::{IdError, Parent, SENDER_ID_BYTES_MAX, Window};
 pub use json_writer::JsonWriter;
 pub use msgpack_writer::MsgPackWriter;
 pub use origin::{Origin, Source, Stream};

@@ -2,10 +2,14 @@
 //!
 //! A *stream* is a file, a connection, a partition of a topic, or whatever else events come from in a sequence. Every row has a
 //! start and an end in its stream: byte offsets in a file (terminators included, decompressed), sequence numbers on a
-//! connection, offsets in a topic. The event id is made of the three and never changes afterwards.
+//! connection, offsets in a topic. The event id is made of the three, unless the sender gave one or the event is derived from
+//! others, and never changes afterwards.
 
 use std::fmt;
 use std::sync::Arc;
+
+use crate::fnv::fnv128;
+use crate::ids::{Ids, write_place};
 
 /// Something that events come from in a sequence.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,6 +119,8 @@ pub struct Origin {
     streams: Vec<(u32, Arc<Stream>)>,
     starts: Arc<Vec<u64>>,
     ends: Vec<u64>,
+    /// Where some id does not follow from its row's place.
+    ids: Option<Arc<Ids>>,
 }
 
 impl Origin {
@@ -129,6 +135,15 @@ impl Origin {
             streams,
             starts: Arc::new(starts),
             ends,
+            ids: None,
+        }
+    }
+
+    /// The same rows with ids of their own, where they have any.
+    pub(crate) fn with_ids(self, ids: Option<Ids>) -> Self {
+        Self {
+            ids: ids.map(Arc::new),
+            ..self
         }
     }
 
@@ -172,31 +187,78 @@ impl Origin {
         &self.ends
     }
 
-    /// Appends the event id of a row: stream id, start and end, in hexadecimal, joined by `-`.
+    pub(crate) fn ids(&self) -> Option<&Ids> {
+        self.ids.as_deref()
+    }
+
+    /// The id of a row's stream, its start and its end.
+    pub(crate) fn place(&self, row: usize) -> (u128, u64, u64) {
+        (self.stream(row).id, self.starts[row], self.ends[row])
+    }
+
+    /// Whether a row's id does not follow from its place.
+    pub(crate) fn has_own_id(&self, row: usize) -> bool {
+        let ids = self.ids();
+        ids.is_some_and(|ids| ids.base(row).is_some() || ids.part(row).is_some())
+    }
+
+    /// Appends the event id of a row: what the sender gave; of a window a hash of operator and key in hexadecimal, start and
+    /// end; otherwise stream id, start and end in hexadecimal, joined by `-`. A part has its parent's id, `-` and its index in
+    /// hexadecimal. It is UTF-8, and may hold anything where the sender gave it.
     pub fn write_id(&self, row: usize, out: &mut Vec<u8>) {
         use std::io::Write;
-        let written = write!(
-            out,
-            "{:032x}-{:x}-{:x}",
-            self.stream(row).id,
-            self.starts[row],
-            self.ends[row]
-        );
-        written.expect("writing to a vector does not fail");
+        let Some(ids) = self.ids() else {
+            return write_place(self.place(row), out);
+        };
+        match ids.base(row) {
+            Some(base) => out.extend_from_slice(base),
+            None => write_place(self.place(row), out),
+        }
+        if let Some(part) = ids.part(row) {
+            let written = write!(out, "-{part:x}");
+            written.expect("writing to a vector does not fail");
+        }
+    }
+
+    /// The event id of a row for messages: control characters are escaped.
+    pub fn shown_id(&self, row: usize) -> String {
+        let mut id = Vec::new();
+        self.write_id(row, &mut id);
+        let mut shown = String::with_capacity(id.len());
+        for c in String::from_utf8_lossy(&id).chars() {
+            match c.is_control() {
+                true => shown.extend(c.escape_default()),
+                false => shown.push(c),
+            }
+        }
+        shown
     }
 
     /// A number made of the event id, evenly spread: the same for the same event in every run.
     pub fn hash(&self, row: usize) -> u64 {
-        let id = self.stream(row).id;
-        [
-            id as u64,
-            (id >> 64) as u64,
-            self.starts[row],
-            self.ends[row],
-        ]
-        .iter()
-        .fold(0, |hash, part| mix(hash ^ part))
+        let ids = self.ids();
+        let base = match ids.and_then(|ids| ids.base(row)) {
+            Some(text) => halves(fnv128(text)).iter().fold(0, fold),
+            None => {
+                let (id, start, end) = self.place(row);
+                let id = halves(id);
+                [id[0], id[1], start, end].iter().fold(0, fold)
+            }
+        };
+        match ids.and_then(|ids| ids.part(row)) {
+            Some(part) => fold(base, &part.into()),
+            None => base,
+        }
     }
+}
+
+/// The lower half and the upper one.
+fn halves(id: u128) -> [u64; 2] {
+    [id as u64, (id >> 64) as u64]
+}
+
+fn fold(hash: u64, part: &u64) -> u64 {
+    mix(hash ^ part)
 }
 
 /// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): every input bit changes half of the output bits.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use batch::{
     Batch, BatchBuilder, Bitmap, Cell, Column, ColumnBuilder, Edit, Encoding, Failures, FieldPath,
-    Frozen, HostInfo, JsonWriter, MsgPackWriter, Source, Span, Stream, Value, msgpack,
+    Frozen, HostInfo, JsonWriter, MsgPackWriter, Origin, Source, Span, Stream, Value, Window,
+    WireError, msgpack,
 };
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -44,6 +45,17 @@ struct Row {
     /// Where it starts after the row before, and its length there.
     place: (i64, u64),
     tag: Option<bool>,
+    id: Option<Id>,
+}
+
+/// An id that does not follow from the row's place.
+#[derive(Clone, Copy, Debug)]
+enum Id {
+    /// The row's text or document, as if its sender gave it.
+    Sent,
+    /// Of a part of the event at this place, which may be the row's own.
+    Part(bool, u32),
+    Window(i64),
 }
 
 #[derive(Clone, Debug)]
@@ -132,9 +144,10 @@ fn row() -> impl Strategy<Value = Row> {
         prop_oneof![6 => Just(0), 1 => 0..3usize, 1 => 0..6usize],
         place,
         prop::option::weighted(0.1, any::<bool>()),
+        prop::option::weighted(0.05, id()),
     )
         .prop_map(
-            |(text, object, is_text, buffer, before, stream, place, tag)| Row {
+            |(text, object, is_text, buffer, before, stream, place, tag, id)| Row {
                 text,
                 object,
                 is_text,
@@ -143,8 +156,18 @@ fn row() -> impl Strategy<Value = Row> {
                 stream,
                 place,
                 tag,
+                id,
             },
         )
+}
+
+fn id() -> impl Strategy<Value = Id> {
+    prop_oneof![
+        2 => Just(Id::Sent),
+        2 => (any::<bool>(), prop_oneof![0..3u32, Just(u32::MAX)])
+            .prop_map(|(own, index)| Id::Part(own, index)),
+        1 => any::<i64>().prop_map(Id::Window),
+    ]
 }
 
 fn path() -> impl Strategy<Value = FieldPath> {
@@ -275,6 +298,10 @@ fn build(recipe: &Recipe) -> Batch {
         } else {
             builder.push(span, start, end as u64);
         }
+        if let Some(id) = row.id {
+            let stream = streams[row.stream].clone();
+            set_id(&mut builder, id, span, (stream, start, end as u64));
+        }
         if let Some(message) = row.tag {
             builder.tag_last(&"_tag".into(), message.then(|| "broken".into()));
         }
@@ -285,6 +312,27 @@ fn build(recipe: &Recipe) -> Batch {
     let mut batch = builder.finish();
     recipe.ops.iter().for_each(|op| perform(&mut batch, op));
     batch
+}
+
+type Place = (Arc<Stream>, u64, u64);
+
+fn set_id(builder: &mut BatchBuilder, id: Id, document: Span, (stream, start, end): Place) {
+    match id {
+        // MessagePack is no text, and empty text no id.
+        Id::Sent => drop(builder.id_last(document)),
+        Id::Part(own, index) => {
+            let start = if own { start } else { !start };
+            let origin = Origin::new(vec![(0, stream)], vec![start], vec![end]);
+            let parent = builder.parent(&origin, 0);
+            builder.part_last(&parent, index);
+        }
+        Id::Window(start) => builder.window_last(&Window {
+            operator: "summarize",
+            key: b"key",
+            start,
+            end: start.wrapping_add(60),
+        }),
+    }
 }
 
 fn put(column: &mut ColumnBuilder, row: usize, data: &Data) {
@@ -408,7 +456,15 @@ fn shown(batch: &Batch) -> String {
 
 /// Whether version 1 can say all of it.
 fn is_old(recipe: &Recipe) -> bool {
-    recipe.rows.iter().all(|row| row.stream < 3)
+    let encoding = recipe.encoding;
+    recipe.rows.iter().all(|row| {
+        let id = document(encoding, row);
+        let has_id = match row.id {
+            Some(Id::Sent) => (1..=512).contains(&id.len()) && std::str::from_utf8(&id).is_ok(),
+            other => other.is_some(),
+        };
+        row.stream < 3 && !has_id
+    })
 }
 
 /// For each pair of stream runs, whether they are the same stream in memory.
@@ -451,6 +507,19 @@ proptest! {
     }
 
     #[test]
+    fn arbitrary_bytes_never_panic(
+        version in 0..4u8,
+        flags in any::<u8>(),
+        head in any::<prop::sample::Index>(),
+        rest in prop::collection::vec(prop_oneof![3 => 0..4u8, 1 => any::<u8>()], 0..300),
+    ) {
+        let len = (8 + head.index(rest.len() + 1)) as u8;
+        let mut bytes = vec![version, 0, flags, 0, len, 0, 0, 0];
+        bytes.extend(rest);
+        use_whatever_comes(bytes);
+    }
+
+    #[test]
     fn damage_in_several_places_never_panics(
         recipe in recipe(),
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), any::<bool>()), 1..6),
@@ -485,6 +554,7 @@ fn sample(encoding: Encoding) -> Batch {
         stream,
         place: (0, text.len() as u64 + 1),
         tag,
+        id: None,
     };
     let path = |text| FieldPath::parse(text).expect("a path");
     let cells = vec![
@@ -512,39 +582,106 @@ fn sample(encoding: Encoding) -> Batch {
     })
 }
 
-const ENCODINGS: [(Encoding, &[u8]); 3] = [
-    (Encoding::Text, include_bytes!("data/batch-1-text.bin")),
-    (Encoding::Json, include_bytes!("data/batch-1-json.bin")),
+/// A small batch with something of everything that version 1 has not.
+fn sample_2(encoding: Encoding) -> Batch {
+    let row = |text: &str, stream, id| Row {
+        text: text.to_owned(),
+        object: serde_json::json!({"text": text}),
+        is_text: text.len() == 3,
+        buffer: stream % 2,
+        before: Some(1),
+        stream,
+        place: (0, 1),
+        tag: None,
+        id,
+    };
+    build(&Recipe {
+        encoding,
+        add_fields: true,
+        received: 1_709_210_096_000_000_000,
+        rows: vec![
+            row("first", 3, None),
+            row("élan", 3, Some(Id::Sent)),
+            row("two", 3, Some(Id::Sent)),
+            row("part of its place", 4, Some(Id::Part(true, 0))),
+            row("part of another", 4, Some(Id::Part(false, 16))),
+            row("sum", 5, Some(Id::Window(-60))),
+            row("last", 0, None),
+        ],
+        ops: vec![Op::Drop(1, true)],
+    })
+}
+
+type Sample = (Encoding, &'static [u8], &'static [u8]);
+
+const SAMPLES: [Sample; 3] = [
+    (
+        Encoding::Text,
+        include_bytes!("data/batch-1-text.bin"),
+        include_bytes!("data/batch-2-text.bin"),
+    ),
+    (
+        Encoding::Json,
+        include_bytes!("data/batch-1-json.bin"),
+        include_bytes!("data/batch-2-json.bin"),
+    ),
     (
         Encoding::MsgPack,
         include_bytes!("data/batch-1-msgpack.bin"),
+        include_bytes!("data/batch-2-msgpack.bin"),
     ),
 ];
 
-/// The files are the payloads of [`sample`] as version 1 of the format wrote them, and stay as they are for ever.
+/// The files are the payloads of [`sample`] and [`sample_2`] as these versions of the format wrote them first, and stay as they
+/// are for ever.
 #[test]
-fn batches_of_version_1_are_read_and_written_as_ever() {
-    for (encoding, known) in ENCODINGS {
-        let batch = Batch::thaw(Bytes::from_static(known)).expect("version 1 is known");
-        assert_eq!(shown(&batch), shown(&sample(encoding)), "{encoding:?}");
-        assert!(payload(&sample(encoding).freeze()) == known, "{encoding:?}");
+fn every_version_is_read_and_written_as_ever() {
+    for (encoding, first, second) in SAMPLES {
+        let samples = [
+            (1, first, sample(encoding)),
+            (2, second, sample_2(encoding)),
+        ];
+        for (version, known, expected) in samples {
+            let batch = Batch::thaw(Bytes::from_static(known)).expect("the version is known");
+            assert_eq!(shown(&batch), shown(&expected), "{encoding:?} {version}");
+            let frozen = expected.freeze();
+            assert_eq!((frozen.version, known[0]), (version, version));
+            assert!(payload(&frozen) == known, "{encoding:?} {version}");
+        }
+    }
+}
+
+/// What version 1 does not have is damage in it, not read as something else.
+#[test]
+fn version_1_has_nothing_of_version_2() {
+    for (encoding, _, second) in SAMPLES {
+        let mut bytes = second.to_vec();
+        bytes[0] = 1;
+        let read = Batch::thaw(bytes.clone().into()).map(|_| ());
+        assert_eq!(read, Err(WireError::Damaged("unknown flags")));
+        // Without the flag of ids, the sources are left.
+        bytes[2] &= !8;
+        let read = Batch::thaw(bytes.into()).map(|_| ());
+        let expected = WireError::Damaged("an unknown kind of stream");
+        assert_eq!(read, Err(expected), "{encoding:?}");
     }
 }
 
 #[test]
 fn no_changed_byte_and_no_cut_panics() {
-    for (encoding, _) in ENCODINGS {
-        let whole = payload(&sample(encoding).freeze());
-        for at in 0..whole.len() {
-            let cut = Batch::thaw(whole.slice(..at));
-            assert!(cut.is_err(), "{encoding:?} cut at {at}");
-            for flip in [1, 2, 4, 8, 16, 32, 64, 128, 255] {
-                let mut bytes = whole.to_vec();
-                bytes[at] ^= flip;
-                use_whatever_comes(bytes);
+    for (encoding, first, second) in SAMPLES {
+        for whole in [first, second] {
+            for at in 0..whole.len() {
+                let cut = Batch::thaw(Bytes::from_static(&whole[..at]));
+                assert!(cut.is_err(), "{encoding:?} cut at {at}");
+                for flip in [1, 2, 4, 8, 16, 32, 64, 128, 255] {
+                    let mut bytes = whole.to_vec();
+                    bytes[at] ^= flip;
+                    use_whatever_comes(bytes);
+                }
             }
+            let longer = [whole, b"x"].concat();
+            assert!(Batch::thaw(longer.into()).is_err());
         }
-        let longer = [&whole[..], b"x"].concat();
-        assert!(Batch::thaw(longer.into()).is_err());
     }
 }

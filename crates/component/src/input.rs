@@ -247,7 +247,7 @@ pub struct DroppedRows {
     pub reason: Arc<str>,
     /// How many rows.
     pub rows: u64,
-    /// What they span in their stream: bytes of a file.
+    /// What they span in their stream: bytes of a file, numbers on a connection or in a topic.
     pub bytes: u64,
 }
 

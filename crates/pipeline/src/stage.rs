@@ -231,9 +231,7 @@ pub(crate) fn report_expression_errors(
     let is_first = !metrics.snapshot().named.contains_key(COUNTER);
     metrics.count(COUNTER, errors as u64);
     if let Some((row, message)) = first.filter(|_| is_first) {
-        let mut id = Vec::new();
-        batch.origin().write_id(row, &mut id);
-        let id = String::from_utf8_lossy(&id);
+        let id = batch.origin().shown_id(row);
         diagnostics.warn(&format!(
             "{name}: `if` is false for event {id}: {message} (further such events are only counted)"
         ));

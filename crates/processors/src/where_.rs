@@ -81,12 +81,8 @@ impl Processor for Where {
         if let Some((row, reason)) = found.first_error
             && !self.warned
         {
-            let mut id = Vec::new();
-            batch.origin().write_id(row, &mut id);
-            self.warning = Some(format!(
-                "the condition failed for event {}: {reason}",
-                String::from_utf8_lossy(&id)
-            ));
+            let id = batch.origin().shown_id(row);
+            self.warning = Some(format!("the condition failed for event {id}: {reason}"));
             self.warned = true;
         }
         let mut dropped = rows.clone();

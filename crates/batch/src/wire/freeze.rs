@@ -7,11 +7,12 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use super::regions::{self, Regions};
-use super::{DOTTED, Frozen, VERSION_1, VERSION_2, kept, rows, series, source, tag};
+use super::{DOTTED, Frozen, IDS, VERSION_1, VERSION_2, kept, rows, series, source, tag};
 use crate::batch::{Batch, Encoding};
 use crate::bitmap::Bitmap;
 use crate::cell::{Cell, Span};
 use crate::column::{Cells, Column};
+use crate::ids::Ids;
 use crate::origin::{Origin, Source, Stream};
 use crate::tree::Node;
 
@@ -20,7 +21,8 @@ const HEAD_LEN_AT: usize = 4;
 
 /// See [`Batch::freeze`].
 pub(super) fn freeze(batch: &Batch) -> Frozen {
-    let regions = regions::regions(batch.root());
+    let ids = batch.origin.ids();
+    let regions = regions::regions(ids.map(Ids::bases), batch.root());
     let mut writer = Writer {
         out: Vec::with_capacity(512 + 8 * batch.len()),
         origin: &batch.origin,
@@ -34,7 +36,8 @@ pub(super) fn freeze(batch: &Batch) -> Frozen {
         Encoding::Json => 1,
         Encoding::MsgPack => 2,
     };
-    let flags = encoding | if batch.dotted { DOTTED } else { 0 };
+    let dotted = if batch.dotted { DOTTED } else { 0 };
+    let flags = encoding | dotted | if ids.is_some() { IDS } else { 0 };
     let version = version(&batch.origin);
     writer
         .out
@@ -54,6 +57,9 @@ pub(super) fn freeze(batch: &Batch) -> Frozen {
         writer.bitmap(&drops.rows);
     }
     writer.lists();
+    if let Some(ids) = ids {
+        writer.ids(ids, batch.len());
+    }
     writer.node(batch.root());
     let mut head = writer.out;
     let len = (head.len() as u32).to_le_bytes();
@@ -69,7 +75,7 @@ pub(super) fn freeze(batch: &Batch) -> Frozen {
 fn version(origin: &Origin) -> u8 {
     let is_old = |source: &Source| matches!(source, Source::File { .. } | Source::Unnamed);
     let mut streams = origin.streams();
-    match streams.all(|(_, stream)| is_old(&stream.source)) {
+    match origin.ids().is_none() && streams.all(|(_, stream)| is_old(&stream.source)) {
         true => VERSION_1,
         false => VERSION_2,
     }
@@ -176,6 +182,13 @@ impl Writer<'_> {
             u32(list.len());
             list.iter().for_each(|&region| u32(region as usize));
         }
+    }
+
+    fn ids(&mut self, ids: &Ids, len: usize) {
+        self.column(ids.bases());
+        let part = |row| ids.part(row).map_or(0, |index| i64::from(index) + 1);
+        let parts: Vec<i64> = (0..len).map(part).collect();
+        series::write(&mut self.out, &parts);
     }
 
     fn node(&mut self, node: &Node) {

@@ -6,8 +6,8 @@
 //! are copied together. What was read before (the cache of columns) is not kept.
 //!
 //! # Versions
-//! Version 2 knows what a stream is beside a file. A batch that has nothing of it is written
-//! as version 1, which programs of before can read; both are read. [`Frozen::version`] says which one it is, so that
+//! Version 2 knows what a stream is beside a file, and ids that do not follow from places. A batch that has neither is
+//! written as version 1, which programs of before can read; both are read. [`Frozen::version`] says which one it is, so that
 //! whatever keeps the bytes can refuse those of a later version before it touches anything.
 //!
 //! # Layout
@@ -17,7 +17,7 @@
 //! | field | holds |
 //! | --- | --- |
 //! | version u16 | 1 or 2; its place stays for ever |
-//! | flags u16 | bits 0 and 1: encoding (0 text, 1 JSON, 2 MessagePack); bit 2: some key holds a dot |
+//! | flags u16 | bits 0 and 1: encoding (0 text, 1 JSON, 2 MessagePack); bit 2: some key holds a dot; version 2, bit 3: there are ids |
 //! | head length u32 | where the documents begin in the payload |
 //! | rows u32, size u64, received i64, host's name text | as the batch gives them |
 //! | streams | count u32; each: id u128, then a *source* |
@@ -28,6 +28,7 @@
 //! | drops | count u32; each: reason text, bitmap |
 //! | regions | count u32; the length u64 of each; they are the documents, one after the other |
 //! | buffer lists | count u32; each: count u32, then a u32 each: 0 for an empty buffer, else a region's number plus 1 |
+//! | ids | version 2, where the flag says so: a column of texts, or keep where the id's base is the place; then a series of 0, or for a part its index plus 1, of each row |
 //! | nodes | from the root on, a node before what lies below it: key text, children u32, column |
 //!
 //! A *source* is a u8 and what belongs to it: 0 has no name; 1 a file: path text; in version 2 also 2 a connection: peer text,
@@ -68,7 +69,7 @@ use crate::batch::Batch;
 /// The version that is written where it suffices.
 const VERSION_1: u8 = 1;
 
-/// The version that knows sources other than files.
+/// The version that knows sources other than files, and ids of rows.
 const VERSION_2: u8 = 2;
 
 /// The latest version that is known.
@@ -76,6 +77,9 @@ const VERSION_MAX: u8 = VERSION_2;
 
 /// The flag of a batch in which some key holds a dot.
 const DOTTED: u16 = 1 << 2;
+
+/// The flag of a batch in which some id does not follow from its row's place.
+const IDS: u16 = 1 << 3;
 
 /// What a stream is.
 mod source {

@@ -59,11 +59,13 @@ struct Run {
     used: u64,
 }
 
-/// The regions that the columns at and below `root` need.
-pub(super) fn regions(root: &Node) -> Regions<'_> {
+/// The regions that the column of ids and the columns at and below `root` need.
+pub(super) fn regions<'a>(ids: Option<&'a Column>, root: &'a Node) -> Regions<'a> {
     let mut regions = Regions::default();
+    ids.into_iter().for_each(|ids| regions.look_at(ids));
     each_column(root, &mut |column| regions.look_at(column));
     if regions.buffers.iter().any(Buffer::may_be_sparse) {
+        ids.into_iter().for_each(|ids| regions.collect_pieces(ids));
         each_column(root, &mut |column| regions.collect_pieces(column));
     }
     regions.place();

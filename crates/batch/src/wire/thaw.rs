@@ -6,9 +6,11 @@ use bytes::Bytes;
 
 use super::columns::{Lists, column};
 use super::input::{Input, Result, damaged};
-use super::{DOTTED, VERSION_1, VERSION_MAX, WireError, rows, series, source};
+use super::{DOTTED, IDS, VERSION_1, VERSION_MAX, WireError, rows, series, source};
 use crate::batch::{Batch, Drops, Encoding, HostInfo, ROW_OVERHEAD};
 use crate::bitmap::Bitmap;
+use crate::cell::Cell;
+use crate::ids::Ids;
 use crate::json;
 use crate::origin::{Origin, Source, Stream};
 use crate::tree::Node;
@@ -24,10 +26,12 @@ pub(super) fn thaw(bytes: &Bytes) -> Result<Batch> {
     };
     let flags = preface.u16()?;
     let head_len = preface.u32()? as usize;
-    let (encoding, dotted) = match (flags & !DOTTED, flags & DOTTED != 0) {
-        (0, dotted) => (Encoding::Text, dotted),
-        (1, dotted) => (Encoding::Json, dotted),
-        (2, dotted) => (Encoding::MsgPack, dotted),
+    let (dotted, has_ids) = (flags & DOTTED != 0, flags & IDS != 0);
+    let encoding = match flags & !(DOTTED | IDS) {
+        _ if has_ids && version == VERSION_1 => return damaged("unknown flags"),
+        0 => Encoding::Text,
+        1 => Encoding::Json,
+        2 => Encoding::MsgPack,
         _ => return damaged("unknown flags"),
     };
     let Some(head) = bytes.get(preface.at..head_len) else {
@@ -38,10 +42,14 @@ pub(super) fn thaw(bytes: &Bytes) -> Result<Batch> {
     let size = size(&mut input, len)?;
     let received = input.i64()?;
     let name = input.text()?.into();
-    let origin = origin(&mut input, len, version)?;
+    let mut origin = origin(&mut input, len, version)?;
     let (alive, sealed) = (bitmap(&mut input, len)?, bitmap(&mut input, len)?);
     let drops = drops(&mut input, len)?;
     let mut lists = Lists::read(&mut input, bytes, head_len)?;
+    if has_ids {
+        let ids = ids(&mut input, &mut lists, &origin)?;
+        origin = origin.with_ids(ids);
+    }
     let root = nodes(&mut input, &mut lists, &origin)?;
     if input.at != head.len() {
         return damaged("there is more than a batch in its head");
@@ -141,6 +149,32 @@ fn stream(input: &mut Input<'_>, version: u8) -> Result<Arc<Stream>> {
         _ => return damaged("an unknown kind of stream"),
     };
     Ok(Arc::new(Stream::new(id, source)))
+}
+
+/// The ids that do not follow from places.
+fn ids(input: &mut Input<'_>, lists: &mut Lists, origin: &Origin) -> Result<Option<Ids>> {
+    let len = origin.starts().len();
+    let Some(bases) = column(input, lists, origin)? else {
+        return damaged("its ids are missing");
+    };
+    let is_base = |row| match bases.cell(row) {
+        Cell::Keep => true,
+        Cell::Text(span) => span.len > 0,
+        _ => false,
+    };
+    if !(0..len).all(is_base) {
+        return damaged("an id is no text");
+    }
+    input.charge(len, size_of::<i64>() + size_of::<Option<u32>>())?;
+    let part = |index: i64| match index {
+        0 => Ok(None),
+        _ => match u32::try_from(index.wrapping_sub(1)) {
+            Ok(index) => Ok(Some(index)),
+            Err(_) => damaged("the number of a part is out of range"),
+        },
+    };
+    let parts = series::read(input, len)?.into_iter().map(part);
+    Ok(Ids::new(bases, parts.collect::<Result<_>>()?))
 }
 
 fn bitmap(input: &mut Input<'_>, len: usize) -> Result<Bitmap> {

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use batch::{Batch, JsonWriter};
+use batch::{Batch, JsonWriter, json};
 use bytes::Bytes;
 use queue::inspect::{Block, QueueFolder, Range};
 
@@ -130,9 +130,10 @@ pub fn render(payload: Bytes, ids: Option<Option<u64>>, text: &mut Vec<u8>) -> R
 }
 
 fn write_metadata(batch: &Batch, row: usize, sequence: Option<u64>, text: &mut Vec<u8>) {
-    text.extend_from_slice(br#"{"@metadata":{"id":""#);
-    batch.origin().write_id(row, text);
-    text.push(b'"');
+    text.extend_from_slice(br#"{"@metadata":{"id":"#);
+    let mut id = Vec::new();
+    batch.origin().write_id(row, &mut id);
+    json::write_string(text, &id);
     if let Some(sequence) = sequence {
         text.extend_from_slice(format!(r#","sequence":{sequence}"#).as_bytes());
     }
