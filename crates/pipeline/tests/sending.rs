@@ -32,7 +32,7 @@ struct Lines {
 #[async_trait]
 impl Input for Lines {
     async fn run(self: Box<Self>, ctx: InputContext) -> Result<(), InputError> {
-        let stream = Arc::new(Stream { id: 1, path: None });
+        let stream = Arc::new(Stream::unnamed(1));
         for batch in 0..self.batches {
             let mut builder = BatchBuilder::new(Encoding::Text, &ctx.host, 0, false);
             builder.stream(&stream);
