@@ -51,8 +51,8 @@ async fn who_waits_first_goes_first() {
     let held = pool.reserve(90).await;
     let order = Arc::new(std::sync::Mutex::new(Vec::new()));
     let mut waiters = JoinSet::new();
-    // The first one wants much; those behind it would fit now and wait all the same.
-    for (name, bytes) in [(0, 60), (1, 5), (2, 5)] {
+    // The first one wants everything; those behind it would fit now and wait all the same, until it is done.
+    for (name, bytes) in [(0, 100), (1, 5), (2, 5)] {
         let (pool, order) = (pool.clone(), order.clone());
         waiters.spawn(async move {
             let reservation = pool.reserve(bytes).await;
