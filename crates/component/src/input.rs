@@ -3,7 +3,6 @@
 //! An input sends batches and gets a [`Receipt`] for each. It may tell its source "done" only when the receipt
 //! resolves. Sending waits while the queue is full: that is the backpressure.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -13,6 +12,7 @@ use config::ConfigError;
 use registry::Registry;
 use tokio::sync::oneshot;
 
+use crate::diagnostics::Diagnostics;
 use crate::ledger::Ledger;
 use crate::metrics::{OperatorMetrics, Progress};
 use crate::phase::{Phase, Phases};
@@ -277,32 +277,5 @@ impl Stop {
 impl From<Phases> for Stop {
     fn from(phases: Phases) -> Self {
         Self { phases }
-    }
-}
-
-/// Where warnings for the person who runs Millpond go. Cheap to clone.
-#[derive(Clone)]
-pub struct Diagnostics(Arc<dyn Fn(&str) + Send + Sync>);
-
-impl Diagnostics {
-    /// Warnings go to this function.
-    pub fn new(warn: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(warn))
-    }
-
-    /// Nobody hears the warnings.
-    pub fn silent() -> Self {
-        Self::new(|_| {})
-    }
-
-    /// Says something that a person should know: one line, naming the file, peer or operator.
-    pub fn warn(&self, message: &str) {
-        (self.0)(message);
-    }
-}
-
-impl fmt::Debug for Diagnostics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Diagnostics")
     }
 }

@@ -8,11 +8,13 @@
 //! | [`processor`] | [`Processor`], [`Order`] |
 //! | [`output`] | [`Output`]: a [`Writer`] or a [`Sender`], with how to write one |
 //! | [`phase`] | how far a run is on its way to its end |
+//! | [`diagnostics`] | messages for the person who runs Millpond |
 //! | [`metrics`] | counters of an operator |
 //! | [`ledger`] | what became of every file |
 //! | [`standard`] | whether standard input and output can be used |
 //! | [`thread`] | threads for blocking work |
 
+pub mod diagnostics;
 pub mod input;
 pub mod ledger;
 pub mod metrics;
@@ -23,9 +25,10 @@ pub mod spec;
 pub mod standard;
 pub mod thread;
 
+pub use diagnostics::Diagnostics;
 pub use input::{
-    Delivery, Diagnostics, DroppedRows, Input, InputContext, InputError, Receipt, Sink, Stop,
-    Stopped, StreamDelivery, receipt,
+    Delivery, DroppedRows, Input, InputContext, InputError, Receipt, Sink, Stop, Stopped,
+    StreamDelivery, receipt,
 };
 pub use ledger::{Dropped, FileLedger, FileStatus, Ledger};
 pub use metrics::{OperatorMetrics, Progress};
