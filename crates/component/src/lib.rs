@@ -25,7 +25,7 @@ pub mod spec;
 pub mod standard;
 pub mod thread;
 
-pub use diagnostics::Diagnostics;
+pub use diagnostics::{Component, Diagnostics, Level, Limit, Message, Role, Warning};
 pub use input::{
     Delivery, DroppedRows, Input, InputContext, InputError, Receipt, Sink, Stop, Stopped,
     StreamDelivery, receipt,

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use component::FileLedger;
+pub use component::Role;
 use component::metrics::Snapshot;
 
 /// What a run did, all pipelines.
@@ -43,31 +44,6 @@ pub struct OperatorReport {
     pub name: String,
     /// Its counters.
     pub counts: Snapshot,
-}
-
-/// The kinds of operators.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// Brings events in.
-    Input,
-    /// Holds them until processors and outputs take them.
-    Queue,
-    /// Changes or filters them.
-    Processor,
-    /// Takes them out.
-    Output,
-}
-
-impl Role {
-    /// The word for it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Input => "input",
-            Self::Queue => "queue",
-            Self::Processor => "processor",
-            Self::Output => "output",
-        }
-    }
 }
 
 impl Report {
