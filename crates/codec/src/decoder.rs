@@ -222,9 +222,9 @@ impl Decoder {
         })
     }
 
-    /// Where something was first changed or could not be read, in whatever stream it was.
-    pub fn firsts(&self) -> Firsts {
-        self.firsts
+    /// Where something was first changed or could not be read since the last call.
+    pub fn take_firsts(&mut self) -> Firsts {
+        std::mem::take(&mut self.firsts)
     }
 
     /// What was changed or could not be read since the last call.

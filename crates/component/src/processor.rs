@@ -2,6 +2,8 @@
 
 use batch::{Batch, Bitmap, Failures};
 
+use crate::diagnostics::Warning;
+
 /// Whether a processor needs the batches in sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
@@ -33,9 +35,9 @@ pub trait Processor: Send {
         Vec::new()
     }
 
-    /// What a user should hear once, such as the first error of an expression with the id of its event, since the last
-    /// call. Whoever calls logs each text as a warning that names the processor.
-    fn take_warnings(&mut self) -> Vec<String> {
+    /// What a user should hear, such as the error of an expression with the id of its event, since the last call. Whoever
+    /// calls passes it on, with the processor's name, as often as its limit allows.
+    fn take_warnings(&mut self) -> Vec<Warning> {
         Vec::new()
     }
 }

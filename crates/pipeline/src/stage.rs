@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use batch::{Batch, Bitmap, Failures};
-use component::{Diagnostics, OperatorMetrics, Order, Processor};
+use component::{Diagnostics, Limit, OperatorMetrics, Order, Processor, Role};
 use expr::Expr;
 
 use crate::graph::StageNode;
@@ -80,7 +80,7 @@ pub fn make_stages(
             on_failure: node.on_failure,
             failed: format!("{} failed", node.name).into(),
             metrics: Arc::default(),
-            diagnostics: diagnostics.clone(),
+            diagnostics: diagnostics.for_component(Role::Processor, node.name),
             ordered,
         });
         for stages in &mut made {
@@ -170,7 +170,7 @@ impl SharedStage {
             self.metrics.count(name, count);
         }
         for warning in processor.take_warnings() {
-            self.diagnostics.warn(&format!("{}: {warning}", self.name));
+            self.diagnostics.pass_on(warning);
         }
         let after = batch.alive().count();
         self.metrics.events(before, after);
@@ -181,10 +181,10 @@ impl SharedStage {
     fn guarded(&self, processor: &mut dyn Processor, batch: &mut Batch, rows: &Bitmap) -> Failures {
         let attempt = catch_unwind(AssertUnwindSafe(|| processor.process(batch, rows)));
         attempt.unwrap_or_else(|_| {
-            self.diagnostics.warn(&format!(
-                "{}: internal error; the events of this batch are published as failed",
-                self.name
-            ));
+            let limit = Limit::events("internal_error");
+            self.diagnostics.warn_limited(limit, || {
+                "internal error; the events of this batch are published as failed".to_owned()
+            });
             let (tag, reason) = (
                 "_internal_error".into(),
                 format!("{}: internal error", self.name).into(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use batch::{Batch, Bitmap, Failures};
-use component::{Build, BuildContext, Example, Order, Processor, Spec, parse};
+use component::{Build, BuildContext, Example, Limit, Order, Processor, Spec, Warning, parse};
 use config::{ConfigError, Node, Positional};
 use expr::Expr;
 use schemars::JsonSchema;
@@ -17,7 +17,7 @@ pub const SPEC: Spec = Spec {
                   `where status >= 500 && method != \"HEAD\"`.\n\n\
                   An event for which the expression is false, absent or null is dropped, and so is one for which it \
                   fails, as `message + 1` does for a text. Failures are counted as `expression_errors`, and the first \
-                  one is logged with the id of its event. Events that failed in an earlier processor are filtered \
+                  one is logged with the id of its event, then one an hour. Events that failed in an earlier processor are filtered \
                   like all others.",
     positional: Positional::expression(&["condition"]),
     one_line: &[],
@@ -43,6 +43,9 @@ pub const SPEC: Spec = Spec {
     },
 };
 
+/// What counts events for which the expression fails.
+const COUNTER: &str = "expression_errors";
+
 /// Settings of `where`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -59,7 +62,6 @@ fn build(node: &Node, _: &BuildContext) -> Result<Box<dyn Processor>, ConfigErro
         condition,
         reason: SPEC.name.into(),
         errors: 0,
-        warned: false,
         warning: None,
     }))
 }
@@ -69,21 +71,17 @@ struct Where {
     reason: Arc<str>,
     /// Rows for which the expression failed, since the last look at the counters.
     errors: u64,
-    /// Whether the first failure was reported.
-    warned: bool,
-    warning: Option<String>,
+    warning: Option<Warning>,
 }
 
 impl Processor for Where {
     fn process(&mut self, batch: &mut Batch, rows: &Bitmap) -> Failures {
         let found = self.condition.filter(batch, rows);
         self.errors += found.errors as u64;
-        if let Some((row, reason)) = found.first_error
-            && !self.warned
-        {
+        if let Some((row, reason)) = found.first_error {
             let id = batch.origin().shown_id(row);
-            self.warning = Some(format!("the condition failed for event {id}: {reason}"));
-            self.warned = true;
+            let text = format!("the condition failed for event {id}: {reason}");
+            self.warning = Some(Warning::limited(Limit::events(COUNTER), text));
         }
         let mut dropped = rows.clone();
         dropped.and_not(&found.holds);
@@ -97,7 +95,6 @@ impl Processor for Where {
             condition,
             reason,
             errors: 0,
-            warned: false,
             warning: None,
         })
     }
@@ -105,11 +102,11 @@ impl Processor for Where {
     fn take_counters(&mut self) -> Vec<(&'static str, u64)> {
         match std::mem::take(&mut self.errors) {
             0 => Vec::new(),
-            errors => vec![("expression_errors", errors)],
+            errors => vec![(COUNTER, errors)],
         }
     }
 
-    fn take_warnings(&mut self) -> Vec<String> {
+    fn take_warnings(&mut self) -> Vec<Warning> {
         self.warning.take().into_iter().collect()
     }
 }
@@ -142,22 +139,23 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_false_counted_and_told_once() {
+    fn failures_are_false_counted_and_told() {
         let mut filter = build(&SPEC, "where a + 1 > 1").expect("it builds");
         let events = [r#"{"a":1}"#, r#"{"a":[]}"#, r#"{"a":{}}"#];
-        for round in 0..2 {
+        for _ in 0..2 {
             let mut batch = batch_of(events);
             process(filter.as_mut(), &mut batch);
             assert_eq!(lines_of(&batch), [r#"{"a":1}"#]);
             assert_eq!(filter.take_counters(), [("expression_errors", 2)]);
             assert!(filter.take_counters().is_empty());
             let warnings = filter.take_warnings();
-            assert_eq!(warnings.len(), 1 - round, "{warnings:?}");
             let start = "the condition failed for event 00000000000000000000000000000001-8-11: ";
-            assert!(
-                warnings.iter().all(|warning| warning.starts_with(start)),
-                "{warnings:?}"
-            );
+            let [warning] = &warnings[..] else {
+                panic!("one warning a batch at most: {warnings:?}");
+            };
+            assert!(warning.text.starts_with(start), "{warning:?}");
+            assert_eq!(warning.limit, Some(Limit::events("expression_errors")));
+            assert!(filter.take_warnings().is_empty());
         }
     }
 

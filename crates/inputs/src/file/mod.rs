@@ -39,7 +39,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use component::{Build, BuildContext, Example, Input, InputContext, InputError, Spec, thread};
+use component::{
+    Build, BuildContext, Example, Input, InputContext, InputError, Limit, Spec, thread,
+};
 use config::{ConfigError, Node, Positional};
 
 use crate::paths::meta::{Kind, Meta};
@@ -303,7 +305,8 @@ fn follow(tracker: &mut Tracker, mut watch: Watch, ctx: &InputContext) {
             None => {}
         }
         for warning in watch.take_warnings() {
-            ctx.diagnostics.warn(&warning);
+            let limit = Limit::once("polled");
+            ctx.diagnostics.warn_limited(limit, || warning);
         }
         tracker.tick();
     }

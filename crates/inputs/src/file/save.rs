@@ -103,7 +103,7 @@ impl Tracker {
         }
         // Small changes may find room where the ids of new files do not.
         if self.unsaved.is_empty() && std::mem::replace(&mut self.save_fails, false) {
-            self.ctx.diagnostics.warn("positions are remembered again");
+            self.ctx.diagnostics.info("positions are remembered again");
         }
         true
     }

@@ -8,7 +8,7 @@
 //! - The id of a new file is durable in the registry before the file is read.
 //! - A place belongs to one known file at most; a known file has one place at most.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::fs::File as Opened;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use batch::fnv::Fnv128;
 use codec::{Check, Resume};
-use component::{FileStatus, InputContext};
+use component::{FileStatus, InputContext, Limit};
 
 use super::acknowledge::Dirty;
 use super::content::{Head, read_exact_at, written_end};
@@ -70,8 +70,6 @@ pub(crate) struct Tracker {
     pub(super) postponed: HashMap<Place, (Found, Instant)>,
     /// Files that cannot be opened or read, with when to try again.
     pub(super) retries: HashMap<u128, Instant>,
-    /// What was told, so that it is told once.
-    pub(super) told: HashSet<String>,
     /// What went wrong, where files are not followed.
     pub(crate) problems: Vec<String>,
     pub(super) is_first_scan: bool,
@@ -106,7 +104,6 @@ impl Tracker {
             unsaved: Vec::new(),
             postponed: HashMap::new(),
             retries: HashMap::new(),
-            told: HashSet::new(),
             problems: Vec::new(),
             is_first_scan,
             has_scanned: false,
@@ -588,10 +585,10 @@ impl Tracker {
     }
 
     pub(super) fn warn_once(&mut self, message: &str) {
-        // Bounded: who has thousands of broken files has been told.
-        if self.told.len() < 10_000 && self.told.insert(message.to_owned()) {
-            self.ctx.diagnostics.warn(message);
-        }
+        let limit = Limit::once_for("file", message);
+        self.ctx
+            .diagnostics
+            .warn_limited(limit, || message.to_owned());
     }
 
     fn ended(&mut self, task: Box<Task>, outcome: Outcome) {

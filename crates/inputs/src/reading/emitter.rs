@@ -2,14 +2,13 @@
 //!
 //! What was changed or could not be read is counted; of each kind, the first one of an input is also told.
 
-use std::collections::BTreeSet;
 use std::fmt::Display;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use batch::{Source, Stream};
 use codec::{Chunk, Decoder};
-use component::{InputContext, Receipt};
+use component::{InputContext, Limit, Receipt};
 
 /// Why a stream ends before its end.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,8 +36,6 @@ pub(crate) struct Emitter {
     ctx: InputContext,
     /// What is said of a truncated line.
     cut: &'static str,
-    /// The kinds that somebody was told of; common to the emitters of an input.
-    told: Arc<Mutex<BTreeSet<&'static str>>>,
 }
 
 impl Emitter {
@@ -52,16 +49,12 @@ impl Emitter {
             } else {
                 "is longer than `max_line_bytes` and was cut"
             },
-            told: Arc::default(),
         }
     }
 
     /// Another one for the same input, for another thread.
     pub(crate) fn fork(&self, settings: &codec::Settings) -> Self {
-        Self {
-            told: self.told.clone(),
-            ..Self::new(settings, &self.ctx)
-        }
+        Self::new(settings, &self.ctx)
     }
 
     /// Sends the events of a chunk, waiting while the queue is full.
@@ -104,7 +97,7 @@ impl Emitter {
 
     fn count(&mut self, stream: &Stream) {
         let counts = self.decoder.take_counts();
-        let firsts = self.decoder.firsts();
+        let firsts = self.decoder.take_firsts();
         let kinds = [
             (
                 "truncated_lines",
@@ -142,25 +135,20 @@ impl Emitter {
                 continue;
             }
             self.ctx.metrics.count(name, count);
-            if let Some(offset) = first
-                && self.lock_told().insert(name)
-            {
-                let name: &dyn Display = match &stream.source {
-                    // The one thing without a name that is read here.
-                    Source::Unnamed => &"standard input",
-                    source => source,
+            if let Some(offset) = first {
+                let text = || {
+                    let name: &dyn Display = match &stream.source {
+                        // The one thing without a name that is read here.
+                        Source::Unnamed => &"standard input",
+                        source => source,
+                    };
+                    format!("{name}: the line at byte {offset} {what}")
                 };
-                self.ctx.diagnostics.warn(&format!(
-                    "{name}: the line at byte {offset} {what} (further ones are only counted)"
-                ));
+                self.ctx.diagnostics.warn_limited(Limit::events(name), text);
             }
         }
         let failures = counts.broken_documents + counts.broken_containers + counts.broken_syslog;
         self.ctx.metrics.failures(failures as usize);
-    }
-
-    fn lock_told(&self) -> MutexGuard<'_, BTreeSet<&'static str>> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

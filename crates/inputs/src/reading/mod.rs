@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use batch::Stream;
 use codec::Chunk;
-use component::{InputContext, InputError};
+use component::{InputContext, InputError, Limit};
 
 use emitter::{Emitter, End};
 use identity::Identity;
@@ -180,7 +180,6 @@ fn open_patiently(path: &Path, ctx: &InputContext) -> io::Result<Option<File>> {
     let open = move || drop(opened.send(File::open(owned)));
     thread::Builder::new().name("open".to_owned()).spawn(open)?;
     let begin = Instant::now();
-    let mut has_warned = false;
     while !ctx.stop.is_stopped() {
         match receiver.recv_timeout(STOP_CHECK_TIME) {
             Ok(file) => return file.map(Some),
@@ -189,12 +188,12 @@ fn open_patiently(path: &Path, ctx: &InputContext) -> io::Result<Option<File>> {
                 return Err(io::Error::other("the thread that opens it ended"));
             }
         }
-        if !has_warned && begin.elapsed() >= WRITER_PATIENCE {
-            has_warned = true;
-            let shown = path.display();
-            ctx.diagnostics.warn(&format!(
-                "{shown}: is a pipe that nobody has opened to write; waiting for a writer"
-            ));
+        if begin.elapsed() >= WRITER_PATIENCE {
+            let shown = path.display().to_string();
+            let limit = Limit::once_for("pipe without writer", &shown);
+            ctx.diagnostics.warn_limited(limit, || {
+                format!("{shown}: is a pipe that nobody has opened to write; waiting for a writer")
+            });
         }
     }
     Ok(None)

@@ -101,7 +101,6 @@ pub(crate) struct Watch {
     schedule: Schedule,
     /// Problems of the last scan.
     told: HashSet<String>,
-    has_warned: bool,
     warnings: Vec<String>,
 }
 
@@ -117,7 +116,6 @@ impl Watch {
             known: Known::default(),
             schedule: Schedule::new(settings.scan_interval),
             told: HashSet::new(),
-            has_warned: false,
             warnings: Vec::new(),
             settings,
         };
@@ -157,15 +155,13 @@ impl Watch {
         self.waker.clone()
     }
 
-    /// What the user should know: that something is polled for want of a resource. Told once.
+    /// What the user should know since the last call: that something is polled for want of a resource. Worth telling once.
     pub(crate) fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }
 
     fn warn(&mut self, warning: String) {
-        if !std::mem::replace(&mut self.has_warned, true) {
-            self.warnings.push(warning);
-        }
+        self.warnings.push(warning);
     }
 
     /// The change to tell now.

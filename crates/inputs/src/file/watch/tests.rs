@@ -426,7 +426,8 @@ fn without_watches_everything_is_polled() {
     assert_eq!(
         bench.watch.take_warnings(),
         [
-            "all folders are polled: fs.inotify.max_user_instances or the limit on open files is used up"
+            "all folders are polled: fs.inotify.max_user_instances or the limit on open files is used up".to_owned(),
+            refusal(Some("/x"), rustix::io::Errno::NOSPC),
         ]
     );
     assert_eq!(bench.watch.take_warnings(), [""; 0]);
