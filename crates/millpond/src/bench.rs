@@ -11,7 +11,7 @@ use pipeline::{Report, verdict};
 use serde_json::{Value, json};
 
 use crate::load::{host, load};
-use crate::run::{conclude, execute, print};
+use crate::run::{Session, print};
 
 /// Runs a pipeline to the end and prints what it cost.
 pub fn bench(pipeline: &str, as_json: bool) -> anyhow::Result<ExitCode> {
@@ -22,7 +22,8 @@ pub fn bench(pipeline: &str, as_json: bool) -> anyhow::Result<ExitCode> {
     let graph = loaded.build(&host, None)?;
     let to_stdout = graph.uses_standard_output();
     let before = cpu_time();
-    let report = execute(graph, true, &host, None, false, false)?;
+    let session = Session::begin(&graph, true, false)?;
+    let report = session.execute(graph, true, &host, None, false)?;
     let costs = Costs {
         cpu: cpu_time() - before,
         peak_memory: peak_memory(),
@@ -38,7 +39,7 @@ pub fn bench(pipeline: &str, as_json: bool) -> anyhow::Result<ExitCode> {
     } else {
         print(text.as_bytes())?;
     }
-    Ok(conclude(&report))
+    Ok(session.conclude(&report).into())
 }
 
 struct Costs {

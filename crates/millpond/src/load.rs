@@ -85,28 +85,15 @@ pub fn check(pipeline: &str, data_dir: Option<PathBuf>) -> anyhow::Result<ExitCo
     let graph = load(pipeline)?.build(&host(), data_dir)?;
     let data_dir = graph.process.data_dir.as_deref();
     for pipeline in &graph.pipelines {
-        let inputs: Vec<&str> = pipeline
-            .inputs
-            .iter()
-            .map(|input| input.name.as_str())
-            .collect();
-        let stages = pipeline.stages.iter().map(|stage| stage.name);
-        let outputs: Vec<&str> = pipeline
-            .outputs
-            .iter()
-            .map(|output| output.name.as_str())
-            .collect();
-        let flow: Vec<String> = std::iter::once(inputs.join(", "))
-            .chain(stages.map(str::to_owned))
-            .chain([outputs.join(", ")])
-            .collect();
-        crate::run::print(format!("{}: {}\n", pipeline.name, flow.join(" | ")).as_bytes())?;
-        crate::run::print(queue_line(pipeline, data_dir).as_bytes())?;
+        crate::run::print(format!("{}: {}\n", pipeline.name, flow(pipeline)).as_bytes())?;
+        if let Some(queue) = queue(pipeline, data_dir) {
+            crate::run::print(format!("  queue: {queue}\n").as_bytes())?;
+        }
         for output in &pipeline.outputs {
-            for warning in output.component.output().take_warnings() {
+            for text in output.component.output().take_warnings() {
                 let (pipeline, output) = (&pipeline.name, &output.name);
                 say(&format!(
-                    "warning: pipeline {pipeline}: output {output}: {warning}"
+                    "warning: pipeline {pipeline}: output {output}: {text}"
                 ));
             }
         }
@@ -115,18 +102,29 @@ pub fn check(pipeline: &str, data_dir: Option<PathBuf>) -> anyhow::Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
+/// Its inputs, processors and outputs.
+pub fn flow(pipeline: &PipelineGraph) -> String {
+    let inputs = pipeline.inputs.iter().map(|input| input.name.as_str());
+    let stages = pipeline.stages.iter().map(|stage| stage.name.to_owned());
+    let outputs = pipeline.outputs.iter().map(|output| output.name.as_str());
+    let listed = |names: Vec<&str>| names.join(", ");
+    let flow: Vec<String> = std::iter::once(listed(inputs.collect()))
+        .chain(stages)
+        .chain([listed(outputs.collect())])
+        .collect();
+    flow.join(" | ")
+}
+
 /// Which queue a pipeline has, if it has more than memory.
-fn queue_line(pipeline: &PipelineGraph, data_dir: Option<&Path>) -> String {
-    let Some(disk) = pipeline.queue.disk() else {
-        return String::new();
-    };
+pub fn queue(pipeline: &PipelineGraph, data_dir: Option<&Path>) -> Option<String> {
+    let disk = pipeline.queue.disk()?;
     let folder = disk.folder(data_dir, &pipeline.name).unwrap_or_default();
     let kind = match &pipeline.queue {
         QueueSettings::Disk(_) => "disk",
         QueueSettings::Memory(_) => "memory, then disk",
     };
     let (size, folder) = (disk.max_size, folder.display());
-    format!("  queue: {kind}, {size} at most, in {folder}\n")
+    Some(format!("{kind}, {size} at most, in {folder}"))
 }
 
 /// Writes down what inputs of a one-line pipeline do in another way than those of a YAML file by default.

@@ -7,6 +7,7 @@ mod bench;
 mod docs;
 mod files;
 mod load;
+mod log;
 mod progress;
 mod queue;
 mod run;
@@ -117,13 +118,12 @@ fn main() -> ExitCode {
     match dispatch(cli.command) {
         Ok(code) => code,
         Err(error) => {
-            // A configuration error brings the word itself.
-            let word = if error.is::<config::ConfigError>() {
-                ""
+            if error.is::<config::ConfigError>() {
+                // It brings the word itself, and shows its place on lines below.
+                run::say(&error.to_string());
             } else {
-                "error: "
-            };
-            run::say(&format!("{word}{error:#}"));
+                log::fail(&format!("{error:#}"));
+            }
             let is_refused = matches!(error.downcast_ref(), Some(StartError::Threads(_)));
             ExitCode::from(if is_refused { 1 } else { 2 })
         }

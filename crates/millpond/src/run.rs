@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Write};
 use std::panic;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
@@ -17,7 +17,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::load::{host, load};
+use crate::load::{flow, host, load, queue};
+use crate::log;
 use crate::progress::Bar;
 
 /// Exit code of a run whose user would not wait for it to stop.
@@ -35,22 +36,33 @@ pub fn run(pipeline: &str, data_dir: Option<PathBuf>, metrics: bool) -> anyhow::
     let finite = loaded.finite;
     let host = host();
     let graph = loaded.build(&host, data_dir)?;
-    let registry = open_registry(graph.process.data_dir.as_deref())?;
-    let report = execute(graph, finite, &host, registry, metrics, true)?;
+    let session = Session::begin(&graph, finite, true)?;
+    if !finite {
+        session.introduce(&graph, pipeline);
+    }
+    let registry = open_registry(graph.process.data_dir.as_deref(), &session.diagnostics)?;
+    let report = session.execute(graph, finite, &host, registry, metrics)?;
     if metrics {
         say(report.table().trim_end());
     }
-    Ok(conclude(&report))
+    let code = session.conclude(&report);
+    if !finite {
+        session.take_leave(code);
+    }
+    Ok(code.into())
 }
 
 /// Opens what inputs remember, and says what of it was lost.
-fn open_registry(data_dir: Option<&Path>) -> anyhow::Result<Option<Arc<Registry>>> {
+fn open_registry(
+    data_dir: Option<&Path>,
+    diagnostics: &Diagnostics,
+) -> anyhow::Result<Option<Arc<Registry>>> {
     let Some(directory) = data_dir else {
         return Ok(None);
     };
     let (registry, losses) = Registry::open(directory).map_err(|error| sentence(&error))?;
     for loss in losses {
-        say(&format!("warning: {loss}"));
+        diagnostics.warn(&loss.to_string());
     }
     Ok(Some(Arc::new(registry)))
 }
@@ -60,92 +72,136 @@ pub fn sentence(error: &RegistryError) -> anyhow::Error {
     anyhow!("{error}")
 }
 
-/// Says what went wrong and gives the exit code.
-pub fn conclude(report: &Report) -> ExitCode {
-    for PipelineReport {
-        name,
-        problems,
-        undelivered,
-        queued,
-        ..
-    } in &report.pipelines
-    {
-        let place = if report.pipelines.len() > 1 {
-            format!("pipeline {name}: ")
-        } else {
-            String::new()
+/// A run from the first message to the last.
+pub struct Session {
+    diagnostics: Diagnostics,
+    bar: Bar,
+    /// The signal that asked for the end.
+    signal: Arc<OnceLock<&'static str>>,
+}
+
+impl Session {
+    /// Begins to log. A finite run is one that a person watches; `is_interactive` says whether its progress is shown.
+    ///
+    /// # Errors
+    /// RUST_LOG is wrong.
+    pub fn begin(graph: &Graph, finite: bool, is_interactive: bool) -> anyhow::Result<Self> {
+        let to_terminal = graph.uses_standard_output();
+        let bar = Bar::new(finite && is_interactive, to_terminal);
+        let names_pipelines = graph.pipelines.len() > 1;
+        Ok(Self {
+            diagnostics: log::start(&graph.process.log, finite, names_pipelines, &bar)?,
+            bar,
+            signal: Arc::default(),
+        })
+    }
+
+    /// Says what a service runs.
+    fn introduce(&self, graph: &Graph, configuration: &str) {
+        let version = env!("CARGO_PKG_VERSION");
+        let data_dir = graph.process.data_dir.as_deref();
+        let state = match data_dir {
+            Some(path) => format!("data directory {}", path.display()),
+            None => "no data directory: nothing is remembered for the next run".to_owned(),
         };
-        for problem in problems {
-            say(&format!("error: {place}{problem}"));
-        }
-        if *undelivered > 0 {
-            say(&format!(
-                "error: {place}{} events were read and not delivered",
-                grouped(*undelivered)
-            ));
-        }
-        if *queued > 0 {
-            say(&queued_note(name, *queued));
+        self.diagnostics.info(&format!(
+            "Millpond {version} starts; configuration {configuration}; {state}"
+        ));
+        for pipeline in &graph.pipelines {
+            let (flow, queue) = (flow(pipeline), queue(pipeline, data_dir));
+            let queue = queue.unwrap_or_else(|| "memory".to_owned());
+            self.diagnostics
+                .for_pipeline(&pipeline.name)
+                .info(&format!("starts: {flow}; queue: {queue}"));
         }
     }
-    if report.is_clean() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(1)
+
+    /// Says that a service ended, and why.
+    fn take_leave(&self, code: u8) {
+        let why = match self.signal.get() {
+            Some(signal) => format!("after {signal}"),
+            None => "as every pipeline has ended".to_owned(),
+        };
+        self.diagnostics
+            .info(&format!("Millpond stopped {why}; exit code {code}"));
+    }
+
+    /// Runs every pipeline of the graph until it ends or a signal stops it.
+    pub fn execute(
+        &self,
+        graph: Graph,
+        finite: bool,
+        host: &Arc<batch::HostInfo>,
+        registry: Option<Arc<Registry>>,
+        ledger: bool,
+    ) -> anyhow::Result<Report> {
+        let options = RunOptions {
+            host: host.clone(),
+            diagnostics: self.diagnostics.clone(),
+            finite,
+            stop: Stop::default(),
+            registry,
+            ledger,
+        };
+        let runtime = runtime()?;
+        let report = runtime.block_on(async {
+            let stop = options.stop.clone();
+            let signals = watch_signals(stop, self.diagnostics.clone(), self.signal.clone());
+            let signals = tokio::spawn(signals);
+            let run = match Run::start(graph, options).await {
+                // It is told like one that is found while the configuration is read.
+                Err(StartError::Setting(error)) => return Err(error.into()),
+                started => started?,
+            };
+            let drawing = tokio::spawn(self.bar.clone().draw(run.progress(), run.events()));
+            let report = run.finish().await;
+            drawing.abort();
+            signals.abort();
+            anyhow::Ok(report)
+        });
+        self.bar.clear();
+        // Blocking reads of a terminal or a pipe may still be under way: the process ends without waiting for them.
+        runtime.shutdown_background();
+        report
+    }
+
+    /// Says what went wrong and gives the exit code.
+    pub fn conclude(&self, report: &Report) -> u8 {
+        for PipelineReport {
+            name,
+            problems,
+            undelivered,
+            queued,
+            ..
+        } in &report.pipelines
+        {
+            let diagnostics = self.diagnostics.for_pipeline(name);
+            for problem in problems {
+                diagnostics.error(problem);
+            }
+            if *undelivered > 0 {
+                diagnostics.error(&format!(
+                    "{} events were read and not delivered",
+                    grouped(*undelivered)
+                ));
+            }
+            if *queued > 0 {
+                diagnostics.info(&queued_note(*queued));
+            }
+        }
+        u8::from(!report.is_clean())
     }
 }
 
-/// Says what a pipeline leaves in its disk queue.
-fn queued_note(pipeline: &str, events: u64) -> String {
+/// What a pipeline leaves in its disk queue.
+fn queued_note(events: u64) -> String {
     let stay = if events == 1 {
         "event stays"
     } else {
         "events stay"
     };
     let events = grouped(events);
-    format!("pipeline {pipeline}: {events} {stay} in the disk queue for the next run")
-}
-
-/// Runs every pipeline of the graph until it ends or a signal stops it.
-pub fn execute(
-    graph: Graph,
-    finite: bool,
-    host: &Arc<batch::HostInfo>,
-    registry: Option<Arc<Registry>>,
-    ledger: bool,
-    interactive: bool,
-) -> anyhow::Result<Report> {
-    let bar = Bar::new(finite && interactive, graph.uses_standard_output());
-    let options = RunOptions {
-        host: host.clone(),
-        diagnostics: Diagnostics::new({
-            let bar = bar.clone();
-            move |warning| bar.say(&format!("warning: {warning}"))
-        }),
-        finite,
-        stop: Stop::default(),
-        registry,
-        ledger,
-    };
-    let runtime = runtime()?;
-    let report = runtime.block_on(async {
-        let stop = options.stop.clone();
-        let signals = tokio::spawn(watch_signals(stop, bar.clone()));
-        let run = match Run::start(graph, options).await {
-            // It is told like one that is found while the configuration is read.
-            Err(StartError::Setting(error)) => return Err(error.into()),
-            started => started?,
-        };
-        let drawing = tokio::spawn(bar.clone().draw(run.progress(), run.events()));
-        let report = run.finish().await;
-        drawing.abort();
-        signals.abort();
-        anyhow::Ok(report)
-    });
-    bar.clear();
-    // Blocking reads of a terminal or a pipe may still be under way: the process ends without waiting for them.
-    runtime.shutdown_background();
-    report
+    format!("{events} {stay} in the disk queue for the next run")
 }
 
 /// Lets the process open as many files as it may: the limit that it begins with is meant for programs that use `select`.
@@ -167,10 +223,7 @@ fn runtime() -> anyhow::Result<Runtime> {
     // runs yet, so that the process can end here.
     let tell = panic::take_hook();
     panic::set_hook(Box::new(|_| {
-        say(&format!(
-            "error: {}",
-            StartError::Threads(Errno::AGAIN.into())
-        ));
+        log::fail(&StartError::Threads(Errno::AGAIN.into()).to_string());
         std::process::exit(1);
     }));
     let runtime = Runtime::new();
@@ -180,13 +233,13 @@ fn runtime() -> anyhow::Result<Runtime> {
 
 /// The first SIGINT or SIGTERM stops the inputs; a second one, [`ONE_REQUEST`] later or more, ends the process at once.
 /// SIGHUP, which by convention asks a service to reload, ends nothing.
-async fn watch_signals(stop: Stop, bar: Bar) {
+async fn watch_signals(stop: Stop, diagnostics: Diagnostics, first: Arc<OnceLock<&'static str>>) {
     let (Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)) = (
         signal(SignalKind::interrupt()),
         signal(SignalKind::terminate()),
         signal(SignalKind::hangup()),
     ) else {
-        return bar.say("warning: signals cannot be watched; stopping will not be graceful");
+        return diagnostics.warn("signals cannot be watched; stopping will not be graceful");
     };
     let mut asked: Option<Instant> = None;
     loop {
@@ -194,7 +247,7 @@ async fn watch_signals(stop: Stop, bar: Bar) {
             _ = interrupt.recv() => "SIGINT",
             _ = terminate.recv() => "SIGTERM",
             _ = hangup.recv() => {
-                bar.say(HANGUP);
+                diagnostics.info(HANGUP);
                 continue;
             }
         };
@@ -203,9 +256,10 @@ async fn watch_signals(stop: Stop, bar: Bar) {
             Some(_) => std::process::exit(INTERRUPTED),
             None => asked = Some(Instant::now()),
         }
-        bar.say(&format!(
+        diagnostics.info(&format!(
             "{name}: delivering what was read; once more to stop at once"
         ));
+        let _ = first.set(name);
         stop.stop();
     }
 }
@@ -225,8 +279,9 @@ pub fn print(text: &[u8]) -> anyhow::Result<()> {
 
 /// Says something to the person on standard error.
 pub fn say(text: &str) {
-    // Where standard error is gone there is nobody left to tell.
-    let _ = writeln!(std::io::stderr().lock(), "{text}");
+    // In one piece, so that a reader never sees half a line. Where standard error is gone there is nobody left to tell.
+    let line = format!("{text}\n");
+    let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 
 #[cfg(test)]
@@ -236,16 +291,10 @@ mod tests {
     #[test]
     fn what_stays_in_a_queue_is_no_failure() {
         for (queued, said) in [
-            (
-                1,
-                "pipeline one: 1 event stays in the disk queue for the next run",
-            ),
-            (
-                1234,
-                "pipeline one: 1,234 events stay in the disk queue for the next run",
-            ),
+            (1, "1 event stays in the disk queue for the next run"),
+            (1234, "1,234 events stay in the disk queue for the next run"),
         ] {
-            assert_eq!(queued_note("one", queued), said);
+            assert_eq!(queued_note(queued), said);
             let pipeline = PipelineReport {
                 name: "one".into(),
                 operators: Vec::new(),

@@ -92,7 +92,14 @@ impl Graph {
         finite: bool,
         data_dir: Option<PathBuf>,
     ) -> Result<Self, ConfigError> {
-        const PROCESS: &[&str] = &["memory", "disk", "workers", "data_dir", "shutdown_deadline"];
+        const PROCESS: &[&str] = &[
+            "memory",
+            "disk",
+            "workers",
+            "data_dir",
+            "shutdown_deadline",
+            "log",
+        ];
         let mut top = root.map_reader("the configuration")?;
         let pipelines = top.take("pipelines");
         for key in PROCESS {

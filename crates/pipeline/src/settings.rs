@@ -30,6 +30,8 @@ pub struct ProcessSettings {
     pub data_dir: Option<PathBuf>,
     /// How long a stop may take: what is not delivered by then is reported.
     pub shutdown_deadline: Period,
+    /// The log of a service, on standard error.
+    pub log: LogSettings,
 }
 
 impl Default for ProcessSettings {
@@ -40,6 +42,56 @@ impl Default for ProcessSettings {
             workers: 0,
             data_dir: None,
             shutdown_deadline: Period::from_secs(30),
+            log: LogSettings::default(),
+        }
+    }
+}
+
+/// The log of a service, on standard error. A one-line pipeline, which a person watches, writes `warning: …` and `error: …`
+/// without time.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogSettings {
+    /// How a line looks.
+    pub format: LogFormat,
+    /// Messages below this level are not written. The environment variable RUST_LOG overrides it.
+    pub level: LogLevel,
+}
+
+/// How a line of the log looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// Time, level, pipeline, component and message, as a line of text.
+    #[default]
+    Text,
+    /// The same as a JSON object.
+    Json,
+}
+
+/// The least level of messages that are written to the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LogLevel {
+    /// Something was lost, or could not be done.
+    Error,
+    /// Also: something was cut, replaced or skipped, or is tried again.
+    Warn,
+    /// Also: start and end, and what works again.
+    #[default]
+    Info,
+    /// Also: the details that libraries log.
+    Debug,
+}
+
+impl LogLevel {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
         }
     }
 }

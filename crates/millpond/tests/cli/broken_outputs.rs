@@ -278,7 +278,7 @@ fn an_output_that_gives_up_stays_behind_until_the_next_start() {
     let (code, said) = service.end();
     assert_eq!(code, Some(1), "{said}");
     once(&said, "what it has not taken stays in the disk queue");
-    once(&said, "error: output bad: ");
+    once(&said, "error: pipeline one: output bad: ");
     assert!(
         said.contains("20,010 events stay in the disk queue"),
         "{said}"
@@ -337,7 +337,7 @@ fn a_service_whose_outputs_have_all_given_up_ends() {
         let said = service.until_ended(1);
         once(&said, "no output takes events any more: Millpond stops");
         for name in ["bad", "good"] {
-            once(&said, &format!("error: output {name}: "));
+            once(&said, &format!("error: pipeline one: output {name}: "));
         }
     }
 }

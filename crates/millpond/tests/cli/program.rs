@@ -12,6 +12,7 @@ use tempfile::TempDir;
 pub struct Ended {
     pub code: Option<i32>,
     pub out: String,
+    /// Standard error, as [`plain`] has it.
     pub err: String,
 }
 
@@ -45,6 +46,7 @@ fn head(text: &str) -> String {
 pub fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_millpond"));
     command
+        .env_remove("RUST_LOG")
         .args(args)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -82,7 +84,40 @@ pub fn ended(output: std::process::Output) -> Ended {
     Ended {
         code: output.status.code(),
         out: text(output.stdout),
-        err: text(output.stderr),
+        err: plain(&text(output.stderr)),
+    }
+}
+
+/// The log of a service as a one-line pipeline would say it: without times, `warning: ` and `error: ` for the levels, and
+/// without what frames every service's log, its start and its end.
+pub fn plain(log: &str) -> String {
+    log.lines()
+        .filter_map(plain_line)
+        .fold(String::new(), |text, line| text + &line + "\n")
+}
+
+fn plain_line(line: &str) -> Option<String> {
+    let is_time = |word: &str| {
+        word.len() == 24
+            && word.ends_with('Z')
+            && word
+                .bytes()
+                .zip("dddd-dd-ddTdd:dd:dd.dddZ".bytes())
+                .all(|(byte, form)| match form {
+                    b'd' => byte.is_ascii_digit(),
+                    form => byte == form,
+                })
+    };
+    let Some((_, line)) = line.split_once(' ').filter(|(time, _)| is_time(time)) else {
+        return Some(line.to_owned());
+    };
+    let (level, message) = line.split_at_checked(6).expect("a level");
+    let is_frame = message.starts_with("Millpond ") || message.contains(": starts: ");
+    match level.trim_end() {
+        "ERROR" => Some(format!("error: {message}")),
+        "WARN" => Some(format!("warning: {message}")),
+        "INFO" => (!is_frame).then(|| message.to_owned()),
+        other => panic!("an unknown level {other}: {line}"),
     }
 }
 

@@ -133,7 +133,7 @@ fn a_failing_disk_is_named_and_what_is_readable_is_delivered() {
     for _ in 0..2 {
         let ended = millpond(&["run", &yaml]).expect(1);
         let said = format!(
-            "error: input file: {}: cannot be read: input/output error\n",
+            "error: pipeline one: input file: {}: cannot be read: input/output error\n",
             disk.path_of_bad()
         );
         assert_eq!(ended.err, said);
@@ -225,7 +225,7 @@ fn a_file_that_may_not_be_read_is_named_and_the_others_are_read() {
     allow(Path::new(&place.log("secret.log")), 0o600);
     let ended = nobody.run(&["run", &place.yaml("follow: false")]).expect(1);
     let said = format!(
-        "error: input file: {}: permission denied\n",
+        "error: pipeline one: input file: {}: permission denied\n",
         place.log("secret.log")
     );
     assert_eq!(ended.err, said);

@@ -335,17 +335,16 @@ fn reading_once_with_a_full_data_directory_fails_and_loses_nothing() {
     written.push_str(&append_to_many(&place, "known", 10..20));
     let ended = place.read_once().expect(1);
     assert!(
-        ended
-            .err
-            .contains("error: input file: how far files were read cannot be remembered"),
+        ended.err.contains(
+            "error: pipeline one: input file: how far files were read cannot be remembered"
+        ),
         "{}",
         ended.err
     );
     place.expect_lines(&written);
     written.push_str(&append_to_many(&place, "new", 0..10));
     let ended = place.read_once().expect(1);
-    let said =
-        "error: input file: the ids of new files cannot be remembered, so these files are not read";
+    let said = "error: pipeline one: input file: the ids of new files cannot be remembered, so these files are not read";
     assert!(ended.err.contains(said), "{}", ended.err);
     assert!(ended.err.contains("No space left"), "{}", ended.err);
     std::fs::remove_file(filler).expect("removed");

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use testkit::rights::leave_out;
 
-use crate::program::{Folder, millpond};
+use crate::program::{Folder, millpond, plain};
 
 /// How long anything that is awaited may take.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -175,6 +175,7 @@ impl Service {
     pub fn spawn(folder: &Folder, mut command: Command) -> Self {
         let err = PathBuf::from(folder.path("err"));
         let child = command
+            .env_remove("RUST_LOG")
             .stdin(Stdio::null())
             .stdout(File::create(folder.path("out")).expect("a writable folder"))
             .stderr(File::create(&err).expect("a writable folder"))
@@ -192,9 +193,9 @@ impl Service {
         self.child().id()
     }
 
-    /// What it said on standard error.
+    /// What it said on standard error, as [`plain`] has it.
     pub fn said(&self) -> String {
-        std::fs::read_to_string(&self.err).expect("a readable file")
+        plain(&std::fs::read_to_string(&self.err).expect("a readable file"))
     }
 
     /// Waits until something holds, while the service runs.

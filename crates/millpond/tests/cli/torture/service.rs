@@ -38,6 +38,7 @@ impl Service {
 
     pub fn start(&mut self) -> Result<()> {
         let child = Command::new(EXECUTABLE)
+            .env_remove("RUST_LOG")
             .arg("run")
             .arg(self.folder.join("millpond.yaml"))
             .stdin(Stdio::null())
