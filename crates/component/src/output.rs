@@ -47,6 +47,8 @@ use batch::{Batch, Bitmap};
 use bytes::Bytes;
 use config::ConfigError;
 
+use crate::diagnostics::Warning;
+
 /// What every output has: how it renders rows, and what it has to say.
 #[async_trait]
 pub trait Output: Send + Sync {
@@ -78,9 +80,9 @@ pub trait Output: Send + Sync {
         Vec::new()
     }
 
-    /// What a user should hear, such as a torn line that was cut from a file, since the last call. Whoever calls logs
-    /// each text as a warning that names the output.
-    fn take_warnings(&self) -> Vec<String> {
+    /// What a user should hear, such as a torn line that was cut from a file, since the last call. Whoever calls
+    /// passes it on, with the output's name, as often as its limit allows.
+    fn take_warnings(&self) -> Vec<Warning> {
         Vec::new()
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use batch::HostInfo;
+use component::Warning;
 use config::{
     Environment, Node, NodeKind, Source, StageRole, expand_variables, parse_oneline, parse_yaml,
     to_yaml,
@@ -90,7 +91,7 @@ pub fn check(pipeline: &str, data_dir: Option<PathBuf>) -> anyhow::Result<ExitCo
             crate::run::print(format!("  queue: {queue}\n").as_bytes())?;
         }
         for output in &pipeline.outputs {
-            for text in output.component.output().take_warnings() {
+            for Warning { text, .. } in output.component.output().take_warnings() {
                 let (pipeline, output) = (&pipeline.name, &output.name);
                 say(&format!(
                     "warning: pipeline {pipeline}: output {output}: {text}"

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use component::{Diagnostics, Order};
+use component::{Order, Role};
 use queue::{Bell, DiskBudget, DiskOptions, Mode, Queue, QueueError};
 
 use crate::graph::{Graph, PipelineGraph, StageNode};
@@ -44,18 +44,17 @@ pub fn open_queues(
             QueueSettings::Disk(_) => Mode::Everything,
             QueueSettings::Memory(_) => Mode::Overflow,
         };
-        let warn = options.diagnostics.clone();
-        let name = pipeline.name.clone();
         let is_stateless = |stage: &StageNode| stage.order == Order::Stateless;
         let options = DiskOptions {
             mode,
             limits,
             may_part: pipeline.stages.iter().all(is_stateless),
             budget: shared.as_ref().map(|(budget, _)| budget.clone()),
-            diagnostics: Diagnostics::new(move |text| {
-                warn.warn(&format!("pipeline {name}: {text}"));
-            }),
             bell: bell.clone(),
+            diagnostics: options
+                .diagnostics
+                .for_pipeline(&pipeline.name)
+                .for_component(Role::Queue, "disk"),
             ..DiskOptions::new(settings, &names)
         };
         Queue::open(&folder, options)

@@ -337,6 +337,7 @@ impl Running {
         if options.finite && retry.give_up_after.is_none() {
             retry.give_up_after = Some(GIVE_UP_AFTER);
         }
+        let diagnostics = options.diagnostics.for_pipeline(&graph.name);
         let shared = Shared {
             workers: resources.workers,
             limits: graph.queue.limits(),
@@ -344,7 +345,7 @@ impl Running {
             in_flight_max: resources.in_flight_max,
             retry,
             is_finite: options.finite,
-            diagnostics: options.diagnostics.clone(),
+            diagnostics: diagnostics.clone(),
             queue: queue.clone(),
             phases: phases.clone(),
         };
@@ -352,10 +353,9 @@ impl Running {
         let outputs = outputs.map(|node| node.component.output()).collect();
         let nodes = graph.outputs.into_iter().enumerate();
         let lane = |(index, node)| Lane::new(index, node, &shared);
-        let (per_worker, stages) =
-            make_stages(graph.stages, resources.workers, &options.diagnostics);
+        let (per_worker, stages) = make_stages(graph.stages, resources.workers, &diagnostics);
         let ends = Arc::new(Ends {
-            diagnostics: options.diagnostics.clone(),
+            diagnostics,
             queue,
             stages,
             lanes: nodes.map(lane).collect(),
@@ -423,7 +423,10 @@ impl Running {
                 stop: self.phases.clone().into(),
                 metrics: Arc::default(),
                 progress: Arc::default(),
-                diagnostics: options.diagnostics.clone(),
+                diagnostics: options
+                    .diagnostics
+                    .for_pipeline(&self.name)
+                    .for_component(Role::Input, &node.name),
                 scope: format!("{}/{}", self.name, node.name).into(),
                 registry: options.registry.clone(),
                 ledger: Arc::default(),

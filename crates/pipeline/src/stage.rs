@@ -138,14 +138,7 @@ impl SharedStage {
     }
 
     fn count_errors(&self, batch: &Batch, errors: usize, first: Option<(usize, String)>) {
-        report_expression_errors(
-            &self.metrics,
-            &self.diagnostics,
-            self.name,
-            batch,
-            errors,
-            first,
-        );
+        report_expression_errors(&self.metrics, &self.diagnostics, batch, errors, first);
     }
 
     /// Lets a processor handle a batch and applies the failure policy. Counts and warns unless the batch was handled before.
@@ -215,11 +208,10 @@ impl SharedStage {
     }
 }
 
-/// Counts rows whose condition could not be evaluated and warns of the first one.
+/// Counts rows whose condition could not be evaluated and warns of one.
 pub(crate) fn report_expression_errors(
     metrics: &OperatorMetrics,
     diagnostics: &Diagnostics,
-    name: &str,
     batch: &Batch,
     errors: usize,
     first: Option<(usize, String)>,
@@ -228,13 +220,12 @@ pub(crate) fn report_expression_errors(
     if errors == 0 {
         return;
     }
-    let is_first = !metrics.snapshot().named.contains_key(COUNTER);
     metrics.count(COUNTER, errors as u64);
-    if let Some((row, message)) = first.filter(|_| is_first) {
-        let id = batch.origin().shown_id(row);
-        diagnostics.warn(&format!(
-            "{name}: `if` is false for event {id}: {message} (further such events are only counted)"
-        ));
+    if let Some((row, message)) = first {
+        diagnostics.warn_limited(Limit::events(COUNTER), || {
+            let id = batch.origin().shown_id(row);
+            format!("`if` is false for event {id}: {message}")
+        });
     }
 }
 

@@ -23,7 +23,8 @@ fn a_full_disk_is_retried_then_reported_and_nothing_is_acknowledged() {
         .expect("runs");
     let ended = ended(output).expect(1);
     assert!(
-        ended.err.contains("warning: output stdout: ") && ended.err.contains("trying again"),
+        ended.err.contains("warning: pipeline one: output stdout: ")
+            && ended.err.contains("trying again"),
         "{}",
         ended.err
     );

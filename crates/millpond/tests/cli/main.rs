@@ -7,6 +7,7 @@ mod configuration;
 mod faults;
 mod files;
 mod following;
+mod log;
 mod main_job;
 mod metrics;
 mod program;

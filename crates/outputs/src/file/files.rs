@@ -11,7 +11,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use component::WriteError;
+use component::{Warning, WriteError};
 use rustix::io::Errno;
 
 use super::compressor::Compression;
@@ -42,7 +42,7 @@ pub struct Files {
     notes: Notes,
     open: HashMap<Arc<str>, OpenFile>,
     uses: u64,
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     pub counters: Vec<(&'static str, u64)>,
 }
 
@@ -99,6 +99,11 @@ impl Files {
         if mended.bytes_cut > 0 {
             self.count("torn_bytes_cut", mended.bytes_cut);
         }
+    }
+
+    /// What a user should hear.
+    pub fn warn(&mut self, text: String) {
+        self.warnings.push(text.into());
     }
 
     /// Appends a piece to a file: all of it or nothing.
@@ -159,7 +164,7 @@ impl Files {
             false => Ok(()),
         });
         if let Err(error) = noted {
-            self.warnings.extend(self.notes.failed(path, &error));
+            self.warnings.push(self.notes.failed(path, &error));
         }
         let time = match metadata.modified() {
             Ok(time) if metadata.len() > 0 => seconds(time),
@@ -213,7 +218,7 @@ impl Files {
                 let cut = file.metadata().map_err(failed)?.len() - keep;
                 file.set_len(keep).map_err(failed)?;
                 self.count("torn_bytes_cut", cut);
-                self.warnings.push(format!(
+                self.warn(format!(
                     "{path}: cut {cut} bytes of an end that was torn when writing stopped"
                 ));
                 Ok(true)
@@ -221,7 +226,7 @@ impl Files {
             Found::Unended { keep } => {
                 file.set_len(keep).map_err(failed)?;
                 write_rest(stored, b"\n", &mut 0).map_err(failed)?;
-                self.warnings.push(format!(
+                self.warn(format!(
                     "{path}: the last line had no newline at its end; it stays as it is and got one"
                 ));
                 Ok(true)
@@ -231,7 +236,7 @@ impl Files {
                 let aside =
                     self.with_descriptors(path, |_| rotate::put_aside(Path::new(&**path), now))?;
                 self.count("damaged_files", 1);
-                self.warnings.push(format!(
+                self.warn(format!(
                     "{path}: the data is damaged from byte {at} on; the file is now called {} and a new one begins",
                     aside.display()
                 ));
@@ -283,9 +288,7 @@ impl Files {
             // Old files that cannot be removed are no reason to stop writing.
             match rotate::prune(Path::new(&**path), keep) {
                 Ok(removed) => self.count("files_removed", removed as u64),
-                Err(error) => self
-                    .warnings
-                    .push(format!("{path}: old files cannot be removed: {error}")),
+                Err(error) => self.warn(format!("{path}: old files cannot be removed: {error}")),
             }
         }
         Ok(true)

@@ -13,6 +13,7 @@ use std::io;
 use std::os::unix::fs::DirEntryExt;
 use std::path::{Path, PathBuf};
 
+use component::Warning;
 use rustix::io::Errno;
 
 use super::compressor::{Compression, Compressor};
@@ -26,7 +27,7 @@ pub struct Mended {
     /// Bytes that were cut.
     pub bytes_cut: u64,
     /// What a user should hear.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 /// Mends what the journals of earlier runs name, and removes them. A journal stays, for the next attempt, while a file of it
@@ -45,6 +46,10 @@ pub fn mend(journals: &Journals, compression: Compression) -> io::Result<Mended>
 }
 
 impl Mended {
+    fn warn(&mut self, text: String) {
+        self.warnings.push(text.into());
+    }
+
     /// Whether all of it was looked at.
     fn mend_all(&mut self, stale: &mut Stale, compression: Compression) -> bool {
         let noted = match stale.noted() {
@@ -53,7 +58,7 @@ impl Mended {
                 let warning = format!(
                     "which files were open when writing stopped cannot be read: {error}; torn ends of theirs stay"
                 );
-                self.warnings.push(warning);
+                self.warn(warning);
                 return false;
             }
         };
@@ -61,7 +66,7 @@ impl Mended {
         for noted in noted {
             if let Err(error) = self.mend_one(&noted, compression) {
                 is_done = false;
-                self.warnings.push(format!(
+                self.warn(format!(
                     "{}: cannot be looked at: {error}; an end that was torn when writing stopped stays until the next start",
                     noted.path.display()
                 ));
@@ -89,12 +94,12 @@ impl Mended {
                 let cut = size - keep;
                 if cut > 0 {
                     self.bytes_cut += cut;
-                    self.warnings.push(format!(
+                    self.warn(format!(
                         "{shown}: cut {cut} bytes of an end that was torn when writing stopped"
                     ));
                 }
             }
-            Found::Damaged { at } => self.warnings.push(format!(
+            Found::Damaged { at } => self.warn(format!(
                 "{shown}: the data is damaged from byte {at} on, which is no torn end; it is left as it is"
             )),
             Found::Whole | Found::Unended { .. } | Found::Foreign => {}
@@ -284,7 +289,7 @@ mod tests {
                 assert_eq!(names(&directory), [now.as_str()]);
                 let warnings = output.take_warnings();
                 assert!(
-                    warnings.len() == 1 && warnings[0].contains("torn"),
+                    warnings.len() == 1 && warnings[0].text.contains("torn"),
                     "{warnings:?}"
                 );
                 assert_eq!(output.take_counters().len(), 1);

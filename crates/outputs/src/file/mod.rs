@@ -31,8 +31,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use batch::{Batch, Bitmap};
 use component::{
-    Build, BuildContext, Encoded, Example, Output, Part, RowAnswer, Spec, WriteError, Writer,
-    Written, parse,
+    Build, BuildContext, Encoded, Example, Output, Part, RowAnswer, Spec, Warning, WriteError,
+    Writer, Written, parse,
 };
 use config::{ConfigError, Node, Period, Positional, Size};
 use schemars::JsonSchema;
@@ -249,7 +249,7 @@ impl FileOutput {
             }
             Err(Obstacle { message, .. }) => {
                 let warning = format!("{message}; its events wait until that is mended");
-                files.warnings.push(warning);
+                files.warn(warning);
             }
         }
         Ok(Self {
@@ -394,7 +394,7 @@ impl Output for FileOutput {
         std::mem::take(&mut self.lock().files.counters)
     }
 
-    fn take_warnings(&self) -> Vec<String> {
+    fn take_warnings(&self) -> Vec<Warning> {
         std::mem::take(&mut self.lock().files.warnings)
     }
 }

@@ -8,6 +8,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use component::{Limit, Warning};
+
 use super::compressor::Compression;
 use super::files::Settings;
 use super::journal::{Journal, Journals};
@@ -20,8 +22,6 @@ pub struct Notes {
     journals: Option<Journals>,
     journal: Option<Journal>,
     has_mended: bool,
-    has_failed_to_mend: bool,
-    has_failed: bool,
 }
 
 impl Notes {
@@ -35,8 +35,6 @@ impl Notes {
             journals: keeps_files.then(|| Journals::new(directory, path)),
             journal: None,
             has_mended: false,
-            has_failed_to_mend: false,
-            has_failed: false,
         }
     }
 
@@ -57,9 +55,9 @@ impl Notes {
                 let warning = format!(
                     "{shown}: what files were open when writing stopped cannot be read: {error}; their torn ends stay until it can"
                 );
-                let is_news = !std::mem::replace(&mut self.has_failed_to_mend, true);
+                let limit = Limit::once("journals cannot be read");
                 Mended {
-                    warnings: is_news.then_some(warning).into_iter().collect(),
+                    warnings: vec![Warning::limited(limit, warning)],
                     ..Mended::default()
                 }
             }
@@ -113,13 +111,13 @@ impl Notes {
     }
 
     /// What a user should hear, once, of a journal that cannot be written.
-    pub fn failed(&mut self, path: &str, error: &io::Error) -> Option<String> {
-        let is_news = !self.has_failed;
-        self.has_failed = true;
-        is_news.then(|| {
+    pub fn failed(&self, path: &str, error: &io::Error) -> Warning {
+        let limit = Limit::once("journal cannot be written");
+        Warning::limited(
+            limit,
             format!(
                 "{path}: that the file is open cannot be noted beside it: {error}; a torn end that a killed process leaves may stay, nothing else is at risk"
-            )
-        })
+            ),
+        )
     }
 }

@@ -124,7 +124,7 @@ fn a_torn_end_is_cut_and_reported() {
             second.take_counters(),
             [("torn_bytes_cut", bytes.len() as u64 - 3 - keep)]
         );
-        assert!(second.take_warnings()[0].contains("torn"));
+        assert!(second.take_warnings()[0].text.contains("torn"));
         assert!(second.take_warnings().is_empty() && second.take_counters().is_empty());
     }
 }
@@ -149,7 +149,7 @@ fn a_damaged_file_is_put_aside_and_a_foreign_one_left_alone() {
         fs::read(directory.path().join("a-19700101T000000Z-000.gz")).expect("put aside"),
         bytes
     );
-    assert!(second.take_warnings()[0].contains("damaged"));
+    assert!(second.take_warnings()[0].text.contains("damaged"));
 
     for (name, text) in [("a.gz", "no gzip"), ("b", "no newline at the end")] {
         let path = directory.path().join(name);
@@ -191,7 +191,7 @@ fn a_last_line_that_may_be_somebody_elses_is_kept() {
         assert_eq!(content(&path), format!("{before}\n{after}{after}"));
         let warnings = output.take_warnings();
         assert!(
-            warnings.len() == 1 && warnings[0].contains("newline"),
+            warnings.len() == 1 && warnings[0].text.contains("newline"),
             "{warnings:?}"
         );
         assert!(output.take_counters().is_empty(), "nothing was cut");
@@ -573,7 +573,7 @@ fn a_service_starts_where_it_cannot_write_yet_and_goes_on_once_it_can() {
         let (output, _) = output(&directory, yaml);
         let message = message.replace('$', &directory.path().to_string_lossy());
         let expected = format!("{message}; its events wait until that is mended");
-        assert_eq!(output.take_warnings(), [expected], "{yaml}");
+        assert_eq!(output.take_warnings(), [expected.into()], "{yaml}");
         let encoded = encode(&output, &documents(&[r#"{"a":"a"}"#]));
         for _ in 0..2 {
             let error = wait(output.write(&encoded)).expect_err("it cannot be written");

@@ -25,7 +25,7 @@ use std::time::Instant;
 
 use batch::{Batch, Bitmap, Budget};
 use component::{
-    AnyOutput, Diagnostics, Encoded, OperatorMetrics, Output, Phase, Phases, RowAnswer,
+    AnyOutput, Diagnostics, Encoded, Limit, OperatorMetrics, Output, Phase, Phases, Role, RowAnswer,
 };
 use expr::Expr;
 use queue::{Limits, Queue, Ticket};
@@ -107,6 +107,7 @@ impl Lane {
     /// A lane for an output.
     pub fn new(index: usize, node: OutputNode, shared: &Shared) -> Arc<Self> {
         let common = Common {
+            diagnostics: shared.diagnostics.for_component(Role::Output, &node.name),
             name: node.name,
             index,
             queue: shared.queue.clone(),
@@ -114,7 +115,6 @@ impl Lane {
             condition: node.condition,
             retry: shared.retry,
             metrics: Arc::default(),
-            diagnostics: shared.diagnostics.clone(),
             offers: Offers::new(2 * shared.workers),
             offered: Notify::new(),
             phases: shared.phases.clone(),
@@ -252,7 +252,6 @@ impl Common {
         report_expression_errors(
             &self.metrics,
             &self.diagnostics,
-            &self.name,
             batch,
             filtered.errors,
             filtered.first_error,
@@ -268,10 +267,8 @@ impl Common {
         let rendered = catch_unwind(AssertUnwindSafe(render));
         self.metrics.busy(begin.elapsed());
         if rendered.is_err() {
-            let name = &self.name;
-            self.diagnostics.warn(&format!(
-                "output {name}: internal error; a batch is lost and counted as not delivered"
-            ));
+            self.diagnostics
+                .warn("internal error; a batch is lost and counted as not delivered");
             return None;
         }
         Some(encoded)
@@ -307,8 +304,7 @@ impl Common {
                 }
             };
             self.diagnostics.warn(&format!(
-                "output {}: {reason}; it takes nothing more until Millpond is started again: {consequence}",
-                self.name
+                "{reason}; it takes nothing more until Millpond is started again: {consequence}"
             ));
         }
         self.queue.fail(self.index);
@@ -333,8 +329,7 @@ impl Common {
             self.metrics.count(name, count);
         }
         for warning in warnings {
-            self.diagnostics
-                .warn(&format!("output {}: {warning}", self.name));
+            self.diagnostics.pass_on(warning);
         }
     }
 
@@ -342,13 +337,9 @@ impl Common {
     fn refuse(&self, refused: &[RowAnswer]) {
         const COUNTER: &str = "refused";
         let Some(first) = refused.first() else { return };
-        if !self.metrics.snapshot().named.contains_key(COUNTER) {
-            let reason = &first.reason;
-            self.diagnostics.warn(&format!(
-                "output {}: an event is refused: {reason} (further ones are only counted)",
-                self.name
-            ));
-        }
+        self.diagnostics.warn_limited(Limit::events(COUNTER), || {
+            format!("an event is refused: {}", first.reason)
+        });
         self.metrics.count(COUNTER, refused.len() as u64);
         self.metrics.failures(refused.len());
     }

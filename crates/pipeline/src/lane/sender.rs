@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use batch::Account;
-use component::{Encoded, Phase, RequestOrder, Requests, RowAnswer, SendError, Sender, Sent};
+use component::{
+    Encoded, Limit, Phase, RequestOrder, Requests, RowAnswer, SendError, Sender, Sent,
+};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
@@ -452,17 +454,11 @@ impl SenderLane {
             .into_iter()
             .filter_map(|half| self.reseal(common, half))
             .collect();
-        if !common
-            .metrics
-            .snapshot()
-            .named
-            .contains_key("requests_halved")
-        {
-            common.diagnostics.warn(&format!(
-                "output {}: {reason}; each half of the request is sent on its own",
-                common.name
-            ));
-        }
+        common
+            .diagnostics
+            .warn_limited(Limit::events("requests_halved"), || {
+                format!("{reason}; each half of the request is sent on its own")
+            });
         if self.is_in_order() {
             course.busy.remove(&ready.request.destination);
         }
@@ -574,10 +570,10 @@ impl Course {
         if is_known {
             return;
         }
-        let (name, meanwhile) = (&common.name, common.meanwhile());
+        let meanwhile = common.meanwhile();
         common
             .diagnostics
-            .warn(&format!("output {name}: {reason}; trying again{meanwhile}"));
+            .warn(&format!("{reason}; trying again{meanwhile}"));
         self.trouble = Some(Trouble {
             since: Some(since),
             said: reason.to_owned(),
@@ -595,10 +591,10 @@ impl Course {
             .as_mut()
             .and_then(|trouble| trouble.since.take());
         if let Some(since) = since.filter(|since| since.elapsed() >= WORTH_SAYING) {
-            let (name, after) = (&common.name, time(since.elapsed()));
+            let after = time(since.elapsed());
             common
                 .diagnostics
-                .warn(&format!("output {name}: works again after {after}"));
+                .info(&format!("works again after {after}"));
         }
     }
 }

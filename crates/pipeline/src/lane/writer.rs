@@ -159,10 +159,9 @@ impl WriterLane {
             };
             if pause.is_news(&reason) {
                 let meanwhile = common.meanwhile();
-                common.diagnostics.warn(&format!(
-                    "output {}: {reason}; trying again{meanwhile}",
-                    common.name
-                ));
+                common
+                    .diagnostics
+                    .warn(&format!("{reason}; trying again{meanwhile}"));
             }
             common.metrics.count("retries", 1);
             if let Some(ending) = wait(common, &mut pause, &reason).await {
@@ -213,10 +212,9 @@ async fn wait(common: &Common, pause: &mut Pause, reason: &str) -> Option<Ending
 fn say_recovery(common: &Common, pause: &Pause) {
     if let Some(since) = pause.failing_since() {
         let after = time(since.elapsed());
-        let name = &common.name;
         common
             .diagnostics
-            .warn(&format!("output {name}: works again after {after}"));
+            .info(&format!("works again after {after}"));
     }
 }
 

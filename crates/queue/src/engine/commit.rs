@@ -127,7 +127,7 @@ impl Queue {
         drop(state);
         if is_news {
             self.diagnostics.warn(&format!(
-                "queue: events cannot be stored: {reason}; inputs wait, and it is tried again"
+                "events cannot be stored: {reason}; inputs wait, and it is tried again"
             ));
         }
     }
@@ -135,7 +135,7 @@ impl Queue {
     fn resume(&self) {
         let paused = self.lock().commit.paused.take();
         if paused.is_some() {
-            self.diagnostics.warn("queue: events are stored again");
+            self.diagnostics.info("events are stored again");
             self.room.notify_waiters();
         }
     }

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
+use component::Limit;
+
 use super::open::Mode;
 use super::state::State;
 use super::{Disk, Queue};
@@ -60,12 +62,10 @@ impl Queue {
         if events == 0 {
             return;
         }
-        if !self.metrics.snapshot().named.contains_key(reason) {
+        self.diagnostics.warn_limited(Limit::events(reason), || {
             let reason = reason.replace('_', " ");
-            self.diagnostics.warn(&format!(
-                "queue: {events} events {reason}: a limit of the queue is reached (further ones are only counted)"
-            ));
-        }
+            format!("{events} events {reason}: a limit of the queue is reached")
+        });
         self.metrics.count(reason, events);
         self.metrics.dropped(events as usize);
     }

@@ -85,7 +85,7 @@ impl Queue {
     pub fn open(folder: &Path, options: DiskOptions) -> Result<Arc<Self>, QueueError> {
         let storage = FolderStorage::open(folder)?;
         if let Some(warning) = storage.warning() {
-            options.diagnostics.warn(&format!("queue: {warning}"));
+            options.diagnostics.warn(&warning);
         }
         let storage: Arc<dyn Storage> = Arc::new(storage);
         let queue = Self::open_on(storage, options).map_err(|error| error.within(folder))?;
@@ -107,7 +107,7 @@ impl Queue {
         let said = synced::read(&*storage);
         if said == Said::Damaged {
             options.diagnostics.warn(&format!(
-                "queue: {} cannot be read: of the last events before a crash it is not known whether they were stored",
+                "{} cannot be read: of the last events before a crash it is not known whether they were stored",
                 synced::NAME
             ));
         }
@@ -119,7 +119,7 @@ impl Queue {
         };
         let (log, recovered) = Log::open(storage.clone(), log_settings)?;
         for note in loaded.notes.iter().chain(&recovered.notes) {
-            options.diagnostics.warn(&format!("queue: {note}"));
+            options.diagnostics.warn(note);
         }
         let now = (options.steady)();
         let start = Start::new(&options, loaded, &recovered, log_settings.synced, now);
@@ -279,7 +279,7 @@ fn say_begin(
         true => "what comes in from now on",
         false => "the oldest event that the queue holds",
     };
-    options.diagnostics.warn(&format!(
-        "queue: output {name} {why}: it begins with {place}"
-    ));
+    options
+        .diagnostics
+        .warn(&format!("output {name} {why}: it begins with {place}"));
 }

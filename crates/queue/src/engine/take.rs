@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use batch::Batch;
-use component::Delivery;
 use component::input::Issuer;
+use component::{Delivery, Limit};
 
 use super::lane::{ReaderSlot, Weight};
 use super::open::Mode;
@@ -418,7 +418,7 @@ impl Queue {
             Ok(batch) => Some(batch),
             Err(reason) => {
                 self.diagnostics.warn(&format!(
-                    "queue: batch {} cannot be read: {reason}",
+                    "batch {} cannot be read: {reason}",
                     entry.sequence
                 ));
                 None
@@ -443,7 +443,7 @@ impl Queue {
         if lost > 0 {
             self.metrics.count(LOST, lost);
             self.diagnostics.warn(&format!(
-                "queue: {lost} events before batch {} are lost to damage",
+                "{lost} events before batch {} are lost to damage",
                 found.sequence
             ));
         }
@@ -454,18 +454,17 @@ impl Queue {
         if lost > 0 {
             self.metrics.count(LOST, lost);
             self.diagnostics.warn(&format!(
-                "queue: {lost} events at the end of the log are lost to damage"
+                "{lost} events at the end of the log are lost to damage"
             ));
         }
     }
 
     fn say_read_failure(&self, failure: &io::Error) {
-        if !self.metrics.snapshot().named.contains_key("read_failures") {
-            self.diagnostics.warn(&format!(
-                "queue: reading the log failed: {failure} (trying again)"
-            ));
-        }
-        self.metrics.count("read_failures", 1);
+        const COUNTER: &str = "read_failures";
+        self.diagnostics.warn_limited(Limit::events(COUNTER), || {
+            format!("reading the log failed: {failure}; trying again")
+        });
+        self.metrics.count(COUNTER, 1);
     }
 }
 

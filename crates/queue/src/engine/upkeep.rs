@@ -59,14 +59,14 @@ impl Queue {
         match self.tidy(disk, &mut upkeep, wanted) {
             Ok(()) => {
                 if std::mem::take(&mut upkeep.failed) {
-                    self.diagnostics.warn("queue: cursors are saved again");
+                    self.diagnostics.info("cursors are saved again");
                 }
             }
             Err(failure) => {
                 upkeep.sweeper = None;
                 if !std::mem::replace(&mut upkeep.failed, true) {
                     self.diagnostics.warn(&format!(
-                        "queue: cursors cannot be saved or segments removed: {failure} (trying again)"
+                        "cursors cannot be saved or segments removed: {failure} (trying again)"
                     ));
                 }
             }
@@ -115,7 +115,7 @@ impl Queue {
             }
             self.metrics.count("damaged_ranges", 1);
             self.diagnostics.warn(&format!(
-                "queue: segment {} is damaged: {} bytes at {}: {}; they are set aside in its folder quarantine",
+                "segment {} is damaged: {} bytes at {}: {}; they are set aside in its folder quarantine",
                 damage.segment, damage.length, damage.offset, damage.reason
             ));
         }
@@ -189,7 +189,7 @@ impl Queue {
         let output = file.saved().output.clone();
         let Some(since) = file.saved().retired else {
             self.diagnostics.warn(&format!(
-                "queue: output {output} is not configured any more: what it had not taken is kept for {retention:?}"
+                "output {output} is not configured any more: what it had not taken is kept for {retention:?}"
             ));
             let saved = Saved {
                 retired: Some(seconds),
@@ -204,7 +204,7 @@ impl Queue {
             return Ok(());
         }
         self.diagnostics.warn(&format!(
-            "queue: what output {output} had not taken is dropped: it was not configured for {:?}",
+            "what output {output} had not taken is dropped: it was not configured for {:?}",
             Duration::from_secs((seconds - since).max(0) as u64)
         ));
         file.remove()
@@ -228,7 +228,7 @@ impl Queue {
             };
             let output = upkeep.retired[index].saved().output.clone();
             self.diagnostics.warn(&format!(
-                "queue: what output {output} had not taken is dropped: it is not configured any more, and the queue is full"
+                "what output {output} had not taken is dropped: it is not configured any more, and the queue is full"
             ));
             upkeep.retired.swap_remove(index).remove()?;
             self.save_cursors(disk, upkeep)?;
