@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use pipeline::report::{PipelineReport, bytes, grouped, time};
+use pipeline::report::{PipelineReport, Problem, bytes, grouped, time};
 use pipeline::{Report, verdict};
 use serde_json::{Value, json};
 
@@ -98,7 +98,7 @@ impl Costs {
                     "wait_seconds": operator.counts.wait.as_secs_f64(),
                     "counters": operator.counts.named,
                 })).collect::<Vec<_>>(),
-                "problems": pipeline.problems,
+                "problems": pipeline.problems.iter().map(Problem::to_string).collect::<Vec<_>>(),
                 "undelivered": pipeline.undelivered,
                 "queued": pipeline.queued,
                 "verdict": verdict(pipeline, report.wall, report.workers),

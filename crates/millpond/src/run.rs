@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use component::{Diagnostics, Stop, standard};
-use pipeline::report::{PipelineReport, grouped};
+use pipeline::report::{PipelineReport, Problem, grouped};
 use pipeline::{Graph, Report, Run, RunOptions, StartError};
 use registry::{Registry, RegistryError};
 use rustix::io::Errno;
@@ -176,8 +176,10 @@ impl Session {
         } in &report.pipelines
         {
             let diagnostics = self.diagnostics.for_pipeline(name);
-            for problem in problems {
-                diagnostics.error(problem);
+            for Problem { component, text } in problems {
+                diagnostics
+                    .for_component(component.role, &component.name)
+                    .error(text);
             }
             if *undelivered > 0 {
                 diagnostics.error(&format!(

@@ -1,11 +1,11 @@
 //! What a run did.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::time::Duration;
 
-use component::FileLedger;
 pub use component::Role;
 use component::metrics::Snapshot;
+use component::{Component, FileLedger};
 
 /// What a run did, all pipelines.
 #[derive(Debug, Clone)]
@@ -27,12 +27,37 @@ pub struct PipelineReport {
     pub operators: Vec<OperatorReport>,
     /// What became of the files that its inputs read.
     pub files: Vec<FileLedger>,
-    /// What went wrong, a line each.
-    pub problems: Vec<String>,
+    /// What went wrong.
+    pub problems: Vec<Problem>,
     /// Events accepted and not delivered.
     pub undelivered: u64,
     /// Events that are left in the disk queue for a later run, which is no failure.
     pub queued: u64,
+}
+
+/// Something that went wrong, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The operator.
+    pub component: Component,
+    /// One line.
+    pub text: String,
+}
+
+impl Problem {
+    /// A problem of the operator of that kind and name.
+    pub fn new(role: Role, name: &str, text: String) -> Self {
+        Self {
+            component: Component::new(role, name),
+            text,
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.component, self.text)
+    }
 }
 
 /// What one operator did.

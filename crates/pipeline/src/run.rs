@@ -24,7 +24,7 @@ use tokio::runtime::Handle;
 use crate::graph::{Graph, InputNode, PipelineGraph};
 use crate::lane::{Lane, Shared};
 use crate::queues::open_queues;
-use crate::report::{OperatorReport, PipelineReport, Report, Role, grouped};
+use crate::report::{OperatorReport, PipelineReport, Problem, Report, Role, grouped};
 use crate::retry::caught;
 use crate::settings::ProcessSettings;
 use crate::stage::{Stage, make_stages};
@@ -454,7 +454,11 @@ impl Running {
             };
             problems.extend(match ended {
                 Some(ended) => input_problems(&input.name, ended),
-                None => vec![format!("input {}: did not stop in time", input.name)],
+                None => vec![Problem::new(
+                    Role::Input,
+                    &input.name,
+                    "did not stop in time".to_owned(),
+                )],
             });
         }
         self.deliver(&outer).await;
@@ -501,20 +505,16 @@ impl Running {
         inputs.flat_map(|input| input.ledger.files()).collect()
     }
 
-    fn report(&self, mut problems: Vec<String>) -> PipelineReport {
+    fn report(&self, mut problems: Vec<Problem>) -> PipelineReport {
         for lane in &self.job.ends.lanes {
-            problems.extend(
-                lane.failure()
-                    .map(|reason| format!("output {}: {reason}", lane.name())),
-            );
+            let failure = lane.failure().map(str::to_owned);
+            problems.extend(failure.map(|reason| Problem::new(Role::Output, lane.name(), reason)));
         }
         let held = self.job.ends.queue.held();
         let lost = self.job.ends.queue.lost();
         if lost > 0 {
-            problems.push(format!(
-                "queue: {} events are lost to damage of its files",
-                grouped(lost)
-            ));
+            let text = format!("{} events are lost to damage of its files", grouped(lost));
+            problems.push(Problem::new(Role::Queue, "disk", text));
         }
         let operator = |role, name: &str, metrics: &OperatorMetrics| OperatorReport {
             role,
@@ -599,15 +599,12 @@ async fn leave_when_safe(queue: Arc<Queue>, phases: Phases) {
 fn input_problems(
     name: &str,
     ended: Result<Result<(), component::InputError>, tokio::task::JoinError>,
-) -> Vec<String> {
+) -> Vec<Problem> {
+    let problem = |text| Problem::new(Role::Input, name, text);
     match ended {
         Ok(Ok(())) => Vec::new(),
-        Ok(Err(error)) => error
-            .problems
-            .into_iter()
-            .map(|problem| format!("input {name}: {problem}"))
-            .collect(),
-        Err(error) => vec![format!("input {name}: internal error: {error}")],
+        Ok(Err(error)) => error.problems.into_iter().map(problem).collect(),
+        Err(error) => vec![problem(format!("internal error: {error}"))],
     }
 }
 

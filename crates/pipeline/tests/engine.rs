@@ -371,7 +371,7 @@ fn an_output_that_gives_up_ends_the_run_and_is_reported() {
         good.len() as u64,
         "what the first did not take counts as not delivered"
     );
-    assert!(ran.report.pipelines[0].problems[0].contains("away"));
+    assert!(ran.report.pipelines[0].problems[0].text.contains("away"));
     assert!(
         ran.delivered.iter().all(Option::is_none),
         "nothing is acknowledged that was not written everywhere"

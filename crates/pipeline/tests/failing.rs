@@ -12,6 +12,7 @@ use component::{
 };
 use config::{Period, Size};
 use pipeline::graph::{InputNode, OutputNode};
+use pipeline::report::{Problem, Role};
 use pipeline::settings::{
     DiskQueueSettings, MemoryQueueSettings, ProcessSettings, QueueSettings, RetrySettings,
     SendingSettings,
@@ -297,7 +298,7 @@ fn with_a_memory_queue_the_others_go_on_and_the_rest_counts_as_not_delivered() {
         assert!(said.contains("counts as not delivered"), "{said}");
         let problems = &report.problems;
         assert!(
-            problems.len() == 1 && problems[0].starts_with("output out0: "),
+            problems.len() == 1 && problems[0].to_string().starts_with("output out0: "),
             "{problems:?}"
         );
         let mut receipts = pipeline.receipts.lock().expect("no panic");
@@ -351,7 +352,7 @@ fn a_panic_at_the_end_is_said_as_well() {
         let pipeline = Pipeline::new(10, &[Fault::PanicsInClose, Fault::None]);
         let (report, _) = run(&[&pipeline], finite);
         let problems = &report.pipelines[0].problems;
-        assert!(problems[0].contains("panicked in `close`: as asked"));
+        assert!(problems[0].text.contains("panicked in `close`: as asked"));
         assert_eq!(pipeline.taken(1), lines(0..100));
     }
 }
@@ -405,7 +406,10 @@ fn what_a_person_can_mend_ends_a_finite_run_at_once() {
     let begin = std::time::Instant::now();
     let (report, said) = run(&[&pipeline], true);
     assert!(begin.elapsed() < Duration::from_secs(20), "it did not try");
-    assert_eq!(report.pipelines[0].problems, ["output out0: no folder"]);
+    assert_eq!(
+        report.pipelines[0].problems,
+        [Problem::new(Role::Output, "out0", "no folder".into())]
+    );
     assert!(said.is_empty(), "the report says it: {said:?}");
     assert!(report.pipelines[0].undelivered > 0);
 }

@@ -416,7 +416,7 @@ fn an_output_that_is_away_fails_after_its_time_and_a_panic_at_once() {
         _ => Ok(Sent::default()),
     };
     for (remote, reason) in [
-        (Remote::new(away), "out0: away"),
+        (Remote::new(away), "away"),
         (Remote::new(panics), "panicked in `send`: as asked"),
     ] {
         let mut case = Case::new(50, vec![remote]);
@@ -424,7 +424,7 @@ fn an_output_that_is_away_fails_after_its_time_and_a_panic_at_once() {
         let ran = case.run();
         let pipeline = &ran.report.pipelines[0];
         assert!(
-            pipeline.problems[0].contains(reason),
+            pipeline.problems[0].text.contains(reason),
             "{:?}",
             pipeline.problems
         );

@@ -224,3 +224,32 @@ fn a_stop_names_its_signal() {
         "{log}"
     );
 }
+
+#[test]
+fn errors_at_the_end_name_their_pipeline_and_component() {
+    let folder = Folder::new();
+    let missing = folder.path("none.log");
+    let settings = format!(
+        "log: {{ format: json, level: error }}\npipelines:\n  one:\n    input: {{ file: {{ paths: [{missing}], follow: false, name: logs }} }}\n    output: discard\n"
+    );
+    let path = folder.write("service.yaml", settings);
+    let output = command(&["run", &path])
+        .output()
+        .expect("the executable runs");
+    let lines = lines(&output);
+    assert_eq!(output.status.code(), Some(1), "{lines:#?}");
+    let [line] = &lines[..] else {
+        panic!("one error: {lines:#?}");
+    };
+    let value: Value = serde_json::from_str(line).expect(line);
+    let message = format!("{missing}: no such file");
+    let expected = [
+        ("level", "error"),
+        ("pipeline", "one"),
+        ("component", "input logs"),
+        ("message", &*message),
+    ];
+    for (key, text) in expected {
+        assert_eq!(value[key], text, "{line}");
+    }
+}
