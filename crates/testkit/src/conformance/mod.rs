@@ -1,0 +1,74 @@
+//! What every input and every output must do, checked over a whole registry. A component without a case fails the check, so
+//! that none is forgotten.
+
+pub mod input;
+pub mod output;
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use batch::HostInfo;
+use component::{BuildContext, Spec};
+use config::{Node, Source, parse_yaml};
+use tempfile::TempDir;
+
+/// What a component under test has for itself.
+pub struct Place {
+    folder: TempDir,
+    /// A port that nobody else uses.
+    pub port: u16,
+}
+
+impl Place {
+    /// A new folder, and a port that was free a moment ago.
+    pub fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        Self {
+            folder: tempfile::tempdir().expect("a temporary folder"),
+            port: listener.local_addr().expect("an address").port(),
+        }
+    }
+
+    /// A path in the folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The case of each component.
+///
+/// # Panics
+/// A component has none, or a case has no component.
+fn pair<'a, C>(specs: &'a [Spec], cases: &'a [C], name: fn(&C) -> &str) -> Vec<(&'a Spec, &'a C)> {
+    let named = |wanted: &str| specs.iter().any(|spec| spec.name == wanted);
+    for case in cases {
+        assert!(named(name(case)), "there is no component {}", name(case));
+    }
+    let find = |spec: &'a Spec| {
+        let case = cases.iter().find(|case| name(case) == spec.name);
+        let case = case.unwrap_or_else(|| panic!("{} has no conformance case", spec.name));
+        (spec, case)
+    };
+    specs.iter().map(find).collect()
+}
+
+fn settings(yaml: &str) -> Node {
+    parse_yaml(&Source::new("test.yaml", yaml)).expect("the case's YAML is fine")
+}
+
+fn context(finite: bool) -> BuildContext {
+    BuildContext {
+        host: Arc::new(HostInfo {
+            name: "test-host".into(),
+        }),
+        tag: None,
+        finite,
+    }
+}
