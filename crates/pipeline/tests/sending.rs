@@ -65,6 +65,9 @@ struct Remote {
     server: Box<Server>,
     calls: AtomicUsize,
     in_flight: AtomicUsize,
+    /// The largest request, in bytes.
+    largest: AtomicUsize,
+    ends_rows: bool,
     /// The most requests that were in flight at once.
     at_once: AtomicUsize,
     /// Lines as they were taken, by destination.
@@ -95,6 +98,8 @@ impl Remote {
             server: Box::new(server),
             calls: AtomicUsize::new(0),
             in_flight: AtomicUsize::new(0),
+            largest: AtomicUsize::new(0),
+            ends_rows: false,
             at_once: AtomicUsize::new(0),
             taken: Mutex::default(),
         }
@@ -130,6 +135,9 @@ impl Output for Remote {
                     .expect("a number");
                 if line % self.destinations == destination {
                     encoded.bytes.extend_from_slice(text);
+                    if self.ends_rows {
+                        encoded.bytes.push(b',');
+                    }
                     encoded.end_row(row);
                 }
             }
@@ -153,7 +161,9 @@ impl Sender for Remote {
         let text = text
             .strip_prefix('[')
             .and_then(|text| text.strip_suffix(']'));
-        let lines = text.expect("an array").split(',');
+        self.largest.fetch_max(request.body.len(), Ordering::SeqCst);
+        let text = text.expect("an array");
+        let lines = text.strip_suffix(',').unwrap_or(text).split(',');
         let lines: Vec<usize> = lines.map(|line| line.parse().expect("a number")).collect();
         assert_eq!(lines.len(), request.rows);
         let sent = (self.server)(&lines, call)?;
@@ -312,6 +322,29 @@ fn every_row_arrives_once_and_every_receipt_resolves() {
     let requests = ran.counter(0, "requests");
     assert!(requests >= 1000 / 7, "at most 7 rows a request: {requests}");
     assert!(case.remotes[0].at_once.load(Ordering::SeqCst) <= 4);
+}
+
+#[test]
+fn requests_keep_to_their_limits_and_fill_them() {
+    for between in [&b","[..], b""] {
+        let mut remote = Remote::new(good);
+        remote.requests.limits.rows_max = 1000;
+        remote.requests.limits.size_max = 64;
+        remote.requests.framing.between = between;
+        // Without anything between them rows end with what separates them.
+        remote.ends_rows = between.is_empty();
+        let case = Case::new(100, vec![remote]);
+        let ran = case.run();
+        assert_eq!(case.remotes[0].taken(), lines(100));
+        let largest = case.remotes[0].largest.load(Ordering::SeqCst);
+        assert!(
+            (55..=65).contains(&largest),
+            "{largest} bytes with the last bracket"
+        );
+        // 3,890 bytes with what separates them.
+        let requests = ran.counter(0, "requests");
+        assert!((60..150).contains(&requests), "{requests} requests");
+    }
 }
 
 #[test]
