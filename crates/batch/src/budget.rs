@@ -14,8 +14,11 @@
 //! - A reservation may grow, for a frame whose length is not known before. Those that grow go before those that hold
 //!   nothing yet.
 //! - Half-read frames can fill the budget together, and then none of them could go on. So one of them may *overdraw*: it
-//!   grows beyond the limit. The next one may when the first is complete or gone and its bytes were given back. What is
-//!   used therefore exceeds the limit by one frame at most, beside buffers that were let in alone.
+//!   grows beyond the limit. The next one may when the first is complete or gone and its bytes were given back.
+//! - A frame that was read whole, and needs more to be decompressed, is work in hand ([`Reservation::settle`]): everybody may
+//!   wait for what it holds. It goes before all others, and one at a time may exceed the limit until it is given back.
+//!
+//! What is used therefore exceeds the limit by two frames at most, beside buffers that were let in alone.
 
 mod account;
 mod pool;
@@ -26,7 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub use self::account::Account;
 pub use self::pool::{BufferPool, PooledBuffer};
 pub use self::waiting::Reservation;
-use self::waiting::{Waiter, Waiters};
+use self::waiting::{Class, Waiter, Waiters};
 
 /// The memory budget of the process.
 #[derive(Debug)]
@@ -44,8 +47,10 @@ struct State {
     next: u64,
     /// What reservations hold: bytes that nobody gives back before their frames are read.
     reserved: usize,
-    /// The reservation that may exceed the limit.
+    /// The half-read reservation that may exceed the limit.
     overdraws: Option<u64>,
+    /// The work in hand that exceeds the limit.
+    exceeds: Option<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -105,18 +110,23 @@ impl Budget {
     /// Lets in who may come in, and wakes them.
     fn admit(&self, mut state: MutexGuard<'_, State>) {
         let mut admitted = Vec::new();
-        while let Some(share) = state.next_in(self.limit) {
-            let Some(waiter) = state.shares[share].waiters.pop() else {
+        while let Some((share, class)) = state.next_in(self.limit) {
+            let Some(waiter) = state.shares[share].waiters.pop(class) else {
                 break;
             };
-            state.waiting -= 1;
             let before = state.taken();
+            state.waiting -= 1;
             state.shares[share].used += waiter.bytes;
-            if waiter.reservation.is_some() {
+            let exceeds = state.taken() > self.limit.max(before);
+            if waiter.is_settled {
+                if exceeds && state.exceeds.is_none() {
+                    state.exceeds = waiter.reservation;
+                }
+            } else if waiter.reservation.is_some() {
                 state.reserved += waiter.bytes;
-            }
-            if state.taken() > self.limit.max(before) && state.overdraws.is_none() {
-                state.overdraws = waiter.reservation;
+                if exceeds && state.overdraws.is_none() {
+                    state.overdraws = waiter.reservation;
+                }
             }
             // Before the lock is given up: who gives up waiting must find out that it was let in.
             admitted.extend(waiter.admit());
@@ -156,38 +166,34 @@ impl State {
         mine.used == 0 || used <= mine.guaranteed || beyond && self.taken() + more <= limit
     }
 
-    /// The share whose first waiter may come in.
-    fn next_in(&self, limit: usize) -> Option<usize> {
+    /// The share and the class whose first waiter may come in.
+    fn next_in(&self, limit: usize) -> Option<(usize, Class)> {
         if self.waiting == 0 {
             return None;
         }
-        // Behind one that must wait, others get only what is theirs.
-        let mut beyond = true;
-        let mut after = None;
-        loop {
-            let firsts = self.shares.iter().enumerate().filter_map(|(index, share)| {
-                let waiter = share.waiters.first()?;
-                Some((self.rank(waiter), index, waiter))
-            });
-            let (rank, share, waiter) = firsts
-                .filter(|(rank, ..)| after.is_none_or(|after| *rank > after))
-                .min_by_key(|(rank, ..)| *rank)?;
-            if self.may_overdraw(limit, waiter) || self.fits(limit, share, waiter.bytes, beyond) {
-                return Some(share);
-            }
-            beyond = false;
-            after = Some(rank);
+        let mut firsts = Vec::new();
+        for (index, share) in self.shares.iter().enumerate() {
+            let of = |class: Class| Some((class, share.waiters.first(class)?.number(), index));
+            firsts.extend(Class::ALL.into_iter().filter_map(of));
         }
+        firsts.sort_unstable();
+        for (place, &(class, _, share)) in firsts.iter().enumerate() {
+            let waiter = self.shares[share].waiters.first(class)?;
+            // Behind one that must wait, others get only what is theirs; in its own share, nothing.
+            let is_behind = firsts[..place].iter().any(|first| first.2 == share);
+            let fits = || self.fits(limit, share, waiter.bytes, place == 0);
+            if self.may_exceed(limit, waiter) || !is_behind && fits() {
+                return Some((share, class));
+            }
+        }
+        None
     }
 
-    /// Who goes first: the one that overdraws, those that grow, then all in the order in which they came.
-    fn rank(&self, waiter: &Waiter) -> (bool, bool, u64) {
-        let overdraws = waiter.reservation.is_some() && waiter.reservation == self.overdraws;
-        (!overdraws, waiter.held == 0, waiter.number)
-    }
-
-    /// Whether a waiter may exceed the limit: only one whose frame is half read, and only one at a time.
-    fn may_overdraw(&self, limit: usize, waiter: &Waiter) -> bool {
+    /// Whether a waiter may exceed the limit: one that is work in hand, and one whose frame is half read, at a time.
+    fn may_exceed(&self, limit: usize, waiter: &Waiter) -> bool {
+        if waiter.is_settled {
+            return self.exceeds.is_none() || self.exceeds == waiter.reservation;
+        }
         waiter.held > 0
             && match self.overdraws {
                 Some(_) => self.overdraws == waiter.reservation,

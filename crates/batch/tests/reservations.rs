@@ -127,8 +127,11 @@ async fn half_read_frames_cannot_fill_the_budget_for_ever() {
     let mut outside = Box::pin(pool.reserve(1));
     assert!(now(outside.as_mut()).is_none());
     now(first.grow(50)).expect("one may overdraw");
-    now(first.grow(50)).expect("and go on");
-    assert!(now(second.grow(50)).is_none(), "only one at a time");
+    {
+        let mut waits = pin!(second.grow(50));
+        assert!(now(waits.as_mut()).is_none(), "only one at a time");
+        now(first.grow(50)).expect("and go on, whoever waits");
+    }
     // The first frame is complete, and its bytes are still in use.
     let frame = first.take(150).freeze(150);
     drop(first);
@@ -155,6 +158,40 @@ async fn frames_that_were_let_in_alone_may_grow() {
     panic!("one of them must be able to go on");
 }
 
+#[tokio::test]
+async fn work_in_hand_goes_on_whatever_half_read_frames_hold() {
+    let budget = Budget::new(100);
+    let pool = budget.pool(0, 10);
+    let mut half_read = pool.reserve(40).await;
+    let mut whole = [pool.reserve(30).await, pool.reserve(30).await];
+    now(half_read.grow(10)).expect("it overdraws");
+    assert!(
+        now(whole[0].grow(50)).is_none(),
+        "another half-read one may not"
+    );
+    whole.iter_mut().for_each(Reservation::settle);
+    now(whole[0].grow(50)).expect("work in hand may");
+    now(whole[0].grow(50)).expect("and go on");
+    now(half_read.grow(10)).expect("so may the half-read one");
+    let mut outside = pin!(pool.reserve(1));
+    assert!(now(outside.as_mut()).is_none());
+    // The next one waits until the first is given back, not only decompressed, and does not stand in its way.
+    let [mut first, mut second] = whole;
+    {
+        let mut waits = pin!(second.grow(50));
+        assert!(now(waits.as_mut()).is_none());
+        now(first.grow(50)).expect("the first one goes on");
+        let frame = first.take(180).freeze(180);
+        drop(first);
+        assert!(now(waits.as_mut()).is_none());
+        drop(frame);
+        now(waits.as_mut()).expect("it was");
+    }
+    drop((second, half_read));
+    drop(now(outside).expect("nobody else is there"));
+    assert_eq!(budget.used(), 0);
+}
+
 /// A frame that arrives in pieces, its length not known before.
 async fn read_frame(mut reservation: Reservation, pieces: usize, seed: u64) -> usize {
     let mut buffer = reservation.take(64);
@@ -164,6 +201,11 @@ async fn read_frame(mut reservation: Reservation, pieces: usize, seed: u64) -> u
         }
         reservation.grow(100).await;
         reservation.extend(&mut buffer, 100);
+    }
+    reservation.settle();
+    if seed.is_multiple_of(5) {
+        reservation.grow(200).await;
+        reservation.extend(&mut buffer, 200);
     }
     drop(reservation);
     // Work in hand: a worker needs the frame for a while.
@@ -224,7 +266,7 @@ async fn thousands_of_frames_neither_starve_nor_lock_up() {
         .for_each(|thread| thread.join().expect("no panic"));
     assert_eq!(budget.used(), 0);
     let highest = highest.load(Ordering::Relaxed);
-    // One frame of 64 bytes and 30 pieces may exceed the limit.
-    assert!(highest <= LIMIT + 64 + 3000, "{highest}");
+    // Two frames of 64 bytes and 30 pieces may exceed the limit, one of them by 200 bytes more.
+    assert!(highest <= LIMIT + 2 * (64 + 3000) + 200, "{highest}");
     assert!(longest.load(Ordering::Relaxed) < 30_000);
 }

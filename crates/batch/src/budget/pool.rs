@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 use super::Budget;
-use super::waiting::{self, Claim, Reservation};
+use super::waiting::{self, Claim, Excess, Reservation};
 
 /// Buffers of one pipeline, reused. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -60,6 +60,7 @@ impl BufferPool {
         PooledBuffer {
             bytes,
             pool: self.inner.clone(),
+            excess: None,
         }
     }
 
@@ -73,6 +74,7 @@ impl BufferPool {
         PooledBuffer {
             bytes: vec![0; size],
             pool: self.inner.clone(),
+            excess: None,
         }
     }
 
@@ -104,19 +106,23 @@ impl PoolInner {
 pub struct PooledBuffer {
     bytes: Vec<u8>,
     pool: Arc<PoolInner>,
+    /// Ends with the buffer, after its bytes were given back.
+    excess: Option<Arc<Excess>>,
 }
 
 impl PooledBuffer {
     /// A buffer whose bytes are charged already.
-    pub(super) fn charged(pool: &Arc<PoolInner>, size: usize) -> Self {
+    pub(super) fn charged(pool: &Arc<PoolInner>, size: usize, excess: Option<Arc<Excess>>) -> Self {
         Self {
             bytes: vec![0; size],
             pool: pool.clone(),
+            excess,
         }
     }
 
     /// Adds bytes that are charged already.
-    pub(super) fn lengthen(&mut self, more: usize) {
+    pub(super) fn lengthen(&mut self, more: usize, excess: Option<Arc<Excess>>) {
+        self.excess = self.excess.take().or(excess);
         let size = self.bytes.len() + more;
         self.bytes.reserve_exact(more);
         self.bytes.resize(size, 0);

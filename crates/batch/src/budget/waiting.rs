@@ -7,28 +7,51 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
+use super::State;
 use super::pool::{PoolInner, PooledBuffer};
 
-/// Who waits in one share. Each list is in the order in which they came.
+/// Who waits in one share: a list for each class, each in the order in which they came.
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
-    /// The one that overdraws: the others wait for the end of its frame.
-    overdrawing: Option<Waiter>,
-    /// Those that hold a part of their frame.
-    growing: VecDeque<Waiter>,
-    /// Those that hold nothing.
-    entering: VecDeque<Waiter>,
+    lists: [VecDeque<Waiter>; 5],
+}
+
+/// What a waiter holds already. Earlier classes go first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Class {
+    /// The work in hand that exceeds the limit: others wait for its end.
+    Exceeding,
+    /// A frame that was read whole: work in hand.
+    Settled,
+    /// The half-read frame that overdraws: the others wait for its end.
+    Overdrawing,
+    /// A half-read frame.
+    Growing,
+    /// Nothing.
+    Entering,
+}
+
+impl Class {
+    pub(super) const ALL: [Self; 5] = [
+        Self::Exceeding,
+        Self::Settled,
+        Self::Overdrawing,
+        Self::Growing,
+        Self::Entering,
+    ];
 }
 
 /// One that waits.
 #[derive(Debug)]
 pub(super) struct Waiter {
-    pub(super) number: u64,
+    number: u64,
     pub(super) bytes: usize,
     /// The reservation that it is for.
     pub(super) reservation: Option<u64>,
     /// What that holds already.
     pub(super) held: usize,
+    /// Whether its frame was read whole.
+    pub(super) is_settled: bool,
     slot: Arc<Slot>,
 }
 
@@ -43,50 +66,33 @@ enum Admission {
 }
 
 impl Waiters {
-    pub(super) fn first(&self) -> Option<&Waiter> {
-        let growing = self.overdrawing.as_ref().or(self.growing.front());
-        growing.or(self.entering.front())
+    pub(super) fn first(&self, class: Class) -> Option<&Waiter> {
+        self.lists[class as usize].front()
     }
 
-    pub(super) fn pop(&mut self) -> Option<Waiter> {
-        let growing = self.overdrawing.take();
-        growing
-            .or_else(|| self.growing.pop_front())
-            .or_else(|| self.entering.pop_front())
+    pub(super) fn pop(&mut self, class: Class) -> Option<Waiter> {
+        self.lists[class as usize].pop_front()
     }
 
-    fn push(&mut self, waiter: Waiter, overdraws: bool) {
-        if overdraws {
-            self.overdrawing = Some(waiter);
-            return;
-        }
-        self.list(waiter.held > 0).push_back(waiter);
+    fn push(&mut self, class: Class, waiter: Waiter) {
+        self.lists[class as usize].push_back(waiter);
     }
 
     /// Takes a waiter out that gives up; whether it still waited.
-    fn remove(&mut self, number: u64, grows: bool) -> bool {
-        let overdrawing = &mut self.overdrawing;
-        if overdrawing
-            .take_if(|waiter| waiter.number == number)
-            .is_some()
-        {
-            return true;
-        }
-        let list = self.list(grows);
-        let found = list.binary_search_by_key(&number, |waiter| waiter.number);
-        found.is_ok_and(|at| list.remove(at).is_some())
-    }
-
-    fn list(&mut self, grows: bool) -> &mut VecDeque<Waiter> {
-        if grows {
-            &mut self.growing
-        } else {
-            &mut self.entering
-        }
+    fn remove(&mut self, number: u64) -> bool {
+        self.lists.iter_mut().any(|list| {
+            let found = list.binary_search_by_key(&number, |waiter| waiter.number);
+            found.is_ok_and(|at| list.remove(at).is_some())
+        })
     }
 }
 
 impl Waiter {
+    /// By which waiters are in the order in which they came.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Says that it was let in; gives who is to be woken.
     pub(super) fn admit(self) -> Option<Waker> {
         let mut admission = self.slot.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -103,6 +109,7 @@ pub(super) struct Claim<'p> {
     bytes: usize,
     reservation: Option<u64>,
     held: usize,
+    is_settled: bool,
     waits: Option<(u64, Arc<Slot>)>,
 }
 
@@ -113,6 +120,7 @@ impl<'p> Claim<'p> {
             bytes,
             reservation: None,
             held: 0,
+            is_settled: false,
             waits: None,
         }
     }
@@ -126,7 +134,7 @@ impl Future for Claim<'_> {
             let budget = &self.pool.budget;
             let mut state = budget.lock();
             if budget.try_charge(&mut state, self.pool.share, self.bytes) {
-                if self.reservation.is_some() {
+                if self.reservation.is_some() && !self.is_settled {
                     state.reserved += self.bytes;
                 }
                 return Poll::Ready(());
@@ -138,12 +146,20 @@ impl Future for Claim<'_> {
                 bytes: self.bytes,
                 reservation: self.reservation,
                 held: self.held,
+                is_settled: self.is_settled,
                 slot: slot.clone(),
             };
-            let overdraws = self.reservation.is_some() && self.reservation == state.overdraws;
+            let is_the_one = |one: Option<u64>| one.is_some() && one == self.reservation;
+            let class = match (self.is_settled, self.held) {
+                (true, _) if is_the_one(state.exceeds) => Class::Exceeding,
+                (true, _) => Class::Settled,
+                (false, _) if is_the_one(state.overdraws) => Class::Overdrawing,
+                (false, 1..) => Class::Growing,
+                (false, 0) => Class::Entering,
+            };
             state.waiting += 1;
             let waiters = &mut state.shares[self.pool.share].waiters;
-            waiters.push(waiter, overdraws);
+            waiters.push(class, waiter);
             // It may go before others that wait.
             budget.admit(state);
             self.waits = Some((number, slot));
@@ -169,16 +185,13 @@ impl Drop for Claim<'_> {
         };
         let (budget, share) = (&self.pool.budget, self.pool.share);
         let mut state = budget.lock();
-        if state.shares[share].waiters.remove(number, self.held > 0) {
+        if state.shares[share].waiters.remove(number) {
             state.waiting -= 1;
         } else {
             // It was let in and never knew.
             state.shares[share].used -= self.bytes;
-            if self.reservation.is_some() {
+            if self.reservation.is_some() && !self.is_settled {
                 state.reserved -= self.bytes;
-            }
-            if state.overdraws.is_some() && state.overdraws == self.reservation {
-                state.overdraws = None;
             }
         }
         // Others may have waited behind it.
@@ -196,6 +209,26 @@ pub struct Reservation {
     left: usize,
     /// Charged in all.
     held: usize,
+    is_settled: bool,
+    /// Says that it exceeds the limit as work in hand, until its buffers are given back.
+    excess: Option<Arc<Excess>>,
+}
+
+/// Work in hand that exceeds the limit: the next one waits until this is dropped.
+#[derive(Debug)]
+pub(super) struct Excess {
+    pool: Arc<PoolInner>,
+    number: u64,
+}
+
+impl Drop for Excess {
+    fn drop(&mut self) {
+        let mut state = self.pool.budget.lock();
+        if state.exceeds == Some(self.number) {
+            state.exceeds = None;
+        }
+        self.pool.budget.admit(state);
+    }
 }
 
 impl Reservation {
@@ -206,6 +239,8 @@ impl Reservation {
             number,
             left: 0,
             held: 0,
+            is_settled: false,
+            excess: None,
         };
         reservation.grow(bytes).await;
         reservation
@@ -216,18 +251,63 @@ impl Reservation {
         self.left
     }
 
+    /// Says that the frame was read whole and is work in hand from now on, such as one that is only to be decompressed.
+    /// Another half-read frame may overdraw then. What is in hand goes before everybody else, and one at a time may exceed
+    /// the limit, until its buffers are given back: others may wait for what it holds.
+    pub fn settle(&mut self) {
+        if self.is_settled {
+            return;
+        }
+        self.is_settled = true;
+        let mut state = self.pool.budget.lock();
+        self.end_reading(&mut state);
+        self.pool.budget.admit(state);
+    }
+
+    fn end_reading(&self, state: &mut State) {
+        state.reserved -= self.held;
+        if state.overdraws == Some(self.number) {
+            state.overdraws = None;
+        }
+    }
+
     /// Reserves more, waiting until it fits. Safe to cancel: then nothing is added.
     pub async fn grow(&mut self, more: usize) {
         self.claim(more).await;
-        self.left += more;
-        self.held += more;
+        self.grown(more);
     }
 
     /// As [`Self::grow`], blocking the thread.
     pub fn grow_blocking(&mut self, more: usize) {
         block_on(self.claim(more));
+        self.grown(more);
+    }
+
+    /// Reserves more if it fits now and nobody waits; whether it did.
+    pub fn try_grow(&mut self, more: usize) -> bool {
+        let budget = &self.pool.budget;
+        let mut state = budget.lock();
+        let fits = budget.try_charge(&mut state, self.pool.share, more);
+        if fits {
+            if !self.is_settled {
+                state.reserved += more;
+            }
+            self.left += more;
+            self.held += more;
+        }
+        fits
+    }
+
+    fn grown(&mut self, more: usize) {
         self.left += more;
         self.held += more;
+        let exceeds = || self.pool.budget.lock().exceeds == Some(self.number);
+        if self.is_settled && self.excess.is_none() && exceeds() {
+            self.excess = Some(Arc::new(Excess {
+                pool: self.pool.clone(),
+                number: self.number,
+            }));
+        }
     }
 
     fn claim(&self, bytes: usize) -> Claim<'_> {
@@ -236,6 +316,7 @@ impl Reservation {
             bytes,
             reservation: Some(self.number),
             held: self.held,
+            is_settled: self.is_settled,
             waits: None,
         }
     }
@@ -244,14 +325,14 @@ impl Reservation {
     pub fn take(&mut self, size: usize) -> PooledBuffer {
         let size = size.min(self.left);
         self.left -= size;
-        PooledBuffer::charged(&self.pool, size)
+        PooledBuffer::charged(&self.pool, size, self.excess.clone())
     }
 
     /// Makes a buffer longer by `more` bytes out of those reserved, or by what is left. Its content stays.
     pub fn extend(&mut self, buffer: &mut PooledBuffer, more: usize) {
         let more = more.min(self.left);
         self.left -= more;
-        buffer.lengthen(more);
+        buffer.lengthen(more, self.excess.clone());
     }
 }
 
@@ -259,9 +340,12 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         let mut state = self.pool.budget.lock();
         state.shares[self.pool.share].used -= self.left;
-        state.reserved -= self.held;
-        if state.overdraws == Some(self.number) {
-            state.overdraws = None;
+        if !self.is_settled {
+            self.end_reading(&mut state);
+        }
+        if self.excess.is_none() && state.exceeds == Some(self.number) {
+            // It was let in when nobody waited for that any more.
+            state.exceeds = None;
         }
         self.pool.budget.admit(state);
     }
