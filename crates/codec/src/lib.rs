@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`chunk`] | [`Chunker`]: collects what was read into buffers that hold whole records, [`Chunk`]s |
 //! | [`decoder`] | [`Decoder`]: makes batches of chunks, as lines of text, JSON or MessagePack documents |
+//! | [`body`] | [`Documents`]: the events of a message that is received as a whole |
 //! | [`resume`] | [`Resume`]: where a later run goes on, and how it knows that the stream is the same |
 //! | [`multiline`], [`container`], [`filter`] | which lines belong together, what containers add to lines, what is left out |
 //! | [`charset`](mod@charset), [`terminator`] | other encodings than UTF-8, and what ends a line |
@@ -13,6 +14,7 @@
 //! The two halves of reading are apart so that they can run on two threads: chunking needs the bytes in sequence and
 //! little time, decoding does the work and needs only its chunk.
 
+pub mod body;
 mod charset;
 pub mod chunk;
 pub mod compress;
@@ -29,6 +31,7 @@ mod rows;
 pub mod syslog;
 mod terminator;
 
+pub use body::{BodyError, BodyFormat, Documents};
 pub use charset::charset;
 pub use chunk::{Chunk, Chunker};
 pub use compress::{Checkpoint, Decompressor};

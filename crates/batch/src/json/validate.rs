@@ -23,6 +23,23 @@ pub fn validate_object(text: &[u8]) -> Result<Scan, JsonError> {
     Validator::new(text).run(start)
 }
 
+/// Checks the JSON object that stands at `start` of `text`, which is UTF-8, and gives where it ends. What follows is left alone.
+///
+/// # Errors
+/// The first thing that is wrong, with its offset in `text`.
+pub fn validate_object_at(text: &[u8], start: usize) -> Result<(Scan, usize), JsonError> {
+    if byte_at(text, start) != b'{' {
+        return Err(JsonError {
+            offset: start,
+            kind: JsonErrorKind::NotAnObject,
+        });
+    }
+    let mut validator = Validator::new(text);
+    let end = validator.value(start)?;
+    let scan = validator.scan(&text[start..end]);
+    Ok((scan, end))
+}
+
 /// Checks that `text`, which is UTF-8, is one JSON value of any type with nothing but whitespace around it.
 ///
 /// # Errors
@@ -59,12 +76,17 @@ impl<'a> Validator<'a> {
                 kind: JsonErrorKind::TrailingBytes,
             });
         }
-        let rewrite =
-            self.escaped_keys || (self.keys.suspicious() && has_duplicate_keys(self.text));
-        Ok(Scan {
+        Ok(self.scan(self.text))
+    }
+
+    /// What was learned of the object, which is `text`.
+    #[inline(always)]
+    fn scan(&self, text: &[u8]) -> Scan {
+        let rewrite = self.escaped_keys || (self.keys.suspicious() && has_duplicate_keys(text));
+        Scan {
             rewrite,
             dotted_keys: self.dots != 0,
-        })
+        }
     }
 
     /// Reads the value at `pos` and returns where it ends.
