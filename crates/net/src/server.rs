@@ -32,15 +32,21 @@ pub const BUFFER_BYTES_MAX: usize = 32 * 1024;
 
 /// Answers requests.
 pub trait Handler: Send + Sync + 'static {
+    /// What it keeps of each connection.
+    type Session: Send + Sync;
+
+    /// A connection begins.
+    fn begin(&self, peer: Peer) -> Self::Session;
+
     /// The answer to a request. Dropped when the client goes away.
     fn handle(
         &self,
+        session: &Self::Session,
         request: Request<body::Incoming>,
-        peer: Peer,
     ) -> impl Future<Output = Response<Full<Bytes>>> + Send;
 }
 
-/// Where a request comes from.
+/// Where a connection comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
     /// The client's address.
@@ -108,9 +114,10 @@ async fn converse<H: Handler>(
         },
         _ = stopped.wait_for(|stopped| *stopped) => return,
     };
+    let session = handler.begin(peer);
     let service = service_fn(|request| {
-        let handler = handler.clone();
-        async move { Ok::<_, Infallible>(handler.handle(request, peer).await) }
+        let answer = handler.handle(&session, request);
+        async move { Ok::<_, Infallible>(answer.await) }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -44,7 +44,7 @@ pub struct ClientTls {
     /// Whether the server must prove who it is. **With `false` anybody on the way can read and change everything, passwords
     /// included.** For trials only: for a server with a certificate of its own, set `ca` to that certificate.
     pub verify: bool,
-    /// The oldest version of TLS that is spoken.
+    /// The oldest version of TLS that is spoken. Default: 1.2.
     pub min_version: Version,
 }
 
@@ -74,7 +74,7 @@ pub struct ServerTls {
     /// With `client_ca`: whether clients may also come without a certificate. One that they show must be good in any case.
     #[serde(default)]
     pub client_cert_optional: bool,
-    /// The oldest version of TLS that is spoken.
+    /// The oldest version of TLS that is spoken. Default: 1.2.
     #[serde(default)]
     pub min_version: Version,
 }

@@ -71,7 +71,13 @@ pub fn read<T: DeserializeOwned>(node: &Node) -> T {
 pub struct Echo;
 
 impl Handler for Echo {
-    async fn handle(&self, request: Request<Incoming>, peer: Peer) -> Response<Full<Bytes>> {
+    type Session = Peer;
+
+    fn begin(&self, peer: Peer) -> Peer {
+        peer
+    }
+
+    async fn handle(&self, peer: &Peer, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let (head, body) = request.into_parts();
         let path = head.uri.to_string();
         if path.ends_with("/slow") {
