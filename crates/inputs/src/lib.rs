@@ -2,8 +2,10 @@
 //!
 //! Adding one touches its own file and two lines here: its module and its place in [`SPECS`].
 
+mod connections;
 mod file;
 mod generate;
+mod http;
 mod paths;
 mod reading;
 mod stdin;
@@ -13,4 +15,4 @@ use component::Spec;
 pub use file::{FileEntries, read_ledger};
 
 /// Every input, by name.
-pub static SPECS: &[Spec] = &[file::SPEC, generate::SPEC, stdin::SPEC];
+pub static SPECS: &[Spec] = &[file::SPEC, generate::SPEC, http::SPEC, stdin::SPEC];

@@ -1,7 +1,8 @@
 //! Every input does what all inputs must do.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 
 use testkit::conformance::input::{InputCase, check};
 
@@ -20,6 +21,23 @@ static CASES: &[InputCase] = &[
         settings: |_| "{format: apache, count: 300}".to_owned(),
         feed: |_, _| {},
         reads: true,
+    },
+    InputCase {
+        name: "http",
+        settings: |place| format!("{{address: {}, format: lines}}", place.port),
+        feed: |place, events| {
+            // Where it is stopped before, or takes nothing, there is no answer.
+            if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", place.port)) {
+                let body: String = (0..events).map(|event| format!("line {event}\n")).collect();
+                let head = format!(
+                    "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+                    body.len()
+                );
+                let _ = stream.write_all((head + &body).as_bytes());
+                let _ = stream.read_to_end(&mut Vec::new());
+            }
+        },
+        reads: false,
     },
     InputCase {
         name: "stdin",

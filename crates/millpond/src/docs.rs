@@ -300,22 +300,28 @@ fn write_settings(text: &mut String, above: &str, schema: &Value, shown: &dyn Fn
             cell(&type_words(property)),
             cell(&default),
         );
-        if let Some(inner) = map_of(property) {
-            write_settings(text, &format!("{above}{name}."), inner, &|_| true);
+        let choices = maps_of(property);
+        for inner in &choices {
+            let mut inner = (*inner).clone();
+            if choices.len() > 1 {
+                // Of several maps one is chosen: nothing in them is always there.
+                inner["required"] = Value::Null;
+            }
+            write_settings(text, &format!("{above}{name}."), &inner, &|_| true);
         }
     }
 }
 
-/// The schema of a map with settings of its own, where a setting takes one.
-fn map_of(schema: &Value) -> Option<&Value> {
+/// The schemas of the maps with settings of their own that a setting takes.
+fn maps_of(schema: &Value) -> Vec<&Value> {
     if schema["properties"].is_object() {
-        return Some(schema);
+        return vec![schema];
     }
-    let mut choices = ["anyOf", "oneOf"]
+    let choices = ["anyOf", "oneOf"]
         .into_iter()
         .filter_map(|list| schema[list].as_array())
         .flatten();
-    choices.find_map(map_of)
+    choices.flat_map(maps_of).collect()
 }
 
 /// What a setting is when it is not given: as the schema has it, else as its meaning says behind `Default:`.
@@ -326,7 +332,7 @@ fn default_words(property: &Value, meaning: &str) -> String {
         Value::Object(members) if members.is_empty() => {}
         Value::String(word) => return format!("`{word}`"),
         // The rows of its settings say what each of them is.
-        Value::Object(_) if map_of(property).is_some() => return "-".to_owned(),
+        Value::Object(_) if !maps_of(property).is_empty() => return "-".to_owned(),
         other => return format!("`{other}`"),
     }
     let said = meaning.split_once("Default: ").map(|(_, said)| said);

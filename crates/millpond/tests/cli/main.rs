@@ -7,6 +7,8 @@ mod configuration;
 mod faults;
 mod files;
 mod following;
+mod http_crowd;
+mod http_input;
 mod log;
 mod main_job;
 mod metrics;

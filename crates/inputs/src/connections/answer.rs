@@ -1,0 +1,168 @@
+//! What became of a message: told to its connection once, when it is known of every part.
+//!
+//! A message may be spread over several batches. Whoever has a part of it holds a [`Part`]; a part that is dropped without
+//! [`Part::delivered`], because the pipeline ended or a thread did, makes the whole message one that was not delivered.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::oneshot;
+
+/// What became of a message.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Outcome<R> {
+    /// Every event is safe.
+    Delivered,
+    /// Some event is not; it may be sent again.
+    NotDelivered,
+    /// It cannot be taken, and nothing of it was.
+    Rejected(R),
+}
+
+/// The side of the connection: what became of its message. An error means [`Outcome::NotDelivered`].
+pub(crate) type Awaited<R> = oneshot::Receiver<Outcome<R>>;
+
+/// The side of the batcher. Dropped without [`Answer::complete`], the message was not delivered.
+pub(crate) struct Answer<R>(Arc<Shared<R>>);
+
+/// A part of a message that is in a batch.
+pub(crate) struct Part<R> {
+    shared: Arc<Shared<R>>,
+    is_delivered: bool,
+}
+
+struct Shared<R> {
+    sender: Mutex<Option<oneshot::Sender<Outcome<R>>>>,
+    /// Every event is in some part.
+    is_complete: AtomicBool,
+    /// A part was not delivered.
+    is_lost: AtomicBool,
+}
+
+/// An answer and where it arrives.
+pub(crate) fn answer<R>() -> (Answer<R>, Awaited<R>) {
+    let (sender, receiver) = oneshot::channel();
+    let shared = Shared {
+        sender: Mutex::new(Some(sender)),
+        is_complete: AtomicBool::new(false),
+        is_lost: AtomicBool::new(false),
+    };
+    (Answer(Arc::new(shared)), receiver)
+}
+
+impl<R> Answer<R> {
+    /// Whether nobody waits any more.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        let sender = self.0.lock();
+        sender.as_ref().is_none_or(oneshot::Sender::is_closed)
+    }
+
+    /// A part of the message, which is in a batch now.
+    pub(crate) fn part(&self) -> Part<R> {
+        Part {
+            shared: self.0.clone(),
+            is_delivered: false,
+        }
+    }
+
+    /// Says that there are no further parts.
+    pub(crate) fn complete(self) {
+        self.0.is_complete.store(true, Ordering::Release);
+    }
+
+    /// Refuses the message, of which there is no part yet.
+    pub(crate) fn reject(self, reason: R) {
+        self.0.send(Outcome::Rejected(reason));
+    }
+}
+
+impl<R> Part<R> {
+    /// Says that the part is safe.
+    pub(crate) fn delivered(mut self) {
+        self.is_delivered = true;
+    }
+}
+
+impl<R> Drop for Part<R> {
+    fn drop(&mut self) {
+        if !self.is_delivered {
+            self.shared.is_lost.store(true, Ordering::Release);
+        }
+    }
+}
+
+impl<R> Shared<R> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<oneshot::Sender<Outcome<R>>>> {
+        self.sender.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn send(&self, outcome: Outcome<R>) {
+        if let Some(sender) = self.lock().take() {
+            // A connection that does not wait any more has gone.
+            let _ = sender.send(outcome);
+        }
+    }
+}
+
+impl<R> Drop for Shared<R> {
+    fn drop(&mut self) {
+        let is_safe = *self.is_complete.get_mut() && !*self.is_lost.get_mut();
+        self.send(if is_safe {
+            Outcome::Delivered
+        } else {
+            Outcome::NotDelivered
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is known.
+    fn known(awaited: &mut Awaited<u8>) -> Option<Outcome<u8>> {
+        awaited.try_recv().ok()
+    }
+
+    #[test]
+    fn it_is_told_when_every_part_is_safe() {
+        let (answer, mut awaited) = answer::<u8>();
+        let (first, second) = (answer.part(), answer.part());
+        first.delivered();
+        answer.complete();
+        assert_eq!(known(&mut awaited), None);
+        second.delivered();
+        assert_eq!(known(&mut awaited), Some(Outcome::Delivered));
+    }
+
+    #[test]
+    fn what_is_dropped_was_not_delivered() {
+        let (whole, mut awaited) = answer::<u8>();
+        drop(whole);
+        assert_eq!(known(&mut awaited), Some(Outcome::NotDelivered));
+        let (one, mut awaited) = answer::<u8>();
+        let (kept, dropped) = (one.part(), one.part());
+        one.complete();
+        drop(dropped);
+        kept.delivered();
+        assert_eq!(known(&mut awaited), Some(Outcome::NotDelivered));
+        let (unfinished, mut awaited) = answer::<u8>();
+        unfinished.part().delivered();
+        drop(unfinished);
+        assert_eq!(known(&mut awaited), Some(Outcome::NotDelivered));
+    }
+
+    #[test]
+    fn an_empty_message_is_delivered_and_a_refused_one_is_not() {
+        let (empty, mut awaited) = answer::<u8>();
+        empty.complete();
+        assert_eq!(known(&mut awaited), Some(Outcome::Delivered));
+        let (bad, mut awaited) = answer();
+        bad.reject(7);
+        assert_eq!(known(&mut awaited), Some(Outcome::Rejected(7)));
+        let (late, awaited) = answer::<u8>();
+        assert!(!late.is_abandoned());
+        drop(awaited);
+        assert!(late.is_abandoned());
+    }
+}

@@ -1,0 +1,313 @@
+//! Joins the messages of many connections into batches.
+//!
+//! Messages that are read whole go into one list, in the order in which they came. A few threads, none of them one of the
+//! reactor, take them from there, decode them and send batches, because sending to a disk queue compresses and sums. A
+//! batch leaves when it is full, or [`AGE_MAX`] after its first event came. Each message hears what became of it when the
+//! receipts of all its batches are there.
+//!
+//! The list has no limit of its own: each message in it is one that a connection waits for, and is charged to the memory
+//! budget. One whose connection does not wait any more is not taken.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::panic::resume_unwind;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use batch::{Batch, BatchBuilder, Encoding, Reservation};
+use codec::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
+use component::thread::{self, Work};
+use component::{Delivery, InputContext, InputError};
+use tokio::runtime::Handle;
+
+use super::answer::{Answer, Part};
+use crate::reading::emitter::now;
+
+/// How long an event waits for others to go with it.
+const AGE_MAX: Duration = Duration::from_millis(5);
+
+/// How many threads decode at most.
+const THREADS_MAX: usize = 4;
+
+/// How an input's messages become events.
+pub(crate) trait Protocol: Send + 'static {
+    /// A message that was read whole.
+    type Message: Send + 'static;
+    /// What the batch keeps of a message until it is complete.
+    type Mark: Send;
+    /// Why a message is refused.
+    type Reason: Send + 'static;
+
+    /// Adds the events of a message to batches.
+    fn add(
+        &mut self,
+        message: Self::Message,
+        answer: Answer<Self::Reason>,
+        joiner: &mut Joiner<Self::Mark, Self::Reason>,
+    );
+
+    /// Completes a batch whose rows come from messages with these marks.
+    fn complete(batch: &mut Batch, marks: &[(Range<usize>, Self::Mark)]);
+}
+
+/// Takes messages and sends batches.
+pub(crate) struct Batcher<P: Protocol> {
+    list: Arc<List<P>>,
+    threads: Vec<Work<()>>,
+}
+
+struct List<P: Protocol> {
+    state: Mutex<Waiting<P>>,
+    changed: Condvar,
+}
+
+struct Waiting<P: Protocol> {
+    messages: VecDeque<(P::Message, Answer<P::Reason>)>,
+    is_closed: bool,
+}
+
+/// Where connections leave their messages. Cheap to clone.
+pub(crate) struct Inbox<P: Protocol>(Arc<List<P>>);
+
+impl<P: Protocol> Batcher<P> {
+    /// Starts the threads, each with a protocol of its own.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub(crate) fn start(
+        ctx: &InputContext,
+        mut protocol: impl FnMut() -> P,
+    ) -> Result<Self, InputError> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let list = Arc::new(List {
+            state: Mutex::new(Waiting {
+                messages: VecDeque::new(),
+                is_closed: false,
+            }),
+            changed: Condvar::new(),
+        });
+        // Before its threads: where one is refused, dropping it ends those that run.
+        let mut batcher = Self {
+            list,
+            threads: Vec::new(),
+        };
+        for _ in 0..cores.min(THREADS_MAX) {
+            let (list, ctx, protocol) = (batcher.list.clone(), ctx.clone(), protocol());
+            let thread = thread::start("batcher", move || run(&list, ctx, protocol));
+            batcher.threads.push(thread.map_err(|error| {
+                InputError::new(format!("the system refuses a thread: {error}"))
+            })?);
+        }
+        Ok(batcher)
+    }
+
+    /// Where messages go.
+    pub(crate) fn inbox(&self) -> Inbox<P> {
+        Inbox(self.list.clone())
+    }
+
+    /// Waits until every message has been sent on.
+    pub(crate) async fn finish(mut self) {
+        self.list.close();
+        for thread in std::mem::take(&mut self.threads) {
+            if let Err(panic) = thread.ended().await {
+                resume_unwind(panic);
+            }
+        }
+    }
+}
+
+impl<P: Protocol> Drop for Batcher<P> {
+    fn drop(&mut self) {
+        self.list.close();
+    }
+}
+
+impl<P: Protocol> Inbox<P> {
+    /// Leaves a message. When everything has ended, its answer is dropped, which says that it was not delivered.
+    pub(crate) fn put(&self, message: P::Message, answer: Answer<P::Reason>) {
+        let mut state = self.0.lock();
+        if !state.is_closed {
+            state.messages.push_back((message, answer));
+            drop(state);
+            self.0.changed.notify_one();
+        }
+    }
+}
+
+impl<P: Protocol> List<P> {
+    /// The next message; none when the list is closed, or at `until`.
+    fn next(&self, until: Option<Instant>) -> Next<P> {
+        let mut state = self.lock();
+        loop {
+            if let Some((message, answer)) = state.messages.pop_front() {
+                return Next::Message(message, answer);
+            }
+            if state.is_closed {
+                return Next::End;
+            }
+            state = match until {
+                None => self
+                    .changed
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner),
+                Some(until) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return Next::Late;
+                    }
+                    let waited = self.changed.wait_timeout(state, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+
+    fn close(&self) {
+        self.lock().is_closed = true;
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting<P>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+enum Next<P: Protocol> {
+    Message(P::Message, Answer<P::Reason>),
+    /// None came in time.
+    Late,
+    End,
+}
+
+/// A thread of the batcher.
+fn run<P: Protocol>(list: &List<P>, ctx: InputContext, mut protocol: P) {
+    let mut joiner = Joiner {
+        ctx,
+        builder: None,
+        began: Instant::now(),
+        marks: Vec::new(),
+        parts: Vec::new(),
+        complete: P::complete,
+        waited: Duration::ZERO,
+    };
+    loop {
+        let until = joiner.builder.is_some().then(|| joiner.began + AGE_MAX);
+        match list.next(until) {
+            Next::Message(_, answer) if answer.is_abandoned() => {
+                joiner.ctx.metrics.count("abandoned_messages", 1);
+            }
+            Next::Message(message, answer) => {
+                let start = Instant::now();
+                joiner.waited = Duration::ZERO;
+                protocol.add(message, answer, &mut joiner);
+                let busy = start.elapsed().saturating_sub(joiner.waited);
+                joiner.ctx.metrics.busy(busy);
+                if joiner.began.elapsed() >= AGE_MAX {
+                    joiner.flush();
+                }
+            }
+            Next::Late => joiner.flush(),
+            Next::End => return joiner.flush(),
+        }
+    }
+}
+
+/// A completion of a batch.
+type Complete<M> = fn(&mut Batch, &[(Range<usize>, M)]);
+
+/// The batch that is being joined.
+pub(crate) struct Joiner<M, R> {
+    pub(crate) ctx: InputContext,
+    builder: Option<(Encoding, BatchBuilder)>,
+    /// When the first event of the batch came.
+    began: Instant,
+    marks: Vec<(Range<usize>, M)>,
+    parts: Vec<Part<R>>,
+    complete: Complete<M>,
+    /// Time spent waiting since the last message came.
+    waited: Duration,
+}
+
+impl<M, R: Send + 'static> Joiner<M, R> {
+    /// Adds a part of a message: `push` adds rows to the batch.
+    pub(crate) fn join(
+        &mut self,
+        (encoding, add_fields): (Encoding, bool),
+        mark: M,
+        answer: &Answer<R>,
+        push: impl FnOnce(&mut BatchBuilder),
+    ) {
+        if self.builder.as_ref().is_some_and(|(of, _)| *of != encoding) {
+            self.flush();
+        }
+        if self.builder.is_none() {
+            self.began = Instant::now();
+        }
+        let host = &self.ctx.host;
+        let new = || {
+            (
+                encoding,
+                BatchBuilder::new(encoding, host, now(), add_fields),
+            )
+        };
+        let (_, builder) = self.builder.get_or_insert_with(new);
+        let before = builder.len();
+        push(builder);
+        self.marks.push((before..builder.len(), mark));
+        self.parts.push(answer.part());
+        if builder.len() >= BATCH_EVENTS_MAX || builder.size() >= BATCH_BYTES_MAX {
+            self.flush();
+        }
+    }
+
+    /// Reserves more memory for a message. Where that takes waiting, the batch so far leaves first: it may be what others
+    /// wait for.
+    pub(crate) fn grow(&mut self, reservation: &mut Reservation, more: usize) {
+        if !reservation.try_grow(more) {
+            self.flush();
+            let start = Instant::now();
+            reservation.grow_blocking(more);
+            self.waited += start.elapsed();
+            self.ctx.metrics.waited(start.elapsed());
+        }
+    }
+
+    /// Sends the batch, waiting while the queue is full.
+    pub(crate) fn flush(&mut self) {
+        let Some((_, builder)) = self.builder.take() else {
+            return;
+        };
+        let (marks, parts) = (
+            std::mem::take(&mut self.marks),
+            std::mem::take(&mut self.parts),
+        );
+        if builder.is_empty() {
+            return parts.into_iter().for_each(Part::delivered);
+        }
+        let mut batch = builder.finish();
+        (self.complete)(&mut batch, &marks);
+        // Dropped, the parts say that they were not delivered.
+        let start = Instant::now();
+        let sent = self.ctx.send_blocking(batch);
+        self.waited += start.elapsed();
+        let Ok(receipt) = sent else {
+            return;
+        };
+        Handle::current().spawn(async move {
+            if let Ok(delivery) = receipt.delivered().await
+                && is_whole(&delivery)
+            {
+                parts.into_iter().for_each(Part::delivered);
+            }
+        });
+    }
+}
+
+/// Whether something answers for every row: none was left because the pipeline was finished.
+fn is_whole(delivery: &Delivery) -> bool {
+    delivery.streams.iter().all(|stream| stream.cut.is_none())
+}
+
+#[cfg(test)]
+mod tests;

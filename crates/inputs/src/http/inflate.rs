@@ -1,0 +1,237 @@
+//! Decompressing the body of a request.
+
+use batch::{PooledBuffer, Reservation};
+use codec::Decompressor;
+use codec::compress::Format;
+use flate2::{Decompress, FlushDecompress, Status};
+
+/// How a body is compressed (RFC 9110, section 8.4; RFC 8878).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Coding {
+    Gzip,
+    Zstd,
+    /// Deflate in the format of zlib, or, as some clients send it, without that.
+    Deflate,
+}
+
+/// Why a body cannot be decompressed.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum InflateError {
+    /// It holds more than is allowed.
+    #[error("the body is larger than allowed when it is decompressed")]
+    TooLarge,
+    /// It is damaged.
+    #[error("the body cannot be decompressed: {0}")]
+    Damaged(String),
+}
+
+impl Coding {
+    /// The coding of a `Content-Encoding`: none for a body as it is.
+    pub(super) fn of(header: &[u8]) -> Result<Option<Self>, ()> {
+        let name = header.trim_ascii().to_ascii_lowercase();
+        Ok(match name.as_slice() {
+            b"" | b"identity" => None,
+            b"gzip" | b"x-gzip" => Some(Self::Gzip),
+            b"zstd" => Some(Self::Zstd),
+            b"deflate" => Some(Self::Deflate),
+            _ => return Err(()),
+        })
+    }
+}
+
+/// Decompresses a body of `limit` bytes at most. `grow` reserves more.
+pub(super) fn inflate(
+    coding: Coding,
+    compressed: &[u8],
+    limit: usize,
+    reservation: &mut Reservation,
+    mut grow: impl FnMut(&mut Reservation, usize),
+) -> Result<PooledBuffer, InflateError> {
+    let mut inflater = Inflater::new(coding, compressed);
+    // One byte more than allowed, so that too large a body shows.
+    let space_max = limit.saturating_add(1);
+    let first = (compressed.len().saturating_mul(4)).clamp(4096, space_max.max(4096));
+    grow(reservation, first);
+    let mut buffer = reservation.take(first);
+    let (mut filled, mut input) = (0, compressed);
+    loop {
+        if filled > limit {
+            return Err(InflateError::TooLarge);
+        }
+        if filled == buffer.len() {
+            let more = buffer.len().min(space_max - filled);
+            grow(reservation, more);
+            reservation.extend(&mut buffer, more);
+        }
+        let (consumed, produced) = inflater.step(input, &mut buffer[filled..])?;
+        input = &input[consumed..];
+        filled += produced;
+        if consumed == 0 && produced == 0 {
+            break;
+        }
+    }
+    inflater.finish(input)?;
+    buffer.shorten(filled);
+    Ok(buffer)
+}
+
+enum Inflater {
+    Codec(Box<Decompressor>),
+    Deflate { state: Decompress, ended: bool },
+}
+
+impl Inflater {
+    fn new(coding: Coding, compressed: &[u8]) -> Self {
+        let codec = |format| {
+            // Nobody resumes a body.
+            Self::Codec(Box::new(Decompressor::new(format).with_interval(u64::MAX)))
+        };
+        match coding {
+            Coding::Gzip => codec(Format::Gzip),
+            Coding::Zstd => codec(Format::Zstd),
+            Coding::Deflate => Self::Deflate {
+                state: Decompress::new(is_zlib(compressed)),
+                ended: false,
+            },
+        }
+    }
+
+    /// Bytes read and written.
+    fn step(&mut self, input: &[u8], output: &mut [u8]) -> Result<(usize, usize), InflateError> {
+        match self {
+            Self::Codec(decompressor) => {
+                let step = decompressor.step(input, output);
+                match step.failure {
+                    Some(failure) => Err(InflateError::Damaged(failure.to_string())),
+                    None => Ok((step.consumed, step.produced)),
+                }
+            }
+            Self::Deflate { ended: true, .. } => Ok((0, 0)),
+            Self::Deflate { state, ended } => {
+                let before = (state.total_in(), state.total_out());
+                let status = state
+                    .decompress(input, output, FlushDecompress::None)
+                    .map_err(|error| InflateError::Damaged(error.to_string()))?;
+                *ended = status == Status::StreamEnd;
+                let consumed = state.total_in() - before.0;
+                let produced = state.total_out() - before.1;
+                Ok((consumed as usize, produced as usize))
+            }
+        }
+    }
+
+    /// Checks that the data ends here, with nothing behind it.
+    fn finish(mut self, rest: &[u8]) -> Result<(), InflateError> {
+        let damaged = |reason: &str| Err(InflateError::Damaged(reason.to_owned()));
+        match &mut self {
+            Self::Codec(decompressor) => {
+                if let Err(failure) = decompressor.finish() {
+                    return damaged(&failure.to_string());
+                }
+                if decompressor.has_garbage() {
+                    return damaged("something else follows the compressed data");
+                }
+            }
+            Self::Deflate { ended: false, .. } => return damaged("the data ends too early"),
+            Self::Deflate { .. } if !rest.is_empty() => {
+                return damaged("something else follows the compressed data");
+            }
+            Self::Deflate { .. } => {}
+        }
+        Ok(())
+    }
+}
+
+/// Whether data begins as zlib does (RFC 1950, section 2.2): a method, and a sum that 31 divides.
+fn is_zlib(data: &[u8]) -> bool {
+    match data {
+        [method, flags, ..] => {
+            method & 0x0F == 8 && u16::from_be_bytes([*method, *flags]).is_multiple_of(31)
+        }
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use batch::Budget;
+    use flate2::Compression;
+    use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
+
+    use super::*;
+
+    async fn inflated(coding: Coding, data: &[u8], limit: usize) -> Result<Vec<u8>, InflateError> {
+        let budget = Budget::new(1 << 20);
+        let pool = budget.pool(0, 1024);
+        let mut reservation = pool.reserve(10).await;
+        let buffer = inflate(
+            coding,
+            data,
+            limit,
+            &mut reservation,
+            |reservation, more| {
+                reservation.grow_blocking(more);
+            },
+        )?;
+        drop(reservation);
+        assert_eq!(
+            budget.used(),
+            buffer.len(),
+            "nothing but the content is charged"
+        );
+        Ok(buffer.to_vec())
+    }
+
+    fn compressed(text: &[u8]) -> [(Coding, Vec<u8>); 4] {
+        let level = Compression::default();
+        let mut gzip = GzEncoder::new(Vec::new(), level);
+        let mut zlib = ZlibEncoder::new(Vec::new(), level);
+        let mut raw = DeflateEncoder::new(Vec::new(), level);
+        gzip.write_all(text).expect("written");
+        zlib.write_all(text).expect("written");
+        raw.write_all(text).expect("written");
+        [
+            (Coding::Gzip, gzip.finish().expect("finished")),
+            (Coding::Deflate, zlib.finish().expect("finished")),
+            (Coding::Deflate, raw.finish().expect("finished")),
+            (Coding::Zstd, zstd::encode_all(text, 3).expect("finished")),
+        ]
+    }
+
+    #[tokio::test]
+    async fn every_coding_is_read_and_checked() {
+        let text: Vec<u8> = (0..50_000_u32)
+            .flat_map(|n| n.to_string().into_bytes())
+            .collect();
+        for (coding, data) in compressed(&text) {
+            assert_eq!(
+                inflated(coding, &data, text.len()).await.expect("good"),
+                text
+            );
+            let less = inflated(coding, &data, text.len() - 1).await;
+            assert_eq!(less, Err(InflateError::TooLarge), "{coding:?}");
+            let cut = inflated(coding, &data[..data.len() - 5], text.len()).await;
+            assert!(matches!(cut, Err(InflateError::Damaged(_))), "{coding:?}");
+            let more = [&data[..], b"garbage"].concat();
+            let more = inflated(coding, &more, text.len()).await;
+            assert!(matches!(more, Err(InflateError::Damaged(_))), "{coding:?}");
+        }
+    }
+
+    #[test]
+    fn codings_have_their_names() {
+        for (header, coding) in [
+            (&b"gzip"[..], Ok(Some(Coding::Gzip))),
+            (b" X-GZIP ", Ok(Some(Coding::Gzip))),
+            (b"deflate", Ok(Some(Coding::Deflate))),
+            (b"zstd", Ok(Some(Coding::Zstd))),
+            (b"identity", Ok(None)),
+            (b"br", Err(())),
+            (b"gzip, gzip", Err(())),
+        ] {
+            assert_eq!(Coding::of(header), coding);
+        }
+    }
+}

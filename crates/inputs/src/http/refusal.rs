@@ -1,0 +1,63 @@
+//! Why a request is not taken, as the client hears it.
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http_body_util::Full;
+
+/// Seconds after which a client may try again.
+const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("5");
+
+/// Why a request is not taken.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) status: StatusCode,
+    reason: String,
+    header: Option<(HeaderName, HeaderValue)>,
+}
+
+impl Refusal {
+    pub(super) fn new(status: StatusCode, reason: impl Into<String>) -> Self {
+        Self {
+            status,
+            reason: reason.into(),
+            header: None,
+        }
+    }
+
+    /// It may be sent again.
+    pub(super) fn later(reason: &str) -> Self {
+        Self {
+            header: Some((RETRY_AFTER, RETRY_SECONDS)),
+            ..Self::new(StatusCode::SERVICE_UNAVAILABLE, reason)
+        }
+    }
+
+    pub(super) fn unauthorized(challenge: HeaderValue) -> Self {
+        Self {
+            header: Some((WWW_AUTHENTICATE, challenge)),
+            ..Self::new(StatusCode::UNAUTHORIZED, "wrong or missing credentials")
+        }
+    }
+
+    pub(super) fn method(allowed: HeaderValue) -> Self {
+        Self {
+            header: Some((ALLOW, allowed)),
+            ..Self::new(StatusCode::METHOD_NOT_ALLOWED, "the method is not taken")
+        }
+    }
+
+    pub(super) fn response(self) -> Response<Full<Bytes>> {
+        let mut response = Response::new(Full::new(format!("{}\n", self.reason).into()));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("text/plain; charset=utf-8"),
+        );
+        if let Some((name, value)) = self.header {
+            headers.insert(name, value);
+        }
+        response
+    }
+}

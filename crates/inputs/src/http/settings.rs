@@ -1,0 +1,207 @@
+//! The settings of `http`.
+
+use std::collections::BTreeMap;
+
+use codec::BodyFormat;
+use config::{ConfigError, Node, Period, Size};
+use http::{HeaderName, Method, StatusCode};
+use net::{Address, Auth, Secret, ServerTls};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Settings of the input `http`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Config {
+    /// Where to listen: `8080` is that port on this machine only (127.0.0.1), `:8080` the port on every address of the machine,
+    /// `HOST:8080` or `[::1]:8080` the port on one address.
+    pub(super) address: Address,
+    /// The paths that are taken; one that ends with `*` stands for all that begin so. Others are answered with 404. Default:
+    /// every path.
+    #[serde(default)]
+    pub(super) path: Vec<String>,
+    /// The methods that are taken. Others are answered with 405. Default: POST and PUT.
+    #[serde(default = "methods_default")]
+    pub(super) method: Vec<String>,
+    /// How events are written in requests. Default: `auto`.
+    #[serde(default)]
+    pub(super) format: Format,
+    /// The largest body in bytes, as it is sent and also when it is decompressed. Larger ones are answered with 413. At
+    /// most 1GiB. Default: 16MiB.
+    #[serde(default = "request_size_default")]
+    pub(super) max_request_size: Size,
+    /// Who may post: `basic` with `user` and `password`, or `bearer` with a token. Others are answered with 401. Default:
+    /// everybody.
+    pub(super) auth: Option<Auth>,
+    /// Headers that a request must have, with their values, such as an API key. Others are answered with 403. A value may
+    /// be `${VARIABLE}` or `file:PATH`.
+    #[serde(default)]
+    pub(super) require_headers: BTreeMap<String, Secret>,
+    /// Headers that become fields: `X-Team` becomes `http.headers.x-team`.
+    #[serde(default)]
+    pub(super) headers: Vec<String>,
+    /// Parameters of the address that become fields: `source` becomes `http.query.source`.
+    #[serde(default)]
+    pub(super) query: Vec<String>,
+    /// Speaks TLS. Default: not.
+    pub(super) tls: Option<ServerTls>,
+    /// How many clients may be connected at once; further ones wait. Default: 10000.
+    #[serde(default = "connections_default")]
+    #[schemars(range(min = 1))]
+    pub(super) max_connections: usize,
+    /// How long a connection may take from one answer to the whole head of the next request. Default: 1m.
+    #[serde(default = "timeout_default")]
+    pub(super) idle_timeout: Period,
+    /// How long a client may take to send a body, waiting for memory not counted. Then the answer is 408. Default: 1m.
+    #[serde(default = "timeout_default")]
+    pub(super) body_timeout: Period,
+    /// How long a request waits for memory, and then for its events to be safe. Then the answer is 503 with `Retry-After`.
+    /// Shorter than the time-out of the clients. Default: 20s.
+    #[serde(default = "ack_timeout_default")]
+    pub(super) ack_timeout: Period,
+    /// The status of the answer when all is well, from 200 to 299. Default: 200.
+    #[serde(default = "code_default")]
+    #[schemars(range(min = 200, max = 299))]
+    pub(super) response_code: u16,
+    /// Gives JSON events `@timestamp` and `host.name` where they have no such field; lines of text always get them. Default:
+    /// false.
+    #[serde(default)]
+    pub(super) add_fields: bool,
+}
+
+/// How events are written in requests.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Format {
+    /// As `Content-Type` says: `application/x-ndjson` is `ndjson`, `application/json` is `json`, `text/plain` is `lines`. With
+    /// another one, or none, `json` where the first character is `{` or `[`, else `lines`.
+    #[default]
+    Auto,
+    /// A JSON object a line. Blank lines count for nothing.
+    Ndjson,
+    /// JSON objects, arrays of them, or both, one after the other, over any number of lines.
+    Json,
+    /// Each line is an event with the line as `message`.
+    Lines,
+}
+
+impl Format {
+    /// The format of a request; none where its first character says.
+    pub(super) fn of(self, content_type: Option<&[u8]>) -> Option<BodyFormat> {
+        match self {
+            Self::Ndjson => Some(BodyFormat::Ndjson),
+            Self::Json => Some(BodyFormat::Json),
+            Self::Lines => Some(BodyFormat::Lines),
+            Self::Auto => {
+                let media = content_type?.split(|byte| *byte == b';').next()?;
+                match media.trim_ascii().to_ascii_lowercase().as_slice() {
+                    b"application/x-ndjson"
+                    | b"application/ndjson"
+                    | b"application/jsonl"
+                    | b"application/x-jsonlines" => Some(BodyFormat::Ndjson),
+                    b"application/json" => Some(BodyFormat::Json),
+                    b"text/plain" => Some(BodyFormat::Lines),
+                    _ => None,
+                }
+            }
+        }
+    }
+}
+
+fn methods_default() -> Vec<String> {
+    vec!["POST".into(), "PUT".into()]
+}
+
+fn request_size_default() -> Size {
+    Size(16 << 20)
+}
+
+/// Places in a batch are 32-bit numbers.
+const REQUEST_SIZE_MAX: Size = Size(1 << 30);
+
+fn connections_default() -> usize {
+    10_000
+}
+
+fn timeout_default() -> Period {
+    Period::from_secs(60)
+}
+
+fn ack_timeout_default() -> Period {
+    Period::from_secs(20)
+}
+
+fn code_default() -> u16 {
+    200
+}
+
+impl Config {
+    /// Refuses settings that cannot work.
+    pub(super) fn check(&self, node: &Node) -> Result<(), ConfigError> {
+        let refused = |setting: &str, message: &str| Err(node.nearest(setting).error(message));
+        for (index, path) in self.path.iter().enumerate() {
+            if !path.starts_with('/') {
+                return refused(&format!("path[{index}]"), "a path begins with `/`");
+            }
+        }
+        for (index, method) in self.method.iter().enumerate() {
+            if Method::from_bytes(method.as_bytes()).is_err() {
+                return refused(&format!("method[{index}]"), "not a method, such as POST");
+            }
+        }
+        for (index, name) in self.headers.iter().enumerate() {
+            if HeaderName::try_from(name).is_err() {
+                return refused(&format!("headers[{index}]"), "not the name of a header");
+            }
+        }
+        for name in self.require_headers.keys() {
+            if HeaderName::try_from(name).is_err() {
+                let message = format!("`{name}` is not the name of a header");
+                return Err(node
+                    .nearest("require_headers")
+                    .error(message)
+                    .hiding_value());
+            }
+        }
+        if self.method.is_empty() {
+            return refused("method", "at least one method must be taken");
+        }
+        if self.max_request_size < Size(1) || self.max_request_size > REQUEST_SIZE_MAX {
+            return refused("max_request_size", "at least 1B and at most 1GiB");
+        }
+        if self.max_connections == 0 {
+            return refused("max_connections", "at least 1");
+        }
+        for (setting, period) in [
+            ("idle_timeout", self.idle_timeout),
+            ("body_timeout", self.body_timeout),
+            ("ack_timeout", self.ack_timeout),
+        ] {
+            if period.is_zero() {
+                return refused(setting, "more than no time at all");
+            }
+        }
+        if self.status().is_none() {
+            return refused("response_code", "a status from 200 to 299");
+        }
+        Ok(())
+    }
+
+    /// Whether secrets can be read.
+    pub(super) fn check_secrets(&self, node: &Node) -> Result<(), ConfigError> {
+        for (name, secret) in &self.require_headers {
+            secret.reveal().map_err(|error| {
+                let setting = node.nearest("require_headers").get(name);
+                let setting = setting.unwrap_or(node);
+                setting.error(error.to_string()).hiding_value()
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The status of the answer when all is well.
+    pub(super) fn status(&self) -> Option<StatusCode> {
+        let status = StatusCode::from_u16(self.response_code).ok();
+        status.filter(StatusCode::is_success)
+    }
+}

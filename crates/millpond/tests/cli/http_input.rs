@@ -1,0 +1,430 @@
+//! The input `http`, posted to as clients do.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::program::{Ended, Folder, command, ended, gzip, millpond};
+
+/// A port that nobody listens on.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("an address").port()
+}
+
+/// A service that takes requests.
+struct Service {
+    child: Option<Child>,
+    port: u16,
+}
+
+impl Service {
+    /// Runs what `command` says, and waits until the port is open.
+    fn start(mut command: Command, port: u16) -> Self {
+        let child = command.spawn().expect("the executable runs");
+        let begin = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(begin.elapsed() < Duration::from_secs(20), "it listens");
+            sleep(Duration::from_millis(10));
+        }
+        Self {
+            child: Some(child),
+            port,
+        }
+    }
+
+    /// A pipeline with these settings of the input, in YAML, into a file.
+    fn with(folder: &Folder, settings: &str, pipeline: &str) -> Self {
+        let port = free_port();
+        let text = format!(
+            "data_dir: {}\npipelines:\n  p:\n    input:\n      http: {{address: {port}{settings}}}\n{pipeline}",
+            folder.path("state")
+        );
+        let path = folder.write("c.yaml", text);
+        Self::start(command(&["run", &path]), port)
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("connected");
+        let patience = Some(Duration::from_secs(20));
+        stream.set_read_timeout(patience).expect("set");
+        stream
+    }
+
+    /// Sends a request as it is and gives the answer, read to the end of the connection.
+    fn raw(&self, request: &[u8]) -> Answer {
+        let mut stream = self.connect();
+        // A server that refuses the head closes before everything is sent.
+        let _ = stream.write_all(request);
+        Answer::read(&mut stream)
+    }
+
+    /// Posts a body with these headers.
+    fn post(&self, target: &str, headers: &str, body: &[u8]) -> Answer {
+        self.raw(&request(target, headers, body))
+    }
+
+    fn signal(&self, signal: Signal) {
+        let child = self.child.as_ref().expect("it runs");
+        let pid = Pid::from_raw(child.id() as i32).expect("a process");
+        kill_process(pid, signal).expect("signalled");
+    }
+
+    fn ended(mut self) -> Ended {
+        let child = self.child.take().expect("it runs");
+        ended(child.wait_with_output().expect("it ends"))
+    }
+
+    /// Stops the service, which must end well.
+    fn stop(self) -> Ended {
+        self.signal(Signal::TERM);
+        self.ended().expect(0)
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn request(target: &str, headers: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "POST {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n{headers}\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body].concat()
+}
+
+/// The answer to a request.
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    text: String,
+}
+
+impl Answer {
+    fn read(stream: &mut TcpStream) -> Self {
+        let mut bytes = Vec::new();
+        // A connection that is reset behind the answer has brought the answer.
+        let _ = stream.read_to_end(&mut bytes);
+        let text = String::from_utf8(bytes).expect("UTF-8");
+        let status = text.get(9..12).and_then(|status| status.parse().ok());
+        Self {
+            status: status.unwrap_or_else(|| panic!("no answer: {text:?}")),
+            text,
+        }
+    }
+}
+
+fn lines(folder: &Folder, name: &str) -> Vec<Value> {
+    let text = fs::read_to_string(folder.path(name)).unwrap_or_default();
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("a JSON line"))
+        .collect()
+}
+
+fn to_file(folder: &Folder) -> String {
+    format!("    output: {{file: {{path: {}}}}}\n", folder.path("out"))
+}
+
+#[test]
+fn what_is_posted_comes_out_as_it_came() {
+    let folder = Folder::new();
+    let service = Service::with(&folder, "", &to_file(&folder));
+    let zstd = zstd::encode_all(&b"{\"n\":6}\n"[..], 3).expect("compressed");
+    let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+    zlib.write_all(b"[{\"n\":7}]").expect("compressed");
+    let zlib = zlib.finish().expect("compressed");
+    for (headers, body) in [
+        ("", &b"{\"n\":1.000, \"u\":\"\\u00e9\"}"[..]),
+        (
+            "Content-Type: application/x-ndjson\r\n",
+            b"{\"n\":2}\n\n{\"n\":3}\n",
+        ),
+        (
+            "Content-Type: application/json; charset=utf-8\r\n",
+            b"[\n{\"n\":4}\n]",
+        ),
+        ("Content-Encoding: gzip\r\n", &gzip(b"{\"n\":5}")),
+        ("Content-Encoding: zstd\r\n", &zstd),
+        ("Content-Encoding: deflate\r\n", &zlib),
+        ("", b""),
+    ] {
+        let answer = service.post("/any/where", headers, body);
+        assert_eq!(answer.status, 200, "{headers} {answer:?}");
+    }
+    let chunked = "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n\
+        4\r\n{\"n\"\r\n3\r\n:8}\r\n0\r\n\r\n";
+    assert_eq!(service.raw(chunked.as_bytes()).status, 200);
+    service.stop();
+    let text = folder.read("out");
+    let expected = "{\"n\":1.000, \"u\":\"\\u00e9\"}\n{\"n\":2}\n{\"n\":3}\n{\"n\":4}\n{\"n\":5}\n{\"n\":6}\n{\"n\":7}\n{\"n\":8}\n";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn lines_headers_and_parameters_become_fields() {
+    let folder = Folder::new();
+    let settings = ", format: lines, headers: [X-Team], query: [src], response_code: 202";
+    let service = Service::with(&folder, settings, &to_file(&folder));
+    let answer = service.post("/?src=a+%C3%A9", "X-Team: red\r\n", b"one\r\ntwo");
+    assert_eq!(answer.status, 202);
+    assert_eq!(service.post("/", "", b"three").status, 202);
+    service.stop();
+    let events = lines(&folder, "out");
+    let http = json!({"headers": {"x-team": "red"}, "query": {"src": "a é"}});
+    for (event, message, http) in [
+        (&events[0], "one", Some(&http)),
+        (&events[1], "two", Some(&http)),
+        (&events[2], "three", None),
+    ] {
+        assert_eq!(event["message"], message);
+        assert_eq!(event.get("http"), http, "{event}");
+        assert!(event["@timestamp"].is_string(), "{event}");
+    }
+    assert_eq!(events.len(), 3);
+}
+
+#[test]
+fn requests_that_are_not_taken_leave_nothing() {
+    let folder = Folder::new();
+    folder.write("key", "k3y\n");
+    let settings = format!(
+        ", path: [/in, /api/*], method: POST, max_request_size: 1KiB, auth: {{basic: {{user: u, password: p}}}}, require_headers: {{x-key: \"file:{}\"}}",
+        folder.path("key")
+    );
+    let service = Service::with(&folder, &settings, &to_file(&folder));
+    let good = "Authorization: Basic dTpw\r\nX-Key: k3y\r\n";
+    let gzipped = format!("{good}Content-Encoding: gzip\r\n");
+    let json = format!("{good}Content-Type: application/json\r\n");
+    let bomb = gzip(&vec![b' '; 1_000_000]);
+    let large = vec![b' '; 1025];
+    let mut damaged = gzip(b"{\"a\":1}");
+    damaged[12] ^= 0xff;
+    let chunks = "800\r\n".to_owned() + &" ".repeat(0x800) + "\r\n0\r\n\r\n";
+    let head = "POST /in HTTP/1.1\r\nHost: x\r\nConnection: close\r\n";
+    for (status, part, request) in [
+        (
+            401,
+            "www-authenticate: Basic",
+            request("/in", "X-Key: k3y\r\n", b"{}"),
+        ),
+        (
+            401,
+            "wrong or missing credentials",
+            request("/in", "Authorization: Basic dTpx\r\nX-Key: k3y\r\n", b"{}"),
+        ),
+        (
+            403,
+            "x-key",
+            request("/in", "Authorization: Basic dTpw\r\n", b"{}"),
+        ),
+        (404, "not taken at this path", request("/into", good, b"{}")),
+        (
+            405,
+            "allow: POST",
+            format!("GET /in HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{good}\r\n").into(),
+        ),
+        (413, "larger than 1KiB", request("/in", good, &large)),
+        (
+            413,
+            "larger than 1KiB",
+            format!("{head}{good}Transfer-Encoding: chunked\r\n\r\n{chunks}").into(),
+        ),
+        (
+            413,
+            "when it is decompressed",
+            request("/in", &gzipped, &bomb[..1000]),
+        ),
+        (
+            400,
+            "cannot be decompressed",
+            request("/in", &gzipped, &damaged),
+        ),
+        (
+            400,
+            "cannot be decompressed",
+            request("/in", &gzipped, b"{\"a\":1}"),
+        ),
+        (
+            400,
+            "line 2: broken JSON",
+            request("/in", &json, b"{\"a\":1}\n{\"a\":}\n{\"a\":2}"),
+        ),
+        (
+            400,
+            "line 1: broken JSON: not a JSON object",
+            request("/in", &json, b"[1]"),
+        ),
+        (
+            415,
+            "Content-Encoding is not supported",
+            request("/in", &format!("{good}Content-Encoding: br\r\n"), b"x"),
+        ),
+    ] {
+        let answer = service.raw(&request);
+        assert_eq!(answer.status, status, "{part}: {answer:?}");
+        assert!(answer.text.contains(part), "{part}: {answer:?}");
+    }
+    assert_eq!(service.post("/api/x", good, b"{\"good\":1}").status, 200);
+    service.stop();
+    assert_eq!(folder.read("out"), "{\"good\":1}\n");
+}
+
+#[test]
+fn what_cannot_be_opened_ends_the_start() {
+    let folder = Folder::new();
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let read = folder.write("in.ndjson", "{\"a\":1}\n");
+    let out = folder.path("out");
+    // The first pipeline must not read anything either.
+    let config = |settings: &str| {
+        format!(
+            "pipelines:\n  a: {{input: {{file: {{paths: [{read}], follow: false}}}}, output: {{file: {{path: {out}}}}}}}\n  b:\n    input:\n      http:\n        {settings}\n    output: discard\n"
+        )
+    };
+    let port = free_port();
+    let key = folder.write("key.pem", "not a key");
+    for (settings, part, place) in [
+        (
+            format!("address: {address}"),
+            "another program listens there already",
+            ":6:18",
+        ),
+        (
+            format!("{{address: {port}, tls: {{cert: /nowhere.pem, key: {key}}}}}"),
+            "cannot read /nowhere.pem",
+            "http.tls.cert",
+        ),
+        (
+            format!("{{address: {port}, auth: {{bearer: \"file:/nowhere\"}}}}"),
+            "cannot read the secret in /nowhere",
+            "http.auth.bearer",
+        ),
+    ] {
+        let path = folder.write("c.yaml", config(&settings));
+        let ended = millpond(&["run", &path]).expect(2);
+        assert!(
+            ended.err.contains(part) && ended.err.contains(place),
+            "{}",
+            ended.err
+        );
+        assert!(!fs::exists(&out).expect("a readable folder"));
+        // Checking a configuration opens nothing.
+        millpond(&["check", &path]).expect(0);
+    }
+    let ended = millpond(&["run", "http localhost | stdout"]).expect(2);
+    assert!(ended.err.contains("write localhost:8080"), "{}", ended.err);
+}
+
+#[test]
+fn a_one_line_pipeline_takes_requests_until_it_is_stopped() {
+    let port = free_port();
+    let service = Service::start(command(&["run", &format!("http {port} | stdout")]), port);
+    assert_eq!(service.post("/", "", b"{\"a\":1}").status, 200);
+    assert_eq!(service.stop().out, "{\"a\":1}\n");
+}
+
+/// An output that fails until a directory is there.
+fn to_missing(folder: &Folder) -> String {
+    let path = folder.path("gone/out");
+    format!("    output: {{file: {{path: {path}, create_dirs: false}}}}\n")
+}
+
+#[test]
+fn clients_are_told_to_try_again_when_nothing_is_delivered() {
+    let folder = Folder::new();
+    let service = Service::with(&folder, ", ack_timeout: 300ms", &to_missing(&folder));
+    let begin = Instant::now();
+    let answer = service.post("/", "", b"{\"a\":1}");
+    assert_eq!(answer.status, 503, "{answer:?}");
+    assert!(answer.text.contains("retry-after: 5"), "{answer:?}");
+    assert!(begin.elapsed() >= Duration::from_millis(300));
+    fs::create_dir(folder.path("gone")).expect("created");
+    let begin = Instant::now();
+    while service.post("/", "", b"{\"a\":2}").status != 200 {
+        assert!(begin.elapsed() < Duration::from_secs(20), "it works again");
+    }
+    service.stop();
+    let text = folder.read("gone/out");
+    assert!(
+        text.contains("{\"a\":1}\n") && text.contains("{\"a\":2}\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_disk_queue_answers_for_outputs_that_are_away() {
+    let folder = Folder::new();
+    let pipeline = format!("    queue: disk\n{}", to_missing(&folder));
+    let service = Service::with(&folder, "", &pipeline);
+    for n in 0..20 {
+        let answer = service.post("/", "", format!("{{\"n\":{n}}}").as_bytes());
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+    service.signal(Signal::KILL);
+    assert_eq!(service.ended().code, None);
+    fs::create_dir(folder.path("gone")).expect("created");
+    let service = Service::with(&folder, "", &pipeline);
+    let begin = Instant::now();
+    while lines(&folder, "gone/out").len() < 20 {
+        assert!(
+            begin.elapsed() < Duration::from_secs(20),
+            "they are delivered"
+        );
+        sleep(Duration::from_millis(20));
+    }
+    service.stop();
+    let numbers: Vec<_> = lines(&folder, "gone/out")
+        .iter()
+        .map(|event| event["n"].as_u64())
+        .collect();
+    assert_eq!(numbers, (0..20).map(Some).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_stop_answers_what_was_read_and_refuses_the_rest() {
+    let folder = Folder::new();
+    let service = Service::with(&folder, "", &to_file(&folder));
+    let mut idle = service.connect();
+    let mut half = service.connect();
+    let whole = request("/", "", b"{\"half\":1}");
+    half.write_all(&whole[..whole.len() - 3]).expect("sent");
+    assert_eq!(service.post("/", "", b"{\"whole\":1}").status, 200);
+    service.signal(Signal::TERM);
+    let answer = Answer::read(&mut half);
+    assert_eq!(answer.status, 503, "{answer:?}");
+    let mut rest = Vec::new();
+    assert_eq!(idle.read_to_end(&mut rest).expect("closed"), 0);
+    service.ended().expect(0);
+    assert_eq!(folder.read("out"), "{\"whole\":1}\n");
+}
+
+#[test]
+fn a_body_that_does_not_come_is_given_up() {
+    let folder = Folder::new();
+    let settings = ", body_timeout: 200ms, idle_timeout: 200ms";
+    let service = Service::with(&folder, settings, &to_file(&folder));
+    let mut half = service.connect();
+    half.write_all(&request("/", "", b"{}")[..40])
+        .expect("sent");
+    let mut head = service.connect();
+    head.write_all(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{")
+        .expect("sent");
+    assert_eq!(Answer::read(&mut head).status, 408);
+    let mut rest = Vec::new();
+    // Closed, with or without an answer.
+    let _ = half.read_to_end(&mut rest);
+    service.stop();
+}
