@@ -84,6 +84,22 @@ impl ConfigError {
         self
     }
 
+    /// For the error of settings that were [divided](Node::divide): where one directly in `rest` is unknown, the keys that were
+    /// taken out before are accepted too.
+    pub fn accepted_beside(self, rest: &Node, keys: &[&str]) -> Self {
+        let at = self.path();
+        let stands_in_rest = rest.as_map().is_some_and(|entries| {
+            entries
+                .iter()
+                .any(|(key, _)| key.path().to_string() == at && Some(key.span) == self.span())
+        });
+        if stands_in_rest && self.message().starts_with("unknown setting") {
+            self.accepted(keys.iter().copied())
+        } else {
+            self
+        }
+    }
+
     /// Sets what was probably meant.
     pub fn suggest(mut self, suggestion: impl Into<String>) -> Self {
         self.0.suggestion = Some(suggestion.into());

@@ -174,6 +174,25 @@ impl Node {
         node
     }
 
+    /// Divides a map: the entries with these keys, where there are any, and the rest. Both keep place and path.
+    pub fn divide(&self, keys: &[&str]) -> (Option<Node>, Node) {
+        let Some(entries) = self.as_map() else {
+            return (None, self.clone());
+        };
+        let is_wanted = |key: &Node| key.as_str().is_some_and(|key| keys.contains(&key));
+        let (wanted, rest): (Vec<_>, Vec<_>) =
+            entries.iter().cloned().partition(|(key, _)| is_wanted(key));
+        let with = |entries| {
+            let mut part = self.clone();
+            part.kind = NodeKind::Map(entries);
+            part
+        };
+        match wanted.is_empty() {
+            true => (None, self.clone()),
+            false => (Some(with(wanted)), with(rest)),
+        }
+    }
+
     /// Reads `name: {settings}` or a bare `name`: how a component stands in the configuration. `what` is the word for
     /// it in errors, such as `a processor`. The settings of a bare name are null, at the place of the name.
     pub fn component(&self, what: &str) -> Result<(&Node, Cow<'_, Node>), ConfigError> {
@@ -353,6 +372,20 @@ mod tests {
         assert_eq!(node.path().to_string(), "a[0].b.c[1]");
         assert_eq!(node.path().last_key(), Some("c"));
         assert_eq!(root.nearest("a[0].nope.x").path().to_string(), "a[0]");
+    }
+
+    #[test]
+    fn divided_settings_keep_their_places() {
+        let root = parse("{a: 1, b: {x: 2}, c: 3}");
+        let (taken, rest) = root.divide(&["b", "d"]);
+        let taken = taken.expect("there is one");
+        assert_eq!(taken, parse("b: {x: 2}"));
+        assert_eq!(taken.nearest("b.x").path().to_string(), "b.x");
+        assert_eq!(rest, parse("{a: 1, c: 3}"));
+        let (taken, rest) = root.divide(&["d"]);
+        assert!(taken.is_none() && rest == root);
+        let (taken, rest) = parse("[a]").divide(&["a"]);
+        assert!(taken.is_none() && rest == parse("[a]"));
     }
 
     #[test]

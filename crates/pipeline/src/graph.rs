@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use batch::HostInfo;
 use component::{AnyOutput, Build, BuildContext, Input, Order, Processor, Spec};
-use config::{ConfigError, Node, NodeKind, Size, StageRole};
+use config::{ConfigError, Node, Size, StageRole};
 use expr::Expr;
 use serde::de::DeserializeOwned;
 
@@ -241,7 +241,7 @@ impl Builder<'_> {
             return Err(wrong_kind(node, spec));
         };
         let component = build(&own, &self.context(None))
-            .map_err(|error| with_common(error, &own, &["name"]))?;
+            .map_err(|error| error.accepted_beside(&own, &["name"]))?;
         self.claim(component.exclusive(), node)?;
         Ok(InputNode { name, component })
     }
@@ -266,7 +266,7 @@ impl Builder<'_> {
             return Err(wrong_kind(node, spec));
         };
         let component = build(&own, &self.context(common.tag))
-            .map_err(|error| with_common(error, &own, COMMON))?;
+            .map_err(|error| error.accepted_beside(&own, COMMON))?;
         Ok(StageNode {
             name: spec.name,
             component,
@@ -293,7 +293,7 @@ impl Builder<'_> {
         let (component, ordered) = match spec.build {
             Build::Writer { ordered, build } => {
                 let built =
-                    build(&own, &context).map_err(|error| with_common(error, &own, COMMON))?;
+                    build(&own, &context).map_err(|error| error.accepted_beside(&own, COMMON))?;
                 (AnyOutput::Writer(built), ordered)
             }
             Build::Sender(build) => {
@@ -301,7 +301,7 @@ impl Builder<'_> {
                 sending = set;
                 let common = [COMMON, SENDING].concat();
                 let built =
-                    build(&own, &context).map_err(|error| with_common(error, &own, &common))?;
+                    build(&own, &context).map_err(|error| error.accepted_beside(&own, &common))?;
                 (AnyOutput::Sender(built), false)
             }
             _ => return Err(wrong_kind(node, spec)),
@@ -396,42 +396,14 @@ fn real_path(path: &Path) -> PathBuf {
     real.unwrap_or_else(|_| path.to_owned())
 }
 
-/// Reads the settings named `common` as `T` and gives the node without them.
+/// The settings of every component of a kind, and what is left for the component itself.
 fn split<T: DeserializeOwned + Default>(
     node: &Node,
     common: &[&str],
 ) -> Result<(T, Node), ConfigError> {
-    let Some(entries) = node.as_map() else {
-        return Ok((T::default(), node.clone()));
-    };
-    let is_common = |key: &Node| key.as_str().is_some_and(|key| common.contains(&key));
-    let (shared, own): (Vec<_>, Vec<_>) =
-        entries.iter().cloned().partition(|(key, _)| is_common(key));
-    if shared.is_empty() {
-        return Ok((T::default(), node.clone()));
-    }
-    let with = |entries| {
-        let mut part = node.clone();
-        part.kind = NodeKind::Map(entries);
-        part
-    };
-    Ok((with(shared).deserialize()?, with(own)))
-}
-
-/// Names the settings that every component of the kind takes among the accepted ones, where one of the component's own
-/// is unknown; a map within its settings does not take them.
-fn with_common(error: ConfigError, own: &Node, common: &[&str]) -> ConfigError {
-    let at = error.path();
-    let stands_in_own = own.as_map().is_some_and(|entries| {
-        entries
-            .iter()
-            .any(|(key, _)| key.path().to_string() == at && Some(key.span) == error.span())
-    });
-    if stands_in_own && error.message().starts_with("unknown setting") {
-        error.accepted(common.iter().copied())
-    } else {
-        error
-    }
+    let (shared, own) = node.divide(common);
+    let shared = shared.map(|shared| shared.deserialize()).transpose()?;
+    Ok((shared.unwrap_or_default(), own))
 }
 
 fn condition(text: Option<&str>, settings: &Node) -> Result<Option<Expr>, ConfigError> {
