@@ -82,6 +82,18 @@ impl Auth {
             .map(|_| ())
     }
 
+    /// What must not get into messages, the encoded form included.
+    pub(crate) fn hidden(&self) -> Vec<String> {
+        let (Self::Basic(Basic {
+            password: secret, ..
+        })
+        | Self::Bearer(secret)) = self;
+        let sent = self.text().unwrap_or_default();
+        let sent = sent.split_once(' ').map(|(_, sent)| sent.to_owned());
+        let plain = secret.reveal().ok().map(|secret| secret.to_string());
+        plain.into_iter().chain(sent).collect()
+    }
+
     fn text(&self) -> Result<String, SecretError> {
         Ok(match self {
             Self::Basic(Basic { user, password }) => {

@@ -17,7 +17,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::auth::{Auth, AuthError};
-use crate::secret::{Secret, SecretError};
+use crate::secret::{HIDDEN, Secret, SecretError};
 use crate::tls::{ClientContext, ClientTls};
 
 pub use reqwest;
@@ -44,6 +44,23 @@ pub struct ClientSettings {
     pub headers: BTreeMap<String, Secret>,
     /// How TLS is spoken.
     pub tls: ClientTls,
+}
+
+/// Secrets shorter than this are not looked for in answers: they would be found in any text.
+const HIDDEN_BYTES_MIN: usize = 4;
+
+impl ClientSettings {
+    /// The names of the settings, for [`Node::divide`].
+    pub const NAMES: &[&str] = &[
+        "connect_timeout",
+        "timeout",
+        "idle_connections",
+        "idle_timeout",
+        "proxy",
+        "auth",
+        "headers",
+        "tls",
+    ];
 }
 
 impl Default for ClientSettings {
@@ -208,6 +225,19 @@ impl Client {
             return Err(RequestError::Redirect { status, location });
         }
         Ok(answer)
+    }
+
+    /// A text of the server's, such as the body of an error, with `[secret]` in the place of what was sent to it as a secret.
+    pub fn without_secrets(&self, mut text: String) -> String {
+        let auth = self.auth.iter().flat_map(Auth::hidden);
+        let headers = self.headers.iter();
+        let headers = headers.filter_map(|(_, value)| Some(value.reveal().ok()?.to_string()));
+        for secret in auth.chain(headers) {
+            if secret.len() >= HIDDEN_BYTES_MIN && text.contains(&secret) {
+                text = text.replace(&secret, HIDDEN);
+            }
+        }
+        text
     }
 
     /// What a person should hear, such as a renewed certificate that cannot be used, since the last call.

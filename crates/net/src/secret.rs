@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::stamp::Stamp;
 
 /// What stands for a secret where it would be shown.
-const HIDDEN: &str = "[secret]";
+pub(crate) const HIDDEN: &str = "[secret]";
 
 /// A secret in a file is no longer than this: a wrong path shall not read a disk.
 const BYTES_MAX: u64 = 64 * 1024;

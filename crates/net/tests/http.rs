@@ -53,6 +53,41 @@ async fn requests_carry_what_the_settings_say() {
     }
 }
 
+#[test]
+fn what_a_server_says_is_shown_without_secrets() {
+    let said = "hunter2 abc ZWxhc3RpYzpodW50ZXIy key-1";
+    for (settings, shown) in [
+        ("{}", said),
+        (
+            "auth: {basic: {user: elastic, password: hunter2}}",
+            "[secret] abc [secret] key-1",
+        ),
+        (
+            "auth: {bearer: hunter2}",
+            "[secret] abc ZWxhc3RpYzpodW50ZXIy key-1",
+        ),
+        // A secret that short is in any text.
+        (
+            "headers: {x-key: key-1, x-org: abc}",
+            "hunter2 abc ZWxhc3RpYzpodW50ZXIy [secret]",
+        ),
+    ] {
+        let client = client(&node(settings), false);
+        assert_eq!(client.without_secrets(said.to_owned()), shown, "{settings}");
+    }
+}
+
+#[test]
+fn the_names_of_the_settings_are_theirs() {
+    let schema = schemars::schema_for!(ClientSettings).to_value();
+    let properties = schema["properties"].as_object().expect("properties");
+    let mut names = ClientSettings::NAMES.to_vec();
+    names.sort_unstable();
+    let mut known: Vec<&str> = properties.keys().map(String::as_str).collect();
+    known.sort_unstable();
+    assert_eq!(names, known);
+}
+
 #[tokio::test]
 async fn tls_both_ways() {
     let authority = Authority::new();
