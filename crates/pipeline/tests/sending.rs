@@ -23,6 +23,9 @@ use pipeline::{Graph, PipelineGraph, Report, Run, RunOptions};
 
 const BATCH: usize = 10;
 
+/// No run takes this long.
+const DEADLINE: Duration = Duration::from_secs(60);
+
 /// Sends so many batches of ten numbered lines.
 struct Lines {
     batches: usize,
@@ -61,6 +64,8 @@ type Server = dyn Fn(&[usize], usize) -> Result<Sent, SendError> + Send + Sync;
 struct Remote {
     latency: Duration,
     destinations: usize,
+    /// Spaces before each line.
+    padding: usize,
     requests: Requests,
     server: Box<Server>,
     calls: AtomicUsize,
@@ -81,6 +86,7 @@ impl Remote {
         Self {
             latency: Duration::from_millis(1),
             destinations: 1,
+            padding: 0,
             requests: Requests {
                 framing: Framing {
                     before: b"[",
@@ -134,6 +140,9 @@ impl Output for Remote {
                     .parse()
                     .expect("a number");
                 if line % self.destinations == destination {
+                    encoded
+                        .bytes
+                        .resize(encoded.bytes.len() + self.padding, b' ');
                     encoded.bytes.extend_from_slice(text);
                     if self.ends_rows {
                         encoded.bytes.push(b',');
@@ -164,7 +173,8 @@ impl Sender for Remote {
         self.largest.fetch_max(request.body.len(), Ordering::SeqCst);
         let text = text.expect("an array");
         let lines = text.strip_suffix(',').unwrap_or(text).split(',');
-        let lines: Vec<usize> = lines.map(|line| line.parse().expect("a number")).collect();
+        let lines = lines.map(|line| line.trim_start().parse().expect("a number"));
+        let lines: Vec<usize> = lines.collect();
         assert_eq!(lines.len(), request.rows);
         let sent = (self.server)(&lines, call)?;
         let declined = sent.retry.iter().chain(&sent.refused);
@@ -286,7 +296,8 @@ impl Case {
                     stop.stop();
                 });
             }
-            run.finish().await
+            let finished = tokio::time::timeout(DEADLINE, run.finish()).await;
+            finished.expect("the run comes to its end")
         });
         let mut receipts = receipts.lock().expect("no panic");
         let is_delivered = |receipt: &mut Receipt| matches!(receipt.try_delivered(), Some(Ok(_)));
@@ -361,6 +372,18 @@ fn what_is_in_flight_is_not_bound_by_the_queue() {
         "{at_once} at once; the queue alone has room for about 12"
     );
     assert!(ran.report.is_clean());
+}
+
+#[test]
+fn workers_go_on_when_requests_give_room_back() {
+    let mut slow = Remote::new(good);
+    slow.padding = 100 << 10;
+    slow.latency = Duration::from_millis(10);
+    // Several times what may be in flight, which is a quarter of the memory.
+    let case = Case::new(200, vec![slow]);
+    let ran = case.run();
+    assert_eq!(case.remotes[0].taken(), lines(200));
+    assert_eq!(ran.delivered, 200);
 }
 
 #[test]

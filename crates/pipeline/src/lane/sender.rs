@@ -199,7 +199,12 @@ impl SenderLane {
             let phase = common.phases.now();
             tokio::select! {
                 Some(answer) = flying.next(), if is_flying => {
+                    let was_full = !self.has_room();
                     self.settle(common, &mut course, answer);
+                    if was_full && self.has_room() {
+                        // They left batches in the queue, and nobody else tells them.
+                        common.queue.wake_workers();
+                    }
                     common.report();
                 }
                 () = common.offered.notified() => {}
