@@ -17,6 +17,7 @@ mod flow;
 mod offers;
 mod request;
 mod sender;
+mod spare;
 mod writer;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

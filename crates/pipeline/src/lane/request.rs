@@ -11,6 +11,7 @@ use component::{Compression, Encoded, Framing, Request, RequestLimits};
 use queue::Ticket;
 
 use super::compress::compress;
+use super::spare::Spare;
 
 /// What requests hold of one batch. The batch is done when all of its rows are.
 pub struct Piece {
@@ -48,6 +49,7 @@ pub type Share = (Arc<Piece>, usize);
 pub struct Assembly {
     framing: Framing,
     limits: RequestLimits,
+    spare: Arc<Spare>,
     open: HashMap<Arc<str>, Growing>,
 }
 
@@ -63,10 +65,11 @@ pub struct Growing {
 }
 
 impl Assembly {
-    pub fn new(framing: Framing, limits: RequestLimits) -> Self {
+    pub fn new(framing: Framing, limits: RequestLimits, spare: Arc<Spare>) -> Self {
         Self {
             framing,
             limits,
+            spare,
             open: HashMap::new(),
         }
     }
@@ -115,7 +118,7 @@ impl Assembly {
             let growing = match self.open.get_mut(destination) {
                 Some(growing) => growing,
                 None => {
-                    let new = Growing::new(destination, self.framing, now);
+                    let new = Growing::new(destination, self.spare.take(), self.framing, now);
                     self.open.entry(destination.clone()).or_insert(new)
                 }
             };
@@ -150,10 +153,11 @@ impl Assembly {
 }
 
 impl Growing {
-    fn new(destination: &Arc<str>, framing: Framing, now: Instant) -> Self {
+    fn new(destination: &Arc<str>, mut text: Vec<u8>, framing: Framing, now: Instant) -> Self {
+        text.extend_from_slice(framing.before);
         Self {
             destination: destination.clone(),
-            text: framing.before.to_vec(),
+            text,
             ends: Vec::new(),
             shares: Vec::new(),
             rows_size: 0,
@@ -286,9 +290,19 @@ impl Ready {
         &self.shares
     }
 
+    /// What it was, when it has come to its end.
+    pub fn into_text(self) -> Bytes {
+        self.text
+    }
+
     /// Those of its rows that are named here, ascending, as a request of their own. The caller seals it.
     pub fn select(&self, rows: &[usize], framing: Framing) -> Growing {
-        let mut part = Growing::new(&self.request.destination, framing, Instant::now());
+        let mut part = Growing::new(
+            &self.request.destination,
+            Vec::new(),
+            framing,
+            Instant::now(),
+        );
         let (mut share, mut share_end) = (0, self.shares.first().map_or(0, |(_, rows)| *rows));
         for &row in rows {
             let start = match row {

@@ -20,6 +20,7 @@ use super::concurrency::Limiter;
 use super::flow::Breaker;
 use super::offers::{Item, Next};
 use super::request::{Assembly, Growing, Piece, Ready, Share};
+use super::spare::Spare;
 use super::{Common, Ending};
 use crate::report::time;
 use crate::retry::{caught, pause};
@@ -34,6 +35,7 @@ pub struct SenderLane {
     /// What requests count for, from the first row that they get to their end.
     account: Account,
     assembly: Mutex<Assembly>,
+    spare: Arc<Spare>,
     ready: Mutex<VecDeque<Ready>>,
 }
 
@@ -70,6 +72,9 @@ const SAY_AGAIN: Duration = Duration::from_secs(60);
 /// How long an output must have failed for it to be worth saying that it works again.
 const WORTH_SAYING: Duration = Duration::from_secs(1);
 
+/// Which part of the memory for requests may be kept for later ones.
+const SPARE_PART: usize = 8;
+
 impl SenderLane {
     pub fn new(
         sender: Arc<dyn Sender>,
@@ -81,8 +86,11 @@ impl SenderLane {
         settings.apply(&mut requests.limits);
         // A single request may not take everything.
         requests.limits.size_max = requests.limits.size_max.min(in_flight_max / 2).max(1);
+        let spare = Arc::new(Spare::new(in_flight_max / SPARE_PART));
+        let assembly = Assembly::new(requests.framing, requests.limits, spare.clone());
         Self {
-            assembly: Mutex::new(Assembly::new(requests.framing, requests.limits)),
+            assembly: Mutex::new(assembly),
+            spare,
             sender,
             requests,
             settings: settings.clone(),
@@ -336,7 +344,8 @@ impl SenderLane {
             Ok(Ok(answer)) => {
                 course.limiter.answered(sent, now, in_flight);
                 course.breaker.succeeded();
-                return self.settle_rows(common, course, &ready, answer);
+                self.settle_rows(common, course, &ready, answer);
+                return self.spare.give_back(ready.into_text());
             }
             Ok(Err(SendError::Unfit(reason))) if ready.request.rows > 1 => {
                 course.breaker.succeeded();

@@ -1,0 +1,72 @@
+//! Memory of requests that were sent, for those that come next.
+//!
+//! A body is as large as what the system gives and takes back page by page: without this, each costs some hundred page faults and
+//! is copied several times while it grows.
+
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+
+/// Buffers that nobody uses.
+pub struct Spare {
+    buffers: Mutex<Vec<Vec<u8>>>,
+    /// The most bytes that they may take together.
+    size_max: usize,
+}
+
+impl Spare {
+    pub fn new(size_max: usize) -> Self {
+        Self {
+            buffers: Mutex::default(),
+            size_max,
+        }
+    }
+
+    /// An empty buffer.
+    pub fn take(&self) -> Vec<u8> {
+        let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        buffers.pop().unwrap_or_default()
+    }
+
+    /// Takes a body back, unless somebody else still has it or there are enough of them.
+    pub fn give_back(&self, mut body: Bytes) {
+        if !body.is_unique() {
+            return;
+        }
+        // Or its bytes would be moved.
+        body.clear();
+        let buffer = Vec::from(body);
+        let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        let size: usize = buffers.iter().map(Vec::capacity).sum();
+        if buffer.capacity() > 0 && size + buffer.capacity() <= self.size_max {
+            buffers.push(buffer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_comes_back_where_nobody_has_it() {
+        let spare = Spare::new(1000);
+        let body = |size: usize| {
+            let mut buffer = Vec::with_capacity(size);
+            buffer.extend_from_slice(b"abc");
+            Bytes::from(buffer)
+        };
+        let kept = body(400);
+        let place = kept.as_ptr();
+        spare.give_back(kept);
+        let again = spare.take();
+        assert_eq!((again.as_ptr(), again.len()), (place, 0));
+        assert!(again.capacity() >= 400);
+        let shared = body(400);
+        let other = shared.clone();
+        spare.give_back(shared);
+        assert_eq!(spare.take().capacity(), 0, "it is still in use: {other:?}");
+        (0..5).for_each(|_| spare.give_back(body(400)));
+        assert_eq!(spare.buffers.lock().expect("no panic").len(), 2);
+    }
+}
