@@ -69,6 +69,9 @@ struct Trouble {
 /// How long a reason that was said is not said again.
 const SAY_AGAIN: Duration = Duration::from_secs(60);
 
+/// How long another reason is not said: every answer of a server may have another text.
+const SAY_ANOTHER: Duration = Duration::from_secs(5);
+
 /// How long an output must have failed for it to be worth saying that it works again.
 const WORTH_SAYING: Duration = Duration::from_secs(1);
 
@@ -575,7 +578,11 @@ impl Course {
     fn say(&mut self, common: &Common, reason: &str) {
         let now = Instant::now();
         let is_known = self.trouble.as_ref().is_some_and(|trouble| {
-            trouble.said == reason && now.duration_since(trouble.said_at) < SAY_AGAIN
+            let quiet = match trouble.said == reason {
+                true => SAY_AGAIN,
+                false => SAY_ANOTHER,
+            };
+            now.duration_since(trouble.said_at) < quiet
         });
         let since = match &mut self.trouble {
             Some(trouble) => *trouble.since.get_or_insert(now),
