@@ -32,6 +32,9 @@
 //! 4. [`Output::open`] is called once, before anything is read: a certificate that cannot be read is found there. A server
 //!    that is away is no reason to refuse the start.
 //!
+//! [`Request::body`] is shared with the engine: sending it again costs no copy, and its memory is used for a later request
+//! once nobody else holds it.
+//!
 //! Time-outs are the sender's own business: a call that never returns holds its place among those in flight. Dropping the
 //! future of a call must be harmless, because a stop does that at its deadline. A panic in any function fails that output alone.
 //!
@@ -277,15 +280,15 @@ pub struct Framing {
     pub after: &'static [u8],
 }
 
-/// How bodies are compressed, on workers.
+/// How bytes are compressed; bodies of requests as a whole, on workers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Compression {
     /// They are not.
     #[default]
     None,
-    /// As gzip with this level, 1 to 9.
+    /// As gzip with this level, 0 to 9.
     Gzip(u32),
-    /// As zstd with this level, 1 to 19.
+    /// As zstd with this level, 1 to 22.
     Zstd(i32),
 }
 
@@ -294,7 +297,7 @@ pub enum Compression {
 pub struct RequestLimits {
     /// Bytes of its rows, not compressed. A single row that is larger makes a request of its own.
     pub size_max: usize,
-    /// Its rows.
+    /// Its rows. With 1, which is for requests that hold a single row by their nature, the user has no say in it.
     pub rows_max: usize,
     /// How long its first row has waited for others.
     pub age_max: Duration,

@@ -201,7 +201,9 @@ impl SendingSettings {
     pub fn apply(&self, limits: &mut RequestLimits) {
         let set = &self.batch;
         limits.size_max = set.max_size.map_or(limits.size_max, Size::bytes);
-        limits.rows_max = set.max_events.map_or(limits.rows_max, NonZero::get);
+        if limits.rows_max > 1 {
+            limits.rows_max = set.max_events.map_or(limits.rows_max, NonZero::get);
+        }
         limits.age_max = set.max_age.map_or(limits.age_max, |age| age.0);
     }
 }
