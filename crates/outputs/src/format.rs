@@ -69,7 +69,7 @@ impl BoundFormat<'_> {
     /// Appends rows, each with what ends it.
     pub fn write(&mut self, rows: &Bitmap, out: &mut Vec<u8>) {
         match self {
-            Self::Json(writer) => write_json(writer, rows, out),
+            Self::Json(writer) => write_json(writer, rows, out, |_, _| {}),
             Self::Pretty(pretty, writer, event) => {
                 for row in rows.iter() {
                     event.clear();
@@ -90,11 +90,18 @@ impl BoundFormat<'_> {
     }
 }
 
-fn write_json(writer: &JsonWriter<'_>, rows: &Bitmap, out: &mut Vec<u8>) {
+/// Appends rows as JSON, a line each; `ended` gets each row with the end of its bytes.
+pub fn write_json(
+    writer: &JsonWriter<'_>,
+    rows: &Bitmap,
+    out: &mut Vec<u8>,
+    mut ended: impl FnMut(usize, usize),
+) {
     let start = out.len();
     for row in rows.iter() {
         writer.write(row, out);
         out.push(b'\n');
+        ended(row, out.len());
     }
     // Counting newlines is far cheaper than looking for them in every event, and nearly always the answer is one each.
     if memchr::memchr_iter(b'\n', &out[start..]).count() == rows.count() {

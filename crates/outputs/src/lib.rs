@@ -2,12 +2,14 @@
 //!
 //! Adding one touches its own file and two lines here: its module and its place in [`SPECS`].
 //!
-//! What several of them share: `format` (rows of a batch as bytes) and `sink` (bytes to a file descriptor, in one piece or
-//! not at all).
+//! What several of them share: `format` (rows of a batch as bytes), `partition` (rows by where they go), `compression` (its
+//! settings) and `sink` (bytes to a file descriptor, in one piece or not at all).
 
+mod compression;
 mod discard;
 mod file;
 mod format;
+mod partition;
 mod pretty;
 mod sink;
 mod stdout;

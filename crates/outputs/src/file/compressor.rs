@@ -3,18 +3,8 @@
 
 use std::io::{self, Write};
 
+use component::Compression;
 use flate2::write::GzEncoder;
-
-/// How a file is compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Compression {
-    /// Not at all.
-    None,
-    /// gzip at a level from 0 to 9.
-    Gzip(u32),
-    /// zstd at a level from 1 to 22.
-    Zstd(i32),
-}
 
 /// Compresses into one member after the other.
 pub struct Compressor {

@@ -3,7 +3,6 @@
 //! What a field gives can never leave the directory it stands in: slashes, NUL and other control characters become `_`,
 //! and so does a value that is empty or consists of dots. A name that no file system takes refuses the row.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +12,7 @@ use expr::Template;
 use rustix::fs::{Access, access};
 
 use crate::format::ABSENT;
+use crate::partition::{Group, partition};
 
 /// Bytes in one part of a path. Some are left for the time and number of a rotated file.
 const NAME_MAX: usize = 255 - "-20240229T123456Z-000000".len();
@@ -47,15 +47,6 @@ impl From<String> for Obstacle {
         let note = None;
         Self { message, note }
     }
-}
-
-/// Rows of a batch that go to one file, or to none.
-#[derive(Debug)]
-pub struct Group {
-    /// The file's path, or why it cannot be one.
-    pub path: Result<Arc<str>, Arc<str>>,
-    /// The rows.
-    pub rows: Bitmap,
 }
 
 impl Destination {
@@ -149,33 +140,11 @@ fn check_directory(directory: &Path, create_dirs: bool) -> Result<(), Obstacle> 
         .map_err(|error| format!("no file can be made in `{}`: {error}", nearest.display()).into())
 }
 
-/// The rows of a batch by the file they go to, in the order in which the files come up.
-pub fn partition(template: &Template, batch: &Batch, rows: &Bitmap) -> Vec<Group> {
+/// The rows of a batch by the path of the file they go to.
+pub fn by_path(template: &Template, batch: &Batch, rows: &Bitmap) -> Vec<Group> {
     let mut bound = template.bind(batch, ABSENT);
-    let mut groups: Vec<Group> = Vec::new();
-    let mut known: HashMap<Vec<u8>, usize> = HashMap::new();
-    let mut path = Vec::new();
-    let mut last: Option<(Vec<u8>, usize)> = None;
-    for row in rows.iter() {
-        path.clear();
-        bound.write_with(row, &mut path, clean);
-        let index = match &last {
-            Some((last, index)) if *last == path => *index,
-            _ => {
-                let index = *known.entry(path.clone()).or_insert_with(|| {
-                    groups.push(Group {
-                        path: checked(&path),
-                        rows: Bitmap::none(batch.len()),
-                    });
-                    groups.len() - 1
-                });
-                last = Some((path.clone(), index));
-                index
-            }
-        };
-        groups[index].rows.insert(row);
-    }
-    groups
+    let render = |row: usize, path: &mut Vec<u8>| bound.write_with(row, path, clean);
+    partition(batch, rows, render, checked)
 }
 
 /// Makes what a field gave, from `start` on, a part of a file's name.
@@ -234,12 +203,12 @@ mod tests {
             r#"{"b":1}"#,
         ]);
         let template = Template::parse("/logs/%{a}.log").expect("a template");
-        let groups = partition(&template, &batch, batch.alive());
+        let groups = by_path(&template, &batch, batch.alive());
         let shown: Vec<(String, Vec<usize>)> = groups
             .into_iter()
             .map(|group| {
                 (
-                    group.path.expect("a fine path").to_string(),
+                    group.destination.expect("a fine path").to_string(),
                     group.rows.iter().collect(),
                 )
             })
@@ -267,9 +236,9 @@ mod tests {
         ] {
             let batch = testing::documents(&[&format!(r#"{{"a":"{value}"}}"#)]);
             let template = Template::parse("/logs/%{a}").expect("a template");
-            let groups = partition(&template, &batch, batch.alive());
+            let groups = by_path(&template, &batch, batch.alive());
             assert_eq!(
-                groups[0].path.as_deref(),
+                groups[0].destination.as_deref(),
                 Ok(&*format!("/logs/{expected}")),
                 "{value}"
             );
@@ -281,11 +250,11 @@ mod tests {
         let long = format!(r#"{{"a":"{}"}}"#, "x".repeat(256));
         let batch = testing::documents(&[r#"{"a":"x"}"#, &long]);
         let template = Template::parse("/logs/%{a}").expect("a template");
-        let groups = partition(&template, &batch, batch.alive());
-        assert!(groups[0].path.is_ok());
+        let groups = by_path(&template, &batch, batch.alive());
+        assert!(groups[0].destination.is_ok());
         assert!(
             groups[1]
-                .path
+                .destination
                 .as_ref()
                 .is_err_and(|reason| reason.contains("256 bytes"))
         );

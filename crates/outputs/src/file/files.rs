@@ -14,13 +14,13 @@ use std::sync::Arc;
 use component::{Warning, WriteError};
 use rustix::io::Errno;
 
-use super::compressor::Compression;
 use super::notes::Notes;
 use super::open::OpenFile;
 use super::recover::{Found, Lines, examine};
 use super::rotate::{self, Rotation};
 use super::storage::{Options, Storage, Stored, is_device, seconds};
 use crate::sink::{failure, write_rest};
+use component::Compression;
 
 /// How files are written.
 #[derive(Debug, Clone, Copy)]

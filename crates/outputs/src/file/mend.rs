@@ -16,10 +16,11 @@ use std::path::{Path, PathBuf};
 use component::Warning;
 use rustix::io::Errno;
 
-use super::compressor::{Compression, Compressor};
+use super::compressor::Compressor;
 use super::journal::{Identity, Journals, Noted, Stale};
 use super::recover::{Found, examine_members};
 use super::storage::lock;
+use component::Compression;
 
 /// What mending did.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -31,20 +31,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use batch::{Batch, Bitmap};
 use component::{
-    Build, BuildContext, Encoded, Example, Output, Part, RowAnswer, Spec, Warning, WriteError,
-    Writer, Written, parse,
+    Build, BuildContext, Compression, Encoded, Example, Output, Part, RowAnswer, Spec, Warning,
+    WriteError, Writer, Written, parse,
 };
 use config::{ConfigError, Node, Period, Positional, Size};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use self::compressor::Compression;
-use self::destination::{Destination, Obstacle, partition};
+use self::destination::{Destination, Obstacle, by_path};
 use self::files::{Failure, Files, Settings};
 use self::notes::Notes;
 use self::recover::Lines;
 use self::rotate::Rotation;
 use self::storage::{Disk, Options, Storage};
+use crate::compression::CompressionName;
 use crate::format::Format;
 
 /// The description of `file`.
@@ -159,18 +159,6 @@ enum FormatName {
     Line,
 }
 
-/// How files are compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum CompressionName {
-    /// Not at all.
-    None,
-    /// gzip.
-    Gzip,
-    /// zstd.
-    Zstd,
-}
-
 /// When a file is put aside and a new one begins.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -276,29 +264,7 @@ fn compression(config: &Config, node: &Node) -> Result<Compression, ConfigError>
         _ => CompressionName::None,
     };
     let name = config.compression.unwrap_or_else(by_ending);
-    let (default, levels) = match name {
-        CompressionName::None if config.compression_level.is_some() => {
-            return Err(node
-                .nearest("compression_level")
-                .error("`compression_level` needs a compression"));
-        }
-        CompressionName::None => return Ok(Compression::None),
-        CompressionName::Gzip => (6, 0..=9),
-        CompressionName::Zstd => (3, 1..=22),
-    };
-    let level = config.compression_level.unwrap_or(default);
-    if !levels.contains(&level) {
-        let message = format!(
-            "the level must lie between {} and {}",
-            levels.start(),
-            levels.end()
-        );
-        return Err(node.nearest("compression_level").error(message));
-    }
-    Ok(match name {
-        CompressionName::Zstd => Compression::Zstd(level),
-        _ => Compression::Gzip(level.unsigned_abs()),
-    })
+    name.with_level(node, config.compression_level)
 }
 
 fn rotation(config: &RotateConfig, node: &Node) -> Result<Rotation, ConfigError> {
@@ -365,8 +331,8 @@ impl Output for FileOutput {
                 return format.write(rows, &mut encoded.bytes);
             }
         };
-        for group in partition(template, batch, rows) {
-            match group.path {
+        for group in by_path(template, batch, rows) {
+            match group.destination {
                 Ok(destination) => {
                     let start = encoded.bytes.len();
                     format.write(&group.rows, &mut encoded.bytes);

@@ -8,9 +8,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use component::{Limit, Warning};
+use component::{Compression, Limit, Warning};
 
-use super::compressor::Compression;
 use super::files::Settings;
 use super::journal::{Journal, Journals};
 use super::mend::{Mended, is_absence, mend};

@@ -12,9 +12,10 @@ use std::path::Path;
 
 use component::WriteError;
 
-use super::compressor::{Compression, Compressor};
+use super::compressor::Compressor;
 use super::storage::Stored;
 use crate::sink::{failure, write_rest};
+use component::Compression;
 
 /// One open file.
 pub struct OpenFile {

@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::error::Category;
 
-use super::compressor::Compression;
+use component::Compression;
 
 const CHUNK: usize = 64 * 1024;
 
