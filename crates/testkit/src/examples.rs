@@ -23,11 +23,12 @@ use crate::mmdb::write_database;
 const BASE_FIELDS: [&str; 3] = ["@timestamp", "host", "log"];
 
 /// The settings that the engine takes for itself, of a component of each kind.
-fn common_settings(role: StageRole) -> &'static [&'static str] {
-    match role {
-        StageRole::Input => &["name"],
-        StageRole::Processor => &["if", "on_failure", "tag"],
-        StageRole::Output => &["if", "name"],
+fn common_settings(spec: &Spec) -> &'static [&'static str] {
+    match spec.build {
+        Build::Input(_) => &["name"],
+        Build::Processor { .. } => &["if", "on_failure", "tag"],
+        Build::Writer { .. } => &["if", "name"],
+        Build::Sender(_) => &["if", "name", "batch", "concurrency"],
     }
 }
 
@@ -143,7 +144,7 @@ impl Stage {
         let settings = settings.into_owned();
         let mut own = settings.clone();
         if let NodeKind::Map(entries) = &mut own.kind {
-            let common = common_settings(spec.kind());
+            let common = common_settings(spec);
             entries.retain(|(name, _)| !name.as_str().is_some_and(|name| common.contains(&name)));
         }
         let tag = settings.get("tag").and_then(Node::as_str).map(Into::into);

@@ -2,14 +2,20 @@
 //!
 //! | module | holds |
 //! | --- | --- |
+//! | [`authority`] | an authority, and the certificates that it issues |
 //! | [`conformance`] | what every input and output must do |
+//! | [`cutter`] | a proxy that cuts connections at random bytes |
 //! | [`examples`] | checks of the examples that components document |
+//! | [`http`] | an HTTP server that does what a test wants and keeps what it got |
 //! | [`mmdb`] | a writer of small MaxMind databases |
 //! | [`rights`] | what tests need of the machine, and what becomes of them without it |
 //! | [`sample`] | the repository's own sample database |
 
+pub mod authority;
 pub mod conformance;
+pub mod cutter;
 pub mod examples;
+pub mod http;
 pub mod mmdb;
 pub mod rights;
 pub mod sample;

@@ -1,0 +1,115 @@
+//! An HTTP server that counts: `http_sink PORT LATENCY_MS [STATUS [FILE]]`.
+//!
+//! Every request is answered LATENCY_MS after its body arrived, with STATUS (200 by default). Whole bodies are appended to FILE. At `GET /` it says how many lines it
+//! took, in how many requests, and how many of those were under way at once at most; `DELETE /` sets that to nothing.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::net::Ipv4Addr;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+
+static LINES: AtomicU64 = AtomicU64::new(0);
+static BYTES: AtomicU64 = AtomicU64::new(0);
+static REQUESTS: AtomicU64 = AtomicU64::new(0);
+static FLYING: AtomicU64 = AtomicU64::new(0);
+static KEPT: OnceLock<Mutex<File>> = OnceLock::new();
+static FLYING_MAX: AtomicU64 = AtomicU64::new(0);
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    if let Some(path) = std::env::args().nth(4) {
+        let mut options = OpenOptions::new();
+        match options.append(true).create(true).open(path) {
+            Ok(file) => KEPT.get_or_init(|| Mutex::new(file)),
+            Err(_) => return ExitCode::FAILURE,
+        };
+    }
+    let arguments = std::env::args().skip(1).take(3);
+    let mut arguments = arguments.map(|text| text.parse::<u64>().ok());
+    let (Some(Some(port)), Some(Some(latency))) = (arguments.next(), arguments.next()) else {
+        return ExitCode::from(2);
+    };
+    let status = arguments.next().flatten().unwrap_or(200);
+    let status = StatusCode::from_u16(status as u16).unwrap_or(StatusCode::OK);
+    let latency = Duration::from_millis(latency);
+    let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port as u16)).await else {
+        return ExitCode::FAILURE;
+    };
+    if let Ok(address) = listener.local_addr() {
+        let _ = writeln!(std::io::stdout(), "{address}");
+    }
+    while let Ok((connection, _)) = listener.accept().await {
+        // Answers are small and awaited.
+        let _ = connection.set_nodelay(true);
+        tokio::spawn(async move {
+            let service = service_fn(|request| answer(request, status, latency));
+            let _ = http1::Builder::new()
+                .serve_connection(TokioIo::new(connection), service)
+                .await;
+        });
+    }
+    ExitCode::SUCCESS
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    status: StatusCode,
+    latency: Duration,
+) -> Result<Response<Full<Bytes>>, hyper::Error> {
+    let all = [&LINES, &BYTES, &REQUESTS, &FLYING_MAX];
+    if request.method() == Method::GET {
+        let [lines, bytes, requests, most] = all.map(|count| count.load(Ordering::Relaxed));
+        let text = format!("{lines} lines, {bytes} bytes, {requests} requests, {most} at once\n");
+        return Ok(Response::new(Full::new(text.into())));
+    }
+    if request.method() == Method::DELETE {
+        all.iter()
+            .for_each(|count| count.store(0, Ordering::Relaxed));
+        return Ok(Response::new(Full::default()));
+    }
+    let flying = FLYING.fetch_add(1, Ordering::Relaxed) + 1;
+    FLYING_MAX.fetch_max(flying, Ordering::Relaxed);
+    let counted = count(request.into_body(), status).await;
+    tokio::time::sleep(latency).await;
+    FLYING.fetch_sub(1, Ordering::Relaxed);
+    counted?;
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = status;
+    Ok(response)
+}
+
+async fn count(mut body: Incoming, status: StatusCode) -> Result<(), hyper::Error> {
+    let (mut lines, mut bytes) = (0, 0);
+    let mut kept = Vec::new();
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame?.into_data() {
+            lines += memchr::memchr_iter(b'\n', &data).count();
+            bytes += data.len();
+            if KEPT.get().is_some() {
+                kept.extend_from_slice(&data);
+            }
+        }
+    }
+    if status.is_success() {
+        if let Some(Ok(mut file)) = KEPT.get().map(Mutex::lock) {
+            // Whoever reads the file finds out that something is missing.
+            let _ = file.write_all(&kept);
+        }
+        LINES.fetch_add(lines as u64, Ordering::Relaxed);
+        BYTES.fetch_add(bytes as u64, Ordering::Relaxed);
+        REQUESTS.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(())
+}
