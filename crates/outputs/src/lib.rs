@@ -9,6 +9,7 @@ mod compression;
 mod discard;
 mod file;
 mod format;
+mod http;
 mod partition;
 mod pretty;
 mod sink;
@@ -20,4 +21,4 @@ mod testing;
 use component::Spec;
 
 /// Every output, by name.
-pub static SPECS: &[Spec] = &[discard::SPEC, file::SPEC, stdout::SPEC];
+pub static SPECS: &[Spec] = &[discard::SPEC, file::SPEC, http::SPEC, stdout::SPEC];

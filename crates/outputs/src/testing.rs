@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use batch::{Batch, BatchBuilder, Encoding, HostInfo, Span, Stream};
-use component::{Build, BuildContext, Encoded, Output, Spec, Writer};
+use component::{Build, BuildContext, Encoded, Output, Sender, Spec, Writer};
 use config::{ConfigError, Source, parse_yaml};
 
 /// The output that these settings build.
@@ -11,6 +11,15 @@ pub fn build(spec: &Spec, yaml: &str) -> Result<Arc<dyn Writer>, ConfigError> {
     let node = parse_yaml(&Source::new("test.yaml", yaml)).expect("the test's YAML is fine");
     let Build::Writer { build, .. } = spec.build else {
         panic!("{} is no writer", spec.name)
+    };
+    build(&node, &context())
+}
+
+/// The output that sends requests which these settings build.
+pub fn build_sender(spec: &Spec, yaml: &str) -> Result<Arc<dyn Sender>, ConfigError> {
+    let node = parse_yaml(&Source::new("test.yaml", yaml)).expect("the test's YAML is fine");
+    let Build::Sender(build) = spec.build else {
+        panic!("{} sends no requests", spec.name)
     };
     build(&node, &context())
 }
@@ -73,4 +82,11 @@ pub fn wait<T>(future: impl Future<Output = T>) -> T {
         .build()
         .expect("a runtime")
         .block_on(future)
+}
+
+/// The bytes as a gzip file.
+pub fn gzip(content: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    std::io::Write::write_all(&mut encoder, content).expect("writing to memory");
+    encoder.finish().expect("writing to memory")
 }

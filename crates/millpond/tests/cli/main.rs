@@ -9,6 +9,7 @@ mod files;
 mod following;
 mod http_crowd;
 mod http_input;
+mod http_output;
 mod log;
 mod main_job;
 mod metrics;

@@ -1,0 +1,136 @@
+//! What a request's body holds of each event.
+
+use batch::{Batch, Bitmap, JsonWriter};
+use component::{Encoded, Framing};
+use expr::Template;
+
+use crate::format::{ABSENT, write_json};
+
+/// How events stand in a body.
+#[derive(Debug)]
+pub enum Rendering {
+    /// A JSON object a line.
+    Lines,
+    /// JSON objects, between which the framing puts what separates them.
+    Documents,
+    /// The text of a template.
+    Text {
+        /// Gives the text.
+        template: Template,
+        /// Whether what fields give is escaped as within a JSON string.
+        escapes: bool,
+        /// Whether a newline ends each.
+        is_line: bool,
+    },
+}
+
+/// A JSON array of the documents in a body.
+pub const ARRAY: Framing = Framing {
+    before: b"[",
+    between: b",",
+    after: b"]",
+};
+
+impl Rendering {
+    /// Appends rows, and says where each ends.
+    pub fn write(&self, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded) {
+        encoded.ends.reserve(rows.count());
+        match self {
+            Self::Lines => {
+                let Encoded { bytes, ends, .. } = encoded;
+                let writer = JsonWriter::new(batch);
+                write_json(&writer, rows, bytes, |row, end| {
+                    let row = row as u32;
+                    ends.push(component::RowEnd { row, end });
+                });
+                encoded.rows += rows.count();
+            }
+            Self::Documents => {
+                let writer = JsonWriter::new(batch);
+                for row in rows.iter() {
+                    writer.write(row, &mut encoded.bytes);
+                    encoded.end_row(row);
+                }
+            }
+            Self::Text {
+                template,
+                escapes,
+                is_line,
+            } => {
+                let mut bound = template.bind(batch, ABSENT);
+                for row in rows.iter() {
+                    match escapes {
+                        true => bound.write_with(row, &mut encoded.bytes, escape),
+                        false => bound.write(row, &mut encoded.bytes),
+                    }
+                    if *is_line {
+                        encoded.bytes.push(b'\n');
+                    }
+                    encoded.end_row(row);
+                }
+            }
+        }
+    }
+}
+
+/// Escapes a text, from `start` on, as within a JSON string.
+fn escape(out: &mut Vec<u8>, start: usize) {
+    let needs_it = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..=0x1f);
+    if !out[start..].iter().any(needs_it) {
+        return;
+    }
+    let text = String::from_utf8_lossy(&out[start..]).into_owned();
+    if let Ok(quoted) = serde_json::to_string(&text) {
+        out.truncate(start);
+        out.extend_from_slice(&quoted.as_bytes()[1..quoted.len() - 1]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    fn render(rendering: &Rendering, documents: &[&str]) -> Vec<String> {
+        let batch = testing::documents(documents);
+        let mut encoded = Encoded::default();
+        rendering.write(&batch, batch.alive(), &mut encoded);
+        assert_eq!(encoded.rows, documents.len());
+        let starts = std::iter::once(0).chain(encoded.ends.iter().map(|row| row.end));
+        let texts = starts.zip(&encoded.ends);
+        let texts = texts.map(|(start, row)| &encoded.bytes[start..row.end]);
+        texts
+            .map(|text| String::from_utf8(text.to_vec()).expect("text"))
+            .collect()
+    }
+
+    fn text(template: &str, escapes: bool, is_line: bool) -> Rendering {
+        Rendering::Text {
+            template: Template::parse(template).expect("a template"),
+            escapes,
+            is_line,
+        }
+    }
+
+    #[test]
+    fn every_event_ends_where_it_says() {
+        let documents = [r#"{"a":1.50}"#, "{\"a\":\n\"x\\\"\\ny\"}"];
+        for (rendering, expected) in [
+            (
+                Rendering::Lines,
+                ["{\"a\":1.50}\n", "{\"a\": \"x\\\"\\ny\"}\n"],
+            ),
+            (
+                Rendering::Documents,
+                ["{\"a\":1.50}", "{\"a\":\n\"x\\\"\\ny\"}"],
+            ),
+            (text("a=%{a}", false, true), ["a=1.50\n", "a=x\"\ny\n"]),
+            (
+                text(r#"{"a":"%{a}","b":"%{b}"}"#, true, false),
+                [r#"{"a":"1.50","b":"-"}"#, r#"{"a":"x\"\ny","b":"-"}"#],
+            ),
+        ] {
+            assert_eq!(render(&rendering, &documents), expected, "{rendering:?}");
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! `http` sends events to an HTTP server: many in a request, or one each.
+//!
+//! [`target`] says where requests go, [`body`] what they hold, [`answer`] what an answer means. Requests are cut, joined,
+//! compressed, kept in flight and repeated by the engine; TLS, proxies, time-outs and credentials are [`net::client`]'s.
+//!
+//! Limits: HTTP/1.1; redirects are not followed. Nothing that is said holds a path, a query or a header: they may be secret.
+
+mod answer;
+mod body;
+mod target;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use batch::{Batch, Bitmap};
+use component::{
+    Build, BuildContext, Compression, Encoded, Example, Framing, Output, Request, RequestLimits,
+    RequestOrder, Requests, RowAnswer, SendError, Sender, Sent, Spec, Warning, parse,
+};
+use config::{ConfigError, Node, Positional};
+use expr::Template;
+use http::Method;
+use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
+use net::{Client, ClientSettings, RequestError, Secret};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Deserialize;
+use serde_json::Value;
+
+use self::answer::{Judge, Statuses, unanswered};
+use self::body::{ARRAY, Rendering};
+use self::target::{Target, is_template};
+use crate::compression::CompressionName;
+
+/// The description of `http`.
+pub const SPEC: Spec = Spec {
+    name: "http",
+    summary: "Sends events to an HTTP server.",
+    description: concat!("\
+`url`, `template` and the values of `headers` may hold fields and times: ", expr::template_syntax!(), " A field that is \
+absent or null gives `-`. Only events with the same address and the same headers share a request. In an address fields and times \
+may stand in the path and the query, not in the host; what a field gives is percent-encoded, so that it cannot leave its \
+place. An event whose address is longer than 8,000 bytes is refused; the others are sent. A header's value without `%{` is \
+sent as it is, or is the content of a file where it begins with `file:`.
+
+A request is complete with 1 MiB, 10,000 events, or 200 ms after its first event, unless `batch` says otherwise. Many are in \
+flight at once (`concurrency`), so that they may arrive in another order than the events.
+
+What becomes of a request is decided by the status of its answer:
+
+| status | what happens |
+| --- | --- |
+| 2xx | its events are delivered |
+| 408, 429, 5xx | it is sent again; after the time in `Retry-After`, where there is one: seconds or a date, an hour at most |
+| 400, 413, 422 | each half of its events is sent on its own, down to single events: what the server does not take even alone is refused |
+| 401, 403, 407, 415, 3xx | it is sent again, until a person has mended what is wrong; a one-line pipeline ends at once |
+| 404, 405, 410 | the same where `url` holds no fields and times; else its events are refused |
+| any other | its events are refused |
+
+`retry_status` replaces the second line: what it names is sent again, and a status of that line that it does not name refuses the events. \
+Refused events are counted and not sent again. A server that cannot be reached, a time-out and a broken connection are tried again as \
+well, in a service for ever, in a one-line pipeline for 30 seconds (`retry`).
+
+Nothing is lost, but events may arrive twice: where an answer was lost, nobody knows whether the events were taken, and they are sent \
+again, as are those that were in flight when Millpond was killed. The id of an event, `%{@metadata.id}`, stays the same, so that \
+a server that keeps it can tell.
+
+Certificates, keys and secrets are read at the start: one that cannot be used ends Millpond with exit code 2. A server that is \
+away, or refuses the credentials, is a warning and tried again. Messages show the server's name and the beginning of what it said, \
+without path, query and secrets."),
+    positional: Positional::fields(&["url"]),
+    one_line: &[],
+    examples: &[
+        Example { title: "JSON lines to a server", stage: "http https://logs.example/ingest", input: "", output: "" },
+        Example {
+            title: "A compressed JSON array, with a token from the environment",
+            stage: "http https://logs.example/ingest format=array compression=zstd auth.bearer='${TOKEN}'",
+            input: "",
+            output: "",
+        },
+        Example {
+            title: "Each event to an address of its own, so that one that comes twice is stored once",
+            stage: "http https://store.example/events/%{@metadata.id} method=PUT format=single",
+            input: "",
+            output: "",
+        },
+        Example {
+            title: "A message to a chat for each event",
+            stage: r#"http https://chat.example/hook format=single escape=json template='{"text": "%{host.name}: %{message}"}'"#,
+            input: "",
+            output: "",
+        },
+        Example {
+            title: "A tenant in a header, requests of at most 100 events",
+            stage: "http https://logs.example/push headers.X-Scope-OrgID=%{tenant} batch.max_events=100",
+            input: "",
+            output: "",
+        },
+    ],
+    schema,
+    build: Build::Sender(build),
+};
+
+/// The settings of `http`, without those of the client.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    /// Where requests go: `http` or `https`. Path and query may hold `%{field}` and `%{+time format}`.
+    url: String,
+    /// The method of requests.
+    #[serde(default)]
+    method: MethodName,
+    /// What a request holds.
+    #[serde(default)]
+    format: FormatName,
+    /// With `format: line` and `format: single`: the text of an event, with `%{field}` and `%{+time format}` in it. By default
+    /// `%{message}` for `line`, and the event as JSON for `single`.
+    template: Option<String>,
+    /// With `template`: how what fields give is escaped.
+    #[serde(default)]
+    escape: EscapeName,
+    /// How bodies are compressed.
+    #[serde(default)]
+    compression: CompressionName,
+    /// How hard to compress: gzip 0 to 9 (default 6), zstd 1 to 22 (default 3).
+    compression_level: Option<i32>,
+    /// Headers for every request. A value may hold `%{field}` and `%{+time format}`, or be `file:PATH` for the content of a file.
+    /// `Content-Type` is that of the format unless it is set here.
+    #[serde(default)]
+    headers: BTreeMap<String, Secret>,
+    /// The statuses after which a request is sent again: from 300 to 599, or `3xx`, `4xx`, `5xx`. Default: 408, 429 and 5xx.
+    retry_status: Option<Vec<Statuses>>,
+}
+
+/// The method of requests.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+enum MethodName {
+    /// POST.
+    #[default]
+    Post,
+    /// PUT.
+    Put,
+    /// PATCH.
+    Patch,
+}
+
+/// What a request holds.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum FormatName {
+    /// A JSON object a line (`application/x-ndjson`).
+    #[default]
+    Ndjson,
+    /// A JSON array of objects (`application/json`).
+    Array,
+    /// The text of `template`, a line an event (`text/plain`).
+    Line,
+    /// One event: as JSON, or the text of `template`.
+    Single,
+}
+
+/// How what fields give is escaped.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum EscapeName {
+    /// Not at all.
+    #[default]
+    None,
+    /// As within a JSON string.
+    Json,
+}
+
+fn schema(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = Config::json_schema(generator);
+    let mut client = ClientSettings::json_schema(generator);
+    let properties = |schema: &mut Schema| schema.get_mut("properties").map(Value::take);
+    let (own, client) = (properties(&mut schema), properties(&mut client));
+    if let (Some(Value::Object(mut own)), Some(Value::Object(client))) = (own, client) {
+        for (name, setting) in client {
+            own.entry(name).or_insert(setting);
+        }
+        schema.insert("properties".to_owned(), own.into());
+    }
+    schema
+}
+
+struct Http {
+    method: Method,
+    target: Target,
+    rendering: Rendering,
+    framing: Framing,
+    compression: Compression,
+    is_single: bool,
+    judge: Judge,
+    settings: ClientSettings,
+    /// The output's settings, for errors with their place.
+    node: Node,
+    /// Made when the output opens.
+    client: OnceLock<Client>,
+}
+
+fn build(node: &Node, _: &BuildContext) -> Result<Arc<dyn Sender>, ConfigError> {
+    Ok(Arc::new(Http::new(node)?))
+}
+
+impl Http {
+    fn new(node: &Node) -> Result<Self, ConfigError> {
+        let names = ClientSettings::NAMES.iter().copied();
+        let names: Vec<&str> = names.filter(|name| *name != "headers").collect();
+        let (client, own) = node.divide(&names);
+        let client = client.map(|client| parse::<ClientSettings>(&client));
+        let mut settings = client.transpose()?.unwrap_or_default();
+        let config: Config = parse(&own).map_err(|error| error.accepted_beside(&own, &names))?;
+        let target = Target::new(node, &config.url)?;
+        let (rendering, content_type) = rendering(&config, node)?;
+        let compression = config
+            .compression
+            .with_level(node, config.compression_level)?;
+        let judge = Judge {
+            retried: config
+                .retry_status
+                .unwrap_or_else(|| answer::RETRIED.to_vec()),
+            has_fixed_url: target.has_fixed_url(),
+        };
+        settings.headers = config.headers;
+        complete(&mut settings, node, content_type, compression)?;
+        Ok(Self {
+            method: match config.method {
+                MethodName::Post => Method::POST,
+                MethodName::Put => Method::PUT,
+                MethodName::Patch => Method::PATCH,
+            },
+            target,
+            rendering,
+            framing: match config.format {
+                FormatName::Array => ARRAY,
+                _ => Framing::default(),
+            },
+            compression,
+            is_single: config.format == FormatName::Single,
+            judge,
+            settings,
+            node: node.clone(),
+            client: OnceLock::new(),
+        })
+    }
+}
+
+/// How events stand in bodies, and the type of these.
+fn rendering(config: &Config, node: &Node) -> Result<(Rendering, &'static str), ConfigError> {
+    const JSON: &str = "application/json";
+    const NDJSON: &str = "application/x-ndjson";
+    const TEXT: &str = "text/plain; charset=utf-8";
+    let is_line = config.format == FormatName::Line;
+    let takes_template = is_line || config.format == FormatName::Single;
+    let template = match &config.template {
+        Some(_) if !takes_template => {
+            let at = node.nearest("template");
+            return Err(at.error("`template` needs `format: line` or `format: single`"));
+        }
+        Some(template) => Some(template.as_str()),
+        None => is_line.then_some("%{message}"),
+    };
+    let escapes = config.escape == EscapeName::Json;
+    let Some(template) = template else {
+        if escapes {
+            return Err(node.nearest("escape").error("`escape` needs a `template`"));
+        }
+        return Ok(match config.format {
+            FormatName::Ndjson => (Rendering::Lines, NDJSON),
+            _ => (Rendering::Documents, JSON),
+        });
+    };
+    let template = Template::parse(template);
+    let template = template.map_err(|error| error.in_setting(node.nearest("template")))?;
+    let content_type = match (escapes, is_line) {
+        (false, _) => TEXT,
+        (true, true) => NDJSON,
+        (true, false) => JSON,
+    };
+    let rendering = Rendering::Text {
+        template,
+        escapes,
+        is_line,
+    };
+    Ok((rendering, content_type))
+}
+
+/// Takes templates out of the headers, which [`Target`] has, and adds what follows from the other settings.
+fn complete(
+    settings: &mut ClientSettings,
+    node: &Node,
+    content_type: &str,
+    compression: Compression,
+) -> Result<(), ConfigError> {
+    let given = node.get("headers").and_then(Node::as_map);
+    let mut known = Vec::new();
+    for (key, value) in given.unwrap_or_default() {
+        let (Some(name), Some(text)) = (key.as_str(), value.as_str()) else {
+            continue;
+        };
+        let header = HeaderName::try_from(name).ok();
+        if header.as_ref() == Some(&AUTHORIZATION) && settings.auth.is_some() {
+            let error = key.error("`auth` and a header `Authorization` exclude each other");
+            return Err(error);
+        }
+        known.extend(header);
+        if is_template(text) {
+            settings.headers.remove(name);
+        }
+    }
+    let encoding = match compression {
+        Compression::None => None,
+        Compression::Gzip(_) => Some("gzip"),
+        Compression::Zstd(_) => Some("zstd"),
+    };
+    for (name, value) in [
+        (CONTENT_TYPE, Some(content_type)),
+        (CONTENT_ENCODING, encoding),
+    ] {
+        if let Some(value) = value.filter(|_| !known.contains(&name)) {
+            let value = Secret::new(value);
+            settings.headers.insert(name.to_string(), value);
+        }
+    }
+    Ok(())
+}
+
+#[async_trait]
+impl Output for Http {
+    async fn open(&self) -> Result<(), ConfigError> {
+        let client = Client::build(&self.settings, &self.node, self.target.is_https())?;
+        // Called once.
+        let _ = self.client.set(client);
+        Ok(())
+    }
+
+    fn encode(&self, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded) {
+        let Target::ByEvent(target) = &self.target else {
+            return self.rendering.write(batch, rows, encoded);
+        };
+        for group in target.groups(batch, rows) {
+            match group.destination {
+                Ok(destination) => {
+                    encoded.begin_part(destination);
+                    self.rendering.write(batch, &group.rows, encoded);
+                }
+                Err(reason) => {
+                    let rows = group.rows.iter();
+                    encoded.refused.extend(rows.map(|row| RowAnswer {
+                        row,
+                        reason: reason.clone(),
+                    }));
+                }
+            }
+        }
+    }
+
+    fn take_warnings(&self) -> Vec<Warning> {
+        let warnings = self.client.get().map(Client::take_warnings);
+        let warnings = warnings.unwrap_or_default();
+        warnings.into_iter().map(Warning::from).collect()
+    }
+}
+
+#[async_trait]
+impl Sender for Http {
+    fn requests(&self) -> Requests {
+        Requests {
+            framing: self.framing,
+            compression: self.compression,
+            limits: RequestLimits {
+                size_max: 1 << 20,
+                rows_max: if self.is_single { 1 } else { 10_000 },
+                age_max: Duration::from_millis(200),
+            },
+            order: RequestOrder::Free,
+        }
+    }
+
+    async fn send(&self, request: &Request) -> Result<Sent, SendError> {
+        let origin = self.target.origin();
+        let failed = |error: RequestError| unanswered(&origin, error);
+        let (Some(client), Some((url, headers))) =
+            (self.client.get(), self.target.resolve(&request.destination))
+        else {
+            return Err(SendError::Fatal("internal error: it is not open".into()));
+        };
+        let message = client.request(self.method.clone(), url).map_err(failed)?;
+        let message = message.headers(headers).body(request.body.clone());
+        let mut answer = client.send(message).await.map_err(failed)?;
+        let text = client.without_secrets(answer::text(&mut answer).await);
+        let status = answer.status();
+        let reason = match text.is_empty() {
+            true => format!("{origin} answered {status}"),
+            false => format!("{origin} answered {status}: {text}"),
+        };
+        self.judge.judge(status, answer.headers(), reason)
+    }
+}
