@@ -1,6 +1,7 @@
 //! Every output does what all outputs must do.
 
 use testkit::conformance::output::{OutputCase, check};
+use testkit::http::{Answer, HttpServer};
 
 static CASES: &[OutputCase] = &[
     OutputCase {
@@ -17,6 +18,14 @@ static CASES: &[OutputCase] = &[
                 let text = std::fs::read_to_string(&path).expect("it was written");
                 text.lines().count()
             })
+        }),
+    },
+    OutputCase {
+        name: "http",
+        settings: |place| format!("url: 'http://127.0.0.1:{}/events'", place.port),
+        remote: Some(|place| {
+            let server = HttpServer::start_at(place.port, None, |_, _| Answer::new(200));
+            Box::new(move || server.lines().len())
         }),
     },
     OutputCase {
