@@ -74,10 +74,24 @@ impl Assembly {
         }
     }
 
-    /// Takes the rows of a batch; gives what is complete. There is at least one row.
-    pub fn add(&mut self, encoded: &Encoded, ticket: &Arc<Ticket>, now: Instant) -> Vec<Growing> {
+    /// Takes the rows of a batch, and may leave other memory in the place of their bytes; gives what is complete. There is at
+    /// least one row.
+    pub fn add(
+        &mut self,
+        encoded: &mut Encoded,
+        ticket: &Arc<Ticket>,
+        now: Instant,
+    ) -> Vec<Growing> {
         let piece = Piece::new(ticket.clone(), encoded.ends.len());
         let mut complete = Vec::new();
+        if self.may_adopt(encoded) {
+            let destination: Arc<str> = "".into();
+            complete.extend(self.open.remove(&destination));
+            let mut new = Growing::new(&destination, self.spare.take(), self.framing, now);
+            new.adopt(encoded, piece);
+            self.open.insert(destination, new);
+            return complete;
+        }
         let mut row = 0;
         let whole = [(Arc::from(""), usize::MAX)];
         let parts: Vec<(Arc<str>, usize)> = match encoded.parts.as_slice() {
@@ -103,6 +117,21 @@ impl Assembly {
             row = until;
         }
         complete
+    }
+
+    /// Whether the bytes of a batch can be a request as they are. That saves copying them, at the price of requests that are only
+    /// half full.
+    fn may_adopt(&self, encoded: &Encoded) -> bool {
+        let (framing, limits) = (&self.framing, &self.limits);
+        let is_plain = framing.before.is_empty() && framing.between.is_empty();
+        let half = limits.size_max / 2;
+        let is_worth_it = (half..=limits.size_max).contains(&encoded.bytes.len());
+        let open = self.open.get("");
+        is_plain
+            && encoded.parts.is_empty()
+            && is_worth_it
+            && encoded.ends.len() <= limits.rows_max
+            && open.is_none_or(|open| open.text.len() >= half)
     }
 
     fn add_rows(
@@ -209,6 +238,14 @@ impl Growing {
         count = count.min(limits.rows_max.saturating_sub(self.ends.len()));
         self.append(&encoded.bytes, start, &wanted[..count], framing);
         count
+    }
+
+    /// Takes the bytes of a batch as they are, and gives its own memory for them. It is empty.
+    fn adopt(&mut self, encoded: &mut Encoded, piece: Arc<Piece>) {
+        std::mem::swap(&mut self.text, &mut encoded.bytes);
+        self.ends.extend(encoded.ends.iter().map(|row| row.end));
+        self.rows_size = self.text.len();
+        self.shares.push((piece, self.ends.len()));
     }
 
     fn append(&mut self, bytes: &[u8], start: usize, rows: &[component::RowEnd], framing: Framing) {

@@ -132,7 +132,7 @@ impl SenderLane {
 
     /// Adds a batch to the requests that grow; gives those that are complete.
     fn add(&self, common: &Common, assembly: &mut Assembly, mut item: Item) -> Vec<Growing> {
-        let Some(encoded) = item.encoded.take() else {
+        let Some(mut encoded) = item.encoded.take() else {
             // No row of it is wanted, or nothing is.
             match item.rows.is_empty() {
                 true => item.ticket.pass(common.index),
@@ -152,7 +152,7 @@ impl SenderLane {
         } else {
             self.grow(encoded.bytes.len());
             item.ticket.release(common.index);
-            complete = assembly.add(&encoded, &item.ticket, Instant::now());
+            complete = assembly.add(&mut encoded, &item.ticket, Instant::now());
         }
         common.offers.give_back(Some(encoded));
         complete
