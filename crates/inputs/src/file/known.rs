@@ -3,6 +3,7 @@
 //! With a registry, a file at which nothing happens is *asleep*: only its place and its fingerprint are in memory, and
 //! the rest is read from the registry when something happens to it. Without one everything stays in memory.
 
+use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -226,7 +227,8 @@ impl Known {
         Some(file)
     }
 
-    /// Files that begin as `head` does, as far as their fingerprints go.
+    /// Files that begin as `head` does, as far as their fingerprints go: those first of which most was read. Where many files
+    /// have a header in common, one of which no more was read goes on in any of them, and would take the place of the right one.
     pub(crate) fn beginning_with(&mut self, head: &[u8]) -> Vec<Arc<File>> {
         let mut found = Vec::new();
         let mut hasher = Fnv128::new();
@@ -250,9 +252,9 @@ impl Known {
             let twins = self.twins.get(&key).into_iter().flatten().copied();
             found.extend(first.into_iter().chain(twins).map(|id| (id, check)));
         }
-        // The longest fingerprint is the surest.
+        // Where the same was read, the longest fingerprint is the surest.
         found.reverse();
-        found
+        let mut files: Vec<Arc<File>> = found
             .into_iter()
             .filter_map(|(id, check)| {
                 let file = self.get(id)?;
@@ -262,7 +264,12 @@ impl Known {
                 };
                 agrees.then_some(file)
             })
-            .collect()
+            .collect();
+        files.sort_by_cached_key(|file| {
+            let state = file.lock();
+            Reverse(state.sent.offset.max(state.given.0))
+        });
+        files
     }
 
     /// Takes a file in.
@@ -419,6 +426,17 @@ mod tests {
         assert_eq!(ids(b"abcdefgh"), [2, 3, 1]);
         assert_eq!(ids(b"abcxx"), [3, 1]);
         assert!(ids(b"ab").is_empty());
+
+        let ids = |known: &mut Known| {
+            let found = known.beginning_with(b"abcdefgh");
+            found.iter().map(|file| file.id).collect::<Vec<_>>()
+        };
+        short.lock().sent.offset = 7;
+        assert_eq!(ids(&mut known), [1, 2, 3], "most was read of it");
+        twin.lock().given.0 = 8;
+        assert_eq!(ids(&mut known), [3, 1, 2], "or was given, at least");
+        short.lock().sent.offset = 0;
+        twin.lock().given.0 = 0;
 
         known.set_fingerprint(&short, fingerprint(b"abcd"));
         let (first, grown) = ([b'x'; 40], [b'x'; 80]);

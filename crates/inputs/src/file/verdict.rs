@@ -27,6 +27,9 @@
 //! | ends before, and hashes of its last parts agree with those of what was read ([`super::trail`]) | the same |
 //! | ends before, anything else | is new |
 //!
+//! Of several known files that a new one begins like, the one of which most was read is asked first: where files have a header
+//! in common, any of them may continue one of which no more was read, and the right one would then be read a second time.
+//!
 //! Whenever the content differs, or it is not sure, the file is new and read from its start: never is data passed over.
 
 /// What became of a known file.

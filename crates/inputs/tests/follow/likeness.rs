@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::run;
-use crate::world::{ALL, LIVE, Mode, World, gzip};
+use crate::world::{ALL, LIVE, Mode, SEPARATE, World, gzip};
 
 #[test]
 fn likeness() {
@@ -12,6 +12,11 @@ fn likeness() {
             "compressed beside one that begins alike",
             ALL,
             compressed_beside,
+        ),
+        (
+            "compressed, and files are gone of which only the header was read",
+            SEPARATE,
+            compressed_like_headers,
         ),
         ("grown, then compressed", ALL, grown_then_compressed),
         (
@@ -57,6 +62,29 @@ fn compressed_beside(world: &mut World) {
         world.settle();
     }
     assert_eq!(world.ids().len(), 3);
+}
+
+/// Of a file of which no more was read than what all begin with, any other may be the continuation: the one of which more was
+/// read comes first.
+fn compressed_like_headers(world: &mut World) {
+    let head: String = (0..30)
+        .map(|number| format!("header line {number} {}\n", "x".repeat(40)))
+        .collect();
+    let others = ["a.log", "c.log", "d.log", "e.log"];
+    for name in ["b.log"].iter().chain(&others) {
+        head.lines().for_each(|line| world.expect(line));
+        world.raw(name, head.as_bytes());
+    }
+    world.append("b.log", 20);
+    // A file that is all of another's beginning may be a copy of it where files are followed, and waits.
+    for name in others.iter().filter(|_| world.mode == Mode::Restarts) {
+        world.raw(name, format!("{name} ends within a line").as_bytes());
+    }
+    world.settle();
+    compress(world, "b.log", "b.log.1.gz");
+    others.iter().for_each(|name| world.delete(name));
+    world.settle();
+    assert_eq!(world.ids().len(), 5);
 }
 
 fn grown_then_compressed(world: &mut World) {
