@@ -138,7 +138,10 @@ impl Tracker {
                 return;
             }
             let part = self.backlog.len().min(BACKLOG_PART);
-            let part: Vec<Found> = self.backlog.drain(..part).collect();
+            let part = self.backlog.drain(..part);
+            // One that was written to while it waited its turn is known by now.
+            let is_unknown = |found: &Found| self.known.find(Place::of(&found.meta)).is_none();
+            let part: Vec<Found> = part.filter(is_unknown).collect();
             self.meet_all(part);
             self.release_new();
             self.let_sleep();

@@ -17,6 +17,11 @@ fn many() {
             &[Mode::Inotify, Mode::Poll, Mode::Once],
             three_thousand,
         ),
+        (
+            "written to while they wait their turn",
+            &[Mode::Inotify],
+            written_in_turn,
+        ),
     ]);
 }
 
@@ -66,6 +71,24 @@ fn three_thousand(world: &mut World) {
         world.rename(&format!("{n}.log"), &format!("{n}.log.1"));
         world.append(&format!("{n}.log.1"), 1);
     }
+    world.settle();
+    assert_eq!(world.ids().len(), 3000);
+}
+
+/// A file that is taken in because it was written to is not taken in again when its turn comes, as a copy of itself. Copies
+/// are held back for 10 seconds.
+fn written_in_turn(world: &mut World) {
+    for n in 0..3000 {
+        world.append(&format!("{n}.log"), 2);
+    }
+    world.sink.slow_down(Duration::from_millis(1));
+    world.follow();
+    world.wait("the first ones", |world| world.count() > 0);
+    for n in (0..3000).step_by(10) {
+        world.append(&format!("{n}.log"), 1);
+    }
+    world.settle();
+    std::thread::sleep(Duration::from_secs(11));
     world.settle();
     assert_eq!(world.ids().len(), 3000);
 }
