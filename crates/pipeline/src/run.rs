@@ -17,7 +17,7 @@ use component::{
     Phases, Progress, Stop,
 };
 use config::{ConfigError, Period};
-use queue::{Bell, Closing, Inlet, Queue, QueueError};
+use queue::{Bell, Inlet, Queue, QueueError, QueuePhase};
 use registry::Registry;
 use tokio::runtime::Handle;
 
@@ -307,7 +307,7 @@ async fn start_all(
 /// Ends what was started before anything was read.
 fn call_off(pipelines: Vec<Running>, threads: Vec<Work<()>>) {
     for pipeline in &pipelines {
-        pipeline.job.ends.queue.close(Closing::Abandoned);
+        pipeline.job.ends.queue.close(QueuePhase::Aborted);
         // A backlog of an earlier run may be on its way to the outputs that have their threads.
         pipeline.phases.advance(Phase::Aborted);
     }
@@ -448,7 +448,7 @@ impl Running {
                 ended = &mut task => Some(ended),
                 () = self.phases.reached(Phase::Aborted) => {
                     // An input that waits for room, or for receipts, learns that there will be none.
-                    queue.close(Closing::Abandoned);
+                    queue.close(QueuePhase::Aborted);
                     tokio::time::timeout(LAST_CHANCE, task).await.ok()
                 }
             };
@@ -479,7 +479,7 @@ impl Running {
     async fn deliver(&mut self, outer: &Stop) {
         let queue = self.job.ends.queue.clone();
         let mut may_leave = !queue.drains();
-        queue.close(Closing::Drain);
+        queue.close(QueuePhase::Draining);
         let draining = drain(&self.job, std::mem::take(&mut self.writers));
         tokio::pin!(draining);
         loop {
@@ -487,11 +487,11 @@ impl Running {
                 () = &mut draining => return,
                 () = outer.stopped(), if may_leave => {
                     may_leave = false;
-                    queue.close(Closing::Leave);
+                    queue.close(QueuePhase::Leaving);
                     tokio::spawn(leave_when_safe(queue.clone(), self.phases.clone()));
                 }
                 () = self.phases.reached(Phase::Aborted) => {
-                    queue.close(Closing::Abandoned);
+                    queue.close(QueuePhase::Aborted);
                     // A last chance for writes that were waiting for their next attempt.
                     let _ = tokio::time::timeout(LAST_CHANCE, draining).await;
                     return;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use batch::Batch;
 use component::{Delivery, Diagnostics, DroppedRows, Phase, Phases, Stop, StreamDelivery};
-use queue::{Bell, Closing, Entry, LaneTurn, Next, Queue, Taken};
+use queue::{Bell, Entry, LaneTurn, Next, Queue, QueuePhase, Taken};
 use tokio::sync::watch;
 
 use crate::lane::Lane;
@@ -77,7 +77,7 @@ impl Ends {
             (false, _) => {
                 self.phases.advance(Phase::Draining);
                 // Other outputs still get what would be lost otherwise.
-                self.queue.close(Closing::Drain);
+                self.queue.close(QueuePhase::Draining);
             }
             (true, true) => {
                 self.phases.advance(Phase::Draining);

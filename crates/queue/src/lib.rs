@@ -18,8 +18,8 @@ mod synced;
 
 pub use budget::DiskBudget;
 pub use engine::{
-    AHEAD_MAX, Bell, Clock, Closing, DiskOptions, Entry, Held, Inlet, LaneTurn, Limits, Mode, Next,
-    Offer, Queue, Refused, Taken, Ticket,
+    AHEAD_MAX, Bell, Clock, DiskOptions, Entry, Held, Inlet, LaneTurn, Limits, Mode, Next, Offer,
+    Queue, QueuePhase, Refused, Taken, Ticket,
 };
 pub use error::QueueError;
 pub use settings::{DiskSettings, Durability, NewOutput, WhenFull};

@@ -10,7 +10,8 @@ use component::Receipt;
 use queue::disk::FolderStorage;
 use queue::log::Compression;
 use queue::{
-    Closing, DiskOptions, DiskSettings, Durability, Limits, Mode, NewOutput, Queue, Taken, WhenFull,
+    DiskOptions, DiskSettings, Durability, Limits, Mode, NewOutput, Queue, QueuePhase, Taken,
+    WhenFull,
 };
 
 const EVENTS: u64 = 3;
@@ -118,7 +119,7 @@ fn in_memory_the_others_go_on_and_nothing_it_missed_counts_as_delivered() {
     let delivered = delivered(receipts);
     assert!(delivered[0] && delivered[2000]);
     assert!(delivered[1..2000].iter().all(|delivered| !delivered));
-    queue.close(Closing::Drain);
+    queue.close(QueuePhase::Draining);
     assert!(queue.take(&|_| true).is_none());
 }
 
@@ -148,7 +149,7 @@ fn on_disk_what_it_did_not_take_stays_for_its_next_run() {
         }
         let held = queue.held();
         assert_eq!((held.unsafe_events, held.stored_events), (0, 1498 * EVENTS));
-        queue.close(Closing::Drain);
+        queue.close(QueuePhase::Draining);
         assert!(queue.take(&|_| true).is_none(), "nobody waits for it");
         queue.upkeep_step();
         drop(queue);
@@ -200,7 +201,7 @@ fn a_queue_whose_outputs_have_all_failed_goes_on_storing() {
         let is_safe = mode == Mode::Everything;
         assert_eq!(let_go, usize::from(!is_safe), "what is in memory alone");
         assert_eq!(delivered(before), [is_safe]);
-        queue.close(Closing::Drain);
+        queue.close(QueuePhase::Draining);
         assert!(queue.take(&|_| true).is_none());
         assert_eq!(queue.held().unsafe_events, u64::from(!is_safe) * EVENTS);
     }

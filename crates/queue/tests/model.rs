@@ -15,7 +15,7 @@ use queue::log::{Block, Compression, Log, LogEnd, LogSettings, Payload, Reader};
 use queue::pages::PagePool;
 use queue::storage::PAGE;
 use queue::{
-    Closing, DiskOptions, DiskSettings, Durability, NewOutput, Queue, Taken, Ticket, WhenFull,
+    DiskOptions, DiskSettings, Durability, NewOutput, Queue, QueuePhase, Taken, Ticket, WhenFull,
 };
 use support::batches::{self, Content};
 use support::disk::SimDisk;
@@ -312,7 +312,7 @@ impl QueueModel {
 
     /// A clean stop and a start: each output goes on with the first batch that it had not passed.
     fn restart(&mut self) {
-        self.queue.close(Closing::Leave);
+        self.queue.close(QueuePhase::Leaving);
         while self.queue.write_step().unwrap() {}
         self.queue.sync_step().unwrap();
         self.queue.upkeep_step();

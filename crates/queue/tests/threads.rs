@@ -14,8 +14,8 @@ use batch::{Batch, BatchBuilder, Encoding, HostInfo, JsonWriter, Span, Stream};
 use component::{Receipt, Sink};
 use queue::log::Compression;
 use queue::{
-    Closing, DiskOptions, DiskSettings, Durability, Inlet, Mode, NewOutput, Queue, Taken, Ticket,
-    WhenFull,
+    DiskOptions, DiskSettings, Durability, Inlet, Mode, NewOutput, Queue, QueuePhase, Taken,
+    Ticket, WhenFull,
 };
 
 /// A batch of a few events that says which one it is.
@@ -153,7 +153,7 @@ impl Run {
     }
 
     /// Ends it; what each output passed.
-    fn end(self, closing: Closing) -> Vec<Vec<u64>> {
+    fn end(self, closing: QueuePhase) -> Vec<Vec<u64>> {
         self.queue.close(closing);
         for worker in self.workers {
             worker.join().expect("no panic");
@@ -237,9 +237,9 @@ fn several_runs(settings: &DiskSettings, mode: Mode, pauses: &[u64], can_wait: b
         let stop = AtomicBool::new(false);
         let receipts = send(&started.queue, &counter, run * EACH, can_wait, &stop);
         let closing = if run == RUNS {
-            Closing::Drain
+            QueuePhase::Draining
         } else {
-            Closing::Leave
+            QueuePhase::Leaving
         };
         for (all, some) in passed.iter_mut().zip(started.end(closing)) {
             all.extend(some);

@@ -1,210 +1,207 @@
-//! Writing and syncing what came in: the steps that make receipts resolve.
+//! What is on its way into the log: first to be written, then to be synced.
+//!
+//! Invariant: what is not synced is here, in sequence: first what is written, then what is being written, then what is to be.
+//! A failure only moves the border back, so that nothing that an input waits for is lost; only [`Commit::give_up`] lets go.
+//! What may be read back ends where the last sync ended.
 
-use std::io;
+use std::collections::VecDeque;
 
 use component::Delivery;
 use component::input::Issuer;
 
-use super::state::{Pending, State};
-use super::{Disk, Queue};
-use crate::Durability;
+use crate::cursor::LogEnd;
 use crate::log::Block;
 
-/// The most that is written at once, in bytes.
-const WRITE_MAX: u64 = 4 << 20;
+/// So many bytes are written without waiting for more.
+pub const WRITE_SIZE: usize = 256 << 10;
 
-type Resolved = Vec<(Issuer, Delivery)>;
+/// Receipts with what they resolve to.
+pub type Resolved = Vec<(Issuer, Delivery)>;
 
-impl Queue {
-    /// Writes what waits to be written, up to a group; whether there was anything. Nothing is lost when it fails: it is
-    /// tried again by the next call.
-    ///
-    /// # Errors
-    /// The log could not be written, for instance because the disk is full.
-    pub fn write_step(&self) -> io::Result<bool> {
-        let Some(disk) = &self.disk else {
-            return Ok(false);
-        };
-        let is_full = |failure: &io::Error| failure.kind() == io::ErrorKind::StorageFull;
-        let group = disk.settings.group_size.min(WRITE_MAX);
-        let written = match self.write_group(disk, group) {
-            // There may be room for one batch where there is none for a group.
-            Err(failure) if is_full(&failure) && group > 0 => self.write_group(disk, 0),
-            written => written,
-        };
-        if let Err(failure) = &written {
-            self.pause(failure);
-        }
-        written
-    }
+/// A batch for which room is wanted.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted {
+    /// Bytes that it takes in the log.
+    pub stored: u64,
+    pub events: usize,
+}
 
-    /// Writes batches of up to `size_max` bytes, at least one.
-    fn write_group(&self, disk: &Disk, size_max: u64) -> io::Result<bool> {
-        let blocks = self.lock().start_writing(size_max);
-        if blocks.is_empty() {
-            return Ok(false);
-        }
-        let prepared = disk.make_room(&blocks);
-        if let Err(failure) = prepared.and_then(|()| self.make_cursors(disk)) {
-            self.lock().give_up_writing();
-            return Err(failure);
-        }
-        if let Err(failure) = disk.log.append(&blocks) {
-            self.lock().give_up_writing();
-            // Where there was no room for a segment, what was written before is as good as it was.
-            if failure.kind() != io::ErrorKind::StorageFull {
-                self.abandon(disk, &failure);
-            }
-            return Err(failure);
-        }
-        let stored: u64 = blocks.iter().map(Block::stored_size).sum();
-        self.metrics.bytes(stored as usize);
-        let resolved = {
-            let mut state = self.lock();
-            state.commit.writing = 0;
-            state.commit.pending_stored -= stored;
-            disk.account(&state);
-            match disk.settings.durability {
-                Durability::Interval => state.commit.take_receipts(),
-                Durability::Fsync => Resolved::new(),
-            }
-        };
-        self.resolve(resolved);
-        self.resume();
-        Ok(true)
-    }
+/// A batch on its way into the log.
+pub struct Pending {
+    pub block: Block,
+    /// What it counts for, in bytes.
+    pub size: usize,
+    /// When it came, by the steady clock.
+    pub since: i64,
+    /// Whether its input was told that it is safe.
+    is_safe: bool,
+    /// Gone once it is resolved.
+    receipt: Option<(Issuer, Delivery)>,
+}
 
-    /// Syncs what was written; whether there was anything. After a failure it is all written again, to a new segment.
-    ///
-    /// # Errors
-    /// The system did not say that everything is on disk.
-    pub fn sync_step(&self) -> io::Result<bool> {
-        let Some(disk) = &self.disk else {
-            return Ok(false);
-        };
-        if self.lock().commit.unsynced.is_empty() {
-            return Ok(false);
-        }
-        if let Err(failure) = disk.log.sync() {
-            self.abandon(disk, &failure);
-            return Err(failure);
-        }
-        self.metrics.count("syncs", 1);
-        let (resolved, wakes, end) = {
-            let mut state = self.lock();
-            let resolved = state.finish_sync();
-            (resolved, state.somebody_reads(), state.readable())
-        };
-        disk.synced.advance(&*disk.storage, end);
-        self.resolve(resolved);
-        self.resume();
-        self.room.notify_waiters();
-        if wakes {
-            self.bell.ring();
-        }
-        Ok(true)
-    }
-
-    fn resolve(&self, receipts: Resolved) {
-        for (issuer, delivery) in receipts {
-            issuer.resolve(delivery);
-        }
-    }
-
-    /// Nothing that is not synced counts as written any more.
-    fn abandon(&self, disk: &Disk, failure: &io::Error) {
-        self.lock().forget_written();
-        disk.log.abandon();
-        self.metrics.count("write_failures", 1);
-        self.pause(failure);
-    }
-
-    fn pause(&self, failure: &io::Error) {
-        let reason = failure.to_string();
-        let mut state = self.lock();
-        let is_news = state.commit.paused.is_none();
-        state.commit.paused = Some(reason.as_str().into());
-        drop(state);
-        if is_news {
-            self.diagnostics.warn(&format!(
-                "events cannot be stored: {reason}; inputs wait, and it is tried again"
-            ));
-        }
-    }
-
-    fn resume(&self) {
-        let paused = self.lock().commit.paused.take();
-        if paused.is_some() {
-            self.diagnostics.info("events are stored again");
-            self.room.notify_waiters();
+impl Pending {
+    pub fn new(block: Block, size: usize, since: i64, receipt: (Issuer, Delivery)) -> Self {
+        Self {
+            block,
+            size,
+            since,
+            is_safe: false,
+            receipt: Some(receipt),
         }
     }
 }
 
-impl State {
+/// Batches on their way into the log.
+pub struct Commit {
+    /// Not written.
+    pending: VecDeque<Pending>,
+    /// Being written or written, and not synced.
+    unsynced: VecDeque<Pending>,
+    /// How many of `unsynced` are being written at this moment.
+    writing: usize,
+    /// Bytes of both.
+    size: usize,
+    /// Bytes that are not written.
+    pending_size: usize,
+    /// Bytes that these, and what is being written, will take in the log.
+    pending_stored: u64,
+    /// When the oldest of both came, by the steady clock.
+    since: i64,
+    /// Nothing can be written for now.
+    is_paused: bool,
+    /// Events that were not written because it was too late.
+    given_up: u64,
+    /// Somebody waits for room that only upkeep can make.
+    wanted: Option<Wanted>,
+    /// An input waits for that room. As soon as all outputs have passed `release_at`, there will be some.
+    starving: Option<Wanted>,
+    /// The sequence before which a segment ends that may be removed next.
+    release_at: u64,
+    /// Events given to the log so far, ever.
+    next_ordinal: u64,
+    /// What is stored below it may be read back: it is synced, so that no failure takes it back.
+    readable: LogEnd,
+    /// What this run stores begins there.
+    resumed: u64,
+    /// Where what earlier runs synced ended, as far as cursors say.
+    synced_before: LogEnd,
+}
+
+impl Commit {
+    /// The log goes on at `next`; what earlier runs synced ended at `synced_before`.
+    pub fn new(next: LogEnd, synced_before: LogEnd) -> Self {
+        Self {
+            pending: VecDeque::new(),
+            unsynced: VecDeque::new(),
+            writing: 0,
+            size: 0,
+            pending_size: 0,
+            pending_stored: 0,
+            since: 0,
+            is_paused: false,
+            given_up: 0,
+            wanted: None,
+            starving: None,
+            release_at: 0,
+            next_ordinal: next.ordinal,
+            readable: next,
+            resumed: next.sequence,
+            synced_before,
+        }
+    }
+
+    /// Events given to the log so far, ever.
+    pub fn next_ordinal(&self) -> u64 {
+        self.next_ordinal
+    }
+
+    /// Takes a batch that is to be stored; whether the writer should know of it at once.
+    pub fn push(&mut self, pending: Pending) -> bool {
+        debug_assert_eq!(pending.block.ordinal, self.next_ordinal);
+        self.next_ordinal += u64::from(pending.block.events);
+        self.starving = None;
+        let was_idle = self.size == 0;
+        if was_idle {
+            self.since = pending.since;
+        }
+        let before = self.pending_size;
+        self.size += pending.size;
+        self.pending_size += pending.size;
+        self.pending_stored += pending.block.stored_size();
+        self.pending.push_back(pending);
+        was_idle || (before < WRITE_SIZE && self.pending_size >= WRITE_SIZE)
+    }
+
+    /// Bytes that are not synced.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Bytes that are not written.
+    pub fn pending_size(&self) -> usize {
+        self.pending_size
+    }
+
+    /// Bytes that what is not written will take in the log.
+    pub fn pending_stored(&self) -> u64 {
+        self.pending_stored
+    }
+
+    /// How many batches are not written.
+    pub fn unwritten(&self) -> usize {
+        self.pending.len() + self.writing
+    }
+
+    /// Whether something is to be written.
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Whether something is written and not synced.
+    pub fn has_unsynced(&self) -> bool {
+        !self.unsynced.is_empty()
+    }
+
+    /// When the oldest batch came that is not synced, by the steady clock.
+    pub fn since(&self) -> i64 {
+        self.since
+    }
+
     /// Up to `size_max` bytes of what is pending, at least one batch, count as being written.
-    fn start_writing(&mut self, size_max: u64) -> Vec<Block> {
-        let commit = &mut self.commit;
+    pub fn start_writing(&mut self, size_max: u64) -> Vec<Block> {
         let mut blocks = Vec::new();
         let mut size = 0;
-        while let Some(pending) = commit.pending.pop_front() {
+        while let Some(pending) = self.pending.pop_front() {
             if size > 0 && (size + pending.size) as u64 > size_max {
-                commit.pending.push_front(pending);
+                self.pending.push_front(pending);
                 break;
             }
             size += pending.size;
             blocks.push(pending.block.clone());
-            commit.unsynced.push_back(pending);
+            self.unsynced.push_back(pending);
         }
-        commit.writing = blocks.len();
-        commit.pending_size -= size;
+        self.writing = blocks.len();
+        self.pending_size -= size;
         blocks
     }
 
     /// What was being written is pending again.
-    fn give_up_writing(&mut self) {
-        for _ in 0..std::mem::take(&mut self.commit.writing) {
-            self.commit.requeue_last();
+    pub fn give_up_writing(&mut self) {
+        for _ in 0..std::mem::take(&mut self.writing) {
+            self.requeue_last();
         }
     }
 
-    /// What was written is safe.
-    fn finish_sync(&mut self) -> Resolved {
-        let commit = &mut self.commit;
-        let synced: Vec<Pending> = commit.unsynced.drain(..).collect();
-        commit.size -= synced.iter().map(|one| one.size).sum::<usize>();
-        if let Some(oldest) = commit.pending.front() {
-            commit.since = oldest.since;
-        }
-        if let Some(last) = synced.last() {
-            self.readable_end = last.block.sequence + 1;
-            self.readable_ordinal = last.block.ordinal + u64::from(last.block.events);
-        }
-        synced.into_iter().filter_map(|one| one.receipt).collect()
-    }
-
-    /// What was written and is not synced is pending again. Nothing is being written.
-    fn forget_written(&mut self) {
-        while !self.commit.unsynced.is_empty() {
-            let again = self.commit.requeue_last();
-            self.commit.pending_stored += again;
+    /// What was being written is written, and takes so many bytes in the log.
+    pub fn finish_writing(&mut self, stored: u64) {
+        // Where it was given up meanwhile, nothing of it counts any more.
+        if std::mem::take(&mut self.writing) > 0 {
+            self.pending_stored -= stored;
         }
     }
-}
 
-impl super::state::Commit {
-    /// What was taken last is pending again; what it takes in the log.
-    fn requeue_last(&mut self) -> u64 {
-        let Some(last) = self.unsynced.pop_back() else {
-            return 0;
-        };
-        let stored = last.block.stored_size();
-        self.pending_size += last.size;
-        self.pending.push_front(last);
-        stored
-    }
-
-    fn take_receipts(&mut self) -> Resolved {
+    /// What is written counts as safe before it is synced: its receipts.
+    pub fn trust_written(&mut self) -> Resolved {
         let written = self.unsynced.iter_mut();
         let safe = written.map(|one| {
             one.is_safe = true;
@@ -212,24 +209,203 @@ impl super::state::Commit {
         });
         safe.flatten().collect()
     }
+
+    /// What was written is safe: its receipts.
+    pub fn finish_sync(&mut self) -> Resolved {
+        let synced: Vec<Pending> = self.unsynced.drain(..).collect();
+        self.size -= synced.iter().map(|one| one.size).sum::<usize>();
+        if let Some(oldest) = self.pending.front() {
+            self.since = oldest.since;
+        }
+        if let Some(last) = synced.last() {
+            self.readable = LogEnd {
+                sequence: last.block.sequence + 1,
+                ordinal: last.block.ordinal + u64::from(last.block.events),
+            };
+        }
+        synced.into_iter().filter_map(|one| one.receipt).collect()
+    }
+
+    /// What was written and is not synced is pending again. Nothing is being written.
+    pub fn forget_written(&mut self) {
+        while let Some(stored) = self.requeue_last() {
+            self.pending_stored += stored;
+        }
+    }
+
+    /// What was taken last is pending again; what it takes in the log.
+    fn requeue_last(&mut self) -> Option<u64> {
+        let last = self.unsynced.pop_back()?;
+        let stored = last.block.stored_size();
+        self.pending_size += last.size;
+        self.pending.push_front(last);
+        Some(stored)
+    }
+
+    /// The disk takes nothing, and it is too late to wait. What all outputs have passed is delivered all the same; of the
+    /// rest inputs learn that it is not, and nothing of it is written any more.
+    pub fn give_up(&mut self, lowest_cursor: u64) {
+        for mut pending in self.pending.drain(..).chain(self.unsynced.drain(..)) {
+            let is_passed = pending.block.sequence < lowest_cursor;
+            if !is_passed && !pending.is_safe {
+                self.given_up += u64::from(pending.block.events);
+            }
+            if let Some((issuer, delivery)) = pending.receipt.take().filter(|_| is_passed) {
+                issuer.resolve(delivery);
+            }
+        }
+        (self.size, self.pending_size, self.pending_stored) = (0, 0, 0);
+        self.writing = 0;
+    }
+
+    /// Nobody wants what was given up.
+    pub fn forget_given_up(&mut self) {
+        self.given_up = 0;
+    }
+
+    /// Events from a sequence on that are not safe yet.
+    pub fn unsafe_events(&self, lowest_cursor: u64) -> u64 {
+        let unsynced = self.pending.iter().chain(&self.unsynced);
+        unsynced
+            .filter(|pending| !pending.is_safe && pending.block.sequence >= lowest_cursor)
+            .map(|pending| u64::from(pending.block.events))
+            .sum()
+    }
+
+    /// Events that were not written because it was too late.
+    pub fn given_up(&self) -> u64 {
+        self.given_up
+    }
+
+    /// Whether nothing can be written for now.
+    pub fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
+    /// Nothing can be written for now; whether this is new.
+    pub fn pause(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_paused, true)
+    }
+
+    /// Something was written; whether it could not be before.
+    pub fn resume(&mut self) -> bool {
+        std::mem::take(&mut self.is_paused)
+    }
+
+    /// An input waits for room for a batch, which only upkeep can make.
+    pub fn want(&mut self, wanted: Wanted) {
+        self.wanted = Some(wanted);
+        self.starving = Some(wanted);
+    }
+
+    /// Whether somebody waits for upkeep to make room.
+    pub fn is_room_wanted(&self) -> bool {
+        self.wanted.is_some()
+    }
+
+    /// What upkeep is to make room for.
+    pub fn take_wanted(&mut self) -> Option<Wanted> {
+        self.wanted.take()
+    }
+
+    /// The sequence before which a segment ends that may be removed next.
+    pub fn set_release_at(&mut self, sequence: u64) {
+        self.release_at = sequence;
+    }
+
+    /// An output passed something: whether upkeep can make room now that an input waits for.
+    pub fn wants_release(&mut self, lowest_cursor: impl FnOnce() -> Option<u64>) -> bool {
+        let makes_room = self.starving.is_some() && lowest_cursor() >= Some(self.release_at);
+        if makes_room {
+            self.wanted = self.starving.take();
+        }
+        makes_room
+    }
+
+    /// Where what may be read back ends.
+    pub fn readable(&self) -> LogEnd {
+        self.readable
+    }
+
+    /// Where the log is known to be synced, as cursors are to say. What a crash tore off lies below where this run began, and
+    /// only its first sync puts on disk that this was torn. To say before that everything was synced would make damage of it.
+    pub fn synced_end(&self) -> LogEnd {
+        match self.readable.sequence == self.resumed {
+            true => self.synced_before,
+            false => self.readable,
+        }
+    }
 }
 
-impl Disk {
-    /// Refuses to make a segment where room is to be left.
-    fn make_room(&self, blocks: &[Block]) -> io::Result<()> {
-        let size: u64 = blocks.iter().map(Block::stored_size).sum();
-        if size <= self.log.room() {
-            return Ok(());
-        }
-        let more = self.settings.segment_size.max(size);
-        let free = self.storage.free()?;
-        if free < self.settings.min_free.saturating_add(more) {
-            let text = format!(
-                "the file system has {free} bytes left; {more} are needed, and min_free keeps {}",
-                self.settings.min_free
-            );
-            return Err(io::Error::new(io::ErrorKind::StorageFull, text));
-        }
-        Ok(())
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use component::Stopped;
+    use component::input::receipt;
+
+    use super::*;
+    use crate::log::{Compression, Payload};
+
+    fn commit_of(batches: u64) -> (Commit, Vec<component::Receipt>) {
+        let start = LogEnd::default();
+        let mut commit = Commit::new(start, start);
+        let receipts = (0..batches).map(|sequence| {
+            let (issuer, receipt) = receipt();
+            let host = Arc::new(batch::HostInfo { name: "h".into() });
+            let batch = batch::BatchBuilder::new(batch::Encoding::Text, &host, 0, false).finish();
+            let block = Block {
+                sequence,
+                ordinal: 2 * sequence,
+                events: 2,
+                time: 0,
+                payload: Payload::of(batch.freeze(), Compression::None),
+            };
+            commit.push(Pending::new(block, 10, 7, (issuer, Delivery::default())));
+            receipt
+        });
+        let receipts = receipts.collect();
+        (commit, receipts)
+    }
+
+    fn stored(blocks: &[Block]) -> u64 {
+        blocks.iter().map(Block::stored_size).sum()
+    }
+
+    #[test]
+    fn a_failure_moves_the_border_back() {
+        let (mut commit, _receipts) = commit_of(3);
+        let all = commit.pending_stored();
+        let blocks = commit.start_writing(20);
+        assert_eq!((blocks.len(), commit.pending_size()), (2, 10));
+        commit.give_up_writing();
+        assert_eq!((commit.pending_size(), commit.pending_stored()), (30, all));
+        let blocks = commit.start_writing(20);
+        commit.finish_writing(stored(&blocks));
+        assert_eq!(commit.pending_stored(), all - stored(&blocks));
+        commit.forget_written();
+        assert_eq!((commit.pending_size(), commit.pending_stored()), (30, all));
+        let again = commit.start_writing(u64::MAX);
+        let sequences: Vec<u64> = again.iter().map(|block| block.sequence).collect();
+        assert_eq!(sequences, [0, 1, 2]);
+        commit.finish_writing(stored(&again));
+        assert_eq!(commit.finish_sync().len(), 3);
+        assert_eq!((commit.size(), commit.pending_stored()), (0, 0));
+        let end = commit.readable();
+        assert_eq!((end.sequence, end.ordinal), (3, 6));
+    }
+
+    #[test]
+    fn what_is_given_up_while_it_is_written_does_not_count_twice() {
+        let (mut commit, mut receipts) = commit_of(2);
+        let blocks = commit.start_writing(u64::MAX);
+        commit.give_up(1);
+        commit.finish_writing(stored(&blocks));
+        assert!(commit.finish_sync().is_empty());
+        assert_eq!((commit.size(), commit.pending_stored()), (0, 0));
+        assert_eq!((commit.given_up(), commit.unsafe_events(0)), (2, 0));
+        let outcomes = receipts.iter_mut().map(component::Receipt::try_delivered);
+        let outcomes: Vec<_> = outcomes.map(|one| one.map(Result::err)).collect();
+        assert_eq!(outcomes, [Some(None), Some(Some(Stopped))]);
     }
 }

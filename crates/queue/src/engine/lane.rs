@@ -1,4 +1,7 @@
 //! One output's place in the queue.
+//!
+//! Invariant: the cursor is the lowest sequence that the output has not passed, the position the next one that it gets. What lies
+//! between is in flight, or was dropped.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -13,25 +16,25 @@ pub type ReaderSlot = Arc<Mutex<Option<(Reader, u64)>>>;
 #[derive(Default)]
 pub struct Lane {
     /// The output's name.
-    pub name: Arc<str>,
+    name: Arc<str>,
     /// The next sequence that the output gets.
-    pub position: u64,
+    position: u64,
     /// How many batches it got: it knows by this number which one comes next.
-    pub turn: u64,
+    turn: u64,
     /// Batches it got and has not passed, and later ones that it has.
     in_flight: BTreeMap<u64, Flight>,
     /// Batches it holds that were dropped under its hands, with their events: it may still pass them.
     dropped_in_hand: BTreeMap<u64, u64>,
     /// Bytes of the batches that it has neither released nor passed.
-    pub in_flight_size: usize,
+    in_flight_size: usize,
     /// Events stored before the cursor.
     passed_ordinal: u64,
     /// Events stored before the position.
     next_ordinal: u64,
     /// Set while it goes on alone.
-    pub alone: Option<ReaderSlot>,
+    alone: Option<ReaderSlot>,
     /// It takes nothing more in this run: its cursor stays, and it gets only what no later run would give it.
-    pub has_failed: bool,
+    has_failed: bool,
 }
 
 /// What a batch counts for.
@@ -71,6 +74,51 @@ impl Lane {
             next_ordinal: ordinal,
             ..Self::default()
         }
+    }
+
+    /// The output's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The next sequence that it gets.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Bytes of the batches that it has neither released nor passed.
+    pub fn in_flight_size(&self) -> usize {
+        self.in_flight_size
+    }
+
+    /// Its reader, where it goes on alone.
+    pub fn alone(&self) -> Option<&ReaderSlot> {
+        self.alone.as_ref()
+    }
+
+    /// Whether it goes on alone, or would if it had not failed, so that it needs everything to be stored.
+    pub fn is_alone(&self) -> bool {
+        self.alone.is_some()
+    }
+
+    /// It goes on alone.
+    pub fn part(&mut self) {
+        self.alone.get_or_insert_default();
+    }
+
+    /// It goes on with the others again.
+    pub fn join(&mut self) {
+        self.alone = None;
+    }
+
+    /// Whether it takes nothing more in this run.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
+    /// It takes nothing more in this run.
+    pub fn fail(&mut self) {
+        self.has_failed = true;
     }
 
     /// The lowest sequence that it has not passed.

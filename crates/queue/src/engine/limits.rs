@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use component::Limit;
 
+use super::commit::Wanted;
 use super::open::Mode;
 use super::state::State;
 use super::{Disk, Queue};
@@ -35,17 +36,18 @@ impl Queue {
             .filter(|disk| disk.mode == Mode::Everything);
         if let Some(disk) = everything {
             let held = state.front_size();
-            return !state.has_backlog() && (held == 0 || held + size <= disk.settings.memory);
+            return !state.front.has_backlog()
+                && (held == 0 || held + size <= disk.settings.memory);
         }
-        let (held_size, held_events) = state.held_in_memory();
+        let (held_size, held_events) = state.front.held();
         let fits = held_size + size <= self.limits.size_max
             && held_events + events <= self.limits.events_max;
-        !state.has_backlog() && (fits || held_events == 0)
+        !state.front.has_backlog() && (fits || held_events == 0)
     }
 
     /// Whether one more batch may wait to be written and synced.
     pub(super) fn fits_unsynced(&self, state: &State, size: usize) -> bool {
-        state.commit.size == 0 || state.commit.size + size <= self.unsynced_max()
+        state.commit.size() == 0 || state.commit.size() + size <= self.unsynced_max()
     }
 
     /// The most bytes that wait to be written and synced; one batch more where it alone is larger.
@@ -72,15 +74,15 @@ impl Queue {
 }
 
 impl Disk {
-    /// Whether the log has no room for a batch that takes so many bytes in it, and why.
-    pub(super) fn is_full(&self, state: &State, stored: u64, events: usize) -> Option<Full> {
-        let slowest = state.lanes.iter().map(super::lane::Lane::ordinal).min();
-        let held = state.next_ordinal.saturating_sub(slowest.unwrap_or(0));
+    /// Whether the log has no room for a batch, and why.
+    pub(super) fn is_full(&self, state: &State, wanted: Wanted) -> Option<Full> {
+        let Wanted { stored, events } = wanted;
+        let held = state.behind();
         if held > 0 && held + events as u64 > self.settings.events_max {
             return Some(Full::Events);
         }
         // Where nothing waits and nothing can be removed, a batch is let in whatever its size, or it would wait for ever.
-        let is_idle = held == 0 && state.commit.pending_stored == 0;
+        let is_idle = held == 0 && state.commit.pending_stored() == 0;
         if is_idle && self.log.first_of_segments().len() <= 1 {
             return None;
         }
@@ -96,13 +98,12 @@ impl Disk {
     /// What the log will take with what is pending and so many bytes more.
     fn size_with(&self, state: &State, stored: u64) -> u64 {
         let commit = &state.commit;
-        if commit.pending_stored + stored == 0 {
+        if commit.pending_stored() + stored == 0 {
             return self.log.size();
         }
         // Each group ends with a page that it does not fill.
-        let waiting = commit.pending.len() + commit.writing + 1;
-        let groups = (waiting as u64).min(GROUPS_MAX);
-        let wanted = commit.pending_stored + stored + groups * PAGE as u64;
+        let groups = (commit.unwritten() as u64 + 1).min(GROUPS_MAX);
+        let wanted = commit.pending_stored() + stored + groups * PAGE as u64;
         if wanted <= self.log.room() {
             return self.log.size();
         }

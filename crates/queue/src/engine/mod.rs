@@ -30,6 +30,13 @@
 //! `memory`, and never holds more than [`AHEAD_MAX`] batches beyond its cursor), and what is not synced yet
 //! ([`Queue::unsynced_max`]).
 //!
+//! # The state
+//! It has three parts, each in a file of its own with its invariant: the *front* (`front.rs`: what waits and is held in memory,
+//! and where the outputs are that go on together), the *commit* (`commit.rs`: what is on its way into the log, and where
+//! what may be read back ends) and the *lanes* (`lanes.rs`, `lane.rs`: each output's position and cursor, who goes on alone, who
+//! has failed, what is dropped). How far the queue is on its way to its end is one [`QueuePhase`]. What takes more than one of
+//! them is in `state.rs`.
+//!
 //! # Locks
 //! One lock guards the state and is never held during a disk operation, nor while a batch is compressed or summed. Whoever
 //! reads back locks the reader first, then the state. Nothing here needs a thread or a clock of its own: the writer's work is
@@ -38,11 +45,15 @@
 
 mod bell;
 mod commit;
+mod front;
 mod lane;
+mod lanes;
 mod limits;
 mod open;
+mod phase;
 mod send;
 mod state;
+mod store;
 mod take;
 #[cfg(test)]
 mod tests;
@@ -60,8 +71,9 @@ use tokio::sync::Notify;
 
 pub use bell::Bell;
 pub use open::{DiskOptions, Mode};
+pub use phase::QueuePhase;
 pub use send::{Inlet, Offer, Refused};
-pub use state::{Closing, Held};
+pub use state::Held;
 pub use take::{Entry, LaneTurn, Next, Taken};
 pub use ticket::Ticket;
 
@@ -197,7 +209,7 @@ impl Queue {
 
     /// Whether events cannot be stored for now, because the disk is full or fails.
     pub fn is_paused(&self) -> bool {
-        self.lock().commit.paused.is_some()
+        self.lock().commit.is_paused()
     }
 
     /// Stored events that could not be read back because of damage.
@@ -209,20 +221,18 @@ impl Queue {
     /// From now on inputs do not wait long: what they have in hand is let in beyond the limits. Where the disk does not take
     /// it, it is refused, and its source keeps it.
     pub fn take_the_last(&self) {
-        self.lock().is_impatient = true;
-        self.room.notify_waiters();
+        self.close(QueuePhase::LastCall);
     }
 
     /// Whether what finds no room is not to wait for it: there is none, and it is too late to wait.
     fn refuses(&self) -> bool {
         let state = self.lock();
-        state.is_impatient && state.commit.paused.is_some()
+        state.phase.is_last_call() && state.commit.is_paused()
     }
 
-    /// Accepts nothing more. [`Closing::Drain`] lets everything leave; [`Closing::Leave`] lets only those batches leave that
-    /// are not stored; [`Closing::Abandoned`] none, and what waits in memory alone stays counted as held.
-    pub fn close(&self, closing: Closing) {
-        let forgotten = self.lock().close(closing);
+    /// Goes on to a phase, never back. What waits in memory alone and will not leave stays counted as held.
+    pub fn close(&self, phase: QueuePhase) {
+        let forgotten = self.lock().advance(phase);
         self.wake_all();
         drop(forgotten);
     }
@@ -236,10 +246,8 @@ impl Queue {
             .is_some_and(|disk| disk.mode == Mode::Everything);
         let forgotten = {
             let mut state = self.lock();
-            state.gives_nothing = true;
-            state.is_impatient = true;
             match stores_all {
-                true => Vec::new(),
+                true => state.advance(QueuePhase::Storing),
                 false => state.forget(),
             }
         };
@@ -251,7 +259,7 @@ impl Queue {
     /// next run. It lets go of what it holds, and of what it still gets because that is in memory alone
     /// ([`Ticket::let_go`]).
     pub fn fail(&self, output: usize) {
-        self.lock().fail(output, self.disk.is_some());
+        self.lock().lanes.fail(output, self.disk.is_some());
         self.wake_all();
     }
 

@@ -235,26 +235,28 @@ impl Start {
             lanes.push(Lane::new(name.as_str().into(), sequence, ordinal));
             cursors.push(cursor);
         }
-        let positions = lanes.iter().map(|lane| lane.position);
+        let positions = lanes.iter().map(Lane::position);
         let front = match options.may_part {
             true => positions.max(),
             false => positions.min(),
         };
         let front = front.unwrap_or(next_sequence);
         for lane in &mut lanes {
-            if options.may_part && lane.position < front {
-                lane.alone = Some(Arc::default());
+            if options.may_part && lane.position() < front {
+                lane.part();
             }
         }
-        let behind = lanes.iter().filter(|lane| lane.position < end.sequence);
+        let behind = lanes.iter().filter(|lane| lane.position() < end.sequence);
         let there = behind.map(|lane| recovered.next_ordinal.max(lane.ordinal()));
         let lost = there.min().unwrap_or(end.ordinal)..end.ordinal;
-        let mut state = State::with_lanes(lanes, front, next_sequence, next_ordinal, now);
-        state.synced_before = end;
+        let next = LogEnd {
+            sequence: next_sequence,
+            ordinal: next_ordinal,
+        };
         Self {
             lost,
             never_written: recovered.next_ordinal.max(end.ordinal)..next_ordinal,
-            state,
+            state: State::with_lanes(lanes, front, next, end, now),
             cursors,
             retired: found,
         }

@@ -7,17 +7,16 @@ use async_trait::async_trait;
 use batch::Batch;
 use component::{Delivery, Receipt, Sink, Stopped, receipt};
 
+use super::commit::{Pending, Wanted};
+use super::front::{Kept, Waiting};
 use super::open::Mode;
-use super::state::{Closing, Kept, Pending, State, Waiting};
+use super::state::State;
 use super::{Disk, Queue};
 use crate::WhenFull;
 use crate::log::{BLOCK_HEADER, Block, Payload};
 
 /// How often an input that waits looks again although nobody said that there is room: room on a disk comes unannounced.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-
-/// How long an input that can wait does so while no output makes progress.
-const PATIENCE_NS: i64 = 1_000_000_000;
 
 /// Why a queue did not take a batch.
 #[derive(Debug)]
@@ -89,7 +88,7 @@ impl Queue {
         let Some(offer) = offered.as_ref() else {
             return Decision::Stopped;
         };
-        if state.closing != Closing::Open {
+        if !state.phase.accepts() {
             return Decision::Stopped;
         }
         let (size, events) = (offer.batch.size(), offer.batch.len());
@@ -100,11 +99,12 @@ impl Queue {
                 false => Decision::Full,
             };
         };
-        if disk.mode == Mode::Overflow && fits && !state.somebody_is_alone() {
+        if disk.mode == Mode::Overflow && fits && !state.lanes.is_somebody_alone() {
             return self.keep_in_memory(state, offered);
         }
-        let moving = (self.steady)() - state.last_progress < PATIENCE_NS;
-        if !fits && can_wait && moving && !state.is_impatient {
+        let is_last_call = state.phase.is_last_call();
+        let waits = can_wait && !is_last_call;
+        if !fits && waits && state.lanes.make_progress((self.steady)()) {
             return Decision::Full;
         }
         if !self.fits_unsynced(&state, size) {
@@ -115,21 +115,21 @@ impl Queue {
             .as_ref()
             .map_or(size, |payload| payload.stored_len() + BLOCK_HEADER)
             as u64;
-        if !state.is_impatient && disk.is_full(&state, stored, events).is_some() {
+        let wanted = Wanted { stored, events };
+        if !is_last_call && disk.is_full(&state, wanted).is_some() {
             if disk.settings.when_full == WhenFull::DropNewest {
                 drop(state);
                 return self.drop_newest(offered);
             }
             // Saving cursors may free segments, and so may dropping the oldest.
-            state.commit.wants = Some((stored, events));
-            state.commit.starving = state.commit.wants;
+            state.commit.want(wanted);
             drop(state);
             self.wake_writer();
             return Decision::Full;
         }
         if state.front_size() == 0 {
             // Nobody had anything to make progress with.
-            state.last_progress = (self.steady)();
+            state.lanes.excuse((self.steady)());
         }
         match offer.payload {
             Some(_) => self.store(state, offered, fits),
@@ -146,10 +146,9 @@ impl Queue {
             return Decision::Stopped;
         };
         let (issuer, receipt) = receipt();
-        let sequence = state.next_sequence;
-        state.next_sequence += 1;
         self.metrics.events(batch.len(), 0);
-        state.wait_in_memory(Waiting {
+        let sequence = state.front.number();
+        state.front.wait(Waiting {
             sequence,
             size: batch.size(),
             events: batch.len(),
@@ -175,39 +174,31 @@ impl Queue {
         else {
             return Decision::Stopped;
         };
-        state.commit.starving = None;
         let (issuer, receipt) = receipt();
         let (size, events) = (batch.size(), batch.len());
         let block = Block {
-            sequence: state.next_sequence,
-            ordinal: state.next_ordinal,
+            sequence: state.front.number(),
+            ordinal: state.commit.next_ordinal(),
             events: events as u32,
             time: (self.clock)(),
             payload,
         };
-        state.next_sequence += 1;
-        state.next_ordinal += events as u64;
         self.metrics.events(events, 0);
         let delivery = Delivery::accepted(&batch);
         if keep {
-            let kept = Kept::Stored(state.next_ordinal);
-            state.wait_in_memory(Waiting {
+            state.front.wait(Waiting {
                 sequence: block.sequence,
                 batch,
                 size,
                 events,
-                kept,
+                kept: Kept::Stored(block.ordinal + events as u64),
             });
         } else {
-            state.stored_end = state.next_sequence;
+            state.front.store_only();
         }
-        let wakes = state.commit.push(Pending {
-            block,
-            size,
-            since: (self.steady)(),
-            is_safe: false,
-            receipt: Some((issuer, delivery)),
-        });
+        let since = (self.steady)();
+        let pending = Pending::new(block, size, since, (issuer, delivery));
+        let wakes = state.commit.push(pending);
         if let Some(disk) = &self.disk {
             disk.account(&state);
         }

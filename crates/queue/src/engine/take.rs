@@ -10,15 +10,14 @@ use batch::Batch;
 use component::input::Issuer;
 use component::{Delivery, Limit};
 
+use super::front::{Kept, Waiting};
 use super::lane::{ReaderSlot, Weight};
+use super::lanes::Who;
 use super::open::Mode;
-use super::state::{Closing, Kept, State, Waiting};
+use super::state::State;
 use super::upkeep::DROPPED_BY_AGE;
 use super::{Disk, Queue, Ticket};
 use crate::log::{Found, LoadError, LogEnd};
-
-/// How near to the front an output that goes on alone is waited for, in batches, so that it joins.
-const NEAR: u64 = 8;
 
 /// The counter of stored events that could not be read back.
 pub const LOST: &str = "lost";
@@ -70,13 +69,6 @@ pub enum Next {
     Wait,
     /// Nothing, and there will be none.
     End,
-}
-
-/// Who gets the next batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Who {
-    Front,
-    Alone(usize),
 }
 
 /// What there is to do for a worker.
@@ -160,40 +152,37 @@ impl Queue {
     }
 
     fn choose(self: &Arc<Self>, state: &mut State, has_room: &dyn Fn(usize) -> bool) -> Choice {
-        if state.closing == Closing::Abandoned || state.gives_nothing {
+        if !state.phase.gives() {
             return Choice::End;
         }
-        let may_read = state.closing != Closing::Leave;
-        let takes = |state: &State, lane: usize| state.lanes[lane].may_hold() && has_room(lane);
-        for lane in 0..state.lanes.len() {
-            // One that has no room yet would be left behind again at once.
-            let place = &state.lanes[lane];
-            if place.position >= state.front && !place.has_failed && takes(state, lane) {
-                state.lanes[lane].alone = None;
-            }
-        }
+        let may_read = state.phase.reads_back();
+        let front = state.front.sequence();
+        let readable_end = state.commit.readable().sequence;
+        state.lanes.join(front, has_room);
+        let takes = |state: &State, lane: usize| state.lanes.of(lane).may_hold() && has_room(lane);
         let mut somebody_joins_soon = false;
-        for (lane, slot) in state.alone() {
+        for (lane, slot) in state.lanes.alone() {
             if may_read && takes(state, lane) {
-                let position = state.lanes[lane].position;
-                if position < state.readable_end {
+                if state.lanes.of(lane).position() < readable_end {
                     return Choice::Read(Who::Alone(lane), slot);
                 }
-                somebody_joins_soon |= position + NEAR >= state.front;
+                somebody_joins_soon |= state.lanes.joins_soon(lane, front);
             }
         }
         if state.is_at_end() {
-            return match state.closing {
-                Closing::Open => Choice::Wait,
-                _ if may_read && state.somebody_is_behind() => Choice::Wait,
-                _ => Choice::End,
+            let end = state.front.next_sequence();
+            let may_come = may_read && state.lanes.is_somebody_behind(end);
+            return match state.phase.accepts() || may_come {
+                true => Choice::Wait,
+                false => Choice::End,
             };
         }
-        if self.disk.is_some() && state.have_all_failed() {
+        if self.disk.is_some() && state.lanes.have_all_failed() {
             return self.choose_for_nobody(state);
         }
+        let together = state.lanes.together();
         let (ready, full): (Vec<usize>, Vec<usize>) =
-            state.together().partition(|&lane| takes(state, lane));
+            together.partition(|&lane| takes(state, lane));
         if somebody_joins_soon || ready.is_empty() {
             return Choice::Wait;
         }
@@ -201,9 +190,9 @@ impl Queue {
             return self.give_waiting(state);
         };
         disk.part(state, &full);
-        if !state.waiting.is_empty() {
+        if state.front.first().is_some() {
             self.give_waiting(state)
-        } else if state.front < state.readable_end {
+        } else if front < readable_end {
             Choice::Read(Who::Front, disk.front.clone())
         } else {
             Choice::Wait
@@ -214,16 +203,18 @@ impl Queue {
     /// comes first, the outputs are told, because its receipts must not wait for ever.
     fn choose_for_nobody(self: &Arc<Self>, state: &mut State) -> Choice {
         let in_memory_only = |first: &Waiting| !first.is_stored();
-        match state.closing {
-            _ if state.waiting.front().is_some_and(in_memory_only) => self.give_waiting(state),
-            Closing::Open => Choice::Wait,
-            _ => Choice::End,
+        if state.front.first().is_some_and(in_memory_only) {
+            self.give_waiting(state)
+        } else if state.phase.accepts() {
+            Choice::Wait
+        } else {
+            Choice::End
         }
     }
 
     /// Gives the first batch that waits in memory to the outputs at the front.
     fn give_waiting(self: &Arc<Self>, state: &mut State) -> Choice {
-        let Some(waiting) = state.take_from_memory() else {
+        let Some(waiting) = state.front.take() else {
             return Choice::Wait;
         };
         let Waiting {
@@ -256,38 +247,14 @@ impl Queue {
         what: &Given,
         issuer: Option<Issuer>,
     ) -> Entry {
-        let is_stored = what.ordinal_end.is_some();
-        let outputs: Vec<usize> = match who {
-            Who::Front if is_stored => state.together().collect(),
-            Who::Front => state.together_or_failed().collect(),
-            Who::Alone(lane) => vec![lane],
-        };
         let weight = Weight {
             size: what.size,
             events: what.events as u64,
         };
-        let mut lanes = Vec::with_capacity(outputs.len());
-        for lane in outputs {
-            let place = &mut state.lanes[lane];
-            if place.has_failed {
-                lanes.extend(
-                    place
-                        .offer_failed(is_stored)
-                        .map(|turn| LaneTurn { lane, turn }),
-                );
-                continue;
-            }
-            // One that was further in an earlier run does not get it again.
-            if place.position <= what.sequence {
-                let turn = place.give(what.sequence, weight, what.ordinal_end);
-                lanes.push(LaneTurn { lane, turn });
-            }
-        }
-        let turn = (who == Who::Front).then(|| {
-            state.front = what.sequence + 1;
-            state.front_turn += 1;
-            state.front_turn - 1
-        });
+        let lanes = state
+            .lanes
+            .give(who, what.sequence, weight, what.ordinal_end);
+        let turn = (who == Who::Front).then(|| state.front.give(what.sequence));
         let ticket = Ticket {
             queue: self.clone(),
             sequence: what.sequence,
@@ -297,7 +264,7 @@ impl Queue {
             outputs_holding: AtomicUsize::new(lanes.len()),
             is_failed: AtomicBool::new(false),
             is_held: what.is_held,
-            is_stored,
+            is_stored: what.ordinal_end.is_some(),
             is_first_pass: turn.is_some(),
             outcome: Mutex::new((issuer, Delivery::default())),
         };
@@ -340,14 +307,14 @@ impl Queue {
         let Some(found) = found else {
             // What should be there is lost.
             *reader = None;
-            let missing = state.expected_ordinal(who)..end.ordinal;
+            let missing = state.lanes.expected_ordinal(who)..end.ordinal;
             state.skip_to(who, end.sequence, end.ordinal);
             drop(state);
             self.say_lost_end(disk.count_lost(disk.log.lost_of(missing, from, None)));
             return Ok(None);
         };
         *next = found.sequence + 1;
-        let missing = state.expected_ordinal(who)..found.ordinal;
+        let missing = state.lanes.expected_ordinal(who)..found.ordinal;
         if !missing.is_empty() {
             self.say_lost_before(disk, missing, from, &found);
         }
@@ -358,7 +325,7 @@ impl Queue {
             ordinal_end: Some(found.ordinal_end()),
             is_held: false,
         };
-        if what.sequence < state.floor || !state.is_wanted(who, what.sequence) {
+        if !state.lanes.is_wanted(who, what.sequence) {
             state.skip_to(who, found.sequence + 1, found.ordinal_end());
             return Ok(None);
         }
@@ -371,28 +338,26 @@ impl Queue {
     /// Where the next stored batch is looked for, and before what it must be; none when things have changed.
     fn still(&self, who: Who, has_room: &dyn Fn(usize) -> bool) -> Option<(u64, LogEnd)> {
         let state = self.lock();
-        if state.closing >= Closing::Leave || state.gives_nothing {
+        if !state.phase.reads_back() {
             return None;
         }
-        let end = state.readable();
+        let end = state.commit.readable();
+        let takes = |lane: usize| state.lanes.of(lane).may_hold() && has_room(lane);
         match who {
             Who::Alone(lane) => {
-                let place = &state.lanes[lane];
-                let stands = place.alone.is_some()
-                    && !place.has_failed
-                    && place.position < state.readable_end
-                    && place.may_hold()
-                    && has_room(lane);
-                stands.then_some((place.position, end))
+                let place = state.lanes.of(lane);
+                let stands = place.is_alone()
+                    && !place.has_failed()
+                    && place.position() < end.sequence
+                    && takes(lane);
+                stands.then_some((place.position(), end))
             }
             Who::Front => {
-                let in_memory = state.waiting.front().map(|waiting| waiting.sequence);
-                let stands = in_memory.is_none()
-                    && state.front < state.readable_end
-                    && state
-                        .together()
-                        .any(|lane| state.lanes[lane].may_hold() && has_room(lane));
-                stands.then_some((state.front, end))
+                let from = state.front.sequence();
+                let stands = state.front.first().is_none()
+                    && from < end.sequence
+                    && state.lanes.together().any(takes);
+                stands.then_some((from, end))
             }
         }
     }
@@ -482,17 +447,11 @@ impl Disk {
     fn part(&self, state: &mut State, full: &[usize]) {
         let is_stored = match self.mode {
             Mode::Everything => true,
-            Mode::Overflow => state.waiting.is_empty() && state.front < state.stored_end,
+            Mode::Overflow => state.front.is_next_stored(),
         };
-        if !self.may_part || !is_stored {
-            return;
-        }
-        for &lane in full {
-            let place = &mut state.lanes[lane];
-            let is_behind = place.in_flight_size >= self.settings.memory || !place.may_hold();
-            if is_behind && place.position == state.front {
-                place.alone = Some(ReaderSlot::default());
-            }
+        if self.may_part && is_stored {
+            let front = state.front.sequence();
+            state.lanes.part(full, front, self.settings.memory);
         }
     }
 }

@@ -93,7 +93,7 @@ async fn a_batch_beyond_the_limits_is_let_in_alone() {
 async fn a_closed_queue_empties_and_takes_no_more() {
     let queue = queue(9, 1);
     send(&queue, 2).await;
-    queue.close(Closing::Drain);
+    queue.close(QueuePhase::Draining);
     assert_eq!(inlet(&queue).send(batch(1)).await.err(), Some(Stopped));
     assert!(queue.take(&|_| true).is_some());
     assert!(queue.take(&|_| true).is_none());
@@ -106,7 +106,7 @@ async fn batches_that_leave_undelivered_tell_their_senders() {
         let receipt = send(&queue, 2).await;
         match forget {
             true => queue.stop_giving(),
-            false => queue.close(Closing::Abandoned),
+            false => queue.close(QueuePhase::Aborted),
         }
         assert_eq!(receipt.delivered().await.err(), Some(Stopped));
         assert_eq!(queue.held().unsafe_events, held);

@@ -61,7 +61,7 @@ impl Ticket {
         let queue = &self.queue;
         {
             let mut state = queue.lock();
-            state.lanes[output].release(self.sequence);
+            state.lanes.release(output, self.sequence);
             if is_last {
                 self.give_back_room(&mut state);
             }
@@ -86,28 +86,25 @@ impl Ticket {
     fn finish(&self, output: usize, holds_last: bool) {
         let is_last = self.leave();
         let queue = &self.queue;
-        let (was_held_up, makes_room) = {
-            let mut state = queue.lock();
-            let was_held_up = !state.lanes[output].may_hold();
-            state.lanes[output].pass(self.sequence);
-            state.last_progress = (queue.steady)();
+        let (may_hold_again, makes_room) = {
+            let mut guard = queue.lock();
+            let state = &mut *guard;
+            let now = (queue.steady)();
+            let may_hold_again = state.lanes.pass(output, self.sequence, now);
             if holds_last {
-                self.give_back_room(&mut state);
+                self.give_back_room(state);
             }
             if is_last {
-                self.account_end(&mut state);
+                self.account_end(state);
             }
-            let makes_room =
-                state.commit.starving.is_some() && state.lowest_cursor() >= state.commit.release_at;
-            if makes_room {
-                state.commit.wants = state.commit.starving.take();
-            }
-            (was_held_up && state.lanes[output].may_hold(), makes_room)
+            let State { commit, lanes, .. } = state;
+            let makes_room = commit.wants_release(|| lanes.lowest_cursor());
+            (may_hold_again, makes_room)
         };
         if makes_room {
             queue.wake_writer();
         }
-        if was_held_up {
+        if may_hold_again {
             queue.bell.ring();
         }
         if is_last {
@@ -137,7 +134,7 @@ impl Ticket {
         {
             let mut state = queue.lock();
             if !self.is_stored {
-                state.lanes[output].pass(self.sequence);
+                state.lanes.let_go(output, self.sequence);
             }
             if holds_last {
                 self.give_back_room(&mut state);
@@ -165,16 +162,16 @@ impl Ticket {
 
     fn give_back_room(&self, state: &mut State) {
         if self.is_held {
-            state.give_back(self.size, self.events);
+            state.front.give_back(self.size, self.events);
         }
     }
 
     fn account_end(&self, state: &mut State) {
         if self.is_held && !self.is_stored {
-            state.settle_unstored(self.events);
+            state.front.settle_unstored(self.events);
         }
         if self.is_failed() && !self.is_stored {
-            state.failed_events += self.events as u64;
+            state.front.count_failed(self.events);
         }
     }
 

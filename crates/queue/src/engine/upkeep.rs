@@ -4,12 +4,11 @@ use std::io;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::lane::Lane;
+use super::commit::Wanted;
 use super::limits::Full;
-use super::state::State;
 use super::{Disk, Queue};
 use crate::WhenFull;
-use crate::cursor::{CursorFile, LogEnd, Saved};
+use crate::cursor::{CursorFile, Saved};
 use crate::log::{Found, Reader};
 
 /// The counter of events that made room for others.
@@ -53,9 +52,9 @@ impl Queue {
         let Some(disk) = &self.disk else { return };
         self.wake_readers();
         let mut upkeep = disk.upkeep();
-        let wanted = self.lock().commit.wants.take();
+        let wanted = self.lock().commit.take_wanted();
         let size_before = disk.log.size();
-        let floor_before = self.lock().floor;
+        let floor_before = self.lock().lanes.floor();
         match self.tidy(disk, &mut upkeep, wanted) {
             Ok(()) => {
                 if std::mem::take(&mut upkeep.failed) {
@@ -75,31 +74,26 @@ impl Queue {
         let release_at = segments.get(1).map_or(u64::MAX, |one| one.first_sequence);
         {
             let mut state = self.lock();
-            state.commit.release_at = release_at;
+            state.commit.set_release_at(release_at);
             disk.account(&state);
         }
         self.say_damage();
         // Who waits for room looks again only where there is some, or it would ask for upkeep without end.
-        if disk.log.size() < size_before || self.lock().floor > floor_before {
+        if disk.log.size() < size_before || self.lock().lanes.floor() > floor_before {
             self.room.notify_waiters();
         }
     }
 
-    /// `wanted` is for what somebody wants room: a batch of so many bytes and events.
-    fn tidy(
-        &self,
-        disk: &Disk,
-        upkeep: &mut Upkeep,
-        wanted: Option<(u64, usize)>,
-    ) -> io::Result<()> {
+    /// `wanted` is for what somebody wants room.
+    fn tidy(&self, disk: &Disk, upkeep: &mut Upkeep, wanted: Option<Wanted>) -> io::Result<()> {
         // What all outputs have passed goes before anything is dropped.
         self.save_cursors(disk, upkeep)?;
-        if let Some((stored, events)) = wanted {
-            self.forget_retired(disk, upkeep, stored, events)?;
+        if let Some(wanted) = wanted {
+            self.forget_retired(disk, upkeep, wanted)?;
         }
-        let floor_before = self.lock().floor;
+        let floor_before = self.lock().lanes.floor();
         self.drop_old(disk, upkeep, wanted)?;
-        if self.lock().floor > floor_before {
+        if self.lock().lanes.floor() > floor_before {
             self.save_cursors(disk, upkeep)?;
         }
         Ok(())
@@ -134,7 +128,10 @@ impl Queue {
     fn save_cursors(&self, disk: &Disk, upkeep: &mut Upkeep) -> io::Result<()> {
         let now = (self.clock)();
         self.expire(disk, upkeep, now)?;
-        let (places, end) = self.lock().places();
+        let (places, end) = {
+            let state = self.lock();
+            (state.lanes.places(), state.commit.synced_end())
+        };
         let retired = upkeep
             .retired
             .iter()
@@ -211,15 +208,9 @@ impl Queue {
     }
 
     /// Forgets what an output that is not configured any more had not taken, where its segments are in the way of new events.
-    fn forget_retired(
-        &self,
-        disk: &Disk,
-        upkeep: &mut Upkeep,
-        stored: u64,
-        events: usize,
-    ) -> io::Result<()> {
+    fn forget_retired(&self, disk: &Disk, upkeep: &mut Upkeep, wanted: Wanted) -> io::Result<()> {
         let is_full = |full| matches!(full, Some(Full::Size | Full::Shared));
-        while is_full(disk.is_full(&self.lock(), stored, events)) {
+        while is_full(disk.is_full(&self.lock(), wanted)) {
             let lowest = self.lock().lowest_cursor();
             let retired = upkeep.retired.iter().enumerate();
             let first = retired.min_by_key(|(_, file)| file.saved().sequence);
@@ -237,12 +228,7 @@ impl Queue {
     }
 
     /// Raises the floor over what is too old, and where somebody wants room and the oldest may go, over that.
-    fn drop_old(
-        &self,
-        disk: &Disk,
-        upkeep: &mut Upkeep,
-        wanted: Option<(u64, usize)>,
-    ) -> io::Result<()> {
+    fn drop_old(&self, disk: &Disk, upkeep: &mut Upkeep, wanted: Option<Wanted>) -> io::Result<()> {
         while disk.settings.age_max.is_some() {
             let oldest = self.oldest(disk, upkeep)?;
             match oldest.filter(|found| self.is_too_old(disk, found)) {
@@ -250,9 +236,8 @@ impl Queue {
                 None => break,
             }
         }
-        let Some((stored, events)) =
-            wanted.filter(|_| disk.settings.when_full == WhenFull::DropOldest)
-        else {
+        let may_drop = disk.settings.when_full == WhenFull::DropOldest;
+        let Some(wanted) = wanted.filter(|_| may_drop) else {
             return Ok(());
         };
         let second = disk
@@ -261,7 +246,7 @@ impl Queue {
             .get(1)
             .map(|one| one.first_sequence);
         loop {
-            let full = disk.is_full(&self.lock(), stored, events);
+            let full = disk.is_full(&self.lock(), wanted);
             let Some(found) = self.oldest(disk, upkeep)? else {
                 return Ok(());
             };
@@ -283,7 +268,7 @@ impl Queue {
     fn oldest(&self, disk: &Disk, upkeep: &mut Upkeep) -> io::Result<Option<Found>> {
         let (lowest, end) = {
             let state = self.lock();
-            (state.lowest_cursor(), state.readable_end)
+            (state.lowest_cursor(), state.commit.readable().sequence)
         };
         let sweeper = upkeep.sweeper.get_or_insert_with(|| Sweeper {
             reader: disk.log.reader(lowest, None),
@@ -322,52 +307,5 @@ impl Queue {
 impl Disk {
     fn upkeep(&self) -> MutexGuard<'_, Upkeep> {
         self.upkeep.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    /// Every output's name, cursor and ordinal, and the end of what is synced.
-    fn places(&self) -> (Vec<(String, u64, u64)>, LogEnd) {
-        let place = |lane: &Lane| {
-            // Below the floor an output can only hold what is in memory alone.
-            let cursor = lane.cursor().max(self.floor);
-            (lane.name.to_string(), cursor, lane.ordinal())
-        };
-        // What a crash tore off lies below where this run began, and only its first sync puts on disk that this was torn. To
-        // say before that everything was synced would make damage of it.
-        let end = match self.readable_end == self.resumed {
-            true => self.synced_before,
-            false => self.readable(),
-        };
-        (self.lanes.iter().map(place).collect(), end)
-    }
-
-    /// The lowest sequence that some output has not passed.
-    pub fn lowest_cursor(&self) -> u64 {
-        let cursors = self.lanes.iter().map(Lane::cursor);
-        cursors.min().unwrap_or(self.next_sequence).max(self.floor)
-    }
-
-    /// Drops what is stored below a sequence; the most events that this costs some output.
-    fn raise_floor(&mut self, floor: u64, ordinal: u64) -> u64 {
-        self.floor = self.floor.max(floor);
-        while self
-            .waiting
-            .front()
-            .is_some_and(|first| first.sequence < floor && first.is_stored())
-        {
-            if let Some(gone) = self.take_from_memory() {
-                self.give_back(gone.size, gone.events);
-            }
-        }
-        // What is in memory only is not dropped, and comes first.
-        let in_memory = self.waiting.front().map_or(floor, |first| first.sequence);
-        let position = floor.min(in_memory);
-        self.front = self.front.max(position);
-        self.lanes
-            .iter_mut()
-            .map(|lane| lane.raise(floor, position, ordinal))
-            .max()
-            .unwrap_or(0)
     }
 }

@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::lane::Lane;
-use super::state::{State, WRITE_SIZE};
+use super::commit::WRITE_SIZE;
+use super::phase::QueuePhase;
+use super::state::State;
 use super::upkeep::DROPPED_OLDEST;
 use super::{Disk, Queue};
 use crate::Durability;
@@ -51,12 +52,7 @@ impl Queue {
     /// Ends the writer: what came in is written and synced if that is possible at once, and cursors are saved. Nothing is
     /// accepted afterwards.
     pub fn shut(&self) {
-        {
-            let mut state = self.lock();
-            state.close(super::Closing::Leave);
-            state.is_shut = true;
-        }
-        self.wake_all();
+        self.close(QueuePhase::Shut);
         let writer = self
             .writer
             .lock()
@@ -66,11 +62,7 @@ impl Queue {
             // A writer that panicked has said so; what it had not synced counts as unsafe.
             let _ = writer.join();
         }
-        let lost: u64 = {
-            let mut state = self.lock();
-            let lanes = state.lanes.iter_mut();
-            lanes.map(Lane::take_dropped_in_hand).max().unwrap_or(0)
-        };
+        let lost = self.lock().lanes.take_dropped_in_hand();
         self.count_dropped(DROPPED_OLDEST, lost);
     }
 
@@ -102,7 +94,7 @@ impl Queue {
             };
             match done {
                 Ok(_) => plan.pause = PAUSES.0,
-                Err(_) if self.lock().is_shut => break,
+                Err(_) if self.lock().phase == QueuePhase::Shut => break,
                 Err(_) => {
                     // Where the disk is full, removing segments is what makes room.
                     plan.next_upkeep = (self.steady)();
@@ -146,35 +138,33 @@ fn due(
 ) -> Result<Work, i64> {
     let commit = &state.commit;
     let settings = &disk.settings;
-    if state.is_shut {
-        return Ok(
-            match (commit.pending.is_empty(), commit.unsynced.is_empty()) {
-                (false, _) => Work::Write,
-                (true, false) => Work::Sync,
-                (true, true) => Work::End,
-            },
-        );
+    if state.phase == QueuePhase::Shut {
+        return Ok(match (commit.has_pending(), commit.has_unsynced()) {
+            (true, _) => Work::Write,
+            (false, true) => Work::Sync,
+            (false, false) => Work::End,
+        });
     }
-    if now >= plan.next_upkeep || commit.wants.is_some() {
+    if now >= plan.next_upkeep || commit.is_room_wanted() {
         return Ok(Work::Upkeep);
     }
-    if commit.size == 0 {
+    if commit.size() == 0 {
         return Err(plan.next_upkeep);
     }
-    let group_end = commit.since + nanos(settings.group_time);
-    let unsynced = (commit.size - commit.pending_size) as u64;
+    let group_end = commit.since() + nanos(settings.group_time);
+    let unsynced = (commit.size() - commit.pending_size()) as u64;
     let (size_max, sync_at) = match settings.durability {
         Durability::Fsync => (settings.group_size, group_end),
         // What was not synced is not read back.
         Durability::Interval if state.somebody_reads() => (settings.group_size, group_end),
-        Durability::Interval => (u64::MAX, commit.since + nanos(settings.sync_interval)),
+        Durability::Interval => (u64::MAX, commit.since() + nanos(settings.sync_interval)),
     };
     let size_max = size_max.min(unsynced_max as u64 / 2);
     if unsynced > 0 && unsynced >= size_max {
         return Ok(Work::Sync);
     }
-    let has_pending = !commit.pending.is_empty();
-    let is_large = commit.pending_size >= WRITE_SIZE;
+    let has_pending = commit.has_pending();
+    let is_large = commit.pending_size() >= WRITE_SIZE;
     // After a failure nothing is written for a while; what was written before is synced all the same.
     let write_at = plan.not_before.max(if is_large { now } else { group_end });
     if has_pending && now >= write_at {

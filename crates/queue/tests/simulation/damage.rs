@@ -10,7 +10,7 @@ use fastrand::Rng;
 use queue::inspect::QueueFolder;
 use queue::log::{Compression, segment_name};
 use queue::storage::{PAGE, Storage};
-use queue::{Closing, DiskOptions, DiskSettings, Durability, NewOutput, Queue, Taken, WhenFull};
+use queue::{DiskOptions, DiskSettings, Durability, NewOutput, Queue, QueuePhase, Taken, WhenFull};
 
 use crate::support::batches::{self, Content};
 use crate::support::disk::SimDisk;
@@ -222,7 +222,7 @@ impl Scene {
     fn end(&mut self, queue: &Arc<Queue>) {
         self.last_end = [End::Stop, End::Kill, End::PowerCut][self.random.usize(..3)];
         if self.last_end == End::Stop {
-            queue.close(Closing::Leave);
+            queue.close(QueuePhase::Leaving);
             while queue.write_step().expect("nothing fails") {}
             self.is_vague &= !queue.sync_step().expect("nothing fails");
             queue.upkeep_step();

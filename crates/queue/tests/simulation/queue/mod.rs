@@ -12,7 +12,7 @@ use fastrand::Rng;
 use queue::log::{BLOCK_HEADER, Log, LogSettings, QUARANTINE};
 use queue::pages::PagePool;
 use queue::storage::PAGE;
-use queue::{Closing, Durability, Mode, Offer, Queue, Refused, Taken};
+use queue::{Durability, Mode, Offer, Queue, QueuePhase, Refused, Taken};
 
 use self::model::Model;
 use self::settings::Setup;
@@ -512,7 +512,7 @@ impl World {
         disk.heal();
         disk.set_capacity(None);
         let queue = self.queue();
-        queue.close(Closing::Leave);
+        queue.close(QueuePhase::Leaving);
         let written = loop {
             match queue.write_step() {
                 Ok(true) => {}

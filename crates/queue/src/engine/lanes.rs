@@ -1,0 +1,255 @@
+//! The outputs' places in the queue.
+//!
+//! Invariant: positions, cursors and the floor only go up. Nothing that is stored below the floor is given out or kept for
+//! anybody. An output goes through the queue with the others or alone, never both; one that failed keeps its cursor, and is
+//! given only what is in memory alone, so that it lets it go.
+
+use super::lane::{Lane, ReaderSlot, Weight};
+use super::take::LaneTurn;
+
+/// How near to the front an output that goes on alone is waited for, in batches, so that it joins.
+const NEAR: u64 = 8;
+
+/// How long outputs count as making progress after one of them passed something.
+const PATIENCE_NS: i64 = 1_000_000_000;
+
+/// Who gets the next batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Who {
+    Front,
+    Alone(usize),
+}
+
+impl Who {
+    fn is(self, index: usize, lane: &Lane) -> bool {
+        match self {
+            Self::Front => !lane.is_alone(),
+            Self::Alone(alone) => index == alone,
+        }
+    }
+}
+
+/// The outputs' places.
+pub struct Lanes {
+    lanes: Vec<Lane>,
+    /// Sequences below it are dropped.
+    floor: u64,
+    /// When an output last passed something, by the steady clock.
+    last_progress: i64,
+}
+
+impl Lanes {
+    pub fn new(lanes: Vec<Lane>, now: i64) -> Self {
+        Self {
+            lanes,
+            floor: 0,
+            last_progress: now,
+        }
+    }
+
+    /// An output's place.
+    pub fn of(&self, lane: usize) -> &Lane {
+        &self.lanes[lane]
+    }
+
+    /// The outputs that go on together.
+    pub fn together(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.lanes.len()).filter(|&lane| !self.lanes[lane].is_alone())
+    }
+
+    /// The outputs that go on alone, with their readers.
+    pub fn alone(&self) -> Vec<(usize, ReaderSlot)> {
+        let lanes = self.lanes.iter().enumerate();
+        lanes
+            .filter(|(_, lane)| !lane.has_failed())
+            .filter_map(|(lane, place)| Some((lane, place.alone()?.clone())))
+            .collect()
+    }
+
+    /// Whether some output goes on alone, so that it needs everything to be stored.
+    pub fn is_somebody_alone(&self) -> bool {
+        self.lanes.iter().any(Lane::is_alone)
+    }
+
+    /// Whether an output that goes on alone has something to read before a sequence.
+    pub fn is_somebody_behind(&self, end: u64) -> bool {
+        let mut alone = self.lanes.iter().filter(|lane| lane.is_alone());
+        alone.any(|lane| !lane.has_failed() && lane.position() < end)
+    }
+
+    /// Whether an output that goes on alone is so near to the front that it is waited for.
+    pub fn joins_soon(&self, lane: usize, front: u64) -> bool {
+        self.lanes[lane].position() + NEAR >= front
+    }
+
+    /// Lets those join again that have caught up with the front. One that does not take a batch yet would be left behind again
+    /// at once.
+    pub fn join(&mut self, front: u64, has_room: &dyn Fn(usize) -> bool) {
+        for (index, lane) in self.lanes.iter_mut().enumerate() {
+            let has_caught_up = lane.is_alone() && lane.position() >= front;
+            if has_caught_up && !lane.has_failed() && lane.may_hold() && has_room(index) {
+                lane.join();
+            }
+        }
+    }
+
+    /// Lets those of the `full` outputs go on alone that are at the front and hold more than this, in bytes. The log has
+    /// everything from there on.
+    pub fn part(&mut self, full: &[usize], front: u64, size_max: usize) {
+        for &lane in full {
+            let lane = &mut self.lanes[lane];
+            let is_behind = lane.in_flight_size() >= size_max || !lane.may_hold();
+            if is_behind && lane.position() == front {
+                lane.part();
+            }
+        }
+    }
+
+    /// An output takes nothing more in this run. On a disk its cursor stays where it is.
+    pub fn fail(&mut self, lane: usize, is_on_disk: bool) {
+        let lane = &mut self.lanes[lane];
+        lane.fail();
+        if is_on_disk {
+            // Like one that goes on alone it needs everything to be stored from now on.
+            lane.part();
+        }
+    }
+
+    /// Whether no output takes anything any more.
+    pub fn have_all_failed(&self) -> bool {
+        self.lanes.iter().all(Lane::has_failed)
+    }
+
+    /// Gives a batch to those that are to get it: their turns. `ordinal_end` says how many events are stored up to its end, where
+    /// it is stored.
+    pub fn give(
+        &mut self,
+        who: Who,
+        sequence: u64,
+        weight: Weight,
+        ordinal_end: Option<u64>,
+    ) -> Vec<LaneTurn> {
+        let is_stored = ordinal_end.is_some();
+        let mut turns = Vec::with_capacity(self.lanes.len());
+        for (index, lane) in self.lanes.iter_mut().enumerate() {
+            // One that failed lets go of what is in memory alone.
+            let lets_go = who == Who::Front && !is_stored && lane.has_failed();
+            if !who.is(index, lane) && !lets_go {
+                continue;
+            }
+            let turn = if lane.has_failed() {
+                lane.offer_failed(is_stored)
+            } else {
+                // One that was further in an earlier run does not get it again.
+                let is_new = lane.position() <= sequence;
+                is_new.then(|| lane.give(sequence, weight, ordinal_end))
+            };
+            turns.extend(turn.map(|turn| LaneTurn { lane: index, turn }));
+        }
+        turns
+    }
+
+    /// An output holds nothing of a batch any more, which it is still to pass.
+    pub fn release(&mut self, lane: usize, sequence: u64) {
+        self.lanes[lane].release(sequence);
+    }
+
+    /// An output has passed a batch; whether it may hold one more now and could not before.
+    pub fn pass(&mut self, lane: usize, sequence: u64, now: i64) -> bool {
+        self.last_progress = now;
+        let lane = &mut self.lanes[lane];
+        let was_held_up = !lane.may_hold();
+        lane.pass(sequence);
+        was_held_up && lane.may_hold()
+    }
+
+    /// An output that failed has let go of a batch that is in memory alone.
+    pub fn let_go(&mut self, lane: usize, sequence: u64) {
+        self.lanes[lane].pass(sequence);
+    }
+
+    /// Whether an output passed something not long ago.
+    pub fn make_progress(&self, now: i64) -> bool {
+        now - self.last_progress < PATIENCE_NS
+    }
+
+    /// Nobody had anything to make progress with.
+    pub fn excuse(&mut self, now: i64) {
+        self.last_progress = now;
+    }
+
+    /// The most bytes that an output at the front holds.
+    pub fn held_at_front(&self) -> usize {
+        let together = self.lanes.iter().filter(|lane| !lane.is_alone());
+        together.map(Lane::in_flight_size).max().unwrap_or(0)
+    }
+
+    /// Whether a batch is to be given to some of these outputs.
+    pub fn is_wanted(&self, who: Who, sequence: u64) -> bool {
+        let mut lanes = self.these(who);
+        sequence >= self.floor && lanes.any(|lane| lane.position() <= sequence)
+    }
+
+    /// Events stored before the next batch of these outputs, if none is missing.
+    pub fn expected_ordinal(&self, who: Who) -> u64 {
+        let ordinals = self.these(who).map(Lane::next_ordinal);
+        ordinals.min().unwrap_or(u64::MAX)
+    }
+
+    fn these(&self, who: Who) -> impl Iterator<Item = &Lane> {
+        let lanes = self.lanes.iter().enumerate();
+        lanes
+            .filter(move |(index, lane)| who.is(*index, lane))
+            .map(|(_, lane)| lane)
+    }
+
+    /// These outputs go on with this sequence, before which so many events were stored, ever.
+    pub fn skip_to(&mut self, who: Who, sequence: u64, ordinal: u64) {
+        for (index, lane) in self.lanes.iter_mut().enumerate() {
+            if who.is(index, lane) {
+                lane.skip(sequence, ordinal);
+            }
+        }
+    }
+
+    /// What is stored below `floor` is dropped, and the outputs go on at `position` or later; the most events that this costs
+    /// one of them.
+    pub fn raise(&mut self, floor: u64, position: u64, ordinal: u64) -> u64 {
+        self.floor = self.floor.max(floor);
+        let lanes = self.lanes.iter_mut();
+        let dropped = lanes.map(|lane| lane.raise(floor, position, ordinal));
+        dropped.max().unwrap_or(0)
+    }
+
+    /// Sequences below it are dropped.
+    pub fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    /// The lowest sequence that some output has not passed.
+    pub fn lowest_cursor(&self) -> Option<u64> {
+        let lowest = self.lanes.iter().map(Lane::cursor).min();
+        lowest.map(|lowest| lowest.max(self.floor))
+    }
+
+    /// Events that were stored before the lowest cursor, ever.
+    pub fn slowest_ordinal(&self) -> Option<u64> {
+        self.lanes.iter().map(Lane::ordinal).min()
+    }
+
+    /// Every output's name, cursor and ordinal.
+    pub fn places(&self) -> Vec<(String, u64, u64)> {
+        let place = |lane: &Lane| {
+            // Below the floor an output can only hold what is in memory alone.
+            let cursor = lane.cursor().max(self.floor);
+            (lane.name().to_owned(), cursor, lane.ordinal())
+        };
+        self.lanes.iter().map(place).collect()
+    }
+
+    /// Events that were dropped under the hands of an output and that it has not passed by the end: the most of one.
+    pub fn take_dropped_in_hand(&mut self) -> u64 {
+        let lanes = self.lanes.iter_mut();
+        lanes.map(Lane::take_dropped_in_hand).max().unwrap_or(0)
+    }
+}
