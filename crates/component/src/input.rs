@@ -118,7 +118,8 @@ impl InputContext {
 /// Takes batches from inputs: the queue's side of an [`InputContext`].
 #[async_trait]
 pub trait Sink: Send + Sync {
-    /// Takes a batch, waiting while there is no room.
+    /// Takes a batch, waiting while there is no room. Those that wait are let in in the order in which they came: what was begun
+    /// is to be polled until it is done, or dropped, because others may wait behind it.
     ///
     /// # Errors
     /// The pipeline takes no more.

@@ -297,3 +297,38 @@ fn a_small_queue_makes_senders_wait() {
     };
     several_runs(&settings, Mode::Everything, &[0, 300], false);
 }
+
+#[test]
+fn an_input_that_waits_for_outputs_does_not_hold_up_another() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = DiskSettings {
+        memory: 1,
+        ..settings()
+    };
+    let queue =
+        Queue::open(folder.path(), DiskOptions::new(settings, &["slow"])).expect("it opens");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime");
+    let inlet = |can_wait| Inlet {
+        queue: queue.clone(),
+        can_wait,
+    };
+    runtime.block_on(async {
+        let (file, other) = (inlet(true), inlet(false));
+        other.send(batch(0)).await.expect("it is open");
+        let mut waiting = file.send(batch(1));
+        let soon = Duration::from_millis(50);
+        let still = tokio::time::timeout(soon, &mut waiting).await;
+        assert!(still.is_err(), "the output makes progress");
+        let sent = tokio::time::timeout(soon, other.send(batch(2))).await;
+        sent.expect("it does not wait").expect("it is open");
+        // The output has passed nothing for a second, so that waiting for it is no use.
+        let sent = tokio::time::timeout(Duration::from_secs(30), waiting).await;
+        sent.expect("it is let in").expect("it is open");
+    });
+    queue.close(QueuePhase::Leaving);
+    queue.shut();
+    assert_eq!(queue.held().unsafe_events, 0);
+}

@@ -37,6 +37,9 @@
 //! has failed, what is dropped). How far the queue is on its way to its end is one [`QueuePhase`]. What takes more than one of
 //! them is in `state.rs`.
 //!
+//! # Waiting for room
+//! Inputs that find none stand in line (`line.rs`): only the first one looks again when the queue has changed.
+//!
 //! # Locks
 //! One lock guards the state and is never held during a disk operation, nor while a batch is compressed or summed. Whoever
 //! reads back locks the reader first, then the state. Nothing here needs a thread or a clock of its own: the writer's work is
@@ -49,6 +52,7 @@ mod front;
 mod lane;
 mod lanes;
 mod limits;
+mod line;
 mod open;
 mod phase;
 mod send;
@@ -85,6 +89,7 @@ use crate::spans::Spans;
 use crate::storage::Storage;
 use crate::synced::SyncedMark;
 use lane::ReaderSlot;
+use line::Line;
 use state::State;
 use upkeep::Upkeep;
 
@@ -112,8 +117,10 @@ pub struct Queue {
     bell: Arc<Bell>,
     /// The log is not read before this, by the steady clock, because reading failed.
     read_again: AtomicI64,
-    /// Wakes inputs: there may be room.
+    /// Wakes the first input of each line: there may be room.
     room: Notify,
+    /// Where inputs wait for room, by what they wait for.
+    lines: [Line; 2],
     /// Wakes the writer.
     work: Condvar,
     /// Whether the writer is asleep, so that waking it is worth a call of the system.
@@ -177,6 +184,7 @@ impl Queue {
             bell,
             read_again: AtomicI64::new(i64::MIN),
             room: Notify::new(),
+            lines: Default::default(),
             work: Condvar::new(),
             writer_sleeps: AtomicBool::new(false),
             writer: Mutex::new(None),

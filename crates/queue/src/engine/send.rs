@@ -9,13 +9,14 @@ use component::{Delivery, Receipt, Sink, Stopped, receipt};
 
 use super::commit::{Pending, Wanted};
 use super::front::{Kept, Waiting};
+use super::line::Line;
 use super::open::Mode;
 use super::state::State;
 use super::{Disk, Queue};
 use crate::WhenFull;
 use crate::log::{BLOCK_HEADER, Block, Payload};
 
-/// How often an input that waits looks again although nobody said that there is room: room on a disk comes unannounced.
+/// How often the first input of a line looks again although nobody said that there is room: room on a disk comes unannounced.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Why a queue did not take a batch.
@@ -224,17 +225,8 @@ impl Queue {
     }
 }
 
-impl Disk {
-    fn prepare(&self, offer: &mut Offer) {
-        if offer.payload.is_none() {
-            let payload = Payload::of(offer.batch.freeze(), self.settings.compression);
-            self.log.expect(payload.version());
-            offer.payload = Some(payload);
-        }
-    }
-}
-
-/// The end of a queue that an input sends to.
+/// The end of a queue that an input sends to. A [`Sink::send`] that was begun is to be polled until it is done, or dropped: it
+/// may be the first of the inputs that wait for room.
 #[derive(Debug, Clone)]
 pub struct Inlet {
     /// The queue.
@@ -244,25 +236,71 @@ pub struct Inlet {
     pub can_wait: bool,
 }
 
+impl Inlet {
+    /// Whether the batch is let in; else it is given back, where it is worth waiting.
+    fn look(&self, offer: Offer) -> Result<Receipt, Option<Box<Offer>>> {
+        #[cfg(test)]
+        self.line()
+            .looks
+            .fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        match self.queue.try_send(offer, self.can_wait) {
+            Ok(receipt) => Ok(receipt),
+            Err(Refused::Full(offer)) if !self.queue.refuses() => Err(Some(offer)),
+            Err(Refused::Full(_) | Refused::Stopped) => Err(None),
+        }
+    }
+
+    fn line(&self) -> &Line {
+        let waits_for_outputs = self.can_wait && self.queue.is_on_disk();
+        &self.queue.lines[usize::from(waits_for_outputs)]
+    }
+
+    /// What is worked out for a batch is worked out before it stands in line, where others would wait for it.
+    fn prepare(&self, offer: &mut Offer) {
+        if let Some(disk) = &self.queue.disk
+            && (disk.mode == Mode::Everything || !self.can_wait)
+        {
+            disk.prepare(offer);
+        }
+    }
+}
+
 #[async_trait]
 impl Sink for Inlet {
     async fn send(&self, batch: Batch) -> Result<Receipt, Stopped> {
         let mut offer = Offer::from(batch);
+        let line = self.line();
+        if line.is_empty() {
+            match self.look(offer) {
+                Ok(receipt) => return Ok(receipt),
+                Err(again) => offer = *again.ok_or(Stopped)?,
+            }
+        }
+        self.prepare(&mut offer);
+        let _first = line.wait().await;
         loop {
             let room = self.queue.room.notified();
             tokio::pin!(room);
             // Listening starts before looking, so that room made in between is not missed.
             room.as_mut().enable();
-            match self.queue.try_send(offer, self.can_wait) {
+            match self.look(offer) {
                 Ok(receipt) => return Ok(receipt),
-                Err(Refused::Stopped) => return Err(Stopped),
-                Err(Refused::Full(_)) if self.queue.refuses() => return Err(Stopped),
-                Err(Refused::Full(again)) => offer = *again,
+                Err(again) => offer = *again.ok_or(Stopped)?,
             }
             match self.queue.is_on_disk() {
                 false => room.await,
                 true => drop(tokio::time::timeout(LOOK_AGAIN, room).await),
             }
+        }
+    }
+}
+
+impl Disk {
+    fn prepare(&self, offer: &mut Offer) {
+        if offer.payload.is_none() {
+            let payload = Payload::of(offer.batch.freeze(), self.settings.compression);
+            self.log.expect(payload.version());
+            offer.payload = Some(payload);
         }
     }
 }
