@@ -198,6 +198,7 @@ struct Case {
     give_up_after: Option<Period>,
     /// A service, that is stopped after this time.
     stop_after: Option<Duration>,
+    memory: Size,
 }
 
 struct Ran {
@@ -227,6 +228,7 @@ impl Case {
             }),
             give_up_after: Some(Period::from_secs(10)),
             stop_after: None,
+            memory: ProcessSettings::default().memory,
         }
     }
 
@@ -273,6 +275,7 @@ impl Case {
         };
         let graph = Graph {
             process: ProcessSettings {
+                memory: self.memory,
                 workers: 2,
                 ..ProcessSettings::default()
             },
@@ -540,4 +543,51 @@ fn a_dead_output_holds_up_no_other_and_gets_its_events_later() {
         again.remotes[0].taken().len() < 3000 * BATCH / 2,
         "it goes on where it was"
     );
+}
+
+#[test]
+fn a_destination_that_asks_for_time_gets_no_more_than_retries_may_take() {
+    let later = |_: &[usize], _: usize| {
+        Err(SendError::Later {
+            reason: "come back in an hour".into(),
+            after: Some(Duration::from_secs(3600)),
+        })
+    };
+    let mut case = Case::new(5, vec![Remote::new(later)]);
+    case.give_up_after = Some(Period::from_millis(300));
+    let ran = case.run();
+    let pipeline = &ran.report.pipelines[0];
+    assert!(pipeline.problems[0].text.contains("come back in an hour"));
+    assert_eq!(pipeline.undelivered, 50);
+    assert!(ran.took < Duration::from_secs(4), "{:?}", ran.took);
+}
+
+#[test]
+fn a_stop_does_not_wait_for_a_destination_that_hangs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut remote = Remote::new(good);
+    remote.latency = Duration::from_secs(600);
+    let mut case = Case::new(20, vec![remote]).on_disk(folder.path().join("queue"));
+    case.give_up_after = None;
+    case.stop_after = Some(Duration::from_millis(500));
+    let ran = case.run();
+    assert_eq!(ran.delivered, 20, "everything is safe on disk");
+    assert_eq!(ran.report.pipelines[0].queued, 200);
+    assert!(ran.took < Duration::from_secs(5), "{:?}", ran.took);
+}
+
+#[test]
+fn requests_cost_memory_however_small_their_rows_are() {
+    let mut remote = Remote::new(good);
+    remote.requests.limits.rows_max = 1;
+    remote.latency = Duration::from_millis(300);
+    let mut case = Case::new(300, vec![remote]);
+    case.memory = Size(1 << 20);
+    case.concurrency = Concurrency::Fixed(1024);
+    let ran = case.run();
+    assert_eq!(case.remotes[0].taken(), lines(300));
+    let at_once = case.remotes[0].at_once.load(Ordering::SeqCst);
+    // A quarter of a MiB, 512 bytes each, and what workers had in hand.
+    assert!(at_once <= 600, "{at_once} at once");
+    assert!(ran.report.is_clean());
 }

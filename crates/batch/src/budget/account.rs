@@ -25,19 +25,20 @@ impl Account {
 
     /// Bytes charged at this moment.
     pub fn used(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
+        self.used.load(Ordering::SeqCst)
     }
 
     /// Charges so many bytes more.
     pub fn grow(&self, bytes: usize) {
-        self.used.fetch_add(bytes, Ordering::Relaxed);
+        self.used.fetch_add(bytes, Ordering::SeqCst);
         self.budget.lock().shares[self.share].used += bytes;
     }
 
-    /// Gives so many bytes back that were charged.
-    pub fn shrink(&self, bytes: usize) {
-        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    /// Gives so many bytes back that were charged; how many were charged before.
+    pub fn shrink(&self, bytes: usize) -> usize {
+        let before = self.used.fetch_sub(bytes, Ordering::SeqCst);
         self.budget.give_back(self.share, bytes);
+        before
     }
 }
 

@@ -30,6 +30,8 @@ const FORGETTING: f64 = 1.002;
 #[derive(Debug)]
 pub struct Limiter {
     limit: f64,
+    /// When more was to be sent than may be, for the last time.
+    reached: Option<Instant>,
     adapts: Option<Adaptive>,
 }
 
@@ -48,10 +50,12 @@ impl Limiter {
         match concurrency {
             Concurrency::Fixed(limit) => Self {
                 limit: limit as f64,
+                reached: None,
                 adapts: None,
             },
             Concurrency::Adaptive => Self {
                 limit: START,
+                reached: None,
                 adapts: Some(Adaptive::default()),
             },
         }
@@ -62,9 +66,15 @@ impl Limiter {
         (self.limit as usize).max(1)
     }
 
-    /// A request was answered that was sent at `sent` while so many were in flight, itself included.
-    pub fn answered(&mut self, sent: Instant, now: Instant, in_flight: usize) {
-        let limit = self.limit();
+    /// More is to be sent than may be.
+    pub fn holds_back(&mut self, now: Instant) {
+        self.reached = Some(now);
+    }
+
+    /// A request was answered that was sent at `sent`.
+    pub fn answered(&mut self, sent: Instant, now: Instant) {
+        // More would have been sent while it was on its way.
+        let was_reached = self.reached.is_some_and(|reached| reached >= sent);
         let Some(adaptive) = &mut self.adapts else {
             return;
         };
@@ -82,7 +92,7 @@ impl Limiter {
                 // To where answers came quickly: so the fastest is measured again, and does not creep up with the wait.
                 self.limit = (self.limit * (fastest / took).max(LEAST)).max(1.0);
             }
-        } else if in_flight >= limit {
+        } else if was_reached {
             // Each answer adds its part, so that a round trip adds 1, or doubles the limit.
             let more = match adaptive.has_met_the_limit {
                 true => 1.0 / self.limit,
@@ -118,26 +128,34 @@ mod tests {
         let at = |seconds: f64| origin + Duration::from_secs_f64(seconds);
         let mut limiter = Limiter::new(Concurrency::Adaptive);
         let mut free_at = vec![0.0_f64; parallel];
-        let mut flying: VecDeque<(f64, f64, usize)> = VecDeque::new();
+        let mut flying: VecDeque<(f64, f64)> = VecDeque::new();
         let (mut now, mut half) = (0.0, 0.0);
         for answer in 0..answers {
             while flying.len() < limiter.limit() {
                 free_at.sort_by(f64::total_cmp);
                 let done = free_at[0].max(now) + work;
                 free_at[0] = done;
-                flying.push_back((now, done + latency, flying.len() + 1));
+                flying.push_back((now, done + latency));
             }
+            limiter.holds_back(at(now));
             let first = (0..flying.len())
                 .min_by(|&a, &b| flying[a].1.total_cmp(&flying[b].1))
                 .expect("something flies");
-            let (sent, done, _) = flying.remove(first).expect("it is there");
+            let (sent, done) = flying.remove(first).expect("it is there");
             now = done;
-            limiter.answered(at(sent), at(now), flying.len() + 1);
+            limiter.answered(at(sent), at(now));
             if answer == answers / 2 {
                 half = now;
             }
         }
         (limiter.limit(), answers as f64 / 2.0 / (now - half))
+    }
+
+    #[test]
+    fn the_limit_doubles_with_each_round_trip_at_first() {
+        // 2 + 4 + 8 + 16 + 32 answers, all sent before the first of the next round trip.
+        let (limit, _) = run(0.2, 0.0, 64, 62);
+        assert!((60..=64).contains(&limit), "{limit}");
     }
 
     #[test]
@@ -173,7 +191,8 @@ mod tests {
         let mut limiter = Limiter::new(Concurrency::Fixed(7));
         let now = Instant::now();
         limiter.failed(now, now);
-        limiter.answered(now, now + Duration::from_secs(9), 7);
+        limiter.holds_back(now);
+        limiter.answered(now, now + Duration::from_secs(9));
         assert_eq!(limiter.limit(), 7);
     }
 }

@@ -45,12 +45,20 @@ impl Piece {
 /// Rows of one batch, one after the other in a request.
 pub type Share = (Arc<Piece>, usize);
 
+/// What a row costs beside its bytes: where it ends, and its part of a share.
+const ROW_COST: usize = 16;
+
+/// What a request costs beside its rows and its destination, in bytes.
+const REQUEST_COST: usize = 512;
+
 /// Requests that still grow, one for each destination.
 pub struct Assembly {
     framing: Framing,
     limits: RequestLimits,
     spare: Arc<Spare>,
     open: HashMap<Arc<str>, Growing>,
+    /// What those cost that were begun by the last call of [`Self::add`].
+    begun: usize,
 }
 
 /// A request that still grows.
@@ -71,17 +79,25 @@ impl Assembly {
             limits,
             spare,
             open: HashMap::new(),
+            begun: 0,
         }
     }
 
-    /// Takes the rows of a batch, and may leave other memory in the place of their bytes; gives what is complete. There is at
-    /// least one row.
+    /// Takes the rows of a batch, and may leave other memory in the place of their bytes; gives what is complete, and by how much
+    /// the cost of all of them grew. There is at least one row.
     pub fn add(
         &mut self,
         encoded: &mut Encoded,
         ticket: &Arc<Ticket>,
         now: Instant,
-    ) -> Vec<Growing> {
+    ) -> (Vec<Growing>, usize) {
+        self.begun = 0;
+        let rows = encoded.bytes.len() + encoded.ends.len() * ROW_COST;
+        let complete = self.take(encoded, ticket, now);
+        (complete, rows + self.begun)
+    }
+
+    fn take(&mut self, encoded: &mut Encoded, ticket: &Arc<Ticket>, now: Instant) -> Vec<Growing> {
         let piece = Piece::new(ticket.clone(), encoded.ends.len());
         let mut complete = Vec::new();
         if self.may_adopt(encoded) {
@@ -89,6 +105,7 @@ impl Assembly {
             complete.extend(self.open.remove(&destination));
             let mut new = Growing::new(&destination, self.spare.take(), self.framing, now);
             new.adopt(encoded, piece);
+            self.begun += new.own_cost();
             self.open.insert(destination, new);
             return complete;
         }
@@ -148,6 +165,7 @@ impl Assembly {
                 Some(growing) => growing,
                 None => {
                     let new = Growing::new(destination, self.spare.take(), self.framing, now);
+                    self.begun += new.own_cost();
                     self.open.entry(destination.clone()).or_insert(new)
                 }
             };
@@ -198,9 +216,14 @@ impl Growing {
         self.ends.len() >= limits.rows_max || self.text.len() >= limits.size_max
     }
 
-    /// Bytes of its rows.
-    pub fn rows_size(&self) -> usize {
-        self.rows_size
+    /// What it counts for, in bytes.
+    pub fn cost(&self) -> usize {
+        self.rows_size + self.ends.len() * ROW_COST + self.own_cost()
+    }
+
+    /// What it counts for without its rows.
+    fn own_cost(&self) -> usize {
+        REQUEST_COST + self.destination.len()
     }
 
     /// The pieces of its rows, each with how many.
@@ -279,10 +302,14 @@ impl Growing {
     /// # Errors
     /// It cannot be compressed.
     pub fn seal(mut self, framing: Framing, compression: Compression) -> std::io::Result<Ready> {
+        let own_cost = self.own_cost();
         self.text.extend_from_slice(framing.after);
         let compressed = compress(compression, &self.text)?;
         let text = Bytes::from(self.text);
-        let size = text.len() + compressed.as_ref().map_or(0, Bytes::len);
+        let size = text.len()
+            + compressed.as_ref().map_or(0, Bytes::len)
+            + self.ends.len() * ROW_COST
+            + own_cost;
         Ok(Ready {
             request: Request {
                 destination: self.destination,

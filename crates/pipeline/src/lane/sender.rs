@@ -6,6 +6,7 @@
 //! A row is sent again until it is taken, refused, or the time for retries is over; never by two requests at once.
 
 use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,8 @@ pub struct SenderLane {
     in_flight_max: usize,
     /// What requests count for, from the first row that they get to their end.
     account: Account,
+    /// There is room where there was none; the lane's thread tells the workers.
+    has_made_room: AtomicBool,
     assembly: Mutex<Assembly>,
     spare: Arc<Spare>,
     ready: Mutex<VecDeque<Ready>>,
@@ -43,7 +46,6 @@ pub struct SenderLane {
 struct Answer {
     ready: Ready,
     sent: Instant,
-    in_flight: usize,
     result: Result<Result<Sent, SendError>, String>,
 }
 
@@ -56,6 +58,8 @@ struct Course {
     /// Destinations that a request is in flight to, or is to be sent again to; where order matters.
     busy: HashSet<Arc<str>>,
     trouble: Option<Trouble>,
+    /// Requests in flight are not waited for beyond this.
+    stop_by: Option<Instant>,
 }
 
 /// What failed and was said.
@@ -65,6 +69,9 @@ struct Trouble {
     said: String,
     said_at: Instant,
 }
+
+/// How long requests in flight are waited for when nothing depends on their answers any more.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
 /// How long a reason that was said is not said again.
 const SAY_AGAIN: Duration = Duration::from_secs(60);
@@ -99,6 +106,7 @@ impl SenderLane {
             settings: settings.clone(),
             in_flight_max,
             account,
+            has_made_room: AtomicBool::new(false),
             ready: Mutex::default(),
         }
     }
@@ -150,9 +158,10 @@ impl SenderLane {
         if encoded.ends.is_empty() {
             item.ticket.pass(common.index);
         } else {
-            self.grow(encoded.bytes.len());
             item.ticket.release(common.index);
-            complete = assembly.add(&mut encoded, &item.ticket, Instant::now());
+            let (ended, cost) = assembly.add(&mut encoded, &item.ticket, Instant::now());
+            self.grow(cost);
+            complete = ended;
         }
         common.offers.give_back(Some(encoded));
         complete
@@ -162,7 +171,7 @@ impl SenderLane {
     fn seal(&self, common: &Common, complete: Vec<Growing>) {
         for growing in complete {
             let begin = Instant::now();
-            let rows_size = growing.rows_size();
+            let cost = growing.cost();
             let Requests {
                 framing,
                 compression,
@@ -176,7 +185,7 @@ impl SenderLane {
                 // The pieces go without being passed: their events count as not delivered.
                 Err(failure) => common.fail(&format!("a request cannot be compressed: {failure}")),
             }
-            self.shrink(rows_size);
+            self.shrink(cost);
             common.metrics.busy(begin.elapsed());
         }
     }
@@ -189,20 +198,32 @@ impl SenderLane {
             again: Vec::new(),
             busy: HashSet::new(),
             trouble: None,
+            stop_by: None,
         };
         let mut flying = FuturesUnordered::new();
         loop {
             self.encode_waiting(common);
             self.seal_due(common);
+            if self.has_made_room.swap(false, Ordering::SeqCst) {
+                // Workers left batches in the queue, and nobody else tells them.
+                common.queue.wake_workers();
+            }
+            self.give_up_overdue(common, &course);
             if !common.works() {
+                course.stop_by.get_or_insert(Instant::now() + LAST_ANSWERS);
                 self.let_everything_go(common, &mut course);
                 ended();
                 common.queue.wake_workers();
             }
             while let Some(ready) = self.next(&mut course, flying.len(), common) {
-                flying.push(self.send(ready, flying.len() + 1));
+                flying.push(self.send(ready));
             }
-            if flying.is_empty() && self.is_over(common, &course) {
+            let gives_up = course.stop_by.is_some_and(|by| by <= Instant::now());
+            if gives_up && common.works() {
+                common.end(Ending::Left);
+                continue;
+            }
+            if (flying.is_empty() || gives_up) && self.is_over(common, &course) {
                 break;
             }
             let begin = Instant::now();
@@ -210,16 +231,11 @@ impl SenderLane {
             let phase = common.phases.now();
             tokio::select! {
                 Some(answer) = flying.next(), if is_flying => {
-                    let was_full = !self.has_room();
                     self.settle(common, &mut course, answer);
-                    if was_full && self.has_room() {
-                        // They left batches in the queue, and nobody else tells them.
-                        common.queue.wake_workers();
-                    }
                     common.report();
                 }
                 () = common.offered.notified() => {}
-                () = until(self.wakes_at(&course, is_flying)) => {}
+                () = until(self.wakes_at(common, &course, is_flying)) => {}
                 () = common.phases.reached(next_phase(phase)), if phase < Phase::Aborted => {
                     self.hurry(common, &mut course);
                 }
@@ -280,7 +296,13 @@ impl SenderLane {
     /// The next request that may be sent.
     fn next(&self, course: &mut Course, in_flight: usize, common: &Common) -> Option<Ready> {
         let now = Instant::now();
-        if in_flight >= course.limiter.limit() || !common.works() {
+        if !common.works() {
+            return None;
+        }
+        if in_flight >= course.limiter.limit() {
+            if !self.lock_ready().is_empty() || !course.again.is_empty() {
+                course.limiter.holds_back(now);
+            }
             return None;
         }
         let is_due = |ready: &Ready| ready.due.is_none_or(|due| due <= now);
@@ -308,21 +330,21 @@ impl SenderLane {
         }
     }
 
-    async fn send(&self, ready: Ready, in_flight: usize) -> Answer {
+    async fn send(&self, ready: Ready) -> Answer {
         let sent = Instant::now();
         let result = caught(self.sender.send(&ready.request)).await;
         Answer {
             ready,
             sent,
-            in_flight,
             result,
         }
     }
 
     /// When there is something to do although nothing happens.
-    fn wakes_at(&self, course: &Course, is_flying: bool) -> Option<Instant> {
+    fn wakes_at(&self, common: &Common, course: &Course, is_flying: bool) -> Option<Instant> {
         let now = Instant::now();
-        let has_ready = !self.lock_ready().is_empty();
+        let is_free = |ready: &Ready| !course.busy.contains(&ready.request.destination);
+        let has_ready = self.lock_ready().iter().any(is_free);
         let due = course.again.iter().map(|ready| ready.due.unwrap_or(now));
         let sends = due.chain(has_ready.then_some(now)).min();
         let opens = course.breaker.opens_at();
@@ -330,7 +352,25 @@ impl SenderLane {
         // What could be sent by now waits for an answer.
         let sends = sends.filter(|at| *at > now || !is_flying);
         let grown = self.lock_assembly().due_at();
-        [sends, grown].into_iter().flatten().min()
+        let overdue = self.overdue_at(common, course);
+        let stop_by = course.stop_by.filter(|by| *by > now);
+        [sends, grown, overdue, stop_by].into_iter().flatten().min()
+    }
+
+    /// When the time for retries of some request is over, wherever it stands.
+    fn overdue_at(&self, common: &Common, course: &Course) -> Option<Instant> {
+        let limit = common.retry.give_up_after?.0;
+        let since = course.again.iter().filter_map(|ready| ready.failing_since);
+        since.min().map(|since| since + limit)
+    }
+
+    /// Fails where the time for retries is over although the destination asked for more.
+    fn give_up_overdue(&self, common: &Common, course: &Course) {
+        let is_over = self.overdue_at(common, course);
+        if is_over.is_some_and(|at| at <= Instant::now()) {
+            let said = course.trouble.as_ref().map(|trouble| &*trouble.said);
+            common.fail(said.unwrap_or("the time for retries is over"));
+        }
     }
 
     /// What became of a request.
@@ -338,14 +378,13 @@ impl SenderLane {
         let Answer {
             ready,
             sent,
-            in_flight,
             result,
         } = answer;
         common.metrics.count("requests", 1);
         let now = Instant::now();
         let (reason, after, is_blocked) = match result {
             Ok(Ok(answer)) => {
-                course.limiter.answered(sent, now, in_flight);
+                course.limiter.answered(sent, now);
                 course.breaker.succeeded();
                 self.settle_rows(common, course, &ready, answer);
                 return self.spare.give_back(ready.into_text());
@@ -518,7 +557,7 @@ impl SenderLane {
     fn let_everything_go(&self, common: &Common, course: &mut Course) {
         let growing = self.lock_assembly().due(Instant::now(), true);
         for growing in &growing {
-            self.shrink(growing.rows_size());
+            self.shrink(growing.cost());
             self.let_go(common, growing.shares());
         }
         let ready = std::mem::take(&mut *self.lock_ready());
@@ -547,6 +586,8 @@ impl SenderLane {
             Phase::Leaving if !course.again.is_empty() || !course.breaker.is_closed() => {
                 common.end(Ending::Left);
             }
+            // What is on its way may still be answered; the queue has it all the same.
+            Phase::Leaving => course.stop_by = Some(Instant::now() + LAST_ANSWERS),
             Phase::Aborted => {
                 // One more attempt, which is the last.
                 course.breaker = Breaker::new(common.retry);
@@ -561,7 +602,11 @@ impl SenderLane {
     }
 
     fn shrink(&self, bytes: usize) {
-        self.account.shrink(bytes);
+        let before = self.account.shrink(bytes);
+        // Exactly one of those that give back finds that there was no room before and is some now.
+        if before >= self.in_flight_max && before - bytes < self.in_flight_max {
+            self.has_made_room.store(true, Ordering::SeqCst);
+        }
     }
 
     fn lock_assembly(&self) -> MutexGuard<'_, Assembly> {
