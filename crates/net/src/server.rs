@@ -14,6 +14,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,6 +25,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use crate::listen::{Connection, Incoming, Listener};
 
@@ -115,9 +117,14 @@ async fn converse<H: Handler>(
         _ = stopped.wait_for(|stopped| *stopped) => return,
     };
     let session = handler.begin(peer);
+    let at_work = AtomicUsize::new(0);
     let service = service_fn(|request| {
         let answer = handler.handle(&session, request);
-        async move { Ok::<_, Infallible>(answer.await) }
+        let at_work = AtWork::begin(&at_work);
+        async move {
+            let _at_work = at_work;
+            Ok::<_, Infallible>(answer.await)
+        }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -136,5 +143,29 @@ async fn converse<H: Handler>(
         stopped = stopping => stopped,
     };
     served.as_mut().graceful_shutdown();
-    let _ = served.await;
+    // A client that sends half a request, or reads no answer, is not waited for.
+    while timeout(PATIENCE, served.as_mut()).await.is_err() {
+        if at_work.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+    }
+}
+
+/// How long a stop waits for a connection that no request is answered on.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// That a request is being answered.
+struct AtWork<'a>(&'a AtomicUsize);
+
+impl<'a> AtWork<'a> {
+    fn begin(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }

@@ -189,8 +189,10 @@ impl Service {
         let stopped = self.ctx.stop.stopped();
         let mut stopped = std::pin::pin!(stopped);
         let limit = self.config.max_request_size.bytes();
+        // What is announced may never come: memory follows what does.
         let known = body.size_hint().exact().map(|length| length as usize);
-        let first = known.unwrap_or(FIRST_BYTES.min(limit));
+        let largest = known.unwrap_or(limit).min(limit);
+        let first = FIRST_BYTES.min(largest);
         let reserve = self.ctx.pool.reserve(first);
         let mut reservation = self.for_memory(reserve, stopped.as_mut()).await?;
         let mut buffer = reservation.take(first);
@@ -220,7 +222,7 @@ impl Service {
             if data.len() > buffer.len() - filled {
                 let begin = Instant::now();
                 let needed = filled + data.len() - buffer.len();
-                let more = needed.max(buffer.len().min(limit - buffer.len()));
+                let more = needed.max(buffer.len().min(largest - buffer.len()));
                 self.for_memory(reservation.grow(more), stopped.as_mut())
                     .await?;
                 reservation.extend(&mut buffer, more);
