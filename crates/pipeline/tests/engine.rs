@@ -1,15 +1,14 @@
 //! The engine with components that misbehave.
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use batch::{
-    Batch, BatchBuilder, Bitmap, Encoding, Failures, FieldPath, HostInfo, JsonWriter, Span, Stream,
-    Value,
-};
+use batch::{Batch, Bitmap, Failures, FieldPath, HostInfo, JsonWriter, Stream, Value};
 use component::{
     AnyOutput, Delivery, Diagnostics, Encoded, Input, InputContext, InputError, Order, Output,
     Processor, RowAnswer, Stop, WriteError, Writer, Written,
@@ -21,13 +20,13 @@ use pipeline::settings::{
 };
 use pipeline::{Graph, PipelineGraph, Report, Run, RunOptions};
 
+use common::numbered;
+
 /// Sends batches of ten lines, `batches` of them, and keeps what became of them.
 struct Lines {
     batches: usize,
     delivered: Arc<Mutex<Vec<Option<Delivery>>>>,
 }
-
-const BATCH: usize = 10;
 
 #[async_trait]
 impl Input for Lines {
@@ -35,18 +34,8 @@ impl Input for Lines {
         let stream = Arc::new(Stream::unnamed(1));
         let mut receipts = Vec::new();
         for batch in 0..self.batches {
-            let mut builder = BatchBuilder::new(Encoding::Text, &ctx.host, 0, false);
-            builder.stream(&stream);
-            for row in batch * BATCH..(batch + 1) * BATCH {
-                let text = row.to_string();
-                let span = Span {
-                    buffer: builder.buffer(text.clone().into()),
-                    start: 0,
-                    len: text.len() as u32,
-                };
-                builder.push(span, row as u64, row as u64 + 1);
-            }
-            match ctx.send(builder.finish()).await {
+            let batch = numbered(&ctx.host, &stream, batch);
+            match ctx.send(batch).await {
                 Ok(receipt) => receipts.push(receipt),
                 Err(_) => break,
             }

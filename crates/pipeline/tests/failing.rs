@@ -1,11 +1,13 @@
 //! Outputs that fail for good, in a service: by an error, or by a panic in any of their functions.
 
+mod common;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use batch::{Batch, BatchBuilder, Bitmap, Encoding, FieldPath, HostInfo, Span, Stream, Value};
+use batch::{Batch, Bitmap, FieldPath, HostInfo, Stream, Value};
 use component::{
     AnyOutput, Diagnostics, Encoded, Input, InputContext, InputError, Output, Receipt, Stop,
     WriteError, Writer, Written,
@@ -19,7 +21,7 @@ use pipeline::settings::{
 };
 use pipeline::{Graph, PipelineGraph, Report, Run, RunOptions};
 
-const BATCH: usize = 10;
+use common::{BATCH, numbered};
 
 /// Sends this many batches of lines, and then ends, or waits for the stop.
 struct Lines {
@@ -33,18 +35,8 @@ impl Input for Lines {
     async fn run(self: Box<Self>, ctx: InputContext) -> Result<(), InputError> {
         let stream = Arc::new(Stream::unnamed(1));
         for batch in 0..self.batches {
-            let mut builder = BatchBuilder::new(Encoding::Text, &ctx.host, 0, false);
-            builder.stream(&stream);
-            for row in batch * BATCH..(batch + 1) * BATCH {
-                let text = row.to_string();
-                let span = Span {
-                    buffer: builder.buffer(text.clone().into()),
-                    start: 0,
-                    len: text.len() as u32,
-                };
-                builder.push(span, row as u64, row as u64 + 1);
-            }
-            match ctx.send(builder.finish()).await {
+            let batch = numbered(&ctx.host, &stream, batch);
+            match ctx.send(batch).await {
                 Ok(receipt) => self.receipts.lock().expect("no panic").push(receipt),
                 Err(_) => return Ok(()),
             }

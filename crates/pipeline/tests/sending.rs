@@ -1,5 +1,7 @@
 //! The engine with outputs that send requests.
 
+mod common;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use batch::{Batch, BatchBuilder, Bitmap, Encoding, FieldPath, HostInfo, Span, Stream, Value};
+use batch::{Batch, Bitmap, FieldPath, HostInfo, Stream, Value};
 use component::{
     AnyOutput, Compression, Diagnostics, Encoded, Framing, Input, InputContext, InputError, Output,
     Receipt, Request, RequestLimits, RequestOrder, Requests, RowAnswer, SendError, Sender, Sent,
@@ -21,7 +23,7 @@ use pipeline::settings::{
 };
 use pipeline::{Graph, PipelineGraph, Report, Run, RunOptions};
 
-const BATCH: usize = 10;
+use common::{BATCH, numbered};
 
 /// No run takes this long.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -37,18 +39,8 @@ impl Input for Lines {
     async fn run(self: Box<Self>, ctx: InputContext) -> Result<(), InputError> {
         let stream = Arc::new(Stream::unnamed(1));
         for batch in 0..self.batches {
-            let mut builder = BatchBuilder::new(Encoding::Text, &ctx.host, 0, false);
-            builder.stream(&stream);
-            for row in batch * BATCH..(batch + 1) * BATCH {
-                let text = row.to_string();
-                let span = Span {
-                    buffer: builder.buffer(text.clone().into()),
-                    start: 0,
-                    len: text.len() as u32,
-                };
-                builder.push(span, row as u64, row as u64 + 1);
-            }
-            match ctx.send(builder.finish()).await {
+            let batch = numbered(&ctx.host, &stream, batch);
+            match ctx.send(batch).await {
                 Ok(receipt) => self.receipts.lock().expect("no panic").push(receipt),
                 Err(_) => break,
             }
