@@ -6,7 +6,7 @@ use std::env;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::{Authority, Server, node, read, said};
+use common::{Authority, Server, Settings, node, read, said};
 use config::Node;
 use http::Method;
 use net::client::{Client, ClientSettings, RequestError, url};

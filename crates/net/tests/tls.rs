@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use common::{Authority, node, read, said};
+use common::{Authority, Settings, node, read, said};
 use config::Node;
 use net::{Address, ClientTls, Listener, ServerTls};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,9 +1,7 @@
-//! What the tests of TLS and HTTP share: an authority of their own, settings from YAML, a server that answers.
+//! What the tests of TLS and HTTP share: settings from YAML, a server that answers.
 #![allow(dead_code)]
 
-use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,48 +12,20 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use net::server::Peer;
 use net::{Address, Handler, Listener, ServerTls, serve};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, KeyUsagePurpose};
 use serde::de::DeserializeOwned;
-use tempfile::TempDir;
+pub use testkit::authority::Authority;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// An authority that writes certificates to a folder.
-pub struct Authority {
-    pub folder: TempDir,
-    issuer: CertifiedIssuer<'static, KeyPair>,
+/// Settings that name files of an authority.
+pub trait Settings {
+    /// A YAML text with `DIR` replaced by the authority's folder.
+    fn node(&self, yaml: &str) -> Node;
 }
 
-impl Authority {
-    /// A new authority, its certificate in `ca.pem`.
-    pub fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut params = CertificateParams::new(Vec::new()).expect("parameters");
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        let key = KeyPair::generate().expect("a key");
-        let issuer = CertifiedIssuer::self_signed(params, key).expect("an authority");
-        fs::write(folder.path().join("ca.pem"), issuer.pem()).expect("written");
-        Self { folder, issuer }
-    }
-
-    /// A certificate for `name` with its key, in `FILE.pem` and `FILE.key`; what is there is replaced.
-    pub fn issue(&self, file: &str, name: &str) {
-        let params = CertificateParams::new(vec![name.to_owned()]).expect("parameters");
-        let key = KeyPair::generate().expect("a key");
-        let cert = params.signed_by(&key, &self.issuer).expect("a certificate");
-        fs::write(self.path(&format!("{file}.pem")), cert.pem()).expect("written");
-        fs::write(self.path(&format!("{file}.key")), key.serialize_pem()).expect("written");
-    }
-
-    pub fn path(&self, file: &str) -> PathBuf {
-        self.folder.path().join(file)
-    }
-
-    /// A YAML text with `DIR` replaced by the folder.
-    pub fn node(&self, yaml: &str) -> Node {
-        let folder = self.folder.path().to_str().expect("UTF-8");
-        node(&yaml.replace("DIR", folder))
+impl Settings for Authority {
+    fn node(&self, yaml: &str) -> Node {
+        node(&self.with_folder(yaml))
     }
 }
 
