@@ -333,6 +333,9 @@ pub struct Sent {
     pub retry: Vec<RowAnswer>,
     /// Rows that the destination refuses for good.
     pub refused: Vec<RowAnswer>,
+    /// Why rows are to be sent again, where that says something of the destination: [`SendError::Retry`],
+    /// [`SendError::Later`] or [`SendError::Blocked`]. The engine does for these rows what it does for a request that failed so.
+    pub because: Option<SendError>,
 }
 
 /// Why a whole request failed, and what is to be done about it.

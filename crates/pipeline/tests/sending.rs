@@ -404,14 +404,15 @@ fn failures_of_every_kind_lose_and_double_nothing() {
         3 if lines.len() > 1 => Err(SendError::Unfit("too large".into())),
         4 => Ok(Sent {
             retry: vec![answer(0, "busy")],
-            refused: Vec::new(),
+            ..Sent::default()
         }),
         5 => Ok(Sent {
             retry: (1..lines.len())
                 .rev()
                 .map(|row| answer(row, "busy"))
                 .collect(),
-            refused: Vec::new(),
+            because: Some(SendError::Retry("busy".into())),
+            ..Sent::default()
         }),
         _ => Ok(Sent::default()),
     };
@@ -582,4 +583,69 @@ fn requests_cost_memory_however_small_their_rows_are() {
     // A quarter of a MiB, 512 bytes each, and what workers had in hand.
     assert!(at_once <= 600, "{at_once} at once");
     assert!(ran.report.is_clean());
+}
+
+#[test]
+fn one_destination_that_is_away_holds_up_no_other() {
+    // Every fourth line, by line number, goes to the destination that is away, which comes back after a while.
+    let back = Instant::now() + Duration::from_secs(2);
+    let moody = move |lines: &[usize], _: usize| match lines[0] % 4 {
+        0 if Instant::now() < back => Err(SendError::Later {
+            reason: "not now".into(),
+            after: Some(Duration::from_millis(2500)),
+        }),
+        _ => Ok(Sent::default()),
+    };
+    let mut remote = Remote::new(moody);
+    remote.destinations = 4;
+    let case = Case::new(200, vec![remote]);
+    let remote = case.remotes[0].clone();
+    let before = std::thread::scope(|scope| {
+        let seen = scope.spawn(|| {
+            // Before the time is over that the destination asked for, the others have everything.
+            let wanted = 200 * BATCH * 3 / 4;
+            while remote.taken().len() < wanted && Instant::now() < back {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            remote.taken().len()
+        });
+        let ran = case.run();
+        assert!(ran.report.is_clean());
+        seen.join().expect("no panic")
+    });
+    assert_eq!(before, 200 * BATCH * 3 / 4);
+    assert_eq!(case.remotes[0].taken(), lines(200));
+}
+
+#[test]
+fn rows_that_are_blocked_name_the_cause_and_wait() {
+    let blocked_until = Instant::now() + Duration::from_millis(400);
+    let blocked = move |lines: &[usize], _: usize| {
+        if Instant::now() >= blocked_until || lines.len() < 2 {
+            return Ok(Sent::default());
+        }
+        Ok(Sent {
+            retry: vec![answer(1, "the disk is full")],
+            because: Some(SendError::Blocked("the disk is full".into())),
+            ..Sent::default()
+        })
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut service =
+        Case::new(20, vec![Remote::new(blocked)]).on_disk(folder.path().join("queue"));
+    service.give_up_after = None;
+    service.stop_after = Some(Duration::from_secs(2));
+    let ran = service.run();
+    assert_eq!(service.remotes[0].taken(), lines(20));
+    assert!(ran.report.is_clean());
+    let always = |lines: &[usize], _: usize| {
+        Ok(Sent {
+            retry: vec![answer(lines.len() - 1, "the disk is full")],
+            because: Some(SendError::Blocked("the disk is full".into())),
+            ..Sent::default()
+        })
+    };
+    let ran = Case::new(20, vec![Remote::new(always)]).run();
+    let problems = &ran.report.pipelines[0].problems;
+    assert!(problems[0].text.contains("the disk is full"));
 }

@@ -65,6 +65,8 @@ What becomes of a request is decided by the status of its answer:
 Refused events are counted and not sent again. A server that cannot be reached, a time-out and a broken connection are tried again as \
 well, in a service for ever, in a one-line pipeline for 30 seconds (`retry`).
 
+Where several requests in a row to one address fail, or the server asks for time, that address rests: nothing is sent to it for a while, then one request at a time, until one is taken. Other addresses of the same output go on meanwhile, as long as the memory for requests is not full of those that wait.
+
 Nothing is lost, but events may arrive twice: where an answer was lost, nobody knows whether the events were taken, and they are sent \
 again, as are those that were in flight when Millpond was killed. The id of an event, `%{@metadata.id}`, stays the same, so that \
 a server that keeps it can tell.

@@ -66,6 +66,21 @@ impl Limiter {
         (self.limit as usize).max(1)
     }
 
+    /// Whether one more may be sent while so many are in flight, `tries` of which only try whether a destination is back. Those
+    /// take no place of the others, for as long as they are not answered; a fixed limit is one for all of them.
+    pub fn has_room(&self, in_flight: usize, tries: usize) -> bool {
+        match self.adapts {
+            Some(_) => in_flight - tries < self.limit(),
+            None => in_flight < self.limit(),
+        }
+    }
+
+    /// Whether one more may try whether a destination is back.
+    pub fn has_room_to_try(&self, in_flight: usize, tries: usize) -> bool {
+        let is_one_of_many = tries < (self.limit() / 2).max(1);
+        is_one_of_many && (self.adapts.is_some() || in_flight < self.limit())
+    }
+
     /// More is to be sent than may be.
     pub fn holds_back(&mut self, now: Instant) {
         self.reached = Some(now);

@@ -1,4 +1,4 @@
-//! Whether an output may be sent to at all: a circuit breaker.
+//! Whether a destination may be sent to at all: a circuit breaker.
 //!
 //! After several failures in a row the circuit *opens*: nothing is sent for a pause. Then one request tries (*half open*);
 //! when it succeeds, the circuit *closes* and everything goes on, else the next pause is twice as long. A destination that asks
@@ -12,7 +12,7 @@ use crate::settings::RetrySettings;
 /// So many failures in a row open the circuit.
 const FAILURES_MAX: u32 = 5;
 
-/// The circuit of one output.
+/// The circuit of one destination.
 pub struct Breaker {
     settings: RetrySettings,
     state: Circuit,
@@ -42,16 +42,20 @@ impl Breaker {
     }
 
     /// Whether one more may be sent while so many are in flight.
-    pub fn allows(&mut self, in_flight: usize, now: Instant) -> bool {
+    pub fn allows(&self, in_flight: usize, now: Instant) -> bool {
         match self.state {
             Circuit::Closed => true,
-            Circuit::Open(until) if now < until || in_flight > 0 => false,
-            Circuit::Open(_) => {
-                self.state = Circuit::HalfOpen;
-                true
-            }
+            Circuit::Open(until) => now >= until && in_flight == 0,
             Circuit::HalfOpen => in_flight == 0,
         }
+    }
+
+    /// One is sent, as [`Self::allows`] has said; whether it is the one that tries.
+    pub fn send(&mut self) -> bool {
+        if let Circuit::Open(_) = self.state {
+            self.state = Circuit::HalfOpen;
+        }
+        !self.is_closed()
     }
 
     /// When to look again, where nothing may be sent before.
@@ -64,6 +68,11 @@ impl Breaker {
 
     pub fn is_closed(&self) -> bool {
         self.state == Circuit::Closed
+    }
+
+    /// Whether nothing failed of late.
+    pub fn is_calm(&self) -> bool {
+        self.is_closed() && self.failures == 0
     }
 
     pub fn succeeded(&mut self) {
@@ -112,12 +121,15 @@ mod tests {
         let later = breaker.opens_at().expect("it is open");
         assert!(!breaker.allows(1, later), "others are still in flight");
         assert!(breaker.allows(0, later), "one tries");
+        assert!(breaker.send());
         assert!(!breaker.allows(1, later), "only one");
         assert!(!breaker.failed(None, later), "it was not closed");
         let again = breaker.opens_at().expect("it is open");
         assert!(again > later && breaker.allows(0, again));
+        assert!(breaker.send());
         breaker.succeeded();
-        assert!(breaker.is_closed() && breaker.allows(9, again));
+        assert!(breaker.is_calm() && breaker.allows(9, again));
+        assert!(!breaker.send());
     }
 
     #[test]

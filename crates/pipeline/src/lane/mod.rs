@@ -16,8 +16,10 @@ mod concurrency;
 mod flow;
 mod offers;
 mod request;
+mod schedule;
 mod sender;
 mod spare;
+mod trouble;
 mod writer;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -212,6 +212,12 @@ impl Growing {
         }
     }
 
+    /// One without rows.
+    #[cfg(test)]
+    pub fn empty(destination: &Arc<str>, now: Instant) -> Self {
+        Self::new(destination, Vec::new(), Framing::default(), now)
+    }
+
     fn is_full(&self, limits: &RequestLimits) -> bool {
         self.ends.len() >= limits.rows_max || self.text.len() >= limits.size_max
     }

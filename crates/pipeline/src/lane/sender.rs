@@ -5,7 +5,7 @@
 //!
 //! A row is sent again until it is taken, refused, or the time for retries is over; never by two requests at once.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,13 +17,12 @@ use component::{
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
-use super::concurrency::Limiter;
-use super::flow::Breaker;
 use super::offers::{Item, Next};
 use super::request::{Assembly, Growing, Piece, Ready, Share};
+use super::schedule::Schedule;
 use super::spare::Spare;
+use super::trouble::Trouble;
 use super::{Common, Ending};
-use crate::report::time;
 use crate::retry::{caught, pause};
 use crate::settings::SendingSettings;
 
@@ -51,36 +50,14 @@ struct Answer {
 
 /// What the thread of a lane knows while it runs.
 struct Course {
-    limiter: Limiter,
-    breaker: Breaker,
-    /// To be sent again.
-    again: Vec<Ready>,
-    /// Destinations that a request is in flight to, or is to be sent again to; where order matters.
-    busy: HashSet<Arc<str>>,
-    trouble: Option<Trouble>,
+    schedule: Schedule,
+    trouble: Trouble,
     /// Requests in flight are not waited for beyond this.
     stop_by: Option<Instant>,
 }
 
-/// What failed and was said.
-struct Trouble {
-    /// When it began to fail; none while it works.
-    since: Option<Instant>,
-    said: String,
-    said_at: Instant,
-}
-
 /// How long requests in flight are waited for when nothing depends on their answers any more.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
-
-/// How long a reason that was said is not said again.
-const SAY_AGAIN: Duration = Duration::from_secs(60);
-
-/// How long another reason is not said: every answer of a server may have another text.
-const SAY_ANOTHER: Duration = Duration::from_secs(5);
-
-/// How long an output must have failed for it to be worth saying that it works again.
-const WORTH_SAYING: Duration = Duration::from_secs(1);
 
 /// Which part of the memory for requests may be kept for later ones.
 const SPARE_PART: usize = 8;
@@ -193,11 +170,8 @@ impl SenderLane {
     /// Sends what is offered until the lane is closed and empty.
     pub async fn run(&self, common: &Common, ended: &(dyn Fn() + Sync)) {
         let mut course = Course {
-            limiter: Limiter::new(self.settings.concurrency),
-            breaker: Breaker::new(common.retry),
-            again: Vec::new(),
-            busy: HashSet::new(),
-            trouble: None,
+            schedule: Schedule::new(self.settings.concurrency, common.retry, self.is_in_order()),
+            trouble: Trouble::default(),
             stop_by: None,
         };
         let mut flying = FuturesUnordered::new();
@@ -215,7 +189,7 @@ impl SenderLane {
                 ended();
                 common.queue.wake_workers();
             }
-            while let Some(ready) = self.next(&mut course, flying.len(), common) {
+            while let Some(ready) = self.next(common, &mut course) {
                 flying.push(self.send(ready));
             }
             let gives_up = course.stop_by.is_some_and(|by| by <= Instant::now());
@@ -235,7 +209,7 @@ impl SenderLane {
                     common.report();
                 }
                 () = common.offered.notified() => {}
-                () = until(self.wakes_at(common, &course, is_flying)) => {}
+                () = until(self.wakes_at(common, &course)) => {}
                 () = common.phases.reached(next_phase(phase)), if phase < Phase::Aborted => {
                     self.hurry(common, &mut course);
                 }
@@ -288,46 +262,18 @@ impl SenderLane {
 
     fn is_over(&self, common: &Common, course: &Course) -> bool {
         common.offers.is_over()
-            && course.again.is_empty()
+            && course.schedule.is_over()
             && self.lock_ready().is_empty()
             && self.lock_assembly().is_empty()
     }
 
     /// The next request that may be sent.
-    fn next(&self, course: &mut Course, in_flight: usize, common: &Common) -> Option<Ready> {
-        let now = Instant::now();
+    fn next(&self, common: &Common, course: &mut Course) -> Option<Ready> {
         if !common.works() {
             return None;
         }
-        if in_flight >= course.limiter.limit() {
-            if !self.lock_ready().is_empty() || !course.again.is_empty() {
-                course.limiter.holds_back(now);
-            }
-            return None;
-        }
-        let is_due = |ready: &Ready| ready.due.is_none_or(|due| due <= now);
-        let repeated = course.again.iter().position(is_due);
         let mut ready = self.lock_ready();
-        let is_free = |ready: &Ready| !course.busy.contains(&ready.request.destination);
-        let new = match (repeated, self.is_in_order()) {
-            (Some(_), _) => None,
-            (None, false) => (!ready.is_empty()).then_some(0),
-            (None, true) => ready.iter().position(is_free),
-        };
-        if (repeated.is_none() && new.is_none()) || !course.breaker.allows(in_flight, now) {
-            return None;
-        }
-        match (repeated, new) {
-            (Some(place), _) => Some(course.again.swap_remove(place)),
-            (None, Some(place)) => {
-                let next = ready.remove(place)?;
-                if self.is_in_order() {
-                    course.busy.insert(next.request.destination.clone());
-                }
-                Some(next)
-            }
-            (None, None) => None,
-        }
+        course.schedule.next(&mut ready, Instant::now())
     }
 
     async fn send(&self, ready: Ready) -> Answer {
@@ -341,34 +287,20 @@ impl SenderLane {
     }
 
     /// When there is something to do although nothing happens.
-    fn wakes_at(&self, common: &Common, course: &Course, is_flying: bool) -> Option<Instant> {
+    fn wakes_at(&self, common: &Common, course: &Course) -> Option<Instant> {
         let now = Instant::now();
-        let is_free = |ready: &Ready| !course.busy.contains(&ready.request.destination);
-        let has_ready = self.lock_ready().iter().any(is_free);
-        let due = course.again.iter().map(|ready| ready.due.unwrap_or(now));
-        let sends = due.chain(has_ready.then_some(now)).min();
-        let opens = course.breaker.opens_at();
-        let sends = sends.map(|at| opens.map_or(at, |opens| at.max(opens)));
-        // What could be sent by now waits for an answer.
-        let sends = sends.filter(|at| *at > now || !is_flying);
+        let sends = course.schedule.wakes_at(&self.lock_ready(), now);
         let grown = self.lock_assembly().due_at();
-        let overdue = self.overdue_at(common, course);
+        let overdue = overdue_at(common, course);
         let stop_by = course.stop_by.filter(|by| *by > now);
         [sends, grown, overdue, stop_by].into_iter().flatten().min()
     }
 
-    /// When the time for retries of some request is over, wherever it stands.
-    fn overdue_at(&self, common: &Common, course: &Course) -> Option<Instant> {
-        let limit = common.retry.give_up_after?.0;
-        let since = course.again.iter().filter_map(|ready| ready.failing_since);
-        since.min().map(|since| since + limit)
-    }
-
     /// Fails where the time for retries is over although the destination asked for more.
     fn give_up_overdue(&self, common: &Common, course: &Course) {
-        let is_over = self.overdue_at(common, course);
+        let is_over = overdue_at(common, course);
         if is_over.is_some_and(|at| at <= Instant::now()) {
-            let said = course.trouble.as_ref().map(|trouble| &*trouble.said);
+            let said = course.trouble.reason();
             common.fail(said.unwrap_or("the time for retries is over"));
         }
     }
@@ -382,50 +314,94 @@ impl SenderLane {
         } = answer;
         common.metrics.count("requests", 1);
         let now = Instant::now();
-        let (reason, after, is_blocked) = match result {
+        let destination = ready.request.destination.clone();
+        course.schedule.ended(&destination);
+        let error = match result {
             Ok(Ok(answer)) => {
-                course.limiter.answered(sent, now);
-                course.breaker.succeeded();
-                self.settle_rows(common, course, &ready, answer);
-                return self.spare.give_back(ready.into_text());
-            }
-            Ok(Err(SendError::Unfit(reason))) if ready.request.rows > 1 => {
-                course.breaker.succeeded();
-                common.metrics.count("requests_halved", 1);
-                return self.halve(common, course, &ready, &reason);
-            }
-            Ok(Err(SendError::Unfit(reason) | SendError::Refused(reason))) => {
-                course.breaker.succeeded();
-                return self.refuse_all(common, course, &ready, &reason);
-            }
-            Ok(Err(SendError::Fatal(reason))) => {
-                common.fail(&reason);
+                if self.weigh(common, course, &ready, &answer, [sent, now]) {
+                    self.settle_rows(common, course, &ready, answer);
+                    return self.spare.give_back(ready.into_text());
+                }
                 return self.drop_request(common, &ready);
             }
+            Ok(Err(error)) => error,
             Err(panic) => {
                 common.fail_panicked("`send`", &panic);
                 return self.drop_request(common, &ready);
             }
-            Ok(Err(SendError::Retry(reason))) => (reason, None, false),
-            Ok(Err(SendError::Later { reason, after })) => (reason, after, false),
-            Ok(Err(SendError::Blocked(reason))) => (reason, None, true),
         };
-        course.limiter.failed(sent, now);
-        if course.breaker.failed(after, now) {
+        match error {
+            SendError::Unfit(reason) if ready.request.rows > 1 => {
+                course.schedule.works(&destination);
+                common.metrics.count("requests_halved", 1);
+                self.halve(common, course, &ready, &reason);
+            }
+            SendError::Unfit(reason) | SendError::Refused(reason) => {
+                course.schedule.works(&destination);
+                self.refuse_all(common, course, &ready, &reason);
+            }
+            error => match self.failed(common, course, &destination, &error, [sent, now]) {
+                true => self.repeat(common, course, ready, &error.to_string()),
+                false => self.drop_request(common, &ready),
+            },
+        }
+    }
+
+    /// What a request that was answered says of its destination; whether the output goes on.
+    fn weigh(
+        &self,
+        common: &Common,
+        course: &mut Course,
+        ready: &Ready,
+        answer: &Sent,
+        [sent, now]: [Instant; 2],
+    ) -> bool {
+        let destination = &ready.request.destination;
+        let took_some = answer.retry.len() < ready.request.rows;
+        match &answer.because {
+            None => course.schedule.succeeded(destination, sent, now),
+            // It works, and is given less at a time.
+            Some(SendError::Retry(_) | SendError::Later { after: None, .. }) if took_some => {
+                course.schedule.works(destination);
+                course.schedule.too_many(sent, now);
+            }
+            Some(error) => return self.failed(common, course, destination, error, [sent, now]),
+        }
+        true
+    }
+
+    /// A destination did not take what was sent; whether that is sent again.
+    fn failed(
+        &self,
+        common: &Common,
+        course: &mut Course,
+        destination: &Arc<str>,
+        error: &SendError,
+        [sent, now]: [Instant; 2],
+    ) -> bool {
+        let after = match error {
+            SendError::Later { after, .. } => *after,
+            _ => None,
+        };
+        let is_final = match error {
+            SendError::Fatal(_) => true,
+            SendError::Blocked(_) => common.is_finite,
+            _ => false,
+        };
+        if course.schedule.failed(destination, after, sent, now) {
             common.metrics.count("circuit_opened", 1);
         }
-        if is_blocked && common.is_finite {
-            common.fail(&reason);
-            return self.drop_request(common, &ready);
+        if is_final {
+            common.fail(&error.to_string());
         }
-        self.repeat(common, course, ready, &reason);
+        !is_final
     }
 
     /// Sends a request again after a pause, unless the time for that is over.
     fn repeat(&self, common: &Common, course: &mut Course, mut ready: Ready, reason: &str) {
         let now = Instant::now();
         common.metrics.count("retries", 1);
-        course.say(common, reason);
+        course.trouble.say(common, reason);
         let since = *ready.failing_since.get_or_insert(now);
         let limit = common.retry.give_up_after;
         let is_over = limit.is_some_and(|limit| now.duration_since(since) >= limit.0);
@@ -442,7 +418,7 @@ impl SenderLane {
         }
         ready.due = Some(now + pause(&common.retry, ready.request.attempt));
         ready.request.attempt += 1;
-        course.again.push(ready);
+        course.schedule.repeat(ready);
     }
 
     /// A request was taken, but for some of its rows.
@@ -450,6 +426,7 @@ impl SenderLane {
         let Sent {
             mut retry,
             mut refused,
+            because,
         } = sent;
         let is_known = |row: &RowAnswer| row.row < ready.request.rows;
         retry.retain(is_known);
@@ -470,11 +447,17 @@ impl SenderLane {
             self.done(common, piece, place.len() - again);
         }
         let Some(first) = retry.first() else {
-            course.recover(common);
-            return self.finish(course, ready);
+            self.finish(course, ready);
+            if course.schedule.is_calm() {
+                course.trouble.recover(common);
+            }
+            return;
         };
         common.metrics.count("rows_retried", rows.len() as u64);
-        let reason = format!("rows were refused for now: {}", first.reason);
+        let reason = match because {
+            Some(error) => error.to_string(),
+            None => format!("rows were refused for now: {}", first.reason),
+        };
         let again = ready.select(&rows, self.requests.framing);
         self.shrink(ready.size);
         if let Some(mut again) = self.reseal(common, again) {
@@ -515,9 +498,7 @@ impl SenderLane {
             .warn_limited(Limit::events("requests_halved"), || {
                 format!("{reason}; each half of the request is sent on its own")
             });
-        if self.is_in_order() {
-            course.busy.remove(&ready.request.destination);
-        }
+        course.schedule.finish(&ready.request.destination);
         let mut queue = self.lock_ready();
         // Before everything that came later.
         halves
@@ -533,8 +514,8 @@ impl SenderLane {
             reason: reason.clone(),
         });
         let sent = Sent {
-            retry: Vec::new(),
             refused: refused.collect(),
+            ..Sent::default()
         };
         self.settle_rows(common, course, ready, sent);
     }
@@ -548,9 +529,7 @@ impl SenderLane {
     /// A request has come to its end.
     fn finish(&self, course: &mut Course, ready: &Ready) {
         self.shrink(ready.size);
-        if self.is_in_order() {
-            course.busy.remove(&ready.request.destination);
-        }
+        course.schedule.finish(&ready.request.destination);
     }
 
     /// The output takes nothing more: what it has not sent is let go, or left to the queue without a word.
@@ -561,7 +540,7 @@ impl SenderLane {
             self.let_go(common, growing.shares());
         }
         let ready = std::mem::take(&mut *self.lock_ready());
-        for ready in ready.into_iter().chain(course.again.drain(..)) {
+        for ready in ready.into_iter().chain(course.schedule.take()) {
             self.drop_request(common, &ready);
         }
         self.assemble(common);
@@ -583,16 +562,10 @@ impl SenderLane {
     /// The pipeline is on its way to its end.
     fn hurry(&self, common: &Common, course: &mut Course) {
         match common.phases.now() {
-            Phase::Leaving if !course.again.is_empty() || !course.breaker.is_closed() => {
-                common.end(Ending::Left);
-            }
+            Phase::Leaving if !course.schedule.is_calm() => common.end(Ending::Left),
             // What is on its way may still be answered; the queue has it all the same.
             Phase::Leaving => course.stop_by = Some(Instant::now() + LAST_ANSWERS),
-            Phase::Aborted => {
-                // One more attempt, which is the last.
-                course.breaker = Breaker::new(common.retry);
-                course.again.iter_mut().for_each(|ready| ready.due = None);
-            }
+            Phase::Aborted => course.schedule.hurry(),
             _ => {}
         }
     }
@@ -618,51 +591,10 @@ impl SenderLane {
     }
 }
 
-impl Course {
-    /// Says why requests fail, unless that was said a short while ago.
-    fn say(&mut self, common: &Common, reason: &str) {
-        let now = Instant::now();
-        let is_known = self.trouble.as_ref().is_some_and(|trouble| {
-            let quiet = match trouble.said == reason {
-                true => SAY_AGAIN,
-                false => SAY_ANOTHER,
-            };
-            now.duration_since(trouble.said_at) < quiet
-        });
-        let since = match &mut self.trouble {
-            Some(trouble) => *trouble.since.get_or_insert(now),
-            None => now,
-        };
-        if is_known {
-            return;
-        }
-        let meanwhile = common.meanwhile();
-        common
-            .diagnostics
-            .warn(&format!("{reason}; trying again{meanwhile}"));
-        self.trouble = Some(Trouble {
-            since: Some(since),
-            said: reason.to_owned(),
-            said_at: now,
-        });
-    }
-
-    /// A request was taken: says so where all of them failed for a while.
-    fn recover(&mut self, common: &Common) {
-        if !self.again.is_empty() || !self.breaker.is_closed() {
-            return;
-        }
-        let since = self
-            .trouble
-            .as_mut()
-            .and_then(|trouble| trouble.since.take());
-        if let Some(since) = since.filter(|since| since.elapsed() >= WORTH_SAYING) {
-            let after = time(since.elapsed());
-            common
-                .diagnostics
-                .info(&format!("works again after {after}"));
-        }
-    }
+/// When the time for retries of some request is over, wherever it stands.
+fn overdue_at(common: &Common, course: &Course) -> Option<Instant> {
+    let limit = common.retry.give_up_after?.0;
+    course.schedule.failing_since().map(|since| since + limit)
 }
 
 /// Waits until a time; for ever where there is none.

@@ -1,0 +1,353 @@
+//! Which request is sent next, and when: how many may be in flight, which destinations rest, what is sent again.
+//!
+//! Each destination has a circuit of its own, so that one that is away, or asks for time, holds up no other one. Of a destination
+//! nothing is kept once none of its requests is under way and nothing failed of late.
+//!
+//! Invariant: every request that [`Schedule::next`] gave comes back once, through [`Schedule::ended`].
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::concurrency::Limiter;
+use super::flow::Breaker;
+use super::request::Ready;
+use crate::settings::{Concurrency, RetrySettings};
+
+/// What a lane knows of the requests that it sends.
+pub struct Schedule {
+    retry: RetrySettings,
+    /// One at a time is in flight to each destination.
+    is_in_order: bool,
+    limiter: Limiter,
+    routes: HashMap<Arc<str>, Route>,
+    /// To be sent again.
+    again: Vec<Ready>,
+    in_flight: usize,
+    /// Those in flight that try whether a destination is back.
+    tries: usize,
+}
+
+/// What is known of a destination.
+struct Route {
+    breaker: Breaker,
+    in_flight: usize,
+    /// The one in flight tries whether the destination is back.
+    is_tried: bool,
+    /// A request is in flight or to be sent again, and no other one may come before it.
+    is_busy: bool,
+}
+
+impl Schedule {
+    pub fn new(concurrency: Concurrency, retry: RetrySettings, is_in_order: bool) -> Self {
+        Self {
+            retry,
+            is_in_order,
+            limiter: Limiter::new(concurrency),
+            routes: HashMap::new(),
+            again: Vec::new(),
+            in_flight: 0,
+            tries: 0,
+        }
+    }
+
+    /// The next request that may be sent: one that failed before, or of those that are `ready` the first.
+    pub fn next(&mut self, ready: &mut VecDeque<Ready>, now: Instant) -> Option<Ready> {
+        if ready.is_empty() && self.again.is_empty() {
+            return None;
+        }
+        let has_room = self.limiter.has_room(self.in_flight, self.tries);
+        if !has_room {
+            self.limiter.holds_back(now);
+        }
+        let is_due = |ready: &Ready| ready.due.is_none_or(|due| due <= now);
+        let may_repeat = |ready: &Ready| is_due(ready) && self.may_send(ready, has_room, now);
+        let next = match self.again.iter().position(may_repeat) {
+            Some(place) => self.again.swap_remove(place),
+            None => {
+                let may_begin = |ready: &Ready| {
+                    let route = self.routes.get(&ready.request.destination);
+                    route.is_none_or(|route| !route.is_busy) && self.may_send(ready, has_room, now)
+                };
+                let place = ready.iter().position(may_begin)?;
+                ready.remove(place)?
+            }
+        };
+        self.sent(&next.request.destination);
+        Some(next)
+    }
+
+    fn may_send(&self, ready: &Ready, has_room: bool, now: Instant) -> bool {
+        match self.routes.get(&ready.request.destination) {
+            Some(route) if !route.breaker.is_closed() => {
+                route.breaker.allows(route.in_flight, now)
+                    && self.limiter.has_room_to_try(self.in_flight, self.tries)
+            }
+            _ => has_room,
+        }
+    }
+
+    fn sent(&mut self, destination: &Arc<str>) {
+        if !self.routes.contains_key(destination) {
+            self.routes
+                .insert(destination.clone(), Route::new(self.retry));
+        }
+        let Some(route) = self.routes.get_mut(destination) else {
+            return;
+        };
+        route.in_flight += 1;
+        route.is_busy = self.is_in_order;
+        route.is_tried = route.breaker.send();
+        self.in_flight += 1;
+        self.tries += usize::from(route.is_tried);
+    }
+
+    /// A request is in flight no more. What became of it is said next.
+    pub fn ended(&mut self, destination: &Arc<str>) {
+        self.in_flight -= 1;
+        if let Some(route) = self.routes.get_mut(destination) {
+            route.in_flight -= 1;
+            self.tries -= usize::from(std::mem::take(&mut route.is_tried));
+        }
+    }
+
+    /// The destination took a request that was sent at `sent`.
+    pub fn succeeded(&mut self, destination: &Arc<str>, sent: Instant, now: Instant) {
+        self.limiter.answered(sent, now);
+        self.works(destination);
+    }
+
+    /// The destination works, although it did not take the request.
+    pub fn works(&mut self, destination: &Arc<str>) {
+        if let Some(route) = self.routes.get_mut(destination) {
+            route.breaker.succeeded();
+        }
+    }
+
+    /// Too much was sent at a time, although the destination took a part of it.
+    pub fn too_many(&mut self, sent: Instant, now: Instant) {
+        self.limiter.failed(sent, now);
+    }
+
+    /// A request failed that was sent at `sent`, and the destination asked for so much time; whether that opened its circuit.
+    pub fn failed(
+        &mut self,
+        destination: &Arc<str>,
+        after: Option<Duration>,
+        sent: Instant,
+        now: Instant,
+    ) -> bool {
+        let Some(route) = self.routes.get_mut(destination) else {
+            return false;
+        };
+        // What only tried says nothing of how much the others take.
+        if route.breaker.is_closed() {
+            self.limiter.failed(sent, now);
+        }
+        route.breaker.failed(after, now)
+    }
+
+    /// A request is to be sent again when it is due.
+    pub fn repeat(&mut self, ready: Ready) {
+        self.again.push(ready);
+    }
+
+    /// A request has come to its end, or became others: the next one to its destination may be sent.
+    pub fn finish(&mut self, destination: &Arc<str>) {
+        let Some(route) = self.routes.get_mut(destination) else {
+            return;
+        };
+        route.is_busy = false;
+        if route.in_flight == 0 && route.breaker.is_calm() {
+            self.routes.remove(destination);
+        }
+    }
+
+    /// Whether nothing is to be sent again, and every destination works.
+    pub fn is_calm(&self) -> bool {
+        self.again.is_empty() && self.routes.values().all(|route| route.breaker.is_closed())
+    }
+
+    /// Whether nothing is to be sent again.
+    pub fn is_over(&self) -> bool {
+        self.again.is_empty()
+    }
+
+    /// What was to be sent again.
+    pub fn take(&mut self) -> Vec<Ready> {
+        std::mem::take(&mut self.again)
+    }
+
+    /// Everything may be sent at once: for the last time.
+    pub fn hurry(&mut self) {
+        for route in self.routes.values_mut() {
+            route.breaker = Breaker::new(self.retry);
+        }
+        self.again.iter_mut().for_each(|ready| ready.due = None);
+    }
+
+    /// When the first of those that are sent again failed for the first time.
+    pub fn failing_since(&self) -> Option<Instant> {
+        let since = self.again.iter().filter_map(|ready| ready.failing_since);
+        since.min()
+    }
+
+    /// When something may be sent although nothing happens until then.
+    pub fn wakes_at(&self, ready: &VecDeque<Ready>, now: Instant) -> Option<Instant> {
+        let again = self.again.iter().map(|ready| {
+            let route = self.routes.get(&ready.request.destination);
+            let opens = route.and_then(|route| route.breaker.opens_at());
+            let due = ready.due.unwrap_or(now);
+            opens.map_or(due, |opens| due.max(opens))
+        });
+        let mut first = again.min();
+        for ready in ready {
+            let route = self.routes.get(&ready.request.destination);
+            if route.is_some_and(|route| route.is_busy) {
+                continue;
+            }
+            let opens = route.and_then(|route| route.breaker.opens_at());
+            let at = opens.unwrap_or(now);
+            first = Some(first.map_or(at, |first| first.min(at)));
+            if at <= now {
+                break;
+            }
+        }
+        // What could be sent by now waits for an answer.
+        first.filter(|at| *at > now || self.in_flight == 0)
+    }
+}
+
+impl Route {
+    fn new(retry: RetrySettings) -> Self {
+        Self {
+            breaker: Breaker::new(retry),
+            in_flight: 0,
+            is_tried: false,
+            is_busy: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use component::{Compression, Framing};
+
+    use super::super::request::Growing;
+    use super::*;
+
+    const TAKEN: &str = "taken";
+
+    fn schedule(concurrency: Concurrency, is_in_order: bool) -> Schedule {
+        Schedule::new(concurrency, RetrySettings::default(), is_in_order)
+    }
+
+    fn ready(destinations: &[&str]) -> VecDeque<Ready> {
+        let ready = destinations.iter().map(|destination| {
+            let growing = Growing::empty(&Arc::from(*destination), Instant::now());
+            let sealed = growing.seal(Framing::default(), Compression::None);
+            sealed.expect("nothing is compressed")
+        });
+        ready.collect()
+    }
+
+    /// Sends until nothing may be sent; where to.
+    fn send(schedule: &mut Schedule, ready: &mut VecDeque<Ready>, now: Instant) -> Vec<Ready> {
+        std::iter::from_fn(|| schedule.next(ready, now)).collect()
+    }
+
+    fn names(sent: &[Ready]) -> Vec<&str> {
+        sent.iter().map(|one| &*one.request.destination).collect()
+    }
+
+    /// Every request to `away` fails, and every other one is taken; what is to be sent again is due at once.
+    fn answer(schedule: &mut Schedule, sent: Vec<Ready>, away: &str, now: Instant) -> usize {
+        let mut taken = 0;
+        for one in sent {
+            let destination = one.request.destination.clone();
+            schedule.ended(&destination);
+            if &*destination == away {
+                schedule.failed(&destination, None, now, now);
+                schedule.repeat(one);
+            } else {
+                schedule.succeeded(&destination, now, now);
+                schedule.finish(&destination);
+                taken += 1;
+            }
+        }
+        taken
+    }
+
+    #[test]
+    fn a_destination_that_is_away_does_not_hold_up_the_others() {
+        for concurrency in [Concurrency::Adaptive, Concurrency::Fixed(4)] {
+            let mut schedule = schedule(concurrency, false);
+            let now = Instant::now();
+            let mut waiting = ready(&["away"; 6]);
+            waiting.extend(ready(&[TAKEN; 20]));
+            let mut taken = 0;
+            for _ in 0..40 {
+                let sent = send(&mut schedule, &mut waiting, now);
+                taken += answer(&mut schedule, sent, "away", now);
+            }
+            assert_eq!(taken, 20, "{concurrency:?}");
+            assert!(!schedule.is_calm());
+            let wakes = schedule.wakes_at(&waiting, now).expect("it tries again");
+            assert!(wakes > now, "nothing is to be done before");
+            let tried = send(&mut schedule, &mut waiting, wakes);
+            assert_eq!(names(&tried), ["away"], "one tries");
+            // As long as that one is not answered, the others have all places.
+            let mut more = ready(&[TAKEN; 20]);
+            assert!(!send(&mut schedule, &mut more, wakes).is_empty());
+        }
+    }
+
+    #[test]
+    fn one_that_asks_for_time_gets_it_alone() {
+        let mut schedule = schedule(Concurrency::Fixed(9), false);
+        let now = Instant::now();
+        let mut waiting = ready(&["a", "b"]);
+        for one in send(&mut schedule, &mut waiting, now) {
+            let destination = one.request.destination.clone();
+            schedule.ended(&destination);
+            match &*destination {
+                "a" => {
+                    let after = Some(Duration::from_secs(7));
+                    assert!(schedule.failed(&destination, after, now, now));
+                    schedule.repeat(one);
+                }
+                _ => schedule.finish(&destination),
+            }
+        }
+        let mut waiting = ready(&["a", "b"]);
+        let sent = send(&mut schedule, &mut waiting, now);
+        assert_eq!(names(&sent), ["b"]);
+        schedule.ended(&sent[0].request.destination);
+        let wakes = schedule.wakes_at(&waiting, now);
+        assert_eq!(wakes, Some(now + Duration::from_secs(7)));
+    }
+
+    #[test]
+    fn in_order_a_destination_gets_one_at_a_time() {
+        let mut schedule = schedule(Concurrency::Fixed(9), true);
+        let now = Instant::now();
+        let mut waiting = ready(&["a", "a", "b", "a"]);
+        let sent = send(&mut schedule, &mut waiting, now);
+        assert_eq!(names(&sent), ["a", "b"]);
+        answer(&mut schedule, sent, "a", now);
+        let sent = send(&mut schedule, &mut waiting, now);
+        assert_eq!((names(&sent), waiting.len()), (vec!["a"], 2));
+        answer(&mut schedule, sent, "", now);
+        assert_eq!(send(&mut schedule, &mut waiting, now).len(), 1);
+    }
+
+    #[test]
+    fn nothing_is_kept_of_those_that_work() {
+        let mut schedule = schedule(Concurrency::Fixed(9), false);
+        let now = Instant::now();
+        let mut waiting = ready(&["a", "b", "c"]);
+        let sent = send(&mut schedule, &mut waiting, now);
+        answer(&mut schedule, sent, "", now);
+        assert!(schedule.routes.is_empty() && schedule.is_calm());
+    }
+}
