@@ -15,7 +15,7 @@ use registry::{Registry, RegistryError};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::load::{flow, host, load, queue};
 use crate::log;
@@ -40,8 +40,8 @@ pub fn run(pipeline: &str, data_dir: Option<PathBuf>, metrics: bool) -> anyhow::
     if !finite {
         session.introduce(&graph, pipeline);
     }
-    let registry = open_registry(graph.process.data_dir.as_deref(), &session.diagnostics)?;
-    let report = session.execute(graph, finite, &host, registry, metrics)?;
+    let data_dir = graph.process.data_dir.clone();
+    let report = session.execute(graph, finite, &host, data_dir.as_deref(), metrics)?;
     if metrics {
         say(report.table().trim_end());
     }
@@ -126,28 +126,31 @@ impl Session {
             .info(&format!("Millpond stopped {why}; exit code {code}"));
     }
 
-    /// Runs every pipeline of the graph until it ends or a signal stops it.
+    /// Runs every pipeline of the graph until it ends or a signal stops it. What inputs remember is in `memory`, where they are to.
     pub fn execute(
         &self,
         graph: Graph,
         finite: bool,
         host: &Arc<batch::HostInfo>,
-        registry: Option<Arc<Registry>>,
+        memory: Option<&Path>,
         ledger: bool,
     ) -> anyhow::Result<Report> {
-        let options = RunOptions {
-            host: host.clone(),
-            diagnostics: self.diagnostics.clone(),
-            finite,
-            stop: Stop::default(),
-            registry,
-            ledger,
-        };
         let runtime = runtime()?;
         let report = runtime.block_on(async {
-            let stop = options.stop.clone();
-            let signals = watch_signals(stop, self.diagnostics.clone(), self.signal.clone());
-            let signals = tokio::spawn(signals);
+            let stop = Stop::default();
+            // Before anything that may take long, such as reading what a large registry holds.
+            let signals = signals(&self.diagnostics).map(|signals| {
+                let first = self.signal.clone();
+                tokio::spawn(signals.watch(stop.clone(), self.diagnostics.clone(), first))
+            });
+            let options = RunOptions {
+                host: host.clone(),
+                registry: open_registry(memory, &self.diagnostics)?,
+                diagnostics: self.diagnostics.clone(),
+                finite,
+                stop,
+                ledger,
+            };
             let run = match Run::start(graph, options).await {
                 // It is told like one that is found while the configuration is read.
                 Err(StartError::Setting(error)) => return Err(error.into()),
@@ -156,7 +159,9 @@ impl Session {
             let drawing = tokio::spawn(self.bar.clone().draw(run.progress(), run.events()));
             let report = run.finish().await;
             drawing.abort();
-            signals.abort();
+            if let Some(signals) = signals {
+                signals.abort();
+            }
             anyhow::Ok(report)
         });
         self.bar.clear();
@@ -233,36 +238,64 @@ fn runtime() -> anyhow::Result<Runtime> {
     runtime.context("cannot start the runtime")
 }
 
-/// The first SIGINT or SIGTERM stops the inputs; a second one, [`ONE_REQUEST`] later or more, ends the process at once.
-/// SIGHUP, which by convention asks a service to reload, ends nothing.
-async fn watch_signals(stop: Stop, diagnostics: Diagnostics, first: Arc<OnceLock<&'static str>>) {
-    let (Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)) = (
-        signal(SignalKind::interrupt()),
-        signal(SignalKind::terminate()),
-        signal(SignalKind::hangup()),
-    ) else {
-        return diagnostics.warn("signals cannot be watched; stopping will not be graceful");
+/// The signals that are watched.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+/// Takes signals from now on.
+fn signals(diagnostics: &Diagnostics) -> Option<Signals> {
+    let taken = || {
+        std::io::Result::Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
     };
-    let mut asked: Option<Instant> = None;
-    loop {
-        let name = tokio::select! {
-            _ = interrupt.recv() => "SIGINT",
-            _ = terminate.recv() => "SIGTERM",
-            _ = hangup.recv() => {
-                diagnostics.info(HANGUP);
-                continue;
+    let taken = taken().ok();
+    if taken.is_none() {
+        diagnostics.warn("signals cannot be watched; stopping will not be graceful");
+    }
+    taken
+}
+
+impl Signals {
+    /// The first SIGINT or SIGTERM stops the inputs; a second one, [`ONE_REQUEST`] later or more, ends the process at once.
+    /// SIGHUP, which by convention asks a service to reload, ends nothing.
+    async fn watch(
+        mut self,
+        stop: Stop,
+        diagnostics: Diagnostics,
+        first: Arc<OnceLock<&'static str>>,
+    ) {
+        let mut asked: Option<Instant> = None;
+        loop {
+            let name = tokio::select! {
+                _ = self.interrupt.recv() => "SIGINT",
+                _ = self.terminate.recv() => "SIGTERM",
+                _ = self.hangup.recv() => {
+                    diagnostics.info(HANGUP);
+                    continue;
+                }
+            };
+            match asked {
+                Some(first) if first.elapsed() < ONE_REQUEST => continue,
+                Some(_) => {
+                    diagnostics.warn(&format!(
+                        "{name} again: stopped at once, without delivering what was read; exit code {INTERRUPTED}"
+                    ));
+                    std::process::exit(INTERRUPTED);
+                }
+                None => asked = Some(Instant::now()),
             }
-        };
-        match asked {
-            Some(first) if first.elapsed() < ONE_REQUEST => continue,
-            Some(_) => std::process::exit(INTERRUPTED),
-            None => asked = Some(Instant::now()),
+            diagnostics.info(&format!(
+                "{name}: delivering what was read; once more to stop at once"
+            ));
+            let _ = first.set(name);
+            stop.stop();
         }
-        diagnostics.info(&format!(
-            "{name}: delivering what was read; once more to stop at once"
-        ));
-        let _ = first.set(name);
-        stop.stop();
     }
 }
 

@@ -53,7 +53,8 @@ pub fn make_stages(
 ) -> (Vec<Vec<Stage>>, Vec<Arc<SharedStage>>) {
     let mut made: Vec<Vec<Stage>> = (0..workers).map(|_| Vec::new()).collect();
     let mut all = Vec::new();
-    for node in nodes {
+    let labels = labels(&nodes);
+    for (node, label) in nodes.into_iter().zip(labels) {
         let mut instances: Vec<Box<dyn Processor>> = Vec::new();
         let mut ordered = None;
         match node.order {
@@ -80,7 +81,7 @@ pub fn make_stages(
             on_failure: node.on_failure,
             failed: format!("{} failed", node.name).into(),
             metrics: Arc::default(),
-            diagnostics: diagnostics.for_component(Role::Processor, node.name),
+            diagnostics: diagnostics.for_component(Role::Processor, &label),
             ordered,
         });
         for stages in &mut made {
@@ -92,6 +93,19 @@ pub fn make_stages(
         all.push(shared);
     }
     (made, all)
+}
+
+/// How messages name the processors: the second `grok` of a pipeline is `grok #2`.
+fn labels(nodes: &[StageNode]) -> Vec<String> {
+    let names: Vec<&str> = nodes.iter().map(|node| node.name).collect();
+    let label = |(place, &name): (usize, &&str)| {
+        let before = names[..place].iter().filter(|other| **other == name);
+        match before.count() {
+            0 => name.to_owned(),
+            earlier => format!("{name} #{}", earlier + 1),
+        }
+    };
+    names.iter().enumerate().map(label).collect()
 }
 
 impl SharedStage {

@@ -94,6 +94,7 @@ fn a_signal_stops_the_input_and_delivers_what_was_read() {
 fn a_second_signal_ends_the_process_at_once() {
     // Nobody reads the pipe: the output hangs, and so would a graceful stop until its deadline.
     let mut child = command(&["run", "generate apache | stdout"])
+        .stderr(Stdio::piped())
         .spawn()
         .expect("runs");
     std::thread::sleep(Duration::from_millis(500));
@@ -108,8 +109,11 @@ fn a_second_signal_ends_the_process_at_once() {
     std::thread::sleep(Duration::from_millis(700));
     assert_eq!(child.try_wait().expect("a child"), None, "it still runs");
     signal(child.id(), "-INT");
-    assert_eq!(child.wait().expect("ends").code(), Some(130));
+    let output = child.wait_with_output().expect("ends");
+    assert_eq!(output.status.code(), Some(130));
     assert!(begin.elapsed() < Duration::from_secs(10));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("SIGINT again: stopped at once"), "{said}");
 }
 
 #[test]
