@@ -1,5 +1,5 @@
-//! Outputs that failed for good: the others go on, nothing is held for the failed one in memory, and what is stored stays
-//! for it. Each test drives the steps of the queue itself, without a thread.
+//! Outputs that failed for good, or take nothing for now, or little: the others go on, nothing is held for a failed one in
+//! memory, and what is stored stays for it. Each test drives the steps of the queue itself, without a thread.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -53,6 +53,8 @@ fn open(folder: &Path, mode: Mode, may_part: bool) -> Arc<Queue> {
     let options = DiskOptions {
         mode,
         may_part,
+        // It stands still: nothing happens because time went by.
+        steady: Arc::new(|| 0),
         ..DiskOptions::new(settings, &["good", "bad"])
     };
     let storage = FolderStorage::open(folder).expect("a folder");
@@ -204,5 +206,80 @@ fn a_queue_whose_outputs_have_all_failed_goes_on_storing() {
         queue.close(QueuePhase::Draining);
         assert!(queue.take(&|_| true).is_none());
         assert_eq!(queue.held().unsafe_events, u64::from(!is_safe) * EVENTS);
+    }
+}
+
+/// How many of `ticks` batches the good output has got at each tick if the bad one passes one batch every `pace` ticks, and holds
+/// so many at most that it would take another.
+fn beside_a_slow_one(mode: Mode, pace: usize) -> (Arc<Queue>, tempfile::TempDir) {
+    const TICKS: u64 = 3000;
+    const ROOM: usize = 4;
+    let folder = tempfile::tempdir().expect("a folder");
+    let queue = open(folder.path(), mode, true);
+    let mut held = Vec::new();
+    let (mut good, mut bad) = (Vec::new(), Vec::new());
+    let mut ticks = 0;
+    while (good.len() as u64) < TICKS {
+        ticks += 1;
+        assert!(
+            ticks <= TICKS + 20,
+            "{mode:?}, {pace}: {} batches",
+            good.len()
+        );
+        // A file: it waits where that is worth it.
+        let sent = queue.try_send(batch(good.len() as u64), true);
+        queue.write_step().expect("it is written");
+        queue.sync_step().expect("it is synced");
+        assert!(sent.is_ok() || !held.is_empty());
+        let count = held.len();
+        let mut room = ROOM.saturating_sub(count);
+        while let Some(taken) = queue
+            .try_take(&|lane| lane == 0 || room > 0)
+            .expect("it is read")
+        {
+            let Taken::Batch(entry, batch) = taken else {
+                panic!("nothing is damaged")
+            };
+            for place in &entry.lanes {
+                let number = batch.origin().start(0);
+                if place.lane == 0 {
+                    good.push(number);
+                    entry.ticket.pass(0);
+                } else {
+                    bad.push(number);
+                    held.push(entry.ticket.clone());
+                    room = ROOM.saturating_sub(held.len());
+                }
+            }
+        }
+        if ticks % pace as u64 == 0 && !held.is_empty() {
+            held.remove(0).pass(1);
+        }
+    }
+    assert!(good.into_iter().eq(0..TICKS));
+    assert!(bad.iter().copied().eq(0..bad.len() as u64));
+    (queue, folder)
+}
+
+/// An output with nothing left to do does not wait for one that holds what there is room for in memory, not even when its
+/// input is a file.
+#[test]
+fn an_output_that_takes_nothing_holds_up_nobody() {
+    for mode in [Mode::Everything, Mode::Overflow] {
+        let (queue, _folder) = beside_a_slow_one(mode, usize::MAX);
+        let counters = queue.metrics().snapshot().named;
+        let read_back = counters.get("read_back").copied().unwrap_or(0);
+        if mode == Mode::Everything {
+            assert!(read_back <= 2 * EVENTS, "{read_back} events are read back");
+        }
+    }
+}
+
+#[test]
+fn a_slow_output_holds_up_nobody() {
+    for mode in [Mode::Everything, Mode::Overflow] {
+        for pace in [10, 100] {
+            beside_a_slow_one(mode, pace);
+        }
     }
 }

@@ -142,6 +142,11 @@ impl Lane {
         self.in_flight.len() < AHEAD_MAX
     }
 
+    /// Whether it holds nothing and takes what it is given.
+    pub fn is_idle(&self) -> bool {
+        self.in_flight_size == 0 && self.may_hold()
+    }
+
     /// It gets a batch; the number of its turn.
     pub fn give(&mut self, sequence: u64, what: Weight, ordinal_end: Option<u64>) -> u64 {
         let Weight { size, events } = what;

@@ -149,9 +149,10 @@ impl Lanes {
         turns
     }
 
-    /// An output holds nothing of a batch any more, which it is still to pass.
-    pub fn release(&mut self, lane: usize, sequence: u64) {
+    /// An output holds nothing of a batch any more, which it is still to pass; whether it holds nothing at all now.
+    pub fn release(&mut self, lane: usize, sequence: u64) -> bool {
         self.lanes[lane].release(sequence);
+        self.lanes[lane].is_idle()
     }
 
     /// An output has passed a batch; whether it may hold one more now and could not before.
@@ -182,6 +183,12 @@ impl Lanes {
     pub fn held_at_front(&self) -> usize {
         let together = self.lanes.iter().filter(|lane| !lane.is_alone());
         together.map(Lane::in_flight_size).max().unwrap_or(0)
+    }
+
+    /// Whether some output at the front has nothing to do.
+    pub fn is_somebody_idle(&self) -> bool {
+        let mut together = self.lanes.iter().filter(|lane| !lane.is_alone());
+        together.any(Lane::is_idle)
     }
 
     /// Whether a batch is to be given to some of these outputs.

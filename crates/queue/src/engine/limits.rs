@@ -28,7 +28,8 @@ pub enum Full {
 }
 
 impl Queue {
-    /// Whether a batch may wait in memory. A batch beyond the limits is let in alone.
+    /// Whether a batch may wait in memory. A batch beyond the limits is let in alone, and on disk for an output that has nothing
+    /// else to do as well: once the one that fills the memory holds more than that, it goes on alone.
     pub(super) fn fits_in_memory(&self, state: &State, size: usize, events: usize) -> bool {
         let everything = self
             .disk
@@ -36,13 +37,26 @@ impl Queue {
             .filter(|disk| disk.mode == Mode::Everything);
         if let Some(disk) = everything {
             let held = state.front_size();
+            let memory = disk.settings.memory;
+            let fits = held == 0 || held + size <= memory;
             return !state.front.has_backlog()
-                && (held == 0 || held + size <= disk.settings.memory);
+                && (fits || (held < memory && disk.somebody_starves(state)));
         }
         let (held_size, held_events) = state.front.held();
         let fits = held_size + size <= self.limits.size_max
             && held_events + events <= self.limits.events_max;
         !state.front.has_backlog() && (fits || held_events == 0)
+    }
+
+    /// Whether a batch for which memory has no room waits for the outputs at the front, instead of being stored only: while they
+    /// make progress, and none of them waits for another output.
+    pub(super) fn waits_for_outputs(&self, state: &State, disk: &Disk, size: usize) -> bool {
+        let is_held_by_others = state.lanes.is_somebody_alone()
+            && !state.front.has_backlog()
+            && state.front_size() + size <= self.limits.size_max;
+        state.lanes.make_progress((self.steady)())
+            && !disk.somebody_starves(state)
+            && !is_held_by_others
     }
 
     /// Whether one more batch may wait to be written and synced.
@@ -74,6 +88,11 @@ impl Queue {
 }
 
 impl Disk {
+    /// Whether an output got everything while another one fills the memory that may go on alone: it need not wait for that one.
+    fn somebody_starves(&self, state: &State) -> bool {
+        self.may_part && state.front.is_at_end() && state.lanes.is_somebody_idle()
+    }
+
     /// Whether the log has no room for a batch, and why.
     pub(super) fn is_full(&self, state: &State, wanted: Wanted) -> Option<Full> {
         let Wanted { stored, events } = wanted;

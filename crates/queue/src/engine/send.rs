@@ -105,7 +105,7 @@ impl Queue {
         }
         let is_last_call = state.phase.is_last_call();
         let waits = can_wait && !is_last_call;
-        if !fits && waits && state.lanes.make_progress((self.steady)()) {
+        if !fits && waits && self.waits_for_outputs(&state, disk, size) {
             return Decision::Full;
         }
         if !self.fits_unsynced(&state, size) {

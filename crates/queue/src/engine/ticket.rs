@@ -59,14 +59,14 @@ impl Ticket {
     pub fn release(&self, output: usize) {
         let is_last = self.drop_hold();
         let queue = &self.queue;
-        {
+        let is_idle = {
             let mut state = queue.lock();
-            state.lanes.release(output, self.sequence);
             if is_last {
                 self.give_back_room(&mut state);
             }
-        }
-        if is_last {
+            state.lanes.release(output, self.sequence)
+        };
+        if is_last || is_idle {
             queue.room.notify_waiters();
         }
     }
