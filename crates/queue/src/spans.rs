@@ -1,4 +1,4 @@
-//! Ranges of ordinals: which of the events ever written to a log.
+//! Ranges of ordinals, which of the events ever written to a log, or of sequences.
 //!
 //! Invariant: ranges are not empty and do not touch each other.
 
@@ -55,6 +55,12 @@ impl Spans {
         gaps.map(|gap| gap.end - gap.start).sum()
     }
 
+    /// Whether it is in the set.
+    pub(crate) fn contains(&self, ordinal: u64) -> bool {
+        let before = self.0.range(..=ordinal).next_back();
+        before.is_some_and(|(_, until)| ordinal < *until)
+    }
+
     /// The ranges, ascending.
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = Range<u64>> + '_ {
         self.0.iter().map(|(start, end)| *start..*end)
@@ -100,6 +106,7 @@ mod tests {
             let ends: Vec<_> = spans.iter().collect();
             prop_assert!(ends.windows(2).all(|pair| pair[0].end < pair[1].start));
             let range = probe.0..probe.0 + probe.1;
+            prop_assert!((0..80).all(|one| spans.contains(one) == model.contains(&one)));
             let outside: Vec<u64> = range.clone().filter(|one| !model.contains(one)).collect();
             let gaps = spans.gaps(&range);
             prop_assert!(gaps.iter().all(|gap| !gap.is_empty()));

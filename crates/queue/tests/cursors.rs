@@ -53,6 +53,7 @@ struct Place {
     now: Arc<Mutex<i64>>,
     said: Arc<Mutex<Vec<String>>>,
     next: u64,
+    may_part: bool,
 }
 
 impl Place {
@@ -63,6 +64,7 @@ impl Place {
             now: Arc::new(Mutex::new(1_000_000_000_000)),
             said: Arc::default(),
             next: 0,
+            may_part: true,
         }
     }
 
@@ -81,6 +83,7 @@ impl Place {
             diagnostics: Diagnostics::new(move |text| {
                 said.lock().expect("no panic").push(text.to_owned());
             }),
+            may_part: self.may_part,
             ..DiskOptions::new(self.settings.clone(), outputs)
         };
         Queue::open_on(Arc::new(FolderStorage::open(self.folder.path())?), options)
@@ -182,6 +185,85 @@ fn no_cursor_at_all_begins_with_the_oldest() {
     drop(queue);
     std::fs::remove_file(place.path("cursor-a")).expect("it was saved");
     assert_eq!(all(&place.open(&["a"]), 1), [[0, 1, 2]]);
+}
+
+/// Takes everything; each output passes the batches whose numbers it `takes`.
+fn pass_some(queue: &Arc<Queue>, takes: &dyn Fn(usize, u64) -> bool) -> [Vec<u64>; 2] {
+    let mut got = [Vec::new(), Vec::new()];
+    while let Some(taken) = queue.try_take(&|_| true).expect("it is read") {
+        let Taken::Batch(entry, batch) = taken else {
+            panic!("nothing is damaged")
+        };
+        let number = batch.origin().start(0);
+        for place in &entry.lanes {
+            got[place.lane].push(number);
+            if takes(place.lane, number) {
+                entry.ticket.pass(place.lane);
+            }
+        }
+    }
+    got
+}
+
+/// As an output does that sends requests, of which some fail: what was passed is not given again, the rest is.
+#[test]
+fn what_was_passed_beyond_the_cursor_is_not_given_again() {
+    for may_part in [true, false] {
+        let mut place = Place::new();
+        place.may_part = may_part;
+        let queue = place.open(&["a", "b"]);
+        place.store(&queue, 60);
+        let passed_first = |lane, number| number % [2, 3][lane] > 0;
+        pass_some(&queue, &passed_first);
+        // Passed from memory, and not written when the process was killed: those sequences are given to others.
+        for number in 1000..1003 {
+            queue.try_send(batch(number), false).expect("there is room");
+        }
+        pass_some(&queue, &|_, _| true);
+        queue.upkeep_step();
+        drop(queue);
+
+        let queue = place.open(&["a", "b"]);
+        place.store(&queue, 5);
+        let expected = [0, 1].map(|lane| {
+            let again = (0..60).filter(|number| !passed_first(lane, *number));
+            again.chain(60..65).collect::<Vec<u64>>()
+        });
+        // Of what came again each holds some, so that not all of it is behind the cursor.
+        let passed_then = |_, number| number % 5 > 0;
+        assert_eq!(pass_some(&queue, &passed_then), expected);
+        assert_eq!(queue.lost(), 0);
+        queue.upkeep_step();
+        drop(queue);
+
+        let queue = place.open(&["a", "b"]);
+        let expected = expected.map(|numbers| {
+            let again = numbers.into_iter().filter(|number| number % 5 == 0);
+            again.collect::<Vec<u64>>()
+        });
+        assert_eq!(pass_some(&queue, &|_, _| true), expected);
+        assert_eq!((queue.lost(), queue.held().stored_events), (0, 0));
+        assert!(place.said.lock().expect("no panic").is_empty());
+    }
+}
+
+/// What is dropped for its age counts for an output that is still to get it, not for one that has passed it.
+#[test]
+fn what_was_passed_beyond_the_cursor_is_not_dropped() {
+    let mut place = Place::new();
+    place.settings.age_max = Some(Duration::from_secs(60));
+    let queue = place.open(&["a"]);
+    place.store(&queue, 10);
+    pass_some(&queue, &|_, number| (2..8).contains(&number));
+    queue.upkeep_step();
+    drop(queue);
+    *place.now.lock().expect("no panic") += 61_000_000_000;
+    let queue = place.open(&["a"]);
+    queue.upkeep_step();
+    let counters = queue.metrics().snapshot().named;
+    assert_eq!(counters.get("dropped_by_age"), Some(&4));
+    place.store(&queue, 1);
+    assert_eq!(all(&queue, 1), [[10]]);
 }
 
 #[test]

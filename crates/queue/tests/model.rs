@@ -212,8 +212,19 @@ fn queue_step() -> impl Strategy<Value = QueueStep> {
 struct Output {
     /// The batch that it gets next.
     next: u64,
+    /// Those that it has passed, which do not come again after a restart.
+    passed: BTreeSet<u64>,
     held: VecDeque<(u64, Arc<Ticket>)>,
     is_closed: bool,
+}
+
+impl Output {
+    /// Steps over what it has passed.
+    fn go_on(&mut self) {
+        while self.passed.contains(&self.next) {
+            self.next += 1;
+        }
+    }
 }
 
 struct QueueModel {
@@ -274,8 +285,9 @@ impl QueueModel {
                 let lane = usize::from(lane) % self.outputs.len();
                 let held = &mut self.outputs[lane].held;
                 let index = usize::from(index) % held.len().max(1);
-                if let Some((_, ticket)) = held.remove(index) {
+                if let Some((number, ticket)) = held.remove(index) {
                     ticket.pass(lane);
+                    self.outputs[lane].passed.insert(number);
                 }
             }
             QueueStep::Write => drop(self.queue.write_step().unwrap()),
@@ -302,6 +314,7 @@ impl QueueModel {
         assert_eq!(content, self.sent[content.number as usize]);
         for lane in &entry.lanes {
             let output = &mut self.outputs[lane.lane];
+            output.go_on();
             assert_eq!(output.next, content.number, "for output {}", lane.lane);
             output.next += 1;
             let held = (content.number, Arc::clone(&entry.ticket));
@@ -310,7 +323,7 @@ impl QueueModel {
         true
     }
 
-    /// A clean stop and a start: each output goes on with the first batch that it had not passed.
+    /// A clean stop and a start: each output gets what it had not passed, and nothing else.
     fn restart(&mut self) {
         self.queue.close(QueuePhase::Leaving);
         while self.queue.write_step().unwrap() {}
@@ -342,6 +355,7 @@ impl QueueModel {
                 for (_, ticket) in output.held.drain(..) {
                     ticket.pass(lane);
                 }
+                output.go_on();
             }
             if !self.take() {
                 break;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use batch::{Batch, JsonWriter, json};
 use bytes::Bytes;
+use queue::cursor::Saved;
 use queue::inspect::{Block, QueueFolder, Range};
 
 use super::verify::describe;
@@ -20,8 +21,10 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
         bail!("--from {from} is behind --to {to}: there is nothing between them");
     }
     let queue = args.folder.only()?;
-    let from = match &args.cursor {
-        Some(output) => queue.backlog(output)?,
+    let cursor = args.cursor.as_deref();
+    let cursor = cursor.map(|output| queue.cursor(output)).transpose()?;
+    let from = match &cursor {
+        Some(saved) => saved.sequence,
         None => args.from.unwrap_or(0),
     };
     let range = Range {
@@ -32,6 +35,7 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
         out: Out::new(),
         text: Vec::new(),
         ids: args.ids,
+        cursor,
         is_complete: true,
         failed: None,
     };
@@ -61,16 +65,19 @@ struct Export {
     /// The events of one block.
     text: Vec<u8>,
     ids: bool,
+    /// Of the output whose events are wanted alone.
+    cursor: Option<Saved>,
     is_complete: bool,
     failed: Option<anyhow::Error>,
 }
 
 impl Export {
     fn block(&mut self, queue: &QueueFolder, block: &Block) -> ControlFlow<()> {
-        if block.superseded {
+        let sequence = block.header.sequence;
+        let is_due = |saved: &Saved| saved.is_due(sequence);
+        if block.superseded || !self.cursor.as_ref().is_none_or(is_due) {
             return ControlFlow::Continue(());
         }
-        let sequence = block.header.sequence;
         self.text.clear();
         let batch = queue.load(block);
         let rendered = batch.and_then(|payload| {

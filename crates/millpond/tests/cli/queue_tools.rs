@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use batch::{Batch, BatchBuilder, Encoding, HostInfo, Span, Stream};
-use queue::cursor::{CursorFile, LogEnd, Saved};
+use queue::cursor::{CursorFile, LogEnd, Passed, Saved};
 use queue::disk::FolderStorage;
 use queue::log::{Block, Compression, Log, LogSettings, Payload, segment_name};
 use queue::pages::PagePool;
@@ -115,6 +115,7 @@ impl Queue {
                 sequence,
                 ordinal: sequence * EVENTS,
                 end,
+                passed: Passed::default(),
                 place: None,
                 retired: None,
                 outputs: vec![],

@@ -8,7 +8,7 @@
 //! | offset | bytes | what |
 //! | --- | --- | --- |
 //! | 0 | 8 | magic `mpcursor` |
-//! | 8 | 4 | version, now 1 |
+//! | 8 | 4 | version: 2 where [`Saved::passed`] holds something, which a program that knows version 1 alone would send again, else 1 |
 //! | 12 | 4 | CRC-32 (IEEE) of the whole slot, with these four bytes left out |
 //! | 16 | 8 | generation: one more with each save |
 //! | 24 | 4 | length of the body |
@@ -20,10 +20,15 @@
 //! missing; when it holds only zeros, as a crash leaves a file that was just made, it is removed. Of two files for one output
 //! the lower sequence counts, because delivering twice is better than not at all; the other one is moved to `quarantine/`.
 //!
-//! Limits: a body has at most 4,068 bytes. [`Saved::outputs`] is cut to the names that fit. `quarantine/` keeps the last
-//! eight files of one name.
+//! Sequences beyond the cursor that were passed lie below [`Saved::end`]. What was synced is in the log after a crash, or is known
+//! to be missing, so its sequences are never given to other batches; a set that says more is cut to that. A set that cannot be
+//! read makes its slot a damaged one: what it stood for is sent again.
+//!
+//! Limits: a body has at most 4,068 bytes. [`Saved::passed`] has [`RUNS_MAX`] runs at most, and is cut to those that fit;
+//! then [`Saved::outputs`] is cut to the names that fit. `quarantine/` keeps the last eight files of one name.
 
 mod name;
+mod passed;
 mod slot;
 #[cfg(test)]
 mod tests;
@@ -38,6 +43,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::log::LogEnd;
 pub use name::{decode, encode};
+pub use passed::{Passed, RUNS_MAX};
 pub use slot::SlotState;
 pub(crate) use slot::VERSION;
 
@@ -63,6 +69,9 @@ pub struct Saved {
     pub sequence: u64,
     /// The number of events in the log before that sequence, ever.
     pub ordinal: u64,
+    /// Later sequences that it has passed all the same.
+    #[serde(default, skip_serializing_if = "Passed::is_empty")]
+    pub passed: Passed,
     /// Where the block of that sequence lies, if known. A hint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<Place>,
@@ -75,6 +84,13 @@ pub struct Saved {
     /// All outputs that were known when this was written. So the loss of one cursor file is told from a new output.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<String>,
+}
+
+impl Saved {
+    /// Whether the output is still to get a batch.
+    pub fn is_due(&self, sequence: u64) -> bool {
+        sequence >= self.sequence && !self.passed.contains(sequence)
+    }
 }
 
 /// The cursor files of a queue.

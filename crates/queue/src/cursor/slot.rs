@@ -3,11 +3,13 @@
 use std::fmt;
 use std::io;
 
-use super::Saved;
+use super::{Passed, RUNS_MAX, Saved};
 use crate::storage::{PAGE, StoredFile};
 
 /// The latest version that is known.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
+/// The version that knows no passed sequences beyond the cursor.
+const VERSION_PLAIN: u32 = 1;
 const MAGIC: &[u8; 8] = b"mpcursor";
 const BODY: usize = 28;
 const BODY_BYTES_MAX: usize = PAGE - BODY;
@@ -67,26 +69,48 @@ fn decode(page: &[u8; PAGE], length: usize) -> SlotState {
         });
     }
     match number(page, 8) {
-        VERSION => {}
+        VERSION_PLAIN | VERSION => {}
         version if version > VERSION => return SlotState::Newer(version),
         _ => return damaged("has a version that never was"),
     }
     let body = number(page, 24) as usize;
     let body = page[BODY..].get(..body).unwrap_or_default();
-    match serde_json::from_slice(body) {
-        Ok(saved) => SlotState::Good {
-            generation: u64::from(number(page, 16)) | u64::from(number(page, 20)) << 32,
-            saved: Box::new(saved),
-        },
+    match serde_json::from_slice::<Saved>(body) {
+        Ok(mut saved) => {
+            saved.passed = passed(&saved);
+            SlotState::Good {
+                generation: u64::from(number(page, 16)) | u64::from(number(page, 20)) << 32,
+                saved: Box::new(saved),
+            }
+        }
         Err(error) => SlotState::Damaged(format!("holds no cursor: {error}")),
     }
 }
 
-/// The page for a cursor. Names of outputs that do not fit are left out.
+/// What may be said of sequences beyond the cursor.
+fn passed(saved: &Saved) -> Passed {
+    let range = saved.sequence..saved.end.sequence;
+    saved.passed.within(&range, RUNS_MAX)
+}
+
+/// The page for a cursor. What does not fit is left out: passed sequences first, then names of outputs.
 pub(super) fn encode(generation: u64, saved: &Saved) -> io::Result<Vec<u8>> {
-    let body = match serde_json::to_vec(saved)? {
-        body if body.len() <= BODY_BYTES_MAX => body,
-        _ => serde_json::to_vec(&shortened(saved)?)?,
+    let mut saved = Saved {
+        passed: passed(saved),
+        ..saved.clone()
+    };
+    let mut body = serde_json::to_vec(&saved)?;
+    while body.len() > BODY_BYTES_MAX && !saved.passed.is_empty() {
+        let runs = saved.passed.runs().len() / 2;
+        saved.passed = saved.passed.within(&(0..u64::MAX), runs);
+        body = serde_json::to_vec(&saved)?;
+    }
+    if body.len() > BODY_BYTES_MAX {
+        body = serde_json::to_vec(&shortened(&saved)?)?;
+    }
+    let version = match saved.passed.is_empty() {
+        true => VERSION_PLAIN,
+        false => VERSION,
     };
     if body.len() > BODY_BYTES_MAX {
         let reason = "the output's name is too long for a cursor file";
@@ -94,7 +118,7 @@ pub(super) fn encode(generation: u64, saved: &Saved) -> io::Result<Vec<u8>> {
     }
     let mut page = Vec::with_capacity(PAGE);
     page.extend_from_slice(MAGIC);
-    page.extend_from_slice(&VERSION.to_le_bytes());
+    page.extend_from_slice(&version.to_le_bytes());
     page.extend_from_slice(&[0; 4]);
     page.extend_from_slice(&generation.to_le_bytes());
     page.extend_from_slice(&(body.len() as u32).to_le_bytes());

@@ -150,6 +150,7 @@ fn saved(output: &str, sequence: u64) -> Saved {
         output: output.to_owned(),
         sequence,
         ordinal: sequence * 100,
+        passed: Passed::default(),
         end: LogEnd::default(),
         place: Some(Place {
             segment: 3,
@@ -354,15 +355,15 @@ fn a_later_version_is_refused_and_nothing_is_touched() {
     memory.put("cursor-damaged", b"garbage");
     memory.put("cursor-blank", &[]);
     let mut bytes = memory.bytes("cursor-es");
-    with_version(&mut bytes, 2);
+    with_version(&mut bytes, 3);
     memory.put("cursor-es", &bytes);
     let error = Cursors::load(&storage).unwrap_err();
     assert!(
         matches!(
             &error,
             QueueError::Newer {
-                version: 2,
-                known: 1,
+                version: 3,
+                known: 2,
                 ..
             }
         ),
@@ -375,7 +376,7 @@ fn a_later_version_is_refused_and_nothing_is_touched() {
     );
     assert_eq!(memory.bytes("cursor-es"), bytes);
     // The number alone, without a checksum that holds, is damage.
-    bytes[8] = 3;
+    bytes[8] = 4;
     memory.put("cursor-es", &bytes);
     assert_eq!(load(&storage).0, [saved("es", 2)]);
 }
@@ -567,6 +568,7 @@ fn the_sample_of_version_1_is_read() {
         output: "elasticsearch/日志".to_owned(),
         sequence: 12_345_678_901,
         ordinal: 49_382_715_604,
+        passed: Passed::default(),
         end: LogEnd::default(),
         place: Some(Place {
             segment: 17,
@@ -576,6 +578,116 @@ fn the_sample_of_version_1_is_read() {
         outputs: vec!["elasticsearch/日志".to_owned(), "file".to_owned()],
     };
     assert_eq!((cursors, notes), (vec![expected], vec![]));
+}
+
+/// A cursor with sequences beyond it that were passed.
+fn ahead(sequence: u64, runs: impl IntoIterator<Item = std::ops::Range<u64>>) -> Saved {
+    let mut passed = Passed::default();
+    runs.into_iter().for_each(|run| passed.insert(run));
+    Saved {
+        passed,
+        end: LogEnd {
+            sequence: 1 << 40,
+            ordinal: 1 << 50,
+        },
+        ..saved("es", sequence)
+    }
+}
+
+/// That version is written as ever, too.
+#[test]
+fn the_sample_of_version_2_is_read_and_written() {
+    let sample = include_bytes!("../../tests/data/cursor-v2");
+    let (memory, storage) = folder();
+    memory.put("cursor-es", sample);
+    let expected = ahead(100, [101..103, 104..105, 1000..1200]);
+    assert_eq!(load(&storage), (vec![expected.clone()], vec![]));
+    let (memory, storage) = folder();
+    CursorFile::create(&storage, &expected).unwrap();
+    assert_eq!(memory.bytes("cursor-es"), sample);
+}
+
+#[test]
+fn only_a_slot_that_says_more_is_of_version_2() {
+    let (memory, storage) = folder();
+    let mut cursor = CursorFile::create(&storage, &saved("es", 1)).unwrap();
+    cursor.save(ahead(1, std::iter::once(3..4))).unwrap();
+    cursor.save(saved("es", 4)).unwrap();
+    cursor.save(ahead(4, std::iter::once(6..7))).unwrap();
+    let bytes = memory.bytes("cursor-es");
+    assert_eq!((bytes[8], bytes[PAGE + 8]), (1, 2));
+}
+
+#[test]
+fn a_damaged_set_falls_back_to_the_slot_before() {
+    let (memory, storage) = folder();
+    let mut cursor = CursorFile::create(&storage, &ahead(5, std::iter::once(7..8))).unwrap();
+    cursor.save(ahead(5, std::iter::once(7..9))).unwrap();
+    let whole = memory.bytes("cursor-es");
+    let set = whole.windows(8).rposition(|bytes| bytes == b"\"passed\"");
+    for bit in 0..8 {
+        let mut bytes = whole.clone();
+        bytes[set.unwrap() + 10] ^= 1 << bit;
+        memory.put("cursor-es", &bytes);
+        assert_eq!(load(&storage).0, [ahead(5, std::iter::once(7..8))]);
+    }
+}
+
+#[test]
+fn what_is_no_set_is_damage() {
+    for pairs in [
+        "[[7,0]]",
+        "[[18446744073709551615,1]]",
+        "[[1,-1]]",
+        "[[1]]",
+        "7",
+    ] {
+        let (memory, storage) = folder();
+        CursorFile::create(&storage, &ahead(5, std::iter::once(7..8))).unwrap();
+        let bytes = memory.bytes("cursor-es");
+        let body = String::from_utf8(bytes[28..PAGE].to_vec()).unwrap();
+        let body = body.trim_end_matches('\0');
+        let other = body.replace("[[7,1]]", pairs);
+        assert_ne!(body, other);
+        let mut page = bytes[..24].to_vec();
+        page.extend((other.len() as u32).to_le_bytes());
+        page.extend(other.as_bytes());
+        page.resize(PAGE, 0);
+        with_version(&mut page, 2);
+        memory.put("cursor-es", &page);
+        let (cursors, notes) = load(&storage);
+        assert!(cursors.is_empty(), "{pairs}");
+        assert!(notes[0].contains("holds no cursor"), "{notes:?}");
+    }
+}
+
+/// The lowest runs count; names of outputs go before none of these.
+#[test]
+fn a_set_is_cut_to_what_may_be_said() {
+    let even =
+        |from: u64, count: u64| (0..count).map(move |one| from + 2 * one..from + 2 * one + 1);
+    let (_, storage) = folder();
+    let mut cursor = CursorFile::create(&storage, &ahead(5, even(7, 600))).unwrap();
+    assert_eq!(load(&storage).0, [ahead(5, even(7, RUNS_MAX as u64))]);
+    // Nothing that was not synced, and nothing below the cursor.
+    let mut early = ahead(8, [2..3, 6..10, 12..20]);
+    early.end.sequence = 15;
+    cursor.save(early.clone()).unwrap();
+    early.passed = ahead(8, [8..10, 12..15]).passed;
+    assert_eq!(load(&storage).0, [early]);
+    let outputs: Vec<String> = (0..140)
+        .map(|n| format!("a rather long name {n}"))
+        .collect();
+    let full = Saved {
+        outputs: outputs.clone(),
+        ..ahead(8, even(10, 128))
+    };
+    cursor.save(full).unwrap();
+    let kept = load(&storage).0.remove(0);
+    assert_eq!(kept.outputs, outputs);
+    let runs = kept.passed.runs().len();
+    assert!((1..128).contains(&runs), "{runs}");
+    assert_eq!(kept.passed, ahead(8, even(10, runs as u64)).passed);
 }
 
 proptest! {

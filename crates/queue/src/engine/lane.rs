@@ -1,12 +1,14 @@
 //! One output's place in the queue.
 //!
 //! Invariant: the cursor is the lowest sequence that the output has not passed, the position the next one that it gets. What lies
-//! between is in flight, or was dropped.
+//! between is in flight, or was dropped, or was passed in an earlier run: this it does not get again.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use super::AHEAD_MAX;
+use crate::cursor::Passed;
 use crate::log::Reader;
 
 /// A reader of the log, made when it is first needed, and the sequence that it gives next.
@@ -23,6 +25,8 @@ pub struct Lane {
     turn: u64,
     /// Batches it got and has not passed, and later ones that it has.
     in_flight: BTreeMap<u64, Flight>,
+    /// Batches beyond the cursor that it passed in an earlier run.
+    passed_before: Passed,
     /// Batches it holds that were dropped under its hands, with their events: it may still pass them.
     dropped_in_hand: BTreeMap<u64, u64>,
     /// Bytes of the batches that it has neither released nor passed.
@@ -66,10 +70,12 @@ impl Flight {
 }
 
 impl Lane {
-    pub fn new(name: Arc<str>, position: u64, ordinal: u64) -> Self {
+    /// An output that goes on at `position`, before which so many events were stored, and has passed some batches beyond it.
+    pub fn new(name: Arc<str>, position: u64, ordinal: u64, passed: Passed) -> Self {
         Self {
             name,
             position,
+            passed_before: passed,
             passed_ordinal: ordinal,
             next_ordinal: ordinal,
             ..Self::default()
@@ -125,6 +131,26 @@ impl Lane {
     pub fn cursor(&self) -> u64 {
         let first = self.in_flight.first_key_value();
         first.map_or(self.position, |(sequence, _)| *sequence)
+    }
+
+    /// Whether it is to get a batch. One that was further in an earlier run does not get it again.
+    pub fn wants(&self, sequence: u64) -> bool {
+        self.position <= sequence && !self.passed_before.contains(sequence)
+    }
+
+    /// The stored batches beyond its cursor that it has passed.
+    pub fn passed(&self) -> Passed {
+        let mut passed = self.passed_before.clone();
+        let mut run = 0..0;
+        let flights = self.in_flight.iter();
+        for (&sequence, _) in flights.filter(|(_, flight)| flight.passed && flight.events > 0) {
+            if run.end != sequence {
+                passed.insert(std::mem::replace(&mut run, sequence..sequence));
+            }
+            run.end = sequence + 1;
+        }
+        passed.insert(run);
+        passed
     }
 
     /// Events stored before its cursor, ever.
@@ -201,6 +227,7 @@ impl Lane {
             let flight = first.remove();
             self.passed_ordinal = flight.ordinal_end.unwrap_or(self.passed_ordinal);
         }
+        self.passed_before.forget_below(self.cursor());
     }
 
     /// It goes on with this sequence, before which so many events were stored, ever: what lies between is gone.
@@ -222,8 +249,17 @@ impl Lane {
     }
 
     /// What is stored below the floor is dropped, and the output goes on at `position` or later; how many stored events that
-    /// it had not got. Batches that it holds and that are in memory only are not dropped.
-    pub fn raise(&mut self, floor: u64, position: u64, ordinal: u64) -> u64 {
+    /// it had not got. `last` are the ordinals of the batch right below the floor. Batches that it holds and that are in memory only
+    /// are not dropped.
+    pub fn raise(&mut self, floor: u64, position: u64, last: &Range<u64>) -> u64 {
+        let ordinal = last.end;
+        let passed = match floor
+            .checked_sub(1)
+            .is_some_and(|last| self.passed_before.contains(last))
+        {
+            true => last.end - last.start.clamp(self.next_ordinal.min(last.end), last.end),
+            false => 0,
+        };
         let dropped = self
             .in_flight
             .extract_if(..floor, |_, flight| flight.ordinal_end.is_some());
@@ -234,7 +270,7 @@ impl Lane {
         self.position = self.position.max(position);
         self.move_cursor();
         // What it holds may still be written.
-        let dropped = ordinal.saturating_sub(self.next_ordinal);
+        let dropped = ordinal.saturating_sub(self.next_ordinal + passed);
         self.passed_ordinal = self.passed_ordinal.max(ordinal);
         self.next_ordinal = self.next_ordinal.max(ordinal);
         dropped

@@ -4,8 +4,11 @@
 //! anybody. An output goes through the queue with the others or alone, never both; one that failed keeps its cursor, and is
 //! given only what is in memory alone, so that it lets it go.
 
+use std::ops::Range;
+
 use super::lane::{Lane, ReaderSlot, Weight};
 use super::take::LaneTurn;
+use crate::cursor::Passed;
 
 /// How near to the front an output that goes on alone is waited for, in batches, so that it joins.
 const NEAR: u64 = 8;
@@ -27,6 +30,18 @@ impl Who {
             Self::Alone(alone) => index == alone,
         }
     }
+}
+
+/// Where an output is, to be saved.
+pub struct LanePlace {
+    /// The output's name.
+    pub name: String,
+    /// The lowest sequence that it has not passed.
+    pub cursor: u64,
+    /// Events stored before that, ever.
+    pub ordinal: u64,
+    /// What it has passed beyond the cursor.
+    pub passed: Passed,
 }
 
 /// The outputs' places.
@@ -140,9 +155,11 @@ impl Lanes {
             let turn = if lane.has_failed() {
                 lane.offer_failed(is_stored)
             } else {
-                // One that was further in an earlier run does not get it again.
-                let is_new = lane.position() <= sequence;
-                is_new.then(|| lane.give(sequence, weight, ordinal_end))
+                let wants = lane.wants(sequence);
+                if let Some(ordinal) = ordinal_end.filter(|_| !wants) {
+                    lane.skip(sequence + 1, ordinal);
+                }
+                wants.then(|| lane.give(sequence, weight, ordinal_end))
             };
             turns.extend(turn.map(|turn| LaneTurn { lane: index, turn }));
         }
@@ -194,7 +211,7 @@ impl Lanes {
     /// Whether a batch is to be given to some of these outputs.
     pub fn is_wanted(&self, who: Who, sequence: u64) -> bool {
         let mut lanes = self.these(who);
-        sequence >= self.floor && lanes.any(|lane| lane.position() <= sequence)
+        sequence >= self.floor && lanes.any(|lane| lane.wants(sequence))
     }
 
     /// Events stored before the next batch of these outputs, if none is missing.
@@ -220,11 +237,11 @@ impl Lanes {
     }
 
     /// What is stored below `floor` is dropped, and the outputs go on at `position` or later; the most events that this costs
-    /// one of them.
-    pub fn raise(&mut self, floor: u64, position: u64, ordinal: u64) -> u64 {
+    /// one of them. `last` are the ordinals of the batch right below the floor.
+    pub fn raise(&mut self, floor: u64, position: u64, last: &Range<u64>) -> u64 {
         self.floor = self.floor.max(floor);
         let lanes = self.lanes.iter_mut();
-        let dropped = lanes.map(|lane| lane.raise(floor, position, ordinal));
+        let dropped = lanes.map(|lane| lane.raise(floor, position, last));
         dropped.max().unwrap_or(0)
     }
 
@@ -244,12 +261,14 @@ impl Lanes {
         self.lanes.iter().map(Lane::ordinal).min()
     }
 
-    /// Every output's name, cursor and ordinal.
-    pub fn places(&self) -> Vec<(String, u64, u64)> {
-        let place = |lane: &Lane| {
+    /// Where every output is.
+    pub fn places(&self) -> Vec<LanePlace> {
+        let place = |lane: &Lane| LanePlace {
+            name: lane.name().to_owned(),
             // Below the floor an output can only hold what is in memory alone.
-            let cursor = lane.cursor().max(self.floor);
-            (lane.name().to_owned(), cursor, lane.ordinal())
+            cursor: lane.cursor().max(self.floor),
+            ordinal: lane.ordinal(),
+            passed: lane.passed(),
         };
         self.lanes.iter().map(place).collect()
     }

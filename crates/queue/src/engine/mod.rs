@@ -16,7 +16,8 @@
 //! Outputs go through the log together, at the *front*, so that a batch is processed once for all of them. An output that
 //! falls behind by more than what may be kept in memory goes on *alone*: it reads the log at its own position, its batches are
 //! processed again, and it joins the front when it has caught up. Its *cursor* is the lowest sequence that it has not
-//! passed; cursors are saved four times a second and before a segment is removed.
+//! passed; cursors are saved four times a second and before a segment is removed. What an output has passed beyond its cursor is
+//! saved with it, as far as it is synced and in so many runs at most ([`crate::cursor::RUNS_MAX`]): a later run reads over it.
 //!
 //! An output that *failed* gets nothing more in this run ([`Queue::fail`]): its cursor stays, and nobody waits for it.
 //!
@@ -93,7 +94,7 @@ use line::Line;
 use state::State;
 use upkeep::Upkeep;
 
-/// How many batches an output may hold beyond its cursor: so many at most come again after a crash.
+/// How many batches an output may hold beyond its cursor.
 pub const AHEAD_MAX: usize = 1024;
 
 /// How much a queue holds in memory.

@@ -218,6 +218,7 @@ impl Start {
         for name in &options.outputs {
             let at = found.iter().position(|file| file.saved().output == *name);
             let cursor = at.map(|at| found.swap_remove(at));
+            let passed = cursor.as_ref().map(|file| file.saved().passed.clone());
             let (sequence, ordinal) = match &cursor {
                 // Where segments are missing from there on, the reader finds out how much is.
                 Some(file) => (file.saved().sequence, file.saved().ordinal),
@@ -232,7 +233,8 @@ impl Start {
                     }
                 }
             };
-            lanes.push(Lane::new(name.as_str().into(), sequence, ordinal));
+            let passed = passed.unwrap_or_default();
+            lanes.push(Lane::new(name.as_str().into(), sequence, ordinal, passed));
             cursors.push(cursor);
         }
         let positions = lanes.iter().map(Lane::position);

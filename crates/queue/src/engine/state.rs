@@ -1,6 +1,8 @@
 //! What the queue's lock guards: three parts, each with an invariant of its own, and how far the queue is on its way to its end.
 //! Here is what takes more than one of them.
 
+use std::ops::Range;
+
 use super::commit::Commit;
 use super::front::{Front, Waiting};
 use super::lane::Lane;
@@ -32,7 +34,7 @@ pub struct State {
 impl State {
     /// Of a queue in memory.
     pub fn new(outputs: usize, now: i64) -> Self {
-        let lanes = (0..outputs).map(|_| Lane::new("".into(), 0, 0)).collect();
+        let lanes = (0..outputs).map(|_| Lane::default()).collect();
         let start = LogEnd::default();
         Self::with_lanes(lanes, 0, start, start, now)
     }
@@ -91,10 +93,11 @@ impl State {
         self.lanes.skip_to(who, sequence, ordinal);
     }
 
-    /// Drops what is stored below a sequence; the most events that this costs some output.
-    pub fn raise_floor(&mut self, floor: u64, ordinal: u64) -> u64 {
+    /// Drops what is stored up to a batch with these ordinals, which is included; the most events that this costs some output.
+    pub fn drop_to(&mut self, sequence: u64, ordinals: &Range<u64>) -> u64 {
+        let floor = sequence + 1;
         let position = self.front.drop_below(floor);
-        self.lanes.raise(floor, position, ordinal)
+        self.lanes.raise(floor, position, ordinals)
     }
 
     /// Goes on to a phase, never back. Gives the caller what waits in memory only and will not be taken, which stays counted

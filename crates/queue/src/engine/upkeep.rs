@@ -136,19 +136,20 @@ impl Queue {
             .retired
             .iter()
             .map(|file| file.saved().output.clone());
-        let mut outputs: Vec<String> = places.iter().map(|place| place.0.clone()).collect();
+        let mut outputs: Vec<String> = places.iter().map(|place| place.name.clone()).collect();
         outputs.extend(retired);
         let mut lowest = upkeep
             .retired
             .iter()
             .map(|file| file.saved().sequence)
             .min();
-        for ((output, sequence, ordinal), slot) in places.into_iter().zip(&mut upkeep.cursors) {
-            lowest = Some(lowest.map_or(sequence, |lowest| lowest.min(sequence)));
+        for (place, slot) in places.into_iter().zip(&mut upkeep.cursors) {
+            lowest = Some(lowest.map_or(place.cursor, |lowest| lowest.min(place.cursor)));
             let saved = Saved {
-                output,
-                sequence,
-                ordinal,
+                output: place.name,
+                sequence: place.cursor,
+                ordinal: place.ordinal,
+                passed: place.passed,
                 place: None,
                 end,
                 retired: None,
@@ -296,9 +297,7 @@ impl Queue {
     }
 
     pub(super) fn drop_block(&self, found: &Found, reason: &'static str) {
-        let dropped = self
-            .lock()
-            .raise_floor(found.sequence + 1, found.ordinal_end());
+        let dropped = self.lock().drop_to(found.sequence, &found.ordinals());
         self.count_dropped(reason, dropped);
         self.bell.ring();
     }

@@ -196,14 +196,14 @@ impl QueueFolder {
         })
     }
 
-    /// The sequence that an output has not passed yet.
+    /// How far an output has come.
     ///
     /// # Errors
     /// There is no cursor of that output, or the folder cannot be read.
-    pub fn backlog(&self, output: &str) -> Result<u64, InspectError> {
-        let (cursors, _) = self.cursors()?;
-        if let Some((_, saved)) = cursors.get(output) {
-            return Ok(saved.sequence);
+    pub fn cursor(&self, output: &str) -> Result<Saved, InspectError> {
+        let (mut cursors, _) = self.cursors()?;
+        if let Some((_, saved)) = cursors.remove(output) {
+            return Ok(saved);
         }
         let known: Vec<_> = cursors.into_keys().collect();
         let known = match known.len() {
@@ -291,17 +291,17 @@ fn slot_damage(file: &str, slot: usize, reason: &str, torn: bool) -> Damage {
 }
 
 /// What is still to come for an output.
-struct Lag {
-    from: u64,
+struct Lag<'a> {
+    saved: &'a Saved,
     events: u64,
     bytes: u64,
     oldest: Option<i64>,
 }
 
-impl Lag {
-    fn of(saved: &Saved) -> Self {
+impl<'a> Lag<'a> {
+    fn of(saved: &'a Saved) -> Self {
         Self {
-            from: saved.sequence,
+            saved,
             events: 0,
             bytes: 0,
             oldest: None,
@@ -309,7 +309,7 @@ impl Lag {
     }
 
     fn count(&mut self, block: &Block) {
-        if block.header.sequence >= self.from {
+        if self.saved.is_due(block.header.sequence) {
             self.events += u64::from(block.header.events);
             self.bytes += block.size();
             self.oldest.get_or_insert(block.header.time);

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use tempfile::TempDir;
 
 use super::*;
-use crate::cursor::{CursorFile, LogEnd};
+use crate::cursor::{CursorFile, LogEnd, Passed};
 use crate::log::{self, Compression, Log, LogSettings, Payload, segment_name};
 
 const SETTINGS: LogSettings = LogSettings {
@@ -115,6 +115,7 @@ fn a_report_counts_what_is_there() {
         sequence,
         ordinal: 0,
         end: LogEnd::default(),
+        passed: Passed::default(),
         place: None,
         retired: (output == "old").then_some(5),
         outputs: vec![],
@@ -268,6 +269,7 @@ fn damaged_and_surplus_cursors_are_said() {
         sequence,
         ordinal: 0,
         end: LogEnd::default(),
+        passed: Passed::default(),
         place: None,
         retired: None,
         outputs: vec![],
@@ -288,13 +290,13 @@ fn damaged_and_surplus_cursors_are_said() {
     fs::write(place.path().join("cursor-copy"), &whole).unwrap();
     let verified = place.look().verify().unwrap();
     assert!(!verified.is_clean());
-    assert_eq!(place.look().backlog("es").unwrap(), 3);
+    assert_eq!(place.look().cursor("es").unwrap().sequence, 3);
     // None that can be read.
     fs::write(place.path().join("cursor-es"), "garbage").unwrap();
     fs::write(place.path().join("cursor-copy"), "garbage").unwrap();
     let verified = place.look().verify().unwrap();
     assert_eq!((verified.cursors, verified.damage.len()), (0, 2));
-    let missing = place.look().backlog("es").unwrap_err();
+    let missing = place.look().cursor("es").unwrap_err();
     assert!(
         matches!(missing, InspectError::NoCursor { .. }),
         "{missing}"

@@ -4,11 +4,13 @@
 mod model;
 mod settings;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use batch::Batch;
 use fastrand::Rng;
+use queue::cursor::{Cursors, Examined, Saved};
 use queue::log::{BLOCK_HEADER, Log, LogSettings, QUARANTINE};
 use queue::pages::PagePool;
 use queue::storage::PAGE;
@@ -279,7 +281,7 @@ impl World {
                 });
                 self.poll();
                 let mut model = self.model();
-                model.give(&batch, entry.turn, &entry.lanes, &entry.ticket);
+                model.give(&batch, &entry);
                 drop(model);
                 self.check_missed();
             }
@@ -464,7 +466,7 @@ impl World {
         self.is_rewriting.store(false, Relaxed);
         self.failures_before.store(disk.failures(), Relaxed);
         *lock(&self.queue) = Some(opened.expect("it always starts"));
-        self.model().begin_run(outputs);
+        self.model().begin_run(outputs, saved(&disk));
         let me = self.me.clone();
         disk.set_hook(Some(Arc::new(move |kind, name| {
             if let Some(world) = me.upgrade() {
@@ -580,6 +582,15 @@ impl World {
         let model = self.model();
         (model.given, model.sent.len(), model.acked().len())
     }
+}
+
+/// What each output's cursor file says.
+fn saved(disk: &SimDisk) -> BTreeMap<String, Saved> {
+    let examined = Cursors::examine(disk).unwrap_or_default();
+    let saved = examined.iter().filter_map(Examined::current);
+    saved
+        .map(|saved| (saved.output.clone(), saved.clone()))
+        .collect()
 }
 
 /// Where each stored batch lies: segment, first byte, the byte behind the last, and its number.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use batch::Batch;
 use component::Receipt;
-use queue::{LaneTurn, Ticket};
+use queue::cursor::Saved;
+use queue::{Entry, LaneTurn, Ticket};
 
 use crate::support::batches::Content;
 
@@ -43,6 +44,8 @@ pub struct Output {
     next_turn: u64,
     /// Nothing below it is given again: it was passed before a clean stop.
     no_repeat_below: u64,
+    /// What its cursor file says at the start of this run.
+    saved: Option<Saved>,
     /// Batches that never came.
     missed: Vec<u64>,
     pub is_slow: bool,
@@ -118,10 +121,14 @@ impl Model {
     pub fn give(
         &mut self,
         batch: &Batch,
-        turn: Option<u64>,
-        lanes: &[LaneTurn],
-        ticket: &Arc<Ticket>,
+        Entry {
+            sequence,
+            lanes,
+            turn,
+            ticket,
+        }: &Entry,
     ) {
+        let sequence = *sequence;
         let content = Content::of(batch);
         let number = content.number;
         let sent = self.sent.get(&number).expect("it was sent");
@@ -129,7 +136,7 @@ impl Model {
             sent.content == content,
             "batch {number} has other documents"
         );
-        self.check_turn(turn);
+        self.check_turn(*turn);
         self.given += 1;
         for lane in lanes {
             let name = &self.lanes[lane.lane];
@@ -143,6 +150,11 @@ impl Model {
             assert!(
                 number >= output.no_repeat_below,
                 "{name} got batch {number} again after a clean stop"
+            );
+            let is_due = |saved: &Saved| saved.is_due(sequence);
+            assert!(
+                output.saved.as_ref().is_none_or(is_due),
+                "{name} got batch {number}, sequence {sequence}, which its cursor file says it had passed"
             );
             output.last_given = Some(number);
             output.pass_over(number, &self.sent);
@@ -200,13 +212,17 @@ impl Model {
 
     /// The outputs that the next run has. Ones never seen before begin with what is sent from then on: what others have not
     /// passed, they may get as well.
-    pub fn begin_run(&mut self, lanes: Vec<String>) {
+    /// `saved` is what their cursor files say.
+    pub fn begin_run(&mut self, lanes: Vec<String>, mut saved: BTreeMap<String, Saved>) {
         for name in &lanes {
             let since = self.next_number;
             self.outputs.entry(name.clone()).or_insert_with(|| Output {
                 since,
                 ..Output::default()
             });
+            if let Some(output) = self.outputs.get_mut(name) {
+                output.saved = saved.remove(name);
+            }
         }
         self.lanes = lanes;
         self.front_turn = 0;
