@@ -1,7 +1,9 @@
 //! The events of a whole message that was received at once, such as the body of an HTTP request.
 //!
 //! A message is taken as a whole or not at all: [`Documents::read`] checks all of it before [`Documents::push`] hands the first
-//! event on. JSON documents stay the bytes that they were; copied are only those whose keys are put in order (see
+//! event on. It lists the events as well, but no more than [`LISTED_MAX`]: a message of line feeds has as many events as
+//! bytes, and a list of them would take twelve times its memory. What is beyond is checked, and read again when its turn
+//! comes. JSON documents stay the bytes that they were; copied are only those whose keys are put in order (see
 //! [`batch::json`]) and those with line feeds between their tokens, which become spaces, because outputs write a
 //! document a line.
 
@@ -11,6 +13,12 @@ use batch::{BatchBuilder, Encoding, Span, json};
 use bytes::Bytes;
 
 use crate::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
+
+/// How many events are listed at a time.
+const LISTED_MAX: usize = 16 * BATCH_EVENTS_MAX;
+
+/// How many bytes of rewritten documents are kept at a time, the last document not counted.
+const SIDE_BYTES_MAX: usize = 1 << 20;
 
 /// How a message is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,11 +62,39 @@ pub struct BodyError {
 /// The events of a message. Reused from message to message, so that its memory stays warm.
 #[derive(Debug, Default)]
 pub struct Documents {
+    /// How many events the message has.
+    count: usize,
+    /// Those that are listed, from number `first` on.
     list: Vec<Document>,
-    /// Documents that had to be rewritten.
-    side: Vec<u8>,
+    first: usize,
+    /// Documents of the list that had to be rewritten, while it is made and then for the batches.
+    rewritten: Vec<u8>,
+    side: Bytes,
     dotted: bool,
+    format: Option<BodyFormat>,
+    is_utf8: bool,
+    /// Where the list ends in the message.
+    end: Place,
+    /// None while the list is made: how many events were only checked.
+    checked: Option<usize>,
 }
+
+/// A place between two events of a message.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    at: usize,
+    /// The next element of a JSON array stands there.
+    in_array: bool,
+}
+
+impl Place {
+    fn is_end(self, message: &[u8]) -> bool {
+        self.at >= message.len() && !self.in_array
+    }
+}
+
+/// What is wrong at an offset.
+type Fault = (usize, String);
 
 /// An event, in the message or beside it.
 #[derive(Debug, Clone, Copy)]
@@ -74,21 +110,16 @@ impl Documents {
     /// # Errors
     /// The first line that is wrong. There are no events then.
     pub fn read(&mut self, message: &[u8], format: BodyFormat) -> Result<(), BodyError> {
-        self.list.clear();
-        self.side.clear();
-        self.dotted = false;
-        let start = message.len() - without_mark(message).len();
-        let read = if u32::try_from(message.len()).is_err() {
-            Err((0, "the message is too long".to_owned()))
-        } else {
-            match format {
-                BodyFormat::Lines => self.lines(message, start),
-                BodyFormat::Ndjson => self.ndjson(message, start),
-                BodyFormat::Json => self.json(message, start),
-            }
+        *self = Self {
+            list: std::mem::take(&mut self.list),
+            rewritten: std::mem::take(&mut self.rewritten),
+            format: Some(format),
+            ..Self::default()
         };
-        read.map_err(|(offset, reason)| {
+        self.end.at = message.len() - without_mark(message).len();
+        self.check(message, format).map_err(|(offset, reason)| {
             self.list.clear();
+            self.count = 0;
             let before = &message[..offset.min(message.len())];
             BodyError {
                 line: memchr::memchr_iter(b'\n', before).count() + 1,
@@ -97,36 +128,63 @@ impl Documents {
         })
     }
 
+    fn check(&mut self, message: &[u8], format: BodyFormat) -> Result<(), Fault> {
+        if u32::try_from(message.len()).is_err() {
+            return Err((0, "the message is too long".to_owned()));
+        }
+        self.is_utf8 = simdutf8::basic::from_utf8(message).is_ok();
+        if format != BodyFormat::Lines && !self.is_utf8 {
+            let valid =
+                std::str::from_utf8(message).map_or_else(|error| error.valid_up_to(), str::len);
+            return Err((valid, "not UTF-8".to_owned()));
+        }
+        self.fill(message)?;
+        self.count = self.list.len();
+        if !self.end.is_end(message) {
+            self.checked = Some(0);
+            let end = self.scan(message, self.end);
+            self.count += self.checked.take().unwrap_or_default();
+            end?;
+        }
+        Ok(())
+    }
+
     /// How many events there are.
     pub fn len(&self) -> usize {
-        self.list.len()
+        self.count
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.list.is_empty()
+        self.count == 0
     }
 
-    /// Adds the events from the one numbered `from` on, as many as the batch takes; gives the number behind the last one.
-    /// `message` is what was read. Event `n` starts at `first + n` in its stream.
+    /// Adds the events from the one numbered `from` on, as many as the batch takes; gives the number behind the last one,
+    /// with which the next call goes on. `message` is what was read. Event `n` starts at `first + n` in its stream.
     pub fn push(
-        &self,
+        &mut self,
         message: &Bytes,
         from: usize,
         first: u64,
         builder: &mut BatchBuilder,
     ) -> usize {
+        if from < self.count && from == self.first + self.list.len() {
+            self.first = from;
+            if let Err((offset, reason)) = self.fill(message) {
+                unreachable!("the message was checked: {reason} at {offset}");
+            }
+        }
         let buffer = builder.buffer(message.clone());
         let beside = if self.side.is_empty() {
             buffer
         } else {
-            builder.buffer(Bytes::copy_from_slice(&self.side))
+            builder.buffer(self.side.clone())
         };
         if self.dotted {
             builder.dotted_keys();
         }
         let mut next = from;
-        for document in &self.list[from..] {
+        for document in &self.list[from - self.first..] {
             if builder.len() >= BATCH_EVENTS_MAX || builder.size() >= BATCH_BYTES_MAX {
                 break;
             }
@@ -139,72 +197,98 @@ impl Documents {
             builder.push(span, place, place + 1);
             next += 1;
         }
+        if next == self.count {
+            self.side = Bytes::new();
+        }
         next
     }
 
-    fn lines(&mut self, message: &[u8], start: usize) -> Result<(), (usize, String)> {
-        let is_utf8 = simdutf8::basic::from_utf8(message).is_ok();
-        for_each_line(message, start, |line| {
-            let text = &message[line.clone()];
-            if is_utf8 || simdutf8::basic::from_utf8(text).is_ok() {
-                self.within(line);
-            } else {
-                let start = self.side.len();
-                let repaired = String::from_utf8_lossy(text);
-                self.side.extend_from_slice(repaired.as_bytes());
-                self.beside(start);
-            }
-            Ok(())
+    /// Lists the events behind those that are listed, instead of them.
+    fn fill(&mut self, message: &[u8]) -> Result<(), Fault> {
+        self.list.clear();
+        self.end = self.scan(message, self.end)?;
+        self.side = Bytes::copy_from_slice(&self.rewritten);
+        self.rewritten.clear();
+        self.rewritten.shrink_to(SIDE_BYTES_MAX);
+        Ok(())
+    }
+
+    /// Reads from a place on, to the end of the message or until the list is full; gives where that is.
+    fn scan(&mut self, message: &[u8], from: Place) -> Result<Place, Fault> {
+        let at = match self.format {
+            Some(BodyFormat::Json) => return self.json(message, from),
+            Some(BodyFormat::Ndjson) => self.ndjson(message, from.at),
+            Some(BodyFormat::Lines) | None => self.lines(message, from.at),
+        };
+        at.map(|at| Place {
+            at,
+            in_array: false,
         })
     }
 
-    fn ndjson(&mut self, message: &[u8], start: usize) -> Result<(), (usize, String)> {
-        check_utf8(message)?;
+    fn is_full(&self) -> bool {
+        let is_listed = self.checked.is_none();
+        is_listed && (self.list.len() >= LISTED_MAX || self.rewritten.len() >= SIDE_BYTES_MAX)
+    }
+
+    fn lines(&mut self, message: &[u8], start: usize) -> Result<usize, Fault> {
+        for_each_line(message, start, |line| {
+            let text = &message[line.clone()];
+            if self.checked.is_some() || self.is_utf8 || simdutf8::basic::from_utf8(text).is_ok() {
+                self.within(line);
+            } else {
+                let start = self.rewritten.len();
+                let repaired = String::from_utf8_lossy(text);
+                self.rewritten.extend_from_slice(repaired.as_bytes());
+                self.beside(start);
+            }
+            Ok(!self.is_full())
+        })
+    }
+
+    fn ndjson(&mut self, message: &[u8], start: usize) -> Result<usize, Fault> {
         for_each_line(message, start, |line| {
             let text = &message[line.clone()];
             let trimmed = text.trim_ascii();
             if trimmed.is_empty() {
-                return Ok(());
+                return Ok(true);
             }
             let begin = line.start + (text.len() - text.trim_ascii_start().len());
             let scan = json::validate_object(trimmed)
                 .map_err(|error| (begin + error.offset, broken(error.kind)))?;
             self.document(message, begin..begin + trimmed.len(), scan);
-            Ok(())
+            Ok(!self.is_full())
         })
     }
 
-    fn json(&mut self, message: &[u8], start: usize) -> Result<(), (usize, String)> {
-        check_utf8(message)?;
-        let mut at = skip_whitespace(message, start);
-        while at < message.len() {
-            at = match message[at] {
-                b'[' => self.array(message, at + 1)?,
-                _ => self.object(message, at)?,
-            };
-            at = skip_whitespace(message, at);
-        }
-        Ok(())
-    }
-
-    /// Reads the elements of an array whose first one stands behind `at`; gives where it ends.
-    fn array(&mut self, message: &[u8], at: usize) -> Result<usize, (usize, String)> {
-        let mut at = skip_whitespace(message, at);
-        if message.get(at) == Some(&b']') {
-            return Ok(at + 1);
-        }
-        loop {
-            at = skip_whitespace(message, self.object(message, at)?);
-            match message.get(at) {
-                Some(b',') => at = skip_whitespace(message, at + 1),
-                Some(b']') => return Ok(at + 1),
-                Some(_) => return Err((at, "broken JSON: `,` or `]` is expected".to_owned())),
-                None => return Err((at, broken(json::JsonErrorKind::UnexpectedEnd))),
+    fn json(&mut self, message: &[u8], from: Place) -> Result<Place, Fault> {
+        let mut place = Place {
+            at: skip_whitespace(message, from.at),
+            ..from
+        };
+        while !place.is_end(message) && !self.is_full() {
+            if place.in_array {
+                let end = skip_whitespace(message, self.object(message, place.at)?);
+                place.in_array = match message.get(end) {
+                    Some(b',') => true,
+                    Some(b']') => false,
+                    Some(_) => return Err((end, "broken JSON: `,` or `]` is expected".to_owned())),
+                    None => return Err((end, broken(json::JsonErrorKind::UnexpectedEnd))),
+                };
+                place.at = end + 1;
+            } else if message[place.at] == b'[' {
+                let inside = skip_whitespace(message, place.at + 1);
+                place.in_array = message.get(inside) != Some(&b']');
+                place.at = inside + usize::from(!place.in_array);
+            } else {
+                place.at = self.object(message, place.at)?;
             }
+            place.at = skip_whitespace(message, place.at);
         }
+        Ok(place)
     }
 
-    fn object(&mut self, message: &[u8], at: usize) -> Result<usize, (usize, String)> {
+    fn object(&mut self, message: &[u8], at: usize) -> Result<usize, Fault> {
         let (scan, end) = json::validate_object_at(message, at)
             .map_err(|error| (error.offset, broken(error.kind)))?;
         self.document(message, at..end, scan);
@@ -214,19 +298,22 @@ impl Documents {
     #[inline]
     fn document(&mut self, message: &[u8], range: Range<usize>, scan: json::Scan) {
         self.dotted |= scan.dotted_keys;
+        if self.checked.is_some() {
+            return self.within(range);
+        }
         let text = &message[range.clone()];
         let has_lines = memchr::memchr2(b'\n', b'\r', text).is_some();
         if !scan.rewrite && !has_lines {
             return self.within(range);
         }
-        let start = self.side.len();
+        let start = self.rewritten.len();
         if scan.rewrite {
-            json::normalise(text, &mut self.side);
+            json::normalise(text, &mut self.rewritten);
         } else {
-            self.side.extend_from_slice(text);
+            self.rewritten.extend_from_slice(text);
         }
         // Within a string a line feed is written `\n`: what is found stands between tokens.
-        for byte in &mut self.side[start..] {
+        for byte in &mut self.rewritten[start..] {
             if matches!(byte, b'\n' | b'\r') {
                 *byte = b' ';
             }
@@ -234,8 +321,13 @@ impl Documents {
         self.beside(start);
     }
 
+    /// An event as it is in the message.
     #[inline]
     fn within(&mut self, range: Range<usize>) {
+        if let Some(checked) = &mut self.checked {
+            *checked += 1;
+            return;
+        }
         self.list.push(Document {
             start: range.start as u32,
             len: range.len() as u32,
@@ -246,29 +338,32 @@ impl Documents {
     fn beside(&mut self, start: usize) {
         self.list.push(Document {
             start: start as u32,
-            len: (self.side.len() - start) as u32,
+            len: (self.rewritten.len() - start) as u32,
             is_beside: true,
         });
     }
 }
 
-/// Calls for every line from `start` on, without its end.
+/// Calls for every line from `start` on, without its end, as long as it is told to go on; gives where the next line begins.
 fn for_each_line<E>(
     message: &[u8],
     start: usize,
-    mut each: impl FnMut(Range<usize>) -> Result<(), E>,
-) -> Result<(), E> {
+    mut each: impl FnMut(Range<usize>) -> Result<bool, E>,
+) -> Result<usize, E> {
     let mut begin = start;
     for end in memchr::memchr_iter(b'\n', &message[start..]) {
         let end = start + end;
         let has_return = end > begin && message[end - 1] == b'\r';
-        each(begin..end - usize::from(has_return))?;
+        let goes_on = each(begin..end - usize::from(has_return))?;
         begin = end + 1;
+        if !goes_on {
+            return Ok(begin);
+        }
     }
     if begin < message.len() {
         each(begin..message.len())?;
     }
-    Ok(())
+    Ok(message.len())
 }
 
 /// The message without the byte order mark that it may start with.
@@ -280,14 +375,6 @@ fn skip_whitespace(text: &[u8], at: usize) -> usize {
     let rest = text.get(at..).unwrap_or_default();
     let is_text = |byte: &u8| !matches!(byte, b' ' | b'\n' | b'\r' | b'\t');
     at + rest.iter().position(is_text).unwrap_or(rest.len())
-}
-
-fn check_utf8(message: &[u8]) -> Result<(), (usize, String)> {
-    if simdutf8::basic::from_utf8(message).is_ok() {
-        return Ok(());
-    }
-    let valid = std::str::from_utf8(message).map_or_else(|error| error.valid_up_to(), str::len);
-    Err((valid, "not UTF-8".to_owned()))
 }
 
 fn broken(kind: json::JsonErrorKind) -> String {
@@ -311,10 +398,8 @@ mod tests {
         let host = Arc::new(HostInfo { name: "h".into() });
         let mut builder = BatchBuilder::new(format.encoding(), &host, 0, false);
         builder.stream(&Arc::new(Stream::unnamed(1)));
-        assert_eq!(
-            documents.push(&message, 0, 5, &mut builder),
-            documents.len()
-        );
+        let pushed = documents.push(&message, 0, 5, &mut builder);
+        assert_eq!(pushed, documents.len());
         let batch = builder.finish();
         let mut rows = Vec::new();
         for row in 0..batch.len() {
@@ -425,6 +510,78 @@ mod tests {
             .collect();
         assert_eq!(texts, [(3, false), (0, false), (6, true), (5, false)]);
         assert_eq!(documents.side, "tw\u{fffd}o".as_bytes());
+    }
+
+    #[test]
+    fn more_events_than_are_listed_come_out_in_order() {
+        use BodyFormat::{Json, Lines, Ndjson};
+        let count = 2 * LISTED_MAX + 7;
+        // Each kind of document, those that are rewritten included.
+        let document = |n: usize| match n % 3 {
+            0 => format!("{{\"n\":{n}}}"),
+            1 => format!("{{\"n\":0,\"n\":{n}}}"),
+            _ => format!("{{\"n\":\r{n}}}"),
+        };
+        let documents: Vec<String> = (0..count).map(document).collect();
+        let (half, rest) = documents.split_at(count / 2);
+        let json = format!("[{}] {}", half.join(" , "), rest.join(" "));
+        let numbers: String = (0..count).map(|n| format!("{n}\n")).collect();
+        for (format, message) in [
+            (Json, json.as_str()),
+            (Ndjson, &documents.join("\n")),
+            (Lines, &numbers),
+        ] {
+            let mut documents = Documents::default();
+            // What is read before must not matter.
+            documents
+                .read(b"{\"a\":1,\"a\":2}", format)
+                .expect("a document");
+            let message = Bytes::copy_from_slice(message.as_bytes());
+            documents.read(&message, format).expect("good");
+            assert_eq!(documents.len(), count, "{format:?}");
+            let host = Arc::new(HostInfo { name: "h".into() });
+            let (mut from, mut row) = (0, 0);
+            while from < count {
+                let mut builder = BatchBuilder::new(format.encoding(), &host, 0, false);
+                builder.stream(&Arc::new(Stream::unnamed(1)));
+                from = documents.push(&message, from, 0, &mut builder);
+                assert!(documents.list.capacity() <= 2 * LISTED_MAX);
+                let batch = builder.finish();
+                let writer = JsonWriter::new(&batch);
+                for at in 0..batch.len() {
+                    let mut out = Vec::new();
+                    writer.write(at, &mut out);
+                    let text = String::from_utf8(out).expect("UTF-8");
+                    let parts = if format == Lines {
+                        format!("\"message\":\"{row}\"")
+                    } else {
+                        format!("{row}}}")
+                    };
+                    assert!(text.contains(&parts), "{format:?} {row}: {text}");
+                    row += 1;
+                }
+            }
+            assert_eq!((from, row), (count, count));
+        }
+    }
+
+    #[test]
+    fn what_is_broken_behind_the_list_is_found_before_anything_is_taken() {
+        let lines = "{}\n".repeat(LISTED_MAX + 5);
+        let mut documents = Documents::default();
+        for (message, format, line) in [
+            (lines.clone() + "{\"a\"", BodyFormat::Ndjson, LISTED_MAX + 6),
+            (lines.clone() + "[{},", BodyFormat::Json, LISTED_MAX + 6),
+            (
+                format!("[{}", "{},".repeat(LISTED_MAX)),
+                BodyFormat::Json,
+                1,
+            ),
+        ] {
+            let error = documents.read(message.as_bytes(), format);
+            assert_eq!(error.expect_err("broken").line, line);
+            assert!(documents.is_empty());
+        }
     }
 
     #[test]
