@@ -39,7 +39,7 @@ pub use node::{Node, NodeKind, Path};
 pub use oneline::{Catalogue, Positional, StageRole, parse_oneline};
 pub use reader::MapReader;
 pub use source::{Source, Span};
-pub use units::{Count, Period, Size};
+pub use units::{Count, Period, Positive, Quantity, Size};
 pub use variables::{Environment, Variables, expand_variables};
 pub use yaml::parse_yaml;
 

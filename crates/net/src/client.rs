@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::sync::Arc;
 
-use config::{ConfigError, Node, Period};
+use config::{ConfigError, Node, Period, Positive};
 use http::header::{AUTHORIZATION, HeaderMap, LOCATION};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use reqwest::redirect::Policy;
@@ -27,13 +27,13 @@ pub use reqwest;
 #[serde(deny_unknown_fields, default)]
 pub struct ClientSettings {
     /// How long connecting may take, TLS included.
-    pub connect_timeout: Period,
+    pub connect_timeout: Positive<Period>,
     /// How long a request may take, from connecting to the end of the answer.
-    pub timeout: Period,
+    pub timeout: Positive<Period>,
     /// How many connections to a host stay open for later requests.
     pub idle_connections: usize,
     /// How long a connection stays open that nobody uses.
-    pub idle_timeout: Period,
+    pub idle_timeout: Positive<Period>,
     /// The proxy to go through, such as `http://proxy:3128`, with `USER:PASSWORD@` where it asks for them; `none` for no proxy.
     /// `${VARIABLE}` and `file:PATH` work as for passwords. Default: as `http_proxy`, `https_proxy` and `no_proxy` of the
     /// environment say.
@@ -66,10 +66,10 @@ impl ClientSettings {
 impl Default for ClientSettings {
     fn default() -> Self {
         Self {
-            connect_timeout: Period::from_secs(10),
-            timeout: Period::from_secs(60),
+            connect_timeout: Positive::<Period>::from_secs(10),
+            timeout: Positive::<Period>::from_secs(60),
             idle_connections: 32,
-            idle_timeout: Period::from_secs(60),
+            idle_timeout: Positive::<Period>::from_secs(60),
             proxy: None,
             auth: None,
             headers: BTreeMap::new(),
@@ -153,10 +153,10 @@ impl Client {
         };
         let builder = reqwest::Client::builder()
             .user_agent(concat!("millpond/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(*settings.connect_timeout)
-            .timeout(*settings.timeout)
+            .connect_timeout(settings.connect_timeout.get().0)
+            .timeout(settings.timeout.get().0)
             .pool_max_idle_per_host(settings.idle_connections)
-            .pool_idle_timeout(*settings.idle_timeout)
+            .pool_idle_timeout(settings.idle_timeout.get().0)
             .redirect(Policy::none())
             .retry(reqwest::retry::never())
             .tls_backend_preconfigured(rustls::ClientConfig::clone(tls.config()));

@@ -71,8 +71,8 @@ impl Pause {
 
 /// The pause after so many others: each is twice as long as the one before, less a random part of up to half.
 pub fn pause(settings: &RetrySettings, pauses: u32) -> Duration {
-    let longest = settings.max.0;
-    let pause = settings.initial.0.saturating_mul(1 << pauses.min(24));
+    let longest = settings.max.get().0;
+    let pause = settings.initial.saturating_mul(1 << pauses.min(24));
     pause.min(longest).mul_f64(1.0 - fastrand::f64() / 2.0)
 }
 

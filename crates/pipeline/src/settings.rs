@@ -3,11 +3,10 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::num::NonZero;
 use std::path::PathBuf;
 
 use component::RequestLimits;
-use config::{Period, Size};
+use config::{Count, Period, Positive, Size};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
@@ -102,9 +101,9 @@ impl LogLevel {
 pub struct RetrySettings {
     /// The first pause; each further one is twice as long. Pauses vary by a random part, so that many senders do not
     /// come back at once.
-    pub initial: Period,
+    pub initial: Positive<Period>,
     /// The longest pause.
-    pub max: Period,
+    pub max: Positive<Period>,
     /// When to give up, counted from the first failure: the output then takes nothing more until the next start, and what it
     /// has not taken stays in the disk queue, or is reported as not delivered. By default never in a service, and after 30 s
     /// in a one-line pipeline.
@@ -114,8 +113,8 @@ pub struct RetrySettings {
 impl Default for RetrySettings {
     fn default() -> Self {
         Self {
-            initial: Period::from_millis(100),
-            max: Period::from_secs(10),
+            initial: Positive::<Period>::from_millis(100),
+            max: Positive::<Period>::from_secs(10),
             give_up_after: None,
         }
     }
@@ -176,10 +175,10 @@ pub struct SendingSettings {
 #[serde(deny_unknown_fields, default)]
 pub struct BatchSettings {
     /// The most bytes of a request, before it is compressed. A larger event makes a request of its own.
-    pub max_size: Option<Size>,
+    pub max_size: Option<Positive<Size>>,
     /// The most events of a request.
-    pub max_events: Option<NonZero<usize>>,
-    /// How long an event waits for others.
+    pub max_events: Option<Positive<Count>>,
+    /// How long an event waits for others; 0 for not at all.
     pub max_age: Option<Period>,
 }
 
@@ -200,9 +199,11 @@ impl SendingSettings {
     /// Puts what is set in the place of an output's own limits.
     pub fn apply(&self, limits: &mut RequestLimits) {
         let set = &self.batch;
-        limits.size_max = set.max_size.map_or(limits.size_max, Size::bytes);
+        limits.size_max = set.max_size.map_or(limits.size_max, |size| size.bytes());
         if limits.rows_max > 1 {
-            limits.rows_max = set.max_events.map_or(limits.rows_max, NonZero::get);
+            limits.rows_max = set.max_events.map_or(limits.rows_max, |count| {
+                usize::try_from(count.0).unwrap_or(usize::MAX)
+            });
         }
         limits.age_max = set.max_age.map_or(limits.age_max, |age| age.0);
     }

@@ -13,7 +13,7 @@ use component::{
     AnyOutput, Delivery, Diagnostics, Encoded, Input, InputContext, InputError, Order, Output,
     Processor, RowAnswer, Stop, WriteError, Writer, Written,
 };
-use config::{Period, Size};
+use config::{Period, Positive, Size};
 use pipeline::graph::{InputNode, OutputNode, StageNode};
 use pipeline::settings::{
     MemoryQueueSettings, OnFailure, ProcessSettings, QueueSettings, RetrySettings, SendingSettings,
@@ -220,8 +220,8 @@ fn run(batches: usize, fragile_at: Option<usize>, moods: &[Mood], ordered: bool)
         stages: fragile_at.map(stage).into_iter().collect(),
         outputs: outputs.collect(),
         retry: RetrySettings {
-            initial: Period::from_millis(1),
-            max: Period::from_millis(5),
+            initial: Positive::<Period>::from_millis(1),
+            max: Positive::<Period>::from_millis(5),
             give_up_after: Some(Period::from_millis(100)),
         },
     };

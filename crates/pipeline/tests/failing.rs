@@ -12,7 +12,7 @@ use component::{
     AnyOutput, Diagnostics, Encoded, Input, InputContext, InputError, Output, Receipt, Stop,
     WriteError, Writer, Written,
 };
-use config::{Period, Size};
+use config::{Period, Positive, Size};
 use pipeline::graph::{InputNode, OutputNode};
 use pipeline::report::{Problem, Role};
 use pipeline::settings::{
@@ -211,8 +211,8 @@ impl Pipeline {
             stages: Vec::new(),
             outputs: outputs.collect(),
             retry: RetrySettings {
-                initial: Period::from_millis(1),
-                max: Period::from_millis(5),
+                initial: Positive::<Period>::from_millis(1),
+                max: Positive::<Period>::from_millis(5),
                 give_up_after: None,
             },
         }

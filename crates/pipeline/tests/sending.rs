@@ -15,7 +15,7 @@ use component::{
     Receipt, Request, RequestLimits, RequestOrder, Requests, RowAnswer, SendError, Sender, Sent,
     Stop,
 };
-use config::{Period, Size};
+use config::{Period, Positive, Size};
 use pipeline::graph::{InputNode, OutputNode};
 use pipeline::settings::{
     Concurrency, DiskQueueSettings, MemoryQueueSettings, ProcessSettings, QueueSettings,
@@ -260,8 +260,8 @@ impl Case {
             stages: Vec::new(),
             outputs: outputs.collect(),
             retry: RetrySettings {
-                initial: Period::from_millis(1),
-                max: Period::from_millis(50),
+                initial: Positive::<Period>::from_millis(1),
+                max: Positive::<Period>::from_millis(50),
                 give_up_after: self.give_up_after,
             },
         };

@@ -7,7 +7,8 @@
 //! its settings, split by whitespace (newlines too):
 //! - `name=value` gives a setting. The name is of `a-z`, `0-9`, `_` and begins with a letter or `_`. `name.key=value`
 //!   gives an entry of a setting that is a map. The key is all that stands between the first dot and the `=`, its own
-//!   dots and capitals kept: `fields.host.name=h` is `fields: {"host.name": h}`. Maps in such maps need YAML.
+//!   dots and capitals kept: `fields.host.name=h` is `fields: {"host.name": h}`. Where the component says so
+//!   ([`Positional::nested`]), a key is a map again: `auth.basic.user=u`. Other maps in such maps need YAML.
 //!   `name=[a, b]` gives a list, and so does giving the name again.
 //! - Everything else is given by position, as the component's [`Positional`] says. A text with `=` whose beginning is no
 //!   such name (`http://x?y=z`), or that has `==`, counts as this. It is text, `null` and `[a, b]` too, unless the
@@ -76,6 +77,8 @@ pub struct Positional {
     /// Values by position read as those after a name do: `null` is nothing, `[a, b]` a list. Without it they are text,
     /// for patterns such as `[a-z]`.
     pub typed: bool,
+    /// Maps in maps, such as `auth.basic`, whose entries are given as `auth.basic.user=u`.
+    pub nested: &'static [&'static str],
 }
 
 impl Positional {
@@ -89,6 +92,7 @@ impl Positional {
             rest_as_list: false,
             expression: false,
             typed: false,
+            nested: &[],
         }
     }
 
@@ -99,7 +103,13 @@ impl Positional {
             rest_as_list: true,
             expression: false,
             typed: false,
+            nested: &[],
         }
+    }
+
+    /// The same, where these are maps in maps.
+    pub const fn nested(self, nested: &'static [&'static str]) -> Self {
+        Self { nested, ..self }
     }
 
     /// The same, where values by position read as those after a name do.
@@ -117,6 +127,7 @@ impl Positional {
             rest_as_list: false,
             expression: true,
             typed: false,
+            nested: &[],
         }
     }
 }

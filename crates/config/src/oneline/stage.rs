@@ -150,10 +150,21 @@ impl Settings<'_> {
             Token::Positional(value) => self.by_position(value),
             Token::Setting { name, value } => {
                 let value = value_node(self.source, value);
-                // What follows the first dot is one key: names of fields have dots of their own.
-                let steps: Vec<&str> = name.text.splitn(2, '.').collect();
-                self.insert_named(&steps, name.span, value)
+                self.insert_named(&self.steps(&name.text), name.span, value)
             }
+        }
+    }
+
+    /// The keys that lead to a setting. What follows the first dot is one key, as names of fields have dots of their own,
+    /// but where the component has a map there.
+    fn steps<'n>(&self, name: &'n str) -> Vec<&'n str> {
+        let inner = |map: &&str| {
+            let key = name.strip_prefix(map)?.strip_prefix('.')?;
+            (!key.is_empty()).then_some((&name[..map.len()], key))
+        };
+        match self.positional.nested.iter().find_map(inner) {
+            Some((map, key)) => map.split('.').chain([key]).collect(),
+            None => name.splitn(2, '.').collect(),
         }
     }
 

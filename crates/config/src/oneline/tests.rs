@@ -20,6 +20,7 @@ const OUTPUTS: &[(&str, Positional)] = &[
     ("stdout", Positional::fields(&["codec"])),
     ("discard", Positional::NONE),
     ("file", Positional::fields(&["path"])),
+    ("http", Positional::fields(&["url"]).nested(&["auth.basic"])),
 ];
 
 fn table(role: StageRole) -> &'static [(&'static str, Positional)] {
@@ -309,4 +310,28 @@ fn values_by_position_are_text_unless_the_component_has_typed_ones() {
         value("put a [b]", "value"),
         Some(NodeKind::List(_))
     ));
+}
+
+#[test]
+fn maps_in_maps_are_given_with_dots_where_a_component_has_them() {
+    for (stage, expected) in [
+        (
+            "http u auth.basic.user=a auth.basic.password='b c' x.y.z=1",
+            r#"{url: u, auth: {basic: {user: a, password: "b c"}}, x: {y.z: 1}}"#,
+        ),
+        ("http auth.bearer=t", "{auth: {bearer: t}}"),
+        ("http auth.basically.x=1", "{auth: {basically.x: 1}}"),
+        ("http auth.basic.a.b=1", "{auth: {basic: {a.b: 1}}}"),
+        ("http auth.basic=1", "{auth: {basic: 1}}"),
+    ] {
+        let root = parse(&format!("stdin | {stage}")).expect(stage);
+        let found = root.nearest("pipelines.main.outputs[0].http");
+        let yaml = parse_yaml(&Source::new("t.yaml", expected)).expect("YAML");
+        assert_eq!(crate::to_yaml(found), crate::to_yaml(&yaml), "{stage}");
+    }
+    let error = parse("stdin | http u auth.basic=1 auth.basic.user=a").expect_err("both");
+    assert!(
+        error.to_string().contains("`basic` is given as a value"),
+        "{error}"
+    );
 }

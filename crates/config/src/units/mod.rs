@@ -6,10 +6,12 @@
 mod count;
 mod number;
 mod period;
+mod positive;
 mod size;
 
 pub use count::Count;
 pub use period::Period;
+pub use positive::{Positive, Quantity};
 pub use size::Size;
 
 use std::fmt;

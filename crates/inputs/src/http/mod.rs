@@ -34,7 +34,7 @@ pub const SPEC: Spec = Spec {
     name: "http",
     summary: "Takes events that clients post over HTTP, and answers when they are safe.",
     description: include_str!("rules.md"),
-    positional: Positional::fields(&["address"]),
+    positional: Positional::fields(&["address"]).nested(&["auth.basic"]),
     one_line: &[],
     examples: &[
         Example {
@@ -112,7 +112,7 @@ impl Input for Http {
             add_fields,
             documents: codec::Documents::default(),
         })?;
-        let idle_timeout = *self.config.idle_timeout;
+        let idle_timeout = self.config.idle_timeout.get().0;
         let service = Service::new(self.config, ctx.clone(), local, batcher.inbox());
         let stop = ctx.stop.clone();
         ctx.diagnostics.info(&format!("listening on {local}"));

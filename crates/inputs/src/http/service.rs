@@ -101,7 +101,7 @@ impl Service {
         };
         let (answer, outcome) = answer();
         self.inbox.put(message, answer);
-        match timeout(*self.config.ack_timeout, outcome).await {
+        match timeout(self.config.ack_timeout.get().0, outcome).await {
             Ok(Ok(Outcome::Delivered)) => Ok(()),
             Ok(Ok(Outcome::Rejected(refusal))) => Err(refusal),
             Ok(Ok(Outcome::NotDelivered) | Err(_)) => Err(Refusal::later(
@@ -197,7 +197,7 @@ impl Service {
         let mut reservation = self.for_memory(reserve, stopped.as_mut()).await?;
         let mut buffer = reservation.take(first);
         let mut filled = 0;
-        let mut deadline = Instant::now() + *self.config.body_timeout;
+        let mut deadline = Instant::now() + self.config.body_timeout.get().0;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let frame = tokio::select! {
@@ -245,7 +245,7 @@ impl Service {
     ) -> Result<T, Refusal> {
         let begin = Instant::now();
         let waited = tokio::select! {
-            memory = timeout(*self.config.ack_timeout, memory) => memory,
+            memory = timeout(self.config.ack_timeout.get().0, memory) => memory,
             () = stopped => return Err(stopping()),
         };
         self.ctx.metrics.waited(begin.elapsed());

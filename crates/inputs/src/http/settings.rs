@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use codec::BodyFormat;
-use config::{ConfigError, Node, Period, Size};
+use config::{ConfigError, Node, Period, Positive, Size};
 use http::{HeaderName, Method, StatusCode};
 use net::{Address, Auth, Secret, ServerTls};
 use schemars::JsonSchema;
@@ -29,7 +29,7 @@ pub(super) struct Config {
     /// The largest body in bytes, as it is sent and also when it is decompressed. Larger ones are answered with 413. At
     /// most 1GiB. Default: 16MiB.
     #[serde(default = "request_size_default")]
-    pub(super) max_request_size: Size,
+    pub(super) max_request_size: Positive<Size>,
     /// Who may post: `basic` with `user` and `password`, or `bearer` with a token. Others are answered with 401. Default:
     /// everybody.
     pub(super) auth: Option<Auth>,
@@ -49,16 +49,17 @@ pub(super) struct Config {
     #[serde(default = "connections_default")]
     #[schemars(range(min = 1))]
     pub(super) max_connections: usize,
-    /// How long a connection may take from one answer to the whole head of the next request. Default: 1m.
+    /// How long a connection may take from one answer to the whole head of the next request, and how long a client may
+    /// take in nothing of an answer. Then the connection is closed. Default: 1m.
     #[serde(default = "timeout_default")]
-    pub(super) idle_timeout: Period,
+    pub(super) idle_timeout: Positive<Period>,
     /// How long a client may take to send a body, waiting for memory not counted. Then the answer is 408. Default: 1m.
     #[serde(default = "timeout_default")]
-    pub(super) body_timeout: Period,
+    pub(super) body_timeout: Positive<Period>,
     /// How long a request waits for memory, and then for its events to be safe. Then the answer is 503 with `Retry-After`.
     /// Shorter than the time-out of the clients. Default: 20s.
     #[serde(default = "ack_timeout_default")]
-    pub(super) ack_timeout: Period,
+    pub(super) ack_timeout: Positive<Period>,
     /// The status of the answer when all is well, from 200 to 299. Default: 200.
     #[serde(default = "code_default")]
     #[schemars(range(min = 200, max = 299))]
@@ -112,8 +113,8 @@ fn methods_default() -> Vec<String> {
     vec!["POST".into(), "PUT".into()]
 }
 
-fn request_size_default() -> Size {
-    Size(16 << 20)
+fn request_size_default() -> Positive<Size> {
+    Positive::from_bytes(16 << 20)
 }
 
 /// Places in a batch are 32-bit numbers.
@@ -123,12 +124,12 @@ fn connections_default() -> usize {
     10_000
 }
 
-fn timeout_default() -> Period {
-    Period::from_secs(60)
+fn timeout_default() -> Positive<Period> {
+    Positive::<Period>::from_secs(60)
 }
 
-fn ack_timeout_default() -> Period {
-    Period::from_secs(20)
+fn ack_timeout_default() -> Positive<Period> {
+    Positive::<Period>::from_secs(20)
 }
 
 fn code_default() -> u16 {
@@ -166,23 +167,14 @@ impl Config {
         if self.method.is_empty() {
             return refused("method", "at least one method must be taken");
         }
-        if self.max_request_size < Size(1) || self.max_request_size > REQUEST_SIZE_MAX {
-            return refused("max_request_size", "at least 1B and at most 1GiB");
+        if self.max_request_size.get() > REQUEST_SIZE_MAX {
+            return refused("max_request_size", "at most 1GiB is accepted");
         }
         if self.max_connections == 0 {
-            return refused("max_connections", "at least 1");
-        }
-        for (setting, period) in [
-            ("idle_timeout", self.idle_timeout),
-            ("body_timeout", self.body_timeout),
-            ("ack_timeout", self.ack_timeout),
-        ] {
-            if period.is_zero() {
-                return refused(setting, "more than no time at all");
-            }
+            return refused("max_connections", "at least 1 is expected");
         }
         if self.status().is_none() {
-            return refused("response_code", "a status from 200 to 299");
+            return refused("response_code", "a status from 200 to 299 is expected");
         }
         Ok(())
     }

@@ -74,7 +74,7 @@ a server that keeps it can tell.
 Certificates, keys and secrets are read at the start: one that cannot be used ends Millpond with exit code 2. A server that is \
 away, or refuses the credentials, is a warning and tried again. Messages show the server's name and the beginning of what it said, \
 without path, query and secrets."),
-    positional: Positional::fields(&["url"]),
+    positional: Positional::fields(&["url"]).nested(&["auth.basic"]),
     one_line: &[],
     examples: &[
         Example { title: "JSON lines to a server", stage: "http https://logs.example/ingest", input: "", output: "" },
