@@ -8,6 +8,7 @@
 //! | [`tls`] | [`ClientTls`] and [`ServerTls`]: settings, certificates, their renewal |
 //! | [`listen`] | [`Address`], [`Listener`]: accepts connections within limits, with or without TLS |
 //! | [`server`] | HTTP/1.1 on a listener |
+//! | `guarded` | limits on writing and closing, for clients that do not read |
 //! | [`client`] | [`Client`]: HTTP requests with time-outs, proxies and a pool of connections |
 //!
 //! Rules:
@@ -18,6 +19,7 @@
 
 pub mod auth;
 pub mod client;
+mod guarded;
 pub mod listen;
 pub mod secret;
 pub mod server;

@@ -316,6 +316,19 @@ impl Connection {
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
+
+    /// Reads what the client sends as it is, TLS not taken off: for what is thrown away.
+    pub(crate) fn poll_discard(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let tcp = match &mut self.stream {
+            Stream::Plain(tcp) => tcp,
+            Stream::Tls(tls) => tls.get_mut().0,
+        };
+        Pin::new(tcp).poll_read(cx, buffer)
+    }
 }
 
 /// The bytes of a connection.
@@ -348,6 +361,24 @@ impl AsyncWrite for Connection {
         match &mut self.stream {
             Stream::Plain(tcp) => Pin::new(tcp).poll_write(cx, bytes),
             Stream::Tls(tls) => Pin::new(tls).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.stream {
+            Stream::Plain(tcp) => Pin::new(tcp).poll_write_vectored(cx, slices),
+            Stream::Tls(tls) => Pin::new(tls).poll_write_vectored(cx, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.stream {
+            Stream::Plain(tcp) => tcp.is_write_vectored(),
+            Stream::Tls(tls) => tls.is_write_vectored(),
         }
     }
 

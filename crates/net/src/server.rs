@@ -1,8 +1,8 @@
 //! HTTP/1.1 on a listener: connections, their time-outs and their end.
 //!
 //! A component gives a [`Handler`], which gets each request with its body unread, and so decides when to read on. A
-//! connection holds little while it is idle: hyper's buffer of 8 KiB, which grows with what arrives at once, up to
-//! [`BUFFER_BYTES_MAX`].
+//! connection holds little while it is idle: hyper's buffers of 8 KiB for each direction, of which the one for reading
+//! grows up to [`BUFFER_BYTES_MAX`] with large bodies (see `guarded`).
 //!
 //! Stopping closes the port and the idle connections at once; connections with a request under way end after its answer.
 //! How long that may take is up to the handler.
@@ -27,6 +27,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use crate::guarded::Guarded;
 use crate::listen::{Connection, Incoming, Listener};
 
 /// How much of a connection is buffered outside of the memory budget.
@@ -58,7 +59,8 @@ pub struct Peer {
 }
 
 /// Serves requests until `stop` completes and every connection has ended. `idle_timeout` is how long a client may take
-/// from one answer to the whole head of the next request. What a person should hear goes to `warn`.
+/// from one answer to the whole head of the next request, and how long it may take nothing of an answer. What a person
+/// should hear goes to `warn`.
 pub async fn serve<H: Handler>(
     listener: Listener,
     handler: Arc<H>,
@@ -110,7 +112,8 @@ async fn converse<H: Handler>(
 ) {
     // What goes wrong on a connection is the client's to see: it gets an answer or loses the connection.
     let connection: Connection = tokio::select! {
-        done = incoming.handshake() => match done {
+        // Boxed, as it is large and soon over.
+        done = Box::pin(incoming.handshake()) => match done {
             Ok(connection) => connection,
             Err(_) => return,
         },
@@ -121,17 +124,21 @@ async fn converse<H: Handler>(
     let service = service_fn(|request| {
         let answer = handler.handle(&session, request);
         let at_work = AtWork::begin(&at_work);
-        async move {
+        // Boxed, or an idle connection would keep the room for it.
+        Box::pin(async move {
             let _at_work = at_work;
             Ok::<_, Infallible>(answer.await)
-        }
+        })
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(idle_timeout)
         .max_buf_size(BUFFER_BYTES_MAX)
         .half_close(false)
-        .serve_connection(TokioIo::new(connection), service);
+        .serve_connection(
+            TokioIo::new(Guarded::new(connection, idle_timeout)),
+            service,
+        );
     let mut served = pin!(served);
     let stopping = async move {
         // Without a sender the server is gone, which means the same.

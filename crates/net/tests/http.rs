@@ -10,7 +10,7 @@ use common::{Authority, Server, Settings, node, read, said};
 use config::Node;
 use http::Method;
 use net::client::{Client, ClientSettings, RequestError, url};
-use net::{Address, Auth};
+use net::{Address, Auth, ClientTls};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
@@ -255,6 +255,64 @@ async fn clients_that_dawdle_are_disconnected() {
             .starts_with("HTTP/1.1 200 OK")
     );
     assert!(begin.elapsed() < Duration::from_secs(1));
+}
+
+#[tokio::test]
+async fn a_client_that_sends_everything_first_reads_why_it_was_refused() {
+    let authority = Authority::new();
+    authority.issue("server", "localhost");
+    let tls = authority.node("{cert: DIR/server.pem, key: DIR/server.key}");
+    let server = Server::start(None, IDLE, 10).await;
+    let secure = Server::start(Some(&tls), IDLE, 10).await;
+    let mut body = vec![b'x'; 8 << 20];
+    let head = format!(
+        "POST /refused HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    body.splice(0..0, head.into_bytes());
+    let mut stream = TcpStream::connect(server.address).await.expect("connected");
+    stream.write_all(&body).await.expect("all of it is taken");
+    let answer = rest(&mut stream).await.expect("an answer");
+    assert!(answer.ends_with("refused"), "{answer}");
+    // Nobody waits for a client that has read and goes.
+    drop(stream);
+
+    let context = read::<ClientTls>(&authority.node("{ca: DIR/ca.pem}"))
+        .open(&node("{}"))
+        .expect("certificates");
+    let tcp = TcpStream::connect(secure.address).await.expect("connected");
+    let mut stream = context.connect(tcp, "localhost").await.expect("TLS");
+    stream.write_all(&body).await.expect("all of it is taken");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("an answer");
+    assert!(answer.ends_with("refused"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_client_that_reads_no_answer_is_disconnected() {
+    let server = Server::start(None, Duration::from_millis(300), 1).await;
+    let mut deaf = TcpStream::connect(server.address).await.expect("connected");
+    // More than the buffers of both systems hold.
+    let body = vec![b'x'; 32 << 20];
+    let head = format!(
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    deaf.write_all(head.as_bytes()).await.expect("sent");
+    deaf.write_all(&body).await.expect("sent");
+    let next = TcpStream::connect(server.address).await;
+    let mut next = next.expect("connected");
+    next.write_all(
+        b"POST /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
+    )
+    .await
+    .expect("sent");
+    let mut answer = String::new();
+    let read = next.read_to_string(&mut answer);
+    let read = tokio::time::timeout(Duration::from_secs(20), read).await;
+    read.expect("its place is free").expect("an answer");
+    assert!(answer.contains("POST /x"), "{answer}");
+    drop(deaf);
 }
 
 #[tokio::test]

@@ -17,6 +17,8 @@ pub(crate) enum Outcome<R> {
     NotDelivered,
     /// It cannot be taken, and nothing of it was.
     Rejected(R),
+    /// Decoding it panicked. Some of its events may have been taken.
+    Failed,
 }
 
 /// The side of the connection: what became of its message. An error means [`Outcome::NotDelivered`].
@@ -24,6 +26,9 @@ pub(crate) type Awaited<R> = oneshot::Receiver<Outcome<R>>;
 
 /// The side of the batcher. Dropped without [`Answer::complete`], the message was not delivered.
 pub(crate) struct Answer<R>(Arc<Shared<R>>);
+
+/// Tells a connection that its message could not be handled, whatever became of its [`Answer`].
+pub(crate) struct Fault<R>(Arc<Shared<R>>);
 
 /// A part of a message that is in a batch.
 pub(crate) struct Part<R> {
@@ -57,6 +62,12 @@ impl<R> Answer<R> {
         sender.as_ref().is_none_or(oneshot::Sender::is_closed)
     }
 
+    /// What is left to tell the connection when the answer was lost in a panic. While it is there, nothing else is told but a
+    /// rejection.
+    pub(crate) fn fault(&self) -> Fault<R> {
+        Fault(self.0.clone())
+    }
+
     /// A part of the message, which is in a batch now.
     pub(crate) fn part(&self) -> Part<R> {
         Part {
@@ -73,6 +84,13 @@ impl<R> Answer<R> {
     /// Refuses the message, of which there is no part yet.
     pub(crate) fn reject(self, reason: R) {
         self.0.send(Outcome::Rejected(reason));
+    }
+}
+
+impl<R> Fault<R> {
+    /// Says that decoding the message panicked.
+    pub(crate) fn panicked(self) {
+        self.0.send(Outcome::Failed);
     }
 }
 
@@ -150,6 +168,22 @@ mod tests {
         unfinished.part().delivered();
         drop(unfinished);
         assert_eq!(known(&mut awaited), Some(Outcome::NotDelivered));
+    }
+
+    #[test]
+    fn a_message_whose_answer_was_lost_in_a_panic_failed() {
+        let (lost, mut awaited) = answer::<u8>();
+        let (fault, part) = (lost.fault(), lost.part());
+        drop(lost);
+        assert_eq!(known(&mut awaited), None);
+        fault.panicked();
+        part.delivered();
+        assert_eq!(known(&mut awaited), Some(Outcome::Failed));
+        let (good, mut awaited) = answer::<u8>();
+        let fault = good.fault();
+        good.complete();
+        drop(fault);
+        assert_eq!(known(&mut awaited), Some(Outcome::Delivered));
     }
 
     #[test]

@@ -7,17 +7,22 @@
 //!
 //! The list has no limit of its own: each message in it is one that a connection waits for, and is charged to the memory
 //! budget. One whose connection does not wait any more is not taken.
+//!
+//! A message whose decoding panics fails alone: its connection is told so, the input warns, and the thread goes on. Where
+//! events of it are in the batch already, the batch is given up, because nobody knows what is in it, and the others that
+//! have events there hear that they were not delivered.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use batch::{Batch, BatchBuilder, Encoding, Reservation};
 use codec::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
 use component::thread::{self, Work};
-use component::{Delivery, InputContext, InputError};
+use component::{Delivery, InputContext, InputError, Limit};
 use tokio::runtime::Handle;
 
 use super::answer::{Answer, Part};
@@ -189,6 +194,7 @@ fn run<P: Protocol>(list: &List<P>, ctx: InputContext, mut protocol: P) {
         marks: Vec::new(),
         parts: Vec::new(),
         complete: P::complete,
+        joined: 0,
         waited: Duration::ZERO,
     };
     loop {
@@ -200,17 +206,51 @@ fn run<P: Protocol>(list: &List<P>, ctx: InputContext, mut protocol: P) {
             Next::Message(message, answer) => {
                 let start = Instant::now();
                 joiner.waited = Duration::ZERO;
-                protocol.add(message, answer, &mut joiner);
+                take(&mut protocol, message, answer, &mut joiner);
                 let busy = start.elapsed().saturating_sub(joiner.waited);
                 joiner.ctx.metrics.busy(busy);
                 if joiner.began.elapsed() >= AGE_MAX {
-                    joiner.flush();
+                    joiner.leave();
                 }
             }
-            Next::Late => joiner.flush(),
-            Next::End => return joiner.flush(),
+            Next::Late => joiner.leave(),
+            Next::End => return joiner.leave(),
         }
     }
+}
+
+/// Takes a message. One that makes its decoder panic fails alone.
+fn take<P: Protocol>(
+    protocol: &mut P,
+    message: P::Message,
+    answer: Answer<P::Reason>,
+    joiner: &mut Joiner<P::Mark, P::Reason>,
+) {
+    let fault = answer.fault();
+    let joined = joiner.joined;
+    let added = catch_unwind(AssertUnwindSafe(|| protocol.add(message, answer, joiner)));
+    if let Err(panic) = added {
+        if joiner.joined != joined {
+            joiner.give_up();
+        }
+        fault.panicked();
+        joiner.ctx.metrics.count("panics", 1);
+        let warning = || {
+            let text = text(&*panic);
+            format!(
+                "a message was answered as failed, because decoding it panicked: {text}; this is an error in Millpond"
+            )
+        };
+        let limit = Limit::events("panics");
+        joiner.ctx.diagnostics.warn_limited(limit, warning);
+    }
+}
+
+/// What a panic says.
+fn text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("no reason is known")
 }
 
 /// A completion of a batch.
@@ -225,6 +265,8 @@ pub(crate) struct Joiner<M, R> {
     marks: Vec<(Range<usize>, M)>,
     parts: Vec<Part<R>>,
     complete: Complete<M>,
+    /// How many parts were ever added.
+    joined: u64,
     /// Time spent waiting since the last message came.
     waited: Duration,
 }
@@ -241,6 +283,7 @@ impl<M, R: Send + 'static> Joiner<M, R> {
         if self.builder.as_ref().is_some_and(|(of, _)| *of != encoding) {
             self.flush();
         }
+        self.joined += 1;
         if self.builder.is_none() {
             self.began = Instant::now();
         }
@@ -270,6 +313,28 @@ impl<M, R: Send + 'static> Joiner<M, R> {
             reservation.grow_blocking(more);
             self.waited += start.elapsed();
             self.ctx.metrics.waited(start.elapsed());
+        }
+    }
+
+    /// Forgets the batch. Whoever has events in it hears that they were not delivered.
+    fn give_up(&mut self) {
+        self.builder = None;
+        self.marks.clear();
+        self.parts.clear();
+    }
+
+    /// Sends the batch. Where completing it panics, it is given up, and the input warns.
+    fn leave(&mut self) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.flush())) {
+            self.ctx.metrics.count("panics", 1);
+            let warning = || {
+                let text = text(&*panic);
+                format!(
+                    "events were answered as not delivered, because a batch of them panicked: {text}; this is an error in Millpond"
+                )
+            };
+            let limit = Limit::events("panics");
+            self.ctx.diagnostics.warn_limited(limit, warning);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Why a request is not taken, as the client hears it.
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 
@@ -14,6 +14,8 @@ pub(super) struct Refusal {
     pub(super) status: StatusCode,
     reason: String,
     header: Option<(HeaderName, HeaderValue)>,
+    /// The rest of the body is not read, so that no other request can follow.
+    closes: bool,
 }
 
 impl Refusal {
@@ -22,6 +24,15 @@ impl Refusal {
             status,
             reason: reason.into(),
             header: None,
+            closes: false,
+        }
+    }
+
+    /// The same, with a body that was not read to its end.
+    pub(super) fn leaving_body(self, leaves_body: bool) -> Self {
+        Self {
+            closes: leaves_body,
+            ..self
         }
     }
 
@@ -55,6 +66,9 @@ impl Refusal {
             CONTENT_TYPE,
             HeaderValue::from_static("text/plain; charset=utf-8"),
         );
+        if self.closes {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         if let Some((name, value)) = self.header {
             headers.insert(name, value);
         }

@@ -80,11 +80,17 @@ impl Service {
         request: Request<Incoming>,
     ) -> Result<(), Refusal> {
         let (head, body) = request.into_parts();
-        let coding = self.admit(&head, &body)?;
+        let is_empty = body.is_end_stream();
+        let coding = self
+            .admit(&head, &body)
+            .map_err(|refusal| refusal.leaving_body(!is_empty))?;
         let ReadBody {
             body,
             mut reservation,
-        } = self.read(body).await?;
+        } = self
+            .read(body)
+            .await
+            .map_err(|refusal| refusal.leaving_body(true))?;
         // Others may wait for what it holds.
         reservation.settle();
         let fields = self
@@ -104,6 +110,10 @@ impl Service {
         match timeout(self.config.ack_timeout.get().0, outcome).await {
             Ok(Ok(Outcome::Delivered)) => Ok(()),
             Ok(Ok(Outcome::Rejected(refusal))) => Err(refusal),
+            Ok(Ok(Outcome::Failed)) => Err(Refusal::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "an error in Millpond, whose log says more; some of the events may have been taken",
+            )),
             Ok(Ok(Outcome::NotDelivered) | Err(_)) => Err(Refusal::later(
                 "the events were not delivered; send them again",
             )),

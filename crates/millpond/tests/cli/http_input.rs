@@ -428,3 +428,225 @@ fn a_body_that_does_not_come_is_given_up() {
     let _ = half.read_to_end(&mut rest);
     service.stop();
 }
+
+#[test]
+fn a_client_that_sends_everything_first_reads_that_it_is_too_much() {
+    let folder = Folder::new();
+    let service = Service::with(&folder, ", max_request_size: 1MiB", &to_file(&folder));
+    let large = vec![b' '; 8 << 20];
+    let mut announced = request("/", "", &large);
+    // Without a length it is found out in the middle.
+    let mut chunked =
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n800000\r\n".to_vec();
+    chunked.extend_from_slice(&large);
+    chunked.extend_from_slice(b"\r\n0\r\n\r\n");
+    for request in [&mut announced, &mut chunked] {
+        let mut stream = service.connect();
+        stream.write_all(request).expect("all of it is taken");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("no reset");
+        assert!(text.starts_with("HTTP/1.1 413"), "{text}");
+        assert!(text.contains("connection: close"), "{text}");
+        assert!(text.ends_with("larger than 1MiB\n"), "{text}");
+    }
+    assert_eq!(service.post("/", "", b"{\"a\":1}").status, 200);
+    service.stop();
+    assert_eq!(folder.read("out"), "{\"a\":1}\n");
+}
+
+#[test]
+fn more_events_than_are_listed_at_once_arrive_once_each() {
+    let folder = Folder::new();
+    let service = Service::with(&folder, "", &to_file(&folder));
+    let body: String = (0..200_000).map(|n| format!("{{\"n\":{n}}}")).collect();
+    assert_eq!(service.post("/", "", body.as_bytes()).status, 200);
+    // Nothing of a body that is broken at its end.
+    let broken = body + "{\"n\":";
+    let answer = service.post("/", "", broken.as_bytes());
+    assert_eq!(answer.status, 400, "{answer:?}");
+    service.stop();
+    let text = folder.read("out");
+    let numbers = (0..200_000).map(|n| format!("{{\"n\":{n}}}\n"));
+    assert!(text == numbers.collect::<String>(), "each once, in order");
+}
+
+#[test]
+fn settings_that_cannot_be_meant_are_refused_at_their_place() {
+    let folder = Folder::new();
+    let time = "a length of time above 0 is expected";
+    let input = "http: {address: 0, ";
+    let output = "http: {url: \"http://127.0.0.1:1\", ";
+    for (of_input, of_output, top, part, place) in [
+        (
+            format!("{input}idle_timeout: 0s}}"),
+            "discard".to_owned(),
+            "",
+            time,
+            "idle_timeout",
+        ),
+        (
+            format!("{input}body_timeout: 0}}"),
+            "discard".into(),
+            "",
+            time,
+            "body_timeout",
+        ),
+        (
+            format!("{input}ack_timeout: 0ms}}"),
+            "discard".into(),
+            "",
+            time,
+            "ack_timeout",
+        ),
+        (
+            format!("{input}max_request_size: 0}}"),
+            "discard".into(),
+            "",
+            "at least 1B is expected",
+            "max_request_size",
+        ),
+        (
+            format!("{input}max_request_size: 2GiB}}"),
+            "discard".into(),
+            "",
+            "at most 1GiB",
+            "max_request_size",
+        ),
+        (
+            format!("{input}max_connections: 0}}"),
+            "discard".into(),
+            "",
+            "at least 1 is expected",
+            "max_connections",
+        ),
+        (
+            format!("{input}response_code: 404}}"),
+            "discard".into(),
+            "",
+            "200 to 299",
+            "response_code",
+        ),
+        (
+            "stdin".into(),
+            format!("{output}timeout: 0s}}"),
+            "",
+            time,
+            "http.timeout",
+        ),
+        (
+            "stdin".into(),
+            format!("{output}connect_timeout: 0s}}"),
+            "",
+            time,
+            "connect_timeout",
+        ),
+        (
+            "stdin".into(),
+            format!("{output}idle_timeout: 0s}}"),
+            "",
+            time,
+            "idle_timeout",
+        ),
+        (
+            "stdin".into(),
+            format!("{output}batch: {{max_size: 0}}}}"),
+            "",
+            "at least 1B is expected",
+            "batch.max_size",
+        ),
+        (
+            "stdin".into(),
+            format!("{output}batch: {{max_events: 0}}}}"),
+            "",
+            "at least 1 is expected",
+            "batch.max_events",
+        ),
+        (
+            "stdin".into(),
+            format!("{output}batch: {{max_events: -1}}}}"),
+            "",
+            "not a count",
+            "batch.max_events",
+        ),
+        (
+            "stdin".into(),
+            format!("{output}concurrency: 0}}"),
+            "",
+            "`adaptive`, or a number from 1 to 1024",
+            "concurrency",
+        ),
+        (
+            "stdin".into(),
+            format!("{output}compression: gzip, compression_level: 10}}"),
+            "",
+            "9",
+            "compression_level",
+        ),
+        (
+            "stdin".into(),
+            format!("{output}retry_status: [200]}}"),
+            "",
+            "300",
+            "retry_status",
+        ),
+        (
+            "stdin".into(),
+            "discard".into(),
+            "    retry: {initial: 0s}\n",
+            time,
+            "retry.initial",
+        ),
+        (
+            "stdin".into(),
+            "discard".into(),
+            "    retry: {max: 0s}\n",
+            time,
+            "retry.max",
+        ),
+    ] {
+        let text = format!(
+            "pipelines:\n  p:\n    input: {{{of_input}}}\n    output: {{{of_output}}}\n{top}"
+        )
+        .replace("{stdin}", "stdin")
+        .replace("{discard}", "discard");
+        let path = folder.write("c.yaml", text);
+        let ended = millpond(&["check", &path]).expect(2);
+        assert!(
+            ended.err.contains(part) && ended.err.contains(place) && ended.err.contains("c.yaml:"),
+            "{place}: {}",
+            ended.err
+        );
+        assert!(!ended.err.contains("nonzero"), "{}", ended.err);
+    }
+}
+
+#[test]
+fn a_one_line_pipeline_names_a_user_and_a_password() {
+    let port = free_port();
+    let line =
+        format!("http {port} auth.basic.user=u auth.basic.password='${{PASSWORD}}' | stdout");
+    let mut run = command(&["run", &line]);
+    run.env("PASSWORD", "p");
+    let service = Service::start(run, port);
+    assert_eq!(service.post("/", "", b"{\"a\":1}").status, 401);
+    let folder = Folder::new();
+    let events = folder.write("in.log", "from a file\n");
+    let line = format!(
+        "file {events} | http http://127.0.0.1:{port} auth.basic.user=u auth.basic.password='${{PASSWORD}}'"
+    );
+    let mut sent = command(&["run", &line]);
+    sent.env("PASSWORD", "p");
+    ended(sent.output().expect("it runs")).expect(0);
+    assert!(service.stop().out.contains("from a file"));
+    for (line, part) in [
+        (
+            "http 0 auth.basic.usr=u auth.basic.password=p | stdout",
+            "usr",
+        ),
+        ("http 0 auth.basic.user=u | stdout", "password"),
+        ("http 0 auth.basi.user=u | stdout", "basi"),
+    ] {
+        let ended = millpond(&["check", line]).expect(2);
+        assert!(ended.err.contains(part), "{}", ended.err);
+    }
+}

@@ -53,6 +53,12 @@ impl Handler for Echo {
         if path.ends_with("/slow") {
             tokio::time::sleep(Duration::from_millis(300)).await;
         }
+        if path.ends_with("/refused") {
+            let mut answer = Response::new(Full::new("refused".into()));
+            let close = "close".parse().expect("a value");
+            answer.headers_mut().insert("connection", close);
+            return answer;
+        }
         let body = match body.collect().await {
             Ok(body) => body.to_bytes(),
             Err(_) => Bytes::from_static(b"broken"),

@@ -22,8 +22,10 @@ impl Protocol for Texts {
         answer: Answer<&'static str>,
         joiner: &mut Joiner<usize, &'static str>,
     ) {
-        if &text[..] == b"bad" {
-            return answer.reject("bad");
+        match &text[..] {
+            b"bad" => return answer.reject("bad"),
+            b"panics" => panic!("injected"),
+            _ => {}
         }
         let mut pushed = 0;
         while pushed < count {
@@ -35,6 +37,7 @@ impl Protocol for Texts {
                     let place = pushed as u64;
                     builder.push(Span { buffer, start, len }, place, place + 1);
                     pushed += 1;
+                    assert_ne!(&text[..], b"panics late", "injected");
                 }
             });
         }
@@ -86,6 +89,10 @@ impl Kept {
 }
 
 fn start(sink: &Arc<Kept>) -> Batcher<Texts> {
+    start_saying(sink, Diagnostics::silent())
+}
+
+fn start_saying(sink: &Arc<Kept>, diagnostics: Diagnostics) -> Batcher<Texts> {
     let ctx = InputContext {
         sink: sink.clone(),
         pool: Budget::new(1 << 20).pool(0, 1024),
@@ -96,7 +103,7 @@ fn start(sink: &Arc<Kept>) -> Batcher<Texts> {
         scope: "p/i".into(),
         registry: None,
         ledger: Arc::default(),
-        diagnostics: Diagnostics::silent(),
+        diagnostics,
     };
     let stream = Arc::new(Stream::unnamed(1));
     Batcher::start(&ctx, || Texts(stream.clone())).expect("threads")
@@ -188,4 +195,37 @@ async fn refused_and_abandoned_messages_are_not_taken() {
     );
     drop(sink.take());
     assert_eq!(outcome(kept).await, Outcome::NotDelivered);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_panics_fails_alone() {
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let keep = said.clone();
+    let diagnostics = Diagnostics::new(move |message| {
+        keep.lock().expect("no panic").push(message.to_owned());
+    });
+    let sink = Arc::new(Kept::default());
+    let batcher = start_saying(&sink, diagnostics);
+    let inbox = batcher.inbox();
+    // More of each than there are threads: every thread has to survive.
+    for count in 1..=2 * THREADS_MAX {
+        assert_eq!(
+            outcome(put(&inbox, "panics late", 3)).await,
+            Outcome::Failed
+        );
+        // What waits in a batch does not suffer from a message that panics before it joins.
+        let good = put(&inbox, "x", 1);
+        assert_eq!(outcome(put(&inbox, "panics", 1)).await, Outcome::Failed);
+        sink.wait_for(1).await;
+        assert_eq!(sink.events(), [1], "after {count} rounds");
+        let (batch, issuer) = sink.take();
+        issuer.resolve(Delivery::accepted(&batch));
+        assert_eq!(outcome(good).await, Outcome::Delivered);
+    }
+    batcher.finish().await;
+    let said = said.lock().expect("no panic");
+    assert!(
+        said[0].contains("panicked") && said[0].contains("injected"),
+        "{said:?}"
+    );
 }

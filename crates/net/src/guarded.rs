@@ -1,0 +1,191 @@
+//! A connection that a client cannot hold for ever by not reading, and that keeps small buffers.
+//!
+//! - **Reading.** hyper doubles its buffer when a read fills it, up to 32 KiB, and keeps it while the connection is open.
+//!   Whatever waits in the system fills it, also for clients that send a few kilobytes, and thousands of them took 50 KiB
+//!   each. So the first [`SMALL_BODY_BYTES`] of a request come in reads that do not fill hyper's first buffer.
+//! - **Writing.** A client that takes nothing of an answer for a while loses its connection.
+//! - **Closing.** A socket that is closed while unread bytes lie in it is reset, and a reset destroys the answer that is on
+//!   its way. A client that sends the whole of a body before it reads would never see why the body was refused. So only
+//!   our side is closed, and what still comes is read and thrown away, until the client closes its side: at most
+//!   [`LINGER_BYTES_MAX`], [`LINGER`] in all, and [`LINGER_IDLE`] without a byte.
+//!
+//! Nothing is allocated for either before it is needed.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep};
+
+use crate::listen::Connection;
+
+/// How much is thrown away behind the last answer.
+const LINGER_BYTES_MAX: usize = 64 << 20;
+
+/// How long the rest is waited for.
+const LINGER: Duration = Duration::from_secs(30);
+
+/// How long its next byte is waited for.
+const LINGER_IDLE: Duration = Duration::from_secs(5);
+
+/// How much is thrown away at once. It lies on the stack.
+const DISCARD_BYTES: usize = 16 << 10;
+
+/// One byte less than the buffer that hyper begins with.
+const SMALL_READ_BYTES: usize = (8 << 10) - 1;
+
+/// How much of a request is read in small pieces: the memory that is reserved for a longer one is more than hyper's buffer.
+const SMALL_BODY_BYTES: usize = 64 << 10;
+
+/// A connection with limits on writing and closing.
+pub(crate) struct Guarded {
+    connection: Connection,
+    write_timeout: Duration,
+    /// Runs while a write waits for the client.
+    deadline: Option<Pin<Box<Sleep>>>,
+    /// Bytes since something was written.
+    read_bytes: usize,
+    /// The client has closed its side.
+    is_ended: bool,
+    closing: Closing,
+}
+
+/// How far the connection is closed.
+enum Closing {
+    Not,
+    /// Our side is closed.
+    Lingering {
+        idle: Pin<Box<Sleep>>,
+        end: Instant,
+        bytes_left: usize,
+    },
+    Done,
+}
+
+impl Guarded {
+    /// A client that takes nothing of an answer for `write_timeout` is disconnected.
+    pub(crate) fn new(connection: Connection, write_timeout: Duration) -> Self {
+        Self {
+            connection,
+            write_timeout,
+            deadline: None,
+            read_bytes: 0,
+            is_ended: false,
+            closing: Closing::Not,
+        }
+    }
+
+    /// The result of a write, or an error when it has waited for too long.
+    fn within_deadline<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            (self.deadline, self.read_bytes) = (None, 0);
+            return written;
+        }
+        let timeout = self.write_timeout;
+        let deadline = self
+            .deadline
+            .get_or_insert_with(|| Box::pin(sleep(timeout)));
+        ready!(deadline.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    /// Closes our side, then waits for the client to close its side.
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Closing::Not = self.closing {
+            let closed = Pin::new(&mut self.connection).poll_shutdown(cx);
+            ready!(self.within_deadline(cx, closed))?;
+            self.closing = if self.is_ended {
+                Closing::Done
+            } else {
+                Closing::Lingering {
+                    idle: Box::pin(sleep(LINGER_IDLE)),
+                    end: Instant::now() + LINGER,
+                    bytes_left: LINGER_BYTES_MAX,
+                }
+            };
+        }
+        if let Closing::Lingering {
+            idle,
+            end,
+            bytes_left,
+        } = &mut self.closing
+        {
+            while idle.as_mut().poll(cx).is_pending() {
+                let mut space = [MaybeUninit::uninit(); DISCARD_BYTES];
+                let mut buffer = ReadBuf::uninit(&mut space);
+                let read = ready!(self.connection.poll_discard(cx, &mut buffer));
+                let bytes = buffer.filled().len();
+                if read.is_err() || bytes == 0 || bytes >= *bytes_left {
+                    break;
+                }
+                *bytes_left -= bytes;
+                idle.as_mut()
+                    .reset((Instant::now() + LINGER_IDLE).min(*end));
+            }
+            self.closing = Closing::Done;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncRead for Guarded {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.remaining();
+        if self.read_bytes >= SMALL_BODY_BYTES {
+            ready!(Pin::new(&mut self.connection).poll_read(cx, buffer))?;
+        } else {
+            let mut space = [MaybeUninit::uninit(); SMALL_READ_BYTES];
+            let mut piece = ReadBuf::uninit(&mut space[..before.min(SMALL_READ_BYTES)]);
+            ready!(Pin::new(&mut self.connection).poll_read(cx, &mut piece))?;
+            buffer.put_slice(piece.filled());
+        }
+        let read = before - buffer.remaining();
+        self.read_bytes += read;
+        self.is_ended |= before > 0 && read == 0;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Guarded {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.connection).poll_write(cx, bytes);
+        self.within_deadline(cx, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.connection).poll_write_vectored(cx, slices);
+        self.within_deadline(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.connection.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.connection).poll_flush(cx);
+        self.within_deadline(cx, flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_close(cx)
+    }
+}
