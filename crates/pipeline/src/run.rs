@@ -42,6 +42,12 @@ const LAST_CHANCE: Duration = Duration::from_millis(500);
 /// How long a stop waits for a disk that is full or fails.
 const PAUSED_PATIENCE: Duration = Duration::from_secs(2);
 
+/// How often the ledger is looked at, at most, for receipts that inputs have not looked at yet.
+const LEDGER_LOOKS: usize = 20;
+
+/// How long between two such looks: inputs look every 10 ms.
+const LEDGER_PAUSE: Duration = Duration::from_millis(5);
+
 /// How often a stop looks whether a disk queue has everything.
 const LEAVE_CHECK: Duration = Duration::from_millis(20);
 
@@ -471,7 +477,20 @@ impl Running {
             Err(_) => queue.shut(),
         }
         self.job.ends.retire();
+        self.settle_ledger().await;
         self.report(problems)
+    }
+
+    /// Waits until inputs have looked at the last receipts, which they do every few milliseconds: what was delivered is to
+    /// count as acknowledged. What was not delivered stays in flight.
+    async fn settle_ledger(&mut self) {
+        let is_in_flight = |file: &FileLedger| file.in_flight_events > 0;
+        for _ in 0..LEDGER_LOOKS {
+            if !self.ledger().iter().any(is_in_flight) {
+                return;
+            }
+            tokio::time::sleep(LEDGER_PAUSE).await;
+        }
     }
 
     /// Waits until everything has left that is to leave before the end: all of it, or after a stop only what a disk queue

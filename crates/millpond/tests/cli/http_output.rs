@@ -405,3 +405,32 @@ fn many_requests_are_in_flight_to_a_server_that_is_far_away() {
     assert_eq!(expect_lines(&counted([&server]), &folder.read("a.log")), 0);
     eventually("all requests", || flying.load(Ordering::Relaxed) == 80);
 }
+
+#[test]
+fn at_the_end_the_ledger_counts_as_acknowledged_what_was_delivered() {
+    let folder = Folder::new();
+    let log = folder.write("a.log", numbered("a", 0..5000));
+    let size = std::fs::metadata(&log).expect("it is there").len();
+    let server = HttpServer::start(|_, _| {
+        std::thread::sleep(Duration::from_millis(30));
+        Answer::new(200)
+    });
+    let pipeline = format!("file {log} | http {}", server.url());
+    for data_dir in [None, Some(folder.path("state"))] {
+        let mut arguments = vec!["run", &pipeline, "--metrics"];
+        if let Some(data_dir) = &data_dir {
+            arguments.extend(["--data-dir", data_dir]);
+        }
+        let said = millpond(&arguments).expect(0).err;
+        let row = said.lines().find(|line| line.starts_with(&log));
+        let row: Vec<String> = row
+            .expect(&said)
+            .split_whitespace()
+            .map(|cell| cell.replace(',', ""))
+            .collect();
+        // Size, position, lag, read, acknowledged, dropped, in flight.
+        let size = size.to_string();
+        let expected = [&*size, &size, "0", "5000", "5000", "0", "0"];
+        assert_eq!(row[2..9], expected, "{said}");
+    }
+}
