@@ -1,4 +1,5 @@
-//! Who a client says that it is: a user with a password, or a bearer token (RFC 7617, RFC 6750).
+//! Who a client says that it is: a user with a password, a bearer token (RFC 7617, RFC 6750), or a key as Elasticsearch and
+//! OpenSearch give them out.
 //!
 //! The same setting serves both ways: a client sends it, a server asks for it. Servers compare in constant time.
 
@@ -21,6 +22,9 @@ pub enum Auth {
     Basic(Basic),
     /// A token, sent as `Authorization: Bearer TOKEN`.
     Bearer(Secret),
+    /// A key of Elasticsearch's, sent as `Authorization: ApiKey KEY`: as it is shown when it is made, or `ID:KEY`.
+    #[serde(rename = "api_key")]
+    ApiKey(Secret),
 }
 
 /// A user and a password.
@@ -63,6 +67,7 @@ impl Auth {
         let (setting, secret) = match self {
             Self::Basic(basic) => ("basic.password", &basic.password),
             Self::Bearer(token) => ("bearer", token),
+            Self::ApiKey(key) => ("api_key", key),
         };
         let failed = |message: String| node.nearest(setting).error(message).hiding_value();
         let revealed = secret.reveal().map_err(|error| failed(error.to_string()))?;
@@ -87,7 +92,8 @@ impl Auth {
         let (Self::Basic(Basic {
             password: secret, ..
         })
-        | Self::Bearer(secret)) = self;
+        | Self::Bearer(secret)
+        | Self::ApiKey(secret)) = self;
         let sent = self.text().unwrap_or_default();
         let sent = sent.split_once(' ').map(|(_, sent)| sent.to_owned());
         let plain = secret.reveal().ok().map(|secret| secret.to_string());
@@ -101,6 +107,14 @@ impl Auth {
                 format!("Basic {pair}")
             }
             Self::Bearer(token) => format!("Bearer {}", token.reveal()?),
+            Self::ApiKey(key) => {
+                let key = key.reveal()?;
+                // What is encoded holds no colon.
+                match key.contains(':') {
+                    true => format!("ApiKey {}", STANDARD.encode(&*key)),
+                    false => format!("ApiKey {key}"),
+                }
+            }
         })
     }
 
@@ -129,6 +143,7 @@ impl Auth {
         HeaderValue::from_static(match self {
             Self::Basic(_) => "Basic realm=\"millpond\", charset=\"UTF-8\"",
             Self::Bearer(_) => "Bearer realm=\"millpond\"",
+            Self::ApiKey(_) => "ApiKey realm=\"millpond\"",
         })
     }
 }
@@ -171,6 +186,25 @@ mod tests {
                 admitted,
                 "{given:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_key_is_sent_encoded_whichever_way_it_is_given() {
+        // The pair of Elasticsearch's documentation of the API that makes keys.
+        for given in [
+            "VuaCfGcBCdbkQm-e5aOx:ui2lp2axTNmsyakw9tvNnw",
+            "VnVhQ2ZHY0JDZGJrUW0tZTVhT3g6dWkybHAyYXhUTm1zeWFrdzl0dk5udw==",
+        ] {
+            let auth = Auth::ApiKey(Secret::new(given));
+            let header = auth.header().expect("a header");
+            assert_eq!(
+                header,
+                "ApiKey VnVhQ2ZHY0JDZGJrUW0tZTVhT3g6dWkybHAyYXhUTm1zeWFrdzl0dk5udw=="
+            );
+            let headers = HeaderMap::from_iter([(AUTHORIZATION, header)]);
+            assert!(auth.admits(&headers).expect("readable"));
+            assert!(auth.hidden().iter().any(|hidden| hidden == given));
         }
     }
 
