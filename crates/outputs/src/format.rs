@@ -121,6 +121,19 @@ pub fn write_json(
     }
 }
 
+/// Escapes a text, from `start` on, as within a JSON string.
+pub fn escape_json(out: &mut Vec<u8>, start: usize) {
+    let needs_it = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..=0x1f);
+    if !out[start..].iter().any(needs_it) {
+        return;
+    }
+    let text = String::from_utf8_lossy(&out[start..]).into_owned();
+    if let Ok(quoted) = serde_json::to_string(&text) {
+        out.truncate(start);
+        out.extend_from_slice(&quoted.as_bytes()[1..quoted.len() - 1]);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,16 +2,19 @@
 //!
 //! Adding one touches its own file and two lines here: its module and its place in [`SPECS`].
 //!
-//! What several of them share: `format` (rows of a batch as bytes), `partition` (rows by where they go), `compression` (its
-//! settings) and `sink` (bytes to a file descriptor, in one piece or not at all).
+//! What several of them share: `format` (rows of a batch as bytes), `partition` (rows by where they go), `compression` and
+//! `schema` (settings), `answer` (what HTTP servers say) and `sink` (bytes to a file descriptor, in one piece or not at all).
 
+mod answer;
 mod compression;
 mod discard;
+mod elasticsearch;
 mod file;
 mod format;
 mod http;
 mod partition;
 mod pretty;
+mod schema;
 mod sink;
 mod stdout;
 
@@ -21,4 +24,10 @@ mod testing;
 use component::Spec;
 
 /// Every output, by name.
-pub static SPECS: &[Spec] = &[discard::SPEC, file::SPEC, http::SPEC, stdout::SPEC];
+pub static SPECS: &[Spec] = &[
+    discard::SPEC,
+    elasticsearch::SPEC,
+    file::SPEC,
+    http::SPEC,
+    stdout::SPEC,
+];

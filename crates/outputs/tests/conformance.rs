@@ -10,6 +10,21 @@ static CASES: &[OutputCase] = &[
         remote: None,
     },
     OutputCase {
+        name: "elasticsearch",
+        settings: |place| {
+            format!(
+                "{{hosts: 'http://127.0.0.1:{}', compression: none}}",
+                place.port
+            )
+        },
+        remote: Some(|place| {
+            let server = HttpServer::start_at(place.port, None, |_, _| {
+                Answer::new(200).body(r#"{"errors":false,"items":[{"create":{"status":201}}]}"#)
+            });
+            Box::new(move || server.lines().len() / 2)
+        }),
+    },
+    OutputCase {
         name: "file",
         settings: |place| format!("path: {}", place.path("out.ndjson").display()),
         remote: Some(|place| {

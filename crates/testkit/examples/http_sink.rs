@@ -1,6 +1,8 @@
 //! An HTTP server that counts: `http_sink PORT LATENCY_MS [STATUS [FILE]]`.
 //!
-//! Every request is answered LATENCY_MS after its body arrived, with STATUS (200 by default). Whole bodies are appended to FILE. At `GET /` it says how many lines it
+//! Every request is answered LATENCY_MS after its body arrived, with STATUS (200 by default). Whole bodies are appended to FILE.
+//! A request to an address that ends with `/_bulk` is answered as Elasticsearch would answer it, every document stored; bodies
+//! may be compressed with gzip. At `GET /` it says how many lines it
 //! took, in how many requests, and how many of those were under way at once at most; `DELETE /` sets that to nothing.
 
 use std::fs::{File, OpenOptions};
@@ -12,6 +14,8 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use flate2::write::GzDecoder;
+use http::header::CONTENT_ENCODING;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -79,28 +83,56 @@ async fn answer(
             .for_each(|count| count.store(0, Ordering::Relaxed));
         return Ok(Response::new(Full::default()));
     }
+    let is_bulk = request.uri().path().ends_with("/_bulk");
+    let is_gzip = request.headers().get(CONTENT_ENCODING).is_some();
     let flying = FLYING.fetch_add(1, Ordering::Relaxed) + 1;
     FLYING_MAX.fetch_max(flying, Ordering::Relaxed);
-    let counted = count(request.into_body(), status).await;
+    let counted = count(request.into_body(), status, is_gzip).await;
     tokio::time::sleep(latency).await;
     FLYING.fetch_sub(1, Ordering::Relaxed);
-    counted?;
-    let mut response = Response::new(Full::default());
+    let lines = counted?;
+    let mut response = Response::new(match is_bulk {
+        true => Full::new(stored(lines / 2).into()),
+        false => Full::default(),
+    });
     *response.status_mut() = status;
     Ok(response)
 }
 
-async fn count(mut body: Incoming, status: StatusCode) -> Result<(), hyper::Error> {
+/// What Elasticsearch says of so many documents that it stored.
+fn stored(documents: usize) -> String {
+    let mut reply = String::from("{\"errors\":false,\"items\":[");
+    for number in 0..documents {
+        reply.push_str(if number > 0 { "," } else { "" });
+        reply.push_str("{\"create\":{\"status\":201}}");
+    }
+    reply + "]}"
+}
+
+async fn count(
+    mut body: Incoming,
+    status: StatusCode,
+    is_gzip: bool,
+) -> Result<usize, hyper::Error> {
     let (mut lines, mut bytes) = (0, 0);
     let mut kept = Vec::new();
+    let mut inflated = GzDecoder::new(Vec::new());
     while let Some(frame) = body.frame().await {
         if let Ok(data) = frame?.into_data() {
-            lines += memchr::memchr_iter(b'\n', &data).count();
             bytes += data.len();
+            match is_gzip {
+                // What is damaged is not counted.
+                true => drop(inflated.write_all(&data)),
+                false => lines += memchr::memchr_iter(b'\n', &data).count(),
+            }
             if KEPT.get().is_some() {
                 kept.extend_from_slice(&data);
             }
         }
+    }
+    if is_gzip {
+        let text = inflated.finish().unwrap_or_default();
+        lines = memchr::memchr_iter(b'\n', &text).count();
     }
     if status.is_success() {
         if let Some(Ok(mut file)) = KEPT.get().map(Mutex::lock) {
@@ -111,5 +143,5 @@ async fn count(mut body: Incoming, status: StatusCode) -> Result<(), hyper::Erro
         BYTES.fetch_add(bytes as u64, Ordering::Relaxed);
         REQUESTS.fetch_add(1, Ordering::Relaxed);
     }
-    Ok(())
+    Ok(lines)
 }

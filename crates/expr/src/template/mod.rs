@@ -124,6 +124,15 @@ impl Template {
         }
     }
 
+    /// The text with this one in the place of every field and time, such as `*` for a pattern that fits all texts.
+    pub fn with_each(&self, place: &str) -> String {
+        let pieces = self.pieces.iter().map(|piece| match piece {
+            Piece::Literal(text) => text,
+            Piece::Field { .. } | Piece::Time(_) => place,
+        });
+        pieces.collect()
+    }
+
     /// The template over the columns of one batch.
     pub fn bind<'a>(&'a self, batch: &Batch, absent: Absent) -> BoundTemplate<'a> {
         let pieces = self.pieces.iter();
@@ -218,6 +227,24 @@ enum BoundPiece<'a> {
 }
 
 impl BoundTemplate<'_> {
+    /// With another time for events that have none of their own than the one at which they were received.
+    pub fn undated(self, nanos: i64) -> Self {
+        Self {
+            received: nanos,
+            ..self
+        }
+    }
+
+    /// Whether every field is there in this row.
+    pub fn is_given(&self, row: usize) -> bool {
+        self.pieces.iter().all(|piece| match piece {
+            BoundPiece::Field { column, .. } => {
+                !matches!(column.value(row), Value::Missing | Value::Null)
+            }
+            BoundPiece::Literal(_) | BoundPiece::Time(_) => true,
+        })
+    }
+
     /// Appends the text of a row.
     pub fn write(&mut self, row: usize, out: &mut Vec<u8>) {
         self.write_with(row, out, |_, _| {});

@@ -10,25 +10,15 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use component::{SendError, Sent};
-use http::header::RETRY_AFTER;
 use http::{HeaderMap, StatusCode};
-use net::RequestError;
-use net::client::reqwest::Response;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
-/// What is read of an answer, so that its connection can be used again. A longer one ends the connection.
-const READ_BYTES_MAX: usize = 64 * 1024;
-
-/// What is shown of an error's text.
-const SHOWN_BYTES_MAX: usize = 200;
-
-/// The longest time that a server is believed to want.
-const WAIT_MAX: Duration = Duration::from_secs(3600);
+use crate::answer::wait;
 
 /// The setting `retry_status`: a status such as 404, or a hundred of them such as `5xx`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,24 +110,6 @@ impl JsonSchema for Statuses {
     }
 }
 
-/// What is to be done about an error that is no answer.
-pub fn unanswered(origin: &str, error: RequestError) -> SendError {
-    match error {
-        RequestError::Connect(_) | RequestError::Timeout(_) | RequestError::Broken(_) => {
-            SendError::Retry(format!("{origin}: {error}"))
-        }
-        // What stands behind a `?` may be secret.
-        RequestError::Redirect { status, location } => {
-            let location = location.split('?').next().unwrap_or_default().to_owned();
-            let error = RequestError::Redirect { status, location };
-            SendError::Blocked(format!("{origin}: {error}"))
-        }
-        RequestError::Secret(_) | RequestError::NoHeader(_) => {
-            SendError::Blocked(error.to_string())
-        }
-    }
-}
-
 /// What an answer means. Each kind of server has its own view of its statuses; this is that of most.
 #[derive(Debug)]
 pub struct Judge {
@@ -181,44 +153,10 @@ impl Judge {
     }
 }
 
-/// How long the server wants to be left alone: seconds, or a date.
-fn wait(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let wanted = match is_number {
-        // One too large for a number is very long.
-        true => text.parse().map_or(WAIT_MAX, Duration::from_secs),
-        false => {
-            let date = httpdate::parse_http_date(text).ok()?;
-            date.duration_since(now).unwrap_or_default()
-        }
-    };
-    Some(wanted.min(WAIT_MAX))
-}
-
-/// The beginning of an answer's text; the rest is read and dropped, up to a limit.
-pub async fn text(answer: &mut Response) -> String {
-    let mut shown = Vec::new();
-    let mut read = 0;
-    // An answer that breaks off has been given all the same.
-    while let Ok(Some(chunk)) = answer.chunk().await {
-        let room = SHOWN_BYTES_MAX - shown.len();
-        shown.extend_from_slice(&chunk[..room.min(chunk.len())]);
-        read += chunk.len();
-        if read > READ_BYTES_MAX {
-            break;
-        }
-    }
-    let text = String::from_utf8_lossy(&shown);
-    let words: Vec<&str> = text
-        .split(|letter: char| letter.is_whitespace() || letter.is_control())
-        .filter(|word| !word.is_empty())
-        .collect();
-    words.join(" ")
-}
-
 #[cfg(test)]
 mod tests {
+    use http::header::RETRY_AFTER;
+
     use super::*;
 
     fn judge(retried: &[&str], has_fixed_url: bool) -> Judge {
@@ -312,16 +250,6 @@ mod tests {
             (200, "7", "taken"),
         ] {
             assert_eq!(verdict(&default, status, Some(value)), expected, "{value}");
-        }
-        // The example of RFC 9110, section 5.6.7, in its three forms.
-        let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:00 GMT").expect("a date");
-        for date in [
-            "Sun, 06 Nov 1994 08:49:37 GMT",
-            "Sunday, 06-Nov-94 08:49:37 GMT",
-            "Sun Nov  6 08:49:37 1994",
-        ] {
-            let headers = HeaderMap::from_iter([(RETRY_AFTER, date.parse().expect("a value"))]);
-            assert_eq!(wait(&headers, now), Some(Duration::from_secs(37)), "{date}");
         }
     }
 }

@@ -4,7 +4,7 @@ use batch::{Batch, Bitmap, JsonWriter};
 use component::{Encoded, Framing};
 use expr::Template;
 
-use crate::format::{ABSENT, write_json};
+use crate::format::{ABSENT, escape_json, write_json};
 
 /// How events stand in a body.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl Rendering {
                 let mut bound = template.bind(batch, ABSENT);
                 for row in rows.iter() {
                     match escapes {
-                        true => bound.write_with(row, &mut encoded.bytes, escape),
+                        true => bound.write_with(row, &mut encoded.bytes, escape_json),
                         false => bound.write(row, &mut encoded.bytes),
                     }
                     if *is_line {
@@ -70,19 +70,6 @@ impl Rendering {
                 }
             }
         }
-    }
-}
-
-/// Escapes a text, from `start` on, as within a JSON string.
-fn escape(out: &mut Vec<u8>, start: usize) {
-    let needs_it = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..=0x1f);
-    if !out[start..].iter().any(needs_it) {
-        return;
-    }
-    let text = String::from_utf8_lossy(&out[start..]).into_owned();
-    if let Ok(quoted) = serde_json::to_string(&text) {
-        out.truncate(start);
-        out.extend_from_slice(&quoted.as_bytes()[1..quoted.len() - 1]);
     }
 }
 

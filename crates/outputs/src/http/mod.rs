@@ -27,14 +27,15 @@ use expr::Template;
 use http::Method;
 use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
 use net::{Client, ClientSettings, RequestError, Secret};
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
 
-use self::answer::{Judge, Statuses, unanswered};
+use self::answer::{Judge, Statuses};
 use self::body::{ARRAY, Rendering};
 use self::target::{Target, is_template};
+use crate::answer::{text, unanswered};
 use crate::compression::CompressionName;
+use crate::schema::with_client;
 
 /// The description of `http`.
 pub const SPEC: Spec = Spec {
@@ -103,7 +104,7 @@ without path, query and secrets."),
             output: "",
         },
     ],
-    schema,
+    schema: with_client::<Config>,
     build: Build::Sender(build),
 };
 
@@ -175,20 +176,6 @@ enum EscapeName {
     None,
     /// As within a JSON string.
     Json,
-}
-
-fn schema(generator: &mut SchemaGenerator) -> Schema {
-    let mut schema = Config::json_schema(generator);
-    let mut client = ClientSettings::json_schema(generator);
-    let properties = |schema: &mut Schema| schema.get_mut("properties").map(Value::take);
-    let (own, client) = (properties(&mut schema), properties(&mut client));
-    if let (Some(Value::Object(mut own)), Some(Value::Object(client))) = (own, client) {
-        for (name, setting) in client {
-            own.entry(name).or_insert(setting);
-        }
-        schema.insert("properties".to_owned(), own.into());
-    }
-    schema
 }
 
 struct Http {
@@ -396,7 +383,7 @@ impl Sender for Http {
         let message = client.request(self.method.clone(), url).map_err(failed)?;
         let message = message.headers(headers).body(request.body.clone());
         let mut answer = client.send(message).await.map_err(failed)?;
-        let text = client.without_secrets(answer::text(&mut answer).await);
+        let text = client.without_secrets(text(&mut answer).await);
         let status = answer.status();
         let reason = match text.is_empty() {
             true => format!("{origin} answered {status}"),

@@ -1,0 +1,414 @@
+//! `elasticsearch` sends events to Elasticsearch or OpenSearch, as bulk requests.
+//!
+//! [`target`] says into which index, [`action`] what a request holds, [`hosts`] which server gets it, [`reply`] what the reply
+//! means; [`setup`] makes an index template, [`cloud`] reads cloud ids. Requests are cut, joined, compressed, kept in flight
+//! and repeated by the engine; TLS, proxies, time-outs and credentials are [`net::client`]'s.
+//!
+//! Delivery: a document is done when the server has stored it, or says that one of its id is there already. What the server
+//! will never take is refused with the reason; everything else is sent again.
+//!
+//! Limits: HTTP/1.1; `create` and `index` only. Nothing that is said holds a path, a query or a header: they may be secret.
+
+mod action;
+mod cloud;
+mod hosts;
+mod reply;
+mod settings;
+mod setup;
+mod target;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use batch::{Batch, Bitmap};
+use component::{
+    Build, BuildContext, Compression, Encoded, Example, Framing, Output, Request, RequestLimits,
+    RequestOrder, Requests, RowAnswer, SendError, Sender, Sent, Spec, Warning,
+};
+use config::{ConfigError, Node, Positional};
+use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::{Method, StatusCode};
+use net::client::reqwest::Response;
+use net::{Client, ClientSettings, RequestError};
+
+use self::action::Action;
+use self::hosts::{Hosts, Turn};
+use self::reply::{Asked, FILTER};
+use self::settings::{Config, Settings};
+use self::setup::Setup;
+use self::target::Target;
+use crate::answer::{unanswered, wait};
+use crate::schema::with_client;
+
+/// The most bytes of a reply. One that is longer is not of this request.
+const REPLY_BYTES_MAX: usize = 64 << 20;
+
+/// The description of `elasticsearch`.
+pub const SPEC: Spec = Spec {
+    name: "elasticsearch",
+    summary: "Sends events to Elasticsearch or OpenSearch.",
+    description: concat!("\
+Works with Elasticsearch 7, 8 and 9 and with OpenSearch; no setting says which it is. `hosts` alone is enough: events go to the data \
+stream `logs-generic-default`.
+
+**Where events go.** `data_stream` or `index` names the data stream, index or alias, and may hold fields and times: ",
+expr::template_syntax!(), " What a field gives is put in lower case, and `_` stands for characters that no name may have; a field that is \
+absent or null gives `unknown`. The time is the event's `@timestamp`. An event without one goes to the index of 1970-01-01, and never to one \
+that depends on when it was read. An event whose name still cannot be one, such as `-x`, is refused. Documents are stored with the action \
+`create`, the only one that data streams take; with `op_type: index` a document replaces one of the same id. A document for a data stream \
+that has no `@timestamp` gets the time at which it was received, `@metadata.timestamp`.
+
+An index is a data stream only if an index template says so before its first document. Elasticsearch has such a template for \
+`logs-*-*`; OpenSearch has none, so that the first document makes an index. `template: default` makes a template `millpond-NAME` for the \
+data stream or index if there is none of that name: times are dates, `message` is full text, other texts are keywords; or give the path of a \
+file with the body of a template. One that is there is never changed.
+
+**What becomes of a document** is decided by its part of the reply:
+
+| status of the document | what happens |
+| --- | --- |
+| 2xx; 409 for `create` | it is delivered: 409 says that it is there already, which is counted as `already_there` |
+| 429, 5xx | it is sent again, alone |
+| 401, 403, 404 | it is sent again until a person has mended what is wrong: refused credentials, a read-only index, a full disk, a missing index that may not be made |
+| 400 that is no fault of the document: a closed index, an alias without a write index, too many shards, an unknown `pipeline`, `op_type: index` for a data stream | the same |
+| any other, such as 400 for a field of another type than the index has | it is refused, with type and reason |
+
+Of a whole request: 429 and 503 are sent again after the time in `Retry-After`, 408 and other 5xx after a pause; 413 means that each half \
+is sent on its own, and a document that is too large alone is refused; any other 4xx and 3xx wait for a person, as above, so that an outage \
+never refuses documents. A one-line pipeline ends at once where it would have to wait for a person. A reply that is cut, is no JSON, or is about another number of \
+documents than were sent means that the request is sent again. No event is ever missing: what is neither delivered nor refused is sent until it is.
+
+**Ids, and when an event is stored twice.** `document_id: event` makes the event's id the `_id`: an event that is sent again, after a lost reply \
+or a crash, has the same id, and `create` stores it once *in one index*. It can be stored a second time only when the second attempt goes to another \
+index: when a data stream or alias was rolled over between the two attempts; when `data_stream` or `index` holds a field or time that differs when \
+the event is read again, such as the `@timestamp` of a line of text that no `date` processor has set, which is the time of reading; or when the \
+document was deleted in between. With `document_id: none` the server makes ids, which is a little cheaper for it, and whatever is sent again is stored again. A \
+text with fields, such as `%{order.id}`, makes ids of these: of events with the same id only the first is stored (with `op_type: index` the last). Where \
+one of the fields is absent or null, or the text is empty, the event's id is used. An id of more than 512 bytes is replaced by its SHA-256, as `sha256-…`.
+
+**Hosts.** Requests go to all hosts in turn. One that cannot be reached, does not answer in time, or answers 502, 503 or 504 rests for a second, then for twice \
+as long each time, up to a minute; the others get its requests, at once where it could not be reached. When it works again its share of the \
+requests grows within 10 seconds. A host's address may have a path, for a proxy. `cloud_id` stands for the address of a deployment of Elastic \
+Cloud.
+
+A request is complete with 2 MiB, 5,000 events, or a second after its first event, unless `batch` says otherwise. Bodies are compressed with gzip at level \
+1; `compression: none` saves most of the CPU time where the network is fast. Many requests are in flight at once (`concurrency`). Events with different \
+names of their index never share a request.
+
+`pipeline` and `routing` may hold fields too; an event for which the text is empty has none. `require: alias` refuses to make an index where an alias is meant \
+(Elasticsearch 7.10, OpenSearch), `require: data_stream` where a data stream is (Elasticsearch 8.13); the events wait until it is there.
+
+Certificates, keys and secrets are read at the start: one that cannot be used ends Millpond with exit code 2. A server that is away, or refuses the \
+credentials, is a warning and tried again."),
+    positional: Positional::with_rest(&["hosts"]).nested(&["auth.basic"]),
+    one_line: &[],
+    examples: &[
+        Example { title: "To the data stream `logs-generic-default`", stage: "elasticsearch https://es.example:9200", input: "", output: "" },
+        Example {
+            title: "Two hosts, with a key from the environment, into a data stream for each service",
+            stage: "elasticsearch https://a.example:9200 https://b.example:9200 auth.api_key='${API_KEY}' data_stream='logs-%{service.name}-prod'",
+            input: "",
+            output: "",
+        },
+        Example {
+            title: "A daily index, its name made of the event's own time, through an ingest pipeline",
+            stage: "elasticsearch http://localhost:9200 index='web-%{+yyyy.MM.dd}' pipeline=enrich auth.basic.user=shipper auth.basic.password='file:/etc/millpond/password'",
+            input: "",
+            output: "",
+        },
+        Example {
+            title: "OpenSearch, where a template has to make the data stream one",
+            stage: "elasticsearch https://search.example:9200 template=default tls.ca=/etc/millpond/ca.pem",
+            input: "",
+            output: "",
+        },
+        Example {
+            title: "A deployment of Elastic Cloud, one document for each order, the latest",
+            stage: "elasticsearch cloud_id='prod:Y2xvdWQuZXhhbXBsZSRhYmMkZGVm' index=orders op_type=index document_id='%{order.id}' auth.api_key='${API_KEY}'",
+            input: "",
+            output: "",
+        },
+    ],
+    schema: with_client::<Config>,
+    build: Build::Sender(build),
+};
+
+struct Elasticsearch {
+    hosts: Hosts,
+    target: Target,
+    action: Action,
+    /// What stands behind the `?` of every address.
+    query: String,
+    compression: Compression,
+    headers: HeaderMap,
+    /// `none`, or the file with the body of a template.
+    template: Option<Option<String>>,
+    settings: ClientSettings,
+    /// The output's settings, for errors with their place.
+    node: Node,
+    /// Made when the output opens.
+    opened: OnceLock<Opened>,
+    /// Documents that were there already.
+    repeats: AtomicU64,
+}
+
+/// What is made when the output opens.
+struct Opened {
+    client: Client,
+    setup: Option<Setup>,
+}
+
+fn build(node: &Node, _: &BuildContext) -> Result<Arc<dyn Sender>, ConfigError> {
+    Ok(Arc::new(Elasticsearch::new(Settings::read(node)?, node)))
+}
+
+impl Elasticsearch {
+    fn new(settings: Settings, node: &Node) -> Self {
+        let Settings {
+            hosts,
+            target,
+            action,
+            parameters,
+            compression,
+            template,
+            client,
+        } = settings;
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.append_pair("filter_path", FILTER);
+        query.extend_pairs(parameters);
+        let header = HeaderValue::from_static;
+        let mut headers = HeaderMap::from_iter([
+            (CONTENT_TYPE, header("application/x-ndjson")),
+            (ACCEPT, header("application/json")),
+        ]);
+        if compression != Compression::None {
+            headers.insert(CONTENT_ENCODING, header("gzip"));
+        }
+        Self {
+            hosts,
+            target,
+            action,
+            query: query.finish(),
+            compression,
+            headers,
+            template,
+            settings: client,
+            node: node.clone(),
+            opened: OnceLock::new(),
+            repeats: AtomicU64::new(0),
+        }
+    }
+
+    /// Sends a request to one host.
+    async fn send_to(&self, turn: &Turn<'_>, request: &Request) -> Result<Sent, Failed> {
+        let Some(opened) = self.opened.get() else {
+            let error = SendError::Fatal("internal error: it is not open".into());
+            return Err(Failed {
+                error,
+                is_unreached: false,
+                host: HostState::Unknown,
+            });
+        };
+        let origin = turn.origin();
+        if let Some(setup) = &opened.setup {
+            setup.ensure(&opened.client, turn.url(), origin).await?;
+        }
+        let mut url = self.target.url(turn.url(), &request.destination);
+        url.set_query(Some(&self.query));
+        let failed = |error| Failed::unanswered(origin, error);
+        let message = opened.client.request(Method::POST, url).map_err(failed)?;
+        let message = message.headers(self.headers.clone());
+        let message = message.body(request.body.clone());
+        let answer = opened.client.send(message).await.map_err(failed)?;
+        let status = answer.status();
+        let after = wait(answer.headers(), SystemTime::now());
+        let body = read(answer).await.map_err(failed)?;
+        if !status.is_success() {
+            let error = reply::failed(status, &body, origin, after);
+            let error = without_secrets(&opened.client, error);
+            return Err(Failed::answered(status, error));
+        }
+        let asked = Asked {
+            verb: self.action.verb,
+            finds_repeats: self.action.finds_repeats(),
+            is_fixed: self.target.is_fixed(),
+            rows: request.rows,
+        };
+        let judged = reply::judge(&body, origin, &asked);
+        let judged = judged.map_err(|error| Failed::answered(status, error))?;
+        self.repeats.fetch_add(judged.repeats, Ordering::Relaxed);
+        Ok(judged.sent)
+    }
+}
+
+/// A request that was not taken.
+struct Failed {
+    error: SendError,
+    /// Whether it did not reach the host, so that it can go to another one at once.
+    is_unreached: bool,
+    host: HostState,
+}
+
+/// What a request that was not taken says of its host.
+enum HostState {
+    Works,
+    Fails,
+    Unknown,
+}
+
+impl Failed {
+    /// What a host answered.
+    fn answered(status: StatusCode, error: SendError) -> Self {
+        let fails = matches!(
+            status,
+            StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
+        );
+        Self {
+            error,
+            is_unreached: false,
+            host: match fails {
+                true => HostState::Fails,
+                false => HostState::Works,
+            },
+        }
+    }
+
+    /// There was no answer.
+    fn unanswered(origin: &str, error: RequestError) -> Self {
+        Self {
+            is_unreached: matches!(error, RequestError::Connect(_)),
+            host: match &error {
+                RequestError::Connect(_) | RequestError::Timeout(_) | RequestError::Broken(_) => {
+                    HostState::Fails
+                }
+                RequestError::Redirect { .. } => HostState::Works,
+                RequestError::Secret(_) | RequestError::NoHeader(_) => HostState::Unknown,
+            },
+            error: unanswered(origin, error),
+        }
+    }
+}
+
+/// The body of an answer.
+async fn read(mut answer: Response) -> Result<Vec<u8>, RequestError> {
+    let mut body = Vec::new();
+    while let Some(chunk) = answer.chunk().await? {
+        body.extend_from_slice(&chunk);
+        if body.len() > REPLY_BYTES_MAX {
+            return Err(RequestError::Broken("the reply has no end".to_owned()));
+        }
+    }
+    Ok(body)
+}
+
+/// An error without what was sent as a secret, should the server have said it back.
+fn without_secrets(client: &Client, error: SendError) -> SendError {
+    match error {
+        SendError::Retry(text) => SendError::Retry(client.without_secrets(text)),
+        SendError::Blocked(text) => SendError::Blocked(client.without_secrets(text)),
+        SendError::Unfit(text) => SendError::Unfit(client.without_secrets(text)),
+        SendError::Later { reason, after } => SendError::Later {
+            reason: client.without_secrets(reason),
+            after,
+        },
+        SendError::Refused(text) => SendError::Refused(client.without_secrets(text)),
+        SendError::Fatal(text) => SendError::Fatal(client.without_secrets(text)),
+    }
+}
+
+#[async_trait]
+impl Output for Elasticsearch {
+    async fn open(&self) -> Result<(), ConfigError> {
+        let client = Client::build(&self.settings, &self.node, self.hosts.any_https())?;
+        let template = self.template.as_ref();
+        let setup = template
+            .map(|file| Setup::new(&self.target, file.as_deref(), self.node.nearest("template")));
+        let setup = setup.transpose()?;
+        // Called once.
+        let _ = self.opened.set(Opened { client, setup });
+        Ok(())
+    }
+
+    fn encode(&self, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded) {
+        let Some(groups) = self.target.groups(batch, rows) else {
+            return self.action.write(batch, rows, encoded);
+        };
+        for group in groups {
+            match group.destination {
+                Ok(destination) => {
+                    encoded.begin_part(destination);
+                    self.action.write(batch, &group.rows, encoded);
+                }
+                Err(reason) => {
+                    let rows = group.rows.iter();
+                    encoded.refused.extend(rows.map(|row| RowAnswer {
+                        row,
+                        reason: reason.clone(),
+                    }));
+                }
+            }
+        }
+    }
+
+    fn take_counters(&self) -> Vec<(&'static str, u64)> {
+        match self.repeats.swap(0, Ordering::Relaxed) {
+            0 => Vec::new(),
+            repeats => vec![("already_there", repeats)],
+        }
+    }
+
+    fn take_warnings(&self) -> Vec<Warning> {
+        let opened = self.opened.get();
+        let client = opened.map(|opened| opened.client.take_warnings());
+        let client = client.unwrap_or_default().into_iter().map(Warning::from);
+        client.chain(self.hosts.take_warnings()).collect()
+    }
+}
+
+#[async_trait]
+impl Sender for Elasticsearch {
+    fn requests(&self) -> Requests {
+        Requests {
+            framing: Framing::default(),
+            compression: self.compression,
+            limits: RequestLimits {
+                // Larger ones make no server quicker, and cost more: their memory is not kept for later ones.
+                size_max: 2 << 20,
+                rows_max: 5_000,
+                age_max: Duration::from_secs(1),
+            },
+            order: RequestOrder::Free,
+        }
+    }
+
+    async fn send(&self, request: &Request) -> Result<Sent, SendError> {
+        let mut tried = Vec::new();
+        let mut error = None;
+        while let Some(turn) = self.hosts.turn(&tried) {
+            tried.push(turn.index());
+            match self.send_to(&turn, request).await {
+                Ok(sent) => {
+                    turn.succeeded();
+                    return Ok(sent);
+                }
+                Err(failed) => {
+                    match failed.host {
+                        HostState::Works => turn.succeeded(),
+                        HostState::Fails => turn.failed(&failed.error.to_string()),
+                        HostState::Unknown => drop(turn),
+                    }
+                    if !failed.is_unreached {
+                        return Err(failed.error);
+                    }
+                    error = Some(failed.error);
+                }
+            }
+        }
+        Err(error.unwrap_or_else(|| SendError::Fatal("internal error: there is no host".into())))
+    }
+}
