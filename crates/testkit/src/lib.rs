@@ -9,6 +9,7 @@
 //! | [`http`] | an HTTP server that does what a test wants and keeps what it got |
 //! | [`mmdb`] | a writer of small MaxMind databases |
 //! | [`rights`] | what tests need of the machine, and what becomes of them without it |
+//! | [`search`] | real servers: OpenSearch and Elasticsearch |
 //! | [`sample`] | the repository's own sample database |
 
 pub mod authority;
@@ -19,3 +20,4 @@ pub mod http;
 pub mod mmdb;
 pub mod rights;
 pub mod sample;
+pub mod search;

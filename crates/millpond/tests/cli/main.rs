@@ -26,6 +26,7 @@ mod reading_faults;
 mod registry_faults;
 mod routing;
 mod running;
+mod search_servers;
 mod stopping;
 mod surroundings;
 mod torn_archives;
