@@ -11,6 +11,7 @@ use crate::edit::{Edit, Failures};
 use crate::ids::{self, ID_OVERHEAD, IdError, Ids, IdsBuilder, Parent, Window};
 use crate::origin::{Origin, Source, Stream};
 use crate::path::FieldPath;
+use crate::reentry::Reentry;
 use crate::tree::Node;
 use crate::{apply, read};
 
@@ -54,6 +55,8 @@ pub struct Batch {
     /// Some key of some document holds a dot.
     pub(crate) dotted: bool,
     pub(crate) size: usize,
+    /// Where it goes on in its pipeline, when it does not come from an input.
+    pub(crate) reentry: Option<Arc<Reentry>>,
 }
 
 /// Rows that left the selection, and why.
@@ -451,6 +454,7 @@ impl BatchBuilder {
             cache: Mutex::default(),
             dotted: self.dotted,
             size: self.size,
+            reentry: None,
         };
         let is_text = |cell: &Cell| matches!(cell, Cell::Text(_));
         if self.encoding == Encoding::Text {

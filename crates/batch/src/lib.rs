@@ -13,6 +13,7 @@
 //! | [`FieldPath`] | `a.b`, `[a][b]`, `a['x-y']` |
 //! | [`Batch`], [`Edit`], [`Failures`] | the batch, a transactional change of it, rows that failed |
 //! | [`Origin`] | where every row came from: streams, offsets, event ids |
+//! | [`Reentry`] | where a batch goes on that is handed to its pipeline again |
 //! | [`Parent`], [`Window`] | what ids of derived events are made of |
 //! | [`Frozen`] | the bytes of a batch that a queue keeps |
 //! | [`Budget`] | the process-wide memory budget and its buffers, charged once |
@@ -35,7 +36,9 @@ pub mod msgpack;
 mod msgpack_writer;
 mod origin;
 mod path;
+mod pick;
 mod read;
+mod reentry;
 pub mod time;
 mod tree;
 mod wire;
@@ -51,4 +54,5 @@ pub use json_writer::JsonWriter;
 pub use msgpack_writer::MsgPackWriter;
 pub use origin::{Origin, Source, Stream};
 pub use path::{FieldPath, PathError};
+pub use reentry::Reentry;
 pub use wire::{Frozen, WireError};

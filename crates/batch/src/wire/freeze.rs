@@ -7,13 +7,17 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use super::regions::{self, Regions};
-use super::{DOTTED, Frozen, IDS, VERSION_1, VERSION_2, kept, rows, series, source, tag};
+use super::{
+    DOTTED, Frozen, IDS, REENTRY, VERSION_1, VERSION_2, VERSION_3, kept, reentry, rows, series,
+    source, tag,
+};
 use crate::batch::{Batch, Encoding};
 use crate::bitmap::Bitmap;
 use crate::cell::{Cell, Span};
 use crate::column::{Cells, Column};
 use crate::ids::Ids;
 use crate::origin::{Origin, Source, Stream};
+use crate::reentry::Reentry;
 use crate::tree::Node;
 
 /// Where the length of the head stands.
@@ -38,7 +42,8 @@ pub(super) fn freeze(batch: &Batch) -> Frozen {
     };
     let dotted = if batch.dotted { DOTTED } else { 0 };
     let flags = encoding | dotted | if ids.is_some() { IDS } else { 0 };
-    let version = version(&batch.origin);
+    let flags = flags | if batch.reentry.is_some() { REENTRY } else { 0 };
+    let version = version(batch);
     writer
         .out
         .extend_from_slice(&u16::from(version).to_le_bytes());
@@ -60,6 +65,9 @@ pub(super) fn freeze(batch: &Batch) -> Frozen {
     if let Some(ids) = ids {
         writer.ids(ids, batch.len());
     }
+    if let Some(reentry) = &batch.reentry {
+        writer.reentry(reentry);
+    }
     writer.node(batch.root());
     let mut head = writer.out;
     let len = (head.len() as u32).to_le_bytes();
@@ -72,7 +80,11 @@ pub(super) fn freeze(batch: &Batch) -> Frozen {
 }
 
 /// The earliest version that can say all of it.
-fn version(origin: &Origin) -> u8 {
+fn version(batch: &Batch) -> u8 {
+    if batch.reentry.is_some() {
+        return VERSION_3;
+    }
+    let origin = &batch.origin;
     let is_old = |source: &Source| matches!(source, Source::File { .. } | Source::Unnamed);
     let mut streams = origin.streams();
     match origin.ids().is_none() && streams.all(|(_, stream)| is_old(&stream.source)) {
@@ -166,6 +178,21 @@ impl Writer<'_> {
                 self.u32(*partition);
             }
             Source::Generated => self.out.push(source::GENERATED),
+        }
+    }
+
+    fn reentry(&mut self, place: &Reentry) {
+        match place {
+            Reentry::Start => self.out.push(reentry::START),
+            Reentry::Processor { index, name } => {
+                self.out.push(reentry::PROCESSOR);
+                self.u32(*index);
+                self.text(name);
+            }
+            Reentry::Output { name } => {
+                self.out.push(reentry::OUTPUT);
+                self.text(name);
+            }
         }
     }
 

@@ -6,13 +6,17 @@ use bytes::Bytes;
 
 use super::columns::{Lists, column};
 use super::input::{Input, Result, damaged};
-use super::{DOTTED, IDS, VERSION_1, VERSION_MAX, WireError, rows, series, source};
+use super::{
+    DOTTED, IDS, REENTRY, VERSION_1, VERSION_3, VERSION_MAX, WireError, reentry, rows, series,
+    source,
+};
 use crate::batch::{Batch, Drops, Encoding, HostInfo, ROW_OVERHEAD};
 use crate::bitmap::Bitmap;
 use crate::cell::Cell;
 use crate::ids::Ids;
 use crate::json;
 use crate::origin::{Origin, Source, Stream};
+use crate::reentry::Reentry;
 use crate::tree::Node;
 
 /// See [`Batch::thaw`].
@@ -27,8 +31,10 @@ pub(super) fn thaw(bytes: &Bytes) -> Result<Batch> {
     let flags = preface.u16()?;
     let head_len = preface.u32()? as usize;
     let (dotted, has_ids) = (flags & DOTTED != 0, flags & IDS != 0);
-    let encoding = match flags & !(DOTTED | IDS) {
+    let has_reentry = flags & REENTRY != 0;
+    let encoding = match flags & !(DOTTED | IDS | REENTRY) {
         _ if has_ids && version == VERSION_1 => return damaged("unknown flags"),
+        _ if has_reentry && version < VERSION_3 => return damaged("unknown flags"),
         0 => Encoding::Text,
         1 => Encoding::Json,
         2 => Encoding::MsgPack,
@@ -50,6 +56,10 @@ pub(super) fn thaw(bytes: &Bytes) -> Result<Batch> {
         let ids = ids(&mut input, &mut lists, &origin)?;
         origin = origin.with_ids(ids);
     }
+    let reentry = match has_reentry {
+        true => Some(Arc::new(place(&mut input)?)),
+        false => None,
+    };
     let root = nodes(&mut input, &mut lists, &origin)?;
     if input.at != head.len() {
         return damaged("there is more than a batch in its head");
@@ -66,6 +76,22 @@ pub(super) fn thaw(bytes: &Bytes) -> Result<Batch> {
         cache: Mutex::default(),
         dotted,
         size,
+        reentry,
+    })
+}
+
+/// Where the batch goes on in its pipeline.
+fn place(input: &mut Input<'_>) -> Result<Reentry> {
+    Ok(match input.u8()? {
+        reentry::START => Reentry::Start,
+        reentry::PROCESSOR => Reentry::Processor {
+            index: input.u32()?,
+            name: input.text()?.into(),
+        },
+        reentry::OUTPUT => Reentry::Output {
+            name: input.text()?.into(),
+        },
+        _ => return damaged("an unknown place to go on at"),
     })
 }
 

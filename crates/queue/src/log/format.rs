@@ -8,7 +8,7 @@ use super::{Compression, Place};
 use crate::storage::PAGE;
 
 /// The latest version of the format of a segment that is known here. It is that of its header; its blocks have their own.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// The first version of a segment whose header says what never was durable.
 const VERSION_WITH_ORDINALS: u32 = 2;
@@ -16,11 +16,14 @@ const VERSION_WITH_ORDINALS: u32 = 2;
 /// The first version of a segment that may hold blocks of version 2.
 const VERSION_WITH_BLOCKS_2: u32 = 3;
 
+/// The first version of a segment that may hold blocks of version 3.
+const VERSION_WITH_BLOCKS_3: u32 = 4;
+
 /// The version that every program knows, of a block and of the batch in it.
 pub(super) const BLOCK_VERSION_FIRST: u8 = 1;
 
 /// The latest version of a block. It is that of the batch in it; the header is the same in all of them.
-pub(super) const BLOCK_VERSION: u8 = 2;
+pub(super) const BLOCK_VERSION: u8 = 3;
 
 /// The length of a block's header, in bytes.
 pub const BLOCK_HEADER: usize = 64;
@@ -116,6 +119,7 @@ impl SegmentHeader {
         page.fill(0);
         page[..8].copy_from_slice(&SEGMENT_MAGIC);
         let version = match self.never_durable {
+            _ if self.block_version >= BLOCK_VERSION => VERSION_WITH_BLOCKS_3,
             _ if self.block_version > BLOCK_VERSION_FIRST => VERSION_WITH_BLOCKS_2,
             Some(_) => VERSION_WITH_ORDINALS,
             None => VERSION_WITH_ORDINALS - 1,
@@ -173,9 +177,10 @@ impl SegmentHeader {
             next_sequence: field(5),
             torn: decode_torn(page),
             never_durable: (version >= VERSION_WITH_ORDINALS).then(|| decode_ranges(page)),
-            block_version: match version >= VERSION_WITH_BLOCKS_2 {
-                true => BLOCK_VERSION,
-                false => BLOCK_VERSION_FIRST,
+            block_version: match version {
+                VERSION_WITH_BLOCKS_3.. => BLOCK_VERSION,
+                VERSION_WITH_BLOCKS_2 => BLOCK_VERSION_FIRST + 1,
+                _ => BLOCK_VERSION_FIRST,
             },
         })
     }
