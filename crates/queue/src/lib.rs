@@ -9,6 +9,7 @@ pub mod disk;
 mod engine;
 mod error;
 pub mod inspect;
+pub mod letters;
 pub mod log;
 pub mod pages;
 mod settings;

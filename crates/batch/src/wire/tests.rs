@@ -129,9 +129,12 @@ fn another_version_is_told_from_damage() {
         .head;
     bytes[0] = VERSION_MAX + 1;
     let thaw = |bytes: &[u8]| Batch::thaw(Bytes::copy_from_slice(bytes)).map(|_| ());
-    assert_eq!(thaw(&bytes), Err(WireError::Newer {
+    assert_eq!(
+        thaw(&bytes),
+        Err(WireError::Newer {
             version: u16::from(VERSION_MAX) + 1
-        }));
+        })
+    );
     bytes[0] = 0;
     for bytes in [&bytes[..], &[1], &[]] {
         assert!(matches!(thaw(bytes), Err(WireError::Damaged(_))));

@@ -323,6 +323,15 @@ impl Log {
         writer::release(&self.shared, before_sequence)
     }
 
+    /// Removes one segment, whatever it holds, unless it is the newest; how many bytes that were. What is read meanwhile goes on
+    /// behind it.
+    ///
+    /// # Errors
+    /// The file cannot be removed.
+    pub fn remove(&self, number: u64) -> io::Result<u64> {
+        writer::remove(&self.shared, number)
+    }
+
     /// Bytes of all segments, reserved room included.
     pub fn size(&self) -> u64 {
         let index = self.shared.index();

@@ -469,6 +469,23 @@ fn remove_useless(shared: &Shared, index: &mut Index, numbers: &[u64]) {
     }
 }
 
+pub(super) fn remove(shared: &Shared, number: u64) -> io::Result<u64> {
+    let length = {
+        let index = shared.index();
+        let is_newest = index
+            .segments
+            .last_key_value()
+            .is_none_or(|(newest, _)| *newest == number);
+        match index.segments.get(&number) {
+            Some(segment) if !is_newest => segment.length,
+            _ => return Ok(0),
+        }
+    };
+    shared.storage.remove(&segment_name(number))?;
+    shared.index().forget(number);
+    Ok(length)
+}
+
 pub(super) fn release(shared: &Shared, before: u64) -> io::Result<u64> {
     let mut freed = 0;
     loop {

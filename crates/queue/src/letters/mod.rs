@@ -1,0 +1,149 @@
+//! Dead letters: events that an output refused or a processor could not handle, kept until a person decides.
+//!
+//! Each pipeline has a store of its own, the folder `dead-letters/PIPELINE` in the data directory:
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `segment-*.log` | the letters, in the format of [`crate::log`]: one batch a block |
+//! | `removed` | which of them are gone: see `removed.rs` |
+//! | `requests/` | what a running service is asked to do: see [`request`] |
+//! | `lock` | held by the process that writes |
+//!
+//! # A letter
+//! A letter is a row of such a batch: the event in its last good form, with its id and `@metadata`. Its *number* is its ordinal
+//! in the log, which no other letter of the store ever has. Why it is here stands in its `@metadata.dead_letter`: `pipeline`,
+//! `role`, `component`, `time`, `reason`, `tag` (the processor's tag for failures), `attempts`. Where it goes on is the batch's
+//! [`Reentry`]: the output that refused it, or the processor that failed.
+//!
+//! A processor's letters have their *originals* with them, the events as they came: a second block of as many rows, in the same
+//! order, right behind the first, whose re-entry is the beginning. The first says so in `original`. So the original of letter
+//! `n` in a block of `k` letters has the number `n + k`.
+//!
+//! # Invariants
+//! - Whoever hands letters over hears of it when they are synced, not before, and passes its batch only then. What cannot be
+//!   written is tried again; it is never dropped.
+//! - A letter is removed when what became of it is safe: its receipt resolved, or the letter that takes its place is written. The
+//!   file of removed letters says "removed if letter N is there" before letter N is written, so that of the two exactly one
+//!   counts after a crash at any point.
+//! - An event has one letter for each component: a second pass over the same batch finds the key of the letter, made of component,
+//!   event id and attempts, among those of the newest [`KEYS_MAX`] letters that are there, and writes none. Once a letter is removed
+//!   its event can have one again.
+//! - A segment is removed when all of its letters are, except the newest, which keeps numbers from being given twice.
+//! - A damaged block costs its letters, never the start. It is copied to `quarantine/`.
+//!
+//! # Limits
+//! Memory: 64 bytes for each of the newest [`KEYS_MAX`] letters, from the first letter that a run writes; 16 bytes for each second in
+//! which letters came, where an age limit is set; two numbers for each range of removed letters. `max_size` counts segments with
+//! the room that they reserve.
+
+mod keeper;
+mod keys;
+mod read;
+mod removed;
+pub mod request;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use batch::{Batch, FieldPath, Reentry};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use keeper::{DeadLetters, Options};
+pub use keys::KEYS_MAX;
+pub use read::{Letter, LetterFolder, Page};
+
+use crate::cursor;
+
+/// The folder of all stores in a data directory.
+pub const FOLDER: &str = "dead-letters";
+
+/// Where the store of a pipeline is.
+pub fn folder(data_dir: &Path, pipeline: &str) -> PathBuf {
+    data_dir.join(FOLDER).join(cursor::encode(pipeline))
+}
+
+/// What happens to new letters when the store has its largest size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WhenLettersFull {
+    /// The output waits, and says so: nothing is lost.
+    #[default]
+    Block,
+    /// The oldest letters are dropped and counted, a segment at a time.
+    DropOldest,
+}
+
+/// How a store is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LetterSettings {
+    /// The most bytes of its segments.
+    pub max_size: u64,
+    /// How long letters are kept; none for as long as it takes.
+    pub max_age: Option<Duration>,
+    /// What happens at the largest size.
+    pub when_full: WhenLettersFull,
+}
+
+/// Rows of a batch that become dead letters.
+#[derive(Debug, Clone)]
+pub struct Draft {
+    /// The batch, with the rows in their last good form.
+    pub batch: Arc<Batch>,
+    /// The same rows as they came, where they can go through everything again.
+    pub original: Option<Arc<Batch>>,
+    /// Where they go on.
+    pub at: Arc<Reentry>,
+    /// Which rows, and why.
+    pub rows: Vec<Dead>,
+}
+
+/// A row that becomes a dead letter.
+#[derive(Debug, Clone)]
+pub struct Dead {
+    /// The row in its batch.
+    pub row: usize,
+    /// Why it was refused, or what failed.
+    pub reason: Arc<str>,
+    /// The tag of a processor for what failed.
+    pub tag: Option<Arc<str>>,
+}
+
+/// The fields below `@metadata.dead_letter`.
+mod field {
+    pub const PIPELINE: &str = "pipeline";
+    pub const ROLE: &str = "role";
+    pub const COMPONENT: &str = "component";
+    pub const TIME: &str = "time";
+    pub const REASON: &str = "reason";
+    pub const TAG: &str = "tag";
+    pub const ATTEMPTS: &str = "attempts";
+    /// Whether its original is in the next block.
+    pub const ORIGINAL: &str = "original";
+    /// The number of the letter, and of its original, while it is on its way again.
+    pub const NUMBER: &str = "number";
+    pub const ORIGINAL_NUMBER: &str = "original_number";
+}
+
+fn path(name: &str) -> FieldPath {
+    FieldPath::from_keys(["@metadata", "dead_letter", name])
+}
+
+/// The kind and the name of the component that a letter is of.
+fn component(at: &Reentry) -> (&'static str, &str) {
+    match at {
+        Reentry::Start => ("input", ""),
+        Reentry::Processor { name, .. } => ("processor", name),
+        Reentry::Output { name } => ("output", name),
+    }
+}
+
+/// Nanoseconds since 1970.
+fn now() -> i64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |now| i64::try_from(now.as_nanos()).unwrap_or(i64::MAX))
+}
