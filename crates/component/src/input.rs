@@ -195,6 +195,15 @@ impl Delivery {
         Self::whole(batch, Some(reason))
     }
 
+    /// Counts a row of the batch that became a dead letter.
+    pub fn bury(&mut self, batch: &Batch, row: usize) {
+        let stream = batch.origin().stream(row);
+        let mut streams = self.streams.iter_mut();
+        if let Some(known) = streams.find(|known| Arc::ptr_eq(&known.stream, stream)) {
+            known.dead += 1;
+        }
+    }
+
     fn whole(batch: &Batch, dropped: Option<&Arc<str>>) -> Self {
         let origin = batch.origin();
         let streams = origin.streams().filter(|(rows, _)| !rows.is_empty());
@@ -215,6 +224,7 @@ impl Delivery {
                 } else {
                     rows.len() as u64
                 },
+                dead: 0,
                 dropped: dropped.into_iter().collect(),
                 cut: None,
             }
@@ -234,6 +244,9 @@ pub struct StreamDelivery {
     pub end: u64,
     /// Rows that the outputs took.
     pub kept: u64,
+    /// Rows that became dead letters, once for each component that has one. They are among those kept, where an output refused
+    /// them, or dropped.
+    pub dead: u64,
     /// Rows that were dropped, by reason.
     pub dropped: Vec<DroppedRows>,
     /// Where the first row starts that nobody wanted any more, because a processor such as `head` was finished. It and what

@@ -43,6 +43,9 @@ pub struct FileLedger {
     pub read_events: u64,
     /// Events that every output has taken.
     pub acknowledged_events: u64,
+    /// Events that became dead letters, once for each component that has one: among those acknowledged, where an output refused
+    /// them, or those dropped. Where the pipeline has a disk queue these are not known here.
+    pub dead_letters: u64,
     /// Events and bytes that were dropped, by reason.
     pub dropped: Vec<Dropped>,
     /// Events that are on their way.

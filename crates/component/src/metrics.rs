@@ -13,6 +13,7 @@ pub struct OperatorMetrics {
     bytes: AtomicU64,
     failures: AtomicU64,
     dropped: AtomicU64,
+    dead_letters: AtomicU64,
     busy_ns: AtomicU64,
     wait_ns: AtomicU64,
     named: Mutex<BTreeMap<&'static str, u64>>,
@@ -31,6 +32,8 @@ pub struct Snapshot {
     pub failures: u64,
     /// Events that were dropped here.
     pub dropped: u64,
+    /// Events that became dead letters here.
+    pub dead_letters: u64,
     /// Time at work, all instances together.
     pub busy: Duration,
     /// Time spent waiting: on the queue, on the budget, on the destination.
@@ -59,6 +62,11 @@ impl OperatorMetrics {
     /// Counts events that were dropped.
     pub fn dropped(&self, dropped: usize) {
         self.dropped.fetch_add(dropped as u64, Relaxed);
+    }
+
+    /// Counts events that became dead letters.
+    pub fn dead_letters(&self, letters: u64) {
+        self.dead_letters.fetch_add(letters, Relaxed);
     }
 
     /// Counts time at work.
@@ -90,6 +98,7 @@ impl OperatorMetrics {
             bytes: self.bytes.load(Relaxed),
             failures: self.failures.load(Relaxed),
             dropped: self.dropped.load(Relaxed),
+            dead_letters: self.dead_letters.load(Relaxed),
             busy: Duration::from_nanos(self.busy_ns.load(Relaxed)),
             wait: Duration::from_nanos(self.wait_ns.load(Relaxed)),
             named: self

@@ -12,7 +12,7 @@
 //! # How to write a sender
 //! 1. [`Output::encode`] appends each row to [`Encoded::bytes`] and ends it with [`Encoded::end_row`]. Where rows go to
 //!    different places, such as URLs made by a template, it begins a part for each with [`Encoded::begin_part`]. A row that
-//!    cannot be rendered goes to [`Encoded::refused`].
+//!    cannot be rendered goes to [`Encoded::refused`]. What is refused, here or later, becomes a dead letter.
 //! 2. [`Sender::requests`] says what requests look like: what stands before, between and after their rows, how they are
 //!    compressed, how large and how many they are unless the user says otherwise, and whether those to one destination must
 //!    keep their order.

@@ -90,6 +90,11 @@ fn pages() -> Vec<Page> {
             text: include_str!("queue_tools.md").to_owned(),
         },
         Page {
+            name: "dead-letters".into(),
+            summary: "events that outputs refused or processors could not handle, and how to deliver them later".into(),
+            text: include_str!("dead_letters.md").to_owned(),
+        },
+        Page {
             name: "expressions".into(),
             summary: "the language of `if` and `where`".into(),
             text: expressions_page(),

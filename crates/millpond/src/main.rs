@@ -4,6 +4,7 @@
 //! standard error; 2 when the command line or the configuration cannot be taken, before anything was read.
 
 mod bench;
+mod dead_letters;
 mod docs;
 mod files;
 mod load;
@@ -47,6 +48,9 @@ enum Command {
     /// Looks into disk queues: what is in them, whether it is whole, what is still to come for an output.
     #[command(subcommand)]
     Queue(queue::QueueCommand),
+    /// Shows, replays and removes dead letters: events that outputs refused or processors could not handle.
+    #[command(subcommand)]
+    DeadLetters(dead_letters::DeadLettersCommand),
     /// Prints the reference of all components, or of one.
     Docs(DocsArgs),
     /// Prints the JSON Schema of the configuration, for editors.
@@ -105,7 +109,7 @@ struct FilesArgs {
 
 #[derive(Args)]
 struct DocsArgs {
-    /// A component's name, or `pipeline`, `queue`, `queue-tools`, `expressions`, `exit-codes`.
+    /// A component's name, or `pipeline`, `queue`, `queue-tools`, `dead-letters`, `expressions`, `exit-codes`.
     topic: Option<String>,
     /// Writes one Markdown file for each page into this directory instead.
     #[arg(long, value_name = "DIR")]
@@ -141,6 +145,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Bench(args) => bench::bench(&args.source.pipeline, args.json),
         Command::Files(args) => files::files(&args.data_dir, args.json),
         Command::Queue(command) => queue::queue(&command),
+        Command::DeadLetters(command) => dead_letters::dead_letters(&command),
         Command::Docs(args) => docs::docs(args.topic.as_deref(), args.out.as_deref()),
         Command::Schema => {
             run::print(schema::schema().as_bytes())?;

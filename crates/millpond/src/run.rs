@@ -52,6 +52,46 @@ pub fn run(pipeline: &str, data_dir: Option<PathBuf>, metrics: bool) -> anyhow::
     Ok(code.into())
 }
 
+/// A run that replays dead letters and reads nothing.
+pub struct Replay {
+    graph: Graph,
+    host: Arc<batch::HostInfo>,
+}
+
+impl Replay {
+    /// The pipelines of a YAML file.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn prepare(configuration: &str, data_dir: &Path) -> anyhow::Result<Self> {
+        let loaded = load(configuration)?;
+        if loaded.finite {
+            bail!("{configuration} is no YAML file");
+        }
+        let host = host();
+        let graph = loaded.build(&host, Some(data_dir.to_owned()))?;
+        Ok(Self { graph, host })
+    }
+
+    /// Whether there is a pipeline of that name.
+    pub fn has_pipeline(&self, name: &str) -> bool {
+        let mut pipelines = self.graph.pipelines.iter();
+        pipelines.any(|pipeline| pipeline.name == name)
+    }
+
+    /// Carries out the requests that were left in the data directory; the exit code.
+    ///
+    /// # Errors
+    /// The run cannot start.
+    pub fn run(self) -> anyhow::Result<u8> {
+        let mut session = Session::begin(&self.graph, true, true)?;
+        session.replays = true;
+        let data_dir = self.graph.process.data_dir.clone();
+        let report = session.execute(self.graph, true, &self.host, data_dir.as_deref(), false)?;
+        Ok(session.conclude(&report))
+    }
+}
+
 /// Opens what inputs remember, and says what of it was lost.
 fn open_registry(
     data_dir: Option<&Path>,
@@ -78,6 +118,8 @@ pub struct Session {
     bar: Bar,
     /// The signal that asked for the end.
     signal: Arc<OnceLock<&'static str>>,
+    /// Whether nothing is read, and dead letters are replayed alone.
+    replays: bool,
 }
 
 impl Session {
@@ -93,6 +135,7 @@ impl Session {
             diagnostics: log::start(&graph.process.log, finite, names_pipelines, &bar)?,
             bar,
             signal: Arc::default(),
+            replays: false,
         })
     }
 
@@ -150,6 +193,7 @@ impl Session {
                 finite,
                 stop,
                 ledger,
+                replays: self.replays,
             };
             let run = match Run::start(graph, options).await {
                 // It is told like one that is found while the configuration is read.
@@ -176,6 +220,7 @@ impl Session {
             name,
             problems,
             undelivered,
+            refused,
             queued,
             ..
         } in &report.pipelines
@@ -192,12 +237,27 @@ impl Session {
                     grouped(*undelivered)
                 ));
             }
+            if *refused > 0 {
+                diagnostics.error(&refused_note(*refused));
+            }
             if *queued > 0 {
                 diagnostics.info(&queued_note(*queued));
             }
         }
         u8::from(!report.is_clean())
     }
+}
+
+/// What outputs refused, where nothing keeps it.
+fn refused_note(events: u64) -> String {
+    let were = match events {
+        1 => "1 event was refused by an output and is lost".to_owned(),
+        events => format!(
+            "{} events were refused by outputs and are lost",
+            grouped(events)
+        ),
+    };
+    format!("{were}; with a `data_dir` they would be dead letters, which can be delivered later")
 }
 
 /// What a pipeline leaves in its disk queue.
@@ -336,6 +396,7 @@ mod tests {
                 files: Vec::new(),
                 problems: Vec::new(),
                 undelivered: 0,
+                refused: 0,
                 queued,
             };
             let report = Report {

@@ -13,8 +13,8 @@ use serde::de::DeserializeOwned;
 use crate::queue_settings::{DISK_SIZE_MIN, QueueSettings, check_file_name};
 use crate::registry::Registry;
 use crate::settings::{
-    InputSettings, OnFailure, OutputSettings, ProcessSettings, ProcessorSettings, RetrySettings,
-    SendingSettings,
+    InputSettings, LETTERS_SIZE_MIN, OnFailure, OutputSettings, ProcessSettings, ProcessorSettings,
+    RetrySettings, SendingSettings,
 };
 
 /// Every pipeline of a configuration, ready to run.
@@ -97,6 +97,7 @@ impl Graph {
             "disk",
             "workers",
             "data_dir",
+            "dead_letters",
             "shutdown_deadline",
             "log",
         ];
@@ -251,11 +252,13 @@ impl Builder<'_> {
         let (spec, settings) = self.component(StageRole::Processor, node)?;
         let (common, own) = split::<ProcessorSettings>(&settings, COMMON)?;
         let condition = condition(common.condition.as_deref(), &settings)?;
-        if common.on_failure == OnFailure::DeadLetter {
+        if common.on_failure == OnFailure::DeadLetter && self.data_dir.is_none() {
             let error = settings
                 .nearest("on_failure")
-                .error("there are no dead letters yet to send events to");
-            return Err(error.accepted(["publish", "continue", "drop"]));
+                .error("dead letters need a folder, and there is no `data_dir`");
+            return Err(error.note(
+                "set `data_dir` at the top of the configuration, or start with --data-dir DIR",
+            ));
         }
         let Build::Processor {
             order,
@@ -355,6 +358,18 @@ fn check_process(root: &Node, process: &ProcessSettings) -> Result<(), ConfigErr
         return Err(error.error(format!(
             "less than {MEMORY_MIN} of memory is not enough to read"
         )));
+    }
+    let letters = &process.dead_letters;
+    let place = || root.nearest("dead_letters");
+    if letters.max_size < LETTERS_SIZE_MIN {
+        return Err(place().nearest("max_size").error(format!(
+            "less than {LETTERS_SIZE_MIN} is not enough for dead letters"
+        )));
+    }
+    if letters.max_age.is_some_and(|age| age.is_zero()) {
+        return Err(place()
+            .nearest("max_age")
+            .error("with a `max_age` of 0 no dead letter would be kept"));
     }
     if process.disk.is_some_and(|disk| disk < DISK_SIZE_MIN) {
         let error = root.nearest("disk");

@@ -13,6 +13,7 @@
 //! | [`stage`] | one processor with its condition, failure policy and counters |
 //! | [`lane`] | one output: encoded batches in sequence, retry, acknowledgement |
 //! | [`run`] | threads, end and stop of a run; `worker`: what the workers do; `queues`: opening what is on disk |
+//! | `replay` | dead letters that go on where they stopped |
 //! | [`report`], [`verdict`] | what a run did, and what limited it |
 
 pub mod graph;
@@ -20,6 +21,7 @@ pub mod lane;
 pub mod queue_settings;
 mod queues;
 pub mod registry;
+mod replay;
 pub mod report;
 mod retry;
 pub mod run;

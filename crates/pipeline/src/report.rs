@@ -31,6 +31,8 @@ pub struct PipelineReport {
     pub problems: Vec<Problem>,
     /// Events accepted and not delivered.
     pub undelivered: u64,
+    /// Events that an output refused and that are lost, because there are no dead letters.
+    pub refused: u64,
     /// Events that are left in the disk queue for a later run, which is no failure.
     pub queued: u64,
 }
@@ -74,9 +76,9 @@ pub struct OperatorReport {
 impl Report {
     /// Whether everything was read and delivered.
     pub fn is_clean(&self) -> bool {
-        self.pipelines
-            .iter()
-            .all(|pipeline| pipeline.problems.is_empty() && pipeline.undelivered == 0)
+        self.pipelines.iter().all(|pipeline| {
+            pipeline.problems.is_empty() && pipeline.undelivered + pipeline.refused == 0
+        })
     }
 
     /// Events that the inputs brought in.
@@ -121,6 +123,7 @@ pub fn file_table(files: &[FileLedger], max: usize) -> String {
         "read",
         "acknowledged",
         "dropped",
+        "dead letters",
         "in flight",
         "checkpoints",
     ];
@@ -141,11 +144,12 @@ pub fn file_table(files: &[FileLedger], max: usize) -> String {
             grouped(file.read_events),
             grouped(file.acknowledged_events),
             grouped(dropped),
+            grouped(file.dead_letters),
             grouped(file.in_flight_events),
             grouped(file.checkpoints),
         ]
     };
-    let rows: Vec<[String; 10]> = shown.iter().map(cells).collect();
+    let rows: Vec<[String; 11]> = shown.iter().map(cells).collect();
     let mut text = String::new();
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
@@ -185,11 +189,12 @@ impl PipelineReport {
             "events out",
             "dropped",
             "failed",
+            "dead letters",
             "bytes",
             "busy",
             "waiting",
         ];
-        let rows: Vec<[String; 8]> = self.operators.iter().map(OperatorReport::cells).collect();
+        let rows: Vec<[String; 9]> = self.operators.iter().map(OperatorReport::cells).collect();
         let width = |column: usize| {
             rows.iter()
                 .map(|row| row[column].len())
@@ -228,7 +233,7 @@ impl PipelineReport {
 }
 
 impl OperatorReport {
-    fn cells(&self) -> [String; 8] {
+    fn cells(&self) -> [String; 9] {
         let counts = &self.counts;
         [
             self.name.clone(),
@@ -236,6 +241,7 @@ impl OperatorReport {
             grouped(counts.events_out),
             grouped(counts.dropped),
             grouped(counts.failures),
+            grouped(counts.dead_letters),
             if counts.bytes == 0 {
                 "-".to_owned()
             } else {

@@ -24,9 +24,10 @@ use tokio::runtime::Handle;
 use crate::graph::{Graph, InputNode, PipelineGraph};
 use crate::lane::{Lane, Shared};
 use crate::queues::open_queues;
+use crate::replay::{Opened, Replaying, open_letters};
 use crate::report::{OperatorReport, PipelineReport, Problem, Report, Role, grouped};
 use crate::retry::caught;
-use crate::settings::ProcessSettings;
+use crate::settings::{ProcessSettings, RetrySettings};
 use crate::stage::{Stage, make_stages};
 use crate::worker::{Ends, Job, Useful, Worker};
 
@@ -94,6 +95,18 @@ pub struct RunOptions {
     pub registry: Option<Arc<Registry>>,
     /// Whether the report tells of every file.
     pub ledger: bool,
+    /// Whether nothing is read: the run carries out what is asked for dead letters, and ends.
+    pub replays: bool,
+}
+
+impl RunOptions {
+    /// How writes of a pipeline are repeated.
+    pub(crate) fn retry(&self, mut retry: RetrySettings) -> RetrySettings {
+        if self.finite && retry.give_up_after.is_none() {
+            retry.give_up_after = Some(GIVE_UP_AFTER);
+        }
+        retry
+    }
 }
 
 /// A run in progress.
@@ -113,6 +126,8 @@ struct Running {
     /// What waits for its start.
     waiting: Waiting,
     inputs: Vec<RunningInput>,
+    /// What looks whether dead letters are to be replayed.
+    replaying: Option<Replaying>,
     writers: Vec<Work<()>>,
     /// Queue, processors and outputs, as workers see them.
     job: Arc<Job>,
@@ -148,7 +163,9 @@ impl Run {
         };
         let begin = Instant::now();
         let bell = Arc::default();
+        let letters = open_letters(&graph, &options)?;
         let queues = open_queues(&graph, &options, &bell)?;
+        let queues = queues.into_iter().zip(letters).collect();
         let (process, mut pipelines, stages) = set_up(graph, queues, workers, &options);
         let threads = match start_all(&mut pipelines, stages, &bell).await {
             Ok(threads) => threads,
@@ -234,7 +251,7 @@ impl Run {
 /// Every pipeline with everything but its threads and inputs at work, and the processors of each worker.
 fn set_up(
     graph: Graph,
-    queues: Vec<Arc<Queue>>,
+    queues: Vec<(Arc<Queue>, Opened)>,
     workers: usize,
     options: &RunOptions,
 ) -> (ProcessSettings, Vec<Running>, Vec<Vec<JobStages>>) {
@@ -326,6 +343,9 @@ fn call_off(pipelines: Vec<Running>, threads: Vec<Work<()>>) {
             .into_iter()
             .for_each(|writer| drop(writer.join()));
         pipeline.job.ends.queue.shut();
+        if let Some(letters) = &pipeline.job.ends.letters {
+            letters.close();
+        }
     }
 }
 
@@ -334,15 +354,11 @@ impl Running {
     fn new(
         name: String,
         graph: PipelineGraph,
-        queue: Arc<Queue>,
+        (queue, (phases, letters)): (Arc<Queue>, Opened),
         resources: Resources,
         options: &RunOptions,
     ) -> (Self, Vec<Vec<Stage>>) {
-        let phases = Phases::default();
-        let mut retry = graph.retry;
-        if options.finite && retry.give_up_after.is_none() {
-            retry.give_up_after = Some(GIVE_UP_AFTER);
-        }
+        let retry = options.retry(graph.retry);
         let diagnostics = options.diagnostics.for_pipeline(&graph.name);
         let shared = Shared {
             workers: resources.workers,
@@ -354,6 +370,7 @@ impl Running {
             diagnostics: diagnostics.clone(),
             queue: queue.clone(),
             phases: phases.clone(),
+            letters: letters.clone(),
         };
         let outputs = graph.outputs.iter();
         let outputs = outputs.map(|node| node.component.output()).collect();
@@ -368,18 +385,23 @@ impl Running {
             phases: phases.clone(),
             is_finite: options.finite,
             useful: resources.useful,
+            letters,
             is_retired: AtomicBool::new(false),
         });
         let running = Self {
             name,
             tells_of_files: options.ledger,
             waiting: Waiting {
-                inputs: graph.inputs,
+                inputs: match options.replays {
+                    true => Vec::new(),
+                    false => graph.inputs,
+                },
                 outputs,
                 pool: resources.pool,
                 options: options.clone(),
             },
             inputs: Vec::new(),
+            replaying: None,
             writers: Vec::new(),
             job: Job::new(ends),
             phases,
@@ -416,6 +438,8 @@ impl Running {
 
     /// Starts the inputs.
     fn start_inputs(&mut self) {
+        let once = self.waiting.options.finite || self.waiting.options.replays;
+        self.replaying = Replaying::start(&self.job.ends, &self.name, once);
         let waiting = &mut self.waiting;
         let options = &waiting.options;
         for node in std::mem::take(&mut waiting.inputs) {
@@ -467,6 +491,12 @@ impl Running {
                 )],
             });
         }
+        if let Some(replaying) = &mut self.replaying {
+            if self.waiting.options.finite || self.waiting.options.replays {
+                replaying.done(&self.phases).await;
+            }
+            replaying.stop();
+        }
         self.deliver(&outer).await;
         stopping.abort();
         let shut = queue.clone();
@@ -475,6 +505,13 @@ impl Running {
             Ok(shutting) => drop(shutting.ended().await),
             // No thread to be had: then it is done here, and who else has work on the runtime waits.
             Err(_) => queue.shut(),
+        }
+        if let Some(replaying) = self.replaying.take() {
+            replaying.ended().await;
+        }
+        if let Some(letters) = &self.job.ends.letters {
+            letters.close();
+            letters.ended().await;
         }
         self.job.ends.retire();
         self.settle_ledger().await;
@@ -566,6 +603,7 @@ impl Running {
             files: self.ledger(),
             problems,
             undelivered: held.unsafe_events,
+            refused: self.job.ends.lanes.iter().map(|lane| lane.lost()).sum(),
             queued: held.stored_events,
         }
     }

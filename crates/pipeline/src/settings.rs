@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use component::RequestLimits;
 use config::{Count, Period, Positive, Size};
+use queue::letters::{LetterSettings, WhenLettersFull};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
@@ -27,6 +28,9 @@ pub struct ProcessSettings {
     /// The directory where inputs remember how far they are, so that a later run goes on there, and where disk queues have
     /// their folders. One process at a time uses it. By default nothing is remembered.
     pub data_dir: Option<PathBuf>,
+    /// How dead letters are kept: events that an output refused, or that a processor with `on_failure: dead_letter` could not
+    /// handle. They are kept below `data_dir`; without one, refused events are lost, and a run that had any ends with exit code 1.
+    pub dead_letters: DeadLetterSettings,
     /// How long a stop may take: what is not delivered by then is reported.
     pub shutdown_deadline: Period,
     /// The log of a service, on standard error.
@@ -40,8 +44,45 @@ impl Default for ProcessSettings {
             disk: None,
             workers: 0,
             data_dir: None,
+            dead_letters: DeadLetterSettings::default(),
             shutdown_deadline: Period::from_secs(30),
             log: LogSettings::default(),
+        }
+    }
+}
+
+/// How dead letters are kept. Each pipeline has as much room as this says.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DeadLetterSettings {
+    /// The most that the dead letters of one pipeline take on disk.
+    pub max_size: Size,
+    /// How long they are kept; older ones are dropped and counted. By default until they are replayed or purged.
+    pub max_age: Option<Period>,
+    /// What happens to new ones when there are as many as `max_size` allows.
+    pub when_full: WhenLettersFull,
+}
+
+/// The least room for dead letters.
+pub(crate) const LETTERS_SIZE_MIN: Size = Size(1 << 20);
+
+impl Default for DeadLetterSettings {
+    fn default() -> Self {
+        Self {
+            max_size: Size(1 << 30),
+            max_age: None,
+            when_full: WhenLettersFull::default(),
+        }
+    }
+}
+
+impl DeadLetterSettings {
+    /// As the store of a pipeline takes them.
+    pub fn settings(&self) -> LetterSettings {
+        LetterSettings {
+            max_size: self.max_size.0,
+            max_age: self.max_age.map(|age| age.0),
+            when_full: self.when_full,
         }
     }
 }
@@ -131,7 +172,7 @@ pub enum OnFailure {
     Continue,
     /// It is dropped and counted.
     Drop,
-    /// It goes to the dead letters. Not available yet.
+    /// It becomes a dead letter as it was before this processor, and leaves the pipeline. Needs a `data_dir`.
     DeadLetter,
 }
 

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use batch::{Batch, Bitmap, Failures};
+use batch::{Batch, Bitmap, Failures, Reentry};
 use component::{Diagnostics, Limit, OperatorMetrics, Order, Processor, Role};
 use expr::Expr;
+use queue::letters::Dead;
 
 use crate::graph::StageNode;
 use crate::settings::OnFailure;
@@ -18,6 +19,8 @@ pub struct SharedStage {
     sees_sealed: bool,
     condition: Option<Expr>,
     on_failure: OnFailure,
+    /// Where its dead letters go on.
+    at: Arc<Reentry>,
     /// The reason under which events dropped by the failure policy are counted.
     failed: Arc<str>,
     metrics: Arc<OperatorMetrics>,
@@ -38,6 +41,23 @@ struct Turn {
     processor: Box<dyn Processor>,
 }
 
+/// Rows of a batch that a processor could not handle, on their way to the dead letters.
+pub struct Buried {
+    /// These rows, as they were before the processor.
+    pub batch: Batch,
+    /// Why.
+    pub dead: Vec<Dead>,
+    /// Which rows of the whole batch they were.
+    pub rows: Vec<usize>,
+    /// Where they go on.
+    pub at: Arc<Reentry>,
+    /// Where they are counted.
+    pub metrics: Arc<OperatorMetrics>,
+}
+
+/// The reason under which events that became dead letters are counted as dropped.
+pub const DEAD_LETTER: &str = "dead letter";
+
 /// A worker's own part of a stage.
 pub struct Stage {
     shared: Arc<SharedStage>,
@@ -54,7 +74,7 @@ pub fn make_stages(
     let mut made: Vec<Vec<Stage>> = (0..workers).map(|_| Vec::new()).collect();
     let mut all = Vec::new();
     let labels = labels(&nodes);
-    for (node, label) in nodes.into_iter().zip(labels) {
+    for (index, (node, label)) in nodes.into_iter().zip(labels).enumerate() {
         let mut instances: Vec<Box<dyn Processor>> = Vec::new();
         let mut ordered = None;
         match node.order {
@@ -79,7 +99,14 @@ pub fn make_stages(
             sees_sealed: node.sees_sealed,
             condition: node.condition,
             on_failure: node.on_failure,
-            failed: format!("{} failed", node.name).into(),
+            at: Arc::new(Reentry::Processor {
+                index: index as u32,
+                name: node.name.into(),
+            }),
+            failed: match node.on_failure {
+                OnFailure::DeadLetter => DEAD_LETTER.into(),
+                _ => format!("{} failed", node.name).into(),
+            },
             metrics: Arc::default(),
             diagnostics: diagnostics.for_component(Role::Processor, &label),
             ordered,
@@ -119,6 +146,11 @@ impl SharedStage {
         &self.metrics
     }
 
+    /// Whether what it cannot handle becomes a dead letter.
+    pub fn buries(&self) -> bool {
+        self.on_failure == OnFailure::DeadLetter
+    }
+
     /// Whether nothing gets past it any more, so that the inputs may end. With a condition, other events still do.
     pub fn is_finished(&self) -> bool {
         let finished = |turns: &Turns| turns.finished.load(Ordering::SeqCst);
@@ -155,8 +187,14 @@ impl SharedStage {
         report_expression_errors(&self.metrics, &self.diagnostics, batch, errors, first);
     }
 
-    /// Lets a processor handle a batch and applies the failure policy. Counts and warns unless the batch was handled before.
-    fn handle(&self, processor: &mut dyn Processor, batch: &mut Batch, is_first: bool) {
+    /// Lets a processor handle a batch and applies the failure policy; gives what becomes dead letters. Counts and warns unless
+    /// the batch was handled before.
+    fn handle(
+        &self,
+        processor: &mut dyn Processor,
+        batch: &mut Batch,
+        is_first: bool,
+    ) -> Option<Buried> {
         let begin = Instant::now();
         let before = batch.alive().count();
         let rows = self.rows(batch, is_first);
@@ -165,12 +203,15 @@ impl SharedStage {
         } else {
             self.guarded(processor, batch, &rows)
         };
+        // A second pass finds the letters of the first one there.
+        let is_buried = is_first && self.buries() && !failures.is_empty();
+        let buried = is_buried.then(|| self.bury(batch, &failures));
         self.settle(batch, &failures);
         self.metrics.busy(begin.elapsed());
         if !is_first {
             processor.take_counters();
             processor.take_warnings();
-            return;
+            return None;
         }
         self.metrics.failures(failures.rows().len());
         for (name, count) in processor.take_counters() {
@@ -182,6 +223,32 @@ impl SharedStage {
         let after = batch.alive().count();
         self.metrics.events(before, after);
         self.metrics.dropped(before - after);
+        buried
+    }
+
+    /// The rows that failed, as they were before.
+    fn bury(&self, batch: &Batch, failures: &Failures) -> Buried {
+        let limit = Limit::events("failed");
+        if let Some(first) = failures.rows().first() {
+            self.diagnostics.warn_limited(limit, || {
+                let reason = &first.reason;
+                format!("an event becomes a dead letter: {reason}; `millpond dead-letters` shows and replays it")
+            });
+        }
+        let rows: Vec<usize> = failures.rows().iter().map(|failure| failure.row).collect();
+        let dead = failures.rows().iter().enumerate();
+        let dead = dead.map(|(row, failure)| Dead {
+            row,
+            reason: failure.reason.clone(),
+            tag: Some(failure.tag.clone()),
+        });
+        Buried {
+            batch: batch.pick(&rows),
+            dead: dead.collect(),
+            rows,
+            at: self.at.clone(),
+            metrics: self.metrics.clone(),
+        }
     }
 
     /// Runs the processor; a panic in it fails the rows it was given and stops nothing else.
@@ -208,9 +275,9 @@ impl SharedStage {
             return;
         }
         match self.on_failure {
-            OnFailure::Publish | OnFailure::DeadLetter => batch.mark_failed(failures, true),
+            OnFailure::Publish => batch.mark_failed(failures, true),
             OnFailure::Continue => batch.mark_failed(failures, false),
-            OnFailure::Drop => {
+            OnFailure::Drop | OnFailure::DeadLetter => {
                 let mut rows = Bitmap::none(batch.len());
                 failures
                     .rows()
@@ -245,11 +312,12 @@ pub(crate) fn report_expression_errors(
 
 impl Stage {
     /// Handles the batch of this turn; one without a turn was handled before, for other outputs.
-    pub fn process(&mut self, batch: &mut Batch, turn: Option<u64>) {
+    /// Gives what becomes dead letters.
+    pub fn process(&mut self, batch: &mut Batch, turn: Option<u64>) -> Option<Buried> {
         match (&mut self.own, &self.shared.ordered, turn) {
             (Some(processor), _, _) => {
                 self.shared
-                    .handle(processor.as_mut(), batch, turn.is_some());
+                    .handle(processor.as_mut(), batch, turn.is_some())
             }
             (None, Some(turns), Some(turn)) => turns.process(&self.shared, batch, turn),
             _ => unreachable!(
@@ -272,16 +340,17 @@ impl Turns {
         turn
     }
 
-    fn process(&self, shared: &SharedStage, batch: &mut Batch, number: u64) {
+    fn process(&self, shared: &SharedStage, batch: &mut Batch, number: u64) -> Option<Buried> {
         let begin = Instant::now();
         let mut turn = self.wait(number);
         shared.metrics.waited(begin.elapsed());
         // The turn passes on before the work, which the lock still keeps alone, so that it passes on after a panic too.
         turn.next += 1;
         self.moved.notify_all();
-        shared.handle(turn.processor.as_mut(), batch, true);
+        let buried = shared.handle(turn.processor.as_mut(), batch, true);
         if turn.processor.is_finished() {
             self.finished.store(true, Ordering::SeqCst);
         }
+        buried
     }
 }

@@ -5,17 +5,20 @@
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use batch::Batch;
-use component::{Delivery, Diagnostics, DroppedRows, Phase, Phases, Stop, StreamDelivery};
+use batch::{Batch, Reentry};
+use component::{
+    Delivery, Diagnostics, DroppedRows, OperatorMetrics, Phase, Phases, Stop, StreamDelivery,
+};
+use queue::letters::{Dead, DeadLetters, Draft};
 use queue::{Bell, Entry, LaneTurn, Next, Queue, QueuePhase, Taken};
 use tokio::sync::watch;
 
 use crate::lane::Lane;
-use crate::stage::{SharedStage, Stage};
+use crate::stage::{DEAD_LETTER, SharedStage, Stage};
 
 /// How much workers give way to other threads: who reads and who writes is what a run waits for in the end, and workers
 /// have the queue between. Reading gzip on two cores takes 9 % less time so, for the same CPU.
@@ -49,6 +52,8 @@ pub struct Ends {
     /// Whether the run ends with its inputs, and when one output has failed.
     pub is_finite: bool,
     pub useful: Arc<Useful>,
+    /// The pipeline's dead letters, where it has any.
+    pub letters: Option<Arc<DeadLetters>>,
     /// Whether the pipeline does not count as useful any more.
     pub is_retired: AtomicBool,
 }
@@ -119,7 +124,7 @@ impl Ends {
 /// One pipeline as the pool sees it.
 pub struct Job {
     pub ends: Arc<Ends>,
-    /// Workers that look after it at this moment.
+    /// Workers that look after it at this moment, and batches that wait for their dead letters.
     at_work: AtomicUsize,
     /// Its queue gives nothing more.
     is_over: AtomicBool,
@@ -153,6 +158,13 @@ impl Job {
         self.at_work.fetch_add(1, Ordering::SeqCst);
         AtWork(self)
     }
+
+    fn leave(&self) {
+        let is_last = self.at_work.fetch_sub(1, Ordering::SeqCst) == 1;
+        if is_last && self.is_over.load(Ordering::SeqCst) {
+            self.has_ended.send_replace(true);
+        }
+    }
 }
 
 /// That a worker looks after a pipeline.
@@ -160,10 +172,7 @@ struct AtWork<'a>(&'a Job);
 
 impl Drop for AtWork<'_> {
     fn drop(&mut self) {
-        let is_last = self.0.at_work.fetch_sub(1, Ordering::SeqCst) == 1;
-        if is_last && self.0.is_over.load(Ordering::SeqCst) {
-            self.0.has_ended.send_replace(true);
-        }
+        self.0.leave();
     }
 }
 
@@ -223,7 +232,7 @@ impl Worker {
             match job.ends.queue.next(&has_room) {
                 Next::Taken(taken) => {
                     let begin = Instant::now();
-                    job.ends.handle(stages, taken);
+                    job.handle(stages, taken);
                     let floor = most.saturating_sub(ARREARS_MAX.as_nanos() as u64);
                     job.used.fetch_max(floor, Ordering::Relaxed);
                     let spent = begin.elapsed().as_nanos() as u64;
@@ -240,12 +249,12 @@ impl Worker {
     }
 }
 
-impl Ends {
-    fn handle(&self, stages: &mut [Stage], taken: Taken) {
+impl Job {
+    fn handle(self: &Arc<Self>, stages: &mut [Stage], taken: Taken) {
         match taken {
-            Taken::Batch(entry, batch) => self.guarded(stages, &entry, *batch),
+            Taken::Batch(entry, batch) => self.guarded(stages, entry, *batch),
             Taken::Lost(entry) => {
-                self.skip(entry.turn, &entry.lanes);
+                self.ends.skip(entry.turn, &entry.lanes);
                 for place in &entry.lanes {
                     entry.ticket.pass(place.lane);
                 }
@@ -255,17 +264,53 @@ impl Ends {
 
     /// Handles a batch; a panic loses it and stops nothing else. Its ticket then goes without being passed, so that its
     /// events count as not delivered.
-    fn guarded(&self, stages: &mut [Stage], entry: &Entry, batch: Batch) {
-        if catch_unwind(AssertUnwindSafe(|| self.process(stages, entry, batch))).is_err() {
-            self.diagnostics
-                .warn("internal error; a batch is lost and counted as not delivered");
-            self.skip(entry.turn, &entry.lanes);
+    fn guarded(self: &Arc<Self>, stages: &mut [Stage], entry: Entry, batch: Batch) {
+        let ends = &self.ends;
+        let process = || {
+            let (batch, drafts) = ends.process(stages, &entry, batch);
+            if drafts.is_empty() {
+                ends.offer(&entry, &batch);
+            }
+            (batch, drafts)
+        };
+        match catch_unwind(AssertUnwindSafe(process)) {
+            Ok((_, drafts)) if drafts.is_empty() => {}
+            Ok((batch, drafts)) => Burial::begin(self, entry, batch, drafts),
+            Err(_) => ends.lose(&entry, "internal error"),
         }
     }
+}
 
-    fn process(&self, stages: &mut [Stage], entry: &Entry, mut batch: Batch) {
-        for stage in stages {
-            stage.process(&mut batch, entry.turn);
+impl Ends {
+    /// What processors make of a batch, and what becomes dead letters. The batch may be offered once these are on disk.
+    fn process(
+        &self,
+        stages: &mut [Stage],
+        entry: &Entry,
+        mut batch: Batch,
+    ) -> (Arc<Batch>, Vec<(Draft, Arc<OperatorMetrics>)>) {
+        let mut drafts = Vec::new();
+        let first = self.first_stage(&mut batch, &mut drafts);
+        let is_whole = first == 0 && self.letters.is_some();
+        let buries = is_whole && self.stages.iter().any(|stage| stage.buries());
+        let original = buries.then(|| batch.snapshot());
+        for (index, stage) in stages.iter_mut().enumerate() {
+            if index < first {
+                if let Some(turn) = entry.turn {
+                    self.stages[index].skip(turn);
+                }
+                continue;
+            }
+            if let Some(buried) = stage.process(&mut batch, entry.turn) {
+                let original = original.as_ref();
+                let draft = Draft {
+                    original: original.map(|original| Arc::new(original.pick(&buried.rows))),
+                    batch: Arc::new(buried.batch),
+                    at: buried.at,
+                    rows: buried.dead,
+                };
+                drafts.push((draft, buried.metrics));
+            }
         }
         if entry.ticket.is_awaited() {
             let finished: Vec<&str> = self
@@ -276,11 +321,150 @@ impl Ends {
                 .collect();
             entry.ticket.account(delivery(&batch, &finished));
         }
-        let batch = Arc::new(batch);
+        (Arc::new(batch), drafts)
+    }
+
+    fn offer(&self, entry: &Entry, batch: &Arc<Batch>) {
         for place in &entry.lanes {
-            self.lanes[place.lane].offer(place.turn, &batch, &entry.ticket);
+            self.lanes[place.lane].offer(place.turn, batch, &entry.ticket);
         }
         self.check();
+    }
+
+    /// Goes on without a batch, whose events then count as not delivered.
+    fn lose(&self, entry: &Entry, reason: &str) {
+        self.diagnostics.warn(&format!(
+            "{reason}; a batch is lost and counted as not delivered"
+        ));
+        self.skip(entry.turn, &entry.lanes);
+    }
+
+    /// The processor at which a batch goes on. One whose place is not in the configuration any more becomes dead letters again.
+    fn first_stage(
+        &self,
+        batch: &mut Batch,
+        drafts: &mut Vec<(Draft, Arc<OperatorMetrics>)>,
+    ) -> usize {
+        let Some(at) = batch.reentry().cloned() else {
+            return 0;
+        };
+        let reason = match self.place_of(&at) {
+            Ok(place) => return place,
+            Err(reason) => reason,
+        };
+        let rows: Vec<usize> = batch.alive().iter().collect();
+        let reason: Arc<str> = reason.into();
+        let dead = |row| Dead {
+            row,
+            reason: reason.clone(),
+            tag: None,
+        };
+        let draft = Draft {
+            batch: Arc::new(batch.snapshot()),
+            original: None,
+            at,
+            rows: rows.iter().map(|row| dead(*row)).collect(),
+        };
+        drafts.push((draft, Arc::default()));
+        let all = batch.alive().clone();
+        batch.drop_rows(&all, &DEAD_LETTER.into());
+        self.stages.len()
+    }
+
+    /// The number of the first processor for what goes on there.
+    ///
+    /// # Errors
+    /// It is not in the configuration any more.
+    pub fn place_of(&self, at: &Reentry) -> Result<usize, String> {
+        match at {
+            Reentry::Start => Ok(0),
+            Reentry::Output { name } => {
+                let is_known = self.lanes.iter().any(|lane| lane.name() == &**name);
+                let gone = || format!("{at} is not in the configuration any more");
+                is_known.then_some(self.stages.len()).ok_or_else(gone)
+            }
+            Reentry::Processor { index, name } => {
+                let is_it = |stage: &Arc<SharedStage>| stage.name() == &**name;
+                let same = self
+                    .stages
+                    .get(*index as usize)
+                    .filter(|stage| is_it(stage));
+                if same.is_some() {
+                    return Ok(*index as usize);
+                }
+                // Others were put before it or taken away: where it is the only one of its name, it is known by that.
+                let mut named = (0..self.stages.len()).filter(|place| is_it(&self.stages[*place]));
+                match (named.next(), named.next()) {
+                    (Some(only), None) => Ok(only),
+                    _ => Err(format!("{at} is not in the configuration any more")),
+                }
+            }
+        }
+    }
+}
+
+/// A batch that is offered when its dead letters are on disk. The pipeline waits for it at its end.
+struct Burial {
+    job: Arc<Job>,
+    entry: Entry,
+    batch: Arc<Batch>,
+    left: AtomicUsize,
+    failure: OnceLock<Arc<str>>,
+}
+
+impl Burial {
+    fn begin(
+        job: &Arc<Job>,
+        entry: Entry,
+        batch: Arc<Batch>,
+        drafts: Vec<(Draft, Arc<OperatorMetrics>)>,
+    ) {
+        let Some(letters) = &job.ends.letters else {
+            return job
+                .ends
+                .lose(&entry, "there is no `data_dir` for dead letters");
+        };
+        job.at_work.fetch_add(1, Ordering::SeqCst);
+        let burial = Arc::new(Self {
+            job: job.clone(),
+            entry,
+            batch,
+            left: drafts.len().into(),
+            failure: OnceLock::new(),
+        });
+        for (draft, metrics) in drafts {
+            let burial = burial.clone();
+            let done = move |written: Result<u64, Arc<str>>| {
+                match written {
+                    Ok(letters) => metrics.dead_letters(letters),
+                    // The first reason stands.
+                    Err(reason) => drop(burial.failure.set(reason)),
+                }
+                if burial.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+                    burial.end();
+                }
+            };
+            letters.put(draft, Box::new(done));
+        }
+    }
+
+    fn end(&self) {
+        let ends = &self.job.ends;
+        match self.failure.get() {
+            Some(reason) => ends.lose(&self.entry, reason),
+            None => {
+                let offer = || ends.offer(&self.entry, &self.batch);
+                if catch_unwind(AssertUnwindSafe(offer)).is_err() {
+                    ends.lose(&self.entry, "internal error");
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Burial {
+    fn drop(&mut self) {
+        self.job.leave();
     }
 }
 
@@ -312,6 +496,7 @@ fn delivery(batch: &Batch, finished: &[&str]) -> Delivery {
                 taken.filter(|&row| batch.alive().contains(row)).count()
             };
             StreamDelivery {
+                dead: dead_rows(batch, rows.clone()),
                 stream: stream.clone(),
                 end: origin.end(rows.end - 1),
                 kept: kept as u64,
@@ -322,6 +507,17 @@ fn delivery(batch: &Batch, finished: &[&str]) -> Delivery {
     Delivery {
         streams: streams.collect(),
     }
+}
+
+/// How many rows of a stream became dead letters in processors.
+fn dead_rows(batch: &Batch, mut rows: Range<usize>) -> u64 {
+    let mut drops = batch.drops().iter();
+    let buried = drops.find(|drops| &*drops.reason == DEAD_LETTER);
+    buried.map_or(0, |buried| {
+        rows.by_ref()
+            .filter(|&row| buried.rows.contains(row))
+            .count() as u64
+    })
 }
 
 /// The rows of a stream that were dropped for one reason.

@@ -236,6 +236,7 @@ fn run(batches: usize, fragile_at: Option<usize>, moods: &[Mood], ordered: bool)
         stop: Stop::default(),
         registry: None,
         ledger: false,
+        replays: false,
     };
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let report = runtime.block_on(async {

@@ -240,6 +240,7 @@ fn run(pipelines: &[&Pipeline], finite: bool) -> (Report, Vec<String>) {
         stop: Stop::default(),
         registry: None,
         ledger: false,
+        replays: false,
     };
     let graph = Graph {
         process: ProcessSettings {

@@ -280,6 +280,7 @@ impl Case {
             stop: Stop::default(),
             registry: None,
             ledger: false,
+            replays: false,
         };
         let begin = Instant::now();
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");

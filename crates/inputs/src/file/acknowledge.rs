@@ -151,6 +151,7 @@ fn count(
         dropped_bytes += filtered.bytes;
     }
     let streams = deliveries.iter().flat_map(|delivery| &delivery.streams);
+    counts.dead_letters += streams.clone().map(|stream| stream.dead).sum::<u64>();
     for dropped in streams.flat_map(|stream| &stream.dropped) {
         counts.drop_rows(&dropped.reason, dropped.rows, dropped.bytes);
         dropped_events += dropped.rows;
@@ -200,6 +201,7 @@ mod tests {
         };
         Delivery {
             streams: vec![StreamDelivery {
+                dead: 0,
                 stream: Arc::new(Stream::unnamed(1)),
                 end: 100,
                 kept: 8,

@@ -136,6 +136,8 @@ struct Record {
     acknowledged: (u64, u64),
     #[serde(rename = "x", default)]
     dropped: Vec<(String, u64, u64)>,
+    #[serde(default)]
+    dead_letters: u64,
     #[serde(rename = "fl", default)]
     in_flight: (u64, u64),
 }
@@ -197,6 +199,7 @@ pub(crate) fn encode(scope: &str, state: &FileState) -> Vec<u8> {
         read: (counts.read_events, counts.read_bytes),
         acknowledged: (counts.acknowledged_events, counts.acknowledged_bytes),
         dropped: counts.dropped.iter().map(dropped).collect(),
+        dead_letters: counts.dead_letters,
         in_flight: (
             counts.in_flight_events,
             counts.in_flight_bytes + counts.pending_bytes,
@@ -263,6 +266,7 @@ impl Record {
             acknowledged_events: self.acknowledged.0,
             acknowledged_bytes: self.acknowledged.1,
             dropped: self.dropped.iter().map(dropped).collect(),
+            dead_letters: self.dead_letters,
             in_flight_events: self.in_flight.0,
             in_flight_bytes: self.in_flight.1,
             pending_bytes: 0,

@@ -258,6 +258,7 @@ pub(crate) struct Counts {
     pub(crate) read_events: u64,
     pub(crate) acknowledged_events: u64,
     pub(crate) dropped: Vec<Dropped>,
+    pub(crate) dead_letters: u64,
     /// In chunks that were taken and not resolved.
     pub(crate) in_flight_bytes: u64,
     pub(crate) in_flight_events: u64,
@@ -381,6 +382,7 @@ impl FileState {
             read_events: self.counts.read_events,
             acknowledged_events: self.counts.acknowledged_events,
             dropped: self.counts.dropped.clone(),
+            dead_letters: self.counts.dead_letters,
             in_flight_events: self.counts.in_flight_events,
             state: if self.lost.is_some() {
                 FileStatus::Gone

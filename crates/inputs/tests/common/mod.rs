@@ -128,6 +128,7 @@ impl<T: Send> Sink for Collector<T> {
 /// Every row was taken by every output.
 fn delivery(batch: &Batch) -> Delivery {
     let stream = |(rows, stream): (std::ops::Range<usize>, &Arc<Stream>)| StreamDelivery {
+        dead: 0,
         stream: stream.clone(),
         end: batch.origin().end(rows.end - 1),
         kept: rows.len() as u64,

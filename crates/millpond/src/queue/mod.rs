@@ -5,6 +5,8 @@ mod inspect;
 mod quarantine;
 mod verify;
 
+pub use verify::describe as describe_damage;
+
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -129,22 +131,27 @@ impl Folder {
 }
 
 /// Nanoseconds since 1970.
-fn now() -> i64 {
+pub fn now() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |now| i64::try_from(now.as_nanos()).unwrap_or(i64::MAX))
 }
 
 /// Standard output, whose reader may go away.
-struct Out {
+pub struct Out {
     is_open: bool,
 }
 
 impl Out {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self { is_open: true }
     }
 
-    fn write(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+    /// Whether somebody reads it.
+    pub fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    pub fn write(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
         if let Some(fault) = component::standard::stdout_fault() {
             anyhow::bail!("{fault}");
         }
@@ -155,7 +162,7 @@ impl Out {
         Ok(())
     }
 
-    fn flush(&mut self) -> anyhow::Result<()> {
+    pub fn flush(&mut self) -> anyhow::Result<()> {
         match std::io::stdout().lock().flush() {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => self.is_open = false,
             outcome => outcome.context("cannot write to standard output")?,

@@ -30,7 +30,7 @@ fn refusals_point_at_the_fault_and_at_the_way_out() {
         ("file x | date timestamp 'dd/QQQ' | stdout", vec!["Q", "^"]),
         (
             "file x | json on_failure=dead_letter | stdout",
-            vec!["dead letters", "publish"],
+            vec!["dead letters", "no `data_dir`", "--data-dir"],
         ),
         (
             "file x | geoip clientip database=/no/such.mmdb | stdout",

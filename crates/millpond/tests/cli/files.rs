@@ -6,7 +6,7 @@ use crate::program::{Folder, gzip, millpond};
 use crate::running::{Place, append, ledger, numbered};
 
 /// What every object holds, in this order.
-const FIELDS: [&str; 20] = [
+const FIELDS: [&str; 21] = [
     "pipeline",
     "input",
     "path",
@@ -23,6 +23,7 @@ const FIELDS: [&str; 20] = [
     "in_flight_bytes",
     "read_events",
     "acknowledged_events",
+    "dead_letters",
     "dropped",
     "in_flight_events",
     "state",
@@ -93,7 +94,7 @@ fn what_was_dropped_is_counted_with_the_reason() {
         [log.as_str(), "idle", "31", "31", "0"],
         "{table}"
     );
-    assert_eq!(cells[5..], ["4", "2", "2", "0", "0"], "{table}");
+    assert_eq!(cells[5..], ["4", "2", "2", "0", "0", "0"], "{table}");
 }
 
 #[test]

@@ -4,6 +4,8 @@ mod bad_input;
 mod broken_outputs;
 mod commands;
 mod configuration;
+mod dead_letters;
+mod dead_letters_killed;
 mod faults;
 mod files;
 mod following;

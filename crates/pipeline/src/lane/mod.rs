@@ -14,6 +14,7 @@
 mod compress;
 mod concurrency;
 mod flow;
+mod letters;
 mod offers;
 mod request;
 mod schedule;
@@ -23,14 +24,16 @@ mod trouble;
 mod writer;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use batch::{Batch, Bitmap, Budget};
+use batch::{Batch, Bitmap, Budget, Reentry};
 use component::{
     AnyOutput, Diagnostics, Encoded, Limit, OperatorMetrics, Output, Phase, Phases, Role, RowAnswer,
 };
 use expr::Expr;
+use queue::letters::DeadLetters;
 use queue::{Limits, Queue, Ticket};
 use tokio::sync::Notify;
 
@@ -38,6 +41,7 @@ use crate::graph::OutputNode;
 use crate::retry::text;
 use crate::settings::RetrySettings;
 use crate::stage::report_expression_errors;
+use letters::LaneLetters;
 use offers::{Item, Offers};
 use sender::SenderLane;
 use writer::WriterLane;
@@ -66,6 +70,10 @@ struct Common {
     /// How it ended. Until then it works.
     ending: OnceLock<Ending>,
     is_finite: bool,
+    /// Where refused rows go; without them they are lost.
+    letters: Option<LaneLetters>,
+    /// Refused rows that are lost.
+    lost: AtomicU64,
 }
 
 /// Why a lane takes nothing more.
@@ -104,12 +112,18 @@ pub struct Shared {
     pub queue: Arc<Queue>,
     /// How far the pipeline is on its way to its end.
     pub phases: Phases,
+    /// The pipeline's dead letters, where it has any.
+    pub letters: Option<Arc<DeadLetters>>,
 }
 
 impl Lane {
     /// A lane for an output.
     pub fn new(index: usize, node: OutputNode, shared: &Shared) -> Arc<Self> {
+        let letters = shared.letters.clone();
+        let letters = letters.map(|letters| LaneLetters::new(letters, &node.name));
         let common = Common {
+            letters,
+            lost: AtomicU64::new(0),
             diagnostics: shared.diagnostics.for_component(Role::Output, &node.name),
             name: node.name,
             index,
@@ -164,6 +178,11 @@ impl Lane {
             Some(Ending::Failed(reason)) => Some(reason),
             _ => None,
         }
+    }
+
+    /// Refused events that are lost, because there are no dead letters.
+    pub fn lost(&self) -> u64 {
+        self.common.lost.load(Ordering::Relaxed)
     }
 
     /// Whether another encoded batch may wait, or whatever is offered is let go.
@@ -248,6 +267,15 @@ impl Common {
 
     /// The rows that the output takes.
     fn rows(&self, batch: &Batch) -> Bitmap {
+        if let Some(at) = batch.reentry()
+            && let Reentry::Output { name } = &**at
+        {
+            // It satisfied the condition when it came here first.
+            return match **name == *self.name {
+                true => batch.alive().clone(),
+                false => Bitmap::none(batch.len()),
+            };
+        }
         let Some(condition) = &self.condition else {
             return batch.alive().clone();
         };
@@ -340,11 +368,31 @@ impl Common {
     fn refuse(&self, refused: &[RowAnswer]) {
         const COUNTER: &str = "refused";
         let Some(first) = refused.first() else { return };
+        let consequence = match &self.letters {
+            Some(_) => "it becomes a dead letter, which `millpond dead-letters` shows and replays",
+            None => {
+                self.lost.fetch_add(refused.len() as u64, Ordering::Relaxed);
+                "it is lost, as there is no `data_dir` for dead letters"
+            }
+        };
         self.diagnostics.warn_limited(Limit::events(COUNTER), || {
-            format!("an event is refused: {}", first.reason)
+            format!("an event is refused: {}; {consequence}", first.reason)
         });
         self.metrics.count(COUNTER, refused.len() as u64);
         self.metrics.failures(refused.len());
+    }
+
+    /// Counts letters that are on disk; fails, or leaves its events to the queue, where they are not. Whether they are.
+    fn stored(&self, stored: Result<u64, Arc<str>>) -> bool {
+        match stored {
+            Ok(letters) => {
+                self.metrics.dead_letters(letters);
+                return true;
+            }
+            Err(_) if self.phases.now() == Phase::Leaving => self.end(Ending::Left),
+            Err(reason) => self.fail(&reason),
+        }
+        false
     }
 
     /// What happens while it is tried again.

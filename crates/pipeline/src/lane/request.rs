@@ -11,6 +11,7 @@ use component::{Compression, Encoded, Framing, Request, RequestLimits};
 use queue::Ticket;
 
 use super::compress::compress;
+use super::letters::Kept;
 use super::spare::Spare;
 
 /// What requests hold of one batch. The batch is done when all of its rows are.
@@ -19,15 +20,32 @@ pub struct Piece {
     rows_left: AtomicUsize,
     /// The output has let it go.
     has_left: AtomicBool,
+    /// The batch, where what is refused becomes a dead letter.
+    pub kept: Option<Kept>,
+    /// What it counts for until it is done, in bytes.
+    cost: AtomicUsize,
 }
 
 impl Piece {
-    fn new(ticket: Arc<Ticket>, rows: usize) -> Arc<Self> {
+    /// So many rows of a batch, refused ones included.
+    pub fn new(ticket: Arc<Ticket>, rows: usize, kept: Option<Kept>) -> Arc<Self> {
         Arc::new(Self {
             ticket,
             rows_left: rows.into(),
             has_left: AtomicBool::new(false),
+            cost: kept.as_ref().map_or(0, Kept::cost).into(),
+            kept,
         })
+    }
+
+    /// What it counts for, in bytes.
+    pub fn cost(&self) -> usize {
+        self.cost.load(Ordering::Acquire)
+    }
+
+    /// What it counts for, which it does no longer.
+    pub fn take_cost(&self) -> usize {
+        self.cost.swap(0, Ordering::AcqRel)
     }
 
     /// So many of its rows are safe or refused; whether these were the last.
@@ -42,8 +60,20 @@ impl Piece {
     }
 }
 
-/// Rows of one batch, one after the other in a request.
-pub type Share = (Arc<Piece>, usize);
+/// Rows of one batch, one after the other in a request, as they were rendered.
+pub struct Share {
+    pub piece: Arc<Piece>,
+    /// The number of the first of them among all that were rendered of the batch.
+    first: usize,
+    rows: usize,
+}
+
+impl Share {
+    /// The row of its batch that the row of that number in the share is; `None` where the batch is not kept.
+    pub fn row(&self, number: usize) -> Option<usize> {
+        self.piece.kept.as_ref()?.row(self.first + number)
+    }
+}
 
 /// What a row costs beside its bytes: where it ends, and its part of a share.
 const ROW_COST: usize = 16;
@@ -88,23 +118,22 @@ impl Assembly {
     pub fn add(
         &mut self,
         encoded: &mut Encoded,
-        ticket: &Arc<Ticket>,
+        piece: &Arc<Piece>,
         now: Instant,
     ) -> (Vec<Growing>, usize) {
         self.begun = 0;
         let rows = encoded.bytes.len() + encoded.ends.len() * ROW_COST;
-        let complete = self.take(encoded, ticket, now);
+        let complete = self.take(encoded, piece, now);
         (complete, rows + self.begun)
     }
 
-    fn take(&mut self, encoded: &mut Encoded, ticket: &Arc<Ticket>, now: Instant) -> Vec<Growing> {
-        let piece = Piece::new(ticket.clone(), encoded.ends.len());
+    fn take(&mut self, encoded: &mut Encoded, piece: &Arc<Piece>, now: Instant) -> Vec<Growing> {
         let mut complete = Vec::new();
         if self.may_adopt(encoded) {
             let destination: Arc<str> = "".into();
             complete.extend(self.open.remove(&destination));
             let mut new = Growing::new(&destination, self.spare.take(), self.framing, now);
-            new.adopt(encoded, piece);
+            new.adopt(encoded, piece.clone());
             self.begun += new.own_cost();
             self.open.insert(destination, new);
             return complete;
@@ -123,14 +152,7 @@ impl Assembly {
         for (destination, end) in parts {
             let rest = &encoded.ends[row..];
             let until = row + rest.partition_point(|row| row.end <= end);
-            self.add_rows(
-                encoded,
-                row..until,
-                &destination,
-                &piece,
-                now,
-                &mut complete,
-            );
+            self.add_rows(encoded, row..until, &destination, piece, now, &mut complete);
             row = until;
         }
         complete
@@ -171,7 +193,11 @@ impl Assembly {
             };
             let taken = growing.take(encoded, rows.clone(), self.framing, &self.limits);
             if taken > 0 {
-                growing.shares.push((piece.clone(), taken));
+                growing.shares.push(Share {
+                    piece: piece.clone(),
+                    first: rows.start,
+                    rows: taken,
+                });
                 rows.start += taken;
             }
             if growing.is_full(&self.limits) || !rows.is_empty() {
@@ -232,7 +258,7 @@ impl Growing {
         REQUEST_COST + self.destination.len()
     }
 
-    /// The pieces of its rows, each with how many.
+    /// The pieces of its rows.
     pub fn shares(&self) -> &[Share] {
         &self.shares
     }
@@ -274,7 +300,11 @@ impl Growing {
         std::mem::swap(&mut self.text, &mut encoded.bytes);
         self.ends.extend(encoded.ends.iter().map(|row| row.end));
         self.rows_size = self.text.len();
-        self.shares.push((piece, self.ends.len()));
+        self.shares.push(Share {
+            piece,
+            first: 0,
+            rows: self.ends.len(),
+        });
     }
 
     fn append(&mut self, bytes: &[u8], start: usize, rows: &[component::RowEnd], framing: Framing) {
@@ -355,7 +385,7 @@ impl Ready {
         self.text.len()
     }
 
-    /// The pieces of its rows, each with how many.
+    /// The pieces of its rows.
     pub fn shares(&self) -> &[Share] {
         &self.shares
     }
@@ -373,32 +403,41 @@ impl Ready {
             framing,
             Instant::now(),
         );
-        let (mut share, mut share_end) = (0, self.shares.first().map_or(0, |(_, rows)| *rows));
+        let (mut share, mut share_start) = (0, 0);
         for &row in rows {
             let start = match row {
                 0 => framing.before.len(),
                 row => self.ends[row - 1] + framing.between.len(),
             };
             part.push(&self.text[start..self.ends[row]], framing);
-            while row >= share_end {
+            while row >= share_start + self.shares[share].rows {
+                share_start += self.shares[share].rows;
                 share += 1;
-                share_end += self.shares[share].1;
             }
-            let piece = &self.shares[share].0;
+            let piece = &self.shares[share].piece;
+            let first = self.shares[share].first + row - share_start;
             match part.shares.last_mut() {
-                Some((last, rows)) if Arc::ptr_eq(last, piece) => *rows += 1,
-                _ => part.shares.push((piece.clone(), 1)),
+                Some(last)
+                    if Arc::ptr_eq(&last.piece, piece) && last.first + last.rows == first =>
+                {
+                    last.rows += 1;
+                }
+                _ => part.shares.push(Share {
+                    piece: piece.clone(),
+                    first,
+                    rows: 1,
+                }),
             }
         }
         part
     }
 
-    /// Which of its rows are of which piece.
-    pub fn places(&self) -> impl Iterator<Item = (Range<usize>, &Arc<Piece>)> {
+    /// Which of its rows are of which share.
+    pub fn places(&self) -> impl Iterator<Item = (Range<usize>, &Share)> {
         let mut end = 0;
-        self.shares.iter().map(move |(piece, rows)| {
-            end += rows;
-            (end - rows..end, piece)
+        self.shares.iter().map(move |share| {
+            end += share.rows;
+            (end - share.rows..end, share)
         })
     }
 }

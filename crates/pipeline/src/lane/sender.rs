@@ -1,22 +1,25 @@
 //! A lane whose output sends requests: workers render and join rows, the lane keeps requests in flight.
 //!
 //! A batch is *released* as soon as it is part of requests: from then on these count, up to a limit of their own, and no
-//! longer the batch. It is passed when all of its rows are safe or refused.
+//! longer the batch. It is passed when all of its rows are safe or refused, and those refused are on disk as dead letters. For these
+//! the batch is kept meanwhile, and counts together with the requests.
 //!
 //! A row is sent again until it is taken, refused, or the time for retries is over; never by two requests at once.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use batch::Account;
+use batch::{Account, Batch};
 use component::{
     Encoded, Limit, Phase, RequestOrder, Requests, RowAnswer, SendError, Sender, Sent,
 };
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
+use super::letters::{Kept, LaneLetters, Refused};
 use super::offers::{Item, Next};
 use super::request::{Assembly, Growing, Piece, Ready, Share};
 use super::schedule::Schedule;
@@ -39,6 +42,8 @@ pub struct SenderLane {
     assembly: Mutex<Assembly>,
     spare: Arc<Spare>,
     ready: Mutex<VecDeque<Ready>>,
+    /// Rows on their way to the dead letters.
+    refused: Mutex<Vec<Refused>>,
 }
 
 /// How a request ended.
@@ -85,6 +90,7 @@ impl SenderLane {
             account,
             has_made_room: AtomicBool::new(false),
             ready: Mutex::default(),
+            refused: Mutex::default(),
         }
     }
 
@@ -131,17 +137,50 @@ impl SenderLane {
             return Vec::new();
         }
         common.refuse(&encoded.refused);
+        let letters = common.letters.as_ref();
+        let refused = match letters {
+            Some(_) => std::mem::take(&mut encoded.refused),
+            None => Vec::new(),
+        };
         let mut complete = Vec::new();
-        if encoded.ends.is_empty() {
+        if encoded.ends.is_empty() && refused.is_empty() {
             item.ticket.pass(common.index);
         } else {
             item.ticket.release(common.index);
-            let (ended, cost) = assembly.add(&mut encoded, &item.ticket, Instant::now());
-            self.grow(cost);
-            complete = ended;
+            let wanted = std::mem::take(&mut item.rows);
+            let kept = letters.map(|_| Kept::new(&item.batch, wanted, &encoded));
+            let rows = encoded.ends.len() + refused.len();
+            let piece = Piece::new(item.ticket, rows, kept);
+            self.grow(piece.cost());
+            if let Some(letters) = letters.filter(|_| !refused.is_empty()) {
+                self.put(letters, &piece, &item.batch, refused);
+            }
+            if !encoded.ends.is_empty() {
+                let (ended, cost) = assembly.add(&mut encoded, &piece, Instant::now());
+                self.grow(cost);
+                complete = ended;
+            }
         }
         common.offers.give_back(Some(encoded));
         complete
+    }
+
+    /// Has refused rows of a batch written down. The batch passes when they are.
+    fn put(
+        &self,
+        letters: &LaneLetters,
+        piece: &Arc<Piece>,
+        batch: &Arc<Batch>,
+        refused: Vec<RowAnswer>,
+    ) {
+        let rows = refused.len();
+        let stored = letters.put(batch, &piece.ticket, refused);
+        let refused = Refused {
+            piece: piece.clone(),
+            rows,
+            stored,
+        };
+        self.lock_refused().push(refused);
     }
 
     /// Has complete requests sent.
@@ -175,6 +214,7 @@ impl SenderLane {
             stop_by: None,
         };
         let mut flying = FuturesUnordered::new();
+        let mut storing = FuturesUnordered::new();
         loop {
             self.encode_waiting(common);
             self.seal_due(common);
@@ -192,12 +232,14 @@ impl SenderLane {
             while let Some(ready) = self.next(common, &mut course) {
                 flying.push(self.send(ready));
             }
+            storing.extend(self.lock_refused().drain(..).map(Refused::outcome));
             let gives_up = course.stop_by.is_some_and(|by| by <= Instant::now());
             if gives_up && common.works() {
                 common.end(Ending::Left);
                 continue;
             }
-            if (flying.is_empty() || gives_up) && self.is_over(common, &course) {
+            let is_idle = flying.is_empty() && storing.is_empty();
+            if (is_idle || gives_up) && self.is_over(common, &course) {
                 break;
             }
             let begin = Instant::now();
@@ -207,6 +249,13 @@ impl SenderLane {
                 Some(answer) = flying.next(), if is_flying => {
                     self.settle(common, &mut course, answer);
                     common.report();
+                }
+                Some((piece, rows, stored)) = storing.next(), if !storing.is_empty() => {
+                    if common.stored(stored) {
+                        self.done(common, &piece, rows);
+                    } else {
+                        self.leave(common, &piece);
+                    }
                 }
                 () = common.offered.notified() => {}
                 () = until(self.wakes_at(common, &course)) => {}
@@ -433,6 +482,8 @@ impl SenderLane {
         refused.retain(is_known);
         retry.sort_by_key(|row| row.row);
         retry.dedup_by_key(|row| row.row);
+        refused.sort_by_key(|row| row.row);
+        refused.dedup_by_key(|row| row.row);
         refused.retain(|row| retry.binary_search_by_key(&row.row, |row| row.row).is_err());
         let rows: Vec<usize> = retry.iter().map(|row| row.row).collect();
         let done = ready.request.rows - rows.len();
@@ -441,10 +492,14 @@ impl SenderLane {
             .metrics
             .events(done, done.saturating_sub(refused.len()));
         common.metrics.bytes(ready.text_len());
-        for (place, piece) in ready.places() {
+        for (place, share) in ready.places() {
             let again = rows.partition_point(|&row| row < place.end)
                 - rows.partition_point(|&row| row < place.start);
-            self.done(common, piece, place.len() - again);
+            let dead = match &common.letters {
+                Some(letters) => self.bury(letters, share, &place, &mut refused),
+                None => 0,
+            };
+            self.done(common, &share.piece, place.len() - again - dead);
         }
         let Some(first) = retry.first() else {
             self.finish(course, ready);
@@ -465,6 +520,31 @@ impl SenderLane {
             again.request.attempt = ready.request.attempt;
             self.repeat(common, course, again, &reason);
         }
+    }
+
+    /// Has those of the refused rows written down that are of a share; how many these are. The rows are those of the request.
+    fn bury(
+        &self,
+        letters: &LaneLetters,
+        share: &Share,
+        place: &Range<usize>,
+        refused: &mut Vec<RowAnswer>,
+    ) -> usize {
+        let (Some(kept), false) = (&share.piece.kept, refused.is_empty()) else {
+            return 0;
+        };
+        let of_share = refused.extract_if(.., |answer| place.contains(&answer.row));
+        let of_share: Vec<RowAnswer> = of_share
+            .filter_map(|answer| {
+                let row = share.row(answer.row - place.start)?;
+                Some(RowAnswer { row, ..answer })
+            })
+            .collect();
+        let count = of_share.len();
+        if count > 0 {
+            self.put(letters, &share.piece, &kept.batch, of_share);
+        }
+        count
     }
 
     /// Makes a request of rows that were in one before.
@@ -522,6 +602,7 @@ impl SenderLane {
 
     fn done(&self, common: &Common, piece: &Piece, rows: usize) {
         if rows > 0 && piece.done(rows) {
+            self.shrink(piece.take_cost());
             piece.ticket.pass_released(common.index);
         }
     }
@@ -552,10 +633,16 @@ impl SenderLane {
     }
 
     fn let_go(&self, common: &Common, shares: &[Share]) {
-        if common.has_failed() {
-            for (piece, _) in shares.iter().filter(|(piece, _)| piece.leave()) {
-                piece.ticket.let_go_released(common.index);
-            }
+        for share in shares {
+            self.leave(common, &share.piece);
+        }
+    }
+
+    /// The output does not take a batch that is part of requests.
+    fn leave(&self, common: &Common, piece: &Piece) {
+        if common.has_failed() && piece.leave() {
+            self.shrink(piece.take_cost());
+            piece.ticket.let_go_released(common.index);
         }
     }
 
@@ -584,6 +671,10 @@ impl SenderLane {
 
     fn lock_assembly(&self) -> MutexGuard<'_, Assembly> {
         self.assembly.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_refused(&self) -> MutexGuard<'_, Vec<Refused>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock_ready(&self) -> MutexGuard<'_, VecDeque<Ready>> {

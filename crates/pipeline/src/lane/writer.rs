@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use component::{Encoded, Phase, WriteError, Writer, Written};
 use queue::{Limits, Ticket};
 
+use super::letters::{self, Stored};
 use super::offers::{Item, Next};
 use super::{Common, Ending};
 use crate::report::time;
@@ -70,7 +71,7 @@ impl WriterLane {
         if !common.has_failed() {
             let writer = &self.writer;
             let closing = self.attempt(common, "close", || writer.close()).await;
-            self.settle_flush(common, closing, &mut unflushed);
+            self.settle_flush(common, closing, &mut unflushed).await;
         }
     }
 
@@ -114,8 +115,11 @@ impl WriterLane {
                 common.metrics.bytes(encoded.bytes.len());
                 common.refuse(&encoded.refused);
                 common.refuse(&written.refused);
-                match written.until_flush {
-                    true => unflushed.push(&item.ticket),
+                let refused = [&encoded.refused[..], &written.refused].concat();
+                let letters = common.letters.as_ref().filter(|_| !refused.is_empty());
+                let stored = letters.map(|letters| letters.put(&item.batch, &item.ticket, refused));
+                match written.until_flush || stored.is_some() {
+                    true => unflushed.push(&item.ticket, stored),
                     false => item.ticket.pass(common.index),
                 }
             }
@@ -173,12 +177,23 @@ impl WriterLane {
     async fn flush(&self, common: &Common, unflushed: &mut Unflushed) {
         let writer = &self.writer;
         let outcome = self.attempt(common, "flush", || writer.flush()).await;
-        self.settle_flush(common, outcome, unflushed);
+        self.settle_flush(common, outcome, unflushed).await;
     }
 
-    fn settle_flush(&self, common: &Common, outcome: Outcome, unflushed: &mut Unflushed) {
+    async fn settle_flush(&self, common: &Common, outcome: Outcome, unflushed: &mut Unflushed) {
+        let mut are_stored = true;
+        if let Outcome::Done(_) = outcome {
+            for stored in std::mem::take(&mut unflushed.letters) {
+                are_stored &= common.stored(letters::outcome(stored).await);
+            }
+        }
         match outcome {
-            Outcome::Done(_) => unflushed.pass(common.index),
+            Outcome::Done(_) if are_stored => unflushed.pass(common.index),
+            Outcome::Done(_) => {
+                for ticket in unflushed.take() {
+                    common.decline(&ticket);
+                }
+            }
             Outcome::Ended(ending) => {
                 come_to(common, ending);
                 for ticket in unflushed.take() {
@@ -218,16 +233,19 @@ fn say_recovery(common: &Common, pause: &Pause) {
     }
 }
 
-/// Tickets of batches that are written and safe only after the next flush.
+/// Tickets of batches that are written and safe only after the next flush, or when their dead letters are on disk.
 #[derive(Default)]
 struct Unflushed {
     tickets: Vec<Arc<Ticket>>,
+    /// Refused rows of theirs on the way to the dead letters.
+    letters: Vec<Stored>,
     size: usize,
     events: usize,
 }
 
 impl Unflushed {
-    fn push(&mut self, ticket: &Arc<Ticket>) {
+    fn push(&mut self, ticket: &Arc<Ticket>, stored: Option<Stored>) {
+        self.letters.extend(stored);
         self.size += ticket.size();
         self.events += ticket.events();
         self.tickets.push(ticket.clone());

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use batch::Batch;
 use component::Delivery;
 use component::input::Issuer;
 
@@ -33,6 +34,12 @@ impl Ticket {
     /// Says what became of the batch's rows, as far as processors decided it.
     pub fn account(&self, delivery: Delivery) {
         self.lock().1 = delivery;
+    }
+
+    /// Says which rows of the batch became dead letters since.
+    pub fn bury(&self, batch: &Batch, rows: impl Iterator<Item = usize>) {
+        let mut outcome = self.lock();
+        rows.for_each(|row| outcome.1.bury(batch, row));
     }
 
     /// What the queue counts for the batch, in bytes.

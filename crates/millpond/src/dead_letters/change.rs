@@ -1,0 +1,303 @@
+//! `replay` and `purge`: what is asked of a running service, or done here.
+
+use std::ops::{ControlFlow, Range};
+use std::process::ExitCode;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use component::{Diagnostics, Phases};
+use pipeline::report::grouped;
+use queue::QueueError;
+use queue::letters::request::{self, Action, Outcome, Request};
+use queue::letters::{DeadLetters, LetterFolder, LetterSettings, Options, WhenLettersFull};
+
+use super::{PurgeArgs, ReplayArgs, Selection};
+use crate::run::{print, say};
+
+/// How often it is looked what became of a request.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Letters of one store that something is done with.
+struct Chosen<'s> {
+    store: &'s LetterFolder,
+    count: u64,
+    /// Their numbers, and with `originals` those of their originals.
+    numbers: Vec<(u64, u64)>,
+}
+
+/// A request that was left.
+struct Left<'s> {
+    chosen: Chosen<'s>,
+    id: String,
+}
+
+/// The letters that are wanted, by store.
+fn choose<'s>(
+    selection: &Selection,
+    stores: &'s [LetterFolder],
+    with_originals: bool,
+) -> anyhow::Result<(Vec<Chosen<'s>>, bool)> {
+    let mut chosen: Vec<Chosen<'s>> = Vec::new();
+    let is_complete = selection.each(stores, &mut |store, page, row, letter| {
+        let place = stores.iter().position(|known| known.path() == store.path());
+        let store = &stores[place.unwrap_or_default()];
+        if chosen
+            .last()
+            .is_none_or(|last| last.store.path() != store.path())
+        {
+            chosen.push(Chosen {
+                store,
+                count: 0,
+                numbers: Vec::new(),
+            });
+        }
+        if let Some(last) = chosen.last_mut() {
+            last.count += 1;
+            last.numbers.push((letter.number, letter.number + 1));
+            let original = page.original_number(row).filter(|_| with_originals);
+            last.numbers
+                .extend(original.map(|number| (number, number + 1)));
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    for chosen in &mut chosen {
+        chosen.numbers = joined(std::mem::take(&mut chosen.numbers));
+    }
+    Ok((chosen, is_complete))
+}
+
+/// Ranges that touch as one.
+fn joined(mut numbers: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    numbers.sort_unstable();
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for (start, end) in numbers {
+        match ranges.last_mut() {
+            Some(last) if last.1 >= start => last.1 = last.1.max(end),
+            _ => ranges.push((start, end)),
+        }
+    }
+    ranges
+}
+
+/// Has letters delivered.
+pub fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
+    let stores = args.selection.stores()?;
+    let (chosen, is_complete) = choose(&args.selection, &stores, false)?;
+    if chosen.is_empty() {
+        print(b"no dead letter matches; nothing is replayed\n")?;
+        return Ok(ExitCode::from(u8::from(!is_complete)));
+    }
+    let action = match args.from_start {
+        true => Action::ReplayFromStart,
+        false => Action::Replay,
+    };
+    let is_in_use = chosen.iter().any(|chosen| chosen.store.holder().is_some());
+    let Some(configuration) = &args.configuration else {
+        let left = leave(chosen, action)?;
+        if !is_in_use {
+            let count: u64 = left.iter().map(|left| left.chosen.count).sum();
+            let text = format!(
+                "no service uses {}: {} dead letters are replayed when one starts on it. To replay them now, name the YAML file of the pipelines as well\n",
+                args.selection.data_dir.display(),
+                grouped(count)
+            );
+            print(text.as_bytes())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        return finish(left, is_complete, wait);
+    };
+    if is_in_use {
+        bail!(
+            "{} is in use by a service, which replays them itself: leave {configuration} out",
+            args.selection.data_dir.display()
+        );
+    }
+    let run = crate::run::Replay::prepare(configuration, &args.selection.data_dir)?;
+    for Chosen { store, .. } in &chosen {
+        if !run.has_pipeline(store.pipeline()) {
+            bail!(
+                "{configuration} has no pipeline `{}`, of which there are dead letters; name another with --pipeline",
+                store.pipeline()
+            );
+        }
+    }
+    let left = leave(chosen, action)?;
+    let code = run.run()?;
+    let ended = |left: &Left<'_>| request::outcome(left.chosen.store.path(), &left.id);
+    let done = finish(left, is_complete, |left| {
+        ended(left).unwrap_or_else(|| Outcome {
+            problem: Some("the run ended before it was begun".to_owned()),
+            ..Outcome::default()
+        })
+    })?;
+    Ok(match code {
+        0 => done,
+        code => ExitCode::from(code),
+    })
+}
+
+fn leave(chosen: Vec<Chosen<'_>>, action: Action) -> anyhow::Result<Vec<Left<'_>>> {
+    let mut left = Vec::new();
+    for chosen in chosen {
+        let request = Request {
+            action,
+            numbers: chosen.numbers.clone(),
+        };
+        let path = chosen.store.path();
+        let place = || format!("cannot leave a request in {}", path.display());
+        let id = request.leave(path).with_context(place)?;
+        left.push(Left { chosen, id });
+    }
+    Ok(left)
+}
+
+/// Waits until the process that has the store has carried a request out, or is gone.
+fn wait(left: &Left<'_>) -> Outcome {
+    let store = left.chosen.store;
+    loop {
+        let is_held = store.holder().is_some();
+        let is_left = request::is_left(store.path(), &left.id);
+        let outcome = request::outcome(store.path(), &left.id);
+        match outcome {
+            Some(outcome) if outcome.is_done => return outcome,
+            outcome if !is_held => {
+                let mut outcome = outcome.unwrap_or_default();
+                outcome.problem.get_or_insert_with(|| {
+                    "the service has ended; what is left goes on at its next start".to_owned()
+                });
+                return outcome;
+            }
+            outcome if !is_left => {
+                let mut outcome = outcome.unwrap_or_default();
+                let unknown = "it was carried out, and the result could not be written; see the log of the service";
+                outcome.problem.get_or_insert_with(|| unknown.to_owned());
+                return outcome;
+            }
+            _ => thread::sleep(LOOK),
+        }
+    }
+}
+
+/// Says what became of requests.
+fn finish(
+    left: Vec<Left<'_>>,
+    is_complete: bool,
+    outcome: impl Fn(&Left<'_>) -> Outcome,
+) -> anyhow::Result<ExitCode> {
+    let mut is_clean = is_complete;
+    for left in left {
+        let outcome = outcome(&left);
+        if outcome.is_done {
+            request::forget(left.chosen.store.path(), &left.id);
+        }
+        is_clean &= tell(&left.chosen, &outcome)?;
+    }
+    Ok(ExitCode::from(u8::from(!is_clean)))
+}
+
+/// Says what became of the letters of a store; whether all of them are gone.
+fn tell(chosen: &Chosen<'_>, outcome: &Outcome) -> anyhow::Result<bool> {
+    let taken = match outcome.is_queued {
+        true => "taken by the disk queue, which delivers them",
+        false => "delivered",
+    };
+    let left = chosen
+        .count
+        .saturating_sub(outcome.delivered + outcome.again);
+    let text = format!(
+        "{}: {} {taken}, {} dead again, {} left\n",
+        chosen.store.pipeline(),
+        grouped(outcome.delivered),
+        grouped(outcome.again),
+        grouped(left)
+    );
+    print(text.as_bytes())?;
+    if let Some(problem) = &outcome.problem {
+        say(&format!(
+            "error: pipeline {}: {problem}",
+            chosen.store.pipeline()
+        ));
+    }
+    Ok(outcome.problem.is_none() && outcome.again == 0 && left == 0)
+}
+
+/// Removes letters.
+pub fn purge(args: &PurgeArgs) -> anyhow::Result<ExitCode> {
+    let selection = &args.selection;
+    if !args.all && !selection.is_restricted() {
+        bail!(
+            "say which dead letters are removed, by --reason, --component, --pipeline, --since, --until, --number or --limit; or --all"
+        );
+    }
+    let stores = selection.stores()?;
+    let (mut chosen, _) = choose(selection, &stores, true)?;
+    if args.all && !selection.is_restricted() {
+        // What is damaged goes, too.
+        chosen = chosen
+            .into_iter()
+            .map(|chosen| Chosen {
+                numbers: chosen
+                    .numbers
+                    .last()
+                    .map_or_else(Vec::new, |last| vec![(0, last.1)]),
+                ..chosen
+            })
+            .collect();
+    }
+    let mut count = 0;
+    for chosen in chosen {
+        let letters = chosen.count;
+        remove(chosen)?;
+        count += letters;
+    }
+    let text = match count {
+        0 => "no dead letter matches; nothing is removed\n".to_owned(),
+        1 => "1 dead letter is removed\n".to_owned(),
+        count => format!("{} dead letters are removed\n", grouped(count)),
+    };
+    print(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Removes letters through the process that has the store, or here.
+fn remove(chosen: Chosen<'_>) -> anyhow::Result<()> {
+    let settings = LetterSettings {
+        max_size: u64::MAX,
+        max_age: None,
+        when_full: WhenLettersFull::Block,
+    };
+    let options = Options {
+        folder: chosen.store.path().to_owned(),
+        pipeline: chosen.store.pipeline().into(),
+        settings,
+        phases: Phases::default(),
+        give_up_after: Some(Duration::ZERO),
+        diagnostics: Diagnostics::new(|text| say(&format!("warning: {text}"))),
+    };
+    let letters = match DeadLetters::open(options) {
+        Ok(letters) => letters,
+        Err(QueueError::InUse { .. }) => {
+            let mut left = leave(vec![chosen], Action::Purge)?;
+            let left = left.pop().ok_or_else(|| anyhow!("no request was left"))?;
+            let outcome = wait(&left);
+            request::forget(left.chosen.store.path(), &left.id);
+            return match outcome.problem {
+                None => Ok(()),
+                Some(problem) => Err(anyhow!("{problem}")),
+            };
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let (sender, removed) = mpsc::channel();
+    let ranges: Vec<Range<u64>> = chosen
+        .numbers
+        .iter()
+        .map(|(start, end)| *start..*end)
+        .collect();
+    letters.remove(ranges, Box::new(move |result| drop(sender.send(result))));
+    let result = removed.recv().context("the store cannot be changed")?;
+    letters.close();
+    result.map(drop).map_err(|reason| anyhow!("{reason}"))
+}

@@ -1,0 +1,265 @@
+//! `millpond dead-letters`: events that outputs refused or processors could not handle.
+//!
+//! Reading needs no lock. What changes a store is asked of the process that has it, by a request that is left in its folder, or done
+//! here where nobody has it.
+
+mod change;
+mod show;
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use anyhow::{anyhow, bail};
+use clap::{Args, Subcommand};
+use config::Period;
+use queue::letters::{Letter, LetterFolder, Page};
+
+use crate::queue::{describe_damage, now};
+use crate::run::say;
+
+/// What is done with dead letters.
+#[derive(Subcommand)]
+pub enum DeadLettersCommand {
+    /// Shows which there are, the oldest first.
+    List(ListArgs),
+    /// Shows one with its event.
+    Show(ShowArgs),
+    /// Prints the events as one JSON object a line.
+    Export(Selection),
+    /// Has them delivered: those of an output to that output only, those of a processor from that processor on.
+    Replay(ReplayArgs),
+    /// Removes them.
+    Purge(PurgeArgs),
+}
+
+/// Which dead letters.
+#[derive(Args)]
+pub struct Selection {
+    /// The data directory, also while a run is using it.
+    #[arg(long, value_name = "DIR")]
+    data_dir: PathBuf,
+    /// Those of this pipeline.
+    #[arg(long, value_name = "NAME")]
+    pipeline: Option<String>,
+    /// Those of this output or processor.
+    #[arg(long, value_name = "NAME")]
+    component: Option<String>,
+    /// Those whose reason holds this text.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Those that came at this time or later: 2026-01-31T12:00:00Z, or how long ago, such as 2h.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    since: Option<i64>,
+    /// Those that came before this time.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    until: Option<i64>,
+    /// Those with these numbers, as `list` shows them.
+    #[arg(long, value_name = "NUMBER")]
+    number: Vec<u64>,
+    /// So many at most, the oldest first.
+    #[arg(long, value_name = "COUNT")]
+    limit: Option<usize>,
+}
+
+#[derive(Args)]
+pub struct ListArgs {
+    #[command(flatten)]
+    selection: Selection,
+    /// Prints one JSON object a dead letter, with its event.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+pub struct ShowArgs {
+    /// Its number, as `list` shows it.
+    number: u64,
+    /// The data directory, also while a run is using it.
+    #[arg(long, value_name = "DIR")]
+    data_dir: PathBuf,
+    /// Its pipeline, where there are several with dead letters.
+    #[arg(long, value_name = "NAME")]
+    pipeline: Option<String>,
+    /// Prints one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+pub struct ReplayArgs {
+    #[command(flatten)]
+    selection: Selection,
+    /// Takes the originals of what processors could not handle through the whole pipeline.
+    #[arg(long)]
+    from_start: bool,
+    /// The YAML file of the pipelines, where no service runs: they run until the dead letters are done, and read nothing.
+    #[arg(value_name = "FILE")]
+    configuration: Option<String>,
+}
+
+#[derive(Args)]
+pub struct PurgeArgs {
+    #[command(flatten)]
+    selection: Selection,
+    /// Removes all, where nothing else says which.
+    #[arg(long)]
+    all: bool,
+}
+
+/// Who sees the letters, each with its store, its page and its row there.
+type Visit<'v> =
+    dyn FnMut(&LetterFolder, &Page, usize, Letter) -> anyhow::Result<ControlFlow<()>> + 'v;
+
+/// Carries out a command.
+pub fn dead_letters(command: &DeadLettersCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        DeadLettersCommand::List(args) => show::list(&args.selection, args.json),
+        DeadLettersCommand::Show(args) => show::show(args),
+        DeadLettersCommand::Export(selection) => show::export(selection),
+        DeadLettersCommand::Replay(args) => change::replay(args),
+        DeadLettersCommand::Purge(args) => change::purge(args),
+    }
+}
+
+/// A point in time, in nanoseconds since 1970.
+fn time(text: &str) -> Result<i64, String> {
+    let clamp = |nanos: i128| i64::try_from(nanos).unwrap_or(i64::MAX);
+    if let Ok(time) = jiff::Timestamp::from_str(text) {
+        return Ok(clamp(time.as_nanosecond()));
+    }
+    match Period::from_str(text) {
+        Ok(ago) => Ok(now().saturating_sub(clamp(ago.0.as_nanos().cast_signed()))),
+        Err(_) => Err(
+            "neither a time such as 2026-01-31T12:00:00Z nor how long ago, such as 2h".to_owned(),
+        ),
+    }
+}
+
+impl Selection {
+    /// All of a pipeline's, or of all pipelines.
+    fn all(data_dir: PathBuf, pipeline: Option<String>) -> Self {
+        Self {
+            data_dir,
+            pipeline,
+            component: None,
+            reason: None,
+            since: None,
+            until: None,
+            number: Vec::new(),
+            limit: None,
+        }
+    }
+
+    /// Whether anything says which dead letters.
+    fn is_restricted(&self) -> bool {
+        let texts = [&self.pipeline, &self.component, &self.reason];
+        texts.iter().any(|text| text.is_some())
+            || self.since.is_some()
+            || self.until.is_some()
+            || self.limit.is_some()
+            || !self.number.is_empty()
+    }
+
+    /// The stores.
+    fn stores(&self) -> anyhow::Result<Vec<LetterFolder>> {
+        let mut stores = LetterFolder::find(&self.data_dir)?;
+        let Some(wanted) = &self.pipeline else {
+            return Ok(stores);
+        };
+        let known: Vec<String> = stores
+            .iter()
+            .map(|store| format!("`{}`", store.pipeline()))
+            .collect();
+        stores.retain(|store| store.pipeline() == wanted);
+        if stores.is_empty() {
+            let known = match known.len() {
+                0 => "no pipeline has any".to_owned(),
+                _ => format!("there are some of {}", known.join(", ")),
+            };
+            bail!(
+                "there are no dead letters of the pipeline `{wanted}` in {}; {known}",
+                self.data_dir.display()
+            );
+        }
+        Ok(stores)
+    }
+
+    fn holds(&self, letter: &Letter) -> bool {
+        let is = |wanted: &Option<String>, what: &str| {
+            wanted.as_ref().is_none_or(|wanted| wanted == what)
+        };
+        is(&self.component, &letter.component)
+            && self
+                .reason
+                .as_ref()
+                .is_none_or(|text| letter.reason.contains(text.as_str()))
+            && self.since.is_none_or(|since| letter.time >= since)
+            && self.until.is_none_or(|until| letter.time < until)
+            && (self.number.is_empty() || self.number.contains(&letter.number))
+    }
+
+    /// Shows the dead letters that are wanted, with the page that they are on; whether everything could be read. An error of
+    /// `visit` ends it.
+    fn each(&self, stores: &[LetterFolder], visit: &mut Visit<'_>) -> anyhow::Result<bool> {
+        let mut left = self.limit.unwrap_or(usize::MAX);
+        let mut is_complete = true;
+        let is_wanted = |numbers: std::ops::Range<u64>| {
+            self.number.is_empty() || self.number.iter().any(|number| numbers.contains(number))
+        };
+        for store in stores {
+            let mut outcome = Ok(ControlFlow::Continue(()));
+            let damage = store.each(&is_wanted, &mut |page| {
+                for &row in &page.rows {
+                    if left == 0 {
+                        return ControlFlow::Break(());
+                    }
+                    let letter = page.letter(row);
+                    if !self.holds(&letter) {
+                        continue;
+                    }
+                    left -= 1;
+                    outcome = visit(store, &page, row, letter);
+                    if !matches!(outcome, Ok(ControlFlow::Continue(()))) {
+                        return ControlFlow::Break(());
+                    }
+                }
+                ControlFlow::Continue(())
+            })?;
+            for damage in damage {
+                is_complete = false;
+                let file = store.path().join(&damage.file);
+                say(&format!(
+                    "error: {} {}; its dead letters are left out",
+                    file.display(),
+                    describe_damage(&damage)
+                ));
+            }
+            if outcome?.is_break() {
+                break;
+            }
+        }
+        Ok(is_complete)
+    }
+}
+
+/// Which store a letter is looked for in.
+fn only(stores: Vec<LetterFolder>, data_dir: &std::path::Path) -> anyhow::Result<LetterFolder> {
+    let names: Vec<String> = stores
+        .iter()
+        .map(|store| format!("`{}`", store.pipeline()))
+        .collect();
+    let mut stores = stores.into_iter();
+    match (stores.next(), stores.next()) {
+        (Some(only), None) => Ok(only),
+        (None, _) => Err(anyhow!(
+            "there are no dead letters in {}",
+            data_dir.display()
+        )),
+        _ => Err(anyhow!(
+            "several pipelines have dead letters; name one with --pipeline: {}",
+            names.join(", ")
+        )),
+    }
+}
