@@ -59,6 +59,8 @@ struct Remote {
     /// Spaces before each line.
     padding: usize,
     requests: Requests,
+    /// Panics when it renders such lines: multiples of this.
+    panics_at: Option<usize>,
     server: Box<Server>,
     calls: AtomicUsize,
     in_flight: AtomicUsize,
@@ -93,6 +95,7 @@ impl Remote {
                 },
                 order: RequestOrder::Free,
             },
+            panics_at: None,
             server: Box::new(server),
             calls: AtomicUsize::new(0),
             in_flight: AtomicUsize::new(0),
@@ -131,6 +134,8 @@ impl Output for Remote {
                     .expect("text")
                     .parse()
                     .expect("a number");
+                let panics = self.panics_at.is_some_and(|every| line % every == 0);
+                assert!(!panics, "as asked");
                 if line % self.destinations == destination {
                     encoded
                         .bytes
@@ -649,4 +654,26 @@ fn rows_that_are_blocked_name_the_cause_and_wait() {
     let ran = Case::new(20, vec![Remote::new(always)]).run();
     let problems = &ran.report.pipelines[0].problems;
     assert!(problems[0].text.contains("the disk is full"));
+}
+
+#[test]
+fn rows_that_cannot_be_rendered_hold_up_nothing_in_a_disk_queue() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("queue");
+    for destinations in [1, 2] {
+        let mut remote = Remote::new(good);
+        remote.panics_at = Some(100);
+        remote.destinations = destinations;
+        // More batches than an output may hold beyond its cursor come after the first one.
+        let mut case = Case::new(1500, vec![remote]).on_disk(path.clone());
+        case.give_up_after = None;
+        let ran = case.run();
+        let expected: Vec<usize> = lines(1500)
+            .into_iter()
+            .filter(|line| line % 100 != 0)
+            .collect();
+        assert_eq!(case.remotes[0].taken(), expected);
+        assert_eq!(ran.counter(0, "refused"), 150);
+        assert_eq!(ran.report.pipelines[0].queued, 0, "nothing comes again");
+    }
 }

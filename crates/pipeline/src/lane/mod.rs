@@ -208,12 +208,7 @@ impl Lane {
         };
         if !item.rows.is_empty() && common.works() && self.has_room_for_encoded() {
             let spare = common.offers.reserve();
-            item.encoded = common.encode(&item, spare);
-            if item.encoded.is_none() {
-                common.offers.give_back(Some(Encoded::default()));
-                ticket.let_go(common.index);
-                return self.skip(turn);
-            }
+            item.encoded = Some(common.encode(&item, spare));
         }
         common.offers.insert(turn, item);
         self.taken();
@@ -290,19 +285,39 @@ impl Common {
         filtered.holds
     }
 
-    /// Renders a batch; `None` when that ended in a panic, which loses the batch and nothing else.
-    fn encode(&self, item: &Item, mut encoded: Encoded) -> Option<Encoded> {
+    /// Renders a batch. Rows on which the output panics are refused, and the others rendered without them.
+    fn encode(&self, item: &Item, mut encoded: Encoded) -> Encoded {
         let begin = Instant::now();
-        encoded.clear();
-        let render = || self.output.encode(&item.batch, &item.rows, &mut encoded);
-        let rendered = catch_unwind(AssertUnwindSafe(render));
-        self.metrics.busy(begin.elapsed());
-        if rendered.is_err() {
-            self.diagnostics
-                .warn("internal error; a batch is lost and counted as not delivered");
-            return None;
+        if let Err(panic) = self.render(&item.batch, &item.rows, &mut encoded) {
+            let is_bad = |row: &usize| {
+                let alone = Bitmap::from_fn(item.batch.len(), |other| other == *row);
+                self.render(&item.batch, &alone, &mut Encoded::default())
+                    .is_err()
+            };
+            let mut bad: Vec<usize> = item.rows.iter().filter(is_bad).collect();
+            let mut good = item.rows.clone();
+            bad.iter().for_each(|row| good.remove(*row));
+            if self.render(&item.batch, &good, &mut encoded).is_err() {
+                // It is no single row that it panics on.
+                encoded.clear();
+                bad = item.rows.iter().collect();
+            }
+            let reason: Arc<str> =
+                format!("internal error: the output panicked while it rendered it: {panic}").into();
+            encoded.refused.extend(bad.into_iter().map(|row| RowAnswer {
+                row,
+                reason: reason.clone(),
+            }));
         }
-        Some(encoded)
+        self.metrics.busy(begin.elapsed());
+        encoded
+    }
+
+    /// Renders rows; the text of the panic where that ended in one.
+    fn render(&self, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded) -> Result<(), String> {
+        encoded.clear();
+        let render = || self.output.encode(batch, rows, encoded);
+        catch_unwind(AssertUnwindSafe(render)).map_err(|panic| text(&*panic))
     }
 
     /// What is done with a batch that is not written: it passes where nobody wants it, and is let go by an output that failed.

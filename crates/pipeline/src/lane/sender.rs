@@ -13,9 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use batch::{Account, Batch};
-use component::{
-    Encoded, Limit, Phase, RequestOrder, Requests, RowAnswer, SendError, Sender, Sent,
-};
+use component::{Limit, Phase, RequestOrder, Requests, RowAnswer, SendError, Sender, Sent};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
@@ -280,12 +278,7 @@ impl SenderLane {
             };
             if item.encoded.is_none() && !item.rows.is_empty() {
                 let spare = common.offers.reserve();
-                item.encoded = common.encode(&item, spare);
-                if item.encoded.is_none() {
-                    common.offers.give_back(Some(Encoded::default()));
-                    item.ticket.let_go(common.index);
-                    continue;
-                }
+                item.encoded = Some(common.encode(&item, spare));
             }
             let complete = match &mut in_order {
                 Some(assembly) => self.add(common, assembly, item),

@@ -101,9 +101,7 @@ impl WriterLane {
         }
         let is_counted = item.encoded.is_some();
         let ready = item.encoded.take();
-        let Some(encoded) = ready.or_else(|| common.encode(&item, Encoded::default())) else {
-            return item.ticket.let_go(common.index);
-        };
+        let encoded = ready.unwrap_or_else(|| common.encode(&item, Encoded::default()));
         let writer = &self.writer;
         match self
             .attempt(common, "write", || writer.write(&encoded))
