@@ -4,13 +4,13 @@ use std::ops::Range;
 
 use batch::FieldPath;
 use memchr::memmem::Finder;
-use regex::bytes::Regex;
 
 use crate::ExprError;
 use crate::columns::Columns;
 use crate::evaluate::evaluate;
-use crate::functions::{self, FunctionDoc, Kind, Question};
+use crate::functions::{self, FunctionDoc, Kind, Macro, Question, Refused};
 use crate::node::{Arithmetic, Literals, Node, Op, Test};
+use crate::number::Num;
 use crate::parser::{Ast, Syntax};
 use crate::value::{Comparison, Val};
 
@@ -44,7 +44,7 @@ impl Checker {
             Syntax::Negate(operand) => Op::Negate(self.boxed(operand)?),
             Syntax::Chain("||", operands) => Op::Or(self.conditions(operands)?),
             Syntax::Chain(_, operands) => Op::And(self.conditions(operands)?),
-            Syntax::Binary(operator, a, b) => binary(operator, self.node(a)?, self.node(b)?),
+            Syntax::Binary(operator, a, b) => binary(operator, self.node(a)?, self.node(b)?)?,
             Syntax::Conditional(parts) => {
                 let [condition, yes, no] = &**parts;
                 Op::Conditional(Box::new([
@@ -156,25 +156,8 @@ impl Checker {
     }
 
     fn call(&mut self, ast: &Ast) -> Checked {
-        let Syntax::Call {
-            name,
-            name_at,
-            receiver,
-            args,
-        } = &ast.syntax
-        else {
-            return Err(ExprError::new("expected a function", ast.at.clone()));
-        };
-        let Some(function) = functions::find(name) else {
-            let error = ExprError::new(format!("unknown function `{name}`"), name_at.clone());
-            return Err(match functions::closest(name) {
-                Some(closest) => error.suggest(closest),
-                None => error,
-            });
-        };
-        let args: Vec<&Ast> = receiver.as_deref().into_iter().chain(args).collect();
-        let (least, most) = function.arguments;
-        if !(least..=most).contains(&args.len()) {
+        let (function, args) = self.function(ast)?;
+        if !function.accepts_count(args.len()) {
             let message = format!(
                 "wrong number of arguments; the function is `{}`",
                 function.signature
@@ -184,31 +167,127 @@ impl Checker {
         let op = match function.kind {
             Kind::Has => self.has(args[0])?,
             Kind::Now => Op::Now,
-            Kind::Matches => self.matches(args[0], args[1])?,
-            Kind::Question(question) => self.question(function, question, args[0], args[1])?,
-            Kind::Macro(kind) => {
-                let list = self.node(args[0])?;
-                let Syntax::Name(variable) = &args[1].syntax else {
-                    let message = format!(
-                        "expected a name for the element; the function is `{}`",
-                        function.signature
-                    );
-                    return Err(ExprError::new(message, args[1].at.clone()));
-                };
-                self.locals.push(variable.clone());
-                let body = self.node(args[2]);
-                self.locals.pop();
-                Op::Macro(kind, Box::new([list, body?]))
+            Kind::Metadata(keys) => {
+                Op::Field(self.field(FieldPath::from_keys(keys.iter().copied())))
             }
-            Kind::Type | Kind::Call(_) | Kind::Part(_) => {
-                let args = args
-                    .into_iter()
-                    .map(|arg| self.node(arg))
-                    .collect::<Result<_, _>>()?;
-                Op::Call(function, args)
+            Kind::WriteMetadata(keys, _) => {
+                let field = Op::Field(self.field(FieldPath::from_keys(keys.iter().copied())));
+                let at = ast.at.clone();
+                bound(function, vec![Node { op: field, at }])?
+            }
+            Kind::Coalesce => Op::Coalesce(self.operands(&args)?),
+            Kind::Matches => self.matches(function, args[0], args[1])?,
+            Kind::Question(question) => self.question(function, question, &args)?,
+            Kind::Macro(kind) => self.over_elements(function, kind, &args)?,
+            Kind::Format => self.format(function, args[0], args[1])?,
+            Kind::Type | Kind::Call(_) | Kind::Write(_) | Kind::Prepared(_) | Kind::Part(_) => {
+                bound(function, self.arguments(function, &args)?)?
             }
         };
         folded(op, &ast.at)
+    }
+
+    /// The function that is called, and its arguments. In front of the dot stands the first one, or a namespace.
+    fn function<'s>(
+        &self,
+        ast: &'s Ast,
+    ) -> Result<(&'static FunctionDoc, Vec<&'s Ast>), ExprError> {
+        let Syntax::Call {
+            name,
+            name_at,
+            receiver,
+            args,
+        } = &ast.syntax
+        else {
+            return Err(ExprError::new("expected a function", ast.at.clone()));
+        };
+        let args = args.iter();
+        let receiver = receiver.as_deref();
+        match receiver.map(|receiver| (&receiver.syntax, receiver)) {
+            Some((Syntax::Name(space), receiver)) if self.local(space).is_none() => {
+                let full = format!("{space}.{name}");
+                if let Some(function) = functions::find(&full) {
+                    return Ok((function, args.collect()));
+                }
+                if functions::is_namespace(space) && functions::find(name).is_none() {
+                    let at = receiver.at.start..name_at.end;
+                    return Err(unknown_function(&full, at));
+                }
+            }
+            Some((Syntax::Select(_, space), _)) => {
+                if let Some(function) = functions::find(&format!("{space}.{name}")) {
+                    let message = format!(
+                        "`{}` does not stand behind its first argument; it is `{}`",
+                        function.name, function.signature
+                    );
+                    return Err(ExprError::new(message, ast.at.clone()));
+                }
+            }
+            _ => {}
+        }
+        match functions::find(name) {
+            Some(function) => Ok((function, receiver.into_iter().chain(args).collect())),
+            None => Err(unknown_function(name, name_at.clone())),
+        }
+    }
+
+    fn operands(&mut self, args: &[&Ast]) -> Result<Vec<Node>, ExprError> {
+        args.iter().map(|arg| self.node(arg)).collect()
+    }
+
+    /// The arguments of a function. Constants that it cannot take are refused here, whatever the events have.
+    fn arguments(
+        &mut self,
+        function: &'static FunctionDoc,
+        args: &[&Ast],
+    ) -> Result<Vec<Node>, ExprError> {
+        let nodes = self.operands(args)?;
+        for (index, node) in nodes.iter().enumerate() {
+            if let Op::Const(constant) = &node.op {
+                let checked = function.check(index, constant);
+                checked.map_err(|message| ExprError::new(message, node.at.clone()))?;
+            }
+        }
+        Ok(nodes)
+    }
+
+    /// A macro: the list, the name of its element, and what is evaluated for each.
+    fn over_elements(
+        &mut self,
+        function: &'static FunctionDoc,
+        kind: Macro,
+        args: &[&Ast],
+    ) -> Result<Op, ExprError> {
+        let list = self.node(args[0])?;
+        let Syntax::Name(variable) = &args[1].syntax else {
+            let message = format!(
+                "expected a name for the element; the function is `{}`",
+                function.signature
+            );
+            return Err(ExprError::new(message, args[1].at.clone()));
+        };
+        self.locals.push(variable.clone());
+        let body = self.node(args[2]);
+        self.locals.pop();
+        Ok(Op::Macro(kind, Box::new([list, body?])))
+    }
+
+    /// `format`. The elements of a list that stands there become arguments, so that no list is made for each event.
+    fn format(
+        &mut self,
+        function: &'static FunctionDoc,
+        format: &Ast,
+        list: &Ast,
+    ) -> Result<Op, ExprError> {
+        let Syntax::List(elements) = &list.syntax else {
+            return bound(function, self.arguments(function, &[format, list])?);
+        };
+        let mut nodes = self.arguments(function, &[format])?;
+        nodes.extend(self.nodes(elements)?);
+        let constant = constants(&nodes).first().copied().flatten();
+        let refused = |refused: Refused| ExprError::new(refused.message, format.at.clone());
+        let bound = functions::bind_format(function, constant, Some(elements.len()));
+        Ok(Op::Call(Box::new(bound.map_err(refused)?), nodes))
     }
 
     fn has(&mut self, ast: &Ast) -> Result<Op, ExprError> {
@@ -224,18 +303,26 @@ impl Checker {
         Ok(Op::Test(self.boxed(ast)?, Box::new(Test::Present)))
     }
 
-    fn matches(&mut self, text: &Ast, pattern: &Ast) -> Result<Op, ExprError> {
-        let text = self.boxed(text)?;
+    fn matches(
+        &mut self,
+        function: &'static FunctionDoc,
+        text: &Ast,
+        pattern: &Ast,
+    ) -> Result<Op, ExprError> {
         let at = pattern.at.clone();
-        let Op::Const(Val::Text(pattern)) = self.node(pattern)?.op else {
+        let mut args = self.arguments(function, &[text, pattern])?;
+        let (Some(pattern), Some(text)) = (args.pop(), args.pop()) else {
+            return Err(ExprError::new("expected a text", at));
+        };
+        let Op::Const(Val::Text(pattern)) = pattern.op else {
             return Err(ExprError::new(
                 "the regular expression of `matches` must be a text literal",
                 at,
             ));
         };
-        match Regex::new(&String::from_utf8_lossy(&pattern)) {
-            Ok(regex) => Ok(Op::Test(text, Box::new(Test::Matches(regex)))),
-            Err(error) => Err(ExprError::new(regex_message(&error), at)),
+        match functions::compile(&pattern) {
+            Ok(regex) => Ok(Op::Test(Box::new(text), Box::new(Test::Matches(regex)))),
+            Err(message) => Err(ExprError::new(message, at)),
         }
     }
 
@@ -243,48 +330,80 @@ impl Checker {
         &mut self,
         function: &'static FunctionDoc,
         question: Question,
-        text: &Ast,
-        part: &Ast,
+        args: &[&Ast],
     ) -> Result<Op, ExprError> {
-        let (text, part) = (self.node(text)?, self.node(part)?);
-        let Op::Const(Val::Text(literal)) = &part.op else {
-            return Ok(Op::Call(function, vec![text, part]));
+        let mut args = self.arguments(function, args)?;
+        let [
+            _,
+            Node {
+                op: Op::Const(Val::Text(literal)),
+                ..
+            },
+        ] = &args[..]
+        else {
+            return bound(function, args);
         };
         let test = match question {
             Question::Contains => Test::Contains(Box::new(Finder::new(literal).into_owned())),
             _ => Test::Ask(question, literal.to_vec().into()),
         };
+        let text = args.swap_remove(0);
         Ok(Op::Test(Box::new(text), Box::new(test)))
     }
 }
 
-/// The one line of a regex error that says what is wrong.
-fn regex_message(error: &regex::Error) -> String {
-    let text = error.to_string();
-    let reason = text
-        .lines()
-        .rev()
-        .find_map(|line| line.trim().strip_prefix("error: "));
-    format!(
-        "broken regular expression: {}",
-        reason.unwrap_or(text.trim())
-    )
+fn unknown_function(name: &str, at: Range<usize>) -> ExprError {
+    let error = ExprError::new(format!("unknown function `{name}`"), at);
+    match functions::closest(name) {
+        Some(closest) => error.suggest(closest),
+        None => error,
+    }
 }
 
-fn binary(operator: &str, a: Node, b: Node) -> Op {
+/// The values of those nodes that are constants.
+fn constants(nodes: &[Node]) -> Vec<Option<&Val<'static>>> {
+    let constant = nodes.iter().map(|node| match &node.op {
+        Op::Const(value) => Some(value),
+        _ => None,
+    });
+    constant.collect()
+}
+
+/// A call of a function that its constant arguments are worked into.
+fn bound(function: &'static FunctionDoc, args: Vec<Node>) -> Result<Op, ExprError> {
+    let refused = |refused: Refused| {
+        let at = args.get(refused.argument).map(|arg| arg.at.clone());
+        ExprError::new(refused.message, at.unwrap_or_default())
+    };
+    let bound = functions::bind(function, &constants(&args)).map_err(refused)?;
+    Ok(Op::Call(Box::new(bound), args))
+}
+
+fn binary(operator: &str, a: Node, b: Node) -> Result<Op, ExprError> {
     let arithmetic = |kind, a, b| Op::Arithmetic(kind, Box::new([a, b]));
-    match operator {
+    let ordering = |kind, a: Node, b: Node| {
+        refuse_quoted_number(&a, &b)?;
+        Ok(comparison(kind, a, b))
+    };
+    Ok(match operator {
         "==" => comparison(Comparison::Eq, a, b),
         "!=" => comparison(Comparison::Ne, a, b),
-        "<" => comparison(Comparison::Lt, a, b),
-        "<=" => comparison(Comparison::Le, a, b),
-        ">" => comparison(Comparison::Gt, a, b),
-        ">=" => comparison(Comparison::Ge, a, b),
+        "<" => ordering(Comparison::Lt, a, b)?,
+        "<=" => ordering(Comparison::Le, a, b)?,
+        ">" => ordering(Comparison::Gt, a, b)?,
+        ">=" => ordering(Comparison::Ge, a, b)?,
         "+" => arithmetic(Arithmetic::Add, a, b),
         "-" => arithmetic(Arithmetic::Sub, a, b),
         "*" => arithmetic(Arithmetic::Mul, a, b),
         "/" => arithmetic(Arithmetic::Div, a, b),
         "%" => arithmetic(Arithmetic::Rem, a, b),
+        "??" => match a.op {
+            Op::Coalesce(mut operands) => {
+                operands.push(b);
+                Op::Coalesce(operands)
+            }
+            _ => Op::Coalesce(vec![a, b]),
+        },
         _ => match &b.op {
             Op::Const(Val::List(literals)) => {
                 let literals = Literals::new(literals);
@@ -292,7 +411,23 @@ fn binary(operator: &str, a: Node, b: Node) -> Op {
             }
             _ => Op::In(Box::new([a, b])),
         },
+    })
+}
+
+/// Refuses an order with a number in quotes: between texts it would be one of characters, in which `"9"` is above `"10"`.
+fn refuse_quoted_number(a: &Node, b: &Node) -> Result<(), ExprError> {
+    let is_const = |node: &Node| matches!(node.op, Op::Const(_));
+    for (literal, other) in [(a, b), (b, a)] {
+        if let Op::Const(Val::Text(text)) = &literal.op
+            && Num::read(text).is_some()
+            && !is_const(other)
+        {
+            let number = String::from_utf8_lossy(text);
+            let message = "texts are ordered by their characters, so that \"9\" is above \"10\"; write the number without quotes";
+            return Err(ExprError::new(message, literal.at.clone()).suggest(&number));
+        }
     }
+    Ok(())
 }
 
 /// A comparison; with a literal on one side it becomes a test of the other.
@@ -343,9 +478,11 @@ fn has_constant_operands(op: &Op) -> bool {
         Op::Const(_) => true,
         Op::Field(_) | Op::Local(_) | Op::Now | Op::Macro(..) => false,
         Op::Not(operand) | Op::Negate(operand) | Op::Test(operand, _) => is_const(operand),
-        Op::And(operands) | Op::Or(operands) | Op::List(operands) | Op::Call(_, operands) => {
-            operands.iter().all(is_const)
-        }
+        Op::And(operands)
+        | Op::Or(operands)
+        | Op::List(operands)
+        | Op::Coalesce(operands)
+        | Op::Call(_, operands) => operands.iter().all(is_const),
         Op::Compare(_, pair) | Op::Arithmetic(_, pair) | Op::In(pair) | Op::Index(pair) => {
             pair.iter().all(is_const)
         }

@@ -6,10 +6,10 @@
 
 use crate::columns::Columns;
 use crate::fault::{Fault, What};
-use crate::functions::{self, FunctionDoc, Kind, Macro};
+use crate::functions::{Bound, Macro};
 use crate::node::{Arithmetic, Node, Op};
 use crate::number::{self, Num};
-use crate::value::{Type, Val, is_in};
+use crate::value::{Type, Val, is_in, map_of};
 
 /// The variables of the macros around, the innermost first.
 pub(crate) struct Scope<'s, 'a> {
@@ -63,19 +63,15 @@ pub(crate) fn evaluate<'a>(
         }
         Op::Map(entries) => {
             let entry = |(key, item): &'a (Node, Node)| Ok((value(key)?, value(item)?));
-            map(&entries
-                .iter()
-                .map(entry)
-                .collect::<Result<Vec<_>, Fault>>()?)
+            map_of(
+                &entries
+                    .iter()
+                    .map(entry)
+                    .collect::<Result<Vec<_>, Fault>>()?,
+            )
         }
-        Op::Call(function, args) => match &args[..] {
-            // One argument needs no vector.
-            [only] => call(function, &[value(only)?]),
-            args => call(
-                function,
-                &args.iter().map(value).collect::<Result<Vec<_>, _>>()?,
-            ),
-        },
+        Op::Coalesce(operands) => return first_of(operands, value),
+        Op::Call(function, args) => return call(function, node, args, value),
         Op::Macro(kind, pair) => {
             let [list, body] = &**pair;
             let scope = |value, outer| Scope { value, outer };
@@ -87,6 +83,67 @@ pub(crate) fn evaluate<'a>(
         }
     };
     outcome.map_err(|what| Fault::new(what, &node.at))
+}
+
+/// The first value that is there, else the last one.
+#[inline(never)]
+fn first_of<'a>(
+    operands: &'a [Node],
+    value: impl Fn(&'a Node) -> Result<Val<'a>, Fault>,
+) -> Result<Val<'a>, Fault> {
+    let mut last = Val::Absent;
+    for operand in operands {
+        last = value(operand)?;
+        if !last.is_nothing() {
+            break;
+        }
+    }
+    Ok(last)
+}
+
+/// A function of the values of its arguments.
+#[inline(never)]
+fn call<'a>(
+    function: &'a Bound,
+    node: &'a Node,
+    args: &'a [Node],
+    value: impl Fn(&'a Node) -> Result<Val<'a>, Fault>,
+) -> Result<Val<'a>, Fault> {
+    with_values(args, value, |values| {
+        let found = function.value(values);
+        found.map_err(|what| Fault::new(what, &node.at))
+    })
+}
+
+/// Runs `with` on the values of the arguments, which take no memory of their own as long as they are few.
+#[inline(always)]
+fn with_values<'a, T>(
+    args: &'a [Node],
+    value: impl Fn(&'a Node) -> Result<Val<'a>, Fault>,
+    with: impl FnOnce(&[Val<'a>]) -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    match args {
+        [] => with(&[]),
+        [a] => with(&[value(a)?]),
+        [a, b] => with(&[value(a)?, value(b)?]),
+        [a, b, c] => with(&[value(a)?, value(b)?, value(c)?]),
+        args => with(&args.iter().map(value).collect::<Result<Vec<_>, _>>()?),
+    }
+}
+
+/// Appends the text that a call gives for `row`; gives the value instead where it is no text. A call that fails may have appended a
+/// part.
+pub(crate) fn write_call<'a>(
+    (function, node, args): (&'a Bound, &'a Node, &'a [Node]),
+    columns: &'a Columns<'_>,
+    row: usize,
+    out: &mut Vec<u8>,
+) -> Result<Option<Val<'a>>, Fault> {
+    let value = |node: &'a Node| evaluate(node, columns, row, None);
+    with_values(args, value, |values| {
+        let written = function.write(values, out);
+        written.map_err(|what| Fault::new(what, &node.at))
+    })
 }
 
 /// A macro: `run` gives what its body makes of an item.
@@ -101,6 +158,13 @@ fn over_items<'a>(
     match kind {
         Macro::Exists => until(true, items.into_iter().map(holds)),
         Macro::All => until(false, items.into_iter().map(holds)),
+        Macro::ExistsOne => {
+            let mut count = 0;
+            for item in items {
+                count += usize::from(holds(item)?);
+            }
+            Ok(Val::Bool(count == 1))
+        }
         Macro::Map => Ok(Val::list(
             items.into_iter().map(run).collect::<Result<_, _>>()?,
         )),
@@ -167,52 +231,6 @@ fn items<'a>(list: &Val<'a>) -> Result<Vec<Val<'a>>, What> {
 }
 
 #[inline(never)]
-fn map<'a>(entries: &[(Val<'a>, Val<'a>)]) -> Result<Val<'a>, What> {
-    let mut out = vec![b'{'];
-    for (index, (key, value)) in entries.iter().enumerate() {
-        let Val::Text(text) = key else {
-            return Err(What::Needs("texts as the keys of a map", key.kind()));
-        };
-        // Of equal keys the last one wins, as in documents.
-        let is_same =
-            |(other, _): &(Val<'_>, Val<'_>)| matches!(other, Val::Text(other) if other == text);
-        if entries[index + 1..].iter().any(is_same) || matches!(value, Val::Absent) {
-            continue;
-        }
-        if out.len() > 1 {
-            out.push(b',');
-        }
-        batch::json::write_string(&mut out, text);
-        out.push(b':');
-        value.write_json(&mut out);
-    }
-    out.push(b'}');
-    Ok(Val::Json(out.into()))
-}
-
-#[inline(never)]
-fn call<'a>(function: &FunctionDoc, args: &[Val<'a>]) -> Result<Val<'a>, What> {
-    if let Kind::Type = function.kind {
-        return Ok(Val::Text(args[0].kind().name().as_bytes().into()));
-    }
-    if let Kind::Question(question) = function.kind {
-        return match (&args[0], &args[1]) {
-            (Val::Text(text), Val::Text(part)) => Ok(Val::Bool(question.answer(text, part))),
-            (a, b) if a.is_nothing() || b.is_nothing() => Ok(Val::Bool(false)),
-            (Val::Text(_), other) | (other, _) => Err(What::Needs("a text", other.kind())),
-        };
-    }
-    if args[0].is_nothing() {
-        return Ok(args[0].clone());
-    }
-    match function.kind {
-        Kind::Call(call) => call(args),
-        Kind::Part(part) => functions::part(part, args),
-        _ => Err(What::Needs("an operator of its own", args[0].kind())),
-    }
-}
-
-#[inline(never)]
 fn negate<'a>(value: &Val<'a>) -> Result<Val<'a>, What> {
     if let Val::Duration(nanos) = value {
         return nanos.checked_neg().map(Val::Duration).ok_or(What::Overflow);
@@ -236,6 +254,16 @@ fn calculate<'a>(operator: Arithmetic, a: &Val<'a>, b: &Val<'a>) -> Result<Val<'
         (Arithmetic::Add, Val::Text(a), Val::Text(b)) => Ok(Val::text([&a[..], &b[..]].concat())),
         (Arithmetic::Add, Val::Duration(a), Val::Duration(b)) => duration(a.checked_add(*b)),
         (Arithmetic::Sub, Val::Duration(a), Val::Duration(b)) => duration(a.checked_sub(*b)),
+        (Arithmetic::Div, Val::Duration(_), Val::Duration(0)) => Err(What::DivisionByZero),
+        (Arithmetic::Div, Val::Duration(a), Val::Duration(b)) => {
+            Ok(Val::Float(*a as f64 / *b as f64))
+        }
+        (Arithmetic::Mul, Val::Duration(nanos), factor)
+        | (Arithmetic::Mul, factor, Val::Duration(nanos)) => {
+            scaled(operator, *nanos, factor).unwrap_or(Err(What::Operator("*", a.kind(), b.kind())))
+        }
+        (Arithmetic::Div, Val::Duration(nanos), divisor) => scaled(operator, *nanos, divisor)
+            .unwrap_or(Err(What::Operator("/", a.kind(), b.kind()))),
         (Arithmetic::Add, Val::Time(a), Val::Duration(b))
         | (Arithmetic::Add, Val::Duration(a), Val::Time(b)) => time(a.checked_add(*b)),
         (Arithmetic::Sub, Val::Time(a), Val::Duration(b)) => time(a.checked_sub(*b)),
@@ -247,6 +275,23 @@ fn calculate<'a>(operator: Arithmetic, a: &Val<'a>, b: &Val<'a>) -> Result<Val<'
         }
         _ => with_time_text(operator, a, b),
     }
+}
+
+/// A duration times or divided by a number; nothing where the other value is none.
+fn scaled<'a>(operator: Arithmetic, nanos: i64, by: &Val<'_>) -> Option<Result<Val<'a>, What>> {
+    let result = numbers(operator, Num::Int(nanos.into()), by.number()?);
+    Some(result.and_then(|result| {
+        match result.number() {
+            Some(Num::Int(nanos)) => i64::try_from(nanos)
+                .map(Val::Duration)
+                .map_err(|_| What::Overflow),
+            // The greatest 64-bit number as a float is one more than fits.
+            Some(Num::Float(nanos)) if nanos.abs() < i64::MAX as f64 => {
+                Ok(Val::Duration(nanos.round() as i64))
+            }
+            _ => Err(What::Overflow),
+        }
+    }))
 }
 
 /// Arithmetic of a time or a duration with a text that reads as a time; anything else does not work.

@@ -23,6 +23,8 @@ pub(crate) enum What {
     DivisionByZero,
     #[error("the result does not fit into 64 bits")]
     Overflow,
+    #[error("{0}")]
+    Other(&'static str),
 }
 
 /// Says how text becomes a number where that may have been meant.
@@ -63,7 +65,15 @@ impl Fault {
                 None => write!(f, "`{part}`")?,
                 Some((end, _)) => write!(f, "`{}…`", &part[..end])?,
             }
-            write!(f, ": {}", self.what)
+            write!(f, ": {}", self.what)?;
+            match (self.what, dashed_name(part)) {
+                (What::Operator("-", a, b), Some(name))
+                    if a == Type::Absent || b == Type::Absent =>
+                {
+                    write!(f, "; a name with a dash in it stands in backticks: {name}")
+                }
+                _ => Ok(()),
+            }
         })
     }
 
@@ -76,6 +86,19 @@ impl Fault {
     pub fn at(self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
+}
+
+/// What looks like the name of one field but is a subtraction, `http.user-agent`, with backticks around the part with the dash.
+fn dashed_name(part: &str) -> Option<String> {
+    let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '@' | '.' | '-');
+    if !part.contains('-') || !part.chars().all(is_name) {
+        return None;
+    }
+    let quoted = |key: &str| match key.contains('-') {
+        true => format!("`{key}`"),
+        false => key.to_owned(),
+    };
+    Some(part.split('.').map(quoted).collect::<Vec<_>>().join("."))
 }
 
 /// How many characters of the faulty part are shown.

@@ -32,9 +32,9 @@ pub(crate) struct Token {
 }
 
 /// Longer ones before their prefixes.
-const SYMBOLS: [&str; 25] = [
-    "&&", "||", "==", "!=", "<=", ">=", "<", ">", "+", "-", "*", "/", "%", "!", "?", ":", ",", ".",
-    "(", ")", "[", "]", "{", "}", ";",
+const SYMBOLS: [&str; 26] = [
+    "??", "&&", "||", "==", "!=", "<=", ">=", "<", ">", "+", "-", "*", "/", "%", "!", "?", ":",
+    ",", ".", "(", ")", "[", "]", "{", "}", ";",
 ];
 
 /// What people write out of habit, and what it is here.
@@ -201,6 +201,7 @@ impl<'t> Lexer<'t> {
         }
         let text = &self.text[start..self.pos];
         self.end_of_number(start, whole)?;
+        check_number(text, start)?;
         let zero = if text.starts_with('.') { "0" } else { "" };
         Ok(Tok::Number(format!("{zero}{text}").into()))
     }
@@ -306,6 +307,26 @@ impl<'t> Lexer<'t> {
     }
 }
 
+/// Refuses numbers that would silently be others: `00123`, which rather is a code of digits, and `1e400`.
+fn check_number(text: &str, start: usize) -> Result<(), ExprError> {
+    let at = start..start + text.len();
+    let mut bytes = text.bytes();
+    if bytes.next() == Some(b'0') && bytes.next().is_some_and(|next| next.is_ascii_digit()) {
+        let message =
+            format!("`{text}` begins with a zero, which a number does not; a text is quoted");
+        return Err(ExprError::new(message, at).suggest(&format!("\"{text}\"")));
+    }
+    // Whole numbers keep their digits, however many.
+    let is_float = text.contains(['.', 'e', 'E']);
+    match text.parse::<f64>() {
+        Ok(number) if is_float && number.is_infinite() => {
+            let message = format!("`{text}` is beyond the range of 64-bit floats, about 1.8e308");
+            Err(ExprError::new(message, at))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn is_name_start(c: char) -> bool {
     c.is_alphabetic() || c == '_' || c == '@'
 }
@@ -328,6 +349,8 @@ mod tests {
             ("0xFF", Tok::Number("255".into())),
             ("12u", Tok::Number("12".into())),
             (".5", Tok::Number("0.5".into())),
+            ("0", Tok::Number("0".into())),
+            ("0.25", Tok::Number("0.25".into())),
             ("1.5e-3", Tok::Number("1.5e-3".into())),
             ("@timestamp", Tok::Name("@timestamp".into())),
             ("größe", Tok::Name("größe".into())),
@@ -378,6 +401,10 @@ mod tests {
             ("`x", 0..2, None),
             ("ä # b", 3..4, None),
             ("0x", 0..2, None),
+            ("zip == 00123", 7..12, Some("\"00123\"")),
+            ("x > 007.5", 4..9, Some("\"007.5\"")),
+            ("x < 1e400", 4..9, None),
+            ("x > -1.5e999", 5..12, None),
         ];
         for (text, at, suggestion) in cases {
             let error = tokens(text).expect_err(text);

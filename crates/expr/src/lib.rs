@@ -52,11 +52,12 @@ use std::sync::Arc;
 
 use batch::{Batch, Bitmap, Cell, Column, ColumnBuilder, FieldPath};
 
-pub use functions::{EXAMPLE_DOCUMENT, FUNCTIONS, FunctionDoc};
+pub use functions::{EXAMPLE_DOCUMENT, FUNCTION_GROUPS, FunctionDoc, FunctionGroup, functions};
 pub use template::{Absent, BoundTemplate, Template, TemplateError};
 
 use columns::Columns;
 use fault::Fault;
+use functions::Bound;
 use node::{Node, Op};
 
 /// A checked expression. Cheap to clone.
@@ -152,6 +153,7 @@ impl Expr {
     /// # Errors
     /// As for [`Expr::parse`], and where the expression can never be a truth value, such as a text in quotes.
     pub fn parse_condition(text: &str) -> Result<Self, ExprError> {
+        const NEVER: &str = "this is never true or false, so it is no condition";
         let condition = Self::parse(text)?;
         let message = match &condition.inner.node.op {
             Op::Const(value::Val::Bool(_)) => return Ok(condition),
@@ -163,7 +165,8 @@ impl Expr {
             | Op::Negate(_)
             | Op::List(_)
             | Op::Map(_)
-            | Op::Now => "this is never true or false, so it is no condition",
+            | Op::Now => NEVER,
+            Op::Call(function, _) if function.writes() => NEVER,
             _ => return Ok(condition),
         };
         Err(ExprError::new(message, 0..text.len()))
@@ -199,33 +202,83 @@ impl Expr {
         match &self.inner.node.op {
             Op::Field(field) => copied(columns.column(*field), rows),
             Op::Const(value) => constant(value, rows),
+            Op::Call(function, args) if function.writes() => {
+                self.write_rows((function, &self.inner.node, args), &columns, rows)
+            }
             _ => self.evaluate_rows(&columns, rows),
+        }
+    }
+
+    /// A function that gives text, which goes straight into the column.
+    fn write_rows(
+        &self,
+        call: (&Bound, &Node, &[Node]),
+        columns: &Columns<'_>,
+        rows: &Bitmap,
+    ) -> Evaluated {
+        let mut builder = ColumnBuilder::new(rows.len());
+        let mut errors = Errors::new(self);
+        for row in rows.iter() {
+            let mut outcome = Ok(None);
+            let span = builder.append(|out| {
+                let start = out.len();
+                outcome = evaluate::write_call(call, columns, row, out);
+                if !matches!(outcome, Ok(None)) {
+                    out.truncate(start);
+                }
+            });
+            match outcome {
+                Ok(None) => builder.set(row, Cell::Text(span)),
+                Ok(Some(value)) => value.with_value(|value| builder.set_value(row, value)),
+                Err(fault) => errors.push(row, fault),
+            }
+        }
+        Evaluated {
+            column: builder.finish(),
+            errors: errors.rows,
         }
     }
 
     fn evaluate_rows(&self, columns: &Columns<'_>, rows: &Bitmap) -> Evaluated {
         let mut builder = ColumnBuilder::new(rows.len());
-        let mut errors = Vec::new();
-        let mut sentences: HashMap<Fault, Arc<str>> = HashMap::new();
+        let mut errors = Errors::new(self);
         for row in rows.iter() {
             match evaluate::evaluate(&self.inner.node, columns, row, None) {
                 Ok(value) => value.with_value(|value| builder.set_value(row, value)),
-                Err(fault) => {
-                    let sentence = sentences
-                        .entry(fault)
-                        .or_insert_with(|| self.sentence(fault).into());
-                    errors.push((row, sentence.clone()));
-                }
+                Err(fault) => errors.push(row, fault),
             }
         }
         Evaluated {
             column: builder.finish(),
-            errors,
+            errors: errors.rows,
         }
     }
 
     fn sentence(&self, fault: Fault) -> String {
         fault.in_text(&self.inner.text).to_string()
+    }
+}
+
+/// The rows that failed. Rows that failed in the same way share a sentence.
+struct Errors<'e> {
+    expr: &'e Expr,
+    rows: Vec<(usize, Arc<str>)>,
+    sentences: HashMap<Fault, Arc<str>>,
+}
+
+impl<'e> Errors<'e> {
+    fn new(expr: &'e Expr) -> Self {
+        Self {
+            expr,
+            rows: Vec::new(),
+            sentences: HashMap::new(),
+        }
+    }
+
+    fn push(&mut self, row: usize, fault: Fault) {
+        let sentence = self.sentences.entry(fault);
+        let sentence = sentence.or_insert_with(|| self.expr.sentence(fault).into());
+        self.rows.push((row, sentence.clone()));
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use regex::bytes::Regex;
 
 use crate::fault::What;
-use crate::functions::{FunctionDoc, Macro, Question};
+use crate::functions::{Bound, Macro, Question};
 use crate::value::{Comparison, Val, equals};
 
 /// A part of a checked expression and where it stands in the text.
@@ -37,7 +37,9 @@ pub(crate) enum Op {
     Map(Vec<(Node, Node)>),
     Index(Box<[Node; 2]>),
     Now,
-    Call(&'static FunctionDoc, Vec<Node>),
+    Call(Box<Bound>, Vec<Node>),
+    /// The first that is neither absent nor null.
+    Coalesce(Vec<Node>),
     /// The list, and what is evaluated for each element.
     Macro(Macro, Box<[Node; 2]>),
 }

@@ -1,7 +1,7 @@
 //! Tokens to a syntax tree: CEL's grammar and precedence.
 //!
-//! From loose to tight: `?:`, `||`, `&&`, relations (`== != < <= > >= in`), `+ -`, `* / %`, `! -`, then selection,
-//! index and call. Chains of `||` and `&&` become one node of many operands, so that they may be as long as one likes;
+//! From loose to tight: `?:`, `||`, `&&`, relations (`== != < <= > >= in`), `??`, `+ -`, `* / %`, `! -`, then selection,
+//! index and call. `??`, which CEL does not have, stands where a default is mostly wanted: `(a ?? b) == c`. Chains of `||` and `&&` become one node of many operands, so that they may be as long as one likes;
 //! everything else nests [`NESTING_MAX`] deep at most, which bounds the stack of all later steps as well.
 //!
 //! The parser is our own: the `cel` crate depends on the ANTLR runtime whichever of its parsers is chosen, refuses field
@@ -64,8 +64,9 @@ pub(crate) fn parse(text: &str) -> Result<Ast, ExprError> {
 }
 
 /// Operators of two operands, the loosest level first.
-const LEVELS: [&[&str]; 3] = [
+const LEVELS: [&[&str]; 4] = [
     &["==", "!=", "<", "<=", ">", ">=", "in"],
+    &["??"],
     &["+", "-"],
     &["*", "/", "%"],
 ];
@@ -471,6 +472,9 @@ mod tests {
             ("package == loop.namespace", "(package == loop.namespace)"),
             ("a.in.true == `null`", "(a.in.true == null)"),
             ("not in list", "(not in list)"),
+            ("a ?? b + 1 == c", "((a ?? (b + 1)) == c)"),
+            ("a ?? b ?? c || d", "(((a ?? b) ?? c)||d)"),
+            ("a ? b ?? c : d", "(a?(b ?? c)?d)"),
         ];
         for (text, expected) in cases {
             assert_eq!(brackets(&parse(text).expect(text)), expected, "{text}");

@@ -1,5 +1,8 @@
 //! Points in time and spans between them, in nanoseconds.
 
+use jiff::tz::{Offset, TimeZone};
+use jiff::{Span, SpanRelativeTo, Timestamp, Zoned};
+
 const UNITS: [(&str, i64); 8] = [
     ("ns", 1),
     ("us", 1_000),
@@ -13,6 +16,12 @@ const UNITS: [(&str, i64); 8] = [
 
 pub(crate) const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
+/// Nanoseconds as seconds with decimals.
+pub(crate) fn seconds(nanos: i64) -> f64 {
+    let (seconds, below) = (nanos / NANOS_PER_SECOND, nanos % NANOS_PER_SECOND);
+    seconds as f64 + below as f64 / NANOS_PER_SECOND as f64
+}
+
 /// Reads an RFC 3339 time (also with an offset such as `+0200`), in nanoseconds since 1970.
 pub(crate) fn parse_time(text: &[u8]) -> Option<i64> {
     // Most texts are no times at all: a look at the first bytes saves the attempt.
@@ -22,7 +31,7 @@ pub(crate) fn parse_time(text: &[u8]) -> Option<i64> {
     ) {
         return None;
     }
-    let time: jiff::Timestamp = std::str::from_utf8(text).ok()?.parse().ok()?;
+    let time: Timestamp = std::str::from_utf8(text).ok()?.parse().ok()?;
     i64::try_from(time.as_nanosecond()).ok()
 }
 
@@ -51,6 +60,17 @@ pub(crate) fn parse_duration(text: &str) -> Option<i64> {
         rest = after;
     }
     i64::try_from(if negative { -total } else { total }).ok()
+}
+
+/// Reads a duration in whichever way people write it, with days of 24 hours; in nanoseconds.
+pub(crate) fn parse_loose_duration(text: &str) -> Option<i64> {
+    let text = text.trim();
+    if let Some(nanos) = parse_duration(text) {
+        return Some(nanos);
+    }
+    let span: Span = text.parse().ok()?;
+    let duration = span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?;
+    i64::try_from(duration.as_nanos()).ok()
 }
 
 /// `number`, digits with perhaps a point in them, times `nanos`.
@@ -92,16 +112,10 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    /// The part of a point in time, in the zone of that name (UTC without). As CEL counts: months, days of the week, of
+    /// The part of a point in time, in a zone. As CEL counts: months, days of the week, of
     /// the month and of the year from zero, `Date` from one.
-    pub fn of_time(self, nanos: i64, zone: Option<&str>) -> Option<i64> {
-        let zone = match zone {
-            None | Some("UTC") => jiff::tz::TimeZone::UTC,
-            Some(name) => zone_named(name)?,
-        };
-        let time = jiff::Timestamp::from_nanosecond(i128::from(nanos))
-            .ok()?
-            .to_zoned(zone);
+    pub fn of_time(self, nanos: i64, zone: &TimeZone) -> Option<i64> {
+        let time = zoned(nanos, zone)?;
         Some(match self {
             Self::FullYear => time.year().into(),
             Self::Month => i64::from(time.month()) - 1,
@@ -128,18 +142,27 @@ impl Part {
     }
 }
 
-/// A zone of the time zone database, or an offset such as `+02:00`.
-fn zone_named(name: &str) -> Option<jiff::tz::TimeZone> {
+/// A point in time in a zone.
+pub(crate) fn zoned(nanos: i64, zone: &TimeZone) -> Option<Zoned> {
+    let time = Timestamp::from_nanosecond(i128::from(nanos)).ok()?;
+    Some(time.to_zoned(zone.clone()))
+}
+
+/// A zone of the time zone database, or an offset as CEL has it: `+02:00`, `-02:00`, `02:00`.
+pub(crate) fn zone_named(name: &str) -> Option<TimeZone> {
+    let is_offset = name.starts_with(|c: char| c.is_ascii_digit());
     let (sign, digits) = match name.strip_prefix(['+', '-']) {
         Some(digits) => (if name.starts_with('-') { -1 } else { 1 }, digits),
-        None => return jiff::tz::TimeZone::get(name).ok(),
+        None if is_offset => (1, name),
+        None if name == "UTC" => return Some(TimeZone::UTC),
+        None => return TimeZone::get(name).ok(),
     };
     let (hours, minutes) = digits.split_once(':')?;
     let (hours, minutes): (i32, i32) = (hours.parse().ok()?, minutes.parse().ok()?);
     if !(0..24).contains(&hours) || !(0..60).contains(&minutes) {
         return None;
     }
-    let offset = jiff::tz::Offset::from_seconds(sign * (hours * 3_600 + minutes * 60)).ok()?;
+    let offset = Offset::from_seconds(sign * (hours * 3_600 + minutes * 60)).ok()?;
     Some(offset.to_time_zone())
 }
 

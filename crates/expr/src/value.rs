@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -255,7 +256,7 @@ impl<'a> Val<'a> {
         match (self.kind(), index) {
             (Type::Absent | Type::Null, _) => Ok(Val::Absent),
             (Type::Map, Val::Text(key)) => Ok(self.member(key)),
-            (Type::Map, _) => Err(What::Needs("a text as the key of a map", index.kind())),
+            (Type::Map, key) => Ok(self.member(&key_text(key)?)),
             (Type::List, _) => {
                 let Some(Num::Int(at)) = index.number() else {
                     return Err(What::Needs(
@@ -269,6 +270,23 @@ impl<'a> Val<'a> {
                     .unwrap_or(Val::Absent))
             }
             (other, _) => Err(What::Needs("a list or a map in front of the index", other)),
+        }
+    }
+
+    /// The values of a map's members.
+    pub fn member_values(&self) -> Option<Vec<Val<'a>>> {
+        match self {
+            Self::Json(Cow::Borrowed(text)) if text.first() == Some(&b'{') => Some(
+                json::members(text)
+                    .map(|member| Val::from_json(&text[member.value]))
+                    .collect(),
+            ),
+            Self::Json(Cow::Owned(text)) if text.first() == Some(&b'{') => Some(
+                json::members(text)
+                    .map(|member| Val::from_json(&text[member.value]).into_owned())
+                    .collect(),
+            ),
+            _ => None,
         }
     }
 
@@ -469,8 +487,92 @@ pub(crate) fn is_in(item: &Val<'_>, container: &Val<'_>) -> Result<bool, What> {
         }
         Val::Json(_) => match item {
             Val::Text(key) => Ok(!matches!(container.member(key), Val::Absent)),
-            _ => Ok(false),
+            Val::Absent | Val::Null => Ok(false),
+            key => Ok(!matches!(container.member(&key_text(key)?), Val::Absent)),
         },
         other => Err(What::Needs("a list or a map behind `in`", other.kind())),
     }
+}
+
+/// The text that stands for a value as the key of a map. Maps have texts as keys; numbers that are equal give the same one.
+fn key_text<'v>(key: &'v Val<'_>) -> Result<Cow<'v, [u8]>, What> {
+    const NEEDS: &str = "a text, a number or a truth value as the key of a map";
+    let mut out = Vec::new();
+    match (key, key.number()) {
+        (Val::Text(text), _) => return Ok(Cow::Borrowed(text)),
+        (_, Some(Num::Float(number))) if number.fract() == 0.0 && number.abs() < 1e15 => {
+            json::write_i64(&mut out, number as i64);
+        }
+        (Val::Absent | Val::Null | Val::Json(_) | Val::List(_), _) => {
+            return Err(What::Needs(NEEDS, key.kind()));
+        }
+        _ => key.with_value(|value| value.write_text(&mut out)),
+    }
+    Ok(Cow::Owned(out))
+}
+
+/// Up to so many entries of a map are compared one by one.
+const COMPARED_MAX: usize = 16;
+
+/// A map. Of equal keys the last one counts, as in documents; what is absent is left out.
+pub(crate) fn map_of<'a>(entries: &[(Val<'_>, Val<'_>)]) -> Result<Val<'a>, What> {
+    let keys: Vec<_> = entries
+        .iter()
+        .map(|(key, _)| key_text(key))
+        .collect::<Result<_, _>>()?;
+    let last: Option<HashMap<&[u8], usize>> = (keys.len() > COMPARED_MAX).then(|| {
+        let numbered = keys.iter().enumerate();
+        numbered.map(|(index, key)| (&key[..], index)).collect()
+    });
+    let is_last = |index: usize| match &last {
+        Some(last) => last.get(&keys[index][..]) == Some(&index),
+        None => !keys[index + 1..].contains(&keys[index]),
+    };
+    let mut out = vec![b'{'];
+    for (index, (_, value)) in entries.iter().enumerate() {
+        if matches!(value, Val::Absent) || !is_last(index) {
+            continue;
+        }
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        json::write_string(&mut out, &keys[index]);
+        out.push(b':');
+        value.write_json(&mut out);
+    }
+    out.push(b'}');
+    Ok(Val::Json(out.into()))
+}
+
+/// Sorts values of one kind: texts, numbers, times, durations or truth values.
+pub(crate) fn sort<'a>(mut values: Vec<Val<'a>>) -> Result<Vec<Val<'a>>, What> {
+    let Some(first) = values.first().map(Val::kind) else {
+        return Ok(values);
+    };
+    let same = |kind: Type| kind == first || kind.is_number() && first.is_number();
+    let is_sortable = matches!(first, Type::Text | Type::Time | Type::Duration | Type::Bool);
+    if let Some(other) = values.iter().map(Val::kind).find(|kind| !same(*kind)) {
+        return Err(What::Unordered(first, other));
+    }
+    if !is_sortable && !first.is_number() {
+        return Err(What::Unordered(first, first));
+    }
+    values.sort_by(|a, b| match (a.number(), b.number()) {
+        (Some(a), Some(b)) => number_order(a, b),
+        _ => match order(a, b) {
+            Order::Is(order) => order,
+            _ => Ordering::Equal,
+        },
+    });
+    Ok(values)
+}
+
+/// A total order of numbers: whole numbers beside a float are told apart exactly, which the float cannot be.
+fn number_order(a: Num<'_>, b: Num<'_>) -> Ordering {
+    let is_float = |number: Num<'_>| matches!(number, Num::Float(_));
+    let by_value = a.to_f64().total_cmp(&b.to_f64());
+    by_value.then_with(|| match (is_float(a), is_float(b)) {
+        (false, false) => a.compare(b).unwrap_or(Ordering::Equal),
+        (a, b) => b.cmp(&a),
+    })
 }

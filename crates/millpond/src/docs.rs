@@ -262,7 +262,7 @@ fn expressions_page() -> String {
     text.push_str(
         "\n## Functions\n\n| function | what it gives | example |\n| --- | --- | --- |\n",
     );
-    for function in expr::FUNCTIONS {
+    for function in expr::functions() {
         let _ = writeln!(
             text,
             "| `{}` | {} | `{}` |",

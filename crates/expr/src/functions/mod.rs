@@ -1,43 +1,201 @@
-//! The functions of the language: one table that the checker, the evaluator and the reference pages read.
+//! The functions of the language: tables that the checker, the evaluator and the reference pages read.
 //!
-//! Every function may be written in front of its arguments or behind the first one: `size(tags)` and `tags.size()` are
-//! the same. A function of an absent or null first argument gives that back; a question about such a text
-//! (`contains`, `startsWith`, `endsWith`, `matches`) is answered with false. `type` and `has` take everything.
+//! Every function without a namespace may be written in front of its arguments or behind the first one: `size(tags)` and
+//! `tags.size()` are the same. A function of an absent or null first argument gives that back, unless its table entry says
+//! otherwise ([`FunctionDoc::of_nothing`]); a question about such a text (`contains`, `startsWith`, `endsWith`, `matches`) is
+//! answered with false.
+//!
+//! Names and meanings are those of the CEL specification and of cel-go's extensions where those have the function. Where
+//! cel-go gives an optional the result is absent instead, and what are bytes there is text here.
+//!
+//! What does not depend on the event is done once: regexes, networks, formats and zones that are constants are read by
+//! [`Kind::Prepared`] when the expression is checked. Functions that write text ([`Kind::Write`]) write it straight into
+//! the column of results where they are the outermost part of an expression.
 
+mod bind;
+mod bytes;
 mod convert;
-mod table;
+mod event;
+mod hash;
+mod list;
+mod math;
+mod net;
+mod regex;
+mod structured;
 mod text;
-
-pub use table::FUNCTIONS;
+mod text_format;
+mod time;
 
 use crate::fault::What;
 use crate::time::Part;
 use crate::value::Val;
 
+pub(crate) use bind::{Bound, Refused, bind, bind_format};
+pub(crate) use regex::compile;
+use regex::looks_like_a_regex;
+
+/// Functions that belong together.
+#[derive(Clone, Copy, Debug)]
+pub struct FunctionGroup {
+    /// The heading in the reference.
+    pub title: &'static str,
+    /// The functions, in the order of the reference.
+    pub functions: &'static [FunctionDoc],
+}
+
+/// All functions, in the order of the reference.
+pub const FUNCTION_GROUPS: &[FunctionGroup] = &[
+    group("Fields and events", event::FUNCTIONS),
+    group("Text", text::FUNCTIONS),
+    group("Regular expressions", regex::FUNCTIONS),
+    group("Numbers", math::FUNCTIONS),
+    group("Conversions", convert::FUNCTIONS),
+    group("Lists and maps", list::FUNCTIONS),
+    group("Time", time::FUNCTIONS),
+    group("Structured text", structured::FUNCTIONS),
+    group("Encodings and URLs", bytes::FUNCTIONS),
+    group("Hashes", hash::FUNCTIONS),
+    group("Addresses", net::FUNCTIONS),
+];
+
+const fn group(title: &'static str, functions: &'static [FunctionDoc]) -> FunctionGroup {
+    FunctionGroup { title, functions }
+}
+
+/// All functions, in the order of the reference.
+pub fn functions() -> impl Iterator<Item = &'static FunctionDoc> {
+    FUNCTION_GROUPS.iter().flat_map(|group| group.functions)
+}
+
 /// What the reference says of a function.
 #[derive(Clone, Copy, Debug)]
 pub struct FunctionDoc {
-    /// The name.
+    /// The name, with its namespace.
     pub name: &'static str,
     /// How it is called and what comes out; what stands in square brackets may be left out.
     pub signature: &'static str,
-    /// What it does, in a sentence.
+    /// What it does, in a sentence or two.
     pub summary: &'static str,
     /// An expression that is true for [`EXAMPLE_DOCUMENT`].
     pub example: &'static str,
-    /// The least and the greatest number of arguments, the one before the dot included.
-    pub(crate) arguments: (usize, usize),
     pub(crate) kind: Kind,
+    /// What the arguments may be, the one before the dot included.
+    takes: &'static [Takes],
+    /// How many of them may be left out at the end.
+    optional: usize,
+    /// Whether the last one may be repeated.
+    repeats: bool,
+    /// Whether it is computed of an absent or null first argument as well.
+    of_nothing: bool,
+}
+
+impl FunctionDoc {
+    const fn new(
+        name: &'static str,
+        takes: &'static [Takes],
+        kind: Kind,
+        [signature, summary, example]: [&'static str; 3],
+    ) -> Self {
+        Self {
+            name,
+            signature,
+            summary,
+            example,
+            kind,
+            takes,
+            optional: 0,
+            repeats: false,
+            of_nothing: false,
+        }
+    }
+
+    /// The last so many arguments may be left out.
+    const fn optional(mut self, count: usize) -> Self {
+        self.optional = count;
+        self
+    }
+
+    /// The last argument may be repeated.
+    const fn repeats(mut self) -> Self {
+        self.repeats = true;
+        self
+    }
+
+    /// It is computed of an absent or null first argument as well.
+    const fn of_nothing(mut self) -> Self {
+        self.of_nothing = true;
+        self
+    }
+
+    /// Whether it may be called with so many arguments.
+    pub(crate) fn accepts_count(&self, count: usize) -> bool {
+        count >= self.takes.len() - self.optional && (self.repeats || count <= self.takes.len())
+    }
+
+    /// Whether a constant may be the argument with this number.
+    pub(crate) fn check(&self, argument: usize, constant: &Val<'_>) -> Result<(), String> {
+        if (argument == 0 || self.repeats) && constant.is_nothing() {
+            return Ok(());
+        }
+        let takes = self.takes.get(argument).or(self.takes.last());
+        if let Some(Takes::Plain(other)) = takes
+            && text_of(constant).is_ok_and(looks_like_a_regex)
+        {
+            return Err(format!(
+                "`{}` takes plain text, and this reads as a regular expression, which `{other}` takes",
+                self.name
+            ));
+        }
+        takes.map_or(Ok(()), |takes| {
+            takes.check(constant).map_err(|what| what.to_string())
+        })
+    }
+}
+
+/// What an argument may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Takes {
+    Any,
+    Text,
+    /// A text that stands for itself; and the function that takes a regular expression instead.
+    Plain(&'static str),
+    Whole,
+    Number,
+    List,
+    Map,
+    /// A timestamp, or a text that reads as one.
+    Time,
+}
+
+impl Takes {
+    fn check(self, value: &Val<'_>) -> Result<(), What> {
+        match self {
+            Self::Any => Ok(()),
+            Self::Text | Self::Plain(_) => text_of(value).map(drop),
+            Self::Whole => whole_of(value).map(drop),
+            Self::Number => number_of(value).map(drop),
+            Self::List => list_of(value).map(drop),
+            Self::Map => match value.members() {
+                Some(_) => Ok(()),
+                None => Err(What::Needs("a map", value.kind())),
+            },
+            Self::Time => time_of(value).map(drop),
+        }
+    }
 }
 
 /// The event that the functions' examples are about.
 pub const EXAMPLE_DOCUMENT: &str = concat!(
     r#"{"@timestamp":"2024-02-29T12:34:56.789Z","message":"GET /index.html 502","method":"get","status":"502","#,
-    r#""bytes":2048,"took":1.5,"tags":["web","slow"],"http":{"user-agent":"curl/8.5.0"},"note":null}"#,
+    r#""bytes":2048,"took":1.5,"tags":["web","slow"],"http":{"user-agent":"curl/8.5.0"},"note":null,"#,
+    r#""client":{"ip":"10.1.2.3"},"url":"https://example.com:8443/a%20b?q=1"}"#,
 );
 
-/// A function of values that are there.
+/// A function of values.
 pub(crate) type Call = for<'a> fn(&[Val<'a>]) -> Result<Val<'a>, What>;
+
+/// A function that appends a text.
+pub(crate) type Write = for<'a> fn(&[Val<'a>], &mut Vec<u8>) -> Result<(), What>;
 
 /// How a function is evaluated.
 #[derive(Clone, Copy, Debug)]
@@ -46,8 +204,18 @@ pub(crate) enum Kind {
     Now,
     Type,
     Matches,
+    /// The first of its arguments that is neither absent nor null.
+    Coalesce,
+    /// The value of a field that every event has.
+    Metadata(&'static [&'static str]),
+    /// A text made of such a field.
+    WriteMetadata(&'static [&'static str], Write),
     Question(Question),
     Call(Call),
+    Write(Write),
+    Prepared(bind::Prepare),
+    /// A text with the elements of a list in it.
+    Format,
     Part(Part),
     Macro(Macro),
 }
@@ -74,6 +242,7 @@ impl Question {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Macro {
     Exists,
+    ExistsOne,
     All,
     Filter,
     Map,
@@ -81,23 +250,61 @@ pub(crate) enum Macro {
 
 /// The function of that name.
 pub(crate) fn find(name: &str) -> Option<&'static FunctionDoc> {
-    FUNCTIONS.iter().find(|function| function.name == name)
+    functions().find(|function| function.name == name)
+}
+
+/// Whether some function's name begins with this word and a dot.
+pub(crate) fn is_namespace(word: &str) -> bool {
+    functions().any(|function| {
+        function
+            .name
+            .split_once('.')
+            .is_some_and(|(space, _)| space == word)
+    })
 }
 
 /// Names that other languages have for functions.
-const HABITS: [(&str, &str); 12] = [
-    ("lower", "lowerAscii"),
-    ("tolower", "lowerAscii"),
-    ("upper", "upperAscii"),
-    ("toupper", "upperAscii"),
+const HABITS: [(&str, &str); 40] = [
+    ("tolower", "lower"),
+    ("lowercase", "lower"),
+    ("downcase", "lower"),
+    ("toupper", "upper"),
+    ("uppercase", "upper"),
+    ("upcase", "upper"),
     ("len", "size"),
     ("length", "size"),
+    ("count", "size"),
     ("includes", "contains"),
     ("regex", "matches"),
+    ("match", "matches"),
+    ("gsub", "regex.replace"),
+    ("extract", "regex.extract"),
+    ("extractall", "regex.extractAll"),
     ("any", "exists"),
+    ("existsone", "exists_one"),
     ("str", "string"),
+    ("tostring", "string"),
+    ("toint", "int"),
     ("substr", "substring"),
     ("strip", "trim"),
+    ("strlen", "size"),
+    ("ifnull", "coalesce"),
+    ("round", "math.round"),
+    ("floor", "math.floor"),
+    ("ceil", "math.ceil"),
+    ("abs", "math.abs"),
+    ("min", "math.least"),
+    ("max", "math.greatest"),
+    ("incidr", "ip.inCidr"),
+    ("cidrmatch", "ip.inCidr"),
+    ("isprivate", "ip.isPrivate"),
+    ("unique", "distinct"),
+    ("strftime", "formatTime"),
+    ("hostname", "host"),
+    ("getenv", "env"),
+    ("parseurl", "url.parse"),
+    ("fromjson", "parseJson"),
+    ("sprintf", "format"),
 ];
 
 /// The function that somebody who wrote `name` may have meant.
@@ -107,8 +314,7 @@ pub(crate) fn closest(name: &str) -> Option<&'static str> {
         return Some(meant);
     }
     let distance = |known: &str| strsim::damerau_levenshtein(&lower, &known.to_ascii_lowercase());
-    let (distance, best) = FUNCTIONS
-        .iter()
+    let (distance, best) = functions()
         .map(|function| (distance(function.name), function.name))
         .min()?;
     (distance <= 1 + lower.len() / 4).then_some(best)
@@ -131,21 +337,24 @@ fn whole_of(value: &Val<'_>) -> Result<i64, What> {
     }
 }
 
-/// A part of a time or a duration, in a zone if there is a second argument.
-pub(crate) fn part<'a>(part: Part, args: &[Val<'a>]) -> Result<Val<'a>, What> {
-    if let Val::Duration(nanos) = args[0] {
-        return part
-            .of_duration(nanos)
-            .map(Val::Int)
-            .ok_or(What::Needs("a timestamp", args[0].kind()));
+/// The number of an argument.
+fn number_of<'v>(value: &'v Val<'_>) -> Result<crate::number::Num<'v>, What> {
+    value.number().ok_or(What::Needs("a number", value.kind()))
+}
+
+/// The elements of an argument that is a list.
+fn list_of<'a>(value: &Val<'a>) -> Result<Vec<Val<'a>>, What> {
+    value.elements().ok_or(What::Needs("a list", value.kind()))
+}
+
+/// The point in time of an argument, in nanoseconds since 1970.
+fn time_of(value: &Val<'_>) -> Result<i64, What> {
+    match value {
+        Val::Text(_) => value
+            .time()
+            .ok_or(What::Unreadable("an RFC 3339 timestamp")),
+        _ => value.time().ok_or(What::Needs("a timestamp", value.kind())),
     }
-    let Some(nanos) = args[0].time() else {
-        return Err(What::Needs("a timestamp", args[0].kind()));
-    };
-    let zone = args.get(1).map(text_of).transpose()?;
-    part.of_time(nanos, zone)
-        .map(Val::Int)
-        .ok_or(What::Unreadable("a time zone"))
 }
 
 #[cfg(test)]
@@ -159,41 +368,34 @@ mod tests {
             ("startswith", Some("startsWith")),
             ("starts_with", Some("startsWith")),
             ("len", Some("size")),
-            ("to_lower", Some("lowerAscii")),
+            ("to_lower", Some("lower")),
             ("match", Some("matches")),
             ("getHour", Some("getHours")),
+            ("base64.encod", Some("base64.encode")),
+            ("parse_json", Some("parseJson")),
             ("frobnicate", None),
         ];
         for (name, meant) in cases {
             assert_eq!(closest(name), meant, "{name}");
         }
+        for (_, meant) in HABITS {
+            assert!(find(meant).is_some(), "{meant} is a function");
+        }
     }
 
     #[test]
     fn names_are_unique_and_signatures_begin_with_them() {
-        for (index, function) in FUNCTIONS.iter().enumerate() {
+        let all: Vec<&FunctionDoc> = functions().collect();
+        for (index, function) in all.iter().enumerate() {
+            let name = function.name;
             assert!(
-                FUNCTIONS[..index]
-                    .iter()
-                    .all(|other| other.name != function.name),
-                "{}",
-                function.name
+                all[..index].iter().all(|other| other.name != name),
+                "{name}"
             );
-            assert!(
-                function.signature.contains(&format!("{}(", function.name)),
-                "{}",
-                function.name
-            );
-            assert!(
-                function.example.contains(&format!("{}(", function.name)),
-                "{}",
-                function.name
-            );
-            assert!(
-                function.arguments.0 <= function.arguments.1,
-                "{}",
-                function.name
-            );
+            let call = format!("{name}(");
+            assert!(function.signature.contains(&call), "{name}");
+            assert!(function.example.contains(&call), "{name}");
+            assert!(function.optional <= function.takes.len(), "{name}");
         }
     }
 }

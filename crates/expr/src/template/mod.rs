@@ -11,7 +11,7 @@
 //! A template is parsed once, bound to the columns of each batch, and rendered row by row without allocating. The
 //! event's time is its `@timestamp`; where that is absent or no RFC 3339 time, the time it was received.
 
-mod time_format;
+pub(crate) mod time_format;
 
 #[cfg(test)]
 mod tests;

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
-use batch::{Batch, BatchBuilder, Encoding, HostInfo, Span, Stream, json, msgpack};
+use batch::{Batch, BatchBuilder, Bitmap, Cell, Encoding, HostInfo, Span, Stream, json, msgpack};
 use bytes::Bytes;
+use expr::Expr;
 
 /// When every test batch was received: 2024-03-01T00:00:00Z.
 pub const RECEIVED: i64 = 1_709_251_200_000_000_000;
@@ -58,4 +59,40 @@ fn build(
         );
     }
     builder.finish()
+}
+
+/// The value as JSON, `absent`, or `error: …`; and for truth values the same question as a filter.
+pub fn value(document: &str, text: &str) -> String {
+    let batch = batch(&[document]);
+    let expr =
+        Expr::parse(text).unwrap_or_else(|error| panic!("{text}: {error} at {:?}", error.at));
+    let rows = Bitmap::all(1);
+    let filtered = expr.filter(&batch, &rows);
+    let evaluated = expr.evaluate(&batch, &rows);
+    if let [(0, message)] = &evaluated.errors[..] {
+        assert_eq!(evaluated.column.cell(0), Cell::Keep, "{text}");
+        assert_eq!(
+            filtered.first_error,
+            Some((0, message.to_string())),
+            "{text}"
+        );
+        assert_eq!((filtered.errors, filtered.holds.count()), (1, 0), "{text}");
+        return format!("error: {message}");
+    }
+    let value = evaluated.column.value(0);
+    let holds = value == batch::Value::Bool(true);
+    assert_eq!(filtered.holds.contains(0), holds, "{text} as a filter");
+    if value.is_missing() {
+        return "absent".to_owned();
+    }
+    let mut out = Vec::new();
+    value.write_json(&mut out);
+    String::from_utf8(out).expect("JSON is UTF-8")
+}
+
+/// Checks expressions and their values for one document.
+pub fn check(document: &str, cases: &[(&str, &str)]) {
+    for (text, expected) in cases {
+        assert_eq!(value(document, text), *expected, "{text} for {document}");
+    }
 }

@@ -1,0 +1,136 @@
+//! A function with its arguments' constants worked into it.
+
+use std::fmt;
+
+use super::time::bind_part;
+use super::{FunctionDoc, Kind, text_format};
+use crate::fault::What;
+use crate::value::Val;
+
+/// What is wrong with a constant argument: which one, and why.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub argument: usize,
+    pub message: String,
+}
+
+impl Refused {
+    pub fn new(argument: usize, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { argument, message }
+    }
+}
+
+/// Makes a function of the arguments that are constants; the others are `None`.
+pub(crate) type Prepare = fn(&[Option<&Val<'static>>]) -> Result<Run, Refused>;
+
+type CallRun = Box<dyn for<'a> Fn(&[Val<'a>]) -> Result<Val<'a>, What> + Send + Sync>;
+type WriteRun = Box<dyn for<'a> Fn(&[Val<'a>], &mut Vec<u8>) -> Result<(), What> + Send + Sync>;
+
+/// What a call does with the values of its arguments.
+pub(crate) enum Run {
+    Call(CallRun),
+    Write(WriteRun),
+}
+
+impl Run {
+    /// A function that gives a value.
+    pub fn call<F>(run: F) -> Self
+    where
+        F: for<'a> Fn(&[Val<'a>]) -> Result<Val<'a>, What> + Send + Sync + 'static,
+    {
+        Self::Call(Box::new(run))
+    }
+
+    /// A function that appends a text.
+    pub fn write<F>(run: F) -> Self
+    where
+        F: for<'a> Fn(&[Val<'a>], &mut Vec<u8>) -> Result<(), What> + Send + Sync + 'static,
+    {
+        Self::Write(Box::new(run))
+    }
+}
+
+/// A function, ready to be called.
+pub(crate) struct Bound {
+    function: &'static FunctionDoc,
+    run: Run,
+}
+
+impl fmt::Debug for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.function.name)
+    }
+}
+
+/// Binds a function to those of its arguments that are constants.
+pub(crate) fn bind(
+    function: &'static FunctionDoc,
+    constants: &[Option<&Val<'static>>],
+) -> Result<Bound, Refused> {
+    let run = match function.kind {
+        Kind::Call(call) => Run::call(call),
+        Kind::Write(write) | Kind::WriteMetadata(_, write) => Run::write(write),
+        Kind::Prepared(prepare) => prepare(constants)?,
+        Kind::Format => text_format::prepare(constants.first().copied().flatten(), None)?,
+        Kind::Part(part) => bind_part(part, constants)?,
+        Kind::Question(question) => Run::call(move |args| match (&args[0], &args[1]) {
+            (Val::Text(text), Val::Text(part)) => Ok(Val::Bool(question.answer(text, part))),
+            (a, b) if a.is_nothing() || b.is_nothing() => Ok(Val::Bool(false)),
+            (Val::Text(_), other) | (other, _) => Err(What::Needs("a text", other.kind())),
+        }),
+        Kind::Type => Run::call(|args| Ok(Val::Text(args[0].kind().name().as_bytes().into()))),
+        _ => Run::call(|args| Err(What::Needs("an operator of its own", args[0].kind()))),
+    };
+    Ok(Bound { function, run })
+}
+
+/// Binds `format`, whose list has so many elements, which are arguments themselves.
+pub(crate) fn bind_format(
+    function: &'static FunctionDoc,
+    format: Option<&Val<'static>>,
+    elements: Option<usize>,
+) -> Result<Bound, Refused> {
+    let run = text_format::prepare(format, elements)?;
+    Ok(Bound { function, run })
+}
+
+impl Bound {
+    /// The value for these arguments.
+    pub fn value<'a>(&self, args: &[Val<'a>]) -> Result<Val<'a>, What> {
+        if let Some(nothing) = self.nothing(args) {
+            return Ok(nothing);
+        }
+        match &self.run {
+            Run::Call(run) => run(args),
+            Run::Write(run) => {
+                let mut out = Vec::new();
+                run(args, &mut out)?;
+                Ok(Val::text(out))
+            }
+        }
+    }
+
+    /// Whether the value is a text that [`Self::write`] appends.
+    pub fn writes(&self) -> bool {
+        matches!(self.run, Run::Write(_))
+    }
+
+    /// Appends the text for these arguments; gives a value instead where there is no text. A call that fails may have
+    /// appended a part.
+    pub fn write<'a>(&self, args: &[Val<'a>], out: &mut Vec<u8>) -> Result<Option<Val<'a>>, What> {
+        if let Some(nothing) = self.nothing(args) {
+            return Ok(Some(nothing));
+        }
+        match &self.run {
+            Run::Call(run) => run(args).map(Some),
+            Run::Write(run) => run(args, out).map(|()| None),
+        }
+    }
+
+    /// What the function gives where its first argument is absent or null.
+    fn nothing<'a>(&self, args: &[Val<'a>]) -> Option<Val<'a>> {
+        let first = args.first()?;
+        (first.is_nothing() && !self.function.of_nothing).then(|| first.clone())
+    }
+}

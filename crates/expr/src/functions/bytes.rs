@@ -1,0 +1,216 @@
+//! Encodings of texts, and the parts of URLs.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+use super::Takes::{Any, Text};
+use super::{FunctionDoc, Kind, hash, text_of};
+use crate::fault::What;
+use crate::number::Num;
+use crate::value::{Val, map_of};
+
+pub(super) const FUNCTIONS: &[FunctionDoc] = &[
+    FunctionDoc::new(
+        "base64.encode",
+        &[Text],
+        Kind::Write(base64_encode),
+        [
+            "base64.encode(text) -> string",
+            "The text in base64, padded with `=`.",
+            "base64.encode('hello') == 'aGVsbG8='",
+        ],
+    ),
+    FunctionDoc::new(
+        "base64.decode",
+        &[Text],
+        Kind::Write(base64_decode),
+        [
+            "base64.decode(text) -> string",
+            "The text that is encoded in base64. Missing padding, other characters and bytes that are not UTF-8 are an error.",
+            "base64.decode('aGVsbG8=') == 'hello'",
+        ],
+    ),
+    FunctionDoc::new(
+        "hex",
+        &[Any],
+        Kind::Write(hex),
+        [
+            "hex(value) -> string",
+            "The bytes of a text, or a whole number, in lower-case hexadecimal.",
+            "hex('abc') == '616263' && hex(255) == 'ff'",
+        ],
+    ),
+    FunctionDoc::new(
+        "url.encode",
+        &[Text],
+        Kind::Write(url_encode),
+        [
+            "url.encode(text) -> string",
+            "The text with `%20` and the like for all but ASCII letters, digits, `-`, `.`, `_` and `~`: for use as a part of a URL.",
+            "url.encode('a b/ä') == 'a%20b%2F%C3%A4'",
+        ],
+    ),
+    FunctionDoc::new(
+        "url.decode",
+        &[Text],
+        Kind::Write(url_decode),
+        [
+            "url.decode(text) -> string",
+            "The text with the characters that `%20` and the like stand for; a `+` stays, and so does a `%` without two hexadecimal digits. Bytes that are not UTF-8 are an error.",
+            "url.decode('a%20b%2Fc+d') == 'a b/c+d'",
+        ],
+    ),
+    FunctionDoc::new(
+        "url.parse",
+        &[Text],
+        Kind::Call(url_parse),
+        [
+            "url.parse(text) -> map",
+            "The parts of a URL as they stand there: `scheme`, `username`, `password`, `domain`, `port` (a number), `path`, `query`, `fragment`; only those that are there. A path alone, as in access logs, is a URL too.",
+            "url.parse(url).domain == 'example.com' && url.parse(url).port == 8443 && url.parse('/a?b=c') == {'path': '/a', 'query': 'b=c'}",
+        ],
+    ),
+];
+
+/// Everything but the unreserved characters of RFC 3986.
+const RESERVED: AsciiSet = NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+fn base64_encode(args: &[Val<'_>], out: &mut Vec<u8>) -> Result<(), What> {
+    let text = text_of(&args[0])?.as_bytes();
+    let start = out.len();
+    out.resize(start + text.len().div_ceil(3) * 4, 0);
+    let written = STANDARD.encode_slice(text, &mut out[start..]);
+    let len = written.map_err(|_| What::Other("the text cannot be encoded"))?;
+    out.truncate(start + len);
+    Ok(())
+}
+
+fn base64_decode(args: &[Val<'_>], out: &mut Vec<u8>) -> Result<(), What> {
+    let text = text_of(&args[0])?.as_bytes();
+    let start = out.len();
+    STANDARD
+        .decode_vec(text, out)
+        .map_err(|_| What::Unreadable("base64"))?;
+    utf8(&out[start..])
+}
+
+fn utf8(bytes: &[u8]) -> Result<(), What> {
+    match std::str::from_utf8(bytes) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(What::Other("the decoded bytes are not UTF-8")),
+    }
+}
+
+fn hex(args: &[Val<'_>], out: &mut Vec<u8>) -> Result<(), What> {
+    use std::io::Write;
+    match (&args[0], args[0].number()) {
+        (Val::Text(text), _) => {
+            hash::write_hex(text, out);
+            Ok(())
+        }
+        (_, Some(Num::Int(number))) => {
+            let sign = if number < 0 { "-" } else { "" };
+            write!(out, "{sign}{:x}", number.unsigned_abs())
+                .map_err(|_| What::Other("the value cannot be written"))
+        }
+        (other, _) => Err(What::Needs("a text or a whole number", other.kind())),
+    }
+}
+
+fn url_encode(args: &[Val<'_>], out: &mut Vec<u8>) -> Result<(), What> {
+    for part in utf8_percent_encode(text_of(&args[0])?, &RESERVED) {
+        out.extend_from_slice(part.as_bytes());
+    }
+    Ok(())
+}
+
+fn url_decode(args: &[Val<'_>], out: &mut Vec<u8>) -> Result<(), What> {
+    let start = out.len();
+    out.extend(percent_decode_str(text_of(&args[0])?));
+    utf8(&out[start..])
+}
+
+/// The parts by the rules of RFC 3986, appendix B. Nothing is normalised: a log shows what was asked for.
+fn url_parse<'a>(args: &[Val<'a>]) -> Result<Val<'a>, What> {
+    let text = text_of(&args[0])?;
+    let mut parts: Vec<(&str, Val<'_>)> = Vec::new();
+    let (rest, fragment) = split(text, '#');
+    let (rest, query) = split(rest, '?');
+    let mut rest = rest;
+    if let (before, Some(after)) = split(rest, ':')
+        && is_scheme(before)
+    {
+        parts.push(("scheme", part(before)));
+        rest = after;
+    }
+    if let Some(after) = rest.strip_prefix("//") {
+        let (authority, path) = after.split_at(after.find('/').unwrap_or(after.len()));
+        write_authority(authority, &mut parts)?;
+        rest = path;
+    }
+    let tail = [
+        ("path", Some(rest).filter(|path| !path.is_empty())),
+        ("query", query),
+        ("fragment", fragment),
+    ];
+    parts.extend(
+        tail.into_iter()
+            .filter_map(|(name, text)| Some((name, part(text?)))),
+    );
+    let entries: Vec<_> = parts
+        .into_iter()
+        .map(|(name, value)| (part(name), value))
+        .collect();
+    map_of(&entries).map(Val::into_owned)
+}
+
+fn part(text: &str) -> Val<'_> {
+    Val::Text(text.as_bytes().into())
+}
+
+fn split(text: &str, at: char) -> (&str, Option<&str>) {
+    match text.split_once(at) {
+        Some((before, after)) => (before, Some(after)),
+        None => (text, None),
+    }
+}
+
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+}
+
+/// `user:password@host:port`; an IPv6 address stands in brackets, which are no part of it.
+fn write_authority<'t>(
+    authority: &'t str,
+    parts: &mut Vec<(&'static str, Val<'t>)>,
+) -> Result<(), What> {
+    let host = match authority.rsplit_once('@') {
+        Some((user, host)) => {
+            let (name, password) = split(user, ':');
+            parts.push(("username", part(name)));
+            parts.extend(password.map(|password| ("password", part(password))));
+            host
+        }
+        None => authority,
+    };
+    let (domain, port) = match host.strip_prefix('[').and_then(|host| host.split_once(']')) {
+        Some((address, after)) => (address, after.strip_prefix(':')),
+        None => split(host, ':'),
+    };
+    parts.push(("domain", part(domain)));
+    if let Some(port) = port.filter(|port| !port.is_empty()) {
+        let port: u16 = port
+            .parse()
+            .map_err(|_| What::Unreadable("a URL, whose port is a number"))?;
+        parts.push(("port", Val::Int(port.into())));
+    }
+    Ok(())
+}

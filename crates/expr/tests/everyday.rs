@@ -1,0 +1,217 @@
+//! Expressions as users write them, over events as they come: fields that are missing, nulls, and types that differ from event
+//! to event.
+//!
+//! What the CEL specification (github.com/google/cel-spec, doc/langdef.md) or cel-go's extensions say is what comes out, except where
+//! the page `expressions` says otherwise: those cases name the page's sentence they follow.
+
+mod common;
+
+use common::check;
+
+/// An nginx access log as grok gives it: numbers are texts.
+const ACCESS: &str = r#"{"clientip":"10.20.30.40","ident":"-","verb":"GET","request":"/api/v1/users?id=7&debug=true","response":"502","bytes":"-","took":"0.250","agent":"Mozilla/5.0 (X11; Linux x86_64)","@timestamp":"2024-02-29T12:34:56.789Z","tags":["beats","prod"],"message":"token=abcd1234 user=ann"}"#;
+
+/// A JSON log of a service, with nulls and nested objects.
+const SERVICE: &str = r#"{"level":"WARN","status":404,"duration_ms":1250,"error":null,"user":{"id":7,"name":"Ann Lee","roles":["admin","dev"]},"http":{"user-agent":"curl/8.5.0","headers":{"x-request-id":"r-1"}},"items":[{"sku":"a","qty":2},{"sku":"b","qty":5}],"price":19.99,"zip":"00123","active":true,"ts":1709210096789,"k8s.pod":"web-1"}"#;
+
+#[test]
+fn an_access_log() {
+    check(
+        ACCESS,
+        &[
+            // Page: text that reads as a number compares with numbers.
+            ("response >= 500", "true"),
+            ("response == 502", "true"),
+            ("response == '502'", "true"),
+            ("response in ['500', '502', '503']", "true"),
+            ("response in [500, 502, 503]", "true"),
+            ("response >= 500 && verb == 'GET'", "true"),
+            ("verb in ['POST', 'PUT']", "false"),
+            ("!(verb in ['POST', 'PUT'])", "true"),
+            // Page: a text that is no number has no order with one; the event is false, and counted.
+            (
+                "bytes > 1000",
+                "error: `bytes > 1000`: cannot order string and int",
+            ),
+            ("bytes == '-' ? 0 : int(bytes)", "0"),
+            ("double(took) * 1000", "250.0"),
+            ("int(double(took) * 1000.0)", "250"),
+            (
+                "took * 1000",
+                "error: `took * 1000`: `*` does not work on string and int; int(…) or double(…) makes a number of a text, string(…) a text of a number",
+            ),
+            ("int(response) / 100", "5"),
+            ("request.startsWith('/api/')", "true"),
+            (
+                "request.startsWith('/api/') && !request.contains('health')",
+                "true",
+            ),
+            ("request.split('?')[0]", "\"/api/v1/users\""),
+            ("url.parse(request).path", "\"/api/v1/users\""),
+            ("parseKv(url.parse(request).query, '&').id", "\"7\""),
+            (r#"regex.extract(request, r"[?&]id=(\d+)")"#, "\"7\""),
+            (
+                r#"regex.replace(message, r"token=\w+", "token=***")"#,
+                "\"token=*** user=ann\"",
+            ),
+            (r#"agent.matches("(?i)linux|bsd")"#, "true"),
+            (
+                "ip.inCidr(clientip, ['10.0.0.0/8', '192.168.0.0/16'])",
+                "true",
+            ),
+            ("!ip.isPrivate(clientip)", "false"),
+            ("'prod' in tags", "true"),
+            ("tags + ['seen']", "[\"beats\",\"prod\",\"seen\"]"),
+            (
+                "verb.lower() + ' ' + request.size()",
+                "error: `verb.lower() + ' ' + request.size()`: `+` does not work on string and int; int(…) or double(…) makes a number of a text, string(…) a text of a number",
+            ),
+            ("'%s %s'.format([verb, response])", "\"GET 502\""),
+            ("formatTime(@timestamp, 'yyyy.MM.dd')", "\"2024.02.29\""),
+            ("@timestamp.getHours('02:00')", "14"),
+            (
+                "@timestamp >= '2024-02-01T00:00:00Z' && @timestamp < '2024-03-01T00:00:00Z'",
+                "true",
+            ),
+            ("now() - timestamp(@timestamp) > duration('1h')", "true"),
+            ("ident == '-' ? null : ident", "null"),
+        ],
+    );
+}
+
+#[test]
+fn a_service_log() {
+    check(
+        SERVICE,
+        &[
+            ("level == 'DEBUG'", "false"),
+            ("level != 'DEBUG'", "true"),
+            ("level in ['WARN', 'ERROR', 'FATAL']", "true"),
+            ("status >= 400 && status < 500", "true"),
+            // CEL: equality between types is false. Page: text that reads as a number is the exception.
+            ("status == 'not found'", "false"),
+            ("status == '404'", "true"),
+            ("duration_ms / 1000", "1"),
+            ("duration_ms / 1000.0", "1.25"),
+            (
+                "duration('1s') * duration_ms / 1000 > duration('1s')",
+                "true",
+            ),
+            // Page: an absent field equals nothing and has no order.
+            ("userid == 7", "false"),
+            ("userid != 7", "true"),
+            ("userid > 5", "false"),
+            ("has(userid)", "false"),
+            ("has(error)", "true"),
+            ("error == null", "true"),
+            ("error != null", "false"),
+            ("has(error) && error != null", "false"),
+            ("error.contains('timeout')", "false"),
+            ("error.size() > 0", "false"),
+            ("user.email ?? user.name", "\"Ann Lee\""),
+            ("user.email ?? error ?? 'unknown'", "\"unknown\""),
+            ("user.roles.exists(r, r == 'admin')", "true"),
+            ("user.roles.exists_one(r, r.startsWith('d'))", "true"),
+            ("user.roles[0]", "\"admin\""),
+            ("user.roles[5] ?? 'none'", "\"none\""),
+            ("items.map(i, i.qty)", "[2,5]"),
+            ("items.filter(i, i.qty > 3).map(i, i.sku)", "[\"b\"]"),
+            ("items.all(i, i.qty > 0)", "true"),
+            ("math.greatest(items.map(i, i.qty))", "5"),
+            (
+                "http.user-agent == 'curl/8.5.0'",
+                "error: `http.user-agent`: `-` does not work on an absent field and an absent field; a name with a dash in it stands in backticks: http.`user-agent`",
+            ),
+            ("http.`user-agent` == 'curl/8.5.0'", "true"),
+            ("http['user-agent'].startsWith('curl')", "true"),
+            ("http.headers['x-request-id']", "\"r-1\""),
+            ("k8s.pod", "\"web-1\""),
+            ("zip == '00123'", "true"),
+            // Two texts compare as texts, as in CEL.
+            ("zip == '123'", "false"),
+            ("zip == 123", "true"),
+            ("math.round(price)", "20.0"),
+            ("int(math.round(price))", "20"),
+            ("math.round(price * 1.19, 2)", "23.79"),
+            ("active", "true"),
+            ("active == 'true'", "false"),
+            ("!active || status == 404", "true"),
+            ("epochMillis(ts)", "\"2024-02-29T12:34:56.789Z\""),
+            ("timestamp(ts / 1000)", "\"2024-02-29T12:34:56.000Z\""),
+            ("string(status) + ' ' + level", "\"404 WARN\""),
+            (
+                "status + ' ' + level",
+                "error: `status + ' '`: `+` does not work on int and string; int(…) or double(…) makes a number of a text, string(…) a text of a number",
+            ),
+            (
+                "{200: 'ok', 404: 'missing'}[status] ?? 'other'",
+                "\"missing\"",
+            ),
+            ("user.name.lower().replace(' ', '.')", "\"ann.lee\""),
+            (
+                "merge(user, {'name': sha256(user.name).substring(0, 8)})",
+                "{\"id\":7,\"roles\":[\"admin\",\"dev\"],\"name\":\"a36e143c\"}",
+            ),
+            ("level > 5 || status == 404", "true"),
+            ("level > 5 && status == 200", "false"),
+            ("price > 1e3 ? 'dear' : 'cheap'", "\"cheap\""),
+            (
+                "type(user) + ' ' + type(zip) + ' ' + type(nothing)",
+                "\"map string absent\"",
+            ),
+        ],
+    );
+}
+
+/// The specification's own examples of its operators, macros and functions.
+#[test]
+fn what_the_specification_says() {
+    check(
+        r#"{"x":{"a":1},"l":[1,2,3]}"#,
+        &[
+            ("1 + 2 * 3 - 4 / 2 % 2", "7"),
+            ("-7 / 2", "-3"),
+            ("-7 % 2", "-1"),
+            ("1 == 1.0", "true"),
+            ("1u == 1", "true"),
+            ("'a' < 'b' && 'B' < 'a'", "true"),
+            ("'9' > '10'", "true"),
+            (
+                "[1, 2] == [1, 2] && {'a': 1, 'b': 2} == {'b': 2, 'a': 1}",
+                "true",
+            ),
+            ("2 in [1, 2, 3] && 'a' in {'a': 1}", "true"),
+            ("true || 1 / (size(l) - 3) == 1", "true"),
+            ("1 / (size(l) - 3) == 1 || true", "true"),
+            ("false && 1 / (size(l) - 3) == 1", "false"),
+            ("false ? 1 : 'no'", "\"no\""),
+            (
+                "l.exists(e, e > 2) && l.all(e, e > 0) && l.exists_one(e, e == 2)",
+                "true",
+            ),
+            ("l.map(e, e * 2).filter(e, e > 2)", "[4,6]"),
+            (
+                "size('ä') == 1 && size([1, 2]) == 2 && size({'a': 1}) == 1",
+                "true",
+            ),
+            (
+                "int(-1.9) == -1 && int('7') == 7 && double('1.5') == 1.5",
+                "true",
+            ),
+            ("string(1.5) + string(true)", "\"1.5true\""),
+            (
+                "timestamp('2009-02-13T23:31:30Z') == timestamp(1234567890)",
+                "true",
+            ),
+            ("duration('1.5h') == duration('90m')", "true"),
+            ("timestamp('2024-12-31T23:00:00Z').getDayOfYear()", "365"),
+            ("timestamp('2024-12-31T23:00:00Z').getDate('01:00')", "1"),
+            ("timestamp('2024-12-31T23:00:00Z').getHours('-01:30')", "21"),
+            ("has(x.a) && !has(x.b)", "true"),
+            (
+                r#"r"\d" == '\\d' && '\u00e4' == 'ä' && """a"b""" == 'a"b'"#,
+                "true",
+            ),
+        ],
+    );
+}
