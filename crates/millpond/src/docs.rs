@@ -96,8 +96,13 @@ fn pages() -> Vec<Page> {
         },
         Page {
             name: "expressions".into(),
-            summary: "the language of `if` and `where`".into(),
-            text: expressions_page(),
+            summary: "the language of `if`, `where` and `set`".into(),
+            text: include_str!("expressions.md").to_owned(),
+        },
+        Page {
+            name: "functions".into(),
+            summary: "the functions of expressions, each with an example".into(),
+            text: functions_page(),
         },
         Page {
             name: "exit-codes".into(),
@@ -257,19 +262,21 @@ fn write_section(text: &mut String, title: &str, schema: &Value) {
     let _ = write!(text, "\n## {title}\n\n{}", settings_table(schema, |_| true));
 }
 
-fn expressions_page() -> String {
-    let mut text = String::from(include_str!("expressions.md"));
-    text.push_str(
-        "\n## Functions\n\n| function | what it gives | example |\n| --- | --- | --- |\n",
-    );
-    for function in expr::functions() {
-        let _ = writeln!(
-            text,
-            "| `{}` | {} | `{}` |",
-            cell(function.signature),
-            cell(function.summary),
-            cell(function.example)
-        );
+fn functions_page() -> String {
+    let mut text = String::from(include_str!("functions.md"));
+    let _ = writeln!(text, "\n```json\n{}\n```", expr::EXAMPLE_DOCUMENT);
+    for group in expr::FUNCTION_GROUPS {
+        let _ = writeln!(text, "\n## {}\n", group.title);
+        text.push_str("| function | what it gives | example |\n| --- | --- | --- |\n");
+        for function in group.functions {
+            let _ = writeln!(
+                text,
+                "| `{}` | {} | `{}` |",
+                cell(function.signature),
+                cell(function.summary),
+                cell(function.example)
+            );
+        }
     }
     text
 }

@@ -12,6 +12,7 @@ fn docs_come_from_the_components() {
         "processor-grok",
         "output-stdout",
         "expressions",
+        "functions",
         "exit-codes",
         "pipeline",
         "queue",
@@ -28,6 +29,14 @@ fn docs_come_from_the_components() {
         "| `start_at` | `beginning` or `end` | `beginning` |",
     ] {
         assert!(page.contains(row), "{row} in\n{page}");
+    }
+    let page = millpond(&["docs", "functions"]).expect(0).out;
+    for function in expr::functions() {
+        assert!(
+            page.contains(&format!("| `{}`", function.signature)),
+            "{}",
+            function.name
+        );
     }
     let page = millpond(&["docs", "queue"]).expect(0).out;
     for row in [
