@@ -237,7 +237,9 @@ fn negate<'a>(value: &Val<'a>) -> Result<Val<'a>, What> {
     }
     match value.number() {
         Some(Num::Int(n)) => number::whole(-n).ok_or(What::Overflow),
-        Some(Num::Float(n)) => Ok(Val::Float(-n)),
+        // JSON has no infinity, which `1e400` in an event reads as.
+        Some(Num::Float(n)) if n.is_finite() => Ok(Val::Float(-n)),
+        Some(Num::Float(_)) => Err(What::Overflow),
         Some(Num::Big(_)) => Err(What::Overflow),
         None => Err(What::Needs("a number behind `-`", value.kind())),
     }

@@ -3,11 +3,14 @@
 //! `&&` and `||` give each operand only the rows that are still open, so that a cheap first condition spares the others.
 //! A test of a field runs over the column's cells; whatever has no shorter way is evaluated row by row.
 
+use std::borrow::Cow;
+
 use batch::{Bitmap, Cell, Column};
 
 use crate::columns::Columns;
-use crate::evaluate::{evaluate, truth};
+use crate::evaluate::{evaluate, truth, write_call};
 use crate::fault::Fault;
+use crate::functions::Bound;
 use crate::node::{Node, Op, Test};
 use crate::number;
 use crate::value::{Comparison, Val};
@@ -81,6 +84,9 @@ pub(crate) fn filter(node: &Node, columns: &Columns<'_>, rows: &Bitmap) -> Answe
             Op::Field(field) if !rows.is_empty() => {
                 test_column(test, columns.column(field), rows, node)
             }
+            Op::Call(ref function, ref args) if function.writes() => {
+                test_written(test, (function, operand, args), columns, rows, node)
+            }
             _ => row_by_row(node, columns, rows),
         },
         _ => row_by_row(node, columns, rows),
@@ -126,6 +132,25 @@ fn chain(operands: &[Node], deciding: bool, columns: &Columns<'_>, rows: &Bitmap
         holds: if deciding { decided } else { open },
         faults,
     }
+}
+
+/// A test of the texts that a function writes, all into the same buffer.
+fn test_written(
+    test: &Test,
+    call: (&Bound, &Node, &[Node]),
+    columns: &Columns<'_>,
+    rows: &Bitmap,
+    node: &Node,
+) -> Answer {
+    let mut text = Vec::new();
+    Answer::each(rows, |row| {
+        text.clear();
+        let answer = match write_call(call, columns, row, &mut text)? {
+            None => test.holds(&Val::Text(Cow::Borrowed(&text))),
+            Some(value) => test.holds(&value),
+        };
+        answer.map_err(|what| Fault::new(what, &node.at))
+    })
 }
 
 /// A test over a column. Each kind has its own loop, in which a cell of the usual type is answered on the spot.

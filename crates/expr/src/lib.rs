@@ -14,7 +14,9 @@
 //!   numbers of any length compare exactly; anything with a fraction compares as a 64-bit float.
 //! - whole numbers and floats mix in arithmetic, and values of different types are unequal, not an error.
 //! - `a.b` and `a['x-y']` name a field; names may hold `@`, and CEL's reserved words are names like any other.
-//! - an index beyond a list or a key that a map does not have gives an absent value.
+//! - an index beyond a list or a key that a map does not have gives an absent value, and `a ?? b` a default.
+//! - the keys of a map are texts; a number or a truth value as a key stands for its text.
+//! - numbers do not begin with a zero, and an order with a number in quotes is refused.
 //! - bytes, messages and unsigned numbers as a type of their own do not exist.
 //!
 //! # Errors
@@ -28,7 +30,7 @@
 //! | `check` | syntax → nodes: names, argument counts, regexes, constants |
 //! | `filter`, `evaluate` | nodes over sets of rows; nodes for one row |
 //! | `value`, `number`, `time` | values and how they compare |
-//! | `functions` | the functions and their reference |
+//! | `functions` | the functions and their reference, a module for each group |
 //! | `template` | texts with fields and times in them |
 
 mod check;

@@ -133,6 +133,9 @@ fn write_value(verb: u8, decimals: usize, value: &Val<'_>, out: &mut Vec<u8>) ->
                 return Err(What::Needs("a number for `%f` or `%e`", value.kind()));
             };
             let number = number.to_f64();
+            if !number.is_finite() {
+                return Err(What::Overflow);
+            }
             match verb {
                 b'f' => write!(out, "{number:.decimals$}"),
                 _ => write_exponent(number, decimals, out),
