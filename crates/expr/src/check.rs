@@ -71,12 +71,17 @@ impl Checker {
         all.iter().map(|ast| self.node(ast)).collect()
     }
 
-    /// A part that must be true or false. A constant that is neither is a slip such as `a == 1 || 2`.
+    /// A part that must be true or false. What never is is a slip such as `a == 1 || 2` or `a && size(b)`.
     fn condition(&mut self, ast: &Ast) -> Checked {
         let node = self.node(ast)?;
         match &node.op {
             Op::Const(value) if !value.is_nothing() && !matches!(value, Val::Bool(_)) => {
                 let message = format!("expected true or false, found {}", value.kind());
+                Err(ExprError::new(message, node.at))
+            }
+            Op::Const(_) => Ok(node),
+            op if op.is_never_true() => {
+                let message = "expected true or false, which this never is";
                 Err(ExprError::new(message, node.at))
             }
             _ => Ok(node),

@@ -155,20 +155,13 @@ impl Expr {
     /// # Errors
     /// As for [`Expr::parse`], and where the expression can never be a truth value, such as a text in quotes.
     pub fn parse_condition(text: &str) -> Result<Self, ExprError> {
-        const NEVER: &str = "this is never true or false, so it is no condition";
         let condition = Self::parse(text)?;
         let message = match &condition.inner.node.op {
             Op::Const(value::Val::Bool(_)) => return Ok(condition),
             Op::Const(value::Val::Text(_)) => {
                 "this is a text, which is never true; write the expression without quotes around it"
             }
-            Op::Const(_)
-            | Op::Arithmetic(..)
-            | Op::Negate(_)
-            | Op::List(_)
-            | Op::Map(_)
-            | Op::Now => NEVER,
-            Op::Call(function, _) if function.writes() => NEVER,
+            op if op.is_never_true() => "this is never true or false, so it is no condition",
             _ => return Ok(condition),
         };
         Err(ExprError::new(message, 0..text.len()))

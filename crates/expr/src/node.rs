@@ -44,6 +44,21 @@ pub(crate) enum Op {
     Macro(Macro, Box<[Node; 2]>),
 }
 
+impl Op {
+    /// Whether the value is neither true nor false, whatever the event has.
+    pub fn is_never_true(&self) -> bool {
+        match self {
+            Self::Const(value) => !matches!(value, Val::Bool(_)),
+            Self::Arithmetic(..) | Self::Negate(_) | Self::List(_) | Self::Map(_) | Self::Now => {
+                true
+            }
+            Self::Macro(kind, _) => matches!(kind, Macro::Map | Macro::Filter),
+            Self::Call(function, _) => !function.may_be_true(),
+            _ => false,
+        }
+    }
+}
+
 /// An arithmetic operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arithmetic {

@@ -451,6 +451,16 @@ fn what_the_start_refuses() {
             9..12,
             "expected true or false, found string",
         ),
+        (
+            "a > 1 && size(b)",
+            9..16,
+            "expected true or false, which this never is",
+        ),
+        (
+            "!(a + 1)",
+            1..8,
+            "expected true or false, which this never is",
+        ),
         ("x + 1 / 0", 4..9, "division by zero"),
         (
             "x > duration('soon')",
@@ -589,6 +599,38 @@ fn what_the_start_refuses() {
             (at.clone(), *message),
             "{text}"
         );
+    }
+}
+
+#[test]
+fn conditions_may_be_true() {
+    for text in [
+        "lower(a)",
+        "size(a)",
+        "regex.extract(a, 'x')",
+        "a.map(b, true)",
+        "a + 1",
+        "now()",
+        "uuid()",
+        "42",
+        "'a == 1'",
+    ] {
+        let error = Expr::parse_condition(text).expect_err(text);
+        assert!(error.message.contains("never true"), "{text}: {error}");
+    }
+    for text in [
+        "parseJson(a)",
+        "merge(a).b",
+        "ip.isPrivate(a)",
+        "true",
+        "a.exists_one(b, b)",
+        "a",
+        "a ?? false",
+        "has(a)",
+        "coalesce(a, b)",
+        "a ? b : c",
+    ] {
+        assert!(Expr::parse_condition(text).is_ok(), "{text}");
     }
 }
 

@@ -367,3 +367,79 @@ fn check_text(text: &str) -> Result<(), TestCaseError> {
     }
     Ok(())
 }
+
+/// Arguments for functions: fields of every type and literals of every type.
+const ARGUMENTS: [&str; 36] = [
+    "a",
+    "n",
+    "f",
+    "t",
+    "u",
+    "l",
+    "m",
+    "ts",
+    "url",
+    "null_",
+    "huge",
+    "nested",
+    "null",
+    "true",
+    "0",
+    "1",
+    "-1",
+    "3.5",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "''",
+    "'a'",
+    "'ä€'",
+    "'%s %d'",
+    "'yyyy-MM'",
+    "'%Y'",
+    "'(a)|b'",
+    "'\\\\0'",
+    "'UTC'",
+    "'10.0.0.0/8'",
+    "[]",
+    "[1, 'a', null]",
+    "{'a': 1}",
+    "duration('1s')",
+    "now()",
+    "x",
+];
+
+const EVENT: &str = concat!(
+    r#"{"a":"abc","n":7,"f":-2.5,"t":"42","u":"ä€𝄞x","l":[3,1,2],"m":{"k":"v","ä":[1]},"ts":"2024-02-29T12:34:56.789Z","#,
+    r#""url":"http://u@h:1/p?q#f","null_":null,"huge":1e400,"nested":[[1,["a"]],{"b":[null]}]}"#
+);
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    /// Every function of anything at all gives a value, the same as a value and as a condition, or an error.
+    #[test]
+    fn functions_of_anything_give_a_value_or_an_error(
+        function in prop::sample::select(expr::functions().collect::<Vec<_>>()),
+        arguments in prop::collection::vec(prop::sample::select(ARGUMENTS.to_vec()), 0..5),
+        outer in prop::option::of(prop::sample::select(vec!["size(", "upper(", "sha1(", "hex(", "type("])),
+    ) {
+        let call = format!("{}({})", function.name, arguments.join(", "));
+        let text = outer.map_or(call.clone(), |outer| format!("{outer}{call})"));
+        if let Ok(expr) = Expr::parse(&text) {
+            let batch = batch(&[EVENT, "{}"]);
+            let rows = Bitmap::all(2);
+            let evaluated = expr.evaluate(&batch, &rows);
+            let filtered = expr.filter(&batch, &rows);
+            for row in 0..2 {
+                let failed = evaluated.errors.iter().any(|(failed, _)| *failed == row);
+                let holds = !failed && evaluated.column.value(row) == BatchValue::Bool(true);
+                prop_assert_eq!(filtered.holds.contains(row), holds, "{}", text);
+                if !failed {
+                    let mut out = Vec::new();
+                    evaluated.column.value(row).write_json(&mut out);
+                    prop_assert!(serde_json::from_slice::<Value>(&out).is_ok(), "{}", text);
+                }
+            }
+        }
+    }
+}

@@ -111,6 +111,12 @@ impl Bound {
         }
     }
 
+    /// Whether the value may be true or false, as the signature has it.
+    pub fn may_be_true(&self) -> bool {
+        let result = self.function.signature.rsplit(' ').next();
+        matches!(result, Some("bool" | "value"))
+    }
+
     /// Whether the value is a text that [`Self::write`] appends.
     pub fn writes(&self) -> bool {
         matches!(self.run, Run::Write(_))
