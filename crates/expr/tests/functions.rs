@@ -157,6 +157,20 @@ fn regular_expressions_extract_and_replace() {
                 "m.replace('id', regex.extract(m, 'u..r'), 1)",
                 "\"user=ann user=17 id=4\"",
             ),
+            (
+                r#"regex.extractAll("a1 b c3", r"[a-z](\d)?")"#,
+                "[\"1\",\"3\"]",
+            ),
+            (
+                r#"regex.replace("aé€b", "(.)", r"[\1]")"#,
+                "\"[a][é][€][b]\"",
+            ),
+            (r#"regex.replace("aé", "", "-")"#, "\"-a-é-\""),
+            (
+                r#"regex.replace("abcdefghijk", "(a)(b)(c)(d)(e)(f)(g)(h)(i)(j)", r"\9\1\0")"#,
+                "\"iaabcdefghijk\"",
+            ),
+            (r#"regex.replace("a b", r"\b", "|")"#, "\"|a| |b|\""),
             // A namespace gives way to the variable of a macro.
             ("['a-b'].map(regex, regex.replace('-', '+'))", "[\"a+b\"]"),
         ],

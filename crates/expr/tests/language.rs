@@ -532,6 +532,16 @@ fn what_the_start_refuses() {
             "broken regular expression: unclosed group",
         ),
         (
+            "regex.replace(m, '(?-u:.)', 'x')",
+            17..26,
+            "broken regular expression: pattern can match invalid UTF-8",
+        ),
+        (
+            "regex.extract(m, '(((a{100}){100}){100}){100}')",
+            17..46,
+            "broken regular expression: it is too large when compiled",
+        ),
+        (
             "regex.replace(m, '(a)', '$1')",
             24..28,
             "a group is written `\\1`, not `$1`; a dollar sign before a digit or brace is `\\$`",

@@ -1,7 +1,13 @@
 //! Regular expressions. They are literals and compiled when the expression is checked: one that came from an event would have to
 //! be compiled for every event, and could be anything.
+//!
+//! What they find becomes text, so they match whole characters only; their groups' places lie on the stack.
 
-use regex::bytes::{CaptureLocations, Regex};
+use std::ops::Range;
+
+use regex_automata::Input;
+use regex_automata::meta::{BuildError, Regex};
+use regex_automata::util::primitives::NonMaxUsize;
 
 use super::Takes::{Text, Whole};
 use super::bind::{Refused, Run};
@@ -55,14 +61,14 @@ pub(super) const FUNCTIONS: &[FunctionDoc] = &[
     .optional(1),
 ];
 
-/// Compiles a regular expression.
-pub(crate) fn compile(pattern: &[u8]) -> Result<Regex, String> {
-    Regex::new(&String::from_utf8_lossy(pattern)).map_err(|error| regex_message(&error))
+/// Compiles a regular expression that is asked only whether it matches.
+pub(crate) fn compile(pattern: &[u8]) -> Result<regex::bytes::Regex, String> {
+    let regex = regex::bytes::Regex::new(&String::from_utf8_lossy(pattern));
+    regex.map_err(|error| regex_message(&error.to_string()))
 }
 
 /// The one line of a regex error that says what is wrong.
-fn regex_message(error: &regex::Error) -> String {
-    let text = error.to_string();
+fn regex_message(text: &str) -> String {
     let reason = text
         .lines()
         .rev()
@@ -71,6 +77,14 @@ fn regex_message(error: &regex::Error) -> String {
         "broken regular expression: {}",
         reason.unwrap_or(text.trim())
     )
+}
+
+fn build_message(error: &BuildError) -> String {
+    match (error.syntax_error(), error.size_limit()) {
+        (Some(error), _) => regex_message(&error.to_string()),
+        (None, Some(_)) => regex_message("it is too large when compiled"),
+        (None, None) => regex_message(&error.to_string()),
+    }
 }
 
 /// Whether a text can hardly be meant literally: it has `\d` or the like, a class such as `[0-9]`, `.*` or `.+`.
@@ -91,7 +105,26 @@ fn compiled(args: &[Option<&Val<'static>>], name: &str) -> Result<Regex, Refused
         let message = format!("the regular expression of `{name}` must be a text literal");
         return Err(Refused::new(1, message));
     };
-    compile(pattern).map_err(|message| Refused::new(1, message))
+    Regex::new(&String::from_utf8_lossy(pattern))
+        .map_err(|error| Refused::new(1, build_message(&error)))
+}
+
+/// The match and the groups `\1` to `\9`: where they begin and end.
+const PLACES: usize = 20;
+
+/// The places of the match and its groups, of the first match that begins at `start` or behind it.
+fn search(regex: &Regex, text: &str, start: usize) -> Option<[Option<NonMaxUsize>; PLACES]> {
+    let mut places = [None; PLACES];
+    regex.search_slots(&Input::new(text).range(start..), &mut places)?;
+    Some(places)
+}
+
+/// The range of a group that matched.
+fn range(places: &[Option<NonMaxUsize>; PLACES], group: usize) -> Option<Range<usize>> {
+    match (places.get(2 * group)?, places.get(2 * group + 1)?) {
+        (Some(start), Some(end)) => Some(start.get()..end.get()),
+        _ => None,
+    }
 }
 
 /// A regular expression with a group at most, and the number of what it extracts.
@@ -109,17 +142,9 @@ fn extracting(args: &[Option<&Val<'static>>], name: &str) -> Result<(Regex, usiz
 
 fn extract(args: &[Option<&Val<'static>>]) -> Result<Run, Refused> {
     let (regex, group) = extracting(args, "regex.extract")?;
-    if group == 0 {
-        return Ok(Run::call(move |args| {
-            let found = regex.find(text_of(&args[0])?.as_bytes());
-            Ok(found.map_or(Val::Absent, |found| {
-                piece(&args[0], found.start(), found.end())
-            }))
-        }));
-    }
     Ok(Run::call(move |args| {
-        let found = regex.captures(text_of(&args[0])?.as_bytes());
-        let found = found.and_then(|found| found.get(1).map(|group| group.range()));
+        let found = search(&regex, text_of(&args[0])?, 0);
+        let found = found.and_then(|places| range(&places, group));
         Ok(found.map_or(Val::Absent, |at| piece(&args[0], at.start, at.end)))
     }))
 }
@@ -127,19 +152,15 @@ fn extract(args: &[Option<&Val<'static>>]) -> Result<Run, Refused> {
 fn extract_all(args: &[Option<&Val<'static>>]) -> Result<Run, Refused> {
     let (regex, group) = extracting(args, "regex.extractAll")?;
     Ok(Run::call(move |args| {
-        let text = text_of(&args[0])?.as_bytes();
-        let mut found = Vec::new();
-        if group == 0 {
-            found.extend(
-                regex
-                    .find_iter(text)
-                    .map(|found| piece(&args[0], found.start(), found.end())),
-            );
-        } else {
-            let groups = regex.captures_iter(text).filter_map(|found| found.get(1));
-            found.extend(groups.map(|group| piece(&args[0], group.start(), group.end())));
-        }
-        Ok(Val::list(found))
+        let text = text_of(&args[0])?;
+        let found = regex.find_iter(text).filter_map(|found| {
+            let at = match group {
+                0 => found.range(),
+                _ => range(&search(&regex, text, found.start())?, group)?,
+            };
+            Some(piece(&args[0], at.start, at.end))
+        });
+        Ok(Val::list(found.collect()))
     }))
 }
 
@@ -209,34 +230,24 @@ fn replace_all(
     times: Option<&Val<'_>>,
     out: &mut Vec<u8>,
 ) -> Result<(), What> {
-    let text = text_of(text)?.as_bytes();
+    let text = text_of(text)?;
+    let bytes = text.as_bytes();
     let times = times.map(whole_of).transpose()?.unwrap_or(-1);
     let times = usize::try_from(times).unwrap_or(usize::MAX);
     let mut end = 0;
-    if by.pieces.is_empty() {
-        for found in regex.find_iter(text).take(times) {
-            out.extend_from_slice(&text[end..found.start()]);
-            out.extend_from_slice(&by.last);
-            end = found.end();
-        }
-        out.extend_from_slice(&text[end..]);
-        return Ok(());
-    }
-    // The groups' places are made where there is something to replace.
-    let mut groups: Option<CaptureLocations> = None;
     for found in regex.find_iter(text).take(times) {
-        let groups = groups.get_or_insert_with(|| regex.capture_locations());
-        regex.captures_read_at(groups, text, found.start());
-        out.extend_from_slice(&text[end..found.start()]);
-        for (literal, group) in &by.pieces {
-            out.extend_from_slice(literal);
-            if let Some((start, end)) = groups.get(*group) {
-                out.extend_from_slice(&text[start..end]);
+        out.extend_from_slice(&bytes[end..found.start()]);
+        if !by.pieces.is_empty() {
+            let places = search(regex, text, found.start()).unwrap_or([None; PLACES]);
+            for (literal, group) in &by.pieces {
+                out.extend_from_slice(literal);
+                let at = range(&places, *group).unwrap_or(0..0);
+                out.extend_from_slice(&bytes[at]);
             }
         }
         out.extend_from_slice(&by.last);
         end = found.end();
     }
-    out.extend_from_slice(&text[end..]);
+    out.extend_from_slice(&bytes[end..]);
     Ok(())
 }
