@@ -85,15 +85,27 @@ fn scaled(number: &str, nanos: i64) -> Option<i128> {
     Some(i128::from(whole) * i128::from(nanos) + below)
 }
 
+/// The longest text of a duration is `-9223372036.854775808s`.
+pub(crate) const DURATION_LEN_MAX: usize = 22;
+
 /// A duration as CEL writes it: seconds with as many decimals as it takes.
-pub(crate) fn duration_text(nanos: i64) -> String {
+pub(crate) fn duration_text(nanos: i64, buffer: &mut [u8; DURATION_LEN_MAX]) -> &[u8] {
+    use std::io::Write;
     let sign = if nanos < 0 { "-" } else { "" };
     let (seconds, below) = (
         nanos.unsigned_abs() / 1_000_000_000,
         nanos.unsigned_abs() % 1_000_000_000,
     );
-    let text = format!("{sign}{seconds}.{below:09}");
-    format!("{}s", text.trim_end_matches('0').trim_end_matches('.'))
+    let mut room = &mut buffer[..];
+    write!(room, "{sign}{seconds}.{below:09}").expect("it has room for every duration");
+    let mut len = DURATION_LEN_MAX - room.len();
+    let digits = buffer[..len].iter().rev();
+    len -= digits.take_while(|byte| **byte == b'0').count();
+    if buffer[len - 1] == b'.' {
+        len -= 1;
+    }
+    buffer[len] = b's';
+    &buffer[..=len]
 }
 
 /// A part of a point in time or a duration.
@@ -182,6 +194,12 @@ mod tests {
             ("1µs", Some(1_000), "0.000001s"),
             ("0", Some(0), "0s"),
             ("0s", Some(0), "0s"),
+            ("10s", Some(10 * s), "10s"),
+            (
+                "-9223372036.854775807s",
+                Some(-i64::MAX),
+                "-9223372036.854775807s",
+            ),
             ("", None, ""),
             ("-", None, ""),
             ("5", None, ""),
@@ -195,7 +213,8 @@ mod tests {
         for (text, nanos, written) in cases {
             assert_eq!(parse_duration(text), nanos, "{text}");
             if let Some(nanos) = nanos {
-                assert_eq!(duration_text(nanos), written);
+                let mut buffer = [0; DURATION_LEN_MAX];
+                assert_eq!(duration_text(nanos, &mut buffer), written.as_bytes());
             }
         }
     }

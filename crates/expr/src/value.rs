@@ -330,7 +330,8 @@ impl<'a> Val<'a> {
                 out.push(b']');
             }
             Self::Duration(nanos) => {
-                json::write_string(out, time::duration_text(*nanos).as_bytes());
+                let mut buffer = [0; time::DURATION_LEN_MAX];
+                json::write_string(out, time::duration_text(*nanos, &mut buffer));
             }
             other => other.with_value(|value| value.write_json(out)),
         }
@@ -350,7 +351,8 @@ impl<'a> Val<'a> {
             Self::Time(nanos) => Value::Time(*nanos),
             Self::Json(text) => Value::Json(text),
             Self::Duration(nanos) => {
-                return take(Value::Text(time::duration_text(*nanos).as_bytes()));
+                let mut buffer = [0; time::DURATION_LEN_MAX];
+                return take(Value::Text(time::duration_text(*nanos, &mut buffer)));
             }
             Self::List(_) => {
                 let mut text = Vec::new();

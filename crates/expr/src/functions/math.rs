@@ -1,6 +1,7 @@
 //! Functions of numbers. Whole numbers stay whole; texts that read as numbers go through `int` or `double` first.
 
 use std::cmp::Ordering;
+use std::fmt::{self, Write};
 
 use super::Takes::{Any, Number, Whole};
 use super::{FunctionDoc, Kind, number_of, whole_of};
@@ -110,27 +111,67 @@ fn round<'a>(args: &[Val<'a>]) -> Result<Val<'a>, What> {
     float_part(&args[0], |number| rounded(number, decimals as usize))
 }
 
+/// Digits of a number in decimal notation, without memory of their own.
+struct Digits {
+    bytes: [u8; 64],
+    len: usize,
+}
+
+impl Write for Digits {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = self.len + text.len();
+        let room = self.bytes.get_mut(self.len..end).ok_or(fmt::Error)?;
+        room.copy_from_slice(text.as_bytes());
+        self.len = end;
+        Ok(())
+    }
+}
+
+impl Digits {
+    fn of(text: fmt::Arguments<'_>) -> Option<Self> {
+        let mut digits = Self {
+            bytes: [0; 64],
+            len: 0,
+        };
+        digits.write_fmt(text).ok()?;
+        Some(digits)
+    }
+
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.len]).unwrap_or_default()
+    }
+}
+
 /// The number with so many decimals: the decimal digits of the number are rounded as they are written, so that 2.345, which as a
 /// float is a little less, gives 2.35.
 fn rounded(number: f64, decimals: usize) -> f64 {
-    let text = number.to_string();
-    let Some((_, fraction)) = text.split_once('.') else {
-        return number;
-    };
-    if fraction.len() <= decimals {
+    if number.abs() < 1e-16 {
+        return 0f64.copysign(number);
+    }
+    // Greater ones are whole.
+    if number.abs() >= (1i64 << f64::MANTISSA_DIGITS) as f64 {
         return number;
     }
-    let cut = text.len() - fraction.len() + decimals;
-    let is_up = fraction.as_bytes()[decimals] >= b'5';
-    let kept: f64 = text[..cut].parse().unwrap_or(number);
-    if !is_up {
-        return kept;
+    by_digits(number, decimals).unwrap_or(number)
+}
+
+fn by_digits(number: f64, decimals: usize) -> Option<f64> {
+    let digits = Digits::of(format_args!("{number}"))?;
+    let text = digits.text();
+    let (_, fraction) = text.split_once('.')?;
+    if fraction.len() <= decimals {
+        return None;
+    }
+    let kept: f64 = text[..text.len() - fraction.len() + decimals]
+        .parse()
+        .ok()?;
+    if fraction.as_bytes()[decimals] < b'5' {
+        return Some(kept);
     }
     let step = 10f64.powi(-(decimals as i32)).copysign(number);
     // Adding the step may leave a last digit that is not there in decimal notation.
-    format!("{:.decimals$}", kept + step)
-        .parse()
-        .unwrap_or(number)
+    let next = Digits::of(format_args!("{:.decimals$}", kept + step))?;
+    next.text().parse().ok()
 }
 
 fn float_part<'a>(value: &Val<'a>, part: impl Fn(f64) -> f64) -> Result<Val<'a>, What> {
@@ -175,4 +216,39 @@ fn extreme<'a>(args: &[Val<'a>], wanted: Ordering) -> Result<Val<'a>, What> {
         }
     }
     Ok(best.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn rounding_at_the_edges() {
+        let cases = [
+            (0.5, 15, 0.5),
+            (1e-20, 3, 0.0),
+            (0.000_499_9, 3, 0.0),
+            (0.0005, 3, 0.001),
+            (-0.0005, 3, -0.001),
+            (0.999_95, 4, 1.0),
+            (123_456_789.125, 2, 123_456_789.13),
+            (9_007_199_254_740_993.0, 2, 9_007_199_254_740_993.0),
+            (1e300, 2, 1e300),
+            (0.1 + 0.2, 15, 0.3),
+        ];
+        for (number, decimals, expected) in cases {
+            assert_eq!(rounded(number, decimals), expected, "{number}, {decimals}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_rounded_number_is_near_and_has_few_decimals(number in -1e6..1e6f64, decimals in 1usize..8) {
+            let found = rounded(number, decimals);
+            let half = 0.5 * 10f64.powi(-(decimals as i32));
+            prop_assert!((found - number).abs() <= half * 1.000_001, "{} {}", number, found);
+            prop_assert_eq!(found.to_string().parse::<f64>(), format!("{found:.decimals$}").parse::<f64>());
+        }
+    }
 }

@@ -35,7 +35,7 @@ pub(super) const FUNCTIONS: &[FunctionDoc] = &[
         [
             "regex.extract(text, regex) -> string",
             "The first match of a regular expression, a literal: its one group if it has a group, else all of it. Absent where nothing matches. More than one group is refused: `(?:…)` groups without capturing.",
-            r#"regex.extract(message, r"(\d+)$") == '502' && !has(url.host) && regex.extract(message, 'no match') ?? 'none' == 'none'"#,
+            r#"regex.extract(message, r"(\d+)$") == '502' && (regex.extract(message, 'no match') ?? 'none') == 'none'"#,
         ],
     ),
     FunctionDoc::new(
