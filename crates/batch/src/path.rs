@@ -83,7 +83,7 @@ impl FieldPath {
     }
 
     /// Whether one of the two paths lies in the other, or they are the same, dots in keys read as steps.
-    pub(crate) fn overlaps(&self, other: &[Box<str>]) -> bool {
+    pub fn overlaps(&self, other: &[Box<str>]) -> bool {
         fn parts(keys: &[Box<str>]) -> impl Iterator<Item = &str> {
             keys.iter().flat_map(|key| key.split('.'))
         }

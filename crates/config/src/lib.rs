@@ -36,7 +36,7 @@ pub use de::NUMBER_AS_WRITTEN;
 pub use emit::to_yaml;
 pub use error::ConfigError;
 pub use node::{Node, NodeKind, Path};
-pub use oneline::{Catalogue, Positional, StageRole, parse_oneline};
+pub use oneline::{Catalogue, Positional, Shape, StageRole, expand_short_forms, parse_oneline};
 pub use reader::MapReader;
 pub use source::{Source, Span};
 pub use units::{Count, Period, Positive, Quantity, Size};

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use crate::{
-    Catalogue, Node, Positional, Source, Span, StageRole, parse_oneline, parse_yaml, to_yaml,
+    Catalogue, Node, Positional, Shape, Source, Span, StageRole, expand_short_forms, parse_oneline,
+    parse_yaml, to_yaml,
 };
 
 /// A tree without places.
@@ -136,7 +137,10 @@ struct AnyComponent;
 impl Catalogue for AnyComponent {
     fn positional(&self, _: StageRole, name: &str) -> Option<Positional> {
         match name {
-            "where" => Some(Positional::expression(&["condition"])),
+            "where" => Some(Positional::whole(&["condition"], Shape::Expression)),
+            "set" => Some(Positional::whole(&["fields"], Shape::Assignments)),
+            "rename" => Some(Positional::whole(&["fields"], Shape::Renames)),
+            "remove" => Some(Positional::whole(&["fields"], Shape::Names)),
             // The name has a capital, so that no setting of a random stage is called so.
             _ => Some(Positional::with_rest(&["Values"])),
         }
@@ -185,9 +189,15 @@ proptest! {
     ) {
         let yaml = Source::new("t.yaml", text.clone());
         let _ = parse_yaml(&yaml).map(|node| to_yaml(&node)).map_err(|error| error.to_string());
-        for text in [text.clone(), format!("a | {text} | b"), format!("a | where {text} | b")] {
+        let stages = ["", "where", "set", "rename", "remove"];
+        let stages = stages.iter().map(|name| format!("a | {name} {text} | b"));
+        for text in stages.chain([text.clone()]) {
             let source = Source::command_line(text);
             let _ = parse_oneline(&source, &AnyComponent).map_err(|error| error.to_string());
+        }
+        let short = format!("pipelines:\n  a: {text}\n  b:\n    processors:\n      - set: {text}\n      - b {text}\n");
+        if let Ok(tree) = parse_yaml(&Source::new("t.yaml", short)) {
+            let _ = expand_short_forms(tree, &AnyComponent).map_err(|error| error.to_string());
         }
     }
 

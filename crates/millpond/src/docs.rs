@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use component::{Build, Example, Spec};
-use config::{StageRole, closest};
+use config::{Positional, Shape, StageRole, closest};
 use pipeline::settings::{DiskQueueSettings, MemoryQueueSettings, ProcessSettings, RetrySettings};
 use serde_json::{Value, json};
 
@@ -190,24 +190,24 @@ fn schema_of(spec: &Spec) -> Value {
 
 /// The form that the component has in a one-line pipeline.
 fn usage(spec: &Spec) -> String {
+    let Positional { fields, shape, .. } = spec.positional;
+    let whole = match shape {
+        Shape::Expression => "EXPRESSION",
+        Shape::Assignments => "NAME = EXPRESSION, …",
+        Shape::Renames => "NAME -> NEW_NAME, …",
+        Shape::Names => "NAME, …",
+        Shape::Values | Shape::Rest => "",
+    };
+    if !whole.is_empty() {
+        return format!("{} {whole}", spec.name);
+    }
     let mut words = vec![spec.name.to_owned()];
-    let fields = spec.positional.fields;
     for (index, field) in fields.iter().enumerate() {
-        let is_last = index + 1 == fields.len();
-        words.push(
-            match (
-                is_last && spec.positional.rest_as_list,
-                spec.positional.expression,
-            ) {
-                (true, _) => format!("{}…", field.to_uppercase()),
-                _ => field.to_uppercase(),
-            },
-        );
+        let is_rest = shape == Shape::Rest && index + 1 == fields.len();
+        let more = if is_rest { "…" } else { "" };
+        words.push(format!("{}{more}", field.to_uppercase()));
     }
     words.push("[setting=value …]".to_owned());
-    if spec.positional.expression {
-        words.pop();
-    }
     words.join(" ")
 }
 

@@ -8,8 +8,8 @@ use anyhow::{Context, anyhow};
 use batch::HostInfo;
 use component::Warning;
 use config::{
-    Environment, Node, NodeKind, Source, StageRole, expand_variables, parse_oneline, parse_yaml,
-    to_yaml,
+    Environment, Node, NodeKind, Source, StageRole, expand_short_forms, expand_variables,
+    parse_oneline, parse_yaml, to_yaml,
 };
 use pipeline::settings::QueueSettings;
 use pipeline::{Graph, PipelineGraph};
@@ -36,7 +36,8 @@ pub fn load(pipeline: &str) -> anyhow::Result<Loaded> {
         let text = std::fs::read(pipeline).with_context(|| format!("cannot read {pipeline}"))?;
         let text = String::from_utf8(text)
             .map_err(|_| anyhow!("{pipeline} is not a YAML file: it is not valid UTF-8"))?;
-        parse_yaml(&Source::new(pipeline, text))
+        let tree = parse_yaml(&Source::new(pipeline, text));
+        tree.and_then(|tree| expand_short_forms(tree, &REGISTRY))
     } else {
         parse_oneline(&Source::command_line(pipeline), &REGISTRY)
     };

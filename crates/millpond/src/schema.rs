@@ -4,7 +4,7 @@
 //! takes: one text for a list of one, and a variable where a number, a truth value or a word is wanted.
 
 use component::{Build, Spec};
-use config::StageRole;
+use config::{Shape, StageRole};
 use pipeline::settings::{
     InputSettings, OutputSettings, ProcessSettings, ProcessorSettings, QueueSettings,
     RetrySettings, SendingSettings,
@@ -37,7 +37,7 @@ fn pipeline() -> Value {
         [StageRole::Input, StageRole::Processor, StageRole::Output].map(any_component);
     let list = |item: &Value| json!({ "type": "array", "items": item, "minItems": 1 });
     let one_or_list = |item: &Value| json!({ "anyOf": [item, list(item)] });
-    json!({
+    let long = json!({
         "type": "object",
         "additionalProperties": false,
         "properties": {
@@ -53,24 +53,42 @@ fn pipeline() -> Value {
             { "oneOf": [{ "required": ["input"] }, { "required": ["inputs"] }] },
             { "oneOf": [{ "required": ["output"] }, { "required": ["outputs"] }] },
         ],
-    })
+    });
+    let one_line =
+        json!({ "type": "string", "pattern": r"\|", "description": "A one-line pipeline." });
+    json!({ "anyOf": [long, one_line] })
 }
 
-/// A component of this role: its bare name, or its name with settings.
+/// A component of this role: its bare name, a stage of a one-line pipeline, or its name with settings.
 fn any_component(role: StageRole) -> Value {
     let names: Vec<&str> = REGISTRY.of(role).iter().map(|spec| spec.name).collect();
     let with_settings = REGISTRY.of(role).iter().map(|spec| {
         let properties = Map::from_iter([(
             spec.name.to_owned(),
-            // A name with a colon and nothing behind it.
-            json!({ "anyOf": [component(spec), { "type": "null" }] }),
+            json!({ "anyOf": alternatives(spec) }),
         )]);
         json!({ "type": "object", "properties": properties, "required": [spec.name], "additionalProperties": false })
     });
-    let all: Vec<Value> = std::iter::once(json!({ "enum": names }))
+    let stages = json!({ "type": "string", "pattern": format!(r"^({})\s", names.join("|")) });
+    let all: Vec<Value> = [json!({ "enum": names }), stages]
+        .into_iter()
         .chain(with_settings)
         .collect();
     json!({ "anyOf": all })
+}
+
+/// What may stand behind a component's name: its settings, nothing, or what a stage of a one-line pipeline has there.
+fn alternatives(spec: &Spec) -> Vec<Value> {
+    let mut all = vec![component(spec), json!({ "type": "null" })];
+    if let Some(field) = spec.positional.fields.first() {
+        let short = match spec.positional.shape {
+            Shape::Expression | Shape::Assignments | Shape::Renames => json!({ "type": "string" }),
+            Shape::Names => json!({ "type": ["string", "array"], "items": { "type": "string" } }),
+            Shape::Values | Shape::Rest => all[0]["properties"][field].clone(),
+        };
+        all.push(short);
+    }
+    all
 }
 
 /// The settings of a component, those that every component of its kind takes included.

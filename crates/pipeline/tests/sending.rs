@@ -134,7 +134,9 @@ impl Output for Remote {
                     .expect("text")
                     .parse()
                     .expect("a number");
-                let panics = self.panics_at.is_some_and(|every| line.is_multiple_of(every));
+                let panics = self
+                    .panics_at
+                    .is_some_and(|every| line.is_multiple_of(every));
                 assert!(!panics, "as asked");
                 if line % self.destinations == destination {
                     encoded

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use batch::{Batch, Bitmap, Failures};
 use component::{Build, BuildContext, Example, Order, Processor, Spec, parse};
-use config::{ConfigError, Node, Positional};
+use config::{ConfigError, Node, Positional, Shape};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -14,15 +14,15 @@ use serde::Deserialize;
 pub const SPEC: Spec = Spec {
     name: "drop",
     summary: "Drops events.",
-    description: "Drops every event, or with `if` those for which the expression is true. The counters of the pipeline \
+    description: "Drops the events for which the expression (`if`) is true; every event where there is none. The counters of the pipeline \
                   tell dropped events from delivered ones. `where` is the opposite: it keeps the events for which its \
                   expression is true. Events that failed in an earlier processor can be dropped too.",
-    positional: Positional::NONE,
+    positional: Positional::whole(&["if"], Shape::Expression),
     one_line: &[],
     examples: &[
         Example {
             title: "Drop what health checks leave behind",
-            stage: r#"drop if="path == '/health'""#,
+            stage: r#"drop path == "/health""#,
             input: "{\"path\":\"/health\"}\n{\"path\":\"/cart\"}",
             output: r#"{"path":"/cart"}"#,
         },
@@ -92,8 +92,8 @@ mod tests {
         check_errors(
             &SPEC,
             &[
-                ("drop everything", "takes no value by position"),
-                ("drop rows=all", "rows"),
+                ("drop rows=all", "`drop` takes no setting `rows`"),
+                ("drop if=level==\"DEBUG\"", "`drop` takes no setting `if`"),
             ],
         );
     }

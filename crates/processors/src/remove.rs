@@ -2,7 +2,7 @@
 
 use batch::{Batch, Bitmap, Edit, Failures, FieldPath};
 use component::{Build, BuildContext, Example, Order, Processor, Spec, parse};
-use config::{ConfigError, Node, Positional};
+use config::{ConfigError, Node, Positional, Shape};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -12,12 +12,12 @@ pub const SPEC: Spec = Spec {
     summary: "Removes fields.",
     description: "Removes each of `fields`, with everything in them where they are objects. A field that an event does \
                   not have is no failure. An object that loses its last field stays as an empty object.",
-    positional: Positional::with_rest(&["fields"]),
+    positional: Positional::whole(&["fields"], Shape::Names),
     one_line: &[],
     examples: &[
         Example {
             title: "Two fields, one of them inside an object",
-            stage: "remove a http.request",
+            stage: "remove a, http.request",
             input: r#"{"a":1,"b":2,"http":{"request":{"body":"x"},"version":"1.1"}}"#,
             output: r#"{"b":2,"http":{"version":"1.1"}}"#,
         },
@@ -147,9 +147,9 @@ mod tests {
             &SPEC,
             &[
                 ("remove", "fields"),
-                ("remove fields=[]", "at least one field"),
+                ("remove", "fields"),
                 ("remove a b..c", "`b..c` is not a field name"),
-                ("remove a why=x", "why"),
+                ("remove a why=x", "no setting"),
             ],
         );
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use batch::{Batch, Bitmap, Cell, Column, ColumnBuilder, Edit, Failures, FieldPath, json};
 use component::{Build, BuildContext, Example, Order, Processor, Spec, parse};
-use config::{ConfigError, Node, Positional};
+use config::{ConfigError, Node, Positional, Shape};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -18,31 +18,31 @@ const FAILURE_TAG: &str = "_renamefailure";
 pub const SPEC: Spec = Spec {
     name: "rename",
     summary: "Gives fields other names.",
-    description: "Renames one field (`from`, `to`) or several (`fields`, a map from old to new names). Values stay as \
-                  they are, every digit included. A field that an event does not have is no failure.\n\n\
+    description: "In a one-line pipeline: `rename NAME -> NEW, NAME -> NEW, …`. In YAML the same as one text, or \
+                  as a map from present to new names, `fields`. Values stay as they are, every digit included. A field that an event does not have is no failure.\n\n\
                   Nothing is overwritten: an event that has a field of the new name already, even a null, fails with \
                   `_renamefailure` and keeps all of its names. To overwrite, `remove` the other field first.\n\n\
-                  The new name may lie below the old one: `rename host host.name` moves a text into an object. The \
+                  The new name may lie below the old one: `rename host -> host.name` moves a text into an object. The \
                   renames of one processor happen at once, so no name may take part in two of them; use a second \
                   `rename` for a chain.",
-    positional: Positional::fields(&["from", "to"]),
+    positional: Positional::whole(&["fields"], Shape::Renames),
     one_line: &[],
     examples: &[
         Example {
             title: "Into an object",
-            stage: "rename clientip source.ip",
+            stage: "rename clientip -> source.ip",
             input: r#"{"clientip":"192.0.2.7","n":1}"#,
             output: r#"{"n":1,"source":{"ip":"192.0.2.7"}}"#,
         },
         Example {
             title: "Several fields",
-            stage: "rename fields.verb=method fields.response=status",
+            stage: "rename verb -> method, response -> status",
             input: r#"{"verb":"GET","response":200}"#,
             output: r#"{"method":"GET","status":200}"#,
         },
         Example {
             title: "A name that is taken",
-            stage: "rename a b",
+            stage: "rename a -> b",
             input: r#"{"a":1,"b":2}"#,
             output: r#"{"a":1,"b":2,"tags":["_renamefailure"],"error":{"message":"cannot rename a to b: b is there already"}}"#,
         },
@@ -55,34 +55,21 @@ pub const SPEC: Spec = Spec {
     },
 };
 
-/// Settings of `rename`: either `from` and `to`, or `fields`.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+/// Settings of `rename`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 struct Config {
-    /// The field's present name.
-    from: Option<String>,
-    /// The field's new name.
-    to: Option<String>,
-    /// Present names with their new names, for several fields.
+    /// Present names with their new names.
+    #[allow(dead_code, reason = "read from the tree, for the places")]
     fields: BTreeMap<String, String>,
 }
 
 fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
-    let config: Config = parse(node)?;
+    let _: Config = parse(node).map_err(|error| match node.get("from").or(node.get("to")) {
+        Some(_) => error.note("`from` and `to` are now `fields: { PRESENT: NEW }`"),
+        None => error,
+    })?;
     let mut renames = Vec::new();
-    match (&config.from, &config.to) {
-        (Some(from), Some(to)) => {
-            renames.push(Rename::new(
-                from,
-                node.nearest("from"),
-                to,
-                node.nearest("to"),
-            )?);
-        }
-        (None, None) => {}
-        (Some(_), None) => return Err(node.error("`to`, the new name, is missing")),
-        (None, Some(_)) => return Err(node.error("`from`, the present name, is missing")),
-    }
     for (from, to) in node
         .get("fields")
         .and_then(Node::as_map)
@@ -105,7 +92,7 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
         renames.push(rename);
     }
     if renames.is_empty() {
-        return Err(node.error("nothing to rename: give `from` and `to`, or `fields`"));
+        return Err(node.error("nothing to rename"));
     }
     Ok(Box::new(Renames {
         renames,
@@ -254,24 +241,36 @@ mod tests {
         check(
             &SPEC,
             &[
-                ("rename a b", r#"{"a":1.50,"c":2}"#, r#"{"c":2,"b":1.50}"#),
-                ("rename a b", r#"{"a":null}"#, r#"{"b":null}"#),
                 (
-                    "rename a b",
+                    "rename a -> b",
+                    r#"{"a":1.50,"c":2}"#,
+                    r#"{"c":2,"b":1.50}"#,
+                ),
+                ("rename a -> b", r#"{"a":null}"#, r#"{"b":null}"#),
+                (
+                    "rename a -> b",
                     r#"{"a":{"x": 123456789012345678901234567890}}"#,
                     r#"{"b":{"x": 123456789012345678901234567890}}"#,
                 ),
-                ("rename a b", r#"{"c":1}"#, r#"{"c":1}"#),
+                ("rename a -> b", r#"{"c":1}"#, r#"{"c":1}"#),
                 (
-                    "rename a.b c",
+                    "rename a.b -> c",
                     r#"{"a":{"b":1,"d":2}}"#,
                     r#"{"a":{"d":2},"c":1}"#,
                 ),
-                ("rename a a.b", r#"{"a":"x"}"#, r#"{"a":{"b":"x"}}"#),
-                ("rename a a.b.c", r#"{"a":[1]}"#, r#"{"a":{"b":{"c":[1]}}}"#),
-                ("rename a a.b", r#"{"a":{"b":1}}"#, r#"{"a":{"b":{"b":1}}}"#),
+                ("rename a -> a.b", r#"{"a":"x"}"#, r#"{"a":{"b":"x"}}"#),
                 (
-                    "rename fields.a=c fields.b=d",
+                    "rename a -> a.b.c",
+                    r#"{"a":[1]}"#,
+                    r#"{"a":{"b":{"c":[1]}}}"#,
+                ),
+                (
+                    "rename a -> a.b",
+                    r#"{"a":{"b":1}}"#,
+                    r#"{"a":{"b":{"b":1}}}"#,
+                ),
+                (
+                    "rename a -> c, b -> d",
                     r#"{"a":1,"b":2}"#,
                     r#"{"c":1,"d":2}"#,
                 ),
@@ -298,11 +297,8 @@ mod tests {
                 "cannot write d.e: there is a value above it that is not an object",
             ),
         ] {
-            let lines = crate::testing::run(
-                &SPEC,
-                "rename fields.a=b fields.c=d.e",
-                &format!("{event}}}"),
-            );
+            let lines =
+                crate::testing::run(&SPEC, "rename a -> b, c -> d.e", &format!("{event}}}"));
             assert_eq!(lines, [format!("{event}{}", error(reason))]);
         }
     }
@@ -312,19 +308,19 @@ mod tests {
         check_errors(
             &SPEC,
             &[
-                ("rename", "nothing to rename"),
-                ("rename a", "`to`, the new name, is missing"),
-                ("rename to=a", "`from`, the present name, is missing"),
-                ("rename a a", "`a` has that name already"),
-                ("rename a.b a", "`a.b` lies in `a`"),
-                ("rename a b..c", "`b..c` is not a field name"),
+                ("rename", "fields"),
+                ("rename a", "expected `->` and the new name after `a`"),
+                ("rename a b", "expected `->`"),
+                ("rename to=a", "`rename` takes no setting `to`"),
+                ("rename a -> a", "`a` has that name already"),
+                ("rename a.b -> a", "`a.b` lies in `a`"),
+                ("rename a -> b..c", "`b..c` is not a field name"),
                 (
-                    "rename fields.a=b fields.b=c",
+                    "rename a -> b, b -> c",
                     "b to c and a to b touch the same field",
                 ),
-                ("rename fields.a=x fields.b=x", "touch the same field"),
-                ("rename a b fields.b=c", "touch the same field"),
-                ("rename a b c", "takes 2 values"),
+                ("rename a -> x, b -> x", "touch the same field"),
+                ("rename a -> b, b -> c", "touch the same field"),
             ],
         );
     }
@@ -346,7 +342,7 @@ mod tests {
             };
             let lines: Vec<String> = events.iter().map(|event| serde_json::to_string(event).unwrap()).collect();
             let mut batch = batch_of(lines.iter().map(String::as_str));
-            let failures = process(build(&SPEC, "rename a b").unwrap().as_mut(), &mut batch);
+            let failures = process(build(&SPEC, "rename a -> b").unwrap().as_mut(), &mut batch);
             let failed: Vec<usize> = failures.rows().iter().map(|failure| failure.row).collect();
             for (row, (line, event)) in lines_of(&batch).iter().zip(&events).enumerate() {
                 let mut found: Value = serde_json::from_str(line).unwrap();

@@ -1,13 +1,15 @@
-//! `set`: gives a field a value.
+//! `set`: gives fields values.
 //!
-//! The value is a literal, a text with references to other fields, or what an expression computes. A literal is stored
-//! once a batch and shared by all rows.
+//! A value is what an expression computes, or a literal or a text with references to other fields. A literal is stored once a
+//! batch and shared by all rows. All values are set at once and together: an event for which one is impossible keeps everything. An
+//! expression that reads what the same stage sets would therefore see the value from before; it is refused.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use batch::{Batch, Bitmap, Cell, ColumnBuilder, Edit, Failures, FieldPath};
-use component::{Build, BuildContext, Example, Order, Processor, Spec, field, parse};
-use config::{ConfigError, Node, Positional};
+use batch::{Batch, Bitmap, Cell, Column, ColumnBuilder, Edit, Failures, FieldPath};
+use component::{Build, BuildContext, Example, Order, Processor, Spec, parse};
+use config::{ConfigError, Node, Positional, Shape};
 use expr::{Absent, Expr, Template};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -19,40 +21,41 @@ const FAILURE_TAG: &str = "_setfailure";
 /// The processor's description.
 pub const SPEC: Spec = Spec {
     name: "set",
-    summary: "Gives a field a value.",
+    summary: "Gives fields values.",
     description: concat!(
-        "The value is one of two:\n\n\
-                  - `value`: what stands there. Unquoted `42`, `1.5`, `true` and `null` are numbers, a truth value and \
+        "In a one-line pipeline: `set NAME = EXPRESSION, NAME = EXPRESSION, …`. In YAML the same as one text, or as maps:\n\n\
+                  - `fields`: names with expressions. A text is a text only in quotes of its own: `env: '\"prod\"'`; a bare name is a \
+                  field, so that `copy: other` copies one. Where an expression gives nothing, nothing happens.\n\
+                  - `values`: names with values as they stand. Unquoted `42`, `1.5`, `true` and `null` are numbers, a truth value and \
                   null, with every digit kept; what is quoted is text; lists and maps become arrays and objects. A text may hold fields and \
                   times: ",
         expr::template_syntax!(),
-        " A reference to a field that is absent or null stays as it is written, as in Logstash.\n\
-                  - `expression`: what the expression gives, with its type. Where that is absent, nothing happens. \
-                  `expression: other` copies a field.\n\n\
+        " A reference to a field that is absent or null stays as it is written, as in Logstash.\n\n\
+                  All of them are set at once, so that no expression may read a field that the same `set` sets before it: use a second `set`. \
                   A field that is there is replaced unless `overwrite: false` is given; a null counts as being there. \
-                  Where the expression fails, or a value above the field is not an object, the event fails with \
+                  Where an expression fails, or a value above the field is not an object, the event fails with \
                   `_setfailure`."
     ),
-    positional: Positional::fields(&["field", "value"]).typed(),
+    positional: Positional::whole(&["fields"], Shape::Assignments),
     one_line: &[],
     examples: &[
         Example {
+            title: "Something computed, and a text",
+            stage: r#"set total = bytes_in + bytes_out, env = "prod""#,
+            input: r#"{"bytes_in":200,"bytes_out":1300}"#,
+            output: r#"{"bytes_in":200,"bytes_out":1300,"total":1500,"env":"prod"}"#,
+        },
+        Example {
             title: "A number, whatever was there before",
-            stage: "set retries 3",
+            stage: "set retries = 3",
             input: "{\"a\":1}\n{\"retries\":\"none\"}",
             output: "{\"a\":1,\"retries\":3}\n{\"retries\":3}",
         },
         Example {
-            title: "A text made of fields",
-            stage: "set summary '%{verb} %{url.path}'",
+            title: "A text made of fields, and a copy of a field",
+            stage: r#"set summary = verb + " " + url.path, method = verb"#,
             input: r#"{"verb":"GET","url":{"path":"/a"}}"#,
-            output: r#"{"verb":"GET","url":{"path":"/a"},"summary":"GET /a"}"#,
-        },
-        Example {
-            title: "Something computed",
-            stage: "set took.ms expression='took.s * 1000'",
-            input: r#"{"took":{"s":2}}"#,
-            output: r#"{"took":{"s":2,"ms":2000}}"#,
+            output: r#"{"verb":"GET","url":{"path":"/a"},"summary":"GET /a","method":"GET"}"#,
         },
     ],
     schema: |generator| generator.subschema_for::<Config>(),
@@ -63,18 +66,16 @@ pub const SPEC: Spec = Spec {
     },
 };
 
-/// Settings of `set`. Either `value` or `expression` is needed.
+/// Settings of `set`. Either `fields` or `values` is needed.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Config {
-    /// The field to set.
-    field: String,
-    /// The value: of any type, null included. A text may hold fields and times: `%{name}`, `%{+yyyy-MM-dd}`.
+    /// Fields with expressions that give their values.
     #[serde(default)]
-    value: Option<Literal>,
-    /// An expression that gives the value.
+    fields: BTreeMap<String, String>,
+    /// Fields with values: of any type, null included. A text may hold fields and times: `%{name}`, `%{+yyyy-MM-dd}`.
     #[serde(default)]
-    expression: Option<String>,
+    values: BTreeMap<String, Option<Literal>>,
     /// Whether a field that is there already is replaced. Default: true.
     #[serde(default = "yes")]
     overwrite: bool,
@@ -85,41 +86,67 @@ fn yes() -> bool {
 }
 
 fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
-    let config: Config = parse(node)?;
-    let path = field(node, "field", &config.field)?;
-    // A null that is given is a value too.
-    let given = node
-        .get("value")
-        .map(|_| config.value.unwrap_or(Literal::Null));
-    let value = match (given, &config.expression) {
-        (Some(Literal::Text(text)), None) => text_value(node, &text)?,
-        (Some(literal), None) => SetTo::Literal(literal),
-        (None, Some(text)) => SetTo::Expression(
-            Expr::parse(text).map_err(|error| error.in_setting(node.nearest("expression")))?,
-        ),
-        (Some(_), Some(_)) => {
-            return Err(node
-                .nearest("expression")
-                .error("give either `value` or `expression`, not both"));
-        }
-        (None, None) => {
-            return Err(node.error("what to set is missing: give `value` or `expression`"));
-        }
+    let config: Config = parse(node).map_err(|error| renamed(node, error))?;
+    let mut assignments = Vec::new();
+    let entries = |name| {
+        let entries = node.get(name).and_then(Node::as_map);
+        entries.unwrap_or_default()
     };
-    let overwrite = config.overwrite;
-    let tag = context.tag_or(FAILURE_TAG);
+    for (key, value) in entries("values") {
+        let name = key.as_str().unwrap_or_default();
+        let given = config.values.get(name).cloned().flatten();
+        let to = match given.unwrap_or(Literal::Null) {
+            Literal::Text(text) => text_value(value, &text)?,
+            literal => SetTo::Literal(literal),
+        };
+        assignments.push(Assignment::new(key, to)?);
+    }
+    for (key, value) in entries("fields") {
+        let name = key.as_str().unwrap_or_default();
+        let text = config.fields.get(name).map_or("", String::as_str);
+        let expression = Expr::parse(text).map_err(|error| error.in_setting(value))?;
+        let earlier = assignments.iter().find(|earlier: &&Assignment| {
+            let mut read = expression.fields().iter();
+            read.any(|field| earlier.path.overlaps(field.keys()))
+        });
+        if let Some(Assignment { path, .. }) = earlier {
+            let error = value.error(format!(
+                "`{path}`, which is read here, is set in the same stage"
+            ));
+            return Err(error.note(format!(
+                "the values of one `set` are set at once, and `{path}` would be read as it was before: use a second `set`"
+            )));
+        }
+        assignments.push(Assignment::new(key, SetTo::Expression(expression))?);
+    }
+    if assignments.is_empty() {
+        let error = node.error("nothing to set");
+        return Err(error.note("as in: set total = bytes_in + bytes_out, env = \"prod\""));
+    }
     Ok(Box::new(Set {
-        path,
-        value,
-        overwrite,
-        tag,
+        assignments,
+        overwrite: config.overwrite,
+        tag: context.tag_or(FAILURE_TAG),
     }))
+}
+
+/// Says how settings of earlier versions are written now.
+fn renamed(node: &Node, error: ConfigError) -> ConfigError {
+    match node.get("field").and_then(Node::as_str) {
+        Some(field) => error
+            .note(format!(
+                "`field` with `expression` is now `fields: {{ {field}: EXPRESSION }}`"
+            ))
+            .note(format!(
+                "`field` with `value` is now `values: {{ {field}: VALUE }}`"
+            )),
+        None => error,
+    }
 }
 
 /// A text, which is a literal where it has no field and no time in it.
 fn text_value(node: &Node, text: &str) -> Result<SetTo, ConfigError> {
-    let template =
-        Template::parse(text).map_err(|error| error.in_setting(node.nearest("value")))?;
+    let template = Template::parse(text).map_err(|error| error.in_setting(node))?;
     Ok(match template.constant() {
         Some(text) => SetTo::Literal(Literal::Text(text.into())),
         None => SetTo::Template(template),
@@ -133,54 +160,96 @@ enum SetTo {
     Expression(Expr),
 }
 
+/// A field and what it becomes.
 #[derive(Clone)]
-struct Set {
+struct Assignment {
     path: FieldPath,
     value: SetTo,
+}
+
+#[derive(Clone)]
+struct Set {
+    assignments: Vec<Assignment>,
     overwrite: bool,
     tag: Arc<str>,
 }
 
-impl Processor for Set {
-    fn process(&mut self, batch: &mut Batch, rows: &Bitmap) -> Failures {
-        let mut rows = rows.clone();
-        if !self.overwrite {
+impl Assignment {
+    fn new(key: &Node, value: SetTo) -> Result<Self, ConfigError> {
+        let name = key.as_str().unwrap_or_default();
+        let path = FieldPath::parse(name)
+            .map_err(|error| key.error(format!("`{name}` is not a field name: {error}")))?;
+        Ok(Self { path, value })
+    }
+
+    /// The field's new cells for these rows, and which expressions failed.
+    fn column(
+        &self,
+        batch: &Batch,
+        rows: &Bitmap,
+        set: &Set,
+        failures: &mut Failures,
+        failed: &mut Bitmap,
+    ) -> Option<Column> {
+        let mut wanted = rows.clone();
+        if !set.overwrite {
             let present = batch.column(&self.path);
-            rows.and(&Bitmap::from_fn(batch.len(), |row| {
+            wanted.and(&Bitmap::from_fn(batch.len(), |row| {
                 present.cell(row).is_absent()
             }));
         }
-        let mut failures = Failures::none();
-        if rows.is_empty() {
-            return failures;
+        if wanted.is_empty() {
+            return None;
         }
-        let column = match &self.value {
-            SetTo::Literal(literal) => literal.column(&rows),
+        Some(match &self.value {
+            SetTo::Literal(literal) => literal.column(&wanted),
             SetTo::Template(template) => {
                 let mut column = ColumnBuilder::new(batch.len());
                 let mut template = template.bind(batch, Absent::AsWritten);
-                for row in rows.iter() {
+                for row in wanted.iter() {
                     let span = column.append(|out| template.write(row, out));
                     column.set(row, Cell::Text(span));
                 }
                 column.finish()
             }
             SetTo::Expression(expression) => {
-                let found = expression.evaluate(batch, &rows);
+                let found = expression.evaluate(batch, &wanted);
                 for (row, reason) in &found.errors {
-                    failures.push(*row, &self.tag, reason);
-                    rows.remove(*row);
+                    failures.push(*row, &set.tag, reason);
+                    failed.insert(*row);
+                    wanted.remove(*row);
                 }
                 let mut column = ColumnBuilder::over(batch.len(), found.column.buffers().clone());
-                for row in rows.iter() {
+                for row in wanted.iter() {
                     let cell = found.column.cell(row);
                     column.set(row, if cell.is_absent() { Cell::Keep } else { cell });
                 }
                 column.finish()
             }
-        };
+        })
+    }
+}
+
+impl Processor for Set {
+    fn process(&mut self, batch: &mut Batch, rows: &Bitmap) -> Failures {
+        let mut failures = Failures::none();
+        let mut failed = Bitmap::from_fn(batch.len(), |_| false);
+        let mut rows = rows.clone();
         let mut edit = Edit::new();
-        edit.set(self.path.clone(), column);
+        let mut columns = Vec::with_capacity(self.assignments.len());
+        for assignment in &self.assignments {
+            let column = assignment.column(batch, &rows, self, &mut failures, &mut failed);
+            failed.iter().for_each(|row| rows.remove(row));
+            columns.push(column);
+        }
+        for (assignment, column) in self.assignments.iter().zip(columns) {
+            let Some(column) = column else { continue };
+            let column = match failed.is_empty() {
+                true => column,
+                false => without(&column, &failed),
+            };
+            edit.set(assignment.path.clone(), column);
+        }
         failures.extend_refused(batch.apply(edit), &self.tag);
         failures
     }
@@ -188,6 +257,19 @@ impl Processor for Set {
     fn fork(&self) -> Box<dyn Processor> {
         Box::new(self.clone())
     }
+}
+
+/// The column, with these rows as they are.
+fn without(column: &Column, rows: &Bitmap) -> Column {
+    let mut kept = ColumnBuilder::over(column.len(), column.buffers().clone());
+    for row in 0..column.len() {
+        let cell = match rows.contains(row) {
+            true => Cell::Keep,
+            false => column.cell(row),
+        };
+        kept.set(row, cell);
+    }
+    kept.finish()
 }
 
 #[cfg(test)]
@@ -201,46 +283,46 @@ mod tests {
     #[test]
     fn literals_have_the_type_they_look_like() {
         for (settings, value) in [
-            ("{field: f, value: 42}", "42"),
-            ("{field: f, value: -42}", "-42"),
+            ("{values: {f: 42}}", "42"),
+            ("{values: {f: -42}}", "-42"),
             (
-                "{field: f, value: 18446744073709551615}",
+                "{values: {f: 18446744073709551615}}",
                 "18446744073709551615",
             ),
             (
-                "{field: f, value: 123456789012345678901234567890}",
+                "{values: {f: 123456789012345678901234567890}}",
                 "123456789012345678901234567890",
             ),
             (
-                "{field: f, value: 99999999999999999999999999999999999999999}",
+                "{values: {f: 99999999999999999999999999999999999999999}}",
                 "99999999999999999999999999999999999999999",
             ),
             (
-                "{field: f, value: -1.00000000000000000001}",
+                "{values: {f: -1.00000000000000000001}}",
                 "-1.00000000000000000001",
             ),
             (
-                "{field: f, value: [1.50, {a: 18446744073709551616}]}",
+                "{values: {f: [1.50, {a: 18446744073709551616}]}}",
                 r#"[1.50,{"a":18446744073709551616}]"#,
             ),
-            ("{field: f, value: +7}", "7"),
-            ("{field: f, value: .5}", "0.5"),
-            ("{field: f, value: 0x1F}", "31"),
-            ("{field: f, value: '42'}", "\"42\""),
-            ("{field: f, value: 1.5}", "1.5"),
-            ("{field: f, value: true}", "true"),
-            ("{field: f, value: 'true'}", "\"true\""),
-            ("{field: f, value: null}", "null"),
-            ("{field: f, value: }", "null"),
-            ("{field: f, value: ''}", "\"\""),
-            ("{field: f, value: a \"b\"}", r#""a \"b\"""#),
-            ("{field: f, value: []}", "[]"),
+            ("{values: {f: +7}}", "7"),
+            ("{values: {f: .5}}", "0.5"),
+            ("{values: {f: 0x1F}}", "31"),
+            ("{values: {f: '42'}}", "\"42\""),
+            ("{values: {f: 1.5}}", "1.5"),
+            ("{values: {f: true}}", "true"),
+            ("{values: {f: 'true'}}", "\"true\""),
+            ("{values: {f: null}}", "null"),
+            ("{values: {f: }}", "null"),
+            ("{values: {f: ''}}", "\"\""),
+            ("{values: {f: a \"b\"}}", r#""a \"b\"""#),
+            ("{values: {f: []}}", "[]"),
             (
-                "{field: f, value: [1, x, [true, null]]}",
+                "{values: {f: [1, x, [true, null]]}}",
                 r#"[1,"x",[true,null]]"#,
             ),
             (
-                "{field: f, value: {a: {b: 1.25}, 'c d': ~}}",
+                "{values: {f: {a: {b: 1.25}, 'c d': ~}}}",
                 r#"{"a":{"b":1.25},"c d":null}"#,
             ),
         ] {
@@ -256,88 +338,98 @@ mod tests {
 
     #[test]
     fn values_come_from_fields() {
+        for (value, input, output) in [
+            (
+                "'%{a}-%{b.c}'",
+                r#"{"a":1.50,"b":{"c":"x"}}"#,
+                r#"{"a":1.50,"b":{"c":"x"},"f":"1.50-x"}"#,
+            ),
+            ("'<%{a}>'", r#"{"a":null}"#, r#"{"a":null,"f":"<%{a}>"}"#),
+            (
+                "'%{[b][c]}'",
+                r#"{"b":{"c":true}}"#,
+                r#"{"b":{"c":true},"f":"true"}"#,
+            ),
+            (
+                "'100%% of %{a} in %{+yyyy}'",
+                r#"{"a":1,"@timestamp":"2024-02-29T00:00:00Z"}"#,
+                r#"{"a":1,"@timestamp":"2024-02-29T00:00:00Z","f":"100% of 1 in 2024"}"#,
+            ),
+            ("'%%{a} 100%'", r#"{"a":1}"#, r#"{"a":1,"f":"%{a} 100%"}"#),
+            ("'%{f}!'", r#"{"f":"x"}"#, r#"{"f":"x!"}"#),
+        ] {
+            let settings = format!("values: {{ f: {value} }}");
+            let mut batch = batch_of([input]);
+            process(
+                build_yaml(&SPEC, &settings).expect(value).as_mut(),
+                &mut batch,
+            );
+            assert_eq!(lines_of(&batch), [output], "{value}");
+        }
+    }
+
+    #[test]
+    fn values_are_computed() {
         check(
             &SPEC,
             &[
+                ("set f = a", r#"{"a":1.50}"#, r#"{"a":1.50,"f":1.50}"#),
+                ("set f = a + 1", r#"{"a":1}"#, r#"{"a":1,"f":2}"#),
+                ("set f = gone", r#"{"f":1}"#, r#"{"f":1}"#),
+                ("set f = null", "{}", r#"{"f":null}"#),
+                ("set f = \"null\"", "{}", r#"{"f":"null"}"#),
+                ("set f = [1,'2', null]", "{}", r#"{"f":[1,"2",null]}"#),
+                ("set f = '[1]'", "{}", r#"{"f":"[1]"}"#),
+                ("set a.b = 1", r#"{"a":{"c":2}}"#, r#"{"a":{"c":2,"b":1}}"#),
+                ("set @metadata.index = 'x'", r#"{"a":1}"#, r#"{"a":1}"#),
                 (
-                    "set f '%{a}-%{b.c}'",
-                    r#"{"a":1.50,"b":{"c":"x"}}"#,
-                    r#"{"a":1.50,"b":{"c":"x"},"f":"1.50-x"}"#,
-                ),
-                (
-                    "set f '<%{a}>'",
-                    r#"{"a":null}"#,
-                    r#"{"a":null,"f":"<%{a}>"}"#,
-                ),
-                (
-                    "set f '%{[b][c]}'",
-                    r#"{"b":{"c":true}}"#,
-                    r#"{"b":{"c":true},"f":"true"}"#,
-                ),
-                (
-                    "set f '100%% of %{a} in %{+yyyy}'",
-                    r#"{"a":1,"@timestamp":"2024-02-29T00:00:00Z"}"#,
-                    r#"{"a":1,"@timestamp":"2024-02-29T00:00:00Z","f":"100% of 1 in 2024"}"#,
-                ),
-                (
-                    "set f '%%{a} 100%'",
+                    "set `x y` = 1, z = a",
                     r#"{"a":1}"#,
-                    r#"{"a":1,"f":"%{a} 100%"}"#,
+                    r#"{"a":1,"x y":1,"z":1}"#,
                 ),
-                ("set f '%{f}!'", r#"{"f":"x"}"#, r#"{"f":"x!"}"#),
-                (
-                    "set f expression=a",
-                    r#"{"a":1.50}"#,
-                    r#"{"a":1.50,"f":1.50}"#,
-                ),
-                ("set f expression='a + 1'", r#"{"a":1}"#, r#"{"a":1,"f":2}"#),
-                ("set f expression=gone", r#"{"f":1}"#, r#"{"f":1}"#),
-                (
-                    "set f 1 overwrite=false",
-                    "{\"f\":null}\n{}",
-                    "{\"f\":null}\n{\"f\":1}",
-                ),
-                ("set f null", "{}", r#"{"f":null}"#),
-                ("set f 'null'", "{}", r#"{"f":"null"}"#),
-                ("set f [1,'2', x,null]", "{}", r#"{"f":[1,"2","x",null]}"#),
-                ("set f '[1]'", "{}", r#"{"f":"[1]"}"#),
-                ("set f [1]x", "{}", r#"{"f":"[1]x"}"#),
-                (
-                    "set f 1.00000000000000000001",
-                    "{\"a\":1}\n{}",
-                    "{\"a\":1,\"f\":1.00000000000000000001}\n{\"f\":1.00000000000000000001}",
-                ),
-                ("set a.b 1", r#"{"a":{"c":2}}"#, r#"{"a":{"c":2,"b":1}}"#),
-                ("set @metadata.index x", r#"{"a":1}"#, r#"{"a":1}"#),
+                ("set a = a + 1, b = 2", r#"{"a":1}"#, r#"{"a":2,"b":2}"#),
             ],
         );
     }
 
     #[test]
-    fn failed_rows_keep_what_they_had() {
-        let lines = crate::testing::run(
-            &SPEC,
-            "set f expression='a + 1'",
-            "{\"a\":1}\n{\"f\":7,\"a\":[]}\n{\"a\":2}",
-        );
+    fn fields_that_are_there_stay_where_that_is_asked_for() {
+        let mut set =
+            build_yaml(&SPEC, "{ fields: { f: '1', g: '2' }, overwrite: false }").expect("valid");
+        let mut batch = batch_of([r#"{"f":null}"#, r#"{"x":1}"#]);
+        process(set.as_mut(), &mut batch);
         assert_eq!(
-            (&*lines[0], &*lines[2]),
-            (r#"{"a":1,"f":2}"#, r#"{"a":2,"f":3}"#)
+            lines_of(&batch),
+            [r#"{"f":null,"g":2}"#, r#"{"x":1,"f":1,"g":2}"#]
         );
-        assert!(
-            lines[1].starts_with(r#"{"f":7,"a":[],"tags":["_setfailure"],"error":{"message":""#),
-            "{}",
-            lines[1]
-        );
-        let lines = crate::testing::run(&SPEC, "set a.b 1", "{\"a\":\"x\"}\n{}");
+    }
+
+    #[test]
+    fn failed_rows_keep_what_they_had() {
+        for stage in ["set g = 1, f = a + 1", "set f = a + 1, g = 1"] {
+            let lines =
+                crate::testing::run(&SPEC, stage, "{\"a\":1}\n{\"f\":7,\"a\":[]}\n{\"a\":2}");
+            assert!(lines[0].contains(r#""f":2"#) && lines[0].contains(r#""g":1"#));
+            assert!(lines[2].contains(r#""f":3"#) && lines[2].contains(r#""g":1"#));
+            assert!(
+                lines[1]
+                    .starts_with(r#"{"f":7,"a":[],"tags":["_setfailure"],"error":{"message":""#),
+                "{}",
+                lines[1]
+            );
+        }
+        let lines = crate::testing::run(&SPEC, "set c = 1, a.b = 1", "{\"a\":\"x\"}\n{}");
         assert!(lines[0].contains("cannot write a.b"), "{}", lines[0]);
-        assert_eq!(lines[1], r#"{"a":{"b":1}}"#);
+        assert!(!lines[0].contains(r#""c""#), "{}", lines[0]);
+        assert_eq!(lines[1], r#"{"c":1,"a":{"b":1}}"#);
     }
 
     #[test]
     fn only_given_rows_are_set() {
         let mut batch = text_batch(["one", "two"]);
-        let mut set = build(&SPEC, "set message same").expect("it builds").fork();
+        let mut set = build(&SPEC, "set message = 'same'")
+            .expect("it builds")
+            .fork();
         process_rows(
             set.as_mut(),
             &mut batch,
@@ -348,7 +440,9 @@ mod tests {
             [r#"{"message":"one"}"#, r#"{"message":"same"}"#]
         );
         process(
-            build(&SPEC, "set message x").expect("it builds").as_mut(),
+            build(&SPEC, "set message = 'x'")
+                .expect("it builds")
+                .as_mut(),
             &mut batch,
         );
         assert_eq!(
@@ -362,23 +456,34 @@ mod tests {
         check_errors(
             &SPEC,
             &[
-                ("set", "field"),
-                ("set f", "what to set is missing"),
-                ("set f 1 expression=a", "either `value` or `expression`"),
-                ("set f..g 1", "`f..g` is not a field name"),
-                ("set f '%{a'", "`%{` is not closed"),
-                ("set f '%{}'", "`` is not a field name"),
-                ("set f value=.nan", "infinity and NaN"),
-                ("set f 1e999", "`1e999` is beyond"),
-                ("set f expression='a +'", "expected a value, found the end"),
-                ("set f expression='lenght(a)'", "lenght"),
+                ("set", "nothing to set"),
+                ("set f 1", "expected `=` and an expression after `f`"),
+                ("set f..g = 1", "`f..g` is not a field name"),
+                ("set f = a +", "expected a value, found the end"),
+                ("set f = lenght(a)", "lenght"),
+                (
+                    "set f = 1, g = f.x",
+                    "`f`, which is read here, is set in the same stage",
+                ),
+                ("set f.x = 1, g = f", "`f.x`, which is read here"),
             ],
         );
-        let error = build(&SPEC, "set f '%{ok} %{a'").err().expect("a refusal");
-        assert_eq!(
-            error.column(),
-            Some("in | set f '%{ok} ".len() + 1),
-            "{error}"
-        );
+        for (settings, part) in [
+            ("values: { f: '%{a' }", "`%{` is not closed"),
+            ("values: { f: '%{}' }", "`` is not a field name"),
+            ("values: { f: .nan }", "infinity and NaN"),
+            ("values: { f: 1e999 }", "`1e999` is beyond"),
+            (
+                "{ field: f, value: 1 }",
+                "`field` with `value` is now `values: { f: VALUE }`",
+            ),
+        ] {
+            let error = build_yaml(&SPEC, settings).err().expect(settings);
+            assert!(error.to_string().contains(part), "{error}");
+        }
+        let error = build(&SPEC, "set a = 1, f = a1 + ")
+            .err()
+            .expect("a refusal");
+        assert_eq!(error.line(), Some(1), "{error}");
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use batch::{Batch, Bitmap, Failures};
 use component::{Build, BuildContext, Example, Limit, Order, Processor, Spec, Warning, parse};
-use config::{ConfigError, Node, Positional};
+use config::{ConfigError, Node, Positional, Shape};
 use expr::Expr;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -19,7 +19,7 @@ pub const SPEC: Spec = Spec {
                   fails, as `message + 1` does for a text. Failures are counted as `expression_errors`, and the first \
                   one is logged with the id of its event, then one an hour. Events that failed in an earlier processor are filtered \
                   like all others.",
-    positional: Positional::expression(&["condition"]),
+    positional: Positional::whole(&["condition"], Shape::Expression),
     one_line: &[],
     examples: &[
         Example {

@@ -17,7 +17,7 @@ pub(super) struct Word {
 /// One thing that a stage says.
 #[derive(Debug)]
 pub(super) enum Token {
-    Positional(Value),
+    Positional(Word),
     Setting { name: Word, value: Value },
 }
 
@@ -28,30 +28,31 @@ pub(super) enum Value {
     List(Span, Vec<Word>),
 }
 
-impl Value {
-    pub(super) fn span(&self) -> Span {
-        match self {
-            Self::One(word) => word.span,
-            Self::List(span, _) => *span,
-        }
-    }
-}
-
 /// A position in the text of a pipeline.
 pub(super) struct Cursor<'s> {
     pub(super) source: &'s Arc<Source>,
+    /// The source's text up to where this ends.
     text: &'s str,
     at: usize,
 }
 
 impl<'s> Cursor<'s> {
     pub(super) fn new(source: &'s Arc<Source>) -> Self {
-        let text = &source.text;
+        Self::within(source, Span::new(0, source.text.len()))
+    }
+
+    /// A position at the beginning of a part of the source.
+    pub(super) fn within(source: &'s Arc<Source>, part: Span) -> Self {
         Self {
             source,
-            text,
-            at: 0,
+            text: &source.text[..part.end],
+            at: part.start,
         }
+    }
+
+    /// How far it is, in bytes of the source.
+    pub(super) fn place(&self) -> usize {
+        self.at
     }
 
     fn rest(&self) -> &'s str {
@@ -97,18 +98,13 @@ impl<'s> Cursor<'s> {
         }
     }
 
-    /// The next token of the stage; none at its end. A list by position is read where `lists` says so.
-    pub(super) fn token(&mut self, lists: bool) -> Result<Option<Token>, ConfigError> {
+    /// The next token of the stage; none at its end.
+    pub(super) fn token(&mut self) -> Result<Option<Token>, ConfigError> {
         if self.at_stage_end().is_some() {
             return Ok(None);
         }
         let Some(name) = self.setting_name() else {
-            let list = if lists { self.list()? } else { None };
-            let value = match list {
-                Some(list) => list,
-                None => Value::One(self.lone_word()?),
-            };
-            return Ok(Some(Token::Positional(value)));
+            return Ok(Some(Token::Positional(self.lone_word()?)));
         };
         if let Some(list) = self.list()? {
             return Ok(Some(Token::Setting { name, value: list }));
@@ -118,6 +114,14 @@ impl<'s> Cursor<'s> {
         value.quoted |= value.text.is_empty();
         let value = Value::One(value);
         Ok(Some(Token::Setting { name, value }))
+    }
+
+    /// The name of a setting, where one stands here.
+    pub(super) fn peek_setting(&mut self) -> Option<Word> {
+        let place = self.at;
+        let name = self.setting_name();
+        self.at = place;
+        name
     }
 
     /// Steps over `name=` or `name.key=` when a setting starts here. A key is whatever somebody calls a field or an
@@ -152,9 +156,11 @@ impl<'s> Cursor<'s> {
         let word = self.word(&[])?;
         if word.text.starts_with("||") && !word.quoted {
             let span = Span::new(word.span.start, word.span.start + 2);
-            return Err(self.error(span, "`||` belongs into an expression").note(
-                "stages are split by a single `|`; an expression with spaces needs quotes here",
-            ));
+            return Err(self
+                .error(span, "`||` is only valid inside an expression")
+                .note(
+                    "stages are split by a single `|`; an expression with spaces needs quotes here",
+                ));
         }
         Ok(word)
     }
@@ -263,15 +269,134 @@ impl<'s> Cursor<'s> {
 
     /// The rest of the stage as it stands, trimmed.
     pub(super) fn expression(&mut self) -> Result<Word, ConfigError> {
+        self.expression_up_to(&[])
+    }
+
+    /// `name = expression`, up to a comma or the end of the stage.
+    pub(super) fn assignment(&mut self) -> Result<(Word, Word), ConfigError> {
+        let name = self.field(&['='])?;
+        if !self.rest().starts_with('=') || self.rest().starts_with("==") {
+            let message = format!("expected `=` and an expression after `{}`", name.text);
+            return Err(self.error(self.next_char(), message).note(
+                "as in: set total = bytes_in + bytes_out, env = \"prod\" (text stands in quotes, a bare name is a field)",
+            ));
+        }
+        self.at += 1;
+        let value = self.expression_up_to(&[','])?;
+        if value.text.is_empty() {
+            let message = format!("expected an expression for `{}` here", name.text);
+            return Err(self.error(self.next_char(), message));
+        }
+        Ok((name, value))
+    }
+
+    /// `name -> new name`.
+    pub(super) fn new_name(&mut self) -> Result<(Word, Word), ConfigError> {
+        let old = self.field(&['-'])?;
+        if !self.rest().starts_with("->") {
+            let message = format!("expected `->` and the new name after `{}`", old.text);
+            let error = self.error(self.next_char(), message);
+            return Err(
+                error.note("as in: rename clientip -> source.ip, verb -> http.request.method")
+            );
+        }
+        self.at += 2;
+        Ok((old, self.field(&[])?))
+    }
+
+    /// A field's name: plain, or in quotes or backticks where it has characters that end it. Steps over blanks after it.
+    pub(super) fn field(&mut self, stops: &[char]) -> Result<Word, ConfigError> {
         self.skip_space();
         let start = self.at;
+        if let Some(rest) = self.rest().strip_prefix('`') {
+            let Some(length) = rest.find('`') else {
+                return Err(self.unterminated(start, '`'));
+            };
+            self.at += length + 2;
+            let (span, text) = (Span::new(start, self.at), rest[..length].to_owned());
+            self.skip_space();
+            return Ok(Word {
+                span,
+                text,
+                quoted: true,
+            });
+        }
+        let mut word = Word {
+            span: Span::empty(start),
+            text: String::new(),
+            quoted: false,
+        };
+        while let Some(c) = self.rest().chars().next() {
+            let is_stop = match c {
+                '-' if stops.contains(&c) => self.rest().starts_with("->"),
+                c => matches!(c, ',' | '|') || c.is_whitespace() || stops.contains(&c),
+            };
+            match c {
+                _ if is_stop => break,
+                '=' => {
+                    let error =
+                        self.error(self.next_char(), "a name is expected here, and no setting");
+                    return Err(error.note(
+                        "settings of this component are for YAML; a name that holds `=` stands in backticks",
+                    ));
+                }
+                '\'' | '"' => {
+                    self.quoted_piece(c, &mut word.text)?;
+                    word.quoted = true;
+                }
+                c => {
+                    word.text.push(c);
+                    self.at += c.len_utf8();
+                }
+            }
+        }
+        word.span = Span::new(start, self.at);
+        if word.text.is_empty() {
+            return Err(self.error(self.next_char(), "the name of a field is missing here"));
+        }
+        self.skip_space();
+        Ok(word)
+    }
+
+    /// Steps over a comma; whether there was one.
+    pub(super) fn comma(&mut self) -> bool {
+        self.skip_space();
+        let is_comma = self.rest().starts_with(',');
+        self.at += usize::from(is_comma);
+        is_comma
+    }
+
+    /// The place of the next character, where something else was expected.
+    pub(super) fn next_char(&self) -> Span {
+        let length = self.rest().chars().next().map_or(0, char::len_utf8);
+        Span::new(self.at, self.at + length)
+    }
+
+    /// An expression up to the end of the stage, or to one of these characters outside of all brackets; trimmed.
+    fn expression_up_to(&mut self, stops: &[char]) -> Result<Word, ConfigError> {
+        self.skip_space();
+        let start = self.at;
+        let mut depth = 0_usize;
         while let Some(c) = self.rest().chars().next() {
             match c {
-                '\'' | '"' => self.skip_literal(c, start)?,
-                '|' if self.rest().starts_with("||") => self.at += 2,
+                '\'' | '"' => {
+                    self.skip_literal(c, start)?;
+                    continue;
+                }
+                '`' => {
+                    let rest = &self.rest()[1..];
+                    let length = rest.find('`').map_or(rest.len(), |length| length + 1);
+                    self.at += 1 + length;
+                    continue;
+                }
+                '|' if self.rest().starts_with("||") => self.at += 1,
                 '|' => break,
-                c => self.at += c.len_utf8(),
+                '(' | '[' | '{' => depth += 1,
+                ')' | ']' | '}' => depth = depth.saturating_sub(1),
+                c if depth == 0 && stops.contains(&c) => break,
+                _ => {}
             }
+            self.at += c.len_utf8();
         }
         let text = self.text[start..self.at].trim_end().to_owned();
         let span = Span::new(start, start + text.len());

@@ -16,11 +16,17 @@
 //! - Values quote as in a shell: `'...'` holds anything, `"..."` takes `\"` and `\\` as escapes and every other
 //!   backslash as it is, adjacent pieces join. What is quoted is text; a `name=` alone gives the empty text, and
 //!   `name=null` nothing, as in YAML.
-//! - A component that takes one expression gets the rest of its stage as it stands, trimmed. Quotes in it, with the
-//!   expression language's own escapes, only keep a `|` from ending the stage.
+//! - A component that takes an expression gets the rest of its stage as it stands, trimmed. Quotes in it, with the
+//!   expression language's own escapes, only keep a `|` from ending the stage. Likewise with assignments
+//!   (`set a = b + 1, c = "x"`), new names (`rename a -> b, c -> d`) and names (`remove a, b c`), which commas separate, names
+//!   blanks as well. None of these takes `name=value` settings: those are for YAML.
 //! - `||` never ends a stage; outside of an expression it must be quoted when it stands alone.
+//!
+//! A pipeline whose first stage is no input reads standard input, and one whose last stage is no output writes to standard
+//! output.
 
 mod lexer;
+mod short;
 mod stage;
 
 #[cfg(test)]
@@ -33,6 +39,8 @@ use crate::node::{Node, NodeKind};
 use crate::source::{Source, Span};
 use lexer::Cursor;
 use stage::Stage;
+
+pub use short::expand_short_forms;
 
 /// Which part of a pipeline a stage is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -65,20 +73,33 @@ impl StageRole {
     }
 }
 
-/// Which settings of a component may be given by position.
+/// What a component takes in a stage without the names of its settings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Positional {
     /// The settings' names in order.
     pub fields: &'static [&'static str],
-    /// The last field takes all that is left, as a list.
-    pub rest_as_list: bool,
-    /// The component takes one expression, the rest of its stage as it stands, as its first field.
-    pub expression: bool,
-    /// Values by position read as those after a name do: `null` is nothing, `[a, b]` a list. Without it they are text,
-    /// for patterns such as `[a-z]`.
-    pub typed: bool,
+    /// How values are written.
+    pub shape: Shape,
     /// Maps in maps, such as `auth.basic`, whose entries are given as `auth.basic.user=u`.
     pub nested: &'static [&'static str],
+}
+
+/// How a component's values are written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Shape {
+    /// One for each field.
+    #[default]
+    Values,
+    /// One for each field but the last, which takes all that is left as a list.
+    Rest,
+    /// An expression: the rest of the stage as it stands.
+    Expression,
+    /// `name = expression, …`: a map from names to expressions.
+    Assignments,
+    /// `name -> new name, …`: a map from names to names.
+    Renames,
+    /// Names, split by commas and blanks: a list.
+    Names,
 }
 
 impl Positional {
@@ -89,9 +110,7 @@ impl Positional {
     pub const fn fields(fields: &'static [&'static str]) -> Self {
         Self {
             fields,
-            rest_as_list: false,
-            expression: false,
-            typed: false,
+            shape: Shape::Values,
             nested: &[],
         }
     }
@@ -100,9 +119,7 @@ impl Positional {
     pub const fn with_rest(fields: &'static [&'static str]) -> Self {
         Self {
             fields,
-            rest_as_list: true,
-            expression: false,
-            typed: false,
+            shape: Shape::Rest,
             nested: &[],
         }
     }
@@ -112,23 +129,20 @@ impl Positional {
         Self { nested, ..self }
     }
 
-    /// The same, where values by position read as those after a name do.
-    pub const fn typed(self) -> Self {
-        Self {
-            typed: true,
-            ..self
-        }
-    }
-
-    /// One expression, as the field (a slice of one).
-    pub const fn expression(field: &'static [&'static str]) -> Self {
+    /// The whole stage in one shape, as the field (a slice of one).
+    pub const fn whole(field: &'static [&'static str], shape: Shape) -> Self {
         Self {
             fields: field,
-            rest_as_list: false,
-            expression: true,
-            typed: false,
+            shape,
             nested: &[],
         }
+    }
+}
+
+impl Shape {
+    /// Whether the whole stage is written in it, so that there is no room for settings.
+    pub(crate) fn is_whole(self) -> bool {
+        !matches!(self, Self::Values | Self::Rest)
     }
 }
 
@@ -143,9 +157,25 @@ pub trait Catalogue {
 /// The name that the pipeline of a one-liner has in the tree.
 const PIPELINE: &str = "main";
 
+/// The input of a pipeline that names none.
+const INPUT: &str = "stdin";
+
+/// The output of a pipeline that names none.
+const OUTPUT: &str = "stdout";
+
 /// Parses a one-line pipeline into `{pipelines: {main: {input: {..}, processors: [{..}], outputs: [{..}]}}}`.
 pub fn parse_oneline(source: &Arc<Source>, catalogue: &dyn Catalogue) -> Result<Node, ConfigError> {
-    let mut cursor = Cursor::new(source);
+    let whole = Span::new(0, source.text.len());
+    let pipeline = parse_pipeline(Cursor::new(source), catalogue)?;
+    let key = |name: &str| Node::scalar(source, whole, name, false);
+    let pipelines = Node::map(source, whole, vec![(key(PIPELINE), pipeline)]);
+    let root = vec![(key("pipelines"), pipelines)];
+    Ok(Node::new(source, whole, NodeKind::Map(root)).rooted())
+}
+
+/// Parses what one pipeline holds.
+fn parse_pipeline(mut cursor: Cursor<'_>, catalogue: &dyn Catalogue) -> Result<Node, ConfigError> {
+    let begin = cursor.place();
     let mut stages = Vec::new();
     loop {
         let is_first = stages.is_empty();
@@ -154,8 +184,24 @@ pub fn parse_oneline(source: &Arc<Source>, catalogue: &dyn Catalogue) -> Result<
             break;
         }
     }
-    if let [only] = stages.as_slice() {
-        return Err(too_short(source, only, catalogue));
+    let end = cursor.place();
+    let is_one = |stage: Option<&Stage>, role| {
+        stage.is_some_and(|stage| stage.role_error(role, catalogue).is_none())
+    };
+    let (first, last) = (stages.first(), stages.last());
+    let is_input = is_one(first, StageRole::Input);
+    let is_processor = is_one(first, StageRole::Processor);
+    // What is nothing of all that is an error of the role that its place gives it.
+    let has_input = is_input || !(is_processor || is_one(first, StageRole::Output));
+    let has_output = match stages.len() {
+        1 => !has_input && !is_processor,
+        _ => is_one(last, StageRole::Output) || !is_one(last, StageRole::Processor),
+    };
+    if !has_input {
+        stages.insert(0, Stage::bare(cursor.source, begin, INPUT));
+    }
+    if !has_output {
+        stages.push(Stage::bare(cursor.source, end, OUTPUT));
     }
     let last = stages.len() - 1;
     let mut nodes = Vec::with_capacity(stages.len());
@@ -167,25 +213,11 @@ pub fn parse_oneline(source: &Arc<Source>, catalogue: &dyn Catalogue) -> Result<
         };
         nodes.push(stage.into_node(role, catalogue)?);
     }
-    Ok(tree(source, nodes))
-}
-
-fn too_short(source: &Arc<Source>, only: &Stage, catalogue: &dyn Catalogue) -> ConfigError {
-    let unknown = only.role_error(StageRole::Input, catalogue);
-    unknown.unwrap_or_else(|| {
-        let end = source.text.trim_end().len();
-        ConfigError::in_source(
-            source,
-            Span::empty(end),
-            "a pipeline needs an input and an output",
-        )
-        .note("stages are split by `|`, as in: file access.log | stdout")
-    })
+    Ok(tree(cursor.source, Span::new(begin, end), nodes))
 }
 
 /// Puts the stages, at least two, where YAML has them.
-fn tree(source: &Arc<Source>, mut stages: Vec<Node>) -> Node {
-    let whole = Span::new(0, source.text.len());
+fn tree(source: &Arc<Source>, whole: Span, mut stages: Vec<Node>) -> Node {
     let span_of = |nodes: &[Node]| nodes.iter().map(|node| node.span).reduce(Span::join);
     let key = |name: &str, span| Node::scalar(source, span, name, false);
     let outputs = stages.split_off(stages.len() - 1);
@@ -199,8 +231,5 @@ fn tree(source: &Arc<Source>, mut stages: Vec<Node>) -> Node {
             entries.push((key(name, span), Node::list(source, span, nodes)));
         }
     }
-    let pipeline = Node::map(source, whole, entries);
-    let pipelines = Node::map(source, whole, vec![(key(PIPELINE, whole), pipeline)]);
-    let root = vec![(key("pipelines", whole), pipelines)];
-    Node::new(source, whole, NodeKind::Map(root)).rooted()
+    Node::map(source, whole, entries)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::lexer::{Cursor, Token, Value, Word};
-use super::{Catalogue, Positional, StageRole};
+use super::{Catalogue, Positional, Shape, StageRole};
 use crate::error::ConfigError;
 use crate::node::{Node, NodeKind};
 use crate::source::{Source, Span};
@@ -17,11 +17,27 @@ pub(super) struct Stage {
 
 enum Body {
     Expression(Word),
+    /// Names, each with what is said of it.
+    Pairs(Vec<(Word, Word)>),
+    Names(Vec<Word>),
     Tokens(Vec<Token>),
 }
 
 impl Stage {
-    /// Reads a stage up to its end. Whether it takes an expression decides where that is.
+    /// A stage that nobody wrote.
+    pub(super) fn bare(source: &Arc<Source>, place: usize, name: &str) -> Self {
+        Self {
+            source: source.clone(),
+            name: Word {
+                span: Span::empty(place),
+                text: name.to_owned(),
+                quoted: false,
+            },
+            body: Body::Tokens(Vec::new()),
+        }
+    }
+
+    /// Reads a stage up to its end. Which shape it has decides where that is.
     pub(super) fn parse(
         cursor: &mut Cursor<'_>,
         is_first: bool,
@@ -33,27 +49,30 @@ impl Stage {
                 .note("stages are split by `|`, as in: file access.log | stdout"));
         }
         let name = cursor.name();
-        let roles: &[StageRole] = if is_first {
-            &[StageRole::Input]
-        } else {
-            &[StageRole::Processor, StageRole::Output]
+        let roles: &[StageRole] = match is_first {
+            true => &[StageRole::Input, StageRole::Processor, StageRole::Output],
+            false => &[StageRole::Processor, StageRole::Output],
         };
-        let takes = |what: fn(Positional) -> bool| {
-            let mut known = roles
-                .iter()
-                .filter_map(|role| catalogue.positional(*role, &name.text));
-            known.any(what)
-        };
-        let body = if takes(|positional| positional.expression) {
-            Body::Expression(cursor.expression()?)
-        } else {
-            let lists = takes(|positional| positional.typed);
-            let mut tokens = Vec::new();
-            while let Some(token) = cursor.token(lists)? {
-                tokens.push(token);
-            }
-            Body::Tokens(tokens)
-        };
+        let mut known = roles
+            .iter()
+            .filter_map(|role| catalogue.positional(*role, &name.text));
+        let shape = known.next().unwrap_or_default().shape;
+        let body = Body::parse(cursor, &name, shape)?;
+        let source = Arc::clone(cursor.source);
+        Ok(Self { source, name, body })
+    }
+
+    /// Reads what stands after a component's name, up to the end of the text.
+    pub(super) fn of_settings(
+        mut cursor: Cursor<'_>,
+        name: Word,
+        shape: Shape,
+    ) -> Result<Self, ConfigError> {
+        let body = Body::parse(&mut cursor, &name, shape)?;
+        if cursor.at_stage_end().is_some_and(|end| end.start < end.end) {
+            let message = "a `|` ends a stage, and this is one of its own";
+            return Err(cursor.error(cursor.next_char(), message));
+        }
         let source = Arc::clone(cursor.source);
         Ok(Self { source, name, body })
     }
@@ -108,6 +127,8 @@ impl Stage {
         };
         match self.body {
             Body::Expression(expression) => settings.expression(expression),
+            Body::Pairs(pairs) => settings.pairs(pairs)?,
+            Body::Names(names) => settings.names(names),
             Body::Tokens(tokens) => {
                 for token in tokens {
                     settings.token(token)?;
@@ -126,6 +147,81 @@ impl Stage {
     }
 }
 
+impl Body {
+    fn parse(cursor: &mut Cursor<'_>, name: &Word, shape: Shape) -> Result<Self, ConfigError> {
+        if shape.is_whole() {
+            no_settings(cursor, name, shape)?;
+        }
+        let pairs = |cursor: &mut Cursor<'_>, is_rename: bool| {
+            let mut pairs = Vec::new();
+            while cursor.at_stage_end().is_none() {
+                pairs.push(match is_rename {
+                    true => cursor.new_name()?,
+                    false => cursor.assignment()?,
+                });
+                if !cursor.comma() {
+                    break;
+                }
+            }
+            match cursor.at_stage_end() {
+                Some(_) => Ok(Self::Pairs(pairs)),
+                None => {
+                    let place = cursor.next_char();
+                    Err(cursor.error(place, "expected a comma or the end of the stage here"))
+                }
+            }
+        };
+        Ok(match shape {
+            Shape::Expression => Self::Expression(cursor.expression()?),
+            Shape::Assignments => pairs(cursor, false)?,
+            Shape::Renames => pairs(cursor, true)?,
+            Shape::Names => {
+                let mut names = Vec::new();
+                while cursor.at_stage_end().is_none() {
+                    names.push(cursor.field(&[])?);
+                    cursor.comma();
+                }
+                Self::Names(names)
+            }
+            Shape::Values | Shape::Rest => {
+                let mut tokens = Vec::new();
+                while let Some(token) = cursor.token()? {
+                    tokens.push(token);
+                }
+                Self::Tokens(tokens)
+            }
+        })
+    }
+}
+
+/// The settings of every processor: in a stage that is an expression they would be a part of it.
+const COMMON: [&str; 3] = ["if", "on_failure", "tag"];
+
+/// Refuses a setting where the rest of the stage is an expression or the like.
+fn no_settings(cursor: &mut Cursor<'_>, name: &Word, shape: Shape) -> Result<(), ConfigError> {
+    cursor.skip_space();
+    let Some(setting) = cursor.peek_setting() else {
+        return Ok(());
+    };
+    let (component, given) = (&name.text, &setting.text);
+    if shape == Shape::Assignments && !COMMON.contains(&&**given) {
+        return Ok(());
+    }
+    let written = match shape {
+        Shape::Expression => format!("{component} level == \"DEBUG\""),
+        Shape::Assignments => format!("{component} total = bytes_in + bytes_out, env = \"prod\""),
+        Shape::Renames => format!("{component} clientip -> source.ip"),
+        _ => format!("{component} message, host"),
+    };
+    let message = format!("`{component}` takes no setting `{given}` in a one-line pipeline");
+    Err(cursor
+        .error(setting.span, message)
+        .note(format!(
+            "the rest of the stage belongs to it, as in: {written}"
+        ))
+        .note(format!("in YAML `{given}` is a setting like any other")))
+}
+
 /// The settings of a stage as they gather.
 struct Settings<'s> {
     source: &'s Arc<Source>,
@@ -142,6 +238,37 @@ impl Settings<'_> {
         if let Some(field) = field.filter(|_| !expression.text.is_empty()) {
             let key = Node::scalar(self.source, expression.span, field, false);
             self.entries.push((key, word_node(self.source, expression)));
+        }
+    }
+
+    fn pairs(&mut self, pairs: Vec<(Word, Word)>) -> Result<(), ConfigError> {
+        let spans = pairs.iter().map(|(name, value)| name.span.join(value.span));
+        let Some(span) = spans.reduce(Span::join) else {
+            return Ok(());
+        };
+        let mut entries: Vec<(Node, Node)> = Vec::with_capacity(pairs.len());
+        for (name, value) in pairs {
+            let is_known = |(key, _): &(Node, Node)| key.as_str() == Some(&*name.text);
+            if entries.iter().any(is_known) {
+                let message = format!("`{}` is given twice", name.text);
+                return Err(self.error(name.span, message));
+            }
+            entries.push((word_node(self.source, name), word_node(self.source, value)));
+        }
+        if let Some(field) = self.positional.fields.first() {
+            self.push(field, span, Node::map(self.source, span, entries));
+        }
+        Ok(())
+    }
+
+    fn names(&mut self, names: Vec<Word>) {
+        let Some(span) = names.iter().map(|name| name.span).reduce(Span::join) else {
+            return;
+        };
+        let names = names.into_iter().map(|name| word_node(self.source, name));
+        let list = Node::list(self.source, span, names.collect());
+        if let Some(field) = self.positional.fields.first() {
+            self.push(field, span, list);
         }
     }
 
@@ -168,21 +295,18 @@ impl Settings<'_> {
         }
     }
 
-    fn by_position(&mut self, value: Value) -> Result<(), ConfigError> {
+    fn by_position(&mut self, value: Word) -> Result<(), ConfigError> {
         let fields = self.positional.fields;
         let last = fields.len().saturating_sub(1);
-        let is_rest = self.positional.rest_as_list && self.taken >= last;
+        let is_rest = self.positional.shape == Shape::Rest && self.taken >= last;
         let index = if is_rest { last } else { self.taken };
         let Some(&field) = fields.get(index) else {
-            return Err(self.too_many(value.span()));
+            return Err(self.too_many(value.span));
         };
         let first = self.taken == index;
         self.taken += 1;
-        let span = value.span();
-        let value = match value {
-            Value::One(word) if !self.positional.typed => word_node(self.source, word),
-            value => value_node(self.source, value),
-        };
+        let span = value.span;
+        let value = word_node(self.source, value);
         let known = self
             .entries
             .iter_mut()

@@ -11,10 +11,15 @@ const INPUTS: &[(&str, Positional)] = &[
 const PROCESSORS: &[(&str, Positional)] = &[
     ("grok", Positional::fields(&["pattern"])),
     ("date", Positional::with_rest(&["field", "formats"])),
-    ("where", Positional::expression(&["condition"])),
-    ("set", Positional::NONE),
-    ("rename", Positional::fields(&["from", "to"])),
-    ("put", Positional::fields(&["field", "value"]).typed()),
+    (
+        "where",
+        Positional::whole(&["condition"], Shape::Expression),
+    ),
+    ("set", Positional::whole(&["fields"], Shape::Assignments)),
+    ("rename", Positional::whole(&["fields"], Shape::Renames)),
+    ("remove", Positional::whole(&["fields"], Shape::Names)),
+    ("json", Positional::NONE),
+    ("put", Positional::fields(&["from", "to"])),
 ];
 const OUTPUTS: &[(&str, Positional)] = &[
     ("stdout", Positional::fields(&["codec"])),
@@ -95,41 +100,36 @@ const SETTINGS: &[(&str, &str)] = &[
     ("grok [ab]*.log", "{pattern: [ab]*.log}"),
     ("grok a||b", "{pattern: a||b}"),
     (
-        "set a=1 b='1' c= d=x=y e=null _f=null1",
+        "json a=1 b='1' c= d=x=y e=null _f=null1",
         r#"{a: 1, b: "1", c: "", d: x=y, e: null, _f: null1}"#,
     ),
-    ("set a.b=1 a.c.d=2 e.f=3", "{a: {b: 1, c.d: 2}, e: {f: 3}}"),
+    ("json a.b=1 a.c.d=2 e.f=3", "{a: {b: 1, c.d: 2}, e: {f: 3}}"),
     (
         r#"grok "%{FOO:x}" definitions.FOO="\d+" definitions.B2=x"#,
         r#"{pattern: "%{FOO:x}", definitions: {FOO: "\\d+", B2: x}}"#,
     ),
     (
-        "rename fields.Host=b fields.host.name=h fields.@x-Y=[1] fields.Host=c fields.größe=g",
+        "put fields.Host=b fields.host.name=h fields.@x-Y=[1] fields.Host=c fields.größe=g",
         "{fields: {Host: [b, c], host.name: h, @x-Y: [1], größe: g}}",
     ),
-    ("put a null", "{field: a, value: null}"),
-    ("put a 'null'", r#"{field: a, value: "null"}"#),
-    ("put a [1, 'x y',z]", r#"{field: a, value: [1, "x y", z]}"#),
-    ("put a [a-z]+", "{field: a, value: [a-z]+}"),
-    ("put a '[1]'", r#"{field: a, value: "[1]"}"#),
-    ("rename null [a]", "{from: null, to: [a]}"),
-    ("rename a.=b a.b==c", "{from: a.=b, to: a.b==c}"),
-    ("rename a.'b'=c A.b=d", r#"{from: "a.b=c", to: A.b=d}"#),
+    ("put null [a]", "{from: null, to: [a]}"),
+    ("put a.=b a.b==c", "{from: a.=b, to: a.b==c}"),
+    ("put a.'b'=c A.b=d", r#"{from: "a.b=c", to: A.b=d}"#),
     (
-        "set a=[x, 'y, z',w] b=[] c=[ ]",
+        "json a=[x, 'y, z',w] b=[] c=[ ]",
         r#"{a: [x, "y, z", w], b: [], c: []}"#,
     ),
-    ("set a=[x]+ b='[x]'", r#"{a: [x]+, b: "[x]"}"#),
+    ("json a=[x]+ b='[x]'", r#"{a: [x]+, b: "[x]"}"#),
     (
-        "set a=1 a=2 a=[3,4] b.c=5 b.c=6",
+        "json a=1 a=2 a=[3,4] b.c=5 b.c=6",
         "{a: [1, 2, 3, 4], b: {c: [5, 6]}}",
     ),
-    ("set if='a || b'", r#"{if: "a || b"}"#),
-    ("set if=a||b", "{if: a||b}"),
+    ("json if='a || b'", r#"{if: "a || b"}"#),
+    ("json if=a||b", "{if: a||b}"),
     ("date f", "{field: f}"),
     ("date f a 'b c'", r#"{field: f, formats: [a, "b c"]}"#),
     ("date f formats=x", "{field: f, formats: x}"),
-    ("rename target=x a b", "{target: x, from: a, to: b}"),
+    ("put target=x a b", "{target: x, from: a, to: b}"),
     ("where", "{}"),
     (
         "where   a == 'x | y' || b != \"|\"  ",
@@ -144,7 +144,25 @@ const SETTINGS: &[(&str, &str)] = &[
         r"where a == '''it's | x'''",
         r#"{condition: "a == '''it's | x'''"}"#,
     ),
-    ("where if=x", r#"{condition: "if=x"}"#),
+    (
+        "set a = b + 1, `c d`='x, y' ,e.f=[1, {2: 3}], 'g,h' = i == j",
+        r#"{fields: {a: "b + 1", "c d": "'x, y'", e.f: "[1, {2: 3}]", "g,h": "i == j"}}"#,
+    ),
+    ("set if_a = 1 || x", r#"{fields: {if_a: "1 || x"}}"#),
+    (
+        "set a = `b | , c`, d = 1",
+        r#"{fields: {a: "`b | , c`", d: "1"}}"#,
+    ),
+    ("set", "{}"),
+    (
+        "rename a -> b.c , x-y->@z, 'p q' -> `r,s`",
+        r#"{fields: {a: b.c, x-y: @z, "p q": "r,s"}}"#,
+    ),
+    (
+        "remove a, b c,d , `e f`",
+        r#"{fields: [a, b, c, d, "e f"]}"#,
+    ),
+    ("remove", "{}"),
 ];
 
 #[test]
@@ -185,7 +203,6 @@ const REFUSED: &[(&str, usize, &str)] = &[
     ("stdin | | discard", 9, "a stage is empty"),
     ("stdin |", 8, "a stage is empty"),
     ("| stdin", 1, "a stage is empty"),
-    ("stdin", 6, "a pipeline needs an input and an output"),
     ("stdni", 1, "did you mean `stdin`?"),
     (
         "stdin | grokk x | discard",
@@ -195,7 +212,7 @@ const REFUSED: &[(&str, usize, &str)] = &[
     (
         "stdin | grokk x | discard",
         9,
-        "accepted: grok, date, where, set, rename, put",
+        "accepted: grok, date, where, set, rename, remove, json, put",
     ),
     (
         "stdin | stdout | discard",
@@ -203,16 +220,55 @@ const REFUSED: &[(&str, usize, &str)] = &[
         "`stdout` is an output; stages in the middle must be processors",
     ),
     (
-        "grok x | discard",
-        1,
-        "`grok` is a processor; the first stage must be an input",
+        "grok x | generate",
+        10,
+        "`generate` is an input; the last stage must be an output",
     ),
     (
-        "stdin | grok x",
-        9,
-        "`grok` is a processor; the last stage must be an output",
+        "stdin | set a 1 | discard",
+        15,
+        "expected `=` and an expression after `a`",
     ),
-    ("stdin | where a", 9, "the last stage must be an output"),
+    ("stdin | set a == 1 | discard", 15, "expected `=`"),
+    (
+        "stdin | set a = , b = 1",
+        17,
+        "expected an expression for `a`",
+    ),
+    ("stdin | set a = 1, a = 2", 20, "`a` is given twice"),
+    ("stdin | set = 1", 13, "the name of a field is missing"),
+    (
+        "stdin | set if=x",
+        13,
+        "`set` takes no setting `if` in a one-line pipeline",
+    ),
+    ("stdin | where if=x", 15, "as in: where level == \"DEBUG\""),
+    (
+        "stdin | rename a b",
+        18,
+        "expected `->` and the new name after `a`",
+    ),
+    (
+        "stdin | rename a -> b c -> d",
+        23,
+        "expected a comma or the end of the stage",
+    ),
+    (
+        "stdin | rename from=a to=b",
+        16,
+        "as in: rename clientip -> source.ip",
+    ),
+    (
+        "stdin | remove a b=c",
+        19,
+        "a name is expected here, and no setting",
+    ),
+    ("stdin | remove fields=a", 16, "as in: remove message, host"),
+    (
+        "stdin | remove `a | discard",
+        16,
+        "the quote ` that opens here",
+    ),
     (
         "stdin | grok 'x | discard",
         14,
@@ -233,11 +289,11 @@ const REFUSED: &[(&str, usize, &str)] = &[
         16,
         "grok takes one value by position, its pattern",
     ),
-    ("stdin | rename a b c | discard", 20, "accepted: from, to"),
+    ("stdin | put a b c | discard", 17, "accepted: from, to"),
     (
-        "stdin | set a | discard",
-        13,
-        "set takes no value by position",
+        "stdin | json a | discard",
+        14,
+        "json takes no value by position",
     ),
     (
         "stdin | grok a pattern=b | discard",
@@ -255,29 +311,32 @@ const REFUSED: &[(&str, usize, &str)] = &[
         "`formats` is given by its name and by position",
     ),
     (
-        "stdin | set a=1 a.b=2 | discard",
-        17,
+        "stdin | json a=1 a.b=2 | discard",
+        18,
         "`a` is given as a value and, with a dot, as a map",
     ),
     (
-        "stdin | set a.b=2 a=1 | discard",
-        19,
+        "stdin | json a.b=2 a=1 | discard",
+        20,
         "`a` is given as a value",
     ),
     (
-        "stdin | set a=[x | discard",
-        15,
+        "stdin | json a=[x | discard",
+        16,
         "this list has no closing `]`",
     ),
-    ("stdin | set a=[x y] | discard", 18, "expected `,` or `]`"),
-    ("stdin | set a=[,x] | discard", 16, "an item is missing"),
-    ("stdin | put a [x | discard", 15, "no closing `]`"),
+    ("stdin | json a=[x y] | discard", 19, "expected `,` or `]`"),
+    ("stdin | json a=[,x] | discard", 17, "an item is missing"),
     ("stdin | put a b [x] | discard", 17, "put takes 2 values"),
-    ("stdin || discard", 7, "`||` belongs into an expression"),
+    (
+        "stdin || discard",
+        7,
+        "`||` is only valid inside an expression",
+    ),
     (
         "stdin | grok a || b | discard",
         16,
-        "`||` belongs into an expression",
+        "`||` is only valid inside an expression",
     ),
 ];
 
@@ -296,20 +355,121 @@ fn refuses_with_place_and_reason() {
 }
 
 #[test]
-fn values_by_position_are_text_unless_the_component_has_typed_ones() {
-    let value = |stage: &str, name: &str| {
-        let node = settings(stage).expect(stage);
-        node.get(name).map(|value| value.kind.clone())
-    };
-    let is_text = |kind| matches!(kind, Some(NodeKind::Scalar { .. }));
-    assert!(is_text(value("rename null [a]", "from")));
-    assert!(is_text(value("rename null [a]", "to")));
-    assert!(is_text(value("put a 'null'", "value")));
-    assert!(matches!(value("put a null", "value"), Some(NodeKind::Null)));
-    assert!(matches!(
-        value("put a [b]", "value"),
-        Some(NodeKind::List(_))
-    ));
+fn values_by_position_are_text() {
+    let node = settings("put null [a]").expect("valid");
+    for name in ["from", "to"] {
+        let kind = node.get(name).map(|value| value.kind.clone());
+        assert!(matches!(kind, Some(NodeKind::Scalar { .. })));
+    }
+}
+
+#[test]
+fn what_is_not_written_is_standard_input_and_output() {
+    for (short, long) in [
+        ("grok x", "stdin | grok x | stdout"),
+        ("file a.log", "file a.log | stdout"),
+        ("generate | where a", "generate | where a | stdout"),
+        ("where a | discard", "stdin | where a | discard"),
+        ("discard", "stdin | discard"),
+        ("where a | file a", "stdin | where a | file a"),
+    ] {
+        assert_eq!(
+            parse(short).expect(short),
+            parse(long).expect(long),
+            "{short}"
+        );
+    }
+}
+
+#[test]
+fn short_forms_in_yaml_give_the_same_tree() {
+    let short = r#"
+pipelines:
+  one: file a.log | where n == 2 && m == "x" | set a = 'its' | stdout json
+  "two": "grok \"%{X:a}\"\t | remove a, b"
+  three:
+    input: file a.log
+    processors:
+      - where n == 2
+      - where: n == 2
+      - set: a = b + 1, c = "d"
+      - set: { fields: { a: b + 1 } }
+      - rename: a -> b, c -> d
+      - remove: [a, b]
+      - remove: a, b
+      - grok: "%{X}"
+      - put x y
+      - json
+    outputs: [file x y=z, discard]
+"#;
+    let long = r#"
+pipelines:
+  one:
+    input: { file: { paths: [a.log] } }
+    processors:
+      - where: { condition: 'n == 2 && m == "x"' }
+      - set: { fields: { a: "'its'" } }
+    outputs: [{ stdout: { codec: json } }]
+  two:
+    input: { stdin: {} }
+    processors:
+      - grok: { pattern: "%{X:a}" }
+      - remove: { fields: [a, b] }
+    outputs: [{ stdout: {} }]
+  three:
+    input: { file: { paths: [a.log] } }
+    processors:
+      - where: { condition: n == 2 }
+      - where: { condition: n == 2 }
+      - set: { fields: { a: b + 1, c: '"d"' } }
+      - set: { fields: { a: b + 1 } }
+      - rename: { fields: { a: b, c: d } }
+      - remove: { fields: [a, b] }
+      - remove: { fields: [a, b] }
+      - grok: { pattern: "%{X}" }
+      - put: { from: x, to: y }
+      - json
+    outputs: [{ file: { path: x, y: z } }, discard]
+"#;
+    let parse = |text: &str| parse_yaml(&Source::new("t.yaml", text)).expect("valid");
+    let expanded = expand_short_forms(parse(short), &Components).expect("valid");
+    assert_eq!(expanded, parse(long));
+    let place = expanded.nearest("pipelines.three.processors[2].set.fields.c");
+    assert_eq!(place.source().slice(place.span), "\"d\"");
+}
+
+#[test]
+fn errors_in_short_forms_have_their_place() {
+    for (yaml, line, column, part) in [
+        ("pipelines:\n  a: file x | set b 1\n", 2, 21, "expected `=`"),
+        (
+            "pipelines:\n  a:\n    processors:\n      - set: b 1\n",
+            4,
+            16,
+            "expected `=`",
+        ),
+        (
+            "pipelines:\n  a:\n    processors:\n      - where a | where b\n",
+            4,
+            17,
+            "a `|` ends a stage",
+        ),
+        (
+            "pipelines:\n  a:\n    processors:\n      - gork a\n",
+            4,
+            9,
+            "did you mean `grok`?",
+        ),
+    ] {
+        let tree = parse_yaml(&Source::new("t.yaml", yaml)).expect("valid");
+        let error = expand_short_forms(tree, &Components).expect_err(yaml);
+        assert_eq!(
+            (error.line(), error.column()),
+            (Some(line), Some(column)),
+            "{error}"
+        );
+        assert!(error.to_string().contains(part), "{error}");
+    }
 }
 
 #[test]

@@ -78,7 +78,7 @@ pipelines:
       file: {{ paths: ['{logs}'], follow: {follow} }}
     queue: {queue}
     processors:
-      - set: {{ field: id, value: '%{{@metadata.id}}' }}
+      - set: {{ fields: {{ id: '@metadata.id' }} }}
     outputs:
       - file: {{ name: bad, path: '{bad}', {settings} }}
       - file: {{ name: good, path: '{good}' }}

@@ -100,7 +100,7 @@ fn both_spellings_are_one_configuration() {
 fn variables_are_replaced_in_values_only() {
     let folder = Folder::new();
     let log = folder.write("x.log", "a\n");
-    let yaml = "pipelines:\n  one:\n    input:\n      file: { paths: ['${LOG}'], follow: false }\n    processors:\n      - set: { field: where, value: '${PLACE:no|where: [x]}' }\n      - set: { field: plain, value: '$${LOG}' }\n    outputs: [stdout]\n";
+    let yaml = "pipelines:\n  one:\n    input:\n      file: { paths: ['${LOG}'], follow: false }\n    processors:\n      - set: { values: { where: '${PLACE:no|where: [x]}' } }\n      - set: { values: { plain: '$${LOG}' } }\n    outputs: [stdout]\n";
     let path = folder.write("v.yaml", yaml);
     let output = crate::program::command(&["run", &path])
         .env("LOG", &log)

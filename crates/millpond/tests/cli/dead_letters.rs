@@ -221,7 +221,7 @@ fn what_a_processor_cannot_handle_goes_on_there_or_from_the_start() {
     let world = World::new("1 ok\nbroken\n2 ok\nbroken too\n");
     let processors = |first: &str, pattern: &str| {
         format!(
-            "{{ set: {{ field: first, value: {first} }} }}, {{ grok: {{ pattern: '{pattern}', on_failure: dead_letter }} }}, {{ set: {{ field: last, value: x }} }}"
+            "{{ set: {{ values: {{ first: {first} }} }} }}, {{ grok: {{ pattern: '{pattern}', on_failure: dead_letter }} }}, {{ set: {{ values: {{ last: x }} }} }}"
         )
     };
     let yaml = world.yaml("", &processors("old", "^%{NUMBER:n:int} ok"));

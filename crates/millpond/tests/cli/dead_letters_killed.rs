@@ -25,7 +25,7 @@ fn kills_while_letters_are_written_lose_nothing() {
         let world = World::new(&lines(COUNT));
         let yaml = world.yaml(
             queue,
-            "{ set: { field: id, value: '%{@metadata.id}' } }, { grok: { pattern: '^%{NUMBER:n:int} ok', on_failure: dead_letter } }",
+            "{ set: id = @metadata.id }, { grok: { pattern: '^%{NUMBER:n:int} ok', on_failure: dead_letter } }",
         );
         // The server is not what this is about.
         let text = world.folder.read("service.yaml");

@@ -112,7 +112,7 @@ fn events_keep_their_order_and_offsets() {
 fn filters_see_failed_events_and_writers_do_not() {
     let events = job(
         &format!("{CUT_SHORT}\n{KNOWN}\n"),
-        r#"| where has(tags) | set seen yes"#,
+        r#"| where has(tags) | set seen = "yes""#,
     );
     assert_eq!(events.len(), 1);
     assert_eq!(events[0]["message"], json!(CUT_SHORT));

@@ -118,7 +118,7 @@ fn pipelines_share_a_disk_budget() {
     queue:
       disk: {{ {SMALL} }}
     processors:
-      - set: {{ field: id, value: '%{{@metadata.id}}' }}
+      - set: {{ fields: {{ id: '@metadata.id' }} }}
     output:
       file: {{ path: '{out}' }}
     retry: {{ initial: 20ms, max: 100ms }}

@@ -73,7 +73,7 @@ pipelines:
     queue:
       disk: {{ path: '{folder}', {settings} }}
     processors:
-      - set: {{ field: id, value: '%{{@metadata.id}}' }}
+      - set: {{ fields: {{ id: '@metadata.id' }} }}
 {processors}
     outputs: [{outputs}]
     retry: {{ initial: 20ms, max: 100ms }}

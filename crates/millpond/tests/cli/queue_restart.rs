@@ -87,7 +87,7 @@ fn changed_processors_apply_to_what_is_queued() {
     let (mut place, _) = with_backlog(SMALL, 200);
     place.one.up();
     place.two.up();
-    place.processors = "      - set: { field: added, value: later }
+    place.processors = "      - set: { values: { added: later } }
       - drop: { if: 'message == \"app line 7\"' }";
     place.deliver().expect(0);
     let content = place.one.content();

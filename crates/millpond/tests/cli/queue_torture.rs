@@ -134,7 +134,7 @@ pipelines:
       file: {{ {paths}, follow: {follow} }}
     queue: {{ {queue} }}
     processors:
-      - set: {{ field: id, value: '%{{@metadata.id}}' }}
+      - set: {{ fields: {{ id: '@metadata.id' }} }}
     outputs: [{outputs}]
     retry: {{ initial: 20ms, max: 100ms }}
 "

@@ -48,7 +48,7 @@ pipelines:
 fn failure_policies_do_what_they_say() {
     for (policy, events, seen) in [("publish", 2, 1), ("continue", 2, 2), ("drop", 1, 1)] {
         let pipeline = format!(
-            "stdin | grok '%{{INT:n}}' on_failure={policy} tag=_odd | set seen yes | stdout"
+            "stdin | grok '%{{INT:n}}' on_failure={policy} tag=_odd | set seen = 'yes' | stdout"
         );
         let ended = crate::program::run_on(b"1\nx\n", &pipeline).expect(0);
         let all = ended.events();
@@ -70,11 +70,16 @@ fn failure_policies_do_what_they_say() {
 
 #[test]
 fn a_processor_handles_the_events_for_which_its_condition_holds() {
-    let ended = crate::program::run_on(
-        b"1\n2\n",
-        r#"stdin | set big yes if='message > 1' | stdout"#,
-    )
-    .expect(0);
+    let folder = Folder::new();
+    folder.write("in.log", "1\n2\n");
+    let yaml = folder.write(
+        "one.yaml",
+        format!(
+            "pipelines:\n  one:\n    input: file {} follow=false\n    processors:\n      - set: {{ values: {{ big: yes }}, if: message > 1 }}\n    output: stdout\n",
+            folder.path("in.log"),
+        ),
+    );
+    let ended = millpond(&["run", &yaml]).expect(0);
     assert_eq!(
         ended
             .events()

@@ -74,7 +74,7 @@ pipelines:
     input:
       file: {{ paths: ['{logs}'], {settings} }}
     processors:
-      - set: {{ field: id, value: '%{{@metadata.id}}' }}
+      - set: {{ fields: {{ id: '@metadata.id' }} }}
     outputs:
       - file: {{ path: '{out}' }}
 ",

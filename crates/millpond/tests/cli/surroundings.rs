@@ -102,7 +102,7 @@ pipelines:
     input: {{ file: {{ paths: ['{logs}'], follow: false }} }}
     queue: {{ disk: {{ min_free: 0 }} }}
     processors:
-      - set: {{ field: id, value: '%{{@metadata.id}}' }}
+      - set: {{ fields: {{ id: '@metadata.id' }} }}
     outputs:
       - file: {{ name: one, path: '{one}' }}
       - file: {{ name: two, path: '{two}' }}

@@ -40,7 +40,7 @@ pipelines:
     input:
       file: {{ paths: ['{logs}'], follow: true }}
     processors:
-      - set: {{ field: id, value: '%{{@metadata.id}}' }}
+      - set: {{ fields: {{ id: '@metadata.id' }} }}
     outputs:
       - file: {{ name: fixed, path: '{fixed}', rotate: {{ size: 200KiB }} }}
       - file: {{ name: by-time, path: '{by_time}', max_open_files: 3 }}

@@ -108,7 +108,7 @@ pipelines:
     input:
       file: {{ {paths} }}
     processors:
-      - set: {{ field: id, value: '%{{@metadata.id}}' }}
+      - set: {{ fields: {{ id: '@metadata.id' }} }}
     outputs:
       - file: {{ path: '{place}/out.ndjson' }}
 "
