@@ -84,6 +84,12 @@ impl Breaker {
         }
     }
 
+    /// Opens the circuit, however few failures there were; whether it was closed.
+    pub fn open(&mut self, after: Option<Duration>, now: Instant) -> bool {
+        self.failures += FAILURES_MAX;
+        self.failed(after, now)
+    }
+
     /// A request failed, and the destination asked for so much time; whether that opened the circuit.
     pub fn failed(&mut self, after: Option<Duration>, now: Instant) -> bool {
         self.failures += 1;

@@ -1,11 +1,13 @@
 //! Which request is sent next, and when: how many may be in flight, which destinations rest, what is sent again.
 //!
-//! Each destination has a circuit of its own, so that one that is away, or asks for time, holds up no other one. Of a destination
-//! nothing is kept once none of its requests is under way and nothing failed of late.
+//! Each destination has a circuit of its own, so that one that is away, or asks for time, holds up no other one. The output has one
+//! as well, for what all of them share, such as the server: failures of several destinations in a row open it, so that a server that
+//! is away, or answers everything with 429, is not asked once for each of ten thousand addresses. When it closes, the destinations'
+//! circuits close with it. Of a destination nothing is kept once none of its requests is under way and nothing failed of late.
 //!
 //! Invariant: every request that [`Schedule::next`] gave comes back once, through [`Schedule::ended`].
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,12 +16,19 @@ use super::flow::Breaker;
 use super::request::Ready;
 use crate::settings::{Concurrency, RetrySettings};
 
+/// So many destinations that fail one after the other, with none in between that takes anything, open the circuit of the output.
+const DESTINATIONS_MAX: usize = 5;
+
 /// What a lane knows of the requests that it sends.
 pub struct Schedule {
     retry: RetrySettings,
     /// One at a time is in flight to each destination.
     is_in_order: bool,
     limiter: Limiter,
+    /// The circuit of the output as a whole.
+    output: Breaker,
+    /// Destinations that failed since a request was taken, [`DESTINATIONS_MAX`] at most.
+    failing: HashSet<Arc<str>>,
     routes: HashMap<Arc<str>, Route>,
     /// To be sent again.
     again: Vec<Ready>,
@@ -44,6 +53,8 @@ impl Schedule {
             retry,
             is_in_order,
             limiter: Limiter::new(concurrency),
+            output: Breaker::new(retry),
+            failing: HashSet::new(),
             routes: HashMap::new(),
             again: Vec::new(),
             in_flight: 0,
@@ -56,20 +67,33 @@ impl Schedule {
         if ready.is_empty() && self.again.is_empty() {
             return None;
         }
+        if !self.output.allows(self.in_flight, now) {
+            return None;
+        }
         let has_room = self.limiter.has_room(self.in_flight, self.tries);
-        if !has_room {
+        if !has_room || !self.limiter.has_room_to_try(self.in_flight, self.tries) {
             self.limiter.holds_back(now);
         }
         let is_due = |ready: &Ready| ready.due.is_none_or(|due| due <= now);
         let may_repeat = |ready: &Ready| is_due(ready) && self.may_send(ready, has_room, now);
-        let next = match self.again.iter().position(may_repeat) {
+        let may_begin = |ready: &Ready| {
+            let route = self.routes.get(&ready.request.destination);
+            route.is_none_or(|route| !route.is_busy) && self.may_send(ready, has_room, now)
+        };
+        let is_fresh = |ready: &Ready| !self.routes.contains_key(&ready.request.destination);
+        // Whether the output works again is best tried where nothing failed yet.
+        let fresh = match self.output.is_closed() {
+            true => None,
+            false => ready.iter().position(|one| is_fresh(one) && may_begin(one)),
+        };
+        let repeated = match fresh {
+            Some(_) => None,
+            None => self.again.iter().position(may_repeat),
+        };
+        let next = match repeated {
             Some(place) => self.again.swap_remove(place),
             None => {
-                let may_begin = |ready: &Ready| {
-                    let route = self.routes.get(&ready.request.destination);
-                    route.is_none_or(|route| !route.is_busy) && self.may_send(ready, has_room, now)
-                };
-                let place = ready.iter().position(may_begin)?;
+                let place = fresh.or_else(|| ready.iter().position(may_begin))?;
                 ready.remove(place)?
             }
         };
@@ -97,7 +121,8 @@ impl Schedule {
         };
         route.in_flight += 1;
         route.is_busy = self.is_in_order;
-        route.is_tried = route.breaker.send();
+        let tries_output = self.output.send();
+        route.is_tried = route.breaker.send() || tries_output;
         self.in_flight += 1;
         self.tries += usize::from(route.is_tried);
     }
@@ -119,6 +144,14 @@ impl Schedule {
 
     /// The destination works, although it did not take the request.
     pub fn works(&mut self, destination: &Arc<str>) {
+        let was_closed = self.output.is_closed();
+        self.failing.clear();
+        self.output.succeeded();
+        if !was_closed && self.output.is_closed() {
+            for route in self.routes.values_mut() {
+                route.breaker = Breaker::new(self.retry);
+            }
+        }
         if let Some(route) = self.routes.get_mut(destination) {
             route.breaker.succeeded();
         }
@@ -129,7 +162,8 @@ impl Schedule {
         self.limiter.failed(sent, now);
     }
 
-    /// A request failed that was sent at `sent`, and the destination asked for so much time; whether that opened its circuit.
+    /// A request failed that was sent at `sent`, and the destination asked for so much time; whether that opened its circuit, or that
+    /// of the output.
     pub fn failed(
         &mut self,
         destination: &Arc<str>,
@@ -141,10 +175,19 @@ impl Schedule {
             return false;
         };
         // What only tried says nothing of how much the others take.
-        if route.breaker.is_closed() {
+        if route.breaker.is_closed() && self.output.is_closed() {
             self.limiter.failed(sent, now);
         }
-        route.breaker.failed(after, now)
+        let opened = route.breaker.failed(after, now);
+        if !self.output.is_closed() {
+            self.output.failed(after, now);
+            return opened;
+        }
+        if self.failing.len() < DESTINATIONS_MAX {
+            self.failing.insert(destination.clone());
+        }
+        let all_rest = self.failing.len() == DESTINATIONS_MAX && self.output.open(after, now);
+        opened || all_rest
     }
 
     /// A request is to be sent again when it is due.
@@ -165,7 +208,10 @@ impl Schedule {
 
     /// Whether nothing is to be sent again, and every destination works.
     pub fn is_calm(&self) -> bool {
-        self.again.is_empty() && self.routes.values().all(|route| route.breaker.is_closed())
+        let mut routes = self.routes.values();
+        self.again.is_empty()
+            && self.output.is_closed()
+            && routes.all(|route| route.breaker.is_closed())
     }
 
     /// Whether nothing is to be sent again.
@@ -180,6 +226,7 @@ impl Schedule {
 
     /// Everything may be sent at once: for the last time.
     pub fn hurry(&mut self) {
+        self.output = Breaker::new(self.retry);
         for route in self.routes.values_mut() {
             route.breaker = Breaker::new(self.retry);
         }
@@ -213,6 +260,8 @@ impl Schedule {
                 break;
             }
         }
+        let opens = self.output.opens_at();
+        let first = first.map(|at| opens.map_or(at, |opens| at.max(opens)));
         // What could be sent by now waits for an answer.
         first.filter(|at| *at > now || self.in_flight == 0)
     }
@@ -286,12 +335,15 @@ mod tests {
             let mut waiting = ready(&["away"; 6]);
             waiting.extend(ready(&[TAKEN; 20]));
             let mut taken = 0;
+            let mut later = now;
             for _ in 0..40 {
-                let sent = send(&mut schedule, &mut waiting, now);
-                taken += answer(&mut schedule, sent, "away", now);
+                let sent = send(&mut schedule, &mut waiting, later);
+                taken += answer(&mut schedule, sent, "away", later);
+                later += Duration::from_millis(10);
             }
             assert_eq!(taken, 20, "{concurrency:?}");
-            assert!(!schedule.is_calm());
+            let now = later;
+            assert!(!schedule.is_calm() && schedule.output.is_closed());
             let wakes = schedule.wakes_at(&waiting, now).expect("it tries again");
             assert!(wakes > now, "nothing is to be done before");
             let tried = send(&mut schedule, &mut waiting, wakes);
@@ -300,6 +352,46 @@ mod tests {
             let mut more = ready(&[TAKEN; 20]);
             assert!(!send(&mut schedule, &mut more, wakes).is_empty());
         }
+    }
+
+    /// Every event has an address of its own, as with `/events/%{@metadata.id}`.
+    #[test]
+    fn a_server_that_is_away_is_not_asked_for_each_address() {
+        let mut schedule = schedule(Concurrency::Adaptive, false);
+        let now = Instant::now();
+        let names: Vec<String> = (0..1000).map(|number| number.to_string()).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut waiting = ready(&names);
+        let after = Some(Duration::from_secs(20));
+        let mut asked = 0;
+        for _ in 0..100 {
+            for one in send(&mut schedule, &mut waiting, now) {
+                let destination = one.request.destination.clone();
+                schedule.ended(&destination);
+                schedule.failed(&destination, after, now, now);
+                schedule.repeat(one);
+                asked += 1;
+            }
+        }
+        assert!(asked < 10, "{asked} requests");
+        let wakes = schedule.wakes_at(&waiting, now).expect("it tries again");
+        assert!(wakes >= now + Duration::from_secs(20));
+        // Back again: the first success opens the way for all.
+        let (mut taken, mut rounds, mut later) = (0, 0, wakes);
+        while taken < 1000 {
+            rounds += 1;
+            assert!(rounds < 60, "{taken} taken");
+            let sent = send(&mut schedule, &mut waiting, later);
+            later += Duration::from_millis(200);
+            for one in sent {
+                let destination = one.request.destination.clone();
+                schedule.ended(&destination);
+                schedule.succeeded(&destination, later - Duration::from_millis(200), later);
+                schedule.finish(&destination);
+                taken += 1;
+            }
+        }
+        assert!(schedule.is_calm() && schedule.routes.is_empty());
     }
 
     #[test]
