@@ -6,7 +6,7 @@ use crate::compress::Format;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
     /// The compressed data stops before its end.
-    #[error("the {format} data ends too early, at compressed byte {offset}: the file is truncated")]
+    #[error("the {format} data ends too early, at compressed byte {offset}: it is truncated")]
     Truncated {
         /// How it is compressed.
         format: Format,

@@ -332,7 +332,7 @@ fn broken_gzip_gives_what_can_be_read_and_a_problem() {
 
     let run = read(folder.path(), &["half.gz", "plain"], "");
     let told = format!(
-        "half.gz: the gzip data ends too early, at compressed byte {}: the file is truncated",
+        "half.gz: the gzip data ends too early, at compressed byte {}: it is truncated",
         half.len()
     );
     assert_eq!(problems(&run, folder.path()), [told]);

@@ -40,6 +40,10 @@ const GIVE_UP_AFTER: Period = Period::from_secs(30);
 /// How long inputs and writes that were waiting may take to end when the deadline was over.
 const LAST_CHANCE: Duration = Duration::from_millis(500);
 
+/// What an output is told of that was still at work when the deadline of a stop was over.
+const NOT_ENDED: &str =
+    "it did not end by the deadline of the stop, as its destination did not answer in time";
+
 /// How long a stop waits for a disk that is full or fails.
 const PAUSED_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -564,6 +568,7 @@ impl Running {
     fn report(&self, mut problems: Vec<Problem>) -> PipelineReport {
         for lane in &self.job.ends.lanes {
             let failure = lane.failure().map(str::to_owned);
+            let failure = failure.or_else(|| (!lane.has_ended()).then(|| NOT_ENDED.to_owned()));
             problems.extend(failure.map(|reason| Problem::new(Role::Output, lane.name(), reason)));
         }
         let held = self.job.ends.queue.held();

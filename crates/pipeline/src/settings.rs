@@ -145,7 +145,7 @@ pub struct RetrySettings {
     pub initial: Positive<Period>,
     /// The longest pause.
     pub max: Positive<Period>,
-    /// When to give up, counted from the first failure: the output then takes nothing more until the next start, and what it
+    /// When to give up, counted from the first failure of a write or a request, also when others succeed meanwhile: the output then takes nothing more until the next start, and what it
     /// has not taken stays in the disk queue, or is reported as not delivered. By default never in a service, and after 30 s
     /// in a one-line pipeline.
     pub give_up_after: Option<Period>,

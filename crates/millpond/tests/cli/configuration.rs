@@ -26,7 +26,13 @@ fn refusals_point_at_the_fault_and_at_the_way_out() {
             "file x | stdout format=jsn",
             vec!["`jsn`", "json", "did you mean"],
         ),
-        ("file x", vec!["output"]),
+        (
+            "file x | drop if=level==\"DEBUG\" | stdout",
+            vec!["no setting `if`", "drop level == \"DEBUG\"", "1:15"],
+        ),
+        ("file x | set zip 00123", vec!["expected `=`", "1:18"]),
+        ("file x | set zip = 00123", vec!["00123"]),
+        ("file x | rename a b", vec!["expected `->`"]),
         ("file x | date timestamp 'dd/QQQ' | stdout", vec!["Q", "^"]),
         (
             "file x | json on_failure=dead_letter | stdout",

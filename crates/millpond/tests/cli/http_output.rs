@@ -1,6 +1,7 @@
 //! The `http` output against servers that are slow, busy, away, or cut off: nothing is lost, and numbers count it.
 
 use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -433,4 +434,37 @@ fn at_the_end_the_ledger_counts_as_acknowledged_what_was_delivered() {
         let expected = [&*size, &size, "0", "5000", "5000", "0", "0"];
         assert_eq!(row[2..9], expected, "{said}");
     }
+}
+
+#[test]
+fn a_server_that_hangs_at_a_stop_is_named() {
+    let folder = Folder::new();
+    let log = folder.write("a.log", numbered("a", 0..100));
+    let seen = Arc::new(AtomicBool::new(false));
+    let sees = seen.clone();
+    let server = HttpServer::start(move |_, _| {
+        sees.store(true, Ordering::Relaxed);
+        Answer::new(200).after(Duration::from_secs(20))
+    });
+    let url = server.url();
+    let yaml = folder.write(
+        "service.yaml",
+        format!(
+            "shutdown_deadline: 1s\npipelines:\n  one:\n    input: file {log}\n    output:\n      http: {{ url: {url} }}\n"
+        ),
+    );
+    let child = command(&["run", &yaml])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("runs");
+    eventually("a request", || seen.load(Ordering::Relaxed));
+    let id = child.id().to_string();
+    let sent = Command::new("kill").args(["-TERM", &id]).status();
+    assert!(sent.expect("kill").success());
+    let ended = ended(child.wait_with_output().expect("it ends"));
+    let said = ended.expect(1).err;
+    assert!(
+        said.contains("output http: it did not end by the deadline"),
+        "{said}"
+    );
 }

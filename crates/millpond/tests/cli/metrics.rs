@@ -36,8 +36,7 @@ fn the_table_counts_what_came_what_left_and_why_not() {
 
 #[test]
 fn an_expression_that_fails_is_counted_under_one_name_everywhere() {
-    let pipeline =
-        "stdin | user_agent message if='message + 1 > 0' | where message + 1 > 0 | stdout";
+    let pipeline = "stdin | json message if='message + 1 > 0' | where message + 1 > 0 | stdout";
     let mut child = crate::program::command(&["run", pipeline, "--metrics"])
         .stdin(std::process::Stdio::piped())
         .spawn()
@@ -46,7 +45,7 @@ fn an_expression_that_fails_is_counted_under_one_name_everywhere() {
     std::io::Write::write_all(&mut pipe, b"one\n").expect("written");
     drop(pipe);
     let ended = crate::program::ended(child.wait_with_output().expect("ends")).expect(0);
-    for operator in ["user_agent", "where"] {
+    for operator in ["json", "where"] {
         let row = ended
             .err
             .lines()

@@ -66,10 +66,12 @@ What becomes of a request is decided by the status of its answer:
 Refused events are counted and not sent again. A server that cannot be reached, a time-out and a broken connection are tried again as \
 well, in a service for ever, in a one-line pipeline for 30 seconds (`retry`).
 
-Where several requests in a row to one address fail, or the server asks for time, that address rests: nothing is sent to it for a while, then one request at a time, until one is taken. Other addresses of the same output go on meanwhile, as long as the memory for requests is not full of those that wait.
+Where several requests in a row to one address fail, or the server asks for time, that address rests: nothing is sent to it for a while, then one request at a time, until one is taken. Other addresses of the same output go on meanwhile, as long as the memory for requests is not full of those that wait. When five \
+addresses fail one after the other, the whole output rests.
 
 Nothing is lost, but events may arrive twice: where an answer was lost, nobody knows whether the events were taken, and they are sent \
-again, as are those that were in flight when Millpond was killed. The id of an event, `%{@metadata.id}`, stays the same, so that \
+again, as are those that were in flight when Millpond was killed. After a restart a disk queue gives again what was not delivered as \
+a whole batch: where events of a batch go to several addresses and one of them took none, those that the others took come again. The id of an event, `%{@metadata.id}`, stays the same, so that \
 a server that keeps it can tell.
 
 Certificates, keys and secrets are read at the start: one that cannot be used ends Millpond with exit code 2. A server that is \

@@ -24,7 +24,7 @@ mod trouble;
 mod writer;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -50,6 +50,8 @@ use writer::WriterLane;
 pub struct Lane {
     common: Common,
     kind: Kind,
+    /// It came to its end.
+    has_ended: AtomicBool,
 }
 
 /// What lanes of both kinds have.
@@ -149,7 +151,11 @@ impl Lane {
                 shared.budget.account(),
             ))),
         };
-        Arc::new(Self { common, kind })
+        Arc::new(Self {
+            common,
+            kind,
+            has_ended: AtomicBool::new(false),
+        })
     }
 
     /// The output's name.
@@ -244,6 +250,12 @@ impl Lane {
             Kind::Sender(sender) => sender.run(&self.common, ended).await,
         }
         self.common.report();
+        self.has_ended.store(true, Ordering::Release);
+    }
+
+    /// Whether it came to its end: it was not waited for beyond the deadline of a stop.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
     }
 }
 
