@@ -221,6 +221,7 @@ impl Session {
             problems,
             undelivered,
             refused,
+            letters_dropped,
             queued,
             ..
         } in &report.pipelines
@@ -232,13 +233,17 @@ impl Session {
                     .error(text);
             }
             if *undelivered > 0 {
-                diagnostics.error(&format!(
-                    "{} events were read and not delivered",
-                    grouped(*undelivered)
-                ));
+                let events = match *undelivered {
+                    1 => "1 event was".to_owned(),
+                    events => format!("{} events were", grouped(events)),
+                };
+                diagnostics.error(&format!("{events} read and not delivered"));
             }
             if *refused > 0 {
                 diagnostics.error(&refused_note(*refused));
+            }
+            if *letters_dropped > 0 {
+                diagnostics.warn(&dropped_note(*letters_dropped));
             }
             if *queued > 0 {
                 diagnostics.info(&queued_note(*queued));
@@ -246,6 +251,15 @@ impl Session {
         }
         u8::from(!report.is_clean())
     }
+}
+
+/// What the settings of dead letters dropped.
+fn dropped_note(letters: u64) -> String {
+    let were = match letters {
+        1 => "1 dead letter was".to_owned(),
+        letters => format!("{} dead letters were", grouped(letters)),
+    };
+    format!("{were} dropped, as `max_size` and `max_age` of `dead_letters` say")
 }
 
 /// What outputs refused, where nothing keeps it.
@@ -384,6 +398,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn letters_that_are_dropped_are_told() {
+        let note = dropped_note(45_000);
+        assert!(
+            note.starts_with("45,000 dead letters were dropped"),
+            "{note}"
+        );
+        assert!(dropped_note(1).starts_with("1 dead letter was dropped"));
+    }
+
+    #[test]
     fn what_stays_in_a_queue_is_no_failure() {
         for (queued, said) in [
             (1, "1 event stays in the disk queue for the next run"),
@@ -397,6 +421,7 @@ mod tests {
                 problems: Vec::new(),
                 undelivered: 0,
                 refused: 0,
+                letters_dropped: 0,
                 queued,
             };
             let report = Report {

@@ -33,6 +33,8 @@ pub struct PipelineReport {
     pub undelivered: u64,
     /// Events that an output refused and that are lost, because there are no dead letters.
     pub refused: u64,
+    /// Dead letters that were dropped because there were too many, or they were too old, as the settings say.
+    pub letters_dropped: u64,
     /// Events that are left in the disk queue for a later run, which is no failure.
     pub queued: u64,
 }

@@ -609,6 +609,10 @@ impl Running {
             problems,
             undelivered: held.unsafe_events,
             refused: self.job.ends.lanes.iter().map(|lane| lane.lost()).sum(),
+            letters_dropped: self.job.ends.letters.as_ref().map_or(0, |letters| {
+                let counts = letters.counts();
+                counts.dropped + counts.expired
+            }),
             queued: held.stored_events,
         }
     }

@@ -99,12 +99,16 @@ pub fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
         if !is_in_use {
             let count: u64 = left.iter().map(|left| left.chosen.count).sum();
             let text = format!(
-                "no service uses {}: {} dead letters are replayed when one starts on it. To replay them now, name the YAML file of the pipelines as well\n",
+                "no service uses {}: {} replayed when one starts on it. To replay now, name the YAML file of the pipelines as well\n",
                 args.selection.data_dir.display(),
-                grouped(count)
+                match count {
+                    1 => "1 dead letter is".to_owned(),
+                    count => format!("{} dead letters are", grouped(count)),
+                }
             );
             print(text.as_bytes())?;
-            return Ok(ExitCode::SUCCESS);
+            // Nothing was delivered yet.
+            return Ok(ExitCode::FAILURE);
         }
         return finish(left, is_complete, wait);
     };

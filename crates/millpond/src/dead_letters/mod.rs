@@ -164,6 +164,21 @@ impl Selection {
 
     /// The stores.
     fn stores(&self) -> anyhow::Result<Vec<LetterFolder>> {
+        // A run that has just begun may not have written anything.
+        let is_known = |name: &str| self.data_dir.join(name).exists();
+        let is_empty = std::fs::read_dir(&self.data_dir)
+            .ok()
+            .is_none_or(|mut entries| entries.next().is_none());
+        if !is_empty
+            && !["lock", "registry", "queue", "dead-letters"]
+                .into_iter()
+                .any(is_known)
+        {
+            bail!(
+                "{} is not the data directory of a run: it holds neither `registry` nor `queue` nor `dead-letters`",
+                self.data_dir.display()
+            );
+        }
         let mut stores = LetterFolder::find(&self.data_dir)?;
         let Some(wanted) = &self.pipeline else {
             return Ok(stores);

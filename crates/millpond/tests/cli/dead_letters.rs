@@ -451,7 +451,7 @@ fn a_request_without_a_service_waits_for_its_start() {
     service.until("the letters", || world.list().len() == 2);
     service.stop();
     world.mend();
-    let asked = world.letters(&["replay"]).expect(0);
+    let asked = world.letters(&["replay"]).expect(1);
     assert!(
         asked.out.contains("are replayed when one starts"),
         "{}",

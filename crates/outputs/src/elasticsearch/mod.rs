@@ -76,7 +76,7 @@ file with the body of a template. One that is there is never changed.
 | 429, 5xx | it is sent again, alone |
 | 401, 403, 404 | it is sent again until a person has mended what is wrong: refused credentials, a read-only index, a full disk, a missing index that may not be made |
 | 400 that is no fault of the document: a closed index, an alias without a write index, too many shards, an unknown `pipeline`, `op_type: index` for a data stream | the same |
-| any other, such as 400 for a field of another type than the index has | it is refused, with type and reason |
+| any other 4xx, such as 400 for a field of another type than the index has | it is refused, with type and reason |
 
 Of a whole request: 429 and 503 are sent again after the time in `Retry-After`, 408 and other 5xx after a pause; 413 means that each half \
 is sent on its own, and a document that is too large alone is refused; any other 4xx and 3xx wait for a person, as above, so that an outage \

@@ -8,10 +8,10 @@
 //! | --- | --- |
 //! | 2xx | stored |
 //! | 409 for `create` with an id | stored before |
-//! | 429, 5xx; 409 otherwise | sent again |
+//! | 429, 5xx; 409 otherwise; what is no 4xx | sent again |
 //! | 401, 403, 404 | sent again once a person has mended something |
 //! | 400 for what is no fault of the document ([`is_blocked`]) | the same |
-//! | any other | refused, with type and reason |
+//! | any other 4xx | refused, with type and reason |
 //!
 //! Of a whole request every 4xx status but 408, 413 and 429 waits for a person: none of them says that a document is wrong.
 
@@ -188,7 +188,8 @@ fn verdict(outcome: &Outcome<'_>, asked: &Asked) -> Verdict {
         200..=299 => Verdict::Stored,
         409 if asked.finds_repeats => Verdict::Repeated,
         429 => Verdict::Again(Why::Busy),
-        409 | 500.. => Verdict::Again(Why::Fails),
+        // Below 400 nothing says that the document is wrong, such as a redirect of some proxy's.
+        409 | ..=399 | 500.. => Verdict::Again(Why::Fails),
         401 | 403 | 404 => Verdict::Again(Why::Blocked),
         _ => match &outcome.error {
             Some(fault) if is_blocked(fault, asked) => Verdict::Again(Why::Blocked),
@@ -356,6 +357,16 @@ mod tests {
             Some(SendError::Later { .. }) => rows + " later",
             Some(SendError::Blocked(_)) => rows + " blocked",
             Some(other) => format!("{rows} {other:?}"),
+        }
+    }
+
+    /// Whatever stands between, a document is refused only by a status that says that it is wrong.
+    #[test]
+    fn no_other_status_refuses_a_document() {
+        for status in [0, 100, 301, 399, 500, 999] {
+            let body = format!(r#"{{"errors":true,"items":[{{"create":{{"status":{status}}}}}]}}"#);
+            let judged = judge(body.as_bytes(), "es", &asked(1)).expect("it is one item");
+            assert_eq!(shown(&judged, 1), "a retry", "{status}");
         }
     }
 
