@@ -38,7 +38,7 @@ pub const BUFFER_SIZE: usize = 256 << 10;
 const GIVE_UP_AFTER: Period = Period::from_secs(30);
 
 /// How long inputs and writes that were waiting may take to end when the deadline was over.
-const LAST_CHANCE: Duration = Duration::from_millis(500);
+const LAST_CHANCE: Duration = Duration::from_secs(1);
 
 /// What an output is told of that was still at work when the deadline of a stop was over.
 const NOT_ENDED: &str =

@@ -1,6 +1,7 @@
 //! The `http` output against servers that are slow, busy, away, or cut off: nothing is lost, and numbers count it.
 
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -464,7 +465,49 @@ fn a_server_that_hangs_at_a_stop_is_named() {
     let ended = ended(child.wait_with_output().expect("it ends"));
     let said = ended.expect(1).err;
     assert!(
-        said.contains("output http: it did not end by the deadline"),
+        said.contains("output http: no answer by the deadline of the stop"),
         "{said}"
     );
+}
+
+#[test]
+fn a_client_hears_at_a_stop_that_its_events_are_not_safe() {
+    let folder = Folder::new();
+    let server = HttpServer::start(|_, _| Answer::new(200).after(Duration::from_secs(20)));
+    let url = server.url();
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("a port")
+        .port();
+    let yaml = folder.write(
+        "service.yaml",
+        format!(
+            "shutdown_deadline: 1s\npipelines:\n  one:\n    input:\n      http: {{ address: '127.0.0.1:{port}', ack_timeout: 60s }}\n    output:\n      http: {{ url: {url} }}\n"
+        ),
+    );
+    let child = command(&["run", &yaml])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("runs");
+    let connect = || std::net::TcpStream::connect(("127.0.0.1", port)).ok();
+    eventually("the port", || connect().is_some());
+    let mut client = connect().expect("it listens");
+    let body = "{\"a\":1}\n";
+    let request = format!(
+        "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    client.write_all(request.as_bytes()).expect("sent");
+    std::thread::sleep(Duration::from_millis(600));
+    let id = child.id().to_string();
+    let sent = Command::new("kill").args(["-TERM", &id]).status();
+    assert!(sent.expect("kill").success());
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    let said = ended(child.wait_with_output().expect("it ends"))
+        .expect(1)
+        .err;
+    assert!(said.contains("output http: no answer"), "{said}");
+    assert!(!said.contains("did not stop in time"), "{said}");
 }

@@ -62,6 +62,12 @@ struct Course {
 /// How long requests in flight are waited for when nothing depends on their answers any more.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
+/// How long requests in flight are waited for when the deadline of a stop is over.
+const LAST_ATTEMPT: Duration = Duration::from_millis(250);
+
+/// What an output fails with whose requests were not answered by then.
+const TOO_LATE: &str = "no answer by the deadline of the stop";
+
 /// Which part of the memory for requests may be kept for later ones.
 const SPARE_PART: usize = 8;
 
@@ -233,8 +239,15 @@ impl SenderLane {
             storing.extend(self.lock_refused().drain(..).map(Refused::outcome));
             let gives_up = course.stop_by.is_some_and(|by| by <= Instant::now());
             if gives_up && common.works() {
-                common.end(Ending::Left);
+                match common.phases.now() {
+                    Phase::Aborted => common.fail(TOO_LATE),
+                    _ => common.end(Ending::Left),
+                }
                 continue;
+            }
+            if gives_up {
+                // Whoever waits for the events in them hears that there will be no answer.
+                flying.clear();
             }
             let is_idle = flying.is_empty() && storing.is_empty();
             if (is_idle || gives_up) && self.is_over(common, &course) {
@@ -645,7 +658,10 @@ impl SenderLane {
             Phase::Leaving if !course.schedule.is_calm() => common.end(Ending::Left),
             // What is on its way may still be answered; the queue has it all the same.
             Phase::Leaving => course.stop_by = Some(Instant::now() + LAST_ANSWERS),
-            Phase::Aborted => course.schedule.hurry(),
+            Phase::Aborted => {
+                course.schedule.hurry();
+                course.stop_by.get_or_insert(Instant::now() + LAST_ATTEMPT);
+            }
             _ => {}
         }
     }
