@@ -25,7 +25,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::guarded::Guarded;
 use crate::listen::{Connection, Incoming, Listener};
@@ -150,16 +150,23 @@ async fn converse<H: Handler>(
         stopped = stopping => stopped,
     };
     served.as_mut().graceful_shutdown();
-    // A client that sends half a request, or reads no answer, is not waited for.
-    while timeout(PATIENCE, served.as_mut()).await.is_err() {
-        if at_work.load(Ordering::Relaxed) == 0 {
+    // A client that sends half a request, or keeps its side open after its answer, is not waited for.
+    let patient_until = Instant::now() + PATIENCE;
+    let mut was_idle = false;
+    while timeout(LAST_BYTES, served.as_mut()).await.is_err() {
+        let is_idle = at_work.load(Ordering::Relaxed) == 0;
+        if is_idle && was_idle && Instant::now() >= patient_until {
             return;
         }
+        was_idle = is_idle;
     }
 }
 
-/// How long a stop waits for a connection that no request is answered on.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a stop waits at least for a connection that no request is answered on.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How long a client at least has to read its last answer during a stop. At most it has twice that.
+const LAST_BYTES: Duration = Duration::from_millis(100);
 
 /// That a request is being answered.
 struct AtWork<'a>(&'a AtomicUsize);
