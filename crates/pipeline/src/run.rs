@@ -19,7 +19,7 @@ use component::{
 use config::{ConfigError, Period};
 use queue::{Bell, Inlet, Queue, QueueError, QueuePhase};
 use registry::Registry;
-use tokio::runtime::Handle;
+use tokio::runtime::Builder;
 
 use crate::graph::{Graph, InputNode, PipelineGraph};
 use crate::lane::{Lane, Shared};
@@ -433,8 +433,14 @@ impl Running {
     /// The system refuses one; those before it wait for work.
     fn start_writers(&mut self) -> io::Result<()> {
         for lane in &self.job.ends.lanes {
-            let (lane, ends, runtime) = (lane.clone(), self.job.ends.clone(), Handle::current());
-            let run = move || runtime.block_on(lane.run(&|| ends.check()));
+            let (lane, ends) = (lane.clone(), self.job.ends.clone());
+            // Of its own, so that a request passes through no other thread on its way to the network and back.
+            let runtime = Builder::new_current_thread().enable_all().build()?;
+            let run = move || {
+                runtime.block_on(lane.run(&|| ends.check()));
+                // A host's name may still be looked up, which nobody waits for.
+                runtime.shutdown_background();
+            };
             self.writers.push(thread::start("output", run)?);
         }
         Ok(())
