@@ -213,37 +213,46 @@ impl Window<'_> {
 
 /// Appends the id that follows from a place: stream id, start and end, in hexadecimal, joined by `-`.
 pub(crate) fn write_place((stream, start, end): (u128, u64, u64), out: &mut Vec<u8>) {
-    // By hand: every event has an id, and a formatter takes several times as long.
-    let mut text = [b'-'; 32 + 2 * 17];
+    // By hand, and straight into its place: every event has an id, a formatter takes several times as long, and a text that was
+    // just put together can be copied only when all of its pieces have reached the cache.
+    let before = out.len();
+    out.extend_from_slice(&[0; 32 + 2 * 17]);
+    let text = &mut out[before..];
     text[..16].copy_from_slice(&hex((stream >> 64) as u64));
     text[16..32].copy_from_slice(&hex(stream as u64));
     let mut len = 32;
     for number in [start, end] {
-        let digits = hex(number);
-        let digits = &digits[(number.leading_zeros() as usize / 4).min(15)..];
-        text[len + 1..len + 1 + digits.len()].copy_from_slice(digits);
-        len += 1 + digits.len();
+        let zeros = (number.leading_zeros() / 4).min(15);
+        text[len] = b'-';
+        text[len + 1..len + 17].copy_from_slice(&hex(number << (4 * zeros)));
+        len += 17 - zeros as usize;
     }
-    out.extend_from_slice(&text[..len]);
+    out.truncate(before + len);
 }
 
 /// Sixteen hexadecimal digits.
 fn hex(number: u64) -> [u8; 16] {
-    const PAIRS: [[u8; 2]; 256] = {
-        let digits = b"0123456789abcdef";
-        let mut pairs = [[0; 2]; 256];
-        let mut byte = 0;
-        while byte < 256 {
-            pairs[byte] = [digits[byte >> 4], digits[byte & 15]];
-            byte += 1;
-        }
-        pairs
-    };
     let mut text = [0; 16];
-    for (pair, byte) in text.chunks_exact_mut(2).zip(number.to_be_bytes()) {
-        pair.copy_from_slice(&PAIRS[usize::from(byte)]);
-    }
+    text[..8].copy_from_slice(&hex_half((number >> 32) as u32));
+    text[8..].copy_from_slice(&hex_half(number as u32));
     text
+}
+
+/// Eight hexadecimal digits, all at once.
+fn hex_half(number: u32) -> [u8; 8] {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let mut digits = u64::from(number);
+    for (shift, mask) in [
+        (16, 0x0000_ffff_0000_ffff),
+        (8, 0x00ff_00ff_00ff_00ff),
+        (4, 0x0f0f_0f0f_0f0f_0f0f),
+    ] {
+        digits = (digits | digits << shift) & mask;
+    }
+    // 1 where the digit is a letter.
+    let letters = ((digits + 6 * ONES) >> 4) & ONES;
+    let gap = u64::from(b'a' - b'9' - 1);
+    (digits + u64::from(b'0') * ONES + letters * gap).to_be_bytes()
 }
 
 #[cfg(test)]

@@ -13,6 +13,9 @@ use crate::format::escape_json;
 /// The longest `_id` that Elasticsearch takes, in bytes.
 const ID_BYTES_MAX: usize = 512;
 
+/// What stands before the `_id`.
+const ID_KEY: &str = "\"_id\":\"";
+
 /// The field that documents of a data stream must have.
 const TIMESTAMP: &str = "@timestamp";
 
@@ -60,6 +63,7 @@ impl Verb {
 struct Bound<'a> {
     batch: &'a Batch,
     action: &'a Action,
+    /// What stands before the first value of the first line.
     open: String,
     writer: JsonWriter<'a>,
     id: Option<BoundTemplate<'a>>,
@@ -110,10 +114,12 @@ impl Action {
 
     fn bind<'a>(&'a self, batch: &'a Batch) -> Bound<'a> {
         let bind = |template: &'a Template| template.bind(batch, Absent::Text(""));
+        let has_id = !matches!(self.id, DocumentId::None);
+        let key = if has_id { ID_KEY } else { "" };
         Bound {
             batch,
             action: self,
-            open: format!("{{\"{}\":{{", self.verb.word()),
+            open: format!("{{\"{}\":{{{key}", self.verb.word()),
             writer: JsonWriter::new(batch),
             id: match &self.id {
                 DocumentId::Text(template) => Some(bind(template)),
@@ -142,8 +148,11 @@ impl Bound<'_> {
     fn write(&mut self, row: usize, encoded: &mut Encoded) {
         let out = &mut encoded.bytes;
         out.extend_from_slice(self.open.as_bytes());
-        let start = out.len();
-        self.write_id(row, out);
+        let has_id = !matches!(self.action.id, DocumentId::None);
+        let start = out.len() - if has_id { ID_KEY.len() } else { 0 };
+        if has_id {
+            self.write_id(row, out);
+        }
         field(b"\"pipeline\":\"", self.pipeline.as_mut(), row, start, out);
         field(b"\"routing\":\"", self.routing.as_mut(), row, start, out);
         out.extend_from_slice(b"}}\n");
@@ -152,12 +161,8 @@ impl Bound<'_> {
         encoded.end_row(row);
     }
 
+    /// Appends the id and the quote behind it.
     fn write_id(&mut self, row: usize, out: &mut Vec<u8>) {
-        const KEY: &[u8] = b"\"_id\":\"";
-        if let DocumentId::None = self.action.id {
-            return;
-        }
-        out.extend_from_slice(KEY);
         let start = out.len();
         if let Some(template) = self.id.as_mut().filter(|id| id.is_given(row)) {
             template.write(row, out);
