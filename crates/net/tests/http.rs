@@ -254,7 +254,7 @@ async fn clients_that_dawdle_are_disconnected() {
             .expect("closed")
             .starts_with("HTTP/1.1 200 OK")
     );
-    assert!(begin.elapsed() < Duration::from_secs(1));
+    assert!(begin.elapsed() < Duration::from_secs(10));
 }
 
 #[tokio::test]

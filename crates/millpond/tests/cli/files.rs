@@ -212,11 +212,11 @@ fn ten_thousand_files_are_listed_at_once() {
     let path = |row: usize| rows[row]["path"].as_str().expect("text");
     assert!((1..rows.len()).all(|row| path(row - 1) < path(row)));
     // A release build takes 30 ms; this one is slower and shares its cores with other tests.
-    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(took < Duration::from_secs(20), "{took:?}");
     let begin = Instant::now();
     let table = millpond(&["files", "--data-dir", &place.data])
         .expect(0)
         .out;
     assert_eq!(table.lines().count(), 10_002);
-    assert!(begin.elapsed() < Duration::from_secs(5), "{took:?}");
+    assert!(begin.elapsed() < Duration::from_secs(20), "{took:?}");
 }
