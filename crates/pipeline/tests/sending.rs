@@ -106,6 +106,16 @@ impl Remote {
         }
     }
 
+    /// Its batches are cut into several requests each, which share their memory.
+    fn sliced(mut self) -> Self {
+        self.requests.framing = Framing::default();
+        self.ends_rows = true;
+        self.padding = 20;
+        self.requests.limits.rows_max = 1000;
+        self.requests.limits.size_max = 64;
+        self
+    }
+
     fn taken(&self) -> Vec<usize> {
         let taken = self.taken.lock().expect("no panic");
         let mut all: Vec<usize> = taken.values().flatten().copied().collect();
@@ -424,10 +434,15 @@ fn failures_of_every_kind_lose_and_double_nothing() {
         }),
         _ => Ok(Sent::default()),
     };
-    for order in [RequestOrder::Free, RequestOrder::ByDestination] {
-        let mut remote = Remote::new(moody);
+    let remotes = || {
+        let mut several = Remote::new(moody);
+        several.destinations = 3;
+        [several, Remote::new(moody).sliced()]
+    };
+    let orders = [RequestOrder::Free, RequestOrder::ByDestination];
+    let of_order = |order| remotes().map(|remote| (order, remote));
+    for (order, mut remote) in orders.into_iter().flat_map(of_order) {
         remote.requests.order = order;
-        remote.destinations = 3;
         let case = Case::new(60, vec![remote]);
         let ran = case.run();
         assert_eq!(case.remotes[0].taken(), lines(60), "{order:?}");
@@ -447,22 +462,51 @@ fn one_destination_keeps_the_order_of_the_events() {
         3 => Err(SendError::Retry("away".into())),
         _ => Ok(Sent::default()),
     };
-    let mut remote = Remote::new(fails);
-    remote.requests.order = RequestOrder::ByDestination;
-    remote.destinations = 3;
-    let case = Case::new(60, vec![remote]);
-    assert!(case.run().report.is_clean());
-    let taken = case.remotes[0].taken.lock().expect("no panic");
-    assert_eq!(taken.len(), 3);
-    for (destination, lines) in taken.iter() {
-        assert!(lines.is_sorted(), "{destination}: {lines:?}");
-        assert_eq!(lines.len(), 200);
+    let mut several = Remote::new(fails);
+    several.destinations = 3;
+    let one = Remote::new(fails).sliced();
+    for (mut remote, at_once) in [(several, 2..=3), (one, 1..=1)] {
+        remote.requests.order = RequestOrder::ByDestination;
+        let destinations = remote.destinations;
+        let case = Case::new(60, vec![remote]);
+        assert!(case.run().report.is_clean());
+        let taken = case.remotes[0].taken.lock().expect("no panic");
+        assert_eq!(taken.len(), destinations);
+        for (destination, lines) in taken.iter() {
+            assert!(lines.is_sorted(), "{destination}: {lines:?}");
+            assert_eq!(lines.len(), 600 / destinations);
+        }
+        let most = case.remotes[0].at_once.load(Ordering::SeqCst);
+        assert!(at_once.contains(&most), "{most} at once");
     }
-    let at_once = case.remotes[0].at_once.load(Ordering::SeqCst);
-    assert!(
-        (2..=3).contains(&at_once),
-        "{at_once} for three destinations"
-    );
+}
+
+#[test]
+fn a_batch_that_is_larger_than_a_request_is_cut_evenly() {
+    // Ten rows of 22 to 24 bytes: two fit.
+    let case = Case::new(50, vec![Remote::new(good).sliced()]);
+    let ran = case.run();
+    assert!(ran.report.is_clean());
+    assert_eq!(case.remotes[0].taken(), lines(50));
+    assert_eq!(ran.counter(0, "requests"), 5 * 50);
+    assert!(case.remotes[0].largest.load(Ordering::SeqCst) <= 64);
+    // A row that is larger than a request goes alone.
+    let mut remote = Remote::new(good).sliced();
+    remote.requests.limits.size_max = 10;
+    let case = Case::new(20, vec![remote]);
+    let ran = case.run();
+    assert_eq!(case.remotes[0].taken(), lines(20));
+    assert_eq!(ran.counter(0, "requests"), 200);
+    let mut remote = Remote::new(good).sliced();
+    remote.requests.limits = RequestLimits {
+        size_max: 400,
+        rows_max: 3,
+        ..remote.requests.limits
+    };
+    let case = Case::new(20, vec![remote]);
+    let ran = case.run();
+    assert_eq!(case.remotes[0].taken(), lines(20));
+    assert_eq!(ran.counter(0, "requests"), 4 * 20);
 }
 
 #[test]

@@ -91,15 +91,43 @@ pub struct Assembly {
     begun: usize,
 }
 
-/// A request that still grows.
+/// A request that still grows, or is complete and not sealed yet.
 pub struct Growing {
     destination: Arc<str>,
-    text: Vec<u8>,
+    text: Text,
     ends: Vec<usize>,
     shares: Vec<Share>,
     /// Bytes of its rows, without what stands between them.
     rows_size: usize,
     since: Instant,
+}
+
+/// The bytes of a request.
+enum Text {
+    /// Of its own, which may grow.
+    Own(Vec<u8>),
+    /// Part of a batch as it was rendered. Nothing is added to it.
+    Slice(Bytes),
+}
+
+impl Text {
+    fn len(&self) -> usize {
+        match self {
+            Self::Own(bytes) => bytes.len(),
+            Self::Slice(bytes) => bytes.len(),
+        }
+    }
+
+    /// The bytes, to add to them.
+    fn own(&mut self) -> &mut Vec<u8> {
+        if let Self::Slice(bytes) = self {
+            *self = Self::Own(Vec::from(std::mem::take(bytes)));
+        }
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Slice(_) => unreachable!("it was made its own"),
+        }
+    }
 }
 
 impl Assembly {
@@ -129,13 +157,11 @@ impl Assembly {
 
     fn take(&mut self, encoded: &mut Encoded, piece: &Arc<Piece>, now: Instant) -> Vec<Growing> {
         let mut complete = Vec::new();
-        if self.may_adopt(encoded) {
-            let destination: Arc<str> = "".into();
-            complete.extend(self.open.remove(&destination));
-            let mut new = Growing::new(&destination, self.spare.take(), self.framing, now);
-            new.adopt(encoded, piece.clone());
-            self.begun += new.own_cost();
-            self.open.insert(destination, new);
+        if self.may_slice(encoded) {
+            let slices = self.slices(encoded, piece, now);
+            // Full enough, and before them where order matters.
+            complete.extend(self.open.remove(""));
+            complete.extend(slices);
             return complete;
         }
         let mut row = 0;
@@ -158,19 +184,56 @@ impl Assembly {
         complete
     }
 
-    /// Whether the bytes of a batch can be a request as they are. That saves copying them, at the price of requests that are only
+    /// Whether the bytes of a batch can be requests as they are. That saves copying them, at the price of requests that may be only
     /// half full.
-    fn may_adopt(&self, encoded: &Encoded) -> bool {
-        let (framing, limits) = (&self.framing, &self.limits);
-        let is_plain = framing.before.is_empty() && framing.between.is_empty();
-        let half = limits.size_max / 2;
-        let is_worth_it = (half..=limits.size_max).contains(&encoded.bytes.len());
+    fn may_slice(&self, encoded: &Encoded) -> bool {
+        let Framing {
+            before,
+            between,
+            after,
+        } = self.framing;
+        let is_plain = [before, between, after].iter().all(|text| text.is_empty());
+        let half = self.limits.size_max / 2;
         let open = self.open.get("");
         is_plain
             && encoded.parts.is_empty()
-            && is_worth_it
-            && encoded.ends.len() <= limits.rows_max
+            && encoded.bytes.len() >= half
             && open.is_none_or(|open| open.text.len() >= half)
+    }
+
+    /// The bytes of a batch as requests of about the same size, which share its memory; other memory takes their place.
+    fn slices(&mut self, encoded: &mut Encoded, piece: &Arc<Piece>, now: Instant) -> Vec<Growing> {
+        // The next batch will be as long. A buffer that doubles as it grows would be half empty.
+        let room = encoded.bytes.len() + encoded.bytes.len() / 8;
+        let text = std::mem::replace(&mut encoded.bytes, self.spare.take(room));
+        let text = Bytes::from(text);
+        let destination: Arc<str> = "".into();
+        let mut slices = Vec::new();
+        let (mut row, mut start) = (0, 0);
+        while row < encoded.ends.len() {
+            let left = text.len() - start;
+            let share = left / left.div_ceil(self.limits.size_max).max(1);
+            let rest = &encoded.ends[row..];
+            let rows = rest.partition_point(|row| row.end - start <= share);
+            let rows = rows.clamp(1, self.limits.rows_max.max(1));
+            let end = rest[rows - 1].end;
+            let slice = Growing {
+                destination: destination.clone(),
+                text: Text::Slice(text.slice(start..end)),
+                ends: rest[..rows].iter().map(|row| row.end - start).collect(),
+                shares: vec![Share {
+                    piece: piece.clone(),
+                    first: row,
+                    rows,
+                }],
+                rows_size: end - start,
+                since: now,
+            };
+            self.begun += slice.own_cost();
+            slices.push(slice);
+            (row, start) = (row + rows, end);
+        }
+        slices
     }
 
     fn add_rows(
@@ -186,7 +249,7 @@ impl Assembly {
             let growing = match self.open.get_mut(destination) {
                 Some(growing) => growing,
                 None => {
-                    let new = Growing::new(destination, self.spare.take(), self.framing, now);
+                    let new = Growing::new(destination, self.spare.take(0), self.framing, now);
                     self.begun += new.own_cost();
                     self.open.entry(destination.clone()).or_insert(new)
                 }
@@ -230,7 +293,7 @@ impl Growing {
         text.extend_from_slice(framing.before);
         Self {
             destination: destination.clone(),
-            text,
+            text: Text::Own(text),
             ends: Vec::new(),
             shares: Vec::new(),
             rows_size: 0,
@@ -295,24 +358,12 @@ impl Growing {
         count
     }
 
-    /// Takes the bytes of a batch as they are, and gives its own memory for them. It is empty.
-    fn adopt(&mut self, encoded: &mut Encoded, piece: Arc<Piece>) {
-        std::mem::swap(&mut self.text, &mut encoded.bytes);
-        self.ends.extend(encoded.ends.iter().map(|row| row.end));
-        self.rows_size = self.text.len();
-        self.shares.push(Share {
-            piece,
-            first: 0,
-            rows: self.ends.len(),
-        });
-    }
-
     fn append(&mut self, bytes: &[u8], start: usize, rows: &[component::RowEnd], framing: Framing) {
         if framing.between.is_empty() {
             let shift = self.text.len();
             let end = rows.last().map_or(start, |row| row.end);
             self.rows_size += end - start;
-            self.text.extend_from_slice(&bytes[start..end]);
+            self.text.own().extend_from_slice(&bytes[start..end]);
             self.ends
                 .extend(rows.iter().map(|row| row.end - start + shift));
             return;
@@ -325,12 +376,13 @@ impl Growing {
     }
 
     fn push(&mut self, row: &[u8], framing: Framing) {
+        let text = self.text.own();
         if !self.ends.is_empty() {
-            self.text.extend_from_slice(framing.between);
+            text.extend_from_slice(framing.between);
         }
-        self.text.extend_from_slice(row);
+        text.extend_from_slice(row);
         self.rows_size += row.len();
-        self.ends.push(self.text.len());
+        self.ends.push(text.len());
     }
 
     /// The request, ready to be sent.
@@ -339,9 +391,14 @@ impl Growing {
     /// It cannot be compressed.
     pub fn seal(mut self, framing: Framing, compression: Compression) -> std::io::Result<Ready> {
         let own_cost = self.own_cost();
-        self.text.extend_from_slice(framing.after);
-        let compressed = compress(compression, &self.text)?;
-        let text = Bytes::from(self.text);
+        if !framing.after.is_empty() {
+            self.text.own().extend_from_slice(framing.after);
+        }
+        let text = match self.text {
+            Text::Own(bytes) => Bytes::from(bytes),
+            Text::Slice(bytes) => bytes,
+        };
+        let compressed = compress(compression, &text)?;
         let size = text.len()
             + compressed.as_ref().map_or(0, Bytes::len)
             + self.ends.len() * ROW_COST

@@ -69,7 +69,7 @@ const LAST_ATTEMPT: Duration = Duration::from_millis(250);
 const TOO_LATE: &str = "no answer by the deadline of the stop";
 
 /// Which part of the memory for requests may be kept for later ones.
-const SPARE_PART: usize = 8;
+const SPARE_PART: usize = 4;
 
 impl SenderLane {
     pub fn new(

@@ -22,10 +22,12 @@ impl Spare {
         }
     }
 
-    /// An empty buffer.
-    pub fn take(&self) -> Vec<u8> {
+    /// An empty buffer, which has room for `size` bytes if it is a new one.
+    pub fn take(&self, size: usize) -> Vec<u8> {
         let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
-        buffers.pop().unwrap_or_default()
+        let spare = buffers.pop();
+        drop(buffers);
+        spare.unwrap_or_else(|| Vec::with_capacity(size))
     }
 
     /// Takes a body back, unless somebody else still has it or there are enough of them.
@@ -59,13 +61,13 @@ mod tests {
         let kept = body(400);
         let place = kept.as_ptr();
         spare.give_back(kept);
-        let again = spare.take();
+        let again = spare.take(0);
         assert_eq!((again.as_ptr(), again.len()), (place, 0));
         assert!(again.capacity() >= 400);
         let shared = body(400);
         let other = shared.clone();
         spare.give_back(shared);
-        assert_eq!(spare.take().capacity(), 0, "it is still in use: {other:?}");
+        assert_eq!(spare.take(0).capacity(), 0, "it is still in use: {other:?}");
         (0..5).for_each(|_| spare.give_back(body(400)));
         assert_eq!(spare.buffers.lock().expect("no panic").len(), 2);
     }
