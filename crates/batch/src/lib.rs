@@ -49,7 +49,7 @@ pub use budget::{Account, Budget, BufferPool, PooledBuffer, Reservation};
 pub use cell::{Cell, Span, Value};
 pub use column::{Column, ColumnBuilder};
 pub use edit::{Edit, Failure, Failures};
-pub use ids::{IdError, Parent, SENDER_ID_BYTES_MAX, Window};
+pub use ids::{IdError, Parent, SENDER_ID_BYTES_MAX, ShortIds, Window};
 pub use json_writer::JsonWriter;
 pub use msgpack_writer::MsgPackWriter;
 pub use origin::{Origin, Source, Stream};

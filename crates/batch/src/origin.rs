@@ -191,12 +191,6 @@ impl Origin {
         self.ids.as_deref()
     }
 
-    /// Whether the id of some row does not follow from its place: only such an id may hold anything but hexadecimal digits and
-    /// `-`, or be longer than 66 bytes.
-    pub fn has_own_ids(&self) -> bool {
-        self.ids.is_some()
-    }
-
     /// The id of a row's stream, its start and its end.
     pub(crate) fn place(&self, row: usize) -> (u128, u64, u64) {
         (self.stream(row).id, self.starts[row], self.ends[row])

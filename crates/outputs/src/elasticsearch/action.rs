@@ -3,7 +3,7 @@
 //! The first line is as short as it can be. The index stands in the address, so that the line is `{"create":{"_id":"…"}}`
 //! unless the settings ask for more. Both lines go straight into the request's bytes.
 
-use batch::{Batch, Bitmap, Cell, Column, FieldPath, JsonWriter, time};
+use batch::{Batch, Bitmap, Cell, Column, FieldPath, JsonWriter, ShortIds, time};
 use component::Encoded;
 use expr::{Absent, BoundTemplate, Template};
 use ring::digest::{SHA256, digest};
@@ -67,6 +67,7 @@ struct Bound<'a> {
     open: String,
     writer: JsonWriter<'a>,
     id: Option<BoundTemplate<'a>>,
+    short_ids: ShortIds<'a>,
     pipeline: Option<BoundTemplate<'a>>,
     routing: Option<BoundTemplate<'a>>,
     /// Times for documents that have none, where all of them need one.
@@ -125,6 +126,7 @@ impl Action {
                 DocumentId::Text(template) => Some(bind(template)),
                 DocumentId::Event | DocumentId::None => None,
             },
+            short_ids: ShortIds::new(batch.origin()),
             pipeline: self.pipeline.as_ref().map(bind),
             routing: self.routing.as_ref().map(bind),
             times: self.adds_timestamp.then(|| Times::of(batch)).flatten(),
@@ -168,11 +170,10 @@ impl Bound<'_> {
             template.write(row, out);
         }
         let is_text = out.len() > start;
-        if !is_text {
-            self.batch.origin().write_id(row, out);
-        }
-        // An id that follows from the event's place is short and plain.
-        if is_text || self.batch.origin().has_own_ids() {
+        if is_text || !self.short_ids.write(row, out) {
+            if !is_text {
+                self.batch.origin().write_id(row, out);
+            }
             if out.len() - start > ID_BYTES_MAX {
                 hash(out, start);
             }
@@ -277,7 +278,7 @@ mod tests {
         text
     }
 
-    const ID: &str = "00000000000000000000000000000001-0-7";
+    const ID: &str = "AAAAAAAAAAAAAAAAAAABAQc";
 
     #[test]
     fn actions_hold_what_the_settings_ask_for() {
@@ -332,17 +333,11 @@ mod tests {
         };
         for (document, expected) in [
             (r#"{"a":1,"b":"x"}"#, "1/x"),
-            (
-                r#"{"a":1,"b":null}"#,
-                "00000000000000000000000000000001-0-14",
-            ),
-            (r#"{"a":1}"#, "00000000000000000000000000000001-0-7"),
+            // `AR` is the byte 01: the start has no byte, and the length one.
+            (r#"{"a":1,"b":null}"#, "AAAAAAAAAAAAAAAAAAABARA"),
+            (r#"{"a":1}"#, ID),
             (r#"{"a":"\"","b":"\n"}"#, r#"\"/\n"#),
         ] {
-            let expected = match expected.starts_with("0000") {
-                true => format!("00000000000000000000000000000001-0-{:x}", document.len()),
-                false => expected.to_owned(),
-            };
             let expected = format!("{{\"create\":{{\"_id\":\"{expected}\"}}}}\n{document}\n");
             assert_eq!(render(&action, &[document]), expected);
         }
@@ -351,9 +346,7 @@ mod tests {
             ..plain()
         };
         let shown = render(&empty, &[r#"{"a":""}"#]);
-        assert!(
-            shown.starts_with("{\"create\":{\"_id\":\"00000000000000000000000000000001-0-8\"}}")
-        );
+        assert!(shown.starts_with("{\"create\":{\"_id\":\"AAAAAAAAAAAAAAAAAAABAQg\"}}"));
     }
 
     #[test]

@@ -83,13 +83,15 @@ is sent on its own, and a document that is too large alone is refused; any other
 never refuses documents. A one-line pipeline ends at once where it would have to wait for a person. A reply that is cut, is no JSON, or is about another number of \
 documents than were sent means that the request is sent again. No event is ever missing: what is neither delivered nor refused is sent until it is.
 
-**Ids, and when an event is stored twice.** `document_id: event` makes the event's id the `_id`: an event that is sent again, after a lost reply \
-or a crash, has the same id, and `create` stores it once *in one index*. It can be stored a second time only when the second attempt goes to another \
+**Ids, and when an event is stored twice.** `document_id: event` makes the `_id` of the event's id: an event that is sent again, after a lost reply \
+or a crash, has the same `_id`, and `create` stores it once *in one index*. It can be stored a second time only when the second attempt goes to another \
 index: when a data stream or alias was rolled over between the two attempts; when `data_stream` or `index` holds a field or time that differs when \
 the event is read again, such as the `@timestamp` of a line of text that no `date` processor has set, which is the time of reading; or when the \
 document was deleted in between. With `document_id: none` the server makes ids, which is a little cheaper for it, and whatever is sent again is stored again. A \
 text with fields, such as `%{order.id}`, makes ids of these: of events with the same id only the first is stored (with `op_type: index` the last). Where \
-one of the fields is absent or null, or the text is empty, the event's id is used. An id of more than 512 bytes is replaced by its SHA-256, as `sha256-…`.
+one of the fields is absent or null, or the text is empty, the event's id is used. The `_id` of an event whose id is its place in a file or another \
+stream is a short form of that id, which indices keep in fewer bytes: 120 bits of the stream's id, start and length, in base64. Other events' ids are \
+used as they are. An id of more than 512 bytes is replaced by its SHA-256, as `sha256-…`.
 
 **Hosts.** Requests go to all hosts in turn. One that cannot be reached, does not answer in time, or answers 502, 503 or 504 rests for a second, then for twice \
 as long each time, up to a minute; the others get its requests, at once where it could not be reached. When it works again its share of the \

@@ -129,10 +129,7 @@ async fn hosts_alone_are_enough() {
     );
     assert_eq!(taken[0].header("content-encoding"), "gzip");
     let documents = documents(&taken[0]);
-    assert_eq!(
-        documents[0].0["create"]["_id"],
-        "00000000000000000000000000000001-0-2d"
-    );
+    assert_eq!(documents[0].0["create"]["_id"], "AAAAAAAAAAAAAAAAAAABAS0");
     assert_eq!(documents[1].1["@timestamp"], "1970-01-01T00:00:00.000Z");
 }
 
