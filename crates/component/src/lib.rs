@@ -38,4 +38,4 @@ pub use output::{
 };
 pub use phase::{Phase, Phases};
 pub use processor::{Order, Processor};
-pub use spec::{Build, BuildContext, Example, Spec, field, parse};
+pub use spec::{Build, BuildContext, Effects, Example, Spec, field, parse};

@@ -100,6 +100,11 @@ pub trait Writer: Output {
     /// must not be taken twice.
     async fn write(&self, encoded: &Encoded) -> Result<Written, WriteError>;
 
+    /// How [`Writer::write`] compresses what it gets, so that a measurement that writes nothing can spend the same time.
+    fn compression(&self) -> Compression {
+        Compression::None
+    }
+
     /// Makes everything written so far safe by the output's stated durability.
     ///
     /// # Errors

@@ -98,6 +98,21 @@ pub struct BuildContext {
     pub tag: Option<Arc<str>>,
     /// Whether the pipeline runs until its inputs end, as one-line pipelines do.
     pub finite: bool,
+    /// What the run may change outside the process.
+    pub effects: Effects,
+}
+
+/// What a run may change outside the process. A component whose constructor or `open` would go beyond that, or whose source
+/// loses events once they are acknowledged, does without it or refuses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Effects {
+    /// Everything that the configuration says: positions, queues, what outputs write, files that are deleted once they are read.
+    #[default]
+    All,
+    /// Only what outputs write, as for `millpond bench --real-outputs`. Files are read once, from their beginning.
+    Outputs,
+    /// Nothing, as for `millpond bench`: what outputs render is thrown away. Files are read once, from their beginning.
+    Nothing,
 }
 
 impl BuildContext {

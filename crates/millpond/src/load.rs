@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use batch::HostInfo;
-use component::Warning;
+use component::{Effects, Warning};
 use config::{
     Environment, Node, NodeKind, Source, StageRole, expand_short_forms, expand_variables,
     parse_oneline, parse_yaml, to_yaml,
 };
 use pipeline::settings::QueueSettings;
-use pipeline::{Graph, PipelineGraph};
+use pipeline::{BuildOptions, Graph, PipelineGraph};
 
 use crate::REGISTRY;
 use crate::run::say;
@@ -57,19 +57,28 @@ impl Loaded {
     }
 
     /// The components, ready to run. A `data_dir` of the command line stands in the place of the configuration's.
-    pub fn build(
-        mut self,
-        host: &Arc<HostInfo>,
-        data_dir: Option<PathBuf>,
-    ) -> anyhow::Result<Graph> {
-        expand_variables(&mut self.root, &Environment)?;
-        Ok(Graph::build(
-            &REGISTRY,
-            &self.root,
-            host,
-            self.finite,
+    pub fn build(self, host: &Arc<HostInfo>, data_dir: Option<PathBuf>) -> anyhow::Result<Graph> {
+        let options = BuildOptions {
+            finite: self.finite,
             data_dir,
-        )?)
+            effects: Effects::All,
+        };
+        self.build_with(host, options)
+    }
+
+    /// The components for a run that leaves the data directory alone and changes what `effects` allows.
+    pub fn build_trial(self, host: &Arc<HostInfo>, effects: Effects) -> anyhow::Result<Graph> {
+        let options = BuildOptions {
+            finite: self.finite,
+            data_dir: None,
+            effects,
+        };
+        self.build_with(host, options)
+    }
+
+    fn build_with(mut self, host: &Arc<HostInfo>, options: BuildOptions) -> anyhow::Result<Graph> {
+        expand_variables(&mut self.root, &Environment)?;
+        Ok(Graph::build(&REGISTRY, &self.root, host, options)?)
     }
 }
 

@@ -41,7 +41,7 @@ enum Command {
     Run(RunArgs),
     /// Checks a one-line pipeline or a YAML file and runs nothing.
     Check(CheckArgs),
-    /// Runs a pipeline to the end and says what it cost and what limits it.
+    /// Runs a pipeline to the end, writing nothing, and reports what it cost and what limits it.
     Bench(BenchArgs),
     /// Shows what became of every file that a data directory knows: position, lag, events read, acknowledged and dropped.
     Files(FilesArgs),
@@ -95,6 +95,9 @@ struct BenchArgs {
     /// Prints one JSON object instead of text.
     #[arg(long)]
     json: bool,
+    /// Has the outputs write what they render. Without it they render and compress, and what comes of that is thrown away.
+    #[arg(long)]
+    real_outputs: bool,
 }
 
 #[derive(Args)]
@@ -142,7 +145,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Run(args) => run::run(&args.source.pipeline, args.data_dir, args.metrics),
         Command::Check(args) => load::check(&args.source.pipeline, args.data_dir),
-        Command::Bench(args) => bench::bench(&args.source.pipeline, args.json),
+        Command::Bench(args) => bench::bench(&args.source.pipeline, args.json, args.real_outputs),
         Command::Files(args) => files::files(&args.data_dir, args.json),
         Command::Queue(command) => queue::queue(&command),
         Command::DeadLetters(command) => dead_letters::dead_letters(&command),

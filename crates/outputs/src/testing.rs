@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use batch::{Batch, BatchBuilder, Encoding, HostInfo, Span, Stream};
-use component::{Build, BuildContext, Encoded, Output, Sender, Spec, Writer};
+use component::{Build, BuildContext, Effects, Encoded, Output, Sender, Spec, Writer};
 use config::{ConfigError, Source, parse_yaml};
 
 /// The output that these settings build.
@@ -30,6 +30,7 @@ pub fn context() -> BuildContext {
         host: host(),
         tag: None,
         finite: true,
+        effects: Effects::All,
     }
 }
 

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use batch::HostInfo;
-use component::{AnyOutput, Build, BuildContext, Input, Order, Processor, Spec};
+use component::{AnyOutput, Build, BuildContext, Effects, Input, Order, Processor, Spec};
 use config::{ConfigError, Node, Size, StageRole};
 use expr::Expr;
 use serde::de::DeserializeOwned;
 
+use crate::dry::dry;
 use crate::queue_settings::{DISK_SIZE_MIN, QueueSettings, check_file_name};
 use crate::registry::Registry;
 use crate::settings::{
@@ -79,9 +80,20 @@ pub struct OutputNode {
     pub condition: Option<Expr>,
 }
 
+/// What [`Graph::build`] gets beside the configuration.
+#[derive(Debug, Clone, Default)]
+pub struct BuildOptions {
+    /// Whether it is a one-line pipeline, which runs until its inputs end.
+    pub finite: bool,
+    /// A data directory from elsewhere, such as the command line, which stands in the place of the configuration's.
+    pub data_dir: Option<PathBuf>,
+    /// What the run may change outside the process. Unless it is everything, the data directory is left alone: nothing is
+    /// remembered, queues are in memory, and what would become a dead letter is dropped.
+    pub effects: Effects,
+}
+
 impl Graph {
-    /// Reads a configuration and builds its components. A `data_dir` from elsewhere, such as the command line, stands in
-    /// the place of the configuration's.
+    /// Reads a configuration and builds its components.
     ///
     /// # Errors
     /// The first setting that cannot be taken, with its place.
@@ -89,8 +101,7 @@ impl Graph {
         registry: &Registry,
         root: &Node,
         host: &Arc<HostInfo>,
-        finite: bool,
-        data_dir: Option<PathBuf>,
+        options: BuildOptions,
     ) -> Result<Self, ConfigError> {
         const PROCESS: &[&str] = &[
             "memory",
@@ -108,7 +119,7 @@ impl Graph {
         }
         top.finish()?;
         let (mut process, _) = split::<ProcessSettings>(root, PROCESS)?;
-        process.data_dir = data_dir.or(process.data_dir);
+        process.data_dir = options.data_dir.or(process.data_dir);
         check_process(root, &process)?;
         let pipelines = pipelines
             .ok_or_else(|| root.error("the configuration needs the setting `pipelines`"))?;
@@ -119,7 +130,8 @@ impl Graph {
         let mut builder = Builder {
             registry,
             host,
-            finite,
+            finite: options.finite,
+            effects: options.effects,
             claims: BTreeSet::new(),
             data_dir: process.data_dir.as_deref(),
             queues: BTreeMap::new(),
@@ -128,11 +140,26 @@ impl Graph {
             .iter()
             .map(|(name, node)| builder.pipeline(name, node))
             .collect::<Result<_, _>>()?;
-        Ok(Self { process, pipelines })
+        let mut graph = Self { process, pipelines };
+        if options.effects != Effects::All {
+            graph.leave_data_dir();
+        }
+        Ok(graph)
     }
-}
 
-impl Graph {
+    /// Takes the data directory away.
+    fn leave_data_dir(&mut self) {
+        self.process.data_dir = None;
+        for pipeline in &mut self.pipelines {
+            pipeline.queue = pipeline.queue.in_memory();
+            for stage in &mut pipeline.stages {
+                if stage.on_failure == OnFailure::DeadLetter {
+                    stage.on_failure = OnFailure::Drop;
+                }
+            }
+        }
+    }
+
     /// Whether events of any pipeline go to standard output.
     pub fn uses_standard_output(&self) -> bool {
         let outputs = self.pipelines.iter().flat_map(|pipeline| &pipeline.outputs);
@@ -146,6 +173,7 @@ struct Builder<'a> {
     registry: &'a Registry,
     host: &'a Arc<HostInfo>,
     finite: bool,
+    effects: Effects,
     /// What components have for themselves.
     claims: BTreeSet<String>,
     data_dir: Option<&'a Path>,
@@ -195,7 +223,7 @@ impl Builder<'_> {
 
     fn queue(&mut self, pipeline: &Node, node: &Node) -> Result<QueueSettings, ConfigError> {
         let queue = QueueSettings::read(node)?;
-        let Some(disk) = queue.disk() else {
+        let Some(disk) = queue.disk().filter(|_| self.effects == Effects::All) else {
             return Ok(queue);
         };
         let place = queue.place(node);
@@ -227,6 +255,7 @@ impl Builder<'_> {
             host: self.host.clone(),
             tag: tag.map(Into::into),
             finite: self.finite,
+            effects: self.effects,
         }
     }
 
@@ -252,7 +281,9 @@ impl Builder<'_> {
         let (spec, settings) = self.component(StageRole::Processor, node)?;
         let (common, own) = split::<ProcessorSettings>(&settings, COMMON)?;
         let condition = condition(common.condition.as_deref(), &settings)?;
-        if common.on_failure == OnFailure::DeadLetter && self.data_dir.is_none() {
+        let needs_folder =
+            common.on_failure == OnFailure::DeadLetter && self.effects == Effects::All;
+        if needs_folder && self.data_dir.is_none() {
             let error = settings
                 .nearest("on_failure")
                 .error("dead letters need a folder, and there is no `data_dir`");
@@ -310,6 +341,10 @@ impl Builder<'_> {
             _ => return Err(wrong_kind(node, spec)),
         };
         self.claim(component.output().exclusive(), node)?;
+        let component = match self.effects {
+            Effects::Nothing => dry(component),
+            Effects::All | Effects::Outputs => component,
+        };
         Ok(OutputNode {
             name,
             component,

@@ -9,6 +9,7 @@
 //! | --- | --- |
 //! | [`registry`] | the components by name |
 //! | [`graph`] | the configuration tree read into components that are ready to run |
+//! | `dry` | outputs that render and write nothing |
 //! | [`settings`], [`queue_settings`] | settings that belong to no component |
 //! | [`stage`] | one processor with its condition, failure policy and counters |
 //! | [`lane`] | one output: encoded batches in sequence, retry, acknowledgement |
@@ -16,6 +17,7 @@
 //! | `replay` | dead letters that go on where they stopped |
 //! | [`report`], [`verdict`] | what a run did, and what limited it |
 
+mod dry;
 pub mod graph;
 pub mod lane;
 pub mod queue_settings;
@@ -30,7 +32,7 @@ pub mod stage;
 pub mod verdict;
 mod worker;
 
-pub use graph::{Graph, PipelineGraph};
+pub use graph::{BuildOptions, Graph, PipelineGraph};
 pub use registry::Registry;
 pub use report::{OperatorReport, Report};
 pub use run::{Run, RunOptions, StartError};

@@ -190,6 +190,16 @@ impl QueueSettings {
         }
     }
 
+    /// A queue without a disk that holds as much in memory.
+    pub(crate) fn in_memory(&self) -> Self {
+        let limits = self.limits();
+        Self::Memory(MemoryQueueSettings {
+            max_size: Size(limits.size_max as u64),
+            max_events: Count(limits.events_max as u64),
+            overflow: Overflow::None,
+        })
+    }
+
     /// What may wait or be worked on in memory.
     pub fn limits(&self) -> Limits {
         match self {

@@ -15,7 +15,7 @@ use batch::{
     Stream,
 };
 use bytes::Bytes;
-use component::{Build, BuildContext, Processor, Spec};
+use component::{Build, BuildContext, Effects, Processor, Spec};
 use config::{Catalogue, Positional, Source, StageRole, parse_oneline};
 
 const ROWS: usize = 4096;
@@ -138,6 +138,7 @@ fn build(stage: &str) -> Option<Box<dyn Processor>> {
         host: host(),
         tag: None,
         finite: true,
+        effects: Effects::All,
     };
     let Build::Processor { build, .. } = spec.build else {
         return None;

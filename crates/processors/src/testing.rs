@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use batch::{Batch, BatchBuilder, Bitmap, Encoding, Failures, HostInfo, JsonWriter, Span, Stream};
 use bytes::Bytes;
-use component::{Build, BuildContext, Processor, Spec};
+use component::{Build, BuildContext, Effects, Processor, Spec};
 use config::{Catalogue, ConfigError, Node, Positional, Source, StageRole, parse_oneline};
 
 /// The fields that events of text have of themselves, and that tests do not show.
@@ -49,6 +49,7 @@ fn construct(spec: &Spec, node: &Node) -> Result<Box<dyn Processor>, ConfigError
         host: host(),
         tag: None,
         finite: true,
+        effects: Effects::All,
     };
     match spec.build {
         Build::Processor { build, .. } => build(node, &context),

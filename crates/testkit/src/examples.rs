@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use batch::{Batch, BatchBuilder, Bitmap, Encoding, HostInfo, JsonWriter, Span, Stream};
 use bytes::Bytes;
-use component::{Build, BuildContext, Example, Processor, Spec};
+use component::{Build, BuildContext, Effects, Example, Processor, Spec};
 use config::{
     Catalogue, ConfigError, Node, NodeKind, Positional, Source, StageRole, parse_oneline,
 };
@@ -152,6 +152,7 @@ impl Stage {
             host: host(),
             tag,
             finite: true,
+            effects: Effects::All,
         };
         let stage = Self {
             settings,

@@ -40,7 +40,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use component::{
-    Build, BuildContext, Example, Input, InputContext, InputError, Limit, Spec, thread,
+    Build, BuildContext, Effects, Example, Input, InputContext, InputError, Limit, Spec, thread,
 };
 use config::{ConfigError, Node, Positional};
 
@@ -54,7 +54,7 @@ use known::Known;
 pub use ledger::{FileEntries, read_ledger};
 use pool::Pool;
 use readers::{Readers, Rules};
-use settings::{Config, Following};
+use settings::{Config, Following, StartAt};
 use tracker::Tracker;
 use watch::{Change, Found, Watch, WatchMode, WatchSettings};
 
@@ -96,7 +96,7 @@ pub const SPEC: Spec = Spec {
 };
 
 fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigError> {
-    let config: Config = component::parse(node)?;
+    let mut config: Config = component::parse(node)?;
     if config.paths.is_empty() {
         return Err(node
             .nearest("paths")
@@ -112,8 +112,14 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigEr
     let patterns = config.paths.iter().enumerate().map(parse);
     let exclusion = Exclusion::new(&config.exclude)
         .map_err(|(index, error)| refused("exclude", index, &error))?;
-    let follow = config.follow.unwrap_or(!context.finite);
+    let mut follow = config.follow.unwrap_or(!context.finite);
     check(node, &config, follow)?;
+    if context.effects != Effects::All {
+        // What is there is read, once, and stays.
+        follow = false;
+        config.start_at = StartAt::Beginning;
+        config.delete_after = None;
+    }
     let records = Records {
         codec: config.codec,
         add_fields: config.add_fields,

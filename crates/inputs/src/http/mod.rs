@@ -20,7 +20,7 @@ mod settings;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use component::{Build, BuildContext, Example, Input, InputContext, InputError, Spec};
+use component::{Build, BuildContext, Effects, Example, Input, InputContext, InputError, Spec};
 use config::{ConfigError, Node, Positional};
 use net::Listener;
 
@@ -60,9 +60,17 @@ pub const SPEC: Spec = Spec {
     build: Build::Input(build),
 };
 
-fn build(node: &Node, _: &BuildContext) -> Result<Box<dyn Input>, ConfigError> {
+fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigError> {
     let config: Config = component::parse(node)?;
     config.check(node)?;
+    if context.effects == Effects::Nothing {
+        let error = node.error(
+            "clients of the input `http` would be told that events are safe, and here every event is thrown away",
+        );
+        return Err(error.note(
+            "run it with its outputs (`bench --real-outputs`), or measure the pipeline with the input `file` or `stdin`",
+        ));
+    }
     Ok(Box::new(Http {
         config,
         node: node.clone(),

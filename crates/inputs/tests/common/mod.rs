@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use batch::{Batch, Budget, FieldPath, HostInfo, Stream, Value};
 use component::{
-    Build, BuildContext, Delivery, Diagnostics, Input, InputContext, InputError, OperatorMetrics,
-    Progress, Receipt, Sink, Stop, Stopped, StreamDelivery, receipt,
+    Build, BuildContext, Delivery, Diagnostics, Effects, Input, InputContext, InputError,
+    OperatorMetrics, Progress, Receipt, Sink, Stop, Stopped, StreamDelivery, receipt,
 };
 use config::{Source, parse_yaml};
 
@@ -187,6 +187,7 @@ pub fn build(name: &str, settings: &str) -> Result<Box<dyn Input>, config::Confi
             host: host(),
             tag: None,
             finite: true,
+            effects: Effects::All,
         },
     )
 }

@@ -31,8 +31,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use batch::{Batch, Bitmap};
 use component::{
-    Build, BuildContext, Compression, Encoded, Example, Output, Part, RowAnswer, Spec, Warning,
-    WriteError, Writer, Written, parse,
+    Build, BuildContext, Compression, Effects, Encoded, Example, Output, Part, RowAnswer, Spec,
+    Warning, WriteError, Writer, Written, parse,
 };
 use config::{ConfigError, Node, Period, Positional, Size};
 use schemars::JsonSchema;
@@ -177,6 +177,7 @@ struct FileOutput {
     format: Format,
     /// Events are safe after a flush only.
     until_flush: bool,
+    compression: Compression,
     state: Mutex<State>,
 }
 
@@ -189,12 +190,17 @@ struct State {
 }
 
 fn build(node: &Node, ctx: &BuildContext) -> Result<Arc<dyn Writer>, ConfigError> {
-    Ok(Arc::new(FileOutput::new(node, Box::new(Disk), ctx.finite)?))
+    Ok(Arc::new(FileOutput::new(node, Box::new(Disk), ctx)?))
 }
 
 impl FileOutput {
-    /// Where a `finite` run cannot write now it does not begin. A service does: what is in the way may be gone later.
-    fn new(node: &Node, storage: Box<dyn Storage>, finite: bool) -> Result<Self, ConfigError> {
+    /// Where a finite run cannot write now it does not begin. A service does: what is in the way may be gone later. A run that
+    /// writes nothing does not look.
+    fn new(
+        node: &Node,
+        storage: Box<dyn Storage>,
+        ctx: &BuildContext,
+    ) -> Result<Self, ConfigError> {
         let config: Config = parse(node)?;
         let format = match config.format {
             FormatName::Line => Format::line(node, config.template.as_deref())?,
@@ -229,9 +235,13 @@ impl FileOutput {
         let destination = Destination::new(node, &config.path)?;
         let notes = Notes::new(settings, destination.directory(), &config.path);
         let mut files = Files::new(storage, settings, notes);
-        match destination.look(config.create_dirs, rotates) {
+        let look = match ctx.effects {
+            Effects::Nothing => Ok(()),
+            Effects::All | Effects::Outputs => destination.look(config.create_dirs, rotates),
+        };
+        match look {
             Ok(()) => {}
-            Err(Obstacle { message, note }) if finite => {
+            Err(Obstacle { message, note }) if ctx.finite => {
                 let error = node.nearest("path").error(message);
                 return Err(note.into_iter().fold(error, ConfigError::note));
             }
@@ -244,6 +254,7 @@ impl FileOutput {
             destination,
             format,
             until_flush: config.fsync || settings.compression != Compression::None,
+            compression: settings.compression,
             state: Mutex::new(State {
                 files,
                 next_part: 0,
@@ -367,6 +378,10 @@ impl Output for FileOutput {
 
 #[async_trait]
 impl Writer for FileOutput {
+    fn compression(&self) -> Compression {
+        self.compression
+    }
+
     async fn write(&self, encoded: &Encoded) -> Result<Written, WriteError> {
         let mut state = self.lock();
         let State {

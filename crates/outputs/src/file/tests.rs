@@ -21,9 +21,29 @@ pub(super) fn output(directory: &TempDir, yaml: &str) -> (FileOutput, Faulty) {
     let storage = Faulty::default();
     let yaml = yaml.replace('$', &directory.path().to_string_lossy());
     let node = config::parse_yaml(&config::Source::new("t.yaml", yaml)).expect("YAML");
-    match FileOutput::new(&node, Box::new(storage.clone()), false) {
+    let service = BuildContext {
+        finite: false,
+        ..testing::context()
+    };
+    match FileOutput::new(&node, Box::new(storage.clone()), &service) {
         Ok(output) => (output, storage),
         Err(error) => panic!("{error}"),
+    }
+}
+
+/// What `millpond bench` goes by, which compresses without writing.
+#[test]
+fn an_output_tells_how_it_compresses() {
+    let directory = directory();
+    for (yaml, expected) in [
+        ("path: $/a", Compression::None),
+        ("path: $/a.gz", Compression::Gzip(6)),
+        (
+            "{path: $/a, compression: zstd, compression_level: 7}",
+            Compression::Zstd(7),
+        ),
+    ] {
+        assert_eq!(output(&directory, yaml).0.compression(), expected, "{yaml}");
     }
 }
 

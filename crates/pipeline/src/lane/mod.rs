@@ -41,6 +41,7 @@ use crate::graph::OutputNode;
 use crate::retry::text;
 use crate::settings::RetrySettings;
 use crate::stage::report_expression_errors;
+pub(crate) use compress::compress;
 use letters::LaneLetters;
 use offers::{Item, Offers};
 use sender::SenderLane;

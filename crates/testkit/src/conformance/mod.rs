@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use batch::HostInfo;
-use component::{BuildContext, Spec};
+use component::{BuildContext, Effects, Spec};
 use config::{Node, Source, parse_yaml};
 use tempfile::TempDir;
 
@@ -70,5 +70,6 @@ fn context(finite: bool) -> BuildContext {
         }),
         tag: None,
         finite,
+        effects: Effects::All,
     }
 }
