@@ -1,6 +1,8 @@
 //! Processors: they change or filter the events of a batch.
 
-use batch::{Batch, Bitmap, Failures};
+use std::sync::Arc;
+
+use batch::{Batch, Bitmap, Failures, FieldRead};
 
 use crate::diagnostics::Warning;
 
@@ -24,6 +26,12 @@ pub trait Processor: Send {
 
     /// Another instance with the same configuration, for another worker. Large data is shared.
     fn fork(&self) -> Box<dyn Processor>;
+
+    /// The fields that it reads, as the user named them, so that a run can tell of one that no event had. Asked once, at the
+    /// start, for all instances.
+    fn reads(&self) -> Vec<Arc<FieldRead>> {
+        Vec::new()
+    }
 
     /// Whether it needs no further event: the input may end. Only asked of ordered processors.
     fn is_finished(&self) -> bool {

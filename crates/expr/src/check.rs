@@ -15,15 +15,24 @@ use crate::parser::{Ast, Syntax};
 use crate::value::{Comparison, Val};
 
 /// Checks a parsed expression; gives it and the fields it reads.
-pub(crate) fn check(ast: &Ast) -> Result<(Node, Vec<FieldPath>), ExprError> {
+pub(crate) fn check(ast: &Ast) -> Result<(Node, Vec<Field>), ExprError> {
     let mut checker = Checker::default();
     let node = checker.node(ast)?;
     Ok((node, checker.fields))
 }
 
+/// A field that an expression reads.
+pub(crate) struct Field {
+    pub path: FieldPath,
+    /// Whether the expression asks if it is there: `has(x)`, `x ?? y`, `x == null`.
+    pub may_be_absent: bool,
+}
+
 #[derive(Default)]
 struct Checker {
-    fields: Vec<FieldPath>,
+    fields: Vec<Field>,
+    /// Whether the part at hand asks if fields are there.
+    asks: bool,
     /// Variables of the macros around, the outermost first.
     locals: Vec<Box<str>>,
 }
@@ -44,6 +53,10 @@ impl Checker {
             Syntax::Negate(operand) => Op::Negate(self.boxed(operand)?),
             Syntax::Chain("||", operands) => Op::Or(self.conditions(operands)?),
             Syntax::Chain(_, operands) => Op::And(self.conditions(operands)?),
+            Syntax::Binary("??", a, b) => binary("??", self.asking(a)?, self.node(b)?)?,
+            Syntax::Binary(operator, a, b) if is_null(a) || is_null(b) => {
+                binary(operator, self.asking(a)?, self.asking(b)?)?
+            }
             Syntax::Binary(operator, a, b) => binary(operator, self.node(a)?, self.node(b)?)?,
             Syntax::Conditional(parts) => {
                 let [condition, yes, no] = &**parts;
@@ -90,6 +103,14 @@ impl Checker {
 
     fn conditions(&mut self, all: &[Ast]) -> Result<Vec<Node>, ExprError> {
         all.iter().map(|ast| self.condition(ast)).collect()
+    }
+
+    /// A part that asks whether its fields are there.
+    fn asking(&mut self, ast: &Ast) -> Checked {
+        let before = std::mem::replace(&mut self.asks, true);
+        let node = self.node(ast);
+        self.asks = before;
+        node
     }
 
     fn boxed(&mut self, ast: &Ast) -> Result<Box<Node>, ExprError> {
@@ -153,11 +174,16 @@ impl Checker {
     }
 
     fn field(&mut self, path: FieldPath) -> usize {
-        let known = self.fields.iter().position(|known| *known == path);
-        known.unwrap_or_else(|| {
-            self.fields.push(path);
+        let known = self.fields.iter().position(|known| known.path == path);
+        let number = known.unwrap_or_else(|| {
+            self.fields.push(Field {
+                path,
+                may_be_absent: false,
+            });
             self.fields.len() - 1
-        })
+        });
+        self.fields[number].may_be_absent |= self.asks;
+        number
     }
 
     fn call(&mut self, ast: &Ast) -> Checked {
@@ -180,7 +206,10 @@ impl Checker {
                 let at = ast.at.clone();
                 bound(function, vec![Node { op: field, at }])?
             }
-            Kind::Coalesce => Op::Coalesce(self.operands(&args)?),
+            Kind::Coalesce => {
+                let operands = args.iter().map(|arg| self.asking(arg));
+                Op::Coalesce(operands.collect::<Result<_, _>>()?)
+            }
             Kind::Matches => self.matches(function, args[0], args[1])?,
             Kind::Question(question) => self.question(function, question, &args)?,
             Kind::Macro(kind) => self.over_elements(function, kind, &args)?,
@@ -305,7 +334,8 @@ impl Checker {
                 ast.at.clone(),
             ));
         }
-        Ok(Op::Test(self.boxed(ast)?, Box::new(Test::Present)))
+        let field = Box::new(self.asking(ast)?);
+        Ok(Op::Test(field, Box::new(Test::Present)))
     }
 
     fn matches(
@@ -355,6 +385,10 @@ impl Checker {
         let text = args.swap_remove(0);
         Ok(Op::Test(Box::new(text), Box::new(test)))
     }
+}
+
+fn is_null(ast: &Ast) -> bool {
+    matches!(ast.syntax, Syntax::Literal(Val::Null))
 }
 
 fn unknown_function(name: &str, at: Range<usize>) -> ExprError {

@@ -3,22 +3,22 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use batch::{Batch, Column, FieldPath};
+use batch::{Batch, Column, FieldRead};
 
 /// A batch as one evaluation sees it.
 pub(crate) struct Columns<'b> {
     batch: Option<&'b Batch>,
-    fields: &'b [FieldPath],
+    reads: &'b [Arc<FieldRead>],
     fetched: Vec<OnceCell<Arc<Column>>>,
     nothing: Column,
 }
 
 impl<'b> Columns<'b> {
-    pub fn new(batch: &'b Batch, fields: &'b [FieldPath]) -> Self {
-        let fetched = fields.iter().map(|_| OnceCell::new()).collect();
+    pub fn new(batch: &'b Batch, reads: &'b [Arc<FieldRead>]) -> Self {
+        let fetched = reads.iter().map(|_| OnceCell::new()).collect();
         Self {
             batch: Some(batch),
-            fields,
+            reads,
             fetched,
             nothing: Column::constant(batch::Cell::Missing, batch.len()),
         }
@@ -28,7 +28,7 @@ impl<'b> Columns<'b> {
     pub fn none() -> Self {
         Self {
             batch: None,
-            fields: &[],
+            reads: &[],
             fetched: Vec::new(),
             nothing: Column::constant(batch::Cell::Missing, 0),
         }
@@ -40,7 +40,12 @@ impl<'b> Columns<'b> {
         let (Some(batch), Some(cell)) = (self.batch, self.fetched.get(field)) else {
             return &self.nothing;
         };
-        cell.get_or_init(|| batch.column(&self.fields[field]))
+        cell.get_or_init(|| {
+            let read = &self.reads[field];
+            let column = batch.column(read.path());
+            read.note(&column, batch.alive());
+            column
+        })
     }
 
     /// When the batch was received, in nanoseconds since 1970.

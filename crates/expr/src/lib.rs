@@ -52,7 +52,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use batch::{Batch, Bitmap, Cell, Column, ColumnBuilder, FieldPath};
+use batch::{Batch, Bitmap, Cell, Column, ColumnBuilder, FieldPath, FieldRead};
 
 pub use functions::{EXAMPLE_DOCUMENT, FUNCTION_GROUPS, FunctionDoc, FunctionGroup, functions};
 pub use template::{Absent, BoundTemplate, Template, TemplateError};
@@ -71,7 +71,8 @@ pub struct Expr {
 struct Inner {
     text: Box<str>,
     node: Node,
-    fields: Vec<FieldPath>,
+    /// The fields that it reads, by number.
+    reads: Vec<Arc<FieldRead>>,
 }
 
 /// Why a text is not an expression.
@@ -141,11 +142,15 @@ impl Expr {
     /// parts that fail, such as `1 / 0` or `duration("soon")`.
     pub fn parse(text: &str) -> Result<Self, ExprError> {
         let (node, fields) = check::check(&parser::parse(text)?)?;
+        let read = |field: check::Field| {
+            let read = FieldRead::lazily(field.path).may_be_absent(field.may_be_absent);
+            Arc::new(read)
+        };
         Ok(Self {
             inner: Arc::new(Inner {
                 text: text.into(),
                 node,
-                fields,
+                reads: fields.into_iter().map(read).collect(),
             }),
         })
     }
@@ -173,14 +178,19 @@ impl Expr {
     }
 
     /// The fields it reads, in the order of their first mention.
-    pub fn fields(&self) -> &[FieldPath] {
-        &self.inner.fields
+    pub fn fields(&self) -> impl ExactSizeIterator<Item = &FieldPath> {
+        self.inner.reads.iter().map(|read| read.path())
+    }
+
+    /// The same fields, with whether any event had them so far.
+    pub fn reads(&self) -> &[Arc<FieldRead>] {
+        &self.inner.reads
     }
 
     /// The rows of `rows` for which the expression is true. A row that fails is not among them; nor is one for which the
     /// value is absent or null. Any other value than a truth value is an error.
     pub fn filter(&self, batch: &Batch, rows: &Bitmap) -> Filtered {
-        let columns = Columns::new(batch, &self.inner.fields);
+        let columns = Columns::new(batch, &self.inner.reads);
         let answer = filter::filter(&self.inner.node, &columns, rows);
         let first = answer.faults.iter().min_by_key(|(row, _)| *row);
         let first_error = first.map(|(row, fault)| (*row, self.sentence(*fault)));
@@ -193,7 +203,7 @@ impl Expr {
 
     /// The expression's value for every row of `rows`.
     pub fn evaluate(&self, batch: &Batch, rows: &Bitmap) -> Evaluated {
-        let columns = Columns::new(batch, &self.inner.fields);
+        let columns = Columns::new(batch, &self.inner.reads);
         match &self.inner.node.op {
             Op::Field(field) => copied(columns.column(*field), rows),
             Op::Const(value) => constant(value, rows),

@@ -647,7 +647,7 @@ fn conditions_may_be_true() {
 #[test]
 fn fields_are_listed_once_and_in_order() {
     let expr = Expr::parse("a.b > 1 && c['x-y'] == a.b || list.exists(a, a.z == d)").unwrap();
-    let fields: Vec<String> = expr.fields().iter().map(ToString::to_string).collect();
+    let fields: Vec<String> = expr.fields().map(ToString::to_string).collect();
     assert_eq!(fields, ["a.b", "c.x-y", "list", "d"]);
     assert!(Expr::parse("has(gone)").unwrap().fields().len() == 1);
 }

@@ -145,7 +145,7 @@ fn functions_of_constants_are_constants() {
             _ => function.example,
         };
         let expr = Expr::parse(constant).expect(constant);
-        if !expr.fields().is_empty() {
+        if expr.fields().len() > 0 {
             continue;
         }
         let evaluated = expr.evaluate(&batch(&["{}"; 3]), &Bitmap::all(3));

@@ -16,6 +16,7 @@ use pipeline::{BuildOptions, Graph, PipelineGraph};
 
 use crate::REGISTRY;
 use crate::run::say;
+use crate::sample::sample;
 
 /// A configuration as it was read, variables not expanded.
 pub struct Loaded {
@@ -76,9 +77,14 @@ impl Loaded {
         self.build_with(host, options)
     }
 
-    fn build_with(mut self, host: &Arc<HostInfo>, options: BuildOptions) -> anyhow::Result<Graph> {
+    /// The configuration with its variables expanded.
+    pub fn expanded(mut self) -> anyhow::Result<Node> {
         expand_variables(&mut self.root, &Environment)?;
-        Ok(Graph::build(&REGISTRY, &self.root, host, options)?)
+        Ok(self.root)
+    }
+
+    fn build_with(self, host: &Arc<HostInfo>, options: BuildOptions) -> anyhow::Result<Graph> {
+        Ok(Graph::build(&REGISTRY, &self.expanded()?, host, options)?)
     }
 }
 
@@ -100,6 +106,26 @@ pub fn check(pipeline: &str, data_dir: Option<PathBuf>) -> anyhow::Result<ExitCo
         if let Some(queue) = queue(pipeline, data_dir) {
             crate::run::print(format!("  queue: {queue}\n").as_bytes())?;
         }
+    }
+    tell_warnings(&graph);
+    crate::run::print(b"The configuration is valid.\n")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Checks a configuration and shows what it makes of the first `lines` events of a file.
+pub fn check_sample(
+    pipeline: &str,
+    data_dir: Option<PathBuf>,
+    file: &str,
+    lines: u64,
+) -> anyhow::Result<ExitCode> {
+    tell_warnings(&load(pipeline)?.build(&host(), data_dir)?);
+    sample(load(pipeline)?, file, lines)
+}
+
+/// What outputs have to say of their settings.
+fn tell_warnings(graph: &Graph) {
+    for pipeline in &graph.pipelines {
         for output in &pipeline.outputs {
             for Warning { text, .. } in output.component.output().take_warnings() {
                 let (pipeline, output) = (&pipeline.name, &output.name);
@@ -109,8 +135,6 @@ pub fn check(pipeline: &str, data_dir: Option<PathBuf>) -> anyhow::Result<ExitCo
             }
         }
     }
-    crate::run::print(b"The configuration is valid.\n")?;
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Its inputs, processors and outputs.

@@ -12,6 +12,7 @@ mod log;
 mod progress;
 mod queue;
 mod run;
+mod sample;
 mod schema;
 
 use std::path::PathBuf;
@@ -39,7 +40,7 @@ struct Cli {
 enum Command {
     /// Runs a one-line pipeline, or every pipeline of a YAML file.
     Run(RunArgs),
-    /// Checks a one-line pipeline or a YAML file and runs nothing.
+    /// Checks a one-line pipeline or a YAML file; with --sample, shows what it makes of a file. No output writes.
     Check(CheckArgs),
     /// Runs a pipeline to the end, writing nothing, and reports what it cost and what limits it.
     Bench(BenchArgs),
@@ -71,6 +72,12 @@ struct CheckArgs {
     /// The data directory that the run will be given; `data_dir` in YAML.
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+    /// Also reads the beginning of this file in place of the inputs, and prints what comes out of the processors.
+    #[arg(long, value_name = "FILE")]
+    sample: Option<String>,
+    /// How many events of the sample are read.
+    #[arg(long, value_name = "COUNT", default_value_t = 100, requires = "sample")]
+    lines: u64,
 }
 
 #[derive(Args)]
@@ -144,7 +151,12 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Run(args) => run::run(&args.source.pipeline, args.data_dir, args.metrics),
-        Command::Check(args) => load::check(&args.source.pipeline, args.data_dir),
+        Command::Check(args) => match args.sample {
+            None => load::check(&args.source.pipeline, args.data_dir),
+            Some(file) => {
+                load::check_sample(&args.source.pipeline, args.data_dir, &file, args.lines)
+            }
+        },
         Command::Bench(args) => bench::bench(&args.source.pipeline, args.json, args.real_outputs),
         Command::Files(args) => files::files(&args.data_dir, args.json),
         Command::Queue(command) => queue::queue(&command),

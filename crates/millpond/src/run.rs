@@ -219,6 +219,7 @@ impl Session {
         for PipelineReport {
             name,
             problems,
+            remarks,
             undelivered,
             refused,
             letters_dropped,
@@ -231,6 +232,12 @@ impl Session {
                 diagnostics
                     .for_component(component.role, &component.name)
                     .error(text);
+            }
+            // A few events that are replayed say nothing of those that come.
+            for Problem { component, text } in remarks.iter().filter(|_| !self.replays) {
+                diagnostics
+                    .for_component(component.role, &component.name)
+                    .warn(text);
             }
             if *undelivered > 0 {
                 let events = match *undelivered {
@@ -419,6 +426,7 @@ mod tests {
                 operators: Vec::new(),
                 files: Vec::new(),
                 problems: Vec::new(),
+                remarks: Vec::new(),
                 undelivered: 0,
                 refused: 0,
                 letters_dropped: 0,

@@ -14,6 +14,7 @@
 //! | [`stage`] | one processor with its condition, failure policy and counters |
 //! | [`lane`] | one output: encoded batches in sequence, retry, acknowledgement |
 //! | [`run`] | threads, end and stop of a run; `worker`: what the workers do; `queues`: opening what is on disk |
+//! | `reading` | fields that are read and that no event had |
 //! | `replay` | dead letters that go on where they stopped |
 //! | [`report`], [`verdict`] | what a run did, and what limited it |
 
@@ -22,6 +23,7 @@ pub mod graph;
 pub mod lane;
 pub mod queue_settings;
 mod queues;
+mod reading;
 pub mod registry;
 mod replay;
 pub mod report;

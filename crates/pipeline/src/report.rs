@@ -29,6 +29,8 @@ pub struct PipelineReport {
     pub files: Vec<FileLedger>,
     /// What went wrong.
     pub problems: Vec<Problem>,
+    /// What is likely a slip of the configuration, such as a field that no event had. No failure.
+    pub remarks: Vec<Problem>,
     /// Events accepted and not delivered.
     pub undelivered: u64,
     /// Events that an output refused and that are lost, because there are no dead letters.

@@ -587,6 +587,23 @@ impl Running {
         inputs.flat_map(|input| input.ledger.files()).collect()
     }
 
+    /// Fields that were read and that no event had.
+    fn remarks(&self) -> Vec<Problem> {
+        let ends = &self.job.ends;
+        let stages = ends.stages.iter().map(|stage| {
+            let (name, sentences) = stage.missing();
+            (Role::Processor, name, sentences)
+        });
+        let lanes = ends.lanes.iter();
+        let lanes = lanes.map(|lane| (Role::Output, lane.name(), lane.missing()));
+        let all = stages.chain(lanes);
+        all.flat_map(|(role, name, sentences)| {
+            let remark = move |text| Problem::new(role, name, text);
+            sentences.into_iter().map(remark)
+        })
+        .collect()
+    }
+
     fn report(&self, mut problems: Vec<Problem>) -> PipelineReport {
         for lane in &self.job.ends.lanes {
             let failure = lane.failure().map(str::to_owned);
@@ -629,6 +646,7 @@ impl Running {
             operators: inputs.chain(queue).chain(stages).chain(lanes).collect(),
             files: self.ledger(),
             problems,
+            remarks: self.remarks(),
             undelivered: held.unsafe_events,
             refused: self.job.ends.lanes.iter().map(|lane| lane.lost()).sum(),
             letters_dropped: self.job.ends.letters.as_ref().map_or(0, |letters| {

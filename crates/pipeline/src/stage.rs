@@ -11,13 +11,18 @@ use expr::Expr;
 use queue::letters::Dead;
 
 use crate::graph::StageNode;
+use crate::reading::Reading;
 use crate::settings::OnFailure;
 
 /// What all workers share of a stage.
 pub struct SharedStage {
     name: &'static str,
+    /// How messages name it.
+    label: String,
     sees_sealed: bool,
     condition: Option<Expr>,
+    /// What the condition reads, and what the processor reads.
+    reading: [Reading; 2],
     on_failure: OnFailure,
     /// Where its dead letters go on.
     at: Arc<Reentry>,
@@ -76,6 +81,11 @@ pub fn make_stages(
     let labels = labels(&nodes);
     for (index, (node, label)) in nodes.into_iter().zip(labels).enumerate() {
         let mut instances: Vec<Box<dyn Processor>> = Vec::new();
+        let condition = node.condition.as_ref().map_or(&[][..], Expr::reads);
+        let reading = [
+            Reading::new(condition.iter().cloned()),
+            Reading::new(node.component.reads()),
+        ];
         let mut ordered = None;
         match node.order {
             Order::Stateless => {
@@ -109,6 +119,8 @@ pub fn make_stages(
             },
             metrics: Arc::default(),
             diagnostics: diagnostics.for_component(Role::Processor, &label),
+            label,
+            reading,
             ordered,
         });
         for stages in &mut made {
@@ -139,6 +151,13 @@ impl SharedStage {
     /// The component's name.
     pub fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// A sentence for every field that it read and that no event had, and how messages name the processor.
+    pub fn missing(&self) -> (&str, Vec<String>) {
+        let mut sentences: Vec<String> = self.reading.iter().flat_map(Reading::missing).collect();
+        sentences.dedup();
+        (&self.label, sentences)
     }
 
     /// The stage's counters.
@@ -173,14 +192,20 @@ impl SharedStage {
         if !self.sees_sealed {
             rows.and_not(batch.sealed());
         }
-        let Some(condition) = &self.condition else {
-            return rows;
+        let [of_condition, of_processor] = &self.reading;
+        let rows = match &self.condition {
+            None => rows,
+            Some(condition) => {
+                of_condition.note(batch, &rows);
+                let filtered = condition.filter(batch, &rows);
+                if is_first {
+                    self.count_errors(batch, filtered.errors, filtered.first_error);
+                }
+                filtered.holds
+            }
         };
-        let filtered = condition.filter(batch, &rows);
-        if is_first {
-            self.count_errors(batch, filtered.errors, filtered.first_error);
-        }
-        filtered.holds
+        of_processor.note(batch, &rows);
+        rows
     }
 
     fn count_errors(&self, batch: &Batch, errors: usize, first: Option<(usize, String)>) {

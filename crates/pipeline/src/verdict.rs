@@ -113,6 +113,7 @@ mod tests {
             operators: operators.collect(),
             problems: Vec::new(),
             undelivered: 0,
+            remarks: Vec::new(),
             letters_dropped: 0,
             refused: 0,
             queued: 0,

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use batch::json::{self, Kind, Scan};
-use batch::{Batch, Bitmap, Cell, ColumnBuilder, Edit, Failures, FieldPath, Span};
+use batch::{Batch, Bitmap, Cell, ColumnBuilder, Edit, Failures, FieldPath, FieldRead, Span};
 use component::{Build, BuildContext, Example, Order, Processor, Spec, field, parse};
 use config::{ConfigError, Node, Positional};
 use schemars::JsonSchema;
@@ -132,6 +132,10 @@ impl Processor for Json {
             failures.extend_refused(refused, &self.tag);
         }
         failures
+    }
+
+    fn reads(&self) -> Vec<Arc<FieldRead>> {
+        vec![Arc::new(FieldRead::always(self.source.clone()))]
     }
 
     fn fork(&self) -> Box<dyn Processor> {

@@ -1,6 +1,8 @@
 //! `remove`: removes fields.
 
-use batch::{Batch, Bitmap, Edit, Failures, FieldPath};
+use std::sync::Arc;
+
+use batch::{Batch, Bitmap, Edit, Failures, FieldPath, FieldRead};
 use component::{Build, BuildContext, Example, Order, Processor, Spec, parse};
 use config::{ConfigError, Node, Positional, Shape};
 use schemars::JsonSchema;
@@ -82,6 +84,12 @@ impl Processor for Remove {
         let refused = batch.apply(edit);
         debug_assert!(refused.is_empty(), "a removal is always possible");
         Failures::none()
+    }
+
+    fn reads(&self) -> Vec<Arc<FieldRead>> {
+        let fields = self.fields.iter().cloned();
+        let read = |path| Arc::new(FieldRead::always(path).may_be_absent(true));
+        fields.map(read).collect()
     }
 
     fn fork(&self) -> Box<dyn Processor> {

@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use batch::{Batch, Bitmap, Cell, Column, ColumnBuilder, Edit, Failures, FieldPath, json};
+use batch::{
+    Batch, Bitmap, Cell, Column, ColumnBuilder, Edit, Failures, FieldPath, FieldRead, json,
+};
 use component::{Build, BuildContext, Example, Order, Processor, Spec, parse};
 use config::{ConfigError, Node, Positional, Shape};
 use schemars::JsonSchema;
@@ -222,6 +224,13 @@ impl Processor for Renames {
         let refused = batch.apply(edit);
         failures.extend_refused(refused, &self.tag);
         failures
+    }
+
+    fn reads(&self) -> Vec<Arc<FieldRead>> {
+        let sources = self.renames.iter().map(|rename| rename.from.clone());
+        sources
+            .map(|from| Arc::new(FieldRead::always(from)))
+            .collect()
     }
 
     fn fork(&self) -> Box<dyn Processor> {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use batch::{Batch, Bitmap, Cell, Column, ColumnBuilder, Edit, Failures, FieldPath};
+use batch::{Batch, Bitmap, Cell, Column, ColumnBuilder, Edit, Failures, FieldPath, FieldRead};
 use component::{Build, BuildContext, Example, Order, Processor, Spec, parse};
 use config::{ConfigError, Node, Positional, Shape};
 use expr::{Absent, Expr, Template};
@@ -106,7 +106,7 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
         let text = config.fields.get(name).map_or("", String::as_str);
         let expression = Expr::parse(text).map_err(|error| error.in_setting(value))?;
         let earlier = assignments.iter().find(|earlier: &&Assignment| {
-            let mut read = expression.fields().iter();
+            let mut read = expression.fields();
             read.any(|field| earlier.path.overlaps(field.keys()))
         });
         if let Some(Assignment { path, .. }) = earlier {
@@ -252,6 +252,14 @@ impl Processor for Set {
         }
         failures.extend_refused(batch.apply(edit), &self.tag);
         failures
+    }
+
+    fn reads(&self) -> Vec<Arc<FieldRead>> {
+        let expressions = self.assignments.iter().filter_map(|set| match &set.value {
+            SetTo::Expression(expression) => Some(expression.reads()),
+            SetTo::Literal(_) | SetTo::Template(_) => None,
+        });
+        expressions.flatten().cloned().collect()
     }
 
     fn fork(&self) -> Box<dyn Processor> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use batch::{Batch, Bitmap, Failures};
+use batch::{Batch, Bitmap, Failures, FieldRead};
 use component::{Build, BuildContext, Example, Limit, Order, Processor, Spec, Warning, parse};
 use config::{ConfigError, Node, Positional, Shape};
 use expr::Expr;
@@ -87,6 +87,10 @@ impl Processor for Where {
         dropped.and_not(&found.holds);
         batch.drop_rows(&dropped, &self.reason);
         Failures::none()
+    }
+
+    fn reads(&self) -> Vec<Arc<FieldRead>> {
+        self.condition.reads().to_vec()
     }
 
     fn fork(&self) -> Box<dyn Processor> {

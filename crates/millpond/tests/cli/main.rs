@@ -29,6 +29,7 @@ mod reading_faults;
 mod registry_faults;
 mod routing;
 mod running;
+mod sample;
 mod search_servers;
 mod stopping;
 mod surroundings;

@@ -38,6 +38,7 @@ use queue::{Limits, Queue, Ticket};
 use tokio::sync::Notify;
 
 use crate::graph::OutputNode;
+use crate::reading::Reading;
 use crate::retry::text;
 use crate::settings::RetrySettings;
 use crate::stage::report_expression_errors;
@@ -63,6 +64,8 @@ struct Common {
     queue: Arc<Queue>,
     output: Arc<dyn Output>,
     condition: Option<Expr>,
+    /// What the condition reads.
+    reading: Reading,
     retry: RetrySettings,
     metrics: Arc<OperatorMetrics>,
     diagnostics: Diagnostics,
@@ -124,6 +127,7 @@ impl Lane {
     pub fn new(index: usize, node: OutputNode, shared: &Shared) -> Arc<Self> {
         let letters = shared.letters.clone();
         let letters = letters.map(|letters| LaneLetters::new(letters, &node.name));
+        let reads = node.condition.as_ref().map_or(&[][..], Expr::reads);
         let common = Common {
             letters,
             lost: AtomicU64::new(0),
@@ -132,6 +136,7 @@ impl Lane {
             index,
             queue: shared.queue.clone(),
             output: node.component.output(),
+            reading: Reading::new(reads.iter().cloned()),
             condition: node.condition,
             retry: shared.retry,
             metrics: Arc::default(),
@@ -185,6 +190,11 @@ impl Lane {
             Some(Ending::Failed(reason)) => Some(reason),
             _ => None,
         }
+    }
+
+    /// A sentence for every field that its condition read and that no event had.
+    pub fn missing(&self) -> Vec<String> {
+        self.common.reading.missing()
     }
 
     /// Refused events that are lost, because there are no dead letters.
@@ -287,6 +297,7 @@ impl Common {
         let Some(condition) = &self.condition else {
             return batch.alive().clone();
         };
+        self.reading.note(batch, batch.alive());
         let filtered = condition.filter(batch, batch.alive());
         report_expression_errors(
             &self.metrics,

@@ -16,7 +16,9 @@ mod zone;
 
 use std::sync::Arc;
 
-use batch::{Batch, Bitmap, Cell, Column, ColumnBuilder, Edit, Failures, FieldPath, Value, json};
+use batch::{
+    Batch, Bitmap, Cell, Column, ColumnBuilder, Edit, Failures, FieldPath, FieldRead, Value, json,
+};
 use component::{Build, BuildContext, Example, Order, Processor, Spec};
 use config::{ConfigError, Node, Positional};
 use schemars::JsonSchema;
@@ -207,6 +209,10 @@ impl Processor for Date {
         edit.set(self.target.clone(), times.finish());
         failures.extend_refused(batch.apply(edit), &self.tag);
         failures
+    }
+
+    fn reads(&self) -> Vec<Arc<FieldRead>> {
+        vec![Arc::new(FieldRead::always(self.field.clone()))]
     }
 
     fn fork(&self) -> Box<dyn Processor> {

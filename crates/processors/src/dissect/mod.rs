@@ -7,7 +7,7 @@ mod pattern;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use batch::{Batch, Bitmap, Cell, ColumnBuilder, Edit, Failures, FieldPath, Span, json};
+use batch::{Batch, Bitmap, Cell, ColumnBuilder, Edit, Failures, FieldPath, FieldRead, Span, json};
 use component::{Build, BuildContext, Example, Order, Processor, Spec, field, parse};
 use config::{ConfigError, Node, Positional};
 use schemars::JsonSchema;
@@ -302,6 +302,10 @@ impl Processor for Dissect {
             failures.extend_refused(batch.apply(edit), &self.tag);
         }
         failures
+    }
+
+    fn reads(&self) -> Vec<Arc<FieldRead>> {
+        vec![Arc::new(FieldRead::always(self.plan.source.clone()))]
     }
 
     fn fork(&self) -> Box<dyn Processor> {

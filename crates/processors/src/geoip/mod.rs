@@ -10,7 +10,9 @@ mod database;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use batch::{Batch, Bitmap, Cell, ColumnBuilder, Edit, Failures, FieldPath, Span, Value};
+use batch::{
+    Batch, Bitmap, Cell, ColumnBuilder, Edit, Failures, FieldPath, FieldRead, Span, Value,
+};
 use component::{Build, BuildContext, Example, Order, Processor, Spec};
 use config::{ConfigError, Node, Positional};
 use foldhash::fast::RandomState;
@@ -172,6 +174,10 @@ impl Processor for GeoIp {
         }
         batch.add_tag(&unknown, &self.tag);
         failures
+    }
+
+    fn reads(&self) -> Vec<Arc<FieldRead>> {
+        vec![Arc::new(FieldRead::always(self.field.clone()))]
     }
 
     fn fork(&self) -> Box<dyn Processor> {

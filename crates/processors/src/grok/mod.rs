@@ -11,7 +11,9 @@ mod settings;
 
 use std::sync::Arc;
 
-use batch::{Batch, Bitmap, Cell, Column, ColumnBuilder, Edit, Failures, FieldPath, Span, Value};
+use batch::{
+    Batch, Bitmap, Cell, Column, ColumnBuilder, Edit, Failures, FieldPath, FieldRead, Span, Value,
+};
 use bytes::Bytes;
 use component::{Build, Example, Order, Processor, Spec};
 use config::Positional;
@@ -148,6 +150,13 @@ impl Processor for Grok {
         }
         failures.extend_refused(batch.apply(edit), &self.tag);
         failures
+    }
+
+    fn reads(&self) -> Vec<Arc<FieldRead>> {
+        let sources = self.sources.iter().map(|source| source.field.clone());
+        sources
+            .map(|field| Arc::new(FieldRead::always(field)))
+            .collect()
     }
 
     fn fork(&self) -> Box<dyn Processor> {

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use batch::{Batch, Bitmap, Cell, Edit, Failures, FieldPath};
+use batch::{Batch, Bitmap, Cell, Edit, Failures, FieldPath, FieldRead};
 use component::{Build, BuildContext, Example, Order, Processor, Spec, field, parse};
 use config::{ConfigError, Node, Positional};
 use schemars::JsonSchema;
@@ -252,6 +252,10 @@ impl Processor for Kv {
             failures.extend_refused(batch.apply(edit), &self.tag);
         }
         failures
+    }
+
+    fn reads(&self) -> Vec<Arc<FieldRead>> {
+        vec![Arc::new(FieldRead::always(self.source.clone()))]
     }
 
     fn fork(&self) -> Box<dyn Processor> {

@@ -12,7 +12,9 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use batch::{Batch, Bitmap, Cell, ColumnBuilder, Edit, Failures, FieldPath, Span, Value, json};
+use batch::{
+    Batch, Bitmap, Cell, ColumnBuilder, Edit, Failures, FieldPath, FieldRead, Span, Value, json,
+};
 use component::{Build, BuildContext, Example, Order, Processor, Spec};
 use config::{ConfigError, Node, Positional};
 use foldhash::fast::RandomState;
@@ -150,6 +152,10 @@ impl Processor for UserAgent {
         let mut failures = Failures::none();
         failures.extend_refused(batch.apply(edit), &self.tag);
         failures
+    }
+
+    fn reads(&self) -> Vec<Arc<FieldRead>> {
+        vec![Arc::new(FieldRead::always(self.field.clone()))]
     }
 
     fn fork(&self) -> Box<dyn Processor> {

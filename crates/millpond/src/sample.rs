@@ -1,0 +1,205 @@
+//! `millpond check --sample FILE`: what a pipeline makes of the first lines of a file.
+//!
+//! The file stands in the place of the pipeline's inputs and is read as the first of them would read it. Outputs render and write
+//! nothing, the data directory is left alone, and what came out of the processors is printed.
+
+use std::io::{IsTerminal, Read};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use batch::HostInfo;
+use component::{AnyOutput, Build, BuildContext, Effects};
+use config::{Node, NodeKind, Source, StageRole, parse_yaml};
+use pipeline::graph::OutputNode;
+use pipeline::report::{OperatorReport, PipelineReport, Role, grouped};
+use pipeline::settings::SendingSettings;
+use pipeline::{Graph, Report};
+
+use crate::REGISTRY;
+use crate::load::{Loaded, host};
+use crate::run::{Session, say};
+
+/// The output that prints.
+const PRINTER: &str = "sample";
+
+/// Settings of inputs that say which files are read and when, not how.
+const NOT_ABOUT_CONTENT: &[&str] = &[
+    "name",
+    "paths",
+    "exclude",
+    "follow",
+    "start_at",
+    "ignore_older",
+    "follow_links",
+    "watch",
+    "scan_interval",
+    "max_open_files",
+    "close",
+    "delete_after",
+    "fingerprint_bytes",
+    "forget_after",
+];
+
+/// Runs the first `lines` events of a file through every pipeline; events go to standard output, all else to standard error.
+pub fn sample(loaded: Loaded, file: &str, lines: u64) -> anyhow::Result<ExitCode> {
+    let host = host();
+    let mut root = loaded.expanded()?;
+    read_instead(&mut root, file, lines)?;
+    let options = pipeline::BuildOptions {
+        finite: true,
+        data_dir: None,
+        effects: Effects::Nothing,
+    };
+    let graph = Graph::build(&REGISTRY, &root.rooted(), &host, options)?;
+    let session = Session::begin(&graph, true, false)?;
+    let is_alone = graph.pipelines.len() == 1;
+    let mut code = 0;
+    for mut pipeline in graph.pipelines {
+        pipeline.outputs.push(printer(&host)?);
+        let one = Graph {
+            process: graph.process.clone(),
+            pipelines: vec![pipeline],
+        };
+        let report = session.execute(one, true, &host, None, false)?;
+        say(&summary(&report, is_alone));
+        code = code.max(session.conclude(&report));
+    }
+    Ok(code.into())
+}
+
+/// Puts the file in the place of every pipeline's inputs, and has the run end after so many events.
+fn read_instead(root: &mut Node, file: &str, lines: u64) -> anyhow::Result<()> {
+    let NodeKind::Map(top) = &mut root.kind else {
+        bail!("the configuration holds no pipelines");
+    };
+    let pipelines = top
+        .iter_mut()
+        .find(|(key, _)| key.as_str() == Some("pipelines"));
+    let Some(NodeKind::Map(pipelines)) = pipelines.map(|(_, node)| &mut node.kind) else {
+        bail!("the configuration holds no pipelines");
+    };
+    for (_, pipeline) in pipelines {
+        let (source, span) = (pipeline.source().clone(), pipeline.span);
+        let scalar = |text: &str| Node::scalar(&source, span, text, true);
+        let map = |key: &str, value: Node| Node::map(&source, span, vec![(scalar(key), value)]);
+        let inputs = pipeline.get("input").or(pipeline.get("inputs"));
+        let Some(first) = inputs.and_then(|inputs| inputs.items().first()) else {
+            continue;
+        };
+        let mut settings = content_settings(first, file)?;
+        settings.push((scalar("paths"), scalar(file)));
+        let input = map("file", Node::map(&source, span, settings));
+        let count = Node::scalar(&source, span, lines.to_string(), false);
+        let mut stages = vec![map("head", map("count", count))];
+        stages.extend(
+            pipeline
+                .get("processors")
+                .map_or(&[][..], Node::items)
+                .iter()
+                .cloned(),
+        );
+        let NodeKind::Map(entries) = &mut pipeline.kind else {
+            continue;
+        };
+        entries.retain(|(key, _)| !matches!(key.as_str(), Some("input" | "inputs" | "processors")));
+        entries.push((scalar("input"), input));
+        entries.push((scalar("processors"), Node::list(&source, span, stages)));
+    }
+    Ok(())
+}
+
+/// How the content of a file is to be read: as the input says, where it reads files or standard input; otherwise as JSON where it
+/// begins like an object, and as text where it does not.
+fn content_settings(input: &Node, file: &str) -> anyhow::Result<Vec<(Node, Node)>> {
+    let (name, settings) = input.component("an input")?;
+    if let Some("file" | "stdin") = name.as_str() {
+        let entries = settings.as_map().unwrap_or_default().iter();
+        let is_kept = |key: &Node| !NOT_ABOUT_CONTENT.contains(&key.as_str().unwrap_or_default());
+        return Ok(entries.filter(|(key, _)| is_kept(key)).cloned().collect());
+    }
+    let mut first = [0];
+    let opened = std::fs::File::open(file).with_context(|| format!("cannot read {file}"))?;
+    // An empty file has no first byte.
+    let _ = opened.take(1).read(&mut first);
+    let codec = if first == *b"{" { "json" } else { "text" };
+    let scalar = |text: &str| Node::scalar(input.source(), input.span, text, true);
+    Ok(vec![(scalar("codec"), scalar(codec))])
+}
+
+/// An output that prints to standard output: for reading on a terminal, lines of JSON elsewhere.
+fn printer(host: &Arc<HostInfo>) -> anyhow::Result<OutputNode> {
+    let format = match std::io::stdout().is_terminal() {
+        true => "format: pretty",
+        false => "format: json",
+    };
+    let node = parse_yaml(&Source::new("the sample's output", format))?;
+    let context = BuildContext {
+        host: host.clone(),
+        tag: None,
+        finite: true,
+        effects: Effects::All,
+    };
+    let spec = REGISTRY.find(StageRole::Output, "stdout");
+    let Some(Build::Writer { ordered, build }) = spec.map(|spec| spec.build) else {
+        bail!("internal error: there is no output `stdout`");
+    };
+    Ok(OutputNode {
+        name: PRINTER.to_owned(),
+        component: AnyOutput::Writer(build(&node, &context)?),
+        ordered,
+        sending: SendingSettings::default(),
+        condition: None,
+    })
+}
+
+/// How many events came, went and failed where.
+fn summary(report: &Report, is_alone: bool) -> String {
+    let mut lines = Vec::new();
+    for PipelineReport {
+        name, operators, ..
+    } in &report.pipelines
+    {
+        let of = |role| move |operator: &&OperatorReport| operator.role == role;
+        let mut stages = operators.iter().filter(of(Role::Processor));
+        // The first processor is the one that ends the run.
+        let read = stages.next().map_or(0, |head| head.counts.events_out);
+        let mut outputs: Vec<&OperatorReport> = operators.iter().filter(of(Role::Output)).collect();
+        let printed = outputs.pop().map_or(0, |printer| printer.counts.events_in);
+        let pipeline = if is_alone {
+            String::new()
+        } else {
+            format!("pipeline {name}: ")
+        };
+        lines.push(format!(
+            "{pipeline}{} read, {} out",
+            events(read),
+            events(printed)
+        ));
+        for stage in stages {
+            let (failed, dropped) = (stage.counts.failures, stage.counts.dropped);
+            if failed + dropped > 0 {
+                let (failed, dropped) = (grouped(failed), grouped(dropped));
+                lines.push(format!(
+                    "  {}: {dropped} dropped, {failed} failed",
+                    stage.name
+                ));
+            }
+        }
+        for output in outputs
+            .iter()
+            .filter(|output| output.counts.events_in < printed)
+        {
+            let taken = grouped(output.counts.events_in);
+            lines.push(format!("  output {}: would get {taken}", output.name));
+        }
+    }
+    lines.join("\n")
+}
+
+fn events(count: u64) -> String {
+    match count {
+        1 => "1 event".to_owned(),
+        count => format!("{} events", grouped(count)),
+    }
+}

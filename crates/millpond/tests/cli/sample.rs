@@ -1,0 +1,177 @@
+//! Fields that no event had are reported at the end of a run, and `check --sample` shows what a pipeline makes of a file.
+
+use std::path::Path;
+
+use crate::program::{Ended, Folder, millpond, run_on};
+
+const ACCESS: &[u8] =
+    br#"{"response":500,"verb":"GET","http":{"status_code":200},"tags":["a"],"message":"m"}
+{"response":200,"verb":"PUT","note":null}
+"#;
+
+fn on_access(stages: &str) -> Ended {
+    run_on(ACCESS, &format!("stdin codec=json | {stages} | stdout")).expect(0)
+}
+
+#[test]
+fn a_field_that_no_event_had_is_reported() {
+    for (stages, expected) in [
+        (
+            "where respnse >= 500",
+            "warning: processor where: no event had the field `respnse`; did you mean `response`?\n",
+        ),
+        (
+            "where status_code == 200",
+            "warning: processor where: no event had the field `status_code`; did you mean `http.status_code`?\n",
+        ),
+        (
+            "where verb == GET",
+            "warning: processor where: no event had the field `GET`; a text stands in quotes: \"GET\"\n",
+        ),
+        (
+            "drop verbb == \"GET\"",
+            "warning: processor drop: no event had the field `verbb`; did you mean `verb`?\n",
+        ),
+        (
+            "grok '%{WORD:a}' field=nowhere",
+            "warning: processor grok: no event had the field `nowhere`\n",
+        ),
+        (
+            "rename respons -> a | where a == 1",
+            "warning: processor rename: no event had the field `respons`; did you mean `response`?\nwarning: processor where: no event had the field `a`\n",
+        ),
+        (
+            "remove messages",
+            "warning: processor remove: no event had the field `messages`; did you mean `message`?\n",
+        ),
+        (
+            "where has(respnse)",
+            "warning: processor where: no event had the field `respnse`; did you mean `response`?\n",
+        ),
+    ] {
+        assert_eq!(on_access(stages).err, expected, "{stages}");
+    }
+}
+
+#[test]
+fn what_events_may_do_without_is_not_reported() {
+    for stages in [
+        // One event has it; in another one it is null.
+        "where note == 1 || http.status_code > 1",
+        // The configuration says that it may be absent.
+        "where !has(user.email) && size(nothing ?? []) == 0 && error != null || true",
+        "set a = user.name ?? verb, b = coalesce(gone, verb)",
+        "remove gone, http.gone",
+        // Never looked at.
+        "where verb == 'nothing' && gone == 1",
+        "where verb == 'nothing' | where gone == 1",
+        "set a = 1 | where a == 1",
+    ] {
+        assert_eq!(on_access(stages).err, "", "{stages}");
+    }
+    // No events, no fields.
+    assert_eq!(
+        run_on(b"", "stdin codec=json | where a == 1 | stdout")
+            .expect(0)
+            .err,
+        ""
+    );
+}
+
+#[test]
+fn the_end_of_a_service_reports_them_too() {
+    let folder = Folder::new();
+    let log = folder.write("a.log", ACCESS);
+    let yaml = folder.write(
+        "service.yaml",
+        format!(
+            "pipelines:
+  app:
+    input: {{ file: {{ paths: [\"{log}\"], codec: json, follow: false }} }}
+    processors:
+      - grok: {{ field: verb, pattern: \"%{{WORD:word}}\" }}
+      - grok: {{ field: message, pattern: \"%{{WORD:word2}}\", if: \"respnse == 500\" }}
+    output: {{ discard: {{ if: \"wrd == 'GET'\" }} }}
+"
+        ),
+    );
+    let ended = millpond(&["run", &yaml]).expect(0);
+    assert_eq!(
+        ended.err,
+        "warning: pipeline app: processor grok #2: no event had the field `respnse`; did you mean `response`?\n\
+         warning: pipeline app: output discard: no event had the field `wrd`; did you mean `word`?\n"
+    );
+}
+
+#[test]
+fn a_sample_shows_what_comes_out_and_changes_nothing() {
+    let folder = Folder::new();
+    let root = folder.as_ref().display();
+    let log = folder.write(
+        "other.log",
+        b"{\"n\":1,\"level\":\"debug\"}\n{\"n\":2}\n{\"n\":\"x\"}\n{\"n\":4}\n",
+    );
+    let yaml = folder.write(
+        "service.yaml",
+        format!(
+            "data_dir: {root}/state
+pipelines:
+  app:
+    input: {{ file: {{ paths: [\"/var/log/app/*.log\"], codec: json, follow: true, delete_after: 0s }} }}
+    queue: disk
+    processors:
+      - drop: level == \"debug\"
+      - set: {{ fields: {{ m: n * 2 }}, on_failure: dead_letter }}
+      - where: m > 2 && lvel != \"x\"
+    outputs:
+      - file: {{ path: \"{root}/out.ndjson\", if: m > 4 }}
+      - http: {{ url: \"http://127.0.0.1:9/\" }}
+"
+        ),
+    );
+    let ended = millpond(&["check", &yaml, "--sample", &log]).expect(0);
+    assert_eq!(ended.out, "{\"n\":2,\"m\":4}\n{\"n\":4,\"m\":8}\n");
+    assert!(
+        ended.err.starts_with(
+            "4 events read, 2 events out\n  drop: 1 dropped, 0 failed\n  set: 1 dropped, 1 failed\n  output file: would get 1\n"
+        ),
+        "{}",
+        ended.err
+    );
+    assert!(
+        ended.err.contains("no event had the field `lvel`"),
+        "{}",
+        ended.err
+    );
+    let ended = millpond(&["check", &yaml, "--sample", &log, "--lines", "2"]).expect(0);
+    assert_eq!(ended.out, "{\"n\":2,\"m\":4}\n");
+    assert!(Path::new(&log).exists());
+    assert!(
+        !folder.as_ref().join("state").exists() && !folder.as_ref().join("out.ndjson").exists()
+    );
+}
+
+#[test]
+fn a_sample_stands_in_for_any_input() {
+    let folder = Folder::new();
+    let (json, text) = (
+        folder.write("a", b"{\"a\":1}\n"),
+        folder.write("b", b"one\n  two\nthree\n"),
+    );
+    let ended = millpond(&["check", "http 8080 | where a == 1", "--sample", &json]).expect(0);
+    assert_eq!(ended.out, "{\"a\":1}\n");
+    let pipeline = "stdin multiline.start='^\\S' | stdout line";
+    let ended = millpond(&["check", pipeline, "--sample", &text]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let messages: Vec<_> = ended
+        .events()
+        .iter()
+        .map(|event| event["message"].clone())
+        .collect();
+    assert_eq!(messages, ["one\n  two", "three"]);
+    let missing =
+        millpond(&["check", "stdin | stdout", "--sample", &folder.path("none")]).expect(1);
+    assert!(missing.err.contains("none"), "{}", missing.err);
+    // What is invalid is refused as without a sample.
+    millpond(&["check", "stdin | where a ==", "--sample", &json]).expect(2);
+}
