@@ -137,6 +137,13 @@ fn index(pages: &[Page], link: impl Fn(&Page) -> String) -> String {
     text
 }
 
+/// What the page of every processor that writes says.
+const EVENTS_THAT_FAIL: &str = "\
+An event that this processor cannot handle keeps the values it had before, is tagged, and skips all later processors that write: it is \
+published in its last good form. With `on_failure: continue` it goes through them, as with Logstash; `drop` and `dead_letter` take it out. \
+A pipeline's `on_failure` holds for all of its processors (page `pipeline`, \"When a processor cannot handle an event\").
+";
+
 fn component_page(spec: &Spec) -> Page {
     let word = spec.kind().word();
     let mut text = format!(
@@ -168,6 +175,12 @@ fn component_page(spec: &Spec) -> Page {
         },
         settings_table(&common, |_| true)
     );
+    if let Build::Processor {
+        sees_sealed: false, ..
+    } = spec.build
+    {
+        let _ = write!(text, "\n## Events that fail\n\n{EVENTS_THAT_FAIL}");
+    }
     if !spec.description.trim().is_empty() {
         let _ = write!(text, "\n## Rules\n\n{}\n", spec.description.trim());
     }

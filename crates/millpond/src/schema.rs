@@ -37,6 +37,10 @@ fn pipeline() -> Value {
         [StageRole::Input, StageRole::Processor, StageRole::Output].map(any_component);
     let list = |item: &Value| json!({ "type": "array", "items": item, "minItems": 1 });
     let one_or_list = |item: &Value| json!({ "anyOf": [item, list(item)] });
+    let mut on_failure = settings::<ProcessorSettings>()["properties"]["on_failure"].clone();
+    on_failure["description"] = json!(
+        "What happens to an event that a processor cannot handle, unless the processor says otherwise. Default: `publish`."
+    );
     let long = json!({
         "type": "object",
         "additionalProperties": false,
@@ -45,6 +49,7 @@ fn pipeline() -> Value {
             "inputs": one_or_list(&input),
             "queue": settings::<QueueSettings>(),
             "processors": { "type": "array", "items": processor },
+            "on_failure": on_failure,
             "output": one_or_list(&output),
             "outputs": one_or_list(&output),
             "retry": settings::<RetrySettings>(),

@@ -192,6 +192,8 @@ impl Builder<'_> {
             None => QueueSettings::default(),
         };
         let retry = reader.parse("retry")?.unwrap_or_default();
+        let on_failure = reader.parse("on_failure")?.unwrap_or_default();
+        self.check_failure_policy(on_failure, node)?;
         // A misspelt name is told before the one that is missing because of it.
         reader.finish()?;
         let inputs = one_or_more(input, inputs, node, "input")?;
@@ -203,7 +205,7 @@ impl Builder<'_> {
             .collect::<Result<_, _>>()?;
         let stages = stages
             .iter()
-            .map(|node| self.stage(node))
+            .map(|node| self.stage(node, on_failure))
             .collect::<Result<_, _>>()?;
         let mut names = BTreeSet::new();
         let outputs = outputs
@@ -276,20 +278,28 @@ impl Builder<'_> {
         Ok(InputNode { name, component })
     }
 
-    fn stage(&self, node: &Node) -> Result<StageNode, ConfigError> {
+    /// Refuses a policy that needs a data directory where there is none.
+    fn check_failure_policy(&self, policy: OnFailure, settings: &Node) -> Result<(), ConfigError> {
+        let needs_folder = policy == OnFailure::DeadLetter && self.effects == Effects::All;
+        if !needs_folder || self.data_dir.is_some() {
+            return Ok(());
+        }
+        let error = settings
+            .nearest("on_failure")
+            .error("dead letters need a folder, and there is no `data_dir`");
+        Err(error
+            .note("set `data_dir` at the top of the configuration, or start with --data-dir DIR"))
+    }
+
+    /// A processor of a pipeline with this failure policy.
+    fn stage(&self, node: &Node, default: OnFailure) -> Result<StageNode, ConfigError> {
         const COMMON: &[&str] = &["if", "on_failure", "tag"];
         let (spec, settings) = self.component(StageRole::Processor, node)?;
         let (common, own) = split::<ProcessorSettings>(&settings, COMMON)?;
         let condition = condition(common.condition.as_deref(), &settings)?;
-        let needs_folder =
-            common.on_failure == OnFailure::DeadLetter && self.effects == Effects::All;
-        if needs_folder && self.data_dir.is_none() {
-            let error = settings
-                .nearest("on_failure")
-                .error("dead letters need a folder, and there is no `data_dir`");
-            return Err(error.note(
-                "set `data_dir` at the top of the configuration, or start with --data-dir DIR",
-            ));
+        let on_failure = common.on_failure.unwrap_or(default);
+        if common.on_failure.is_some() {
+            self.check_failure_policy(on_failure, &settings)?;
         }
         let Build::Processor {
             order,
@@ -307,7 +317,7 @@ impl Builder<'_> {
             order,
             sees_sealed,
             condition,
-            on_failure: common.on_failure,
+            on_failure,
         })
     }
 

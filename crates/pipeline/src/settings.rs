@@ -183,8 +183,9 @@ pub struct ProcessorSettings {
     /// An expression: the processor handles the events for which it is true.
     #[serde(rename = "if")]
     pub condition: Option<String>,
-    /// What happens to an event that the processor cannot handle.
-    pub on_failure: OnFailure,
+    /// What happens to an event that the processor cannot handle. Default: what the pipeline's `on_failure` says, `publish`
+    /// without it.
+    pub on_failure: Option<OnFailure>,
     /// The tag for events that the processor cannot handle, or finds nothing for; each processor has its own default.
     pub tag: Option<String>,
 }

@@ -7,6 +7,7 @@ mod commands;
 mod configuration;
 mod dead_letters;
 mod dead_letters_killed;
+mod failures;
 mod faults;
 mod files;
 mod following;
