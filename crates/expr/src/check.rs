@@ -1,5 +1,6 @@
 //! Syntax to a checked expression: names resolved, arguments counted, regexes compiled, constants computed.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use batch::FieldPath;
@@ -7,12 +8,13 @@ use memchr::memmem::Finder;
 
 use crate::ExprError;
 use crate::columns::Columns;
+use crate::dashed;
 use crate::evaluate::evaluate;
 use crate::functions::{self, FunctionDoc, Kind, Macro, Question, Refused};
 use crate::node::{Arithmetic, Literals, Node, Op, Test};
 use crate::number::Num;
 use crate::parser::{Ast, Syntax};
-use crate::value::{Comparison, Val};
+use crate::value::{Comparison, Val, key_text};
 
 /// Checks a parsed expression; gives it and the fields it reads.
 pub(crate) fn check(ast: &Ast) -> Result<(Node, Vec<Field>), ExprError> {
@@ -57,7 +59,15 @@ impl Checker {
             Syntax::Binary(operator, a, b) if is_null(a) || is_null(b) => {
                 binary(operator, self.asking(a)?, self.asking(b)?)?
             }
-            Syntax::Binary(operator, a, b) => binary(operator, self.node(a)?, self.node(b)?)?,
+            Syntax::Binary("-", a, b) => {
+                let (a, b) = (self.node(a)?, self.node(b)?);
+                dashed::refuse_subtracted(ast, &b)?;
+                binary("-", a, b)?
+            }
+            Syntax::Binary(operator, a, b) => {
+                dashed::refuse_compared(a, b)?;
+                binary(operator, self.node(a)?, self.node(b)?)?
+            }
             Syntax::Conditional(parts) => {
                 let [condition, yes, no] = &**parts;
                 Op::Conditional(Box::new([
@@ -67,17 +77,28 @@ impl Checker {
                 ]))
             }
             Syntax::List(items) => Op::List(self.nodes(items)?),
-            Syntax::Map(entries) => {
-                let entry = |(key, value): &(Ast, Ast)| Ok((self.node(key)?, self.node(value)?));
-                Op::Map(
-                    entries
-                        .iter()
-                        .map(entry)
-                        .collect::<Result<_, ExprError>>()?,
-                )
-            }
+            Syntax::Map(entries) => self.map(entries)?,
         };
         folded(op, &ast.at)
+    }
+
+    /// A map. A key that is given twice cannot be meant; `1` and `"1"` are the same.
+    fn map(&mut self, entries: &[(Ast, Ast)]) -> Result<Op, ExprError> {
+        let mut nodes = Vec::with_capacity(entries.len());
+        let mut given = HashSet::new();
+        for (key, value) in entries {
+            let key = self.node(key)?;
+            if let Op::Const(constant) = &key.op
+                && let Ok(text) = key_text(constant)
+                && !given.insert(text.to_vec())
+            {
+                let text = String::from_utf8_lossy(&text);
+                let message = format!("the key `{text}` is given twice");
+                return Err(ExprError::new(message, key.at));
+            }
+            nodes.push((key, self.node(value)?));
+        }
+        Ok(Op::Map(nodes))
     }
 
     fn nodes(&mut self, all: &[Ast]) -> Result<Vec<Node>, ExprError> {
@@ -329,10 +350,13 @@ impl Checker {
             ast.syntax,
             Syntax::Name(_) | Syntax::Select(..) | Syntax::Index(..)
         ) {
-            return Err(ExprError::new(
-                "`has` takes a field, such as has(user.name)",
-                ast.at.clone(),
-            ));
+            let message = match dashed::dashed_name(ast) {
+                Some(right) => format!(
+                    "`has` takes a field, and this is a subtraction; a name with a dash in it stands in backticks: has({right})"
+                ),
+                None => "`has` takes a field, such as has(user.name)".to_owned(),
+            };
+            return Err(ExprError::new(message, ast.at.clone()));
         }
         let field = Box::new(self.asking(ast)?);
         Ok(Op::Test(field, Box::new(Test::Present)))

@@ -28,6 +28,7 @@
 //! | --- | --- |
 //! | `lexer`, `parser` | text → tokens → syntax |
 //! | `check` | syntax → nodes: names, argument counts, regexes, constants |
+//! | `dashed` | subtractions that are names without their backticks |
 //! | `filter`, `evaluate` | nodes over sets of rows; nodes for one row |
 //! | `value`, `number`, `time` | values and how they compare |
 //! | `functions` | the functions and their reference, a module for each group |
@@ -35,6 +36,7 @@
 
 mod check;
 mod columns;
+mod dashed;
 mod evaluate;
 mod fault;
 mod filter;

@@ -204,7 +204,7 @@ impl<'a> Val<'a> {
 
     /// The number, of values that are one or read as one.
     #[inline]
-    fn number_or_text(&self) -> Option<Num<'_>> {
+    pub fn number_or_text(&self) -> Option<Num<'_>> {
         match self {
             Self::Text(text) => Num::read(text),
             other => other.number(),
@@ -497,7 +497,7 @@ pub(crate) fn is_in(item: &Val<'_>, container: &Val<'_>) -> Result<bool, What> {
 }
 
 /// The text that stands for a value as the key of a map. Maps have texts as keys; numbers that are equal give the same one.
-fn key_text<'v>(key: &'v Val<'_>) -> Result<Cow<'v, [u8]>, What> {
+pub(crate) fn key_text<'v>(key: &'v Val<'_>) -> Result<Cow<'v, [u8]>, What> {
     const NEEDS: &str = "a text, a number or a truth value as the key of a map";
     let mut out = Vec::new();
     match (key, key.number()) {

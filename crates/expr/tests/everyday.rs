@@ -119,9 +119,11 @@ fn a_service_log() {
             ("items.all(i, i.qty > 0)", "true"),
             ("math.greatest(items.map(i, i.qty))", "5"),
             (
-                "http.user-agent == 'curl/8.5.0'",
+                "http.user-agent > 1",
                 "error: `http.user-agent`: `-` does not work on an absent field and an absent field; a name with a dash in it stands in backticks: http.`user-agent`",
             ),
+            ("duration_ms-status == 846", "true"),
+            ("duration_ms-status == '846'", "true"),
             ("http.`user-agent` == 'curl/8.5.0'", "true"),
             ("http['user-agent'].startsWith('curl')", "true"),
             ("http.headers['x-request-id']", "\"r-1\""),

@@ -319,7 +319,7 @@ fn lists_and_maps() {
                 "1 in {1: 'a'} && !(2 in {1: 'a'}) && true in {true: 1}",
                 "true",
             ),
-            ("{1: 'a', '1': 'b'}", "{\"1\":\"b\"}"),
+            ("{1: 'a', m.x: 'b', tags[4]: 'c'}", "{\"1\":\"c\"}"),
         ],
     );
     let error = Expr::parse("{[1]: 'a'} == m").expect_err("a list as a key");
@@ -331,11 +331,12 @@ fn lists_and_maps() {
 
 #[test]
 fn many_keys_are_told_apart() {
-    let entries: Vec<String> = (0..100).map(|n| format!("'k{}': {n}", n % 40)).collect();
+    let entries: Vec<String> = (0..100).map(|n| format!("p + '{}': {n}", n % 40)).collect();
     let text = format!("{{{}}}.keys().size()", entries.join(", "));
-    check("{}", &[(&text, "40")]);
+    let document = r#"{"p":"k"}"#;
+    check(document, &[(&text, "40")]);
     let text = format!("{{{}}}['k3']", entries.join(", "));
-    check("{}", &[(&text, "83")]);
+    check(document, &[(&text, "83")]);
 }
 
 #[test]

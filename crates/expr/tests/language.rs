@@ -233,7 +233,6 @@ fn lists_maps_and_paths() {
                 "{'k': key, 'gone': gone, 'k2': tags}",
                 "{\"k\":\"x-y\",\"k2\":[\"a\",\"b\",3,null]}",
             ),
-            ("{'k': 1, 'k': 2}", "{\"k\":2}"),
             ("{'GET': 'read', 'POST': 'write'}['POST']", "\"write\""),
             ("tags + [1]", "[\"a\",\"b\",3,null,1]"),
             ("size(tags) + size(o) + size(empty)", "6"),

@@ -32,6 +32,7 @@ mod routing;
 mod running;
 mod sample;
 mod search_servers;
+mod slips;
 mod stopping;
 mod surroundings;
 mod torn_archives;
