@@ -217,3 +217,172 @@ fn what_the_specification_says() {
         ],
     );
 }
+
+/// An event with a field of every kind, and one that is missing: `gone`.
+const MIXED: &str = r#"{"i":5,"f":2.5,"s":"abc","num":"42","nul":null,"t":true,"l":[1,2.0,"3",null],"m":{"a":1,"b":null,"2":"two"},"ts":"2024-02-29T12:34:56Z","e":"","big":18446744073709551616,"neg":-7,"items":[{"k":1},{"k":"x"},{}]}"#;
+
+/// Where an expected result comes from.
+enum Source {
+    /// The CEL specification, or cel-go's extensions.
+    Spec,
+    /// A sentence of the page `expressions`, where that differs or the specification says nothing.
+    Page(&'static str),
+}
+
+const PAGE: &str = include_str!("../../millpond/src/expressions.md");
+
+const ABSENT: Source = Source::Page("An absent field equals nothing, null included");
+const HAS: Source = Source::Page("`has(x)` asks whether it is there.");
+const NO_ORDER: Source = Source::Page("Absent and null have no order: `x > 5` is false.");
+const IS_FALSE: Source = Source::Page("Where a condition belongs, both are false.");
+const NOTHING: Source = Source::Page("Arithmetic with an absent field or null is an error.");
+const DEFAULT: Source = Source::Page("`a ?? b` is `a` unless that is absent or null.");
+const BEYOND: Source =
+    Source::Page("An index beyond a list and a key that a map does not have give an absent value.");
+const FIRST: Source =
+    Source::Page("A function of an absent or null first argument gives that back");
+const EMPTY: Source = Source::Page("take an absent list and null as an empty one.");
+const QUESTION: Source =
+    Source::Page("`contains`, `startsWith`, `endsWith` and `matches` of such a text are false.");
+const NUMBERS: Source = Source::Page("**A text and a number compare as numbers**");
+const UNORDERED: Source = Source::Page("ordering it and a number is an error");
+const ONLY_NUMBERS: Source = Source::Page("Arithmetic takes numbers only");
+const EXACT: Source = Source::Page("Whole numbers in events compare exactly at any length");
+const LIMITS: Source = Source::Page("one beyond is an error, and so is a division by zero");
+const TIMES: Source = Source::Page("Text that reads as an RFC 3339 time compares with timestamps");
+const TEXT_KEYS: Source = Source::Page("The keys of a map are texts.");
+const TYPES: Source = Source::Page(
+    "Whole numbers and doubles mix in arithmetic, and values of different types are unequal",
+);
+const LEFT_OUT: Source =
+    Source::Page("`substring` and `slice` leave out what lies beyond the text or the list.");
+
+#[test]
+fn missing_fields_nulls_and_mixed_types() {
+    use Source::Spec;
+    let cases: &[(&str, &str, Source)] = &[
+        ("gone == null", "false", ABSENT),
+        ("gone != null", "true", ABSENT),
+        ("gone == gone", "false", ABSENT),
+        ("gone == ''", "false", ABSENT),
+        ("gone in l", "false", ABSENT),
+        ("nul == null", "true", Spec),
+        ("null == 0", "false", Spec),
+        ("null == ''", "false", Spec),
+        ("null == false", "false", Spec),
+        ("null in l", "true", Spec),
+        (
+            "has(nul) && has(m.b) && !has(m.c) && !has(s.x)",
+            "true",
+            HAS,
+        ),
+        ("gone < 5", "false", NO_ORDER),
+        ("gone >= 5", "false", NO_ORDER),
+        ("nul < 5", "false", NO_ORDER),
+        ("!gone", "true", IS_FALSE),
+        ("!nul", "true", IS_FALSE),
+        ("gone || t", "true", IS_FALSE),
+        ("t && gone", "false", IS_FALSE),
+        ("nul ? 1 : 2", "2", IS_FALSE),
+        (
+            "s + gone",
+            "error: `s + gone`: `+` does not work on string and an absent field",
+            NOTHING,
+        ),
+        (
+            "s + nul",
+            "error: `s + nul`: `+` does not work on string and null",
+            NOTHING,
+        ),
+        ("e ?? 'd'", "\"\"", DEFAULT),
+        ("gone ?? nul ?? 3", "3", DEFAULT),
+        ("coalesce(gone, nul, 1)", "1", DEFAULT),
+        ("l[9]", "absent", BEYOND),
+        ("l[-1]", "absent", BEYOND),
+        ("m.c", "absent", BEYOND),
+        ("m.c.d", "absent", BEYOND),
+        ("m.b", "null", Spec),
+        ("'b' in m && !('c' in m)", "true", Spec),
+        ("m[2]", "\"two\"", TEXT_KEYS),
+        ("size(gone)", "absent", FIRST),
+        ("size(nul)", "null", FIRST),
+        ("double(nul)", "null", FIRST),
+        ("gone.lower()", "absent", FIRST),
+        ("gone.contains('a')", "false", QUESTION),
+        ("nul.matches('a')", "false", QUESTION),
+        ("s.startsWith(nul)", "false", QUESTION),
+        ("i == 5.0", "true", Spec),
+        ("[1, 2] == [1.0, 2]", "true", Spec),
+        ("{'a': 1} == {'a': 1.0}", "true", Spec),
+        ("i == '5'", "true", NUMBERS),
+        ("num == 42", "true", NUMBERS),
+        ("num > 41.5", "true", NUMBERS),
+        ("num in [42]", "true", NUMBERS),
+        ("3 in l", "true", NUMBERS),
+        ("num == '42.0'", "false", Spec),
+        ("e < s", "true", Spec),
+        (
+            "s < 5",
+            "error: `s < 5`: cannot order string and int",
+            UNORDERED,
+        ),
+        ("t == 1", "false", TYPES),
+        ("t == 'true'", "false", TYPES),
+        ("s == 5", "false", TYPES),
+        ("i + f", "7.5", TYPES),
+        ("i / 2", "2", Spec),
+        ("neg % 3", "-1", Spec),
+        ("f * 2", "5.0", TYPES),
+        ("num + '1'", "\"421\"", Spec),
+        (
+            "num + 1",
+            "error: `num + 1`: `+` does not work on string and int; int(…) or double(…) makes a number of a text, string(…) a text of a number",
+            ONLY_NUMBERS,
+        ),
+        ("int(num) + 1", "43", Spec),
+        ("i / 0", "error: `i / 0`: division by zero", LIMITS),
+        ("f / 0.0", "error: `f / 0.0`: division by zero", LIMITS),
+        (
+            "big + 1",
+            "error: `big + 1`: the result does not fit into 64 bits",
+            LIMITS,
+        ),
+        ("big == 18446744073709551616 && big > 1", "true", EXACT),
+        ("int(-2.5)", "-2", Spec),
+        (
+            "i ? 1 : 2",
+            "error: `i`: needs true or false, got int",
+            Spec,
+        ),
+        ("i / 0 == 1 || t", "true", Spec),
+        ("timestamp(ts) > '2024-01-01T00:00:00Z'", "true", TIMES),
+        (
+            "timestamp(ts) - duration('1h')",
+            "\"2024-02-29T11:34:56.000Z\"",
+            Spec,
+        ),
+        ("timestamp(ts).getMonth()", "1", Spec),
+        ("timestamp(ts).getDayOfMonth()", "28", Spec),
+        ("duration('90s') > duration('1m')", "true", Spec),
+        ("items.exists(x, x.k == 'x')", "true", Spec),
+        ("items.all(x, has(x.k))", "false", Spec),
+        ("items.exists(x, x.k > 0)", "true", Spec),
+        ("gone.exists(x, x > 1)", "false", EMPTY),
+        ("gone.all(x, x > 1)", "true", EMPTY),
+        ("nul.map(x, x)", "[]", EMPTY),
+        ("l.exists_one(x, x == 2)", "true", Spec),
+        ("size(e) == 0 && s.contains('')", "true", Spec),
+        ("s.matches('^a.c$')", "true", Spec),
+        ("s.substring(1) + s.substring(5)", "\"bc\"", LEFT_OUT),
+        ("s.indexOf('z')", "-1", Spec),
+        ("t ? 1 : 'x'", "1", Spec),
+    ];
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let page = words(PAGE);
+    for (expression, expected, source) in cases {
+        check(MIXED, &[(expression, expected)]);
+        if let Source::Page(sentence) = source {
+            assert!(page.contains(sentence), "the page says: {sentence}");
+        }
+    }
+}
