@@ -1,6 +1,7 @@
 //! The fields of a message as columns: which there are, and their cells.
 //!
-//! The names are those of the Elastic Common Schema: <https://www.elastic.co/docs/reference/ecs/ecs-log>. A column is made
+//! The names are those of the Elastic Common Schema: <https://www.elastic.co/docs/reference/ecs/ecs-log>, and `event.sequence`
+//! of <https://www.elastic.co/docs/reference/ecs/ecs-event>. A column is made
 //! when the first row has something for it.
 
 use std::sync::Arc;
@@ -27,9 +28,10 @@ enum Field {
     Procid,
     Msgid,
     StructuredData,
+    Sequence,
 }
 
-const FIELDS: usize = 13;
+const FIELDS: usize = 14;
 
 const PATHS: [&[&str]; FIELDS] = [
     &["message"],
@@ -45,6 +47,7 @@ const PATHS: [&[&str]; FIELDS] = [
     &["log", "syslog", "procid"],
     &["log", "syslog", "msgid"],
     &["log", "syslog", "structured_data"],
+    &["event", "sequence"],
 ];
 
 /// The facilities' usual short names; the RFCs only describe them.
@@ -171,6 +174,9 @@ impl<'a> Columns<'a> {
         self.set_part(row, line, Field::Appname, header.appname);
         self.set_part(row, line, Field::Procid, header.procid);
         self.set_part(row, line, Field::Msgid, header.msgid);
+        if let Some(sequence) = header.sequence {
+            self.set(row, Field::Sequence, Cell::Int(sequence));
+        }
         if header.has_data {
             let column = self.column(Field::StructuredData);
             let span = column.append(|out| out.extend_from_slice(&structured.json));
@@ -217,7 +223,8 @@ impl<'a> Columns<'a> {
             | Field::Priority
             | Field::FacilityCode
             | Field::SeverityCode
-            | Field::StructuredData => ColumnBuilder::new(len),
+            | Field::StructuredData
+            | Field::Sequence => ColumnBuilder::new(len),
             _ => ColumnBuilder::over(len, lines.clone()),
         })
     }

@@ -5,8 +5,9 @@
 //! ELEMENT  "[" ID *(1*SP NAME "=" QUOTE VALUE QUOTE) "]"
 //! ```
 //! Inside a value a backslash takes its meaning from a quote, a backslash or `]`; before anything else it stands for
-//! itself (section 6.3.3). A name that comes several times in an element, which the RFC allows, gives an array. An
-//! element that comes twice, which it forbids, is an error: neither of the two should be lost.
+//! itself (section 6.3.3). A name that comes several times in an element, which the RFC allows, gives an array of its
+//! values. An element that comes several times, which the RFC forbids, gives an array of objects: none of them is lost, and
+//! what stood together stays together.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -26,8 +27,17 @@ pub(super) struct Scratch {
     pub json: Vec<u8>,
     /// Some key holds a dot.
     pub dotted_keys: bool,
-    ids: Vec<Range<usize>>,
+    elements: Vec<Element>,
     params: Vec<Param>,
+}
+
+/// An element that was read.
+#[derive(Debug, Clone)]
+struct Element {
+    /// The name's place in the line.
+    id: Range<usize>,
+    /// The object's place in [`Scratch::json`].
+    object: Range<usize>,
 }
 
 /// A parameter's place in its line.
@@ -42,7 +52,7 @@ struct Param {
 /// Reads the structured data of `line` that begins at `at`, and gives where it ends.
 pub(super) fn parse(line: &[u8], mut at: usize, scratch: &mut Scratch) -> Result<usize, Problem> {
     scratch.json.clear();
-    scratch.ids.clear();
+    scratch.elements.clear();
     scratch.dotted_keys = false;
     if line.get(at) != Some(&b'[') {
         return Err(Problem::new("neither structured data nor `-`", at));
@@ -52,14 +62,29 @@ pub(super) fn parse(line: &[u8], mut at: usize, scratch: &mut Scratch) -> Result
         at = element(line, at + 1, scratch)?;
     }
     scratch.json.push(b'}');
-    let repeated = match scratch.ids.as_slice() {
-        [_] => None,
-        ids => repeated(line, ids.iter().cloned()),
-    };
-    match repeated {
-        Some(id) => Err(Problem::new("an element that was there before", id.start)),
-        None => Ok(at),
+    let elements = scratch.elements.as_slice();
+    let ids = elements.iter().map(|element| element.id.clone());
+    if elements.len() > 1 && has_repeated(line, ids) {
+        write_repeated_elements(line, scratch);
     }
+    Ok(at)
+}
+
+/// Writes the object anew: of elements with the same name an array, at the first one's place.
+#[cold]
+fn write_repeated_elements(line: &[u8], scratch: &mut Scratch) {
+    let written = std::mem::take(&mut scratch.json);
+    let groups = grouped(&scratch.elements, |element| &line[element.id.clone()]);
+    let json = &mut scratch.json;
+    for (index, group) in groups.iter().enumerate() {
+        json.push(if index == 0 { b'{' } else { b',' });
+        json::write_string(json, &line[group[0].id.clone()]);
+        json.push(b':');
+        write_one_or_array(group, json, |element, json| {
+            json.extend_from_slice(&written[element.object.clone()]);
+        });
+    }
+    json.push(b'}');
 }
 
 /// Reads an element from its name on, writes it, and gives where it ends.
@@ -88,8 +113,8 @@ fn element(line: &[u8], start: usize, scratch: &mut Scratch) -> Result<usize, Pr
             has_escape,
         });
     }
-    write_element(line, &id, scratch);
-    scratch.ids.push(id);
+    let object = write_element(line, &id, scratch);
+    scratch.elements.push(Element { id, object });
     Ok(at + 1)
 }
 
@@ -130,15 +155,18 @@ fn value(line: &[u8], start: usize) -> Result<(Range<usize>, bool), Problem> {
     }
 }
 
-fn write_element(line: &[u8], id: &Range<usize>, scratch: &mut Scratch) {
+/// Writes an element, and gives the place of its object.
+fn write_element(line: &[u8], id: &Range<usize>, scratch: &mut Scratch) -> Range<usize> {
     let Scratch { json, params, .. } = scratch;
     if json.len() > 1 {
         json.push(b',');
     }
     json::write_string(json, &line[id.clone()]);
-    json.extend_from_slice(b":{");
+    json.push(b':');
+    let start = json.len();
+    json.push(b'{');
     let names = params.iter().map(|param| param.name.clone());
-    if repeated(line, names).is_some() {
+    if has_repeated(line, names) {
         write_groups(line, params, json);
     } else {
         for (index, param) in params.iter().enumerate() {
@@ -151,38 +179,49 @@ fn write_element(line: &[u8], id: &Range<usize>, scratch: &mut Scratch) {
         }
     }
     json.push(b'}');
+    start..json.len()
 }
 
 /// Writes parameters of which some have the same name: their values as an array, at the first one's place.
 #[cold]
 fn write_groups(line: &[u8], params: &[Param], json: &mut Vec<u8>) {
-    let mut places: HashMap<&[u8], usize> = HashMap::new();
-    let mut groups: Vec<Vec<&Param>> = Vec::new();
-    for param in params {
-        match places.entry(&line[param.name.clone()]) {
-            Entry::Occupied(place) => groups[*place.get()].push(param),
-            Entry::Vacant(place) => {
-                place.insert(groups.len());
-                groups.push(vec![param]);
-            }
-        }
-    }
+    let groups = grouped(params, |param| &line[param.name.clone()]);
     for (index, group) in groups.iter().enumerate() {
         if index > 0 {
             json.push(b',');
         }
         json::write_string(json, &line[group[0].name.clone()]);
         json.push(b':');
-        if let [only] = group.as_slice() {
-            write_value(line, only, json);
-            continue;
-        }
-        for (index, param) in group.iter().enumerate() {
-            json.push(if index == 0 { b'[' } else { b',' });
-            write_value(line, param, json);
-        }
-        json.push(b']');
+        write_one_or_array(group, json, |param, json| write_value(line, param, json));
     }
+}
+
+/// The items in groups of the same name, in the order of their first ones.
+fn grouped<'l, 'i, T>(items: &'i [T], name: impl Fn(&T) -> &'l [u8]) -> Vec<Vec<&'i T>> {
+    let mut places: HashMap<&[u8], usize> = HashMap::new();
+    let mut groups: Vec<Vec<&T>> = Vec::new();
+    for item in items {
+        match places.entry(name(item)) {
+            Entry::Occupied(place) => groups[*place.get()].push(item),
+            Entry::Vacant(place) => {
+                place.insert(groups.len());
+                groups.push(vec![item]);
+            }
+        }
+    }
+    groups
+}
+
+/// Writes a single value as it is, several as an array.
+fn write_one_or_array<T>(values: &[T], json: &mut Vec<u8>, write: impl Fn(&T, &mut Vec<u8>)) {
+    if let [only] = values {
+        return write(only, json);
+    }
+    for (index, value) in values.iter().enumerate() {
+        json.push(if index == 0 { b'[' } else { b',' });
+        write(value, json);
+    }
+    json.push(b']');
 }
 
 #[inline]
@@ -207,28 +246,21 @@ fn write_value(line: &[u8], param: &Param, json: &mut Vec<u8>) {
     json.push(b'"');
 }
 
-/// The first of some names of `line`, in their order or sorted, that equals one before it.
+/// Whether some of the names of `line` are the same.
 #[inline]
-fn repeated(
-    line: &[u8],
-    names: impl ExactSizeIterator<Item = Range<usize>> + Clone,
-) -> Option<Range<usize>> {
+fn has_repeated(line: &[u8], names: impl ExactSizeIterator<Item = Range<usize>> + Clone) -> bool {
     if names.len() > FEW {
-        return repeated_of_many(line, names.collect());
+        return has_repeated_of_many(line, names.collect());
     }
-    names.clone().enumerate().find_map(|(index, name)| {
+    names.clone().enumerate().any(|(index, name)| {
         let mut before = names.clone().take(index);
-        before
-            .any(|other| line[other] == line[name.clone()])
-            .then_some(name)
+        before.any(|other| line[other] == line[name.clone()])
     })
 }
 
 #[cold]
-fn repeated_of_many(line: &[u8], mut names: Vec<Range<usize>>) -> Option<Range<usize>> {
+fn has_repeated_of_many(line: &[u8], mut names: Vec<Range<usize>>) -> bool {
     names.sort_by_key(|name| &line[name.clone()]);
     let mut pairs = names.windows(2);
-    pairs
-        .find(|pair| line[pair[0].clone()] == line[pair[1].clone()])
-        .map(|pair| pair[1].clone())
+    pairs.any(|pair| line[pair[0].clone()] == line[pair[1].clone()])
 }

@@ -2,14 +2,17 @@
 //!
 //! ```text
 //! RFC 5424   "<" PRI ">" VERSION SP (TIME / "-") SP HOST SP APP SP PROCID SP MSGID SP (DATA / "-") [SP TEXT]
-//! RFC 3164   ["<" PRI ">"] [TIME SP [HOST SP]] [NAME ["[" PID "]"] [":"] [SP]] TEXT
+//! RFC 3164   ["<" PRI ">" *SP] [TIME SP [HOST SP]] [NAME ["[" PID "]"] [":"] [SP]] TEXT
+//! devices    "<" PRI ">" [SEQUENCE] ":" SP [HOST ":" SP] [TIME [SP ZONE] ":" SP] [NAME ":" SP] TEXT
 //! ```
 //! In RFC 3164 everything is optional, but one of priority and time must be there. What cannot be told apart as host or
-//! name stays part of the text. A byte order mark before the text goes.
+//! name stays part of the text; a time that is there and cannot be read is an error. A byte order mark before the text
+//! goes. [`device`] says more about the third form.
 
 use batch::Span;
 
 use super::data::{self, Scratch};
+use super::device;
 use super::stamp::{self, Stamp};
 use super::zone::Clock;
 use super::{Format, Problem};
@@ -57,6 +60,8 @@ pub(super) struct Header {
     pub appname: Part,
     pub procid: Part,
     pub msgid: Part,
+    /// A device's count of its messages.
+    pub sequence: Option<i64>,
     /// Whether there are elements of structured data.
     pub has_data: bool,
     /// All of the line after the header.
@@ -75,7 +80,10 @@ impl Header {
         structured: &mut Scratch,
     ) -> Result<Self, Problem> {
         let (priority, at) = match line.first() {
-            Some(b'<') => priority(line)?,
+            Some(b'<') => {
+                let (priority, end) = priority(line)?;
+                (priority, after_blanks(line, end))
+            }
             _ if format == Format::Rfc5424 => {
                 return Err(Problem::new("no priority such as `<34>`", 0));
             }
@@ -153,39 +161,108 @@ impl Header {
 
     /// Reads what follows the priority in RFC 3164, and gives the text's place.
     fn bsd(&mut self, line: &[u8], at: usize, clock: &mut Clock<'_>) -> Result<usize, Problem> {
-        let mut at = match self.bsd_time(line, at, clock) {
-            Ok(end) => end,
-            // A priority makes everything a message, as RFC 3164 has it in section 4.3.
-            Err(_) if self.priority.is_some() => at,
-            Err(problem) => return Err(problem),
-        };
-        if self.time.is_some()
-            && let Some(end) = hostname(line, at)
-        {
-            self.hostname = part_or_nil(line, at, end);
-            at = end + 1;
+        match bsd_time(line, at, clock) {
+            Ok(time) => {
+                self.time = Some(time.nanos);
+                let end = if time.has_colon {
+                    time.end
+                } else {
+                    self.host(line, time.end)
+                };
+                Ok(self.tag(line, end))
+            }
+            Err(problem) if self.priority.is_none() => Err(problem),
+            Err(problem) => self.without_time(line, at, problem, clock),
         }
-        Ok(self.tag(line, at))
     }
 
-    /// Reads the time, and gives the place after it and what separates it from the host.
+    /// Reads the host where there is one, and gives the place after it.
     #[inline]
-    fn bsd_time(
+    fn host(&mut self, line: &[u8], at: usize) -> usize {
+        let Some(end) = hostname(line, at) else {
+            return at;
+        };
+        self.hostname = part_or_nil(line, at, end);
+        // Firewalls write `host : %ASA-6-302013: text`.
+        let has_colon = line[end..].starts_with(b" : ") && device::is_mnemonic(line, end + 3);
+        end + if has_colon { 3 } else { 1 }
+    }
+
+    /// Reads a message with a priority that does not begin with its time, and gives the text's place. `problem` says what
+    /// is wrong with the time.
+    #[cold]
+    fn without_time(
         &mut self,
         line: &[u8],
         at: usize,
+        problem: Problem,
         clock: &mut Clock<'_>,
     ) -> Result<usize, Problem> {
-        let (stamp, end) = stamp::any(line, at)?;
-        let next = match &line[end..] {
-            [] => end,
-            [b' ', ..] => end + 1,
-            // Network devices put a colon behind their time, and no host after it.
-            [b':', b' ', ..] => end + 2,
-            _ => return Err(Problem::new("no space after the time", end)),
-        };
-        self.time = Some(resolve(clock, &stamp, at)?);
-        Ok(next)
+        if device::is_uptime(line, at) {
+            return Ok(at);
+        }
+        if let Some(prefix) = device::prefix(line, at)
+            && let Some(text) = self.device(line, prefix.end, clock)?
+        {
+            self.sequence = prefix.sequence;
+            return Ok(text);
+        }
+        if device::looks_like_time(line, at) {
+            return Err(problem);
+        }
+        // A priority makes everything a message, as RFC 3164 has it in section 4.3.
+        Ok(self.tag(line, at))
+    }
+
+    /// Reads what follows the count of a device's messages, and gives the text's place; nothing for other messages that
+    /// begin with a number and a colon.
+    fn device(
+        &mut self,
+        line: &[u8],
+        start: usize,
+        clock: &mut Clock<'_>,
+    ) -> Result<Option<usize>, Problem> {
+        let named = device::name(line, start);
+        let mut problem = None;
+        for (hostname, at) in [
+            (Part::default(), Some(start)),
+            (
+                Part::new(start, named.unwrap_or(start)),
+                named.map(|end| end + 2),
+            ),
+        ] {
+            let Some(at) = at.map(|at| after_blanks(line, at)) else {
+                continue;
+            };
+            let text = match bsd_time(line, at, clock) {
+                Ok(time) if time.has_colon => {
+                    self.time = Some(time.nanos);
+                    self.tag(line, time.end)
+                }
+                Ok(time) => {
+                    problem = Some(Problem::new("no colon after a device's time", time.end));
+                    continue;
+                }
+                Err(_) if device::is_mnemonic(line, at) => self.tag(line, at),
+                Err(_) if device::is_uptime(line, at) => at,
+                Err(error) => {
+                    if device::looks_like_time(line, at) {
+                        problem = Some(error);
+                    }
+                    continue;
+                }
+            };
+            self.hostname = hostname;
+            return Ok(Some(text));
+        }
+        match problem {
+            Some(problem) => Err(problem),
+            None if device::has_mnemonic(line, start) => Err(Problem::new(
+                "no time that is known before the message of a device",
+                start,
+            )),
+            None => Ok(None),
+        }
     }
 
     /// Reads `name:`, `name[pid]:` or `name[pid]` where it is there, and gives the place after it and one space.
@@ -227,6 +304,37 @@ impl Header {
     }
 }
 
+/// A time, and what separates it from what follows.
+struct Time {
+    /// Nanoseconds since 1970.
+    nanos: i64,
+    /// Network devices put a colon behind their time, and no host after it.
+    has_colon: bool,
+    /// The place after both.
+    end: usize,
+}
+
+/// Reads a time that is not one of RFC 5424.
+#[inline]
+fn bsd_time(line: &[u8], at: usize, clock: &mut Clock<'_>) -> Result<Time, Problem> {
+    let (mut stamp, mut end) = stamp::any(line, at)?;
+    if let Some((offset, zone_end)) = device::zone(line, end) {
+        stamp.offset = stamp.offset.or(offset);
+        end = zone_end;
+    }
+    let (has_colon, next) = match &line[end..] {
+        [] => (false, end),
+        [b' ', ..] => (false, end + 1),
+        [b':', b' ', ..] => (true, end + 2),
+        _ => return Err(Problem::new("no space after the time", end)),
+    };
+    Ok(Time {
+        nanos: resolve(clock, &stamp, at)?,
+        has_colon,
+        end: next,
+    })
+}
+
 /// Reads `<34>`, and gives the place after it.
 #[inline]
 fn priority(line: &[u8]) -> Result<(Option<u8>, usize), Problem> {
@@ -244,6 +352,12 @@ fn priority(line: &[u8]) -> Result<(Option<u8>, usize), Problem> {
         }
     }
     Err(Problem::new("no number of up to three digits and `>`", 1))
+}
+
+/// The first place at or after `at` without a blank.
+#[inline]
+fn after_blanks(line: &[u8], at: usize) -> usize {
+    at + line[at..].iter().take_while(|byte| **byte == b' ').count()
 }
 
 /// Where the version ends that stands at `at`: up to three digits, the first no zero, with a space after them.
@@ -308,7 +422,7 @@ fn hostname(line: &[u8], at: usize) -> Option<usize> {
 /// Whether a byte may stand in the name of a host or a program. Quotes, brackets and what separates keys from values
 /// are left out, so that a text in some other syntax is not taken for a name.
 #[inline]
-fn is_name(byte: u8) -> bool {
+pub(super) fn is_name(byte: u8) -> bool {
     const NAME: [bool; 256] = {
         let mut table = [false; 256];
         let mut byte = 0x21;

@@ -5,24 +5,36 @@
 //! | RFC 5424 | `<34>1 2003-10-11T22:14:15.003Z host su 230 ID47 [id@32473 key="value"] text` |
 //! | RFC 3164 | `<34>Oct 11 22:14:15 host su[230]: text` |
 //! | files | `Oct 11 22:14:15 host su[230]: text`, `2003-10-11T22:14:15.003Z host su[230]: text` |
+//! | network devices | `<189>29: r1: *Mar  1 18:46:11.123 UTC: %LINK-3-UPDOWN: text` |
 //!
 //! What the message says goes to the fields that ECS has for it, below `log.syslog`; `message` becomes the message's own
-//! text and `@timestamp` its time. Values are views into the line; only structured data is written anew, as JSON. A nil
-//! value (`-`) gives no field. A line that is no syslog message stays as it is and gets the tag `_syslogparsefailure`
-//! with the reason and its place in `error.message`.
+//! text and `@timestamp` its time; a device's count of its messages is `event.sequence`. Values are views into the line; only structured data is written anew, as JSON. A nil
+//! value (`-`) gives no field. A line that is no syslog message, or has a time that cannot be read, stays as it is and
+//! gets the tag `_syslogparsefailure` with the reason and its place in `error.message`.
 //!
 //! # Where this is more lenient than the RFCs
 //! - No length of a field is checked, and a fraction of a second may have any number of digits; nine of them count.
 //! - A time without an offset is one of the default zone, in RFC 5424 too. Second 60 is the next minute's first.
+//! - An element of structured data that comes several times, which RFC 5424 forbids, gives an array of objects.
 //! - `]` inside a value of structured data may go without its backslash, and there may be more spaces between parameters.
+//! - There may be blanks after the priority, and a blank for the `T` of a time.
 //! - In RFC 3164 the year may stand before the month, before or after the time of day; the time may be one of RFC 3339
 //!   or missing; the host may be missing where the tag's colon or bracket shows it; a name takes more than 32 characters.
 //!
 //! # Limits
 //! Without a priority a line must begin with a time, or every line would be a message. Times reach from 1677 to 2262.
+//! Of zones' names only UTC, GMT and Z are known, since others mean several places; the default zone stands for them.
+//!
+//! # Years that are not written
+//! A time without a year gets the latest year that puts it at most a day after the receive time: logs tell of the past,
+//! and clocks differ by less than a day. The year that puts it closest to the receive time would move a line of February
+//! that is read in September into the future; the current year, which rsyslog and Filebeat take, does so with a line of October that
+//! is read in June (reported as <https://github.com/elastic/beats/issues/34779>). Logstash takes the current year too, except
+//! between December and January.
 
 mod columns;
 mod data;
+mod device;
 mod header;
 mod stamp;
 mod zone;

@@ -1,8 +1,8 @@
 //! Times as messages write them.
 //!
 //! ```text
-//! RFC 3339   2003-10-11T22:14:15[.003][Z / +02:00 / +0200]
-//! RFC 3164   [2003 ]Oct 11 [2003 ]22:14:15[.003][ 2003]     a day below ten has one or two spaces before it, or a zero
+//! RFC 3339   2003-10-11T22:14:15[.003][Z / +02:00 / +0200]                 a blank for `T`
+//! RFC 3164   [* / .][2003 ]Oct 11 [2003 ]22:14:15[.003][ 2003]     a day below ten has one or two spaces before it, or a zero
 //! ```
 
 use super::Problem;
@@ -28,6 +28,8 @@ const NEITHER: &str = "neither a priority nor a time";
 /// Reads a time in any form at `at`, and gives where it ends.
 #[inline]
 pub(super) fn any(line: &[u8], at: usize) -> Result<(Stamp, usize), Problem> {
+    // A device's mark: its clock is not set, or not in step.
+    let at = at + usize::from(matches!(line.get(at), Some(b'*' | b'.')));
     match &line[at..] {
         [b'0'..=b'9', _, _, _, b'-', ..] => rfc3339(line, at),
         [b'0'..=b'9', _, _, _, b' ', ..] => match year(line, at) {
@@ -42,7 +44,8 @@ pub(super) fn any(line: &[u8], at: usize) -> Result<(Stamp, usize), Problem> {
 #[inline]
 pub(super) fn rfc3339(line: &[u8], at: usize) -> Result<(Stamp, usize), Problem> {
     let text = &line[at..];
-    let (Some(year), Some([b'-', _, _, b'-', _, _, b'T'])) = (number(text, 0, 4), text.get(4..11))
+    let (Some(year), Some([b'-', _, _, b'-', _, _, b'T' | b' '])) =
+        (number(text, 0, 4), text.get(4..11))
     else {
         return Err(Problem::new(NO_TIME, at));
     };
@@ -120,7 +123,7 @@ fn rfc3164(line: &[u8], at: usize, mut known: Option<i64>) -> Result<(Stamp, usi
 
 /// The number of a month by the three letters at the start of `text`.
 #[inline]
-fn month(text: &[u8]) -> Option<u32> {
+pub(super) fn month(text: &[u8]) -> Option<u32> {
     let name = text.first_chunk::<3>()?.map(|byte| byte | 0x20);
     Some(match &name {
         b"jan" => 1,

@@ -145,6 +145,7 @@ fn times_of_rfc_5424() {
         ("2003-08-24T05:14:15", "2003-08-24T05:14:15.000Z"),
         ("2016-12-31T23:59:60Z", "2017-01-01T00:00:00.000Z"),
         ("2000-02-29T00:00:00Z", "2000-02-29T00:00:00.000Z"),
+        ("2003-08-24 05:14:15.5+0530", "2003-08-23T23:44:15.500Z"),
         ("-", "2003-10-12T00:00:00.000Z"),
     ] {
         let event = read(Format::Rfc5424, &format!("<0>1 {text} - - - - - x"));
@@ -178,6 +179,13 @@ fn structured_data() {
             json!({"origin.x@1": {"ip": ["192.0.2.1", "192.0.2.129", "::1"], "so\\ft": "s"}}),
             "",
         ),
+        // Elements that repeat, which the RFC forbids.
+        (
+            r#"[a x="1"][b][a x="2" x="3" y="4"] m"#,
+            json!({"a": [{"x": "1"}, {"x": ["2", "3"], "y": "4"}], "b": {}}),
+            "m",
+        ),
+        ("[a][b][a][a]", json!({"a": [{}, {}, {}], "b": {}}), ""),
         ("[a  x=\"1\"  ] z", json!({"a": {"x": "1"}}), "z"),
         // A space ends the structured data.
         (
@@ -205,12 +213,12 @@ fn many_parameters_and_elements() {
     assert_eq!(data["a"]["k5"], json!(["5", "205"]));
     assert_eq!(data["a"]["k150"], "150");
     assert_eq!(data.as_object().map(serde_json::Map::len), Some(301));
-    let event = read(Format::Auto, &format!("<7>1 - - - - - {elements}[e7]"));
-    let place = 15 + elements.len() + 1;
-    let reason = format!(
-        "not a syslog message: an element that was there before at byte {place} of the line"
-    );
-    assert_eq!(event["error"]["message"], reason);
+    let line = format!("<7>1 - - - - - {elements}[e7 x=\"1\"] m");
+    let event = read(Format::Auto, &line);
+    let data = &event["syslog"]["structured_data"];
+    assert_eq!(data["e7"], json!([{}, {"x": "1"}]));
+    assert_eq!(data.as_object().map(serde_json::Map::len), Some(300));
+    assert_eq!(event["message"], "m");
 }
 
 #[test]
@@ -219,6 +227,42 @@ fn a_dotted_name_in_structured_data_is_found() {
     Syslog::new(Format::Auto, Zone::utc()).apply(&mut batch);
     let path = FieldPath::parse("log.syslog.structured_data['a.b@1'].c.d").expect("a path");
     assert_eq!(batch.column(&path).value(0), batch::Value::Text(b"x"));
+}
+
+#[test]
+fn devices_count_their_messages() {
+    for (line, sequence) in [
+        ("<189>29: r1: Mar  1 18:46:11 UTC: %A-3-B: x", json!(29)),
+        ("<189>000029: *Mar  1 18:46:11: %A-3-B: x", json!(29)),
+        ("<189>29: r1: 3w4d: %A-3-B: x", json!(29)),
+        ("<189>: 2002 Mar  1 18:46:11 UTC: %A-3-B: x", Value::Null),
+        ("<13>404: page not found", Value::Null),
+    ] {
+        let event = read(Format::Auto, line);
+        let found = event.get("event").map(|event| &event["sequence"]);
+        assert_eq!(found.cloned().unwrap_or_default(), sequence, "{line}");
+    }
+    // More than a field holds: no count.
+    let line = "<189>99999999999999999999: Mar  1 18:46:11 UTC: x";
+    assert_eq!(
+        read(Format::Auto, line)["message"],
+        line.trim_start_matches("<189>")
+    );
+}
+
+#[test]
+fn zones_of_devices() {
+    for (zone, expected) in [
+        ("UTC", "2003-03-01T18:46:11.000Z"),
+        ("GMT", "2003-03-01T18:46:11.000Z"),
+        // Of other names nobody knows which place they mean.
+        ("CST", "2003-03-01T16:46:11.000Z"),
+    ] {
+        let syslog = Syslog::new(Format::Auto, Zone::named("+02:00").expect("a zone"));
+        let line = format!("<189>29: Mar  1 18:46:11 {zone}: %LINK-3-UPDOWN: down");
+        let (event, _) = event_of(&syslog, &line, nanos(RECEIVED));
+        assert_eq!(event["@timestamp"], expected, "{zone}");
+    }
 }
 
 #[test]
@@ -242,6 +286,7 @@ fn priorities_and_versions() {
             Some("2"),
         ),
         (Format::Auto, "<1>2 x - - - - -", None),
+        (Format::Auto, "<1> 1 - - - - - -", Some("1")),
         (Format::Rfc5424, "<1>123 - - - - - -", Some("123")),
         (Format::Rfc3164, "<1>1 - - - - - -", None),
     ] {
@@ -301,8 +346,55 @@ fn lines_that_are_no_messages() {
         ),
         (
             Auto,
-            "2003-02-28 22:14:15 web x",
-            "no time in the form of RFC 3339 at byte 0",
+            "2003/02/28 22:14:15 web x",
+            "neither a priority nor a time at byte 0",
+        ),
+        // With a priority too: what cannot be read is no text.
+        (
+            Auto,
+            "<13>Feb 30 22:14:15 web su: x",
+            "no day of the month at byte 8",
+        ),
+        (
+            Auto,
+            "<13>Oct 11 24:14:15 web x",
+            "no time of day at byte 11",
+        ),
+        (
+            Auto,
+            "<13>Oct 11 22:14:15x",
+            "no space after the time at byte 19",
+        ),
+        (Auto, "<13>2003-13-11T22:14:15Z web x", "no month at byte 9"),
+        (
+            Auto,
+            "<13>2003-02-29 22:14:15 web x",
+            "no day of the month at byte 12",
+        ),
+        (
+            Auto,
+            "<13>2003/02/28 22:14:15 web x",
+            "neither a priority nor a time at byte 4",
+        ),
+        (
+            Auto,
+            "<13>Sat Oct 11 22:14:15 2003 web x",
+            "neither a priority nor a time at byte 4",
+        ),
+        (
+            Auto,
+            "<13>22:14:15 web x",
+            "neither a priority nor a time at byte 4",
+        ),
+        (
+            Auto,
+            "<189>29: r1: Feb 30 18:46:11 UTC: %LINK-3-UPDOWN: down",
+            "no day of the month at byte 17",
+        ),
+        (
+            Auto,
+            "<189>29: RP/0/RSP0/CPU0:Mar  1 18:46:11.123 UTC: config[65703]: %MGBL-SYS-5-CONFIG_I : x",
+            "no time that is known before the message of a device at byte 9",
         ),
         (
             Auto,
@@ -391,11 +483,6 @@ fn lines_that_are_no_messages() {
             Auto,
             "<1>1 - - - - - [a x=\"1\"y=\"2\"]",
             "neither a parameter nor `]` at byte 23",
-        ),
-        (
-            Auto,
-            "<1>1 - - - - - [a][b][a]",
-            "an element that was there before at byte 22",
         ),
         (
             Rfc5424,
@@ -494,6 +581,22 @@ fn years_that_lines_leave_out() {
             "2024-06-15T12:00:00Z",
             "Jun 17 12:00:00",
             "2023-06-17T12:00:00.000Z",
+        ),
+        // Not the closest year, but the last one in which the day was.
+        (
+            "2024-06-15T12:00:00Z",
+            "Oct 11 22:14:15",
+            "2023-10-11T22:14:15.000Z",
+        ),
+        (
+            "2024-09-15T12:00:00Z",
+            "Feb  1 00:00:00",
+            "2024-02-01T00:00:00.000Z",
+        ),
+        (
+            "2024-12-31T23:59:59Z",
+            "Dec 31 23:59:59",
+            "2024-12-31T23:59:59.000Z",
         ),
         (
             "2024-06-15T12:00:00Z",
