@@ -45,7 +45,7 @@ impl Matcher {
     pub fn new(rules: Vec<Rule>) -> Self {
         let mut literals = Literals::default();
         let lazy = |(index, rule): (usize, Rule)| {
-            let sets = parse(rule.regex, false)
+            let sets = parse(&rule.regex, false)
                 .map(|hir| required(&hir))
                 .unwrap_or_default();
             let sets = sets
@@ -68,12 +68,17 @@ impl Matcher {
         let automaton = AhoCorasick::builder()
             .ascii_case_insensitive(true)
             .build(&literals.texts);
-        let literals_found = automaton.expect("the embedded rules have few enough literals");
+        let literals_found = automaton.expect("rules have far less than 4 GiB of literals");
         Self {
             rules,
             literals: literals_found,
             needed_by: literals.needed_by,
         }
+    }
+
+    /// The rules that cannot be compiled.
+    pub fn broken(rules: &[Rule]) -> impl Iterator<Item = &Rule> {
+        rules.iter().filter(|rule| compile(rule).is_none())
     }
 
     /// The parts that the first matching rule makes of a text; all empty when none matches.
@@ -102,7 +107,7 @@ impl Lazy {
             return None;
         }
         Some(std::array::from_fn(|part| {
-            match self.rule.replacements[part] {
+            match &self.rule.replacements[part] {
                 Some(replacement) => expand(replacement, text, &captures),
                 None => group(text, &captures, part + 1).to_vec(),
             }
@@ -139,7 +144,7 @@ fn expand(replacement: &str, text: &[u8], captures: &Captures) -> Vec<u8> {
 
 /// User agents are short: automata that are built while they run would cost more than they save.
 fn compile(rule: &Rule) -> Option<Regex> {
-    let hir = widened(parse(rule.regex, rule.ignores_case)?);
+    let hir = widened(parse(&rule.regex, rule.ignores_case)?);
     let config = Config::new()
         .utf8_empty(false)
         .hybrid(false)
@@ -271,9 +276,9 @@ mod tests {
 
     #[test]
     fn the_first_matching_rule_wins() {
-        let rule = |regex, name| Rule {
-            regex,
-            replacements: [name, None, None, None, None],
+        let rule = |regex: &'static str, name: Option<&'static str>| Rule {
+            regex: regex.into(),
+            replacements: [name.map(Into::into), None, None, None, None],
             ..Rule::default()
         };
         let matcher = Matcher::new(vec![

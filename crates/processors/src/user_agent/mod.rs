@@ -1,7 +1,7 @@
 //! `user_agent`: the browser, system and device that a user agent string names.
 //!
-//! The rules of uap-core are part of the program ([`rules`]) and prepared when the first string is looked up
-//! ([`matcher`]); each distinct string is looked up once and its object remembered
+//! The rules of uap-core are part of the program, or in a file that is named ([`rules`]), and prepared when the first
+//! string is looked up ([`matcher`]); each distinct string is looked up once and its object remembered
 //! ([`crate::object_cache`]). Instances share the rules and what these made of the strings that are new to them; each
 //! has a cache of its own, which is asked without a lock.
 
@@ -59,8 +59,12 @@ pub const SPEC: Spec = Spec {
 
 const DESCRIPTION: &str = "\
 Writes `name`, `version`, `device.name`, `os.name`, `os.version` and `os.full` below `target`, by the rules of the
-[uap-core](https://github.com/ua-parser/uap-core) project, which are part of the program. What the rules do not say is left out;
+[uap-core](https://github.com/ua-parser/uap-core) project. What the rules do not say is left out;
 a name they do not know is `Other`. The field itself stays as it is and is not copied to `original`.
+
+The rules of October 2026 are part of the program (Apache License 2.0). For newer ones, download `regexes.yaml` from the project and
+name the file: `regexes: /etc/millpond/regexes.yaml`. It is read once, when the pipeline starts; a rule in it that cannot be used ends the start.
+Rules of your own can be added to the file: the first rule that matches wins.
 
 A string in double quotes, as the legacy grok patterns capture it, is looked up without them. A field that is
 absent, null or empty changes nothing. There is no failure tag.
@@ -75,6 +79,10 @@ struct Config {
     /// The object to write into. Default: `user_agent`.
     #[serde(default = "default_target")]
     target: String,
+    /// The path of a file with other rules, in the form of uap-core's `regexes.yaml`. Default: the rules that are part of the
+    /// program.
+    #[serde(default)]
+    regexes: Option<String>,
     /// How many distinct strings each worker remembers. Default: 10000.
     #[serde(default = "default_cache_size")]
     cache_size: usize,
@@ -110,11 +118,21 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
             .nearest("cache_size")
             .error("the cache needs room for one string at least"));
     }
+    let parser = OnceLock::new();
+    if let Some(path) = &config.regexes {
+        let rules = Rules::from_file(path.as_ref()).and_then(Parser::checked);
+        let refuse = |reason: String| {
+            node.nearest("regexes")
+                .error(format!("cannot use the rules in `{path}`: {reason}"))
+        };
+        // A new cell: nothing can have been set before.
+        drop(parser.set(rules.map_err(refuse)?));
+    }
     Ok(Box::new(UserAgent {
         field: component::field(node, "field", &config.field)?,
         target: component::field(node, "target", &config.target)?,
         tag: context.tag_or("_user_agent_failure"),
-        parser: Arc::default(),
+        parser: Arc::new(parser),
         cache: ObjectCache::new(config.cache_size),
         made: Arc::new(Made::new(config.cache_size)),
         state: RandomState::default(),
@@ -195,7 +213,7 @@ impl UserAgent {
     #[cold]
     fn look_up(&mut self, text: &[u8], hash: u64, objects: &mut ColumnBuilder) -> Option<Span> {
         self.misses += 1;
-        let parser = self.parser.get_or_init(Parser::new);
+        let parser = self.parser.get_or_init(|| Parser::new(Rules::embedded()));
         let object = Some(objects.append(|out| {
             self.made
                 .write(text, out, |out| parser.write_object(text, out));
@@ -246,13 +264,28 @@ struct Parser {
 }
 
 impl Parser {
-    fn new() -> Self {
-        let rules = Rules::embedded();
+    fn new(rules: Rules) -> Self {
         Self {
             browsers: Matcher::new(rules.browsers),
             systems: Matcher::new(rules.systems),
             devices: Matcher::new(rules.devices),
         }
+    }
+
+    /// A parser by rules that somebody else wrote.
+    ///
+    /// # Errors
+    /// The first rule that cannot be used.
+    fn checked(rules: Rules) -> Result<Self, String> {
+        for list in [&rules.browsers, &rules.systems, &rules.devices] {
+            if let Some(rule) = Matcher::broken(list).next() {
+                return Err(format!(
+                    "the expression `{}` is invalid, too large, or needs look-around or back references, which are not supported",
+                    rule.regex
+                ));
+            }
+        }
+        Ok(Self::new(rules))
     }
 
     /// Appends the object that describes a user agent.
@@ -393,6 +426,67 @@ mod tests {
         }
     }
 
+    #[test]
+    fn browsers_of_today_are_known() {
+        for (agent, expected) in [
+            (
+                "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/109.0.0.0 Safari/537.36 SLBrowser/9.0.6 SLBChan/103",
+                r#""name":"Smart Lenovo Browser","version":"9.0.6""#,
+            ),
+            (
+                "Mozilla/5.0 (X11; Linux x86_64; rv:135.0) Gecko/20100101 Camoufox Camoufox 135.0",
+                r#""name":"Camoufox","version":"135.0""#,
+            ),
+            (
+                "App/1 CFNetwork/1568.100.1 Darwin/24.1.0",
+                r#""full":"iOS 18.1""#,
+            ),
+        ] {
+            let event = serde_json::json!({ "a": agent }).to_string();
+            let lines = crate::testing::run(&SPEC, "user_agent a", &event);
+            assert!(lines[0].contains(expected), "{}", lines[0]);
+        }
+    }
+
+    #[test]
+    fn rules_come_from_a_file() {
+        let file = |text: &str| {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), text).unwrap();
+            file
+        };
+        let stage = |file: &tempfile::NamedTempFile| {
+            format!("user_agent a regexes={:?}", file.path().to_str().unwrap())
+        };
+        let own = file(
+            "user_agent_parsers:\n  # Ours.\n  - regex: \"(Mill)'s/(\\\\d+)\"\n    family_replacement: $1pond\n\
+             os_parsers: []\ndevice_parsers:\n  - regex: 'mill'\n    regex_flag: i\n    device_replacement: Wheel\n    brand_replacement: ~\n",
+        );
+        let event = r#"{"a":"Mill's/7"}"#;
+        let object =
+            r#"{"name":"Millpond","version":"7","device":{"name":"Wheel"},"os":{"name":"Other"}}"#;
+        let expected = format!(r#"{{"a":"Mill's/7","user_agent":{object}}}"#);
+        check(&SPEC, &[(&stage(&own), event, &expected)]);
+        for (text, reason) in [
+            ("os_parsers: []", "it has no list `user_agent_parsers`"),
+            (
+                "user_agent_parsers: [{regex: a}, {family_replacement: b}]",
+                "rule 1 of `user_agent_parsers` has no `regex`",
+            ),
+            (
+                "user_agent_parsers: [{regex: 'a(?!b)'}]",
+                "the expression `a(?!b)` is invalid",
+            ),
+            ("a: [", "cannot use the rules in"),
+        ] {
+            check_errors(&SPEC, &[(&stage(&file(text)), reason)]);
+        }
+        check_errors(
+            &SPEC,
+            &[("user_agent a regexes=/nonexistent.yaml", "No such file")],
+        );
+    }
+
     /// Strings of many kinds, and parts of them in new order.
     const AGENTS: [&str; 16] = [
         "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_9_1) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/32.0.1700.77 Safari/537.36",
@@ -461,7 +555,7 @@ mod tests {
 
     #[test]
     fn all_parts_agree_with_the_reference() {
-        let (parser, reference) = (Parser::new(), reference());
+        let (parser, reference) = (Parser::new(Rules::embedded()), reference());
         let pieces: Vec<&str> = AGENTS
             .iter()
             .flat_map(|agent| agent.split_inclusive([' ', ';']))

@@ -1,11 +1,19 @@
-//! The rules of uap-core, read from the file that is part of the program.
+//! The rules of uap-core, read from the file that is part of the program or from another one.
 //!
-//! The file is YAML, of which it uses little: three lists of maps, whose values are `null` or text in single quotes on
-//! one line. This reader knows that much and no more, because a full one takes longer than all other preparations; a test
-//! compares it with the YAML reader of the `config` crate.
+//! The file is YAML, of which the program's own uses little: three lists of maps, whose values are `null` or text in single
+//! quotes on one line. [`Rules::embedded`] knows that much and no more, because a full reader takes longer than all other
+//! preparations; a test compares it with the YAML reader of the `config` crate, which reads the files of others.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use config::{Node, Source};
 
 /// The rule file. Its origin and licence stand in `NOTICE` beside it.
 const FILE: &str = include_str!("regexes.yaml");
+
+/// How many rules of a kind there may be.
+const RULES_MAX: usize = u16::MAX as usize;
 
 /// How many parts a rule may give: a name and four parts of a version.
 pub(super) const PARTS: usize = 5;
@@ -14,12 +22,12 @@ pub(super) const PARTS: usize = 5;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rule {
     /// The expression to look for.
-    pub regex: &'static str,
+    pub regex: Cow<'static, str>,
     /// Whether case does not matter.
     pub ignores_case: bool,
     /// What replaces the groups of the expression: the name, then the version from its first part on. `$1` to `$9` stand
     /// for groups.
-    pub replacements: [Option<&'static str>; PARTS],
+    pub replacements: [Option<Cow<'static, str>>; PARTS],
 }
 
 /// The rules of one kind, the first that matches wins.
@@ -31,9 +39,39 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    /// The rules of the file.
+    /// The rules of the file that is part of the program.
     pub fn embedded() -> Self {
         Self::parse(FILE)
+    }
+
+    /// The rules of a file of uap-core's form.
+    ///
+    /// # Errors
+    /// What is wrong with the file.
+    pub fn from_file(path: &Path) -> Result<Self, String> {
+        let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+        let source = Source::new(path.display().to_string(), text);
+        let yaml = config::parse_yaml(&source).map_err(|error| error.to_string())?;
+        let list = |name: &str| -> Result<Vec<Rule>, String> {
+            let items = yaml.get(name).map(Node::items).unwrap_or_default();
+            if items.len() > RULES_MAX {
+                return Err(format!("`{name}` has more than {RULES_MAX} rules"));
+            }
+            let rule = |(index, item): (usize, &Node)| {
+                Rule::from_node(item)
+                    .ok_or_else(|| format!("rule {index} of `{name}` has no `regex`"))
+            };
+            items.iter().enumerate().map(rule).collect()
+        };
+        let rules = Self {
+            browsers: list("user_agent_parsers")?,
+            systems: list("os_parsers")?,
+            devices: list("device_parsers")?,
+        };
+        if rules.browsers.is_empty() {
+            return Err("it has no list `user_agent_parsers`".to_owned());
+        }
+        Ok(rules)
     }
 
     fn parse(text: &'static str) -> Self {
@@ -53,7 +91,7 @@ impl Rules {
                         list.push(Rule::default());
                     }
                     if let Some(rule) = list.last_mut() {
-                        rule.set(key, value);
+                        rule.set(key, value.into());
                     }
                 }
             }
@@ -76,7 +114,18 @@ fn entry(line: &'static str) -> Option<(&'static str, &'static str)> {
 }
 
 impl Rule {
-    fn set(&mut self, key: &str, value: &'static str) {
+    /// A rule of a file; none without an expression.
+    fn from_node(node: &Node) -> Option<Self> {
+        let mut rule = Self::default();
+        for (key, value) in node.as_map()? {
+            if let Some(value) = value.as_str() {
+                rule.set(key.as_str()?, value.to_owned().into());
+            }
+        }
+        (!rule.regex.is_empty()).then_some(rule)
+    }
+
+    fn set(&mut self, key: &str, value: Cow<'static, str>) {
         let part = match key {
             "regex" => {
                 self.regex = value;
@@ -101,19 +150,6 @@ impl Rule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use config::{Node, Source};
-
-    fn rule(node: &Node) -> Rule {
-        let mut rule = Rule::default();
-        for (key, value) in node.as_map().unwrap() {
-            let text = value.as_str().unwrap_or_default();
-            rule.set(
-                key.as_str().unwrap(),
-                Box::leak(text.to_owned().into_boxed_str()),
-            );
-        }
-        rule
-    }
 
     #[test]
     fn the_file_is_read_as_yaml_reads_it() {
@@ -124,7 +160,11 @@ mod tests {
             ("os_parsers", &rules.systems),
             ("device_parsers", &rules.devices),
         ] {
-            let expected: Vec<Rule> = yaml.get(name).unwrap().items().iter().map(rule).collect();
+            let items = yaml.get(name).unwrap().items();
+            let expected: Vec<Rule> = items
+                .iter()
+                .map(|item| Rule::from_node(item).unwrap())
+                .collect();
             assert!(expected.len() > 200, "{name}");
             assert_eq!(list.len(), expected.len(), "{name}");
             for (found, expected) in list.iter().zip(&expected) {
