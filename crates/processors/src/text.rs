@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use batch::{Batch, Bitmap, Cell, Column, ColumnBuilder, FieldPath, Span};
+use batch::{Batch, Bitmap, Cell, Column, ColumnBuilder, FieldPath, Span, Value, json};
 
 /// The texts of a field in some rows of a batch.
 pub(crate) struct Texts(Arc<Column>);
@@ -56,6 +56,26 @@ pub(crate) fn part(span: Span, start: usize, end: usize) -> Span {
         start: span.start + start as u32,
         len: (end - start) as u32,
         ..span
+    }
+}
+
+/// The first value of an array, and every other value itself.
+pub(crate) fn first_of(value: Value<'_>) -> Value<'_> {
+    let Value::Json(text) = value else {
+        return value;
+    };
+    if text.first() != Some(&b'[') {
+        return value;
+    }
+    match json::elements(text).next() {
+        Some(at)
+            if json::kind(&text[at.clone()]) == json::Kind::String
+                && !json::has_escape(&text[at.clone()]) =>
+        {
+            Value::Text(&text[at.start + 1..at.end - 1])
+        }
+        Some(at) => Value::Json(&text[at]),
+        None => Value::Null,
     }
 }
 

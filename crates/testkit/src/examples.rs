@@ -92,7 +92,7 @@ pub fn run_processor_examples(specs: &[Spec]) {
 fn write_files(folder: &Path) -> Vec<(&'static str, String)> {
     let london = json!({
         "city": { "names": { "en": "London" } },
-        "continent": { "code": "EU" },
+        "continent": { "code": "EU", "names": { "en": "Europe" } },
         "country": { "iso_code": "GB", "names": { "en": "United Kingdom" } },
         "location": { "latitude": 51.5142, "longitude": -0.0931, "time_zone": "Europe/London" },
         "subdivisions": [{ "iso_code": "ENG", "names": { "en": "England" } }],

@@ -17,13 +17,14 @@ mod zone;
 use std::sync::Arc;
 
 use batch::{
-    Batch, Bitmap, Cell, Column, ColumnBuilder, Edit, Failures, FieldPath, FieldRead, Value, json,
+    Batch, Bitmap, Cell, Column, ColumnBuilder, Edit, Failures, FieldPath, FieldRead, Value,
 };
 use component::{Build, BuildContext, Example, Order, Processor, Spec};
 use config::{ConfigError, Node, Positional};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::text::first_of;
 use fields::{Fault, Surroundings};
 use format::Format;
 use minute::Minute;
@@ -316,26 +317,6 @@ impl Date {
             _ => format!("date: `{text}` is not in the format {}", self.expected),
         }
         .into()
-    }
-}
-
-/// The first value of an array, and every other value itself.
-fn first_of(value: Value<'_>) -> Value<'_> {
-    let Value::Json(text) = value else {
-        return value;
-    };
-    if text.first() != Some(&b'[') {
-        return value;
-    }
-    match json::elements(text).next() {
-        Some(at)
-            if json::kind(&text[at.clone()]) == json::Kind::String
-                && !json::has_escape(&text[at.clone()]) =>
-        {
-            Value::Text(&text[at.start + 1..at.end - 1])
-        }
-        Some(at) => Value::Json(&text[at]),
-        None => Value::Null,
     }
 }
 

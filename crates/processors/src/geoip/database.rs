@@ -44,6 +44,9 @@ pub(super) enum Fact {
     /// `geo.continent_code`.
     #[serde(rename = "continent_code")]
     ContinentCode,
+    /// `geo.continent_name`.
+    #[serde(rename = "continent_name")]
+    ContinentName,
     /// `geo.country_iso_code`.
     #[serde(rename = "country_iso_code")]
     CountryIsoCode,
@@ -163,7 +166,7 @@ impl Database {
     }
 
     /// The facts of an entry, with the object they stand in, and how they are written.
-    fn facts<'a>(&self, entry: &Entry<'a>) -> [(Fact, &'static str, Option<Written<'a>>); 11] {
+    fn facts<'a>(&self, entry: &Entry<'a>) -> [(Fact, &'static str, Option<Written<'a>>); 12] {
         let text = |text: Option<&'a str>| text.map(Written::Text);
         let region = entry.subdivisions.last();
         let country = entry.country.iso_code;
@@ -173,6 +176,7 @@ impl Database {
         [
             (Fact::CityName, "geo", text(entry.city.names.en)),
             (Fact::ContinentCode, "geo", text(entry.continent.code)),
+            (Fact::ContinentName, "geo", text(entry.continent.names.en)),
             (Fact::CountryIsoCode, "geo", text(country)),
             (Fact::CountryName, "geo", text(entry.country.names.en)),
             (Fact::RegionIsoCode, "geo", region_code),
@@ -252,6 +256,7 @@ impl Fact {
             Self::Ip => "ip",
             Self::CityName => "city_name",
             Self::ContinentCode => "continent_code",
+            Self::ContinentName => "continent_name",
             Self::CountryIsoCode => "country_iso_code",
             Self::CountryName => "country_name",
             Self::RegionIsoCode => "region_iso_code",

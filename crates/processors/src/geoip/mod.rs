@@ -20,6 +20,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::object_cache::ObjectCache;
+use crate::text::first_of;
 use address::Key;
 use database::{Database, Fact};
 
@@ -36,7 +37,7 @@ pub const SPEC: Spec = Spec {
             stage: "geoip clientip database=GeoLite2-City.mmdb",
             input: "{\"clientip\":\"81.2.69.142\"}\n{\"clientip\":\"127.0.0.1\"}",
             output: "{\"clientip\":\"81.2.69.142\",\"geoip\":{\"ip\":\"81.2.69.142\",\"geo\":{\"city_name\":\"London\",\
-                     \"continent_code\":\"EU\",\"country_iso_code\":\"GB\",\"country_name\":\"United Kingdom\",\
+                     \"continent_code\":\"EU\",\"continent_name\":\"Europe\",\"country_iso_code\":\"GB\",\"country_name\":\"United Kingdom\",\
                      \"region_iso_code\":\"GB-ENG\",\"region_name\":\"England\",\"timezone\":\"Europe/London\",\
                      \"location\":{\"lat\":51.5142,\"lon\":-0.0931}}}}\n\
                      {\"clientip\":\"127.0.0.1\",\"tags\":[\"_geoip_lookup_failure\"]}",
@@ -59,9 +60,11 @@ pub const SPEC: Spec = Spec {
 const DESCRIPTION: &str = "\
 Reads City, Country and ASN databases in the MaxMind format (GeoIP2, GeoLite2, DB-IP). What the database knows is
 written below `target` with the names of the Elastic Common Schema: `ip`; `geo.city_name`, `geo.continent_code`,
-`geo.country_iso_code`, `geo.country_name`, `geo.region_iso_code`, `geo.region_name`, `geo.postal_code`,
+`geo.continent_name`, `geo.country_iso_code`, `geo.country_name`, `geo.region_iso_code`, `geo.region_name`, `geo.postal_code`,
 `geo.timezone`, `geo.location.lat` and `geo.location.lon`; `as.number` and `as.organization.name`. Names are English. Two
 lookups may share a target: the second adds to what the first wrote.
+
+Of a list of addresses, such as an `X-Forwarded-For` header that was split, the first is looked up.
 
 A text that is no address or blank, an address that the database does not know, and in a City database an entry without
 a location get the tag `_geoip_lookup_failure` (or `tag`) and nothing else. That is no failure: later processors go
@@ -152,7 +155,7 @@ impl Processor for GeoIp {
                 other => {
                     let mut text = std::mem::take(&mut self.text);
                     text.clear();
-                    other.write_text(&mut text);
+                    first_of(other).write_text(&mut text);
                     let object = self.object(&text, &mut objects);
                     self.text = text;
                     object

@@ -53,7 +53,7 @@ fn run(settings: &str, database: &tempfile::NamedTempFile, events: &[&str]) -> V
 
 #[test]
 fn a_known_address_gets_what_the_database_knows() {
-    let geo = r#""geo":{"city_name":"Oxford","continent_code":"EU","country_iso_code":"GB","country_name":"United Kingdom","region_iso_code":"GB-OXF","region_name":"Oxfordshire","postal_code":"OX1","timezone":"Europe/London","location":{"lat":51.752,"lon":-1.2578}}"#;
+    let geo = r#""geo":{"city_name":"Oxford","continent_code":"EU","continent_name":"Europe","country_iso_code":"GB","country_name":"United Kingdom","region_iso_code":"GB-OXF","region_name":"Oxfordshire","postal_code":"OX1","timezone":"Europe/London","location":{"lat":51.752,"lon":-1.2578}}"#;
     let uk = r#""geo":{"country_name":"\"UK\"","location":{"lat":51.5,"lon":0.0}}"#;
     let city = city();
     for (address, ip, rest) in [
@@ -83,6 +83,24 @@ fn a_known_address_gets_what_the_database_knows() {
 }
 
 #[test]
+fn of_a_list_the_first_address_is_looked_up() {
+    let city = city();
+    for list in [
+        r#"["81.2.69.1","9.9.9.9"]"#,
+        r#"[ " 81.2.69.1 " , 7 ]"#,
+        r#"["2001:db8::1"]"#,
+    ] {
+        let lines = run(
+            "fields: [continent_name]",
+            &city,
+            &[&format!(r#"{{"a":{list}}}"#)],
+        );
+        let expected = format!(r#"{{"a":{list},"geoip":{{"geo":{{"continent_name":"Europe"}}}}}}"#);
+        assert_eq!(lines, [expected]);
+    }
+}
+
+#[test]
 fn two_databases_share_a_target() {
     let (city, asn) = (city(), asn());
     let events = run(
@@ -108,7 +126,9 @@ fn a_miss_is_tagged_and_no_failure() {
         r#"{"a":"host"}"#,
         r#"{"a":"9.9.9.9"}"#,
         r#"{"a":"81.3.1.1"}"#,
-        r#"{"a":["81.2.69.1"]}"#,
+        r#"{"a":[]}"#,
+        r#"{"a":[null]}"#,
+        r#"{"a":["9.9.9.9","81.2.69.1"]}"#,
     ] {
         let tagged = format!(
             r#"{},"tags":["_geoip_lookup_failure"]}}"#,
