@@ -26,8 +26,9 @@ pub const SPEC: Spec = Spec {
                   The text is not converted: numbers keep every digit, and of a key that comes twice the last value \
                   counts. `@timestamp` in it becomes text; a `date` after this processor reads it.\n\n\
                   A text that is not valid JSON, or no object where there is no target, fails with \
-                  `_jsonparsefailure` and a message that names the byte at fault. Where the field is absent or null, \
-                  nothing happens. The text stays where it is unless `keep_source: false` is given.\n\n\
+                  `_jsonparsefailure` and a message that names the byte at fault. With `skip_on_invalid_json: true` a text \
+                  that is not JSON changes nothing instead, for fields that hold JSON at times; what is JSON and no \
+                  object fails still. Where the field is absent or null, nothing happens. The text stays where it is unless `keep_source: false` is given.\n\n\
                   Inputs with `codec: json` read whole events as JSON and need no such processor.",
     positional: Positional::fields(&["field"]),
     one_line: &[],
@@ -43,6 +44,12 @@ pub const SPEC: Spec = Spec {
             stage: "json body target=order",
             input: r#"{"body":"{\"id\":7,\"items\":[\"a\"]}"}"#,
             output: r#"{"body":"{\"id\":7,\"items\":[\"a\"]}","order":{"id":7,"items":["a"]}}"#,
+        },
+        Example {
+            title: "A field that holds JSON at times",
+            stage: "json body target=order skip_on_invalid_json=true",
+            input: "{\"body\":\"{\\\"id\\\":7}\"}\n{\"body\":\"no order\"}",
+            output: "{\"body\":\"{\\\"id\\\":7}\",\"order\":{\"id\":7}}\n{\"body\":\"no order\"}",
         },
         Example {
             title: "What is no JSON",
@@ -69,6 +76,8 @@ struct Config {
     target: Option<String>,
     /// Whether the field that was read stays. Default: true.
     keep_source: bool,
+    /// Whether a text that is not JSON is passed over instead of failing. Default: false.
+    skip_on_invalid_json: bool,
 }
 
 impl Default for Config {
@@ -77,6 +86,7 @@ impl Default for Config {
             field: "message".into(),
             target: None,
             keep_source: true,
+            skip_on_invalid_json: false,
         }
     }
 }
@@ -94,6 +104,7 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
         source,
         target,
         remove,
+        skip_invalid: config.skip_on_invalid_json,
         tag: context.tag_or(FAILURE_TAG),
     }))
 }
@@ -104,6 +115,8 @@ struct Json {
     target: Option<FieldPath>,
     /// Whether the source is removed.
     remove: bool,
+    /// Whether what is not JSON is no failure.
+    skip_invalid: bool,
     tag: Arc<str>,
 }
 
@@ -122,6 +135,7 @@ impl Processor for Json {
             };
             match scan {
                 Ok(scan) => read.put(row, span, text, scan),
+                Err(_) if self.skip_invalid && json::validate(text).is_err() => {}
                 Err(error) => {
                     failures.push(row, &self.tag, &format!("{}: {error}", self.source).into());
                 }
@@ -321,6 +335,28 @@ mod tests {
                 "the text stays"
             );
         }
+    }
+
+    #[test]
+    fn what_is_not_json_can_be_passed_over() {
+        for settings in ["", "target=t", "keep_source=false"] {
+            for event in [
+                r#"{"b":"nothing"}"#,
+                r#"{"b":"{\"a\":"}"#,
+                r#"{"b":""}"#,
+                r#"{"b":"{} x"}"#,
+            ] {
+                let stage = format!("json b {settings} skip_on_invalid_json=true");
+                check(&SPEC, &[(&stage, event, event)]);
+            }
+        }
+        let lines = crate::testing::run(
+            &SPEC,
+            "json b skip_on_invalid_json=true",
+            "{\"b\":\"[1]\"}\n{\"b\":\"{\\\"c\\\":1}\"}",
+        );
+        assert!(lines[0].contains(FAILURE_TAG), "no object: {}", lines[0]);
+        assert!(lines[1].ends_with(r#","c":1}"#), "{}", lines[1]);
     }
 
     #[test]
