@@ -8,6 +8,7 @@
 //! object a row and merged, which is slower but bounded by the size of the text. A name that comes twice in a row has an
 //! array of its values.
 
+use batch::json::Kind;
 use batch::{Cell, ColumnBuilder, Edit, FieldPath, Span, json};
 use hashbrown::HashMap;
 
@@ -23,6 +24,8 @@ pub(crate) enum Found {
     Text(usize, usize),
     /// In [`Keyed::changed`], likewise.
     Changed(usize, usize),
+    /// In [`Keyed::changed`], as JSON: a number, a truth value or an object.
+    Json(usize, usize),
 }
 
 /// What happens with a key.
@@ -65,6 +68,8 @@ pub(crate) struct Keyed<'n, N> {
     pairs: Vec<Pair>,
     /// Values of this row that do not stand in its text as they are.
     pub changed: Vec<u8>,
+    /// Some key within a value holds a dot.
+    pub dotted_keys: bool,
 }
 
 impl<'n, N: Fn(&[u8]) -> Option<String>> Keyed<'n, N> {
@@ -81,6 +86,7 @@ impl<'n, N: Fn(&[u8]) -> Option<String>> Keyed<'n, N> {
             objects: None,
             pairs: Vec::new(),
             changed: Vec::new(),
+            dotted_keys: false,
         }
     }
 
@@ -91,6 +97,13 @@ impl<'n, N: Fn(&[u8]) -> Option<String>> Keyed<'n, N> {
         if slot != Slot::Ignored {
             self.pairs.push(Pair { slot, key, value });
         }
+    }
+
+    /// Takes back what was added to the row at work.
+    pub fn forget_row(&mut self) {
+        self.pairs.clear();
+        self.changed.clear();
+        self.guess = 0;
     }
 
     #[inline]
@@ -149,7 +162,7 @@ impl<'n, N: Fn(&[u8]) -> Option<String>> Keyed<'n, N> {
             let Pair { slot, value, .. } = self.pairs[index];
             match slot {
                 Slot::Column(column) if self.columns[column].values.cell(row) == Cell::Keep => {
-                    self.set_text(column, row, span, value);
+                    self.set_value(column, row, span, value);
                 }
                 _ => plain = false,
             }
@@ -158,21 +171,28 @@ impl<'n, N: Fn(&[u8]) -> Option<String>> Keyed<'n, N> {
             self.write_repeated(row, text, distinct);
             self.write_object(row, text, distinct);
         }
-        self.pairs.clear();
-        self.changed.clear();
-        self.guess = 0;
+        self.forget_row();
     }
 
-    fn set_text(&mut self, column: usize, row: usize, span: Span, value: Found) {
+    fn set_value(&mut self, column: usize, row: usize, span: Span, value: Found) {
         let values = &mut self.columns[column].values;
-        let span = match value {
-            Found::Text(start, end) => part(span, start, end),
+        let cell = match value {
+            Found::Text(start, end) => Cell::Text(part(span, start, end)),
             Found::Changed(start, end) => {
                 let changed = &self.changed[start..end];
-                values.append(|out| out.extend_from_slice(changed))
+                Cell::Text(values.append(|out| out.extend_from_slice(changed)))
+            }
+            Found::Json(start, end) => {
+                let text = &self.changed[start..end];
+                let mut append = || values.append(|out| out.extend_from_slice(text));
+                match json::kind(text) {
+                    Kind::Number => Cell::Number(append()),
+                    Kind::Bool => Cell::Bool(text == b"true"),
+                    _ => Cell::Json(append()),
+                }
             }
         };
-        values.set(row, Cell::Text(span));
+        values.set(row, cell);
     }
 
     /// Makes arrays of the values of columns that came more than once.
@@ -185,11 +205,11 @@ impl<'n, N: Fn(&[u8]) -> Option<String>> Keyed<'n, N> {
             if group.len() > 1 {
                 let values = group
                     .iter()
-                    .map(|pair| value_of(pair.value, text, &self.changed));
+                    .map(|pair| Value::of(pair.value, text, &self.changed));
                 let values = distinct_if(distinct, values);
                 if let [_, _, ..] = values.as_slice() {
                     let builder = &mut self.columns[column].values;
-                    let span = builder.append(|out| write_texts(&values, out));
+                    let span = builder.append(|out| write_values(&values, out));
                     builder.set(row, Cell::Json(span));
                 }
             }
@@ -200,8 +220,8 @@ impl<'n, N: Fn(&[u8]) -> Option<String>> Keyed<'n, N> {
     fn write_object(&mut self, row: usize, text: &[u8], distinct: bool) {
         let key_of = |pair: &Pair| (self.name)(&text[pair.key.0..pair.key.1]).unwrap_or_default();
         let beyond = self.pairs.iter().filter(|pair| pair.slot == Slot::Object);
-        let mut named: Vec<(String, &[u8])> = beyond
-            .map(|pair| (key_of(pair), value_of(pair.value, text, &self.changed)))
+        let mut named: Vec<(String, Value<'_>)> = beyond
+            .map(|pair| (key_of(pair), Value::of(pair.value, text, &self.changed)))
             .collect();
         if named.is_empty() {
             return;
@@ -215,7 +235,7 @@ impl<'n, N: Fn(&[u8]) -> Option<String>> Keyed<'n, N> {
                 out.push(if index == 0 { b'{' } else { b',' });
                 json::write_string(out, group[0].0.as_bytes());
                 out.push(b':');
-                write_texts(
+                write_values(
                     &distinct_if(distinct, group.iter().map(|(_, value)| *value)),
                     out,
                 );
@@ -227,6 +247,9 @@ impl<'n, N: Fn(&[u8]) -> Option<String>> Keyed<'n, N> {
 
     /// Adds the writes of all rows to an edit, in the object `target` or in the event itself.
     pub fn finish(self, target: Option<&FieldPath>, edit: &mut Edit) {
+        if self.dotted_keys {
+            edit.dotted_keys();
+        }
         if let Some(objects) = self.objects {
             // Whether a key holds a dot is not worth a look at each of them.
             edit.merge(target.cloned(), objects.finish(), true);
@@ -244,29 +267,52 @@ impl<'n, N: Fn(&[u8]) -> Option<String>> Keyed<'n, N> {
     }
 }
 
-fn value_of<'a>(value: Found, text: &'a [u8], changed: &'a [u8]) -> &'a [u8] {
-    match value {
-        Found::Text(start, end) => &text[start..end],
-        Found::Changed(start, end) => &changed[start..end],
+/// A value's bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Value<'a> {
+    pub bytes: &'a [u8],
+    /// It stands for itself, and is not the text of a JSON string.
+    pub is_json: bool,
+}
+
+impl<'a> Value<'a> {
+    fn of(value: Found, text: &'a [u8], changed: &'a [u8]) -> Self {
+        let (bytes, is_json) = match value {
+            Found::Text(start, end) => (&text[start..end], false),
+            Found::Changed(start, end) => (&changed[start..end], false),
+            Found::Json(start, end) => (&changed[start..end], true),
+        };
+        Self { bytes, is_json }
+    }
+
+    fn write(self, out: &mut Vec<u8>) {
+        if self.is_json {
+            out.extend_from_slice(self.bytes);
+        } else {
+            json::write_string(out, self.bytes);
+        }
     }
 }
 
 /// The values in order, each once if asked for.
-fn distinct_if<'a>(distinct: bool, values: impl Iterator<Item = &'a [u8]>) -> Vec<&'a [u8]> {
-    let mut seen: HashMap<&[u8], (), foldhash::fast::RandomState> = HashMap::default();
+pub(crate) fn distinct_if<'a>(
+    distinct: bool,
+    values: impl Iterator<Item = Value<'a>>,
+) -> Vec<Value<'a>> {
+    let mut seen: HashMap<Value<'_>, (), foldhash::fast::RandomState> = HashMap::default();
     values
-        .filter(|value| !distinct || seen.insert(value, ()).is_none())
+        .filter(|value| !distinct || seen.insert(*value, ()).is_none())
         .collect()
 }
 
-/// Appends one value as a JSON string, or several as an array of strings.
-fn write_texts(values: &[&[u8]], out: &mut Vec<u8>) {
+/// Appends one value as JSON, or several as an array.
+pub(crate) fn write_values(values: &[Value<'_>], out: &mut Vec<u8>) {
     if let [only] = values {
-        return json::write_string(out, only);
+        return only.write(out);
     }
     for (index, value) in values.iter().enumerate() {
         out.push(if index == 0 { b'[' } else { b',' });
-        json::write_string(out, value);
+        value.write(out);
     }
     out.push(b']');
 }

@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use crate::keyed::{Found, Keyed};
 use crate::text::{Texts, part};
-use pattern::{Capture, Output, Pattern};
+use pattern::{Capture, Output, Pattern, overlap};
 
 const FAILURE_TAG: &str = "_dissectfailure";
 
@@ -38,7 +38,11 @@ pub const SPEC: Spec = Spec {
                   The text must begin with what stands before the first key. What comes after the last delimiter of a \
                   pattern that ends with one is ignored. An empty capture sets an empty text. Fields that the event \
                   has already are replaced.\n\n\
-                  A text that does not fit, or a capture that cannot be converted, fails with `_dissectfailure`, and \
+                  `convert_datatype` takes any field: one that the pattern captures, one whose name is captured \
+                  (`%{*name}` and `%{&name}`), or one that the event has already, below `target` where that is set. A \
+                  field that is absent or null is passed over. Unlike Logstash, which cuts `12.5` down to 12, an `int` \
+                  takes whole numbers only.\n\n\
+                  A text that does not fit, or a value that cannot be converted, fails with `_dissectfailure`, and \
                   the event keeps its fields. Where the field is absent or null, nothing happens.",
     positional: Positional::fields(&["pattern", "field"]),
     one_line: &[],
@@ -60,6 +64,12 @@ pub const SPEC: Spec = Spec {
             stage: r#"dissect "%{*key}=%{&key}" line"#,
             input: r#"{"line":"colour=blue"}"#,
             output: r#"{"line":"colour=blue","colour":"blue"}"#,
+        },
+        Example {
+            title: "A name, its value and their type",
+            stage: r#"dissect "%{?key}=%{&key}ms" line convert_datatype.took=int convert_datatype.size=int"#,
+            input: r#"{"line":"took=17ms","size":"512"}"#,
+            output: r#"{"line":"took=17ms","size":512,"took":17}"#,
         },
         Example {
             title: "A text that does not fit",
@@ -88,7 +98,7 @@ struct Config {
     /// The field that gets the captured fields. Default: none; they become fields of the event.
     #[serde(default)]
     target: Option<String>,
-    /// Types for captured fields: `int`, `float` or `bool`. Default: text.
+    /// Types for fields, captured or not: `int`, `float` or `bool`. Default: text.
     #[serde(default)]
     convert_datatype: BTreeMap<String, Kind>,
     /// At which ends captures lose the characters of `trim_chars`. Default: `none`.
@@ -172,6 +182,20 @@ impl Kind {
             Self::Bool => plain.to_ascii_lowercase().parse().ok().map(Cell::Bool),
         }
     }
+
+    /// Appends a text's value as JSON; nothing, and `false`, when it cannot be converted.
+    fn write_json(self, text: &[u8], out: &mut Vec<u8>) -> bool {
+        match self.convert(text, Span::default()) {
+            Some(Cell::Int(n)) => json::write_i64(out, n),
+            Some(Cell::UInt(n)) => json::write_u64(out, n),
+            Some(Cell::Float(n)) => json::write_f64(out, n),
+            Some(Cell::Bool(true)) => out.extend_from_slice(b"true"),
+            Some(Cell::Bool(false)) => out.extend_from_slice(b"false"),
+            Some(_) => out.extend_from_slice(text),
+            None => return false,
+        }
+        true
+    }
 }
 
 fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
@@ -200,38 +224,30 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
         });
         kinds.push(kind.transpose()?);
     }
-    for (name, kind) in &config.convert_datatype {
-        let path = field(node, &format!("convert_datatype.{name}"), name)?;
-        let Some(index) = pattern
-            .outputs
-            .iter()
-            .position(|output| output.path == path)
-        else {
-            let names = pattern.outputs.iter().map(|output| output.path.to_string());
-            let error = node
-                .nearest("convert_datatype")
-                .error(format!("the pattern captures no field `{name}`"));
-            return Err(error.accepted(names).closest_to(name));
-        };
-        kinds[index] = Some(*kind);
-    }
+    let others = others(node, &config.convert_datatype, &pattern, &mut kinds)?;
     if !config.trim_chars.is_ascii() {
         return Err(node
             .nearest("trim_chars")
             .error("`trim_chars` must be ASCII characters"));
     }
-    if let Some(target) = &target {
-        for output in &mut pattern.outputs {
-            let keys = target.keys().iter().chain(output.path.keys()).cloned();
-            output.path = FieldPath::from_keys(keys);
-        }
+    let below_target = |path: &FieldPath| match &target {
+        Some(target) => FieldPath::from_keys(target.keys().iter().chain(path.keys()).cloned()),
+        None => path.clone(),
+    };
+    for output in &mut pattern.outputs {
+        output.path = below_target(&output.path);
     }
+    let others = others.into_iter().map(|other| Other {
+        path: below_target(&other.path),
+        ..other
+    });
     let trim = (config.trim_values, config.trim_chars.into());
     let tag = context.tag_or(FAILURE_TAG);
     Ok(Box::new(Dissect {
         plan: Arc::new(Plan {
             pattern,
             kinds,
+            others: others.collect(),
             source,
             target,
             trim,
@@ -240,10 +256,49 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
     }))
 }
 
+/// The types that `convert_datatype` gives to fields that the pattern does not name; those of its fields go to `kinds`.
+fn others(
+    node: &Node,
+    types: &BTreeMap<String, Kind>,
+    pattern: &Pattern,
+    kinds: &mut [Option<Kind>],
+) -> Result<Vec<Other>, ConfigError> {
+    let mut others = Vec::new();
+    for (name, kind) in types {
+        let path = field(node, &format!("convert_datatype.{name}"), name)?;
+        let outputs = &pattern.outputs;
+        if let Some(index) = outputs.iter().position(|output| output.path == path) {
+            kinds[index] = Some(*kind);
+            continue;
+        }
+        if let Some(output) = outputs.iter().find(|output| overlap(&output.path, &path)) {
+            let message = format!(
+                "{path} cannot be converted beside {}, which the pattern captures: one lies in the other",
+                output.path
+            );
+            return Err(node.nearest("convert_datatype").error(message));
+        }
+        others.push(Other {
+            name: name.as_bytes().into(),
+            path,
+            kind: *kind,
+        });
+    }
+    Ok(others)
+}
+
 #[derive(Clone)]
 struct Dissect {
     plan: Arc<Plan>,
     tag: Arc<str>,
+}
+
+/// A field to convert that the pattern does not name.
+struct Other {
+    /// Its name as a text may capture it.
+    name: Box<[u8]>,
+    path: FieldPath,
+    kind: Kind,
 }
 
 /// What the settings come down to.
@@ -251,6 +306,7 @@ struct Plan {
     pattern: Pattern,
     /// The types of the pattern's outputs.
     kinds: Vec<Option<Kind>>,
+    others: Vec<Other>,
     source: FieldPath,
     target: Option<FieldPath>,
     trim: (Trim, Box<str>),
@@ -267,6 +323,7 @@ impl Processor for Dissect {
             [] => None,
             name => Some(String::from_utf8_lossy(name).into_owned()),
         });
+        let mut others = OtherColumns::new(batch, rows, &plan.others);
         let mut failures = Failures::none();
         let mut captures = Vec::new();
         for row in rows.iter() {
@@ -277,18 +334,19 @@ impl Processor for Dissect {
             captures
                 .iter_mut()
                 .for_each(|capture| *capture = plan.trimmed(text, *capture));
-            if let Err(reason) =
-                cut.and_then(|()| plan.put(row, span, text, &captures, &mut columns))
-            {
-                failures.push(row, &self.tag, &format!("{}: {reason}", plan.source).into());
-                continue;
-            }
-            if !plan.pattern.pairs.is_empty() {
-                for pair in &plan.pattern.pairs {
-                    let (start, end) = captures[pair.value];
-                    named.add(text, captures[pair.name], Found::Text(start, end));
+            let done = cut
+                .and_then(|()| plan.add_pairs(text, &captures, &mut named))
+                .and_then(|()| others.read(row, |name| plan.names(text, &captures, name)))
+                .and_then(|()| plan.put(row, span, text, &captures, &mut columns));
+            match done {
+                Ok(()) => {
+                    others.put(row);
+                    named.end_row(row, span, text, false);
                 }
-                named.end_row(row, span, text, false);
+                Err(reason) => {
+                    named.forget_row();
+                    failures.push(row, &self.tag, &format!("{}: {reason}", plan.source).into());
+                }
             }
         }
         let mut edit = Edit::new();
@@ -297,6 +355,7 @@ impl Processor for Dissect {
                 edit.set(output.path.clone(), column.finish());
             }
         }
+        others.finish(&mut edit);
         named.finish(plan.target.as_ref(), &mut edit);
         if !edit.is_empty() {
             failures.extend_refused(batch.apply(edit), &self.tag);
@@ -328,6 +387,41 @@ impl Plan {
             end -= 1;
         }
         (start, end)
+    }
+
+    /// Adds the fields whose names are captured, converted where that is asked for.
+    #[inline]
+    fn add_pairs<N: Fn(&[u8]) -> Option<String>>(
+        &self,
+        text: &[u8],
+        captures: &[Capture],
+        named: &mut Keyed<'_, N>,
+    ) -> Result<(), String> {
+        for pair in &self.pattern.pairs {
+            let ((from, to), (start, end)) = (captures[pair.name], captures[pair.value]);
+            let name = &text[from..to];
+            let other = self.others.iter().find(|other| *other.name == *name);
+            let value = match other {
+                None => Found::Text(start, end),
+                Some(other) => {
+                    let from = named.changed.len();
+                    let value = &text[start..end];
+                    if !other.kind.write_json(value, &mut named.changed) {
+                        return Err(other.unconverted(value));
+                    }
+                    Found::Json(from, named.changed.len())
+                }
+            };
+            named.add(text, captures[pair.name], value);
+        }
+        Ok(())
+    }
+
+    /// Whether a text captures the name of a field.
+    #[inline]
+    fn names(&self, text: &[u8], captures: &[Capture], name: &[u8]) -> bool {
+        let mut pairs = self.pattern.pairs.iter();
+        pairs.any(|pair| text[captures[pair.name].0..captures[pair.name].1] == *name)
     }
 
     /// Sets a row of all columns, or none of them when a capture cannot be converted.
@@ -380,6 +474,69 @@ impl Plan {
             column.set(row, cell);
         }
         Ok(())
+    }
+}
+
+impl Other {
+    #[cold]
+    fn unconverted(&self, text: &[u8]) -> String {
+        let text = String::from_utf8_lossy(text);
+        let kind = self.kind.article_and_name();
+        format!("`{text}`, the value of {}, is not {kind}", self.path)
+    }
+}
+
+/// The fields to convert that the events have already.
+struct OtherColumns<'p> {
+    others: &'p [Other],
+    texts: Vec<Texts>,
+    columns: Vec<ColumnBuilder>,
+    /// The converted values of the row at work.
+    cells: Vec<Cell>,
+}
+
+impl<'p> OtherColumns<'p> {
+    fn new(batch: &Batch, rows: &Bitmap, others: &'p [Other]) -> Self {
+        let text = |other: &Other| Texts::of(batch, &other.path, rows);
+        let texts: Vec<Texts> = others.iter().map(text).collect();
+        let columns = texts.iter().map(|texts| texts.builder(batch.len()));
+        Self {
+            columns: columns.collect(),
+            cells: vec![Cell::Keep; others.len()],
+            others,
+            texts,
+        }
+    }
+
+    /// Converts the values of a row. Fields that the row's text names get their value from there.
+    #[inline]
+    fn read(&mut self, row: usize, is_named: impl Fn(&[u8]) -> bool) -> Result<(), String> {
+        for ((other, texts), cell) in self.others.iter().zip(&self.texts).zip(&mut self.cells) {
+            *cell = match texts.get(row) {
+                Some((span, text)) if !is_named(&other.name) => {
+                    let converted = other.kind.convert(text, span);
+                    converted.ok_or_else(|| other.unconverted(text))?
+                }
+                _ => Cell::Keep,
+            };
+        }
+        Ok(())
+    }
+
+    /// Sets what was read last.
+    #[inline]
+    fn put(&mut self, row: usize) {
+        for (column, cell) in self.columns.iter_mut().zip(&self.cells) {
+            column.set(row, *cell);
+        }
+    }
+
+    fn finish(self, edit: &mut Edit) {
+        for (other, column) in self.others.iter().zip(self.columns) {
+            if !column.is_untouched() {
+                edit.set(other.path.clone(), column.finish());
+            }
+        }
     }
 }
 

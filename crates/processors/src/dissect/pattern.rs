@@ -204,6 +204,11 @@ fn key_of<'p>(inside: &'p str, before: &'p str, at: Range<usize>) -> Result<Key<
         Some('&') => (Role::Value, &rest[1..]),
         Some(_) => (Role::Field, rest),
     };
+    if matches!(role, Role::Append | Role::Value) && name.starts_with(['+', '&']) {
+        let message =
+            "`+` and `&` cannot be combined: a value whose name is captured cannot be appended to";
+        return Err(error(message, at));
+    }
     let (name, order) = match name.rsplit_once('/') {
         Some((name, order)) if role == Role::Append => {
             let order = order
@@ -338,7 +343,7 @@ fn pairs(keys: &[Key<'_>]) -> Result<Vec<NamedByText>, PatternError> {
 }
 
 /// Whether the paths are the same or one lies in the other.
-fn overlap(a: &FieldPath, b: &FieldPath) -> bool {
+pub(super) fn overlap(a: &FieldPath, b: &FieldPath) -> bool {
     a.keys().starts_with(b.keys()) || b.keys().starts_with(a.keys())
 }
 
@@ -428,6 +433,8 @@ mod tests {
                 5..9,
             ),
             ("%{+} x", "this key has no name", 0..4),
+            ("%{?x}=%{+&x}", "`+` and `&` cannot be combined", 6..12),
+            ("%{?x}=%{&+x}", "`+` and `&` cannot be combined", 6..12),
             ("%{+a/x} x", "`x` is not a number to order by", 0..7),
             ("%{a..b}", "`a..b` is not a field name", 0..7),
             ("%{a} %{[a][b]}", "a.b and a cannot both be set", 5..14),

@@ -159,6 +159,88 @@ fn what_cannot_be_converted_fails_and_sets_nothing() {
 }
 
 #[test]
+fn fields_that_the_pattern_does_not_name_are_converted() {
+    for (settings, event, expected) in [
+        (
+            "'%{?k}=%{&k}' convert_datatype.took=int",
+            r#"{"text":"took=17"}"#,
+            r#"{"text":"took=17","took":17}"#,
+        ),
+        (
+            "'%{*k}=%{&k}' convert_datatype.took=float target=t",
+            r#"{"text":"took=1.50"}"#,
+            r#"{"text":"took=1.50","t":{"took":1.50}}"#,
+        ),
+        (
+            "'%{?k}=%{&k}' convert_datatype.ok=bool convert_datatype.n=int",
+            r#"{"text":"ok=TRUE","n":"+7"}"#,
+            r#"{"text":"ok=TRUE","n":7,"ok":true}"#,
+        ),
+        // What the text names wins over what is there.
+        (
+            "'%{?k}=%{&k}' convert_datatype.n=int",
+            r#"{"text":"n=2","n":"x"}"#,
+            r#"{"text":"n=2","n":2}"#,
+        ),
+        (
+            "'%{?k}=%{&k};%{?l}=%{&l}' convert_datatype.n=int",
+            r#"{"text":"n=2;n=3"}"#,
+            r#"{"text":"n=2;n=3","n":[2,3]}"#,
+        ),
+        (
+            "'%{a}' convert_datatype.b=int convert_datatype.c.d=float convert_datatype.e=int convert_datatype.f=bool",
+            r#"{"text":"x","b":"12","c":{"d":"+1.5"},"e":null}"#,
+            r#"{"text":"x","b":12,"c":{"d":1.5},"e":null,"a":"x"}"#,
+        ),
+        (
+            "'%{a}' convert_datatype.b=int convert_datatype.c=float target=t",
+            r#"{"text":"x","t":{"b":"12","c":1.50},"b":"x"}"#,
+            r#"{"text":"x","t":{"b":12,"c":1.50,"a":"x"},"b":"x"}"#,
+        ),
+        // Where the text does not fit or is absent, nothing is converted.
+        (
+            "'%{a}' convert_datatype.b=int",
+            r#"{"b":"12"}"#,
+            r#"{"b":"12"}"#,
+        ),
+    ] {
+        let stage = format!("dissect {settings} field=text");
+        assert_eq!(
+            crate::testing::run(&SPEC, &stage, event),
+            [expected],
+            "{settings}"
+        );
+    }
+    for (settings, event, reason) in [
+        (
+            "'%{a} %{?k}=%{&k}' convert_datatype.n=int",
+            r#"{"text":"1 n=x"}"#,
+            "text: `x`, the value of n, is not a whole number",
+        ),
+        (
+            "'%{a} %{b|int}' convert_datatype.n=int",
+            r#"{"text":"1 2","n":"12.5"}"#,
+            "text: `12.5`, the value of n, is not a whole number",
+        ),
+        (
+            "'%{?k}=%{&k} %{b|int}' convert_datatype.n=int",
+            r#"{"text":"n=1 x"}"#,
+            "text: `x`, captured as b, is not a whole number",
+        ),
+    ] {
+        let stage = format!("dissect {settings} field=text");
+        let mut batch = crate::testing::batch_of([event, event]);
+        let failures = process(build(&SPEC, &stage).expect(settings).as_mut(), &mut batch);
+        assert_eq!(&*failures.rows()[1].reason, reason, "{settings}");
+        let (before, _) = event.rsplit_once('}').expect("an object");
+        for line in lines_of(&batch) {
+            let start = format!("{before},\"tags\":");
+            assert!(line.starts_with(&start), "nothing is set: {line}");
+        }
+    }
+}
+
+#[test]
 fn the_source_can_be_replaced_and_absent_fields_are_passed_over() {
     let lines = crate::testing::run(
         &SPEC,
@@ -216,8 +298,8 @@ fn bad_settings_are_refused() {
             ("dissect '%{a}' b..c", "`b..c` is not a field name"),
             ("dissect '%{a|ip}'", "there is no type `ip`"),
             (
-                "dissect '%{a}' convert_datatype.b=int",
-                "the pattern captures no field `b`",
+                "dissect '%{a}' convert_datatype.a.b=int",
+                "a.b cannot be converted beside a",
             ),
             (
                 "dissect '%{a}' convert_datatype.a=ip",
