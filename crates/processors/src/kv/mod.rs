@@ -1,8 +1,11 @@
 //! `kv`: makes fields of `key=value` pairs.
 //!
 //! Values are views into the text; keys become columns as they appear ([`crate::keyed`] states the limits). The rules of
-//! splitting, quoting and brackets are those of Logstash's `kv` filter, without its regex settings.
+//! splitting, quoting and brackets are those of Logstash's `kv` filter: at characters ([`split`]) or at regular
+//! expressions ([`pattern`]). Values with pairs of their own ([`nested`]) are copied.
 
+mod nested;
+mod pattern;
 mod split;
 
 use std::borrow::Cow;
@@ -18,7 +21,8 @@ use serde::Deserialize;
 use crate::keyed::{Found, Keyed};
 use crate::literal::Literal;
 use crate::text::Texts;
-use split::Splitter;
+use pattern::PatternSplitter;
+use split::{Pair, Quotes, Splitter};
 
 const FAILURE_TAG: &str = "_kvparsefailure";
 
@@ -35,6 +39,8 @@ pub const SPEC: Spec = Spec {
                   key that comes twice gives an array. A field that the event has already is replaced.\n\n\
                   A text without pairs is no failure, nor is a field that is absent or null. Where `target` or \
                   something above it is not an object, the event fails with `_kvparsefailure`.\n\n\
+                  With `recursive: true` a value that holds pairs itself becomes an object of these, up to \
+                  eight levels deep: `a=(b=1 c=2)` gives `{\"a\":{\"b\":\"1\",\"c\":\"2\"}}`.\n\n\
                   The first 128 different keys of a batch are kept in columns; events with further ones cost several \
                   times as much.",
     positional: Positional::fields(&["field"]),
@@ -51,6 +57,12 @@ pub const SPEC: Spec = Spec {
             stage: "kv query field_split='&' target=url exclude_keys=token",
             input: r#"{"query":"page=2&q=a b&token=x"}"#,
             output: r#"{"query":"page=2&q=a b&token=x","url":{"page":"2","q":"a b"}}"#,
+        },
+        Example {
+            title: "Splitters of several characters, and pairs in values",
+            stage: "kv line field_split_pattern='; *' value_split_pattern='->|:=' recursive=true",
+            input: r#"{"line":"user->ann;  at:=(x->1; y->2)"}"#,
+            output: r#"{"line":"user->ann;  at:=(x->1; y->2)","user":"ann","at":{"x":"1","y":"2"}}"#,
         },
     ],
     schema: |generator| generator.subschema_for::<Config>(),
@@ -71,13 +83,20 @@ struct Config {
     target: Option<String>,
     /// The characters that split pairs, each of them alone; ASCII. Default: a space.
     field_split: String,
+    /// A regular expression that splits pairs, in place of `field_split`, such as `,\s*` or `\+\+`; without look-around and
+    /// back references. Several times slower. Default: none.
+    field_split_pattern: Option<String>,
     /// The characters that split a key from its value, each of them alone; ASCII. Default: `=`.
     value_split: String,
+    /// A regular expression that splits a key from its value, in place of `value_split`. Default: none.
+    value_split_pattern: Option<String>,
     /// Whether spaces around the splitter of key and value are passed over, as in `key = value`: `lenient` or `strict`.
     /// In `a= b=1`, which Logstash reads as one pair, `a` has no value either way. Default: `lenient`.
     whitespace: Whitespace,
     /// Whether values may stand in `(…)`, `[…]` and `<…>`. Default: true.
     include_brackets: bool,
+    /// Whether a value that holds pairs becomes an object of these. Default: false.
+    recursive: bool,
     /// Characters to remove from both ends of keys. Default: none.
     trim_key: String,
     /// Characters to remove from both ends of values. Default: none.
@@ -127,9 +146,12 @@ impl Default for Config {
             field: "message".into(),
             target: None,
             field_split: " ".into(),
+            field_split_pattern: None,
             value_split: "=".into(),
+            value_split_pattern: None,
             whitespace: Whitespace::Lenient,
             include_brackets: true,
+            recursive: false,
             trim_key: String::new(),
             trim_value: String::new(),
             remove_char_key: String::new(),
@@ -154,37 +176,12 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
         .as_deref()
         .map(|target| field(node, "target", target))
         .transpose()?;
-    for (name, characters) in [
-        ("field_split", &config.field_split),
-        ("value_split", &config.value_split),
-    ] {
-        if characters.is_empty() || !characters.is_ascii() {
-            return Err(node
-                .nearest(name)
-                .error(format!("`{name}` must be one or more ASCII characters")));
-        }
-    }
-    if let Some(both) = config
-        .value_split
-        .chars()
-        .find(|c| config.field_split.contains(*c))
-    {
-        return Err(node
-            .nearest("value_split")
-            .error(format!("`{both}` cannot split both pairs and their values")));
-    }
     if config.default_keys.len() > DEFAULTS_MAX {
         return Err(node
             .nearest("default_keys")
             .error(format!("at most {DEFAULTS_MAX} default keys are possible")));
     }
-    let lenient = config.whitespace == Whitespace::Lenient;
-    let splitter = Splitter::new(
-        &config.field_split,
-        &config.value_split,
-        config.include_brackets,
-        lenient,
-    );
+    let splitter = splitter(node, &config)?;
     let plain_values = config.remove_char_value.is_empty() && config.transform_value.is_none();
     let tag = context.tag_or(FAILURE_TAG);
     Ok(Box::new(Kv {
@@ -197,13 +194,76 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
     }))
 }
 
+/// How the settings split a text.
+fn splitter(node: &Node, config: &Config) -> Result<AnySplitter, ConfigError> {
+    let patterns = [&config.field_split_pattern, &config.value_split_pattern];
+    let names = [
+        ("field_split", "field_split_pattern", &config.field_split),
+        ("value_split", "value_split_pattern", &config.value_split),
+    ];
+    for ((name, _, characters), pattern) in names.into_iter().zip(patterns) {
+        if pattern.is_none() && (characters.is_empty() || !characters.is_ascii()) {
+            return Err(node
+                .nearest(name)
+                .error(format!("`{name}` must be one or more ASCII characters")));
+        }
+    }
+    let lenient = config.whitespace == Whitespace::Lenient;
+    if patterns.iter().any(|pattern| pattern.is_some()) {
+        let compile = |(_, name, characters): (_, &str, &String), pattern: &Option<String>| {
+            let pattern = pattern.clone();
+            let pattern = pattern.unwrap_or_else(|| pattern::class(characters));
+            pattern::compile(&pattern).map_err(|message| node.nearest(name).error(message))
+        };
+        let quotes = Quotes {
+            brackets: config.include_brackets,
+        };
+        return Ok(AnySplitter::Patterns(PatternSplitter::new(
+            compile(names[0], patterns[0])?,
+            compile(names[1], patterns[1])?,
+            quotes,
+            lenient,
+        )));
+    }
+    let mut both = config.value_split.chars();
+    if let Some(both) = both.find(|c| config.field_split.contains(*c)) {
+        return Err(node
+            .nearest("value_split")
+            .error(format!("`{both}` cannot split both pairs and their values")));
+    }
+    Ok(AnySplitter::Characters(Splitter::new(
+        &config.field_split,
+        &config.value_split,
+        config.include_brackets,
+        lenient,
+    )))
+}
+
+/// What splits a text.
+#[derive(Clone)]
+enum AnySplitter {
+    Characters(Splitter),
+    Patterns(PatternSplitter),
+}
+
+impl AnySplitter {
+    /// The first pair at or after `pos`, and where to go on.
+    #[inline]
+    fn next(&self, text: &[u8], pos: usize) -> Option<(Pair, usize)> {
+        match self {
+            Self::Characters(splitter) => splitter.next(text, pos),
+            Self::Patterns(splitter) => splitter.next(text, pos),
+        }
+    }
+}
+
 /// Default keys always have a column.
 const DEFAULTS_MAX: usize = 100;
 
 #[derive(Clone)]
 struct Kv {
     config: Arc<Config>,
-    splitter: Splitter,
+    splitter: AnySplitter,
     source: FieldPath,
     target: Option<FieldPath>,
     /// Values are views: nothing but their ends is ever cut off.
@@ -234,6 +294,7 @@ impl Processor for Kv {
                 let (start, end) = trim(text, pair.value, &self.config.trim_value);
                 if start < end || self.config.allow_empty_values {
                     let value = self.value(text, start, end, &mut fields.changed);
+                    let value = self.nested_in(text, value, &mut fields);
                     fields.add(text, pair.key, value);
                 }
             }

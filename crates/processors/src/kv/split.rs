@@ -11,11 +11,46 @@ pub(super) struct Pair {
     pub value: (usize, usize),
 }
 
+/// What may stand around a value.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Quotes {
+    /// `(…)`, `[…]` and `<…>`, beside both kinds of quotes.
+    pub brackets: bool,
+}
+
+impl Quotes {
+    /// Where the closing quote or bracket stands of the one at `pos`, if a pair ends after it.
+    #[inline]
+    pub fn end_of_quoted(
+        self,
+        text: &[u8],
+        pos: usize,
+        ends: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        let closing = match text.get(pos)? {
+            b'"' => b'"',
+            b'\'' => b'\'',
+            b'(' if self.brackets => b')',
+            b'[' if self.brackets => b']',
+            b'<' if self.brackets => b'>',
+            _ => return None,
+        };
+        let mut at = pos + 1;
+        loop {
+            at += memchr::memchr2(closing, b'\\', text.get(at..)?)?;
+            if text[at] == closing {
+                return ends(at + 1).then_some(at);
+            }
+            at += 2;
+        }
+    }
+}
+
 /// How a text is split.
 #[derive(Debug, Clone)]
 pub(super) struct Splitter {
     classes: [u8; 256],
-    brackets: bool,
+    quotes: Quotes,
     lenient: bool,
 }
 
@@ -29,7 +64,7 @@ impl Splitter {
         }
         Self {
             classes,
-            brackets,
+            quotes: Quotes { brackets },
             lenient,
         }
     }
@@ -96,15 +131,8 @@ impl Splitter {
             }
             pos = after;
         }
-        let closing = match text.get(pos) {
-            Some(b'"') => Some(b'"'),
-            Some(b'\'') => Some(b'\''),
-            Some(b'(') if self.brackets => Some(b')'),
-            Some(b'[') if self.brackets => Some(b']'),
-            Some(b'<') if self.brackets => Some(b'>'),
-            _ => None,
-        };
-        if let Some(end) = closing.and_then(|closing| self.closing(text, pos + 1, closing)) {
+        let ends = |after: usize| text.get(after).is_none_or(|next| self.is(*next, FIELD));
+        if let Some(end) = self.quotes.end_of_quoted(text, pos, ends) {
             return ((pos + 1, end), end + 1);
         }
         let end = self.until(text, pos, FIELD);
@@ -115,19 +143,6 @@ impl Splitter {
     fn begins_pair(&self, text: &[u8], pos: usize) -> bool {
         let end = self.until(text, pos, FIELD | VALUE);
         self.is(b' ', FIELD) && end > pos && text.get(end).is_some_and(|byte| self.is(*byte, VALUE))
-    }
-
-    /// Where the closing quote or bracket stands, if a pair ends after it.
-    fn closing(&self, text: &[u8], mut pos: usize, closing: u8) -> Option<usize> {
-        loop {
-            pos += memchr::memchr2(closing, b'\\', text.get(pos..)?)?;
-            if text[pos] == closing {
-                break;
-            }
-            pos += 2;
-        }
-        let ends = text.get(pos + 1).is_none_or(|next| self.is(*next, FIELD));
-        ends.then_some(pos)
     }
 }
 

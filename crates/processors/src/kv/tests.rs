@@ -73,6 +73,47 @@ fn every_setting_does_what_it_says() {
         ),
         ("", "a.b=1", r#"{"a.b":"1"}"#),
         ("", "nothing", "{}"),
+        (
+            "field_split_pattern=':+'",
+            "k1=v1:k2=v2::k3=v3",
+            r#"{"k1":"v1","k2":"v2","k3":"v3"}"#,
+        ),
+        (
+            "value_split_pattern='->' field_split=;",
+            "a->1=2;b -> 3",
+            r#"{"a":"1=2","b":"3"}"#,
+        ),
+        (
+            "value_split_pattern='=' whitespace=strict",
+            "a= b=1 c = 2",
+            r#"{"b":"1"}"#,
+        ),
+        (
+            "recursive=true",
+            "a=(b=1 c=2) d=3",
+            r#"{"a":{"b":"1","c":"2"},"d":"3"}"#,
+        ),
+        ("recursive=true", "a=b=1 a=2", r#"{"a":[{"b":"1"},"2"]}"#),
+        (
+            "recursive=true",
+            r#"a="b=(c=1 c=2) b=x d=''" e=[f]"#,
+            r#"{"a":{"b":[{"c":["1","2"]},"x"]},"e":"f"}"#,
+        ),
+        (
+            "recursive=true prefix=p_ exclude_keys=[x, X] transform_value=uppercase allow_duplicate_values=false",
+            "a=(b=c b=c x=1) x=2",
+            r#"{"p_a":{"p_B":"C"}}"#,
+        ),
+        (
+            "recursive=true exclude_keys=[b]",
+            "a=(b=1)",
+            r#"{"a":"b=1"}"#,
+        ),
+        (
+            "recursive=true",
+            "1=2=3=4=5=6=7=8=9=10=11",
+            r#"{"1":{"2":{"3":{"4":{"5":{"6":{"7":{"8":{"9":"10=11"}}}}}}}}}"#,
+        ),
     ] {
         assert_eq!(
             fields(&format!("kv text {settings}"), text),
@@ -106,6 +147,29 @@ fn dotted_keys_are_found_by_their_name() {
         let path = if stage == "kv text" { "a.b" } else { "t.a.b" };
         let column = batch.column(&FieldPath::parse(path).expect(path));
         assert_eq!(column.value(0), batch::Value::Text(b"1"), "{stage}");
+    }
+}
+
+#[test]
+fn dotted_keys_in_nested_pairs_are_found_by_their_name() {
+    let mut batch = batch_of([r#"{"text":"t=(a.b=1)"}"#]);
+    let mut kv = build(&SPEC, "kv text recursive=true").expect("it builds");
+    process(kv.as_mut(), &mut batch);
+    let column = batch.column(&FieldPath::parse("t.a.b").expect("a path"));
+    assert_eq!(column.value(0), batch::Value::Text(b"1"));
+}
+
+#[test]
+fn nested_pairs_beyond_the_columns() {
+    let line: String = (0..300).map(|n| format!("k{n}=(x={n}) ")).collect();
+    let mut batch = text_batch([line.as_str(), line.as_str()]);
+    let mut kv = build(&SPEC, "kv recursive=true target=t").expect("it builds");
+    process(kv.as_mut(), &mut batch);
+    for line in lines_of(&batch) {
+        let found: Value = serde_json::from_str(&line).expect("JSON");
+        for n in [0, 127, 128, 299] {
+            assert_eq!(found["t"][format!("k{n}")], json!({"x": n.to_string()}));
+        }
     }
 }
 
@@ -166,7 +230,19 @@ fn bad_settings_are_refused() {
             ("kv field_split=,= ", "`=` cannot split both"),
             ("kv whitespace=maybe", "`maybe` is not accepted here"),
             ("kv transform_key=camel", "`camel` is not accepted here"),
-            ("kv field_split_pattern=x", "field_split_pattern"),
+            (
+                "kv field_split_pattern=':*'",
+                "`:*` matches an empty text, which splits nothing",
+            ),
+            (
+                "kv value_split_pattern='='  field_split_pattern='(?=x)'",
+                "`(?=x)` is not a regular expression that is supported",
+            ),
+            (
+                "kv value_split_pattern='('",
+                "`(` is not a regular expression",
+            ),
+            ("kv recursive=deep", "expected true or false"),
         ],
     );
 }
