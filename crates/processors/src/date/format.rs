@@ -2,9 +2,12 @@
 //!
 //! A number takes as many digits as there are, up to its limit, as in the reference system: `dd` reads `7` and `07`.
 //! A year that another number follows takes exactly as many digits as it has letters. Names of months and weekdays are
-//! English, long or short, in any case. Letters in literals are compared without case.
+//! English or of one other language, long or short, in any case. Letters in literals are compared without case.
+
+use std::sync::Arc;
 
 use super::literal::Literal;
+use super::names::Names;
 
 /// A compiled format.
 #[derive(Clone, Debug)]
@@ -20,6 +23,8 @@ pub(super) enum Format {
 pub(super) struct Steps {
     /// What to read, in order.
     pub list: Vec<Step>,
+    /// The language of names; English without.
+    pub names: Option<Arc<Names>>,
     /// Whether the format has one place for seconds, and at most one for their fraction.
     pub has_one_second: bool,
     /// Whether the result depends on the current date: no year, or one of two digits.
@@ -92,17 +97,17 @@ pub(super) struct FormatError {
 const LETTERS: &str = "y M d D w x e E a H h K k m s S Z G";
 
 impl Format {
-    /// Compiles a format.
-    pub fn compile(text: &str) -> Result<Self, FormatError> {
+    /// Compiles a format. Its names are English, or those of another language.
+    pub fn compile(text: &str, names: Option<&Arc<Names>>) -> Result<Self, FormatError> {
         match Literal::named(text) {
             Some(literal) => Ok(Self::Literal(literal)),
-            None => Steps::compile(text).map(Self::Steps),
+            None => Steps::compile(text, names).map(Self::Steps),
         }
     }
 }
 
 impl Steps {
-    fn compile(text: &str) -> Result<Self, FormatError> {
+    fn compile(text: &str, names: Option<&Arc<Names>>) -> Result<Self, FormatError> {
         let mut list: Vec<Step> = Vec::new();
         let mut at = 0;
         while let Some(&byte) = text.as_bytes().get(at) {
@@ -143,6 +148,7 @@ impl Steps {
             has_one_second: seconds == 1 && fractions <= 1,
             needs_now: count(|step| matches!(step, Step::Year { .. })) == 0,
             list,
+            names: names.cloned(),
         })
     }
 }
@@ -247,7 +253,7 @@ mod tests {
     use super::*;
 
     fn steps(text: &str) -> Vec<Step> {
-        match Format::compile(text) {
+        match Format::compile(text, None) {
             Ok(Format::Steps(steps)) => steps.list,
             other => panic!("{text}: {other:?}"),
         }
@@ -301,7 +307,7 @@ mod tests {
             ("", 0, "needs letters"),
             ("'now'", 0, "needs letters"),
         ] {
-            let error = Format::compile(text).expect_err(text);
+            let error = Format::compile(text, None).expect_err(text);
             assert_eq!(error.offset, offset, "{text}");
             assert!(error.message.contains(part), "{text}: {}", error.message);
         }
@@ -315,7 +321,7 @@ mod tests {
             ("yy-MM-dd ss ss", false, true),
             ("yyyy HH:mm", false, false),
         ] {
-            let Ok(Format::Steps(steps)) = Format::compile(text) else {
+            let Ok(Format::Steps(steps)) = Format::compile(text, None) else {
                 panic!("{text}")
             };
             assert_eq!(

@@ -182,7 +182,7 @@ mod tests {
         fn a_remembered_minute_reads_what_the_format_reads(
             one in text(), second in 0..60u32, nanos in 0..1_000_000_000u32, two in text(), format in 0..FORMATS.len()
         ) {
-            let format = Format::compile(FORMATS[format]).unwrap();
+            let format = Format::compile(FORMATS[format], None).unwrap();
             let zone = Zone::named("Europe/Berlin").unwrap();
             let around = Surroundings { zone: Some(&zone), received: 1_431_857_103 * NANOS_PER_SECOND };
             let Ok(moment) = format.read(one.as_bytes(), &around) else { return Ok(()) };
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn other_texts_are_not_of_the_minute() {
-        let format = Format::compile("dd/MMM/yyyy:HH:mm:ss Z").unwrap();
+        let format = Format::compile("dd/MMM/yyyy:HH:mm:ss Z", None).unwrap();
         let around = Surroundings {
             zone: None,
             received: 0,

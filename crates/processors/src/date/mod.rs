@@ -4,13 +4,14 @@
 //! calendar arithmetic of its own ([`civil`]); `jiff` knows the rules of time zones ([`zone`]). The minute read last is
 //! remembered ([`minute`]), so that the next event of the same minute costs two comparisons.
 //!
-//! Limits: points in time are nanoseconds in 64 bits, 1677-09-21 to 2262-04-11. Names of months and weekdays are English.
+//! Limits: points in time are nanoseconds in 64 bits, 1677-09-21 to 2262-04-11.
 
 mod civil;
 mod fields;
 mod format;
 mod literal;
 mod minute;
+mod names;
 mod read;
 mod zone;
 
@@ -28,6 +29,7 @@ use crate::text::first_of;
 use fields::{Fault, Surroundings};
 use format::Format;
 use minute::Minute;
+use names::Names;
 use zone::Zone;
 
 /// The `date` processor.
@@ -52,6 +54,12 @@ pub const SPEC: Spec = Spec {
                      {\"at\":1719828000.5,\"seen\":\"2024-07-01T10:00:00.500Z\"}\n\
                      {\"at\":\"noon\",\"tags\":[\"_dateparsefailure\"],\"error\":{\"message\":\"date: `noon` is not in the format ISO8601 or UNIX\"}}",
         },
+        Example {
+            title: "A date in German",
+            stage: r#"date datum "d. MMMM yyyy HH:mm" locale=de timezone=Europe/Berlin"#,
+            input: r#"{"datum":"3. März 2024 12:00"}"#,
+            output: r#"{"datum":"3. März 2024 12:00","@timestamp":"2024-03-03T11:00:00.000Z"}"#,
+        },
     ],
     schema: |generator| generator.root_schema_for::<Config>(),
     build: Build::Processor {
@@ -74,10 +82,13 @@ Instead of letters a format may be `ISO8601` (with `T` or a space, a point or a 
 - A field that is absent or null changes nothing. One that no format reads fails with the tag `_dateparsefailure`, as
   does a time outside 1677-09-21 to 2262-04-11.
 - Nanoseconds are kept.
-- Without a year, a December date read in January belongs to last year and a January date read in December to next year.
+- Without a year, a December date read in January belongs to last year and a January date read in December to next year, as with
+  Logstash; any other date is one of the current year, also where that lies ahead. (`codec: syslog` takes the last year instead.)
   Of two digits the year is the one between 80 years ago and 19 years ahead.
 - A text without a zone is read in `timezone`. A time that the clock shows twice is the earlier one; a time that the clock
   skips counts on from before. (The reference system fails for the latter.)
+- Names are English, or those of `locale` as the GNU C library writes them (`März`, `Mär`, `févr.`), in any case and with or without a point
+  behind them. Unlike with Logstash, the host's locale changes nothing.
 - A weekday beside a full date is read and not compared.
 - Of a list the first value is read.
 ";
@@ -96,6 +107,8 @@ struct Config {
     /// The zone of texts that name none: an IANA name such as `Europe/Berlin`, an offset such as `+02:00`, or
     /// `%{field}` for a field of the event that holds one of these. Default: the zone of the host.
     timezone: Option<String>,
+    /// The language of month names, weekdays, and AM and PM: `de`, `de-AT` or `de_AT`. Default: English.
+    locale: Option<String>,
 }
 
 fn default_target() -> String {
@@ -134,11 +147,12 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
             .error("`date` needs at least one format")
             .accepted(["ISO8601", "UNIX", "UNIX_MS", "TAI64N"]));
     }
+    let names = names(node, config.locale.as_deref())?;
     let mut formats = Vec::new();
     for (index, text) in config.formats.iter().enumerate() {
         let at = node.nearest(&format!("formats[{index}]"));
         formats.push(
-            Format::compile(text)
+            Format::compile(text, names.as_ref())
                 .map_err(|error| at.error(error.message).pointing_at(error.offset))?,
         );
     }
@@ -153,6 +167,23 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
         last_zone: None,
         text: Vec::new(),
     }))
+}
+
+/// The names of a locale; nothing for English.
+fn names(node: &Node, locale: Option<&str>) -> Result<Option<Arc<Names>>, ConfigError> {
+    let Some(locale) = locale else {
+        return Ok(None);
+    };
+    let names = Names::of(locale).map_err(|_| {
+        let error = node
+            .nearest("locale")
+            .error(format!("`{locale}` is not a locale that is known"));
+        error.accepted([
+            "a language such as `de`",
+            "a language and a territory such as `de-AT` or `de_AT`",
+        ])
+    })?;
+    Ok(names.map(Arc::new))
 }
 
 fn zone_source(node: &Node, timezone: Option<&str>) -> Result<ZoneSource, ConfigError> {

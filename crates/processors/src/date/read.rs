@@ -2,6 +2,7 @@
 
 use super::fields::{Fault, Fields, Moment, SecondPlace, Surroundings};
 use super::format::{Format, Part, Step, Steps};
+use super::names::{NameOf, Names};
 use super::zone::{self, Zone};
 
 /// English month names; the first three letters are the short ones.
@@ -56,8 +57,14 @@ impl Steps {
     fn fields(&self, text: &[u8]) -> Option<Fields> {
         let mut reader = Reader { text, at: 0 };
         let mut fields = Fields::default();
-        for step in &self.list {
-            reader.step(step, &mut fields)?;
+        for (index, step) in self.list.iter().enumerate() {
+            match (&self.names, name_of(step)) {
+                (Some(names), Some(of)) => {
+                    let number = reader.local_name(names, of, self.list.get(index + 1))?;
+                    set_name(&mut fields, of, number);
+                }
+                _ => reader.step(step, &mut fields)?,
+            }
         }
         if !self.has_one_second {
             fields.place = None;
@@ -184,6 +191,15 @@ impl Reader<'_> {
         Some(index as u32 + 1)
     }
 
+    /// Reads a name of another language with the point after it, unless the format has one there.
+    fn local_name(&mut self, names: &Names, of: NameOf, next: Option<&Step>) -> Option<u32> {
+        let (number, length) = names.read(of, &self.text[self.at..])?;
+        self.at += length;
+        let has_point = matches!(next, Some(Step::Text(text)) if text.starts_with(b"."));
+        self.at += usize::from(!has_point && self.text.get(self.at) == Some(&b'.'));
+        Some(number)
+    }
+
     fn one_of(&mut self, words: &[&[u8]]) -> Option<usize> {
         let rest = &self.text[self.at..];
         let begins = |word: &&[u8]| {
@@ -217,6 +233,24 @@ impl Reader<'_> {
         let name = std::str::from_utf8(&rest[..length]).ok()?;
         self.at += length;
         Zone::named(name)
+    }
+}
+
+/// What a step names.
+fn name_of(step: &Step) -> Option<NameOf> {
+    match step {
+        Step::Month => Some(NameOf::Month),
+        Step::Weekday => Some(NameOf::Weekday),
+        Step::HalfDay => Some(NameOf::HalfDay),
+        _ => None,
+    }
+}
+
+fn set_name(fields: &mut Fields, of: NameOf, number: u32) {
+    match of {
+        NameOf::Month => fields.month = number,
+        NameOf::Weekday => fields.weekday = number,
+        NameOf::HalfDay => fields.is_afternoon = number == 1,
     }
 }
 

@@ -63,7 +63,7 @@ fn time(format: &str, text: &str, received: &str) -> Option<String> {
             zone: Some(&zone),
             received: 0,
         };
-        Format::compile("ISO8601")
+        Format::compile("ISO8601", None)
             .unwrap()
             .read(text.as_bytes(), &around)
             .unwrap()
@@ -73,7 +73,7 @@ fn time(format: &str, text: &str, received: &str) -> Option<String> {
         zone: Some(&zone),
         received: nanos(received),
     };
-    let moment = Format::compile(format)
+    let moment = Format::compile(format, None)
         .unwrap()
         .read(text.as_bytes(), &around)
         .ok()?;
@@ -249,6 +249,42 @@ fn years_that_the_text_leaves_out() {
 }
 
 #[test]
+fn names_of_other_languages() {
+    for (locale, format, text, expected) in [
+        ("de", "d. MMMM yyyy", "3. März 2024", "2024-03-03"),
+        ("de", "EEE, d. MMM yyyy", "So, 3. Okt 2024", "2024-10-03"),
+        ("de-AT", "d. MMM yyyy", "3. okt. 2024", "2024-10-03"),
+        ("de", "dd.MMM.yyyy", "03.Dez.2024", "2024-12-03"),
+        ("de", "dd.MMM.yyyy", "03.Mai.2024", "2024-05-03"),
+        ("fr", "dd MMM yyyy", "03 févr. 2024", "2024-02-03"),
+        ("fr_FR", "dd MMM yyyy", "03 AOÛT 2024", "2024-08-03"),
+        (
+            "es",
+            "EEEE d 'de' MMMM 'de' yyyy",
+            "martes 3 de marzo de 2024",
+            "2024-03-03",
+        ),
+        ("ru", "d MMMM yyyy", "3 мая 2024", "2024-05-03"),
+        ("ja", "yyyy'年'MMMd'日'", "2024年12月3日", "2024-12-03"),
+        ("en", "d MMM yyyy", "3 Oct 2024", "2024-10-03"),
+        // Other things than names are the same everywhere.
+        ("de", "ISO8601", "2024-10-03", "2024-10-03"),
+    ] {
+        let event = serde_json::json!({ "f": text }).to_string();
+        let stage = format!("date f {format:?} locale={locale} timezone=UTC target=t");
+        let lines = crate::testing::run(&SPEC, &stage, &event);
+        let expected = format!(r#""t":"{expected}T00:00:00.000Z"}}"#);
+        assert!(lines[0].ends_with(&expected), "{locale}: {}", lines[0]);
+    }
+    for (locale, text) in [("de", "3 Oct 2024"), ("fr", "3 Okt 2024")] {
+        let event = serde_json::json!({ "f": text }).to_string();
+        let stage = format!("date f 'd MMM yyyy' locale={locale}");
+        let lines = crate::testing::run(&SPEC, &stage, &event);
+        assert!(lines[0].contains("_dateparsefailure"), "{}", lines[0]);
+    }
+}
+
+#[test]
 fn the_zone_may_come_from_the_event() {
     let input = [
         r#"{"f":"2024-07-01 12:00:00","tz":"Europe/Berlin"}"#,
@@ -310,7 +346,7 @@ fn broken_settings_are_refused() {
             ("date f 'yyyy z'", "names of zones"),
             ("date f yyyy timezone=Europe/Berlim", "is not a time zone"),
             ("date [f yyyy", "is not a field name"),
-            ("date f yyyy locale=de", "locale"),
+            ("date f yyyy locale=xx", "`xx` is not a locale"),
         ],
     );
     let Err(error) = build(&SPEC, "date f UNIX 'yyyy-MM-ddTHH'") else {
@@ -336,7 +372,7 @@ proptest! {
         let mut text = Vec::new();
         batch::time::write_rfc3339(&mut text, nanos);
         let around = Surroundings { zone: None, received: 0 };
-        let read = Format::compile("ISO8601").unwrap().read(&text, &around);
+        let read = Format::compile("ISO8601", None).unwrap().read(&text, &around);
         prop_assert_eq!(read.map(|moment| moment.nanos), Ok(nanos));
     }
 
