@@ -1,8 +1,10 @@
 //! From pattern text to tree: Oniguruma's dialect as Ruby sets it up, plus `%{NAME:field:type}`.
 //!
-//! A definition is parsed where it is referred to, as a group of its own, so flags such as `(?i)` end with it
-//! and an error knows the definition and the byte in it. Decisions where the dialect leaves one:
+//! A definition is parsed where it is referred to, as a group of its own: flags such as `(?i)` that hold there
+//! hold in it, its own flags end with it, and an error knows the definition and the byte in it. Decisions where
+//! the dialect leaves one:
 //!
+//! - The dot takes line feeds, as if every pattern began with `(?m)`; `(?-m)` ends that.
 //! - `\d`, `\w`, `\s` and `\h` are ASCII, `\b` and `[[:alpha:]]` know Unicode, as in Ruby.
 //! - Plain parentheses group only; fields come from `%{NAME:field}` and `(?<field>…)`.
 //! - `(?i)` folds single code points; no expansion such as `ß` to `ss` takes place.
@@ -13,6 +15,8 @@ mod class;
 mod escape;
 mod group;
 mod reference;
+
+use std::collections::BTreeMap;
 
 use crate::ast::{Assertion, Greed, Node};
 use crate::class::{Class, SetExpr, other_cases};
@@ -40,10 +44,18 @@ pub(crate) fn parse(
         options,
         captures: Vec::new(),
         open: Vec::new(),
+        inline: BTreeMap::new(),
         nodes: 0,
         depth: 0,
     };
-    let node = Parser::new(&mut shared, None, source).whole()?;
+    let parser = Parser {
+        shared: &mut shared,
+        definition: None,
+        source,
+        at: 0,
+        flags: Flags::default(),
+    };
+    let node = parser.whole()?;
     Ok((node, shared.captures))
 }
 
@@ -54,11 +66,13 @@ struct Shared<'a> {
     captures: Vec<Capture>,
     /// The definitions being parsed, outermost first.
     open: Vec<String>,
+    /// What `%{NAME=expression}` defined so far.
+    inline: BTreeMap<String, String>,
     nodes: usize,
     depth: usize,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Flags {
     /// `(?m)`: the dot takes line feeds.
     dot_all: bool,
@@ -66,6 +80,17 @@ struct Flags {
     fold: bool,
     /// `(?x)`.
     extended: bool,
+}
+
+impl Default for Flags {
+    /// The reference system compiles every pattern with `(?m)`, and some of its definitions rely on it.
+    fn default() -> Flags {
+        Flags {
+            dot_all: true,
+            fold: false,
+            extended: false,
+        }
+    }
 }
 
 struct Parser<'a, 's> {
@@ -77,16 +102,6 @@ struct Parser<'a, 's> {
 }
 
 impl<'a, 's> Parser<'a, 's> {
-    fn new(shared: &'s mut Shared<'a>, definition: Option<String>, source: &'s str) -> Self {
-        Parser {
-            shared,
-            definition,
-            source,
-            at: 0,
-            flags: Flags::default(),
-        }
-    }
-
     fn whole(mut self) -> Result<Node, GrokError> {
         let node = self.alternatives()?;
         match self.peek() {
@@ -273,6 +288,24 @@ impl<'a, 's> Parser<'a, 's> {
                 max: None,
                 greed,
             },
+            // `([a-z]+)+` ends where `[a-z]+` ends, in the same order, and would try each end many times.
+            Node::Repeat {
+                node,
+                min: least @ (0 | 1),
+                max: None,
+                greed: Greed::Greedy,
+            } if greed == Greed::Greedy
+                && min <= 1
+                && max != Some(0)
+                && matches!(*node, Node::Char(_) | Node::Class(_)) =>
+            {
+                Node::Repeat {
+                    node,
+                    min: least * min,
+                    max: None,
+                    greed,
+                }
+            }
             node => Node::Repeat {
                 node: Box::new(node),
                 min,

@@ -28,9 +28,15 @@ fn the_dialect_is_that_of_oniguruma() {
     // Pattern, text, what its first capture takes; None for no match.
     let table: &[(&str, &str, Option<&str>)] = &[
         (r"(?<x>^b$)", "a\nb\nc", Some("b")),
-        (r"(?<x>a.b)", "a\nb", None),
+        (r"(?<x>a.b)", "a\nb", Some("a\nb")),
         (r"(?m)(?<x>a.b)", "a\nb", Some("a\nb")),
-        (r"(?m:a.)(?<x>.)", "a\nb", Some("b")),
+        (r"(?-m)(?<x>a.b)", "a\nb", None),
+        (r"(?-m)(?m:a.)(?<x>.)", "a\nb", Some("b")),
+        (r"(?-mix:a.)(?<x>.)", "a\nbA-b", None),
+        (r"(?<x>(?>[a-z]+)+\d)", "ab1", Some("ab1")),
+        (r"(?<x>([a-z]+)+b*)", "abb", Some("abb")),
+        (r"(?<x>([a-z]*)+b)c", "abbc", Some("abb")),
+        (r"(?<x>([a-z]+)?b)c", "bc", Some("b")),
         (r"(?<x>\h+)", "xyz09aFg", Some("09aF")),
         (r"(?<x>\H+)", "09aFxyz", Some("xyz")),
         (r"(?<x>a++)b", "aaab", Some("aaa")),
@@ -95,7 +101,14 @@ fn broken_patterns_are_refused_where_they_break() {
         ("a\\", 1, "backslash"),
         ("[z-a]", 1, "upside down"),
         ("%{WORD", 0, "never closed"),
-        ("x%{WO RD}", 3, "no pattern name"),
+        ("x%{WO,RD}", 3, "no pattern name"),
+        ("x%{ WORD}", 3, "no pattern name"),
+        ("x%{WORD :a}", 7, "no blank may stand before"),
+        ("x%{WORD:a =b}", 9, "no blank may stand before"),
+        ("x%{WORD a", 1, "never closed"),
+        ("x%{WORD=a{2}", 1, "never closed"),
+        ("x%{WORD=}", 8, "definition of WORD is empty"),
+        ("x%{A:a=b(c}", 8, "never closed"),
         ("%{WORD:a:b}", 9, "unknown type"),
         ("%{WORD:[a}", 7, "no field name"),
         ("%{WORD:a..b}", 7, "no field name"),
@@ -120,6 +133,72 @@ fn broken_patterns_are_refused_where_they_break() {
             other => panic!("{source}: {other:?}"),
         }
     }
+}
+
+#[test]
+fn flags_hold_in_definitions() {
+    let table: &[(&str, &str, Option<&str>)] = &[
+        ("%{GREEDYDATA:x}", "a\nb", Some("a\nb")),
+        ("(?m)%{GREEDYDATA:x}", "a\nb", Some("a\nb")),
+        ("(?m)%{WORD}%{GREEDYDATA:x}$", "a\nb", Some("\nb")),
+        ("(?-m)%{GREEDYDATA:x}", "a\nb", Some("a")),
+        ("(?-m:%{GREEDYDATA:x})%{GREEDYDATA}b", "a\nb", Some("a")),
+        ("(?-m)%{QS:x}", "\"a\\\nb\" \"c\"", Some("\" \"")),
+        ("%{QS:x}", "\"a\\\nb\" \"c\"", Some("\"a\\\nb\"")),
+        ("(?i)%{CISCO_ACTION:x}", "dENY", Some("dENY")),
+        ("(?i:%{CISCO_ACTION:x}) b", "dENY b", Some("dENY")),
+        ("(?i:%{CISCO_ACTION:x}) b", "dENY B", None),
+        ("%{CISCO_ACTION:x}", "dENY", None),
+        ("(?mi)%{A:x=b.c}", "B\nC", Some("B\nC")),
+        ("(?mi)(?-mix:%{A:x=b.c})", "B\nC", None),
+        ("(?mi)(?-mix:%{A:x=b.c})", "b-c", Some("b-c")),
+        ("(?x) %{A:x=a b}", "ab", Some("ab")),
+        ("%{A:x=a b}", "a b", Some("a b")),
+        // A definition's own flags end with it.
+        ("%{A=(?i)a}(?<x>b)", "AB Ab", Some("b")),
+        ("%{A=(?i)a}(?<x>b)", "AB", None),
+    ];
+    for (source, text, expected) in table {
+        let first = spans(source, text).map(|all| all[0].clone().expect("the capture took part"));
+        assert_eq!(first.as_deref(), *expected, "{source} on {text:?}");
+    }
+}
+
+#[test]
+fn references_take_definitions_and_remarks() {
+    let table: &[(&str, &str, Option<&str>)] = &[
+        ("%{WORD:x a remark: = (}", "ab", Some("ab")),
+        ("%{WORD }-%{WORD:x }", "a-b", Some("b")),
+        ("%{INT:x:int a number}", "12", Some("12")),
+        ("%{WORD at first} %{WORD:x\tthen}", "a b", Some("b")),
+        (r"%{D:x=\d{3}}-%{D}", "12-34 123-456", Some("123")),
+        (r"%{D:x:int=\d{3}}", "12345", Some("123")),
+        (r"%{D=\d{3}}%{D:x}", "123456", Some("456")),
+        (r"%{B:x=a\}b}", "a}b", Some("a}b")),
+        ("%{B:x=%{INT}px|%{WORD:y}}", "12px", Some("12px")),
+        // It replaces what the library has, also in definitions that come later.
+        ("%{WORD=[0-9]}%{WORD:x}", "ab12", Some("2")),
+        (
+            "%{YEAR=y}(?<x>%{DATE_US})",
+            "y01/02/2026 y01/02/y",
+            Some("01/02/y"),
+        ),
+    ];
+    for (source, text, expected) in table {
+        let first = spans(source, text).map(|all| all[0].clone().expect("the capture took part"));
+        assert_eq!(first.as_deref(), *expected, "{source} on {text:?}");
+    }
+    // It holds for its own pattern, and from its place on.
+    let library = library();
+    for source in ["%{D}", "%{D}%{D=a}"] {
+        let error = Pattern::compile(&library, source, &Options::default());
+        assert!(
+            matches!(error, Err(GrokError::UnknownPattern { .. })),
+            "{source}"
+        );
+    }
+    let error = Pattern::compile(&library, "%{D=a%{D}}", &Options::default());
+    assert!(matches!(error, Err(GrokError::Recursion { .. })));
 }
 
 #[test]

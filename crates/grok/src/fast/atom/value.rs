@@ -141,7 +141,7 @@ pub(super) fn httpd_user(text: &[u8], start: usize) -> Option<usize> {
 }
 
 /// `BASE10NUM`: an atomic group, so there is one choice only.
-#[inline]
+#[inline(always)]
 pub(in crate::fast) fn number(text: &[u8], start: usize) -> Option<usize> {
     if start > 0 && matches!(text[start - 1], b'0'..=b'9' | b'.' | b'+' | b'-') {
         return None;
@@ -174,7 +174,7 @@ pub(in crate::fast) fn number(text: &[u8], start: usize) -> Option<usize> {
 
 /// `QUOTEDSTRING`: the innermost groups are atomic and no item begins with the quote, so there is one
 /// choice only.
-#[inline]
+#[inline(always)]
 pub(in crate::fast) fn quoted(text: &[u8], start: usize) -> Option<usize> {
     let quote = *text.get(start)?;
     if !matches!(quote, b'"' | b'\'' | b'`') || (start > 0 && text[start - 1] == b'\\') {
@@ -186,10 +186,8 @@ pub(in crate::fast) fn quoted(text: &[u8], start: usize) -> Option<usize> {
         if text[at] == quote {
             return Some(at + 1);
         }
-        // An escaped line feed is no item: the dot does not take it.
-        if *text.get(at + 1)? == b'\n' {
-            return None;
-        }
+        // Whatever is escaped is part of the item, also a line feed.
+        text.get(at + 1)?;
         at += 2;
     }
 }
