@@ -5,8 +5,9 @@
 //! done with them (types, empty captures, names that occur twice) is the caller's affair.
 //!
 //! The engine is a specialised matcher with PCRE2 behind it. Invariants: both give the same spans for
-//! every text; where the specialised matcher is not sure, it hands the text over; and no text takes more
-//! than a bounded number of steps ([`Options::match_limit`]). Texts are valid UTF-8 and shorter than 4 GiB.
+//! every text; where the specialised matcher is not sure, it searches again without trying anything twice,
+//! and where that is not enough it hands the text over; and no text takes more than a bounded number of steps
+//! ([`Options::match_limit`]). Texts are valid UTF-8 and shorter than 4 GiB.
 
 mod ast;
 mod class;

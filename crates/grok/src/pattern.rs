@@ -8,13 +8,17 @@ use crate::library::Library;
 use crate::parse::parse;
 use crate::pcre::{Fallback, FallbackScratch};
 
+/// Steps that a thorough search may take for every byte of a text, beside the limit.
+const STEPS_PER_BYTE: i64 = 6;
+
 /// How patterns are compiled and run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Whether `%{NAME}` without a field takes nothing (the default) instead of capturing under `NAME`.
     pub named_captures_only: bool,
-    /// How many steps PCRE2 may take: from one start in a text of up to 1 KiB, and in the whole of a longer
-    /// one, where a number that grows with the text's length is added.
+    /// How many steps a search may take, beside a number that grows with the text's length. PCRE2, which searches
+    /// with back-references and whatever else the specialised matcher does not know, counts anew from every start
+    /// in a text of up to 1 KiB, and never beyond its own limit of 10,000,000.
     pub match_limit: u32,
 }
 
@@ -105,6 +109,12 @@ struct Inner {
     /// The specialised matcher, or what the pattern has that it cannot do.
     matcher: Result<Matcher, &'static str>,
     fallback: Arc<Fallback>,
+    match_limit: u32,
+}
+
+/// The steps that a thorough search of a text may take.
+fn steps_for(match_limit: u32, text_bytes: usize) -> i64 {
+    i64::from(match_limit) + STEPS_PER_BYTE * text_bytes as i64
 }
 
 /// What one worker keeps to run one pattern.
@@ -139,6 +149,7 @@ impl Pattern {
                 captures,
                 matcher: Matcher::new(&node),
                 fallback,
+                match_limit: options.match_limit,
             }),
         })
     }
@@ -168,8 +179,25 @@ impl Pattern {
                 Verdict::NoMatch => return Outcome::NoMatch,
                 Verdict::Unsure => {}
             }
+            if let Some((outcome, _)) = self.matches_thoroughly(text, scratch) {
+                return outcome;
+            }
         }
         self.matches_with_pcre2(text, scratch)
+    }
+
+    /// As [`Pattern::matches`], by the specialised matcher's thorough search alone, with the steps that it took.
+    /// `None` where it gives up or the pattern has none.
+    #[cold]
+    pub fn matches_thoroughly(&self, text: &[u8], scratch: &mut Scratch) -> Option<(Outcome, u64)> {
+        let matcher = self.inner.matcher.as_ref().ok()?;
+        let budget = steps_for(self.inner.match_limit, text.len());
+        let (matcher_scratch, spans) = (&mut scratch.matcher, &mut scratch.spans);
+        match matcher.run_thoroughly(text, budget, matcher_scratch, spans) {
+            (Verdict::Match, steps) => Some((Outcome::Match, steps as u64)),
+            (Verdict::NoMatch, steps) => Some((Outcome::NoMatch, steps as u64)),
+            (Verdict::Unsure, _) => None,
+        }
     }
 
     /// As [`Pattern::matches`], by PCRE2 alone: what the specialised matcher is measured against.

@@ -183,6 +183,36 @@ fn tier_of(text_bytes: usize) -> usize {
     tier
 }
 
+/// Says of single code points whether they belong to a class.
+#[derive(Debug)]
+pub(crate) struct ClassTest {
+    text: String,
+    regex: OnceLock<Option<Regex>>,
+}
+
+impl ClassTest {
+    /// A class as [`crate::class::Class::text`] has it.
+    pub fn new(text: String) -> ClassTest {
+        ClassTest {
+            text,
+            regex: OnceLock::new(),
+        }
+    }
+
+    /// Whether a code point belongs to the class; `None` when PCRE2 fails.
+    pub fn contains(&self, code_point: &[u8]) -> Option<bool> {
+        let compile = || {
+            RegexBuilder::new()
+                .utf(true)
+                .jit_if_available(true)
+                .build(&format!("(*UCP)(?aD)(?aS)\\A{}", self.text))
+                .ok()
+        };
+        let regex = self.regex.get_or_init(compile).as_ref()?;
+        regex.is_match(code_point).ok()
+    }
+}
+
 /// How the tree is written.
 #[derive(Clone, Copy, Default)]
 struct Form {

@@ -5,7 +5,8 @@
 //! choice and the others elsewhere; a jump is only left where two ways meet. A short literal that lies behind
 //! an operation without choices becomes part of it.
 
-use super::program::{Index, NO_LITERAL, Op, Program, Short, Step};
+use super::machine::chooses;
+use super::program::{Index, NO_CHOICE, NO_LITERAL, Op, Program, Short, Step};
 
 /// Puts the operations in order, into `program`, whose choices are given their new targets.
 pub(super) fn lay_out(ops: &[Op], program: &mut Program) {
@@ -54,6 +55,20 @@ pub(super) fn lay_out(ops: &[Op], program: &mut Program) {
             then: NO_LITERAL,
         })
         .collect();
+    let mut count = 0;
+    program.choices = order
+        .iter()
+        .enumerate()
+        .map(|(at, &op)| {
+            let before = at.checked_sub(1).map(|before| order[before]);
+            if !chooses(before, op) {
+                return NO_CHOICE;
+            }
+            count += 1;
+            count - 1
+        })
+        .collect();
+    program.choice_count = count as usize;
     for (at, pair) in order.windows(2).enumerate() {
         if pair[0].joins_literal() {
             program.steps[at].then = short_of(pair[1], program);

@@ -1,10 +1,13 @@
 //! From the pattern's tree to the matcher's: names dissolve, literals join, nested alternations become one,
 //! and what the matcher has no operation for is refused.
 
+use std::cell::RefCell;
+
 use super::atom::{self, Atom};
 use super::program::Shortcut;
 use crate::ast::{Assertion, Greed, Node};
 use crate::class::{Class, Wide};
+use crate::pcre::ClassTest;
 
 /// What one byte means to a class: the value of its table.
 pub(super) mod member {
@@ -12,10 +15,11 @@ pub(super) mod member {
     pub const NO: u8 = 0;
     /// An ASCII member.
     pub const YES: u8 = 1;
-    /// Whether the code point is a member is not known here.
-    pub const UNSURE: u8 = 2;
     /// Part of a code point beyond ASCII that is a member.
-    pub const WIDE: u8 = 3;
+    pub const WIDE: u8 = 2;
+    /// Part of one of which the table does not know whether it is a member: this value and the number of the
+    /// class among [`Program::classes`](super::super::program::Program::classes).
+    pub const UNSURE: u8 = 3;
 }
 
 /// A class as a table of [`member`] values.
@@ -84,25 +88,50 @@ impl Tree {
 }
 
 /// Lowers a whole pattern.
-pub(super) fn lower(node: &Node) -> Result<Tree, &'static str> {
-    let atoms = atom::Known::new(node);
-    lower_node(node, &atoms)
+pub(super) fn lower(node: &Node) -> Result<(Tree, Vec<ClassTest>), &'static str> {
+    let context = Context {
+        atoms: atom::Known::new(node),
+        classes: RefCell::new(vec![r"\w".to_owned()]),
+    };
+    let tree = lower_node(node, &context)?;
+    let classes = context.classes.into_inner();
+    Ok((tree, classes.into_iter().map(ClassTest::new).collect()))
 }
 
-fn lower_node(node: &Node, atoms: &atom::Known) -> Result<Tree, &'static str> {
+/// What all parts of a pattern share.
+struct Context {
+    atoms: atom::Known,
+    /// The classes that tables do not know, as PCRE2 writes them; first the word characters.
+    classes: RefCell<Vec<String>>,
+}
+
+impl Context {
+    /// The value for a class that a table does not know.
+    fn unsure(&self, text: &str) -> Result<u8, &'static str> {
+        let mut classes = self.classes.borrow_mut();
+        let known = classes.iter().position(|other| other == text);
+        let number = known.unwrap_or_else(|| {
+            classes.push(text.to_owned());
+            classes.len() - 1
+        });
+        u8::try_from(number + usize::from(member::UNSURE)).map_err(|_| "its many classes")
+    }
+}
+
+fn lower_node(node: &Node, context: &Context) -> Result<Tree, &'static str> {
     Ok(match node {
         Node::Empty => Tree::Empty,
         Node::Char(c) => Tree::Literal(c.to_string().into_bytes()),
-        Node::Class(class) => Tree::Set(Box::new(table(class)?)),
-        Node::Concat(all) => lower_concat(all, atoms)?,
-        Node::Alt(all) => lower_alt(all, atoms)?,
+        Node::Class(class) => Tree::Set(Box::new(table(class, context)?)),
+        Node::Concat(all) => lower_concat(all, context)?,
+        Node::Alt(all) => lower_alt(all, context)?,
         Node::Repeat {
             node,
             min,
             max,
             greed,
         } => {
-            let body = Box::new(lower_node(node, atoms)?);
+            let body = Box::new(lower_node(node, context)?);
             let repeat = Tree::Repeat {
                 body,
                 min: *min,
@@ -115,14 +144,14 @@ fn lower_node(node: &Node, atoms: &atom::Known) -> Result<Tree, &'static str> {
                 repeat
             }
         }
-        Node::Capture(number, node) => Tree::Capture(*number, Box::new(lower_node(node, atoms)?)),
-        Node::Atomic(node) => Tree::Atomic(Box::new(lower_node(node, atoms)?)),
+        Node::Capture(number, node) => Tree::Capture(*number, Box::new(lower_node(node, context)?)),
+        Node::Atomic(node) => Tree::Atomic(Box::new(lower_node(node, context)?)),
         Node::Look {
             behind,
             negative,
             node,
         } => {
-            let body = lower_node(node, atoms)?;
+            let body = lower_node(node, context)?;
             if *negative && !body.captures().is_empty() {
                 return Err("a capture in a negative look-around");
             }
@@ -135,17 +164,17 @@ fn lower_node(node: &Node, atoms: &atom::Known) -> Result<Tree, &'static str> {
         Node::Assert(assertion) => Tree::Assert(*assertion),
         Node::Backref(_) => return Err("a back-reference"),
         Node::Foreign(_) => return Err("\\R, \\X or \\K"),
-        Node::Named(name, node) => match atoms.find(name, node) {
-            Some(atom) => Tree::Atom(atom, Box::new(lower_node(node, atoms)?)),
-            None => lower_node(node, atoms)?,
+        Node::Named(name, node) => match context.atoms.find(name, node) {
+            Some(atom) => Tree::Atom(atom, Box::new(lower_node(node, context)?)),
+            None => lower_node(node, context)?,
         },
     })
 }
 
-fn lower_concat(all: &[Node], atoms: &atom::Known) -> Result<Tree, &'static str> {
+fn lower_concat(all: &[Node], context: &Context) -> Result<Tree, &'static str> {
     let mut parts: Vec<Tree> = Vec::new();
     for node in all {
-        match lower_node(node, atoms)? {
+        match lower_node(node, context)? {
             Tree::Concat(inner) => inner.into_iter().for_each(|part| push(&mut parts, part)),
             part => push(&mut parts, part),
         }
@@ -166,10 +195,10 @@ fn push(parts: &mut Vec<Tree>, part: Tree) {
 }
 
 /// An alternation in an alternation tries the same branches in the same order as one flat alternation.
-fn lower_alt(all: &[Node], atoms: &atom::Known) -> Result<Tree, &'static str> {
+fn lower_alt(all: &[Node], context: &Context) -> Result<Tree, &'static str> {
     let mut branches = Vec::new();
     for node in all {
-        match lower_node(node, atoms)? {
+        match lower_node(node, context)? {
             Tree::Alt(inner) => branches.extend(inner),
             // One choice of all branches looks for IPv6 first and is better than a choice within a choice.
             Tree::Atom(Atom::Shortcut(Shortcut::Ipv4First), body) => match *body {
@@ -182,12 +211,12 @@ fn lower_alt(all: &[Node], atoms: &atom::Known) -> Result<Tree, &'static str> {
     Ok(Tree::Alt(branches))
 }
 
-fn table(class: &Class) -> Result<Table, &'static str> {
+fn table(class: &Class, context: &Context) -> Result<Table, &'static str> {
     let ascii = class.ascii.ok_or("a Unicode property")?;
     let wide = match class.wide {
         Wide::None => member::NO,
         Wide::All => member::WIDE,
-        Wide::Unknown => member::UNSURE,
+        Wide::Unknown => context.unsure(&class.text)?,
     };
     let mut table = [wide; 256];
     for (byte, value) in table.iter_mut().enumerate().take(128) {

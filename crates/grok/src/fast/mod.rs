@@ -10,9 +10,11 @@
 //!   definition, or gives the definition's first choice and leaves the others to the program.
 //! - What a pattern surely contains is looked for before a second start is tried ([`search`]).
 //!
-//! Whatever the program cannot decide ends as [`Verdict::Unsure`] and goes to PCRE2: `\b` or a class beside a
-//! code point whose properties it does not know, a count of code points that are not ASCII, and running out of
-//! its budget of steps, which is linear in the length of the text.
+//! A search is quick first. Whatever it cannot decide ends as [`Verdict::Unsure`]: `\b` or a class beside a code
+//! point whose properties it does not know, a count of code points that are not ASCII, and running out of its
+//! budget of steps, which is linear in the length of the text. A thorough search then goes through the same program
+//! and asks PCRE2 about single code points, remembers what failed ([`machine`]), and has the pattern's match limit as
+//! its budget. Only what that does not decide is left to PCRE2.
 //!
 //! | file | holds |
 //! | --- | --- |
@@ -40,7 +42,7 @@ mod tests;
 
 use crate::ast::Node;
 use crate::pattern::Span;
-use machine::Frame;
+use machine::{Frame, Memo};
 use program::Program;
 
 /// What the specialised matcher says about a text.
@@ -50,7 +52,7 @@ pub(crate) enum Verdict {
     Match,
     /// The pattern is not in the text.
     NoMatch,
-    /// PCRE2 has to decide.
+    /// Something else has to decide.
     Unsure,
 }
 
@@ -66,14 +68,16 @@ pub(crate) struct Matcher {
 pub(crate) struct MatcherScratch {
     frames: Vec<Frame>,
     registers: Vec<u32>,
+    memo: Memo,
 }
 
 impl Matcher {
     /// Compiles the tree, or says which construct stands in the way.
     pub fn new(node: &Node) -> Result<Matcher, &'static str> {
-        let tree = lower::lower(node)?;
+        let (tree, classes) = lower::lower(node)?;
         let search = search::Search::new(&tree);
-        let program = compile::compile(&tree)?;
+        let mut program = compile::compile(&tree)?;
+        program.classes = classes;
         Ok(Matcher { program, search })
     }
 
@@ -84,6 +88,24 @@ impl Matcher {
             scratch.registers.resize(self.program.registers, 0);
         }
         self.search.run(&self.program, text, scratch, spans)
+    }
+
+    /// The same for a text of which [`Matcher::run`] was not sure, in up to `budget` steps. Gives the steps as well.
+    #[cold]
+    pub fn run_thoroughly(
+        &self,
+        text: &[u8],
+        budget: i64,
+        scratch: &mut MatcherScratch,
+        spans: &mut [Span],
+    ) -> (Verdict, i64) {
+        scratch.registers.resize(self.program.registers, 0);
+        scratch.memo.clear();
+        let found = self
+            .search
+            .run_thoroughly(&self.program, text, budget, scratch, spans);
+        scratch.memo.clear();
+        found
     }
 
     /// How many operations the program has.

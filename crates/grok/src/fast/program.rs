@@ -1,6 +1,7 @@
 //! The operations of a program. Every operation goes on with the one behind it unless it says otherwise.
 
 use super::lanes::{self, AtMost, Either};
+use crate::pcre::ClassTest;
 
 /// Where an operation or a position is; patterns and texts are shorter than 4 GiB.
 pub(super) type Index = u32;
@@ -17,6 +18,12 @@ pub(super) struct Step {
 
 /// Stands for no literal.
 pub(super) const NO_LITERAL: u16 = u16::MAX;
+
+/// Stands for an operation that does not choose.
+pub(super) const NO_CHOICE: u32 = u32::MAX;
+
+/// The number of the class of word characters, which `\b` asks for.
+pub(super) const WORD_CLASS: u8 = 0;
 
 /// Stands for no capture.
 pub(super) const NO_CAPTURE: u16 = u16::MAX;
@@ -150,6 +157,8 @@ pub(super) enum Seek {
     UpTo(u8),
     /// In the table.
     Table,
+    /// For nothing: the run ends with the text.
+    Nothing,
 }
 
 /// Finds the end of a run: the first byte whose `stop` value is not 0.
@@ -166,7 +175,7 @@ pub(super) mod stop {
     pub const OUTSIDE: u8 = 1;
     /// What follows may begin here.
     pub const CANDIDATE: u8 = 2;
-    /// Not known here.
+    /// This value and those above: the table does not know; as in [`super::super::lower::member`].
     pub const UNSURE: u8 = 3;
 }
 
@@ -177,6 +186,7 @@ impl Scan {
             .filter(|&b: &u8| stop[usize::from(b)] != 0)
             .collect();
         let seek = match stops[..] {
+            [] => Seek::Nothing,
             [a] => Seek::One(a),
             [a, b] => Seek::Two(a, b),
             [a, b, c] => Seek::Three(a, b, c),
@@ -208,9 +218,11 @@ impl Scan {
         let rest = &text[from..];
         let found = match self.seek {
             Seek::One(a) => memchr::memchr(a, rest),
-            // Such as a quote or a line feed, which are near; the one byte above is the line feed of `.*`.
+            // Such as a quote or a line feed, which are near.
             Seek::Two(a, b) => lanes::find(rest, 0, Either(a, b)),
             Seek::Three(a, b, c) => memchr::memchr3(a, b, c, rest),
+            // Such as `.*`.
+            Seek::Nothing => None,
             Seek::Table | Seek::UpTo(_) => {
                 rest.iter().position(|&b| self.stop[usize::from(b)] != 0)
             }
@@ -337,6 +349,12 @@ pub(super) struct Program {
     pub lazies: Vec<Lazy>,
     pub nexts: Vec<Next>,
     pub switches: Vec<Switch>,
+    /// For every operation the number of its choice, or [`NO_CHOICE`].
+    pub choices: Vec<u32>,
+    /// How many operations choose.
+    pub choice_count: usize,
+    /// The classes that the tables do not know, by their number.
+    pub classes: Vec<ClassTest>,
     /// How many registers the program uses.
     pub registers: usize,
 }

@@ -14,6 +14,9 @@ use crate::pattern::Span;
 const BUDGET_BASE: i64 = 1024;
 const BUDGET_PER_BYTE: i64 = 4;
 
+/// A thorough search begins to remember failures after so many steps; in unit tests at once, where texts are short.
+const MEMO_AFTER: i64 = if cfg!(test) { 0 } else { 256 };
+
 /// In texts that are longer, what every match contains is looked for before the first start is tried.
 const LONG_TEXT_BYTES: usize = 4096;
 
@@ -65,6 +68,41 @@ impl Search {
         scratch: &mut MatcherScratch,
         spans: &mut [Span],
     ) -> Verdict {
+        let budget = BUDGET_BASE + BUDGET_PER_BYTE * text.len() as i64;
+        self.run_in::<false>(&mut Machine {
+            program,
+            text,
+            spans,
+            scratch,
+            budget,
+            memo_below: 0,
+        })
+    }
+
+    /// The same thoroughly; gives the steps that were taken as well.
+    pub fn run_thoroughly(
+        &self,
+        program: &Program,
+        text: &[u8],
+        budget: i64,
+        scratch: &mut MatcherScratch,
+        spans: &mut [Span],
+    ) -> (Verdict, i64) {
+        let mut machine = Machine {
+            program,
+            text,
+            spans,
+            scratch,
+            budget,
+            memo_below: budget - MEMO_AFTER,
+        };
+        let verdict = self.run_in::<true>(&mut machine);
+        (verdict, budget - machine.budget)
+    }
+
+    #[inline(always)]
+    fn run_in<const THOROUGH: bool>(&self, machine: &mut Machine<'_, THOROUGH>) -> Verdict {
+        let text = machine.text;
         let Some(mut start) = self.next_start(text, 0) else {
             return Verdict::NoMatch;
         };
@@ -72,14 +110,6 @@ impl Search {
         if long && !self.has_needles(&text[start..]) {
             return Verdict::NoMatch;
         }
-        let budget = BUDGET_BASE + BUDGET_PER_BYTE * text.len() as i64;
-        let mut machine = Machine {
-            program,
-            text,
-            spans,
-            scratch,
-            budget,
-        };
         match machine.run(start) {
             Verdict::NoMatch => {}
             verdict => return verdict,

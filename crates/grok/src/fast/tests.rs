@@ -97,28 +97,27 @@ fn compare(
 ) -> bool {
     // What an earlier text left in the spans must not show.
     fast.spans.fill(Span { start: 7, end: 7 });
-    let Some(outcome) = pattern.matches_specialised(text.as_bytes(), fast) else {
-        return false;
-    };
     let expected = pattern.matches_with_pcre2(text.as_bytes(), slow);
-    if expected == Outcome::LimitReached {
-        return true;
+    let check = |outcome: Outcome, fast: &Scratch, search: &str| {
+        if expected == Outcome::LimitReached {
+            return;
+        }
+        let place = || format!("{name} on {text:?}, {search}\n{}", pattern.explain());
+        assert_eq!(outcome, expected, "{}", place());
+        if outcome == Outcome::Match {
+            assert_eq!(fast.spans(), slow.spans(), "{}", place());
+        }
+    };
+    let quick = pattern.matches_specialised(text.as_bytes(), fast);
+    if let Some(outcome) = quick {
+        check(outcome, fast, "quick");
     }
-    assert_eq!(
-        outcome,
-        expected,
-        "{name} on {text:?}\n{}",
-        pattern.explain()
-    );
-    if outcome == Outcome::Match {
-        assert_eq!(
-            fast.spans(),
-            slow.spans(),
-            "{name} on {text:?}\n{}",
-            pattern.explain()
-        );
+    fast.spans.fill(Span { start: 7, end: 7 });
+    match pattern.matches_thoroughly(text.as_bytes(), fast) {
+        Some((outcome, _)) => check(outcome, fast, "thorough"),
+        None => panic!("{name} on {text:?}: too many steps\n{}", pattern.explain()),
     }
-    true
+    quick.is_some()
 }
 
 fn sweep(set: PatternSet, texts_each: usize) {

@@ -88,7 +88,7 @@ impl Known {
 }
 
 /// The end of a definition's first choice at `start`, in the usual spelling.
-#[inline]
+#[inline(always)]
 pub(super) fn shortcut(kind: Shortcut, text: &[u8], start: usize) -> Option<usize> {
     match kind {
         Shortcut::HttpDate => http_date(text, start),

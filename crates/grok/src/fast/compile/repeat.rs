@@ -167,7 +167,7 @@ impl Compiler {
         }
         let scan = self.scan(table.map(|value| match value {
             member::NO => stop::OUTSIDE,
-            member::UNSURE => stop::UNSURE,
+            unsure @ member::UNSURE.. => unsure,
             _ => 0,
         }))?;
         if keeps && !counted {
@@ -205,7 +205,7 @@ impl Compiler {
             *value = match table[byte] {
                 _ if follow.bytes[byte] && !inner => stop::CANDIDATE,
                 member::NO => stop::OUTSIDE,
-                member::UNSURE => stop::UNSURE,
+                unsure @ member::UNSURE.. => unsure,
                 _ => 0,
             };
         }

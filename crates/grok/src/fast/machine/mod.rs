@@ -1,5 +1,9 @@
 //! Runs a program at one start.
 //!
+//! A search is quick or thorough. The quick one gives up when it has used a budget that is linear in the text, and
+//! beside code points that its tables do not know; it decides nearly all texts. The thorough one knows all code
+//! points ([`thorough`]) and tries nothing twice ([`memo`]).
+//!
 //! The state is the operation, the place in the text, and a stack of choices that may be revised. A frame
 //! names the operation that pushed it; what its two numbers mean is that operation's affair:
 //!
@@ -12,13 +16,17 @@
 //! | `CaptureGuard` | the capture's start | its end |
 //! | `Shortcut` | the place | the end of the first choice |
 
+mod memo;
 mod runs;
+mod thorough;
 
 use crate::fast::atom;
 use crate::fast::lower::member;
 use crate::fast::program::{Index, Op, Program, Step};
 use crate::fast::{MatcherScratch, Verdict};
 use crate::pattern::Span;
+pub(super) use memo::Memo;
+pub(super) use thorough::chooses;
 
 /// A choice that may be revised.
 #[derive(Clone, Copy, Debug)]
@@ -40,16 +48,18 @@ const UNSURE: Index = Index::MAX - 1;
 const MATCH: Index = Index::MAX - 2;
 
 /// A program at work on a text.
-pub(super) struct Machine<'m> {
+pub(super) struct Machine<'m, const THOROUGH: bool> {
     pub program: &'m Program,
     pub text: &'m [u8],
     pub spans: &'m mut [Span],
     pub scratch: &'m mut MatcherScratch,
-    /// Steps left; when it is used up, PCRE2 decides.
+    /// Steps left; when it is used up, the search is given up.
     pub budget: i64,
+    /// A thorough search remembers failures from here on: most end before that is worth its cost.
+    pub memo_below: i64,
 }
 
-impl Machine<'_> {
+impl<const THOROUGH: bool> Machine<'_, THOROUGH> {
     /// Whether the program matches at `start`.
     #[inline]
     pub fn run(&mut self, start: usize) -> Verdict {
@@ -60,7 +70,11 @@ impl Machine<'_> {
         let mut resumed = start;
         loop {
             let step = &steps[pc as usize];
-            let next = self.step(program, step, pc, &mut at);
+            let next = if THOROUGH && self.failed_before(pc, at) {
+                FAIL
+            } else {
+                self.step(program, step, pc, &mut at)
+            };
             if next < MATCH {
                 pc = next;
                 continue;
@@ -146,12 +160,12 @@ impl Machine<'_> {
             }
             Op::Set { table } => self.set(table, at, next),
             Op::Run { scan, min, capture } => {
-                let next = runs::run(&program.scans[usize::from(scan)], self.text, min, at, next);
+                let next = self.run_of(&program.scans[usize::from(scan)], min, at, next);
                 self.fill(capture, start, *at);
                 self.then(then, at, next)
             }
             Op::Word { scan, capture } => {
-                let next = runs::word(&program.scans[usize::from(scan)], self.text, at, next);
+                let next = self.word(&program.scans[usize::from(scan)], at, next);
                 self.fill(capture, start, *at);
                 self.then(then, at, next)
             }
@@ -280,8 +294,9 @@ impl Machine<'_> {
             }
             Op::RunCounted { table, min, max } => self.run_counted(table, min, max, at, next),
             Op::Ipv6Guard => verdict(atom::may_be_ipv6(text, *at), next),
+            // What failed once is known to fail, so a thorough search need not ask whether this is the first choice.
             Op::ShortcutEnd { register } => verdict(
-                self.scratch.registers[usize::from(register)] != *at as u32,
+                THOROUGH || self.scratch.registers[usize::from(register)] != *at as u32,
                 next,
             ),
             Op::LineStart => verdict(
@@ -292,11 +307,15 @@ impl Machine<'_> {
             Op::TextStart => verdict(*at == 0, next),
             Op::TextEnd => verdict(*at == text.len(), next),
             Op::TextEndLine => verdict(matches!(text[*at..], [] | [b'\n']), next),
-            Op::WordEdge { negative } => word_edge(text, *at, negative, next),
+            Op::WordEdge { negative } => self.word_edge(*at, negative, next),
             Op::BehindSet { table, negative } => {
-                let value = at
-                    .checked_sub(1)
-                    .map_or(member::NO, |before| self.value(table, before));
+                let Some(last) = at.checked_sub(1) else {
+                    return verdict(negative, next);
+                };
+                let value = self.value(table, last);
+                if THOROUGH && value >= member::UNSURE {
+                    return self.wide_look(value, runs::before(text, *at), negative, next);
+                }
                 look(value, negative, next)
             }
             Op::BehindLiteral {
@@ -314,6 +333,9 @@ impl Machine<'_> {
                 } else {
                     member::NO
                 };
+                if THOROUGH && value >= member::UNSURE {
+                    return self.wide_look(value, *at, negative, next);
+                }
                 look(value, negative, next)
             }
             other => self.group(other, next, pc, at),
@@ -370,6 +392,22 @@ impl Machine<'_> {
         self.scratch.frames.truncate(height);
     }
 
+    /// Whether a word begins or ends at `at`.
+    #[inline(always)]
+    fn word_edge(&self, at: usize, negative: bool, next: Index) -> Index {
+        let before = if at > 0 { self.text[at - 1] } else { b' ' };
+        let after = self.text.get(at).copied().unwrap_or(b' ');
+        if !(before | after).is_ascii() {
+            return if THOROUGH {
+                self.wide_word_edge(at, negative, next)
+            } else {
+                UNSURE
+            };
+        }
+        let word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+        verdict((word(before) != word(after)) != negative, next)
+    }
+
     /// The class membership of the code point that the byte at `at` belongs to.
     #[inline(always)]
     fn value(&self, table: u16, at: usize) -> u8 {
@@ -397,18 +435,21 @@ impl Machine<'_> {
     #[inline(never)]
     fn backtrack(&mut self, at: &mut usize) -> Index {
         loop {
-            let Some(Frame {
-                op: pc,
-                at: place,
-                aux,
-            }) = self.scratch.frames.pop()
-            else {
+            let Some(frame) = self.scratch.frames.pop() else {
                 return MATCH;
             };
             self.budget -= 1;
             if self.budget < 0 || self.scratch.frames.len() > FRAMES_MAX {
                 return UNSURE;
             }
+            if THOROUGH && self.is_marker(frame) {
+                continue;
+            }
+            let Frame {
+                op: pc,
+                at: place,
+                aux,
+            } = frame;
             *at = place as usize;
             let next = match self.program.steps[pc as usize].op {
                 Op::Switch { switch, likely } | Op::SwitchIpv6 { switch, likely, .. } => {
@@ -466,19 +507,7 @@ fn fail() -> Index {
 
 fn look(value: u8, negative: bool, next: Index) -> Index {
     match value {
-        member::UNSURE => UNSURE,
+        member::UNSURE.. => UNSURE,
         value => verdict((value != member::NO) != negative, next),
     }
-}
-
-/// Whether a word begins or ends at `at`, which PCRE2 has to say where a code point beyond ASCII is near.
-#[inline(always)]
-fn word_edge(text: &[u8], at: usize, negative: bool, next: Index) -> Index {
-    let before = if at > 0 { text[at - 1] } else { b' ' };
-    let after = text.get(at).copied().unwrap_or(b' ');
-    if !(before | after).is_ascii() {
-        return UNSURE;
-    }
-    let word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
-    verdict((word(before) != word(after)) != negative, next)
 }

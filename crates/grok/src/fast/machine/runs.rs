@@ -4,7 +4,7 @@ use super::{FAIL, Index, Machine, UNSURE, verdict};
 use crate::fast::lower::member;
 use crate::fast::program::{Op, Program, Scan, stop};
 
-impl Machine<'_> {
+impl<const THOROUGH: bool> Machine<'_, THOROUGH> {
     #[inline(always)]
     pub(super) fn set(&self, table: u16, at: &mut usize, next: Index) -> Index {
         if *at >= self.text.len() {
@@ -14,9 +14,25 @@ impl Machine<'_> {
             member::YES => *at += 1,
             member::WIDE => *at = after(self.text, *at),
             member::NO => return FAIL,
+            value if THOROUGH => return self.wide_set(value, at, next),
             _ => return UNSURE,
         }
         next
+    }
+
+    /// The end of the members of a class that begin at `from`.
+    #[inline(always)]
+    fn end_of(&self, scan: &Scan, from: usize) -> Option<usize> {
+        let end = scan.run(self.text, from);
+        let following = self.peek(end);
+        if following < 256 && scan.stop[following] >= stop::UNSURE {
+            return if THOROUGH {
+                self.wide_run(scan, end)
+            } else {
+                None
+            };
+        }
+        Some(end)
     }
 
     #[inline(never)]
@@ -28,15 +44,22 @@ impl Machine<'_> {
         at: &mut usize,
         next: Index,
     ) -> Index {
-        let start = *at;
-        while *at - start < usize::from(max) && *at < self.text.len() {
+        let mut count = 0;
+        while count < max && *at < self.text.len() {
             match self.value(table, *at) {
                 member::YES => *at += 1,
                 member::NO => break,
+                member::WIDE if THOROUGH => *at = after(self.text, *at),
+                value if THOROUGH => match self.wide_set(value, at, next) {
+                    FAIL => break,
+                    UNSURE => return UNSURE,
+                    _ => {}
+                },
                 _ => return UNSURE,
             }
+            count += 1;
         }
-        verdict(*at - start >= usize::from(min), next)
+        verdict(count >= min, next)
     }
 
     #[inline(always)]
@@ -51,17 +74,18 @@ impl Machine<'_> {
         let greedy = &program.greedies[usize::from(greedy)];
         let scan = &program.scans[usize::from(greedy.scan)];
         let start = *at;
-        let mut end = scan.run(self.text, start);
-        self.charge(start, end);
-        let following = self.peek(end);
-        if following < 256 && scan.stop[following] == stop::UNSURE {
+        let Some(mut end) = self.end_of(scan, start) else {
             return UNSURE;
-        }
+        };
+        self.charge(start, end);
         let mut least = start + usize::from(greedy.min > 0);
-        if greedy.is_counted() {
-            if !self.text[start..end].is_ascii() {
+        if greedy.is_counted() && !self.text[start..end].is_ascii() {
+            let counted = THOROUGH.then(|| self.wide_count(scan, start, greedy.min, greedy.max));
+            let Some((most, fewest)) = counted.flatten() else {
                 return UNSURE;
-            }
+            };
+            (end, least) = (most, fewest);
+        } else if greedy.is_counted() {
             end = end.min(start.saturating_add(greedy.max as usize));
             least = start + greedy.min as usize;
         } else if least > start && end > start && !self.text[start].is_ascii() {
@@ -91,7 +115,8 @@ impl Machine<'_> {
         let from = *at;
         while *at > least {
             *at = before(self.text, *at);
-            if follow[usize::from(self.text[*at])] {
+            let fits = follow[usize::from(self.text[*at])];
+            if fits && !(THOROUGH && self.fails_after(pc, *at)) {
                 self.charge(*at, from);
                 if *at > least {
                     self.push(pc, *at, least as u32);
@@ -122,7 +147,9 @@ impl Machine<'_> {
         };
         let lazy = &self.program.lazies[usize::from(lazy)];
         let scan = &self.program.scans[usize::from(lazy.scan)];
-        let end = scan.run(self.text, *at);
+        let Some(end) = self.end_of(scan, *at) else {
+            return UNSURE;
+        };
         self.charge(*at, end);
         *at = end;
         let Some(&byte) = self.text.get(end) else {
@@ -135,45 +162,51 @@ impl Machine<'_> {
                 }
                 pc + 1
             }
-            stop::OUTSIDE => FAIL,
-            _ => UNSURE,
+            // Also what turned out to be no member.
+            _ => FAIL,
         }
     }
-}
 
-/// As many members as there are.
-#[inline(always)]
-pub(super) fn run(scan: &Scan, text: &[u8], min: u16, at: &mut usize, next: Index) -> Index {
-    let start = *at;
-    let end = scan.run(text, start);
-    *at = end;
-    if text
-        .get(end)
-        .is_some_and(|&b| scan.stop[usize::from(b)] == stop::UNSURE)
-    {
-        return UNSURE;
+    /// As many members as there are.
+    #[inline(always)]
+    pub(super) fn run_of(&self, scan: &Scan, min: u16, at: &mut usize, next: Index) -> Index {
+        let start = *at;
+        let Some(end) = self.end_of(scan, start) else {
+            return UNSURE;
+        };
+        *at = end;
+        verdict(end - start >= usize::from(min), next)
     }
-    verdict(end - start >= usize::from(min), next)
-}
 
-/// A whole word. Where it ends, no ASCII word character follows, so only the code points beyond are doubtful.
-#[inline(always)]
-pub(super) fn word(scan: &Scan, text: &[u8], at: &mut usize, next: Index) -> Index {
-    let start = *at;
-    let end = scan.in_table(text, start);
-    if end == start {
-        return FAIL;
+    /// A whole word. Where it ends, no ASCII word character follows, so only the code points beyond are doubtful.
+    #[inline(always)]
+    pub(super) fn word(&self, scan: &Scan, at: &mut usize, next: Index) -> Index {
+        let start = *at;
+        let end = scan.in_table(self.text, start);
+        if end == start {
+            return FAIL;
+        }
+        *at = end;
+        let before = if start > 0 {
+            self.text[start - 1]
+        } else {
+            b' '
+        };
+        if !before.is_ascii() || self.text.get(end).is_some_and(|b| !b.is_ascii()) {
+            if !THOROUGH {
+                return UNSURE;
+            }
+            return match (self.is_word_before(start), self.is_word_at(end)) {
+                (Some(left), Some(right)) => verdict(!left && !right, next),
+                _ => UNSURE,
+            };
+        }
+        verdict(scan.stop[usize::from(before)] != 0, next)
     }
-    *at = end;
-    let before = if start > 0 { text[start - 1] } else { b' ' };
-    if !before.is_ascii() || text.get(end).is_some_and(|b| !b.is_ascii()) {
-        return UNSURE;
-    }
-    verdict(scan.stop[usize::from(before)] != 0, next)
 }
 
 /// The code point after the one at `at`.
-fn after(text: &[u8], at: usize) -> usize {
+pub(super) fn after(text: &[u8], at: usize) -> usize {
     let mut end = at + 1;
     while text.get(end).is_some_and(|b| b & 0xc0 == 0x80) {
         end += 1;
@@ -182,7 +215,7 @@ fn after(text: &[u8], at: usize) -> usize {
 }
 
 /// The code point before `at`, which is not 0.
-fn before(text: &[u8], at: usize) -> usize {
+pub(super) fn before(text: &[u8], at: usize) -> usize {
     let mut start = at - 1;
     while start > 0 && text[start] & 0xc0 == 0x80 {
         start -= 1;
