@@ -96,7 +96,7 @@ struct Collect {
 }
 
 impl Collect {
-    /// Matches the elements of an array; any may match.
+    /// Matches the elements of an array, every one of them; any may match.
     fn array(self, array: &[u8], source: &mut Source, row: &mut Row) -> Outcome {
         let mut all = Outcome::NoMatch;
         for at in json::elements(array) {
@@ -112,8 +112,8 @@ impl Collect {
             };
             match self.text(text, None, source, row) {
                 Outcome::NoMatch => {}
-                Outcome::Match if !self.break_on_match => all = Outcome::Match,
-                end => return end,
+                Outcome::Match => all = Outcome::Match,
+                Outcome::LimitReached => return Outcome::LimitReached,
             }
         }
         all

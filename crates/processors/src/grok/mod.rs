@@ -67,19 +67,32 @@ pub const SPEC: Spec = Spec {
 const DESCRIPTION: &str = "\
 `%{NAME:field}` stands for the definition `NAME` and captures what it matches into `field`; `%{NAME:field:int}` and
 `:float` make a number of it, `%{NAME:[a][b]}` or `%{NAME:a.b}` a field in an object, and `(?<field>…)` captures without a
-definition. Two sets of definitions are part of the program: `legacy` with flat names (`%{COMBINEDAPACHELOG}` gives
+definition. `%{NAME=expression}` and `%{NAME:field=expression}` define `NAME` for the rest of the pattern; braces in the
+expression must come in pairs or be escaped. A blank starts a remark that ends at the brace: `%{NAME:field remark}`.
+
+Two sets of definitions are part of the program: `legacy` with flat names (`%{COMBINEDAPACHELOG}` gives
 `clientip`, `verb`, `response`) and `ecs-v1` with those of the Elastic Common Schema. Expressions are those of Oniguruma:
-`^` and `$` match at every line, `(?m)` lets the dot match line ends, `\\h` is a hexadecimal digit.
+`^` and `$` match at every line, `\\A` and `\\z` at the ends of the text, `\\h` is a hexadecimal digit.
+
+As in Logstash, the dot also matches line ends, as if every pattern began with `(?m)`. `%{GREEDYDATA:m}` therefore takes all
+lines of an event such as a stack trace, and `CATALINALOG`, `TOMCATLOG` and `HTTPD_ERRORLOG` match such events. `(?-m)` turns
+that off: the dot then stops at a line end. Flags such as `(?i)` hold to the end of their group, and in the definitions
+referred to there: `(?i)%{LOGLEVEL:level}`, `(?-m:%{GREEDYDATA:first_line})`. `(?x)` thus drops the blanks in those
+definitions as well.
 
 - Patterns are tried in order; the first that matches wins and also ends the search in later fields, unless
   `break_on_match` is false.
 - An event that nothing matches, also because it has no such field, fails with the tag `_grokparsefailure`. One whose
-  search takes more steps than `match_limit` allows fails with `_groktimeout`.
+  search takes more steps than `match_limit` allows fails with `_groktimeout`. No built-in definition
+  comes near the limit on ordinary log lines: what failed once at a position is not tried there again. That does not hold
+  for patterns with a few constructs, such as a back-reference (`\\k<name>`) or a repetition of something that can be empty
+  (`(?:a*b*)*`); for them a limit above 10,000,000 has no further effect.
 - Captures of nothing are left out. A name captured twice, or captured where the event has a value, becomes an
   array of both, unless `overwrite` names it. What is captured where the event has an object is left out.
-- Of a list, the first element that matches is taken; numbers and truth values are matched as they are written.
-- With `:int`, text that begins with a whole number becomes that number, with `:float` text that is a number. Other
-  text stays text. (The reference system makes 0 of it.)
+- Every element of a list is tried, and the captures of all elements that match are taken. Numbers and truth values are
+  matched as they are written.
+- With `:int`, text that begins with a whole number becomes that number: `12ms` gives 12. `:float` also reads a fraction and
+  an exponent: `12.5ms` gives 12.5. Other text stays text. (Logstash turns it into 0.)
 ";
 
 /// The patterns of one field.
@@ -274,14 +287,39 @@ fn number(text: &[u8], kind: CaptureType) -> Option<Cell> {
                 .ok()
         }
         CaptureType::Float => {
-            let is_number = text.bytes().any(|byte| byte.is_ascii_digit());
-            let number = text
-                .parse::<f64>()
-                .ok()
-                .filter(|number| is_number && number.is_finite());
-            number.map(Cell::Float)
+            let number = text[..number_end(text)?].parse::<f64>().ok();
+            number.filter(|number| number.is_finite()).map(Cell::Float)
         }
     }
+}
+
+/// Where the decimal number ends that a text begins with.
+fn number_end(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let sign = |at: usize| usize::from(matches!(bytes.get(at), Some(b'+' | b'-')));
+    let digits = |from: usize| {
+        let rest = bytes.get(from..).unwrap_or_default();
+        rest.iter().take_while(|byte| byte.is_ascii_digit()).count()
+    };
+    let start = sign(0);
+    let whole = digits(start);
+    let mut end = start + whole;
+    let fraction = digits(end + 1);
+    if whole + fraction == 0 {
+        return None;
+    }
+    if bytes.get(end) == Some(&b'.') {
+        end += 1 + fraction;
+    } else if whole == 0 {
+        return None;
+    }
+    if matches!(bytes.get(end), Some(b'e' | b'E')) {
+        let exponent = end + 1 + sign(end + 1);
+        if digits(exponent) > 0 {
+            end = exponent + digits(exponent);
+        }
+    }
+    Some(end)
 }
 
 /// The buffers of all sources in one list, and where each source's begin in it.

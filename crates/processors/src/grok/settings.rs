@@ -47,7 +47,7 @@ pub(super) struct Config {
     keep_empty_captures: bool,
     /// The object to write all captures into. Default: the event itself.
     target: Option<String>,
-    /// How many steps a search may take from one start in a text of up to 1 KiB; a longer text has as many in all, and some more for every byte. Default: 200000.
+    /// How many steps a search may take, beside some for every byte of the text. Default: 200000.
     match_limit: Option<u32>,
 }
 

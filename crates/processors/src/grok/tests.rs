@@ -91,7 +91,7 @@ fn values_of_other_types_are_matched_as_text() {
         (r#"12.50"#, r#""12.50""#),
         ("true", r#""true""#),
         (r#"["-","b c"]"#, r#""b""#),
-        (r#"["\u00e9\t",7,"x"]"#, r#""7""#),
+        (r#"["\u00e9\t",7,null,"x"]"#, r#"["7","x"]"#),
         (r#"{"k":"v"}"#, r#""k""#),
         (r#""a\"b""#, r#""a""#),
     ];
@@ -100,11 +100,62 @@ fn values_of_other_types_are_matched_as_text() {
         let expected = format!(r#"{{"message":{value},"a":{expected}}}"#);
         assert_eq!(run(r#"{pattern: "(?<a>[a-z0-9.]+)"}"#, &event), expected);
     }
-    let all = r#"{pattern: "%{WORD:a}", break_on_match: false}"#;
+}
+
+/// The first pattern that matches ends the search in its element only.
+#[test]
+fn every_element_of_a_list_is_tried() {
+    let event = r#"{"message":["x 1","-","2 y"]}"#;
+    for (more, expected) in [
+        ("", r#""a":[1,2]"#),
+        (", break_on_match: false", r#""a":[1,2],"b":["x","y"]"#),
+        (", overwrite: a", r#""a":2"#),
+    ] {
+        let settings = format!(r#"{{pattern: ["%{{INT:a:int}}", "(?<b>[a-z])"]{more}}}"#);
+        let expected = format!(r#"{{"message":["x 1","-","2 y"],{expected}}}"#);
+        assert_eq!(run(&settings, event), expected, "{settings}");
+    }
+    check_table(&[(
+        r#"{match: {message: ["%{INT:a}", "%{WORD:b}"], z: "%{WORD:c}"}}"#,
+        r#"{"message":["x","1"],"z":"w"}"#,
+        r#"{"message":["x","1"],"z":"w","a":"1","b":"x"}"#,
+    )]);
+}
+
+/// The published idiom for stack traces: the message keeps all lines, also when it is replaced.
+#[test]
+fn stack_traces_stay_whole() {
+    let trace = r"java.lang.Error: no\n\tat org.example.App.main(App.java:42)\nCaused by: x";
+    let event = format!(r#"{{"message":"2026-05-17 10:05:03 ERROR {trace}"}}"#);
+    for flags in ["", "(?m)", "(?mi)", "(?m)^"] {
+        let pattern =
+            format!("{flags}%{{TIMESTAMP_ISO8601:at}} %{{LOGLEVEL:level}} %{{GREEDYDATA:message}}");
+        let settings = format!("{{pattern: '{pattern}', overwrite: message}}");
+        let expected =
+            format!(r#"{{"message":"{trace}","at":"2026-05-17 10:05:03","level":"ERROR"}}"#);
+        assert_eq!(run(&settings, &event), expected, "{flags}");
+    }
+    let first_line = r#"{pattern: '(?-m)ERROR %{GREEDYDATA:message}', overwrite: message}"#;
     assert_eq!(
-        run(all, r#"{"message":["x","-","y"]}"#),
-        r#"{"message":["x","-","y"],"a":["x","y"]}"#
+        run(first_line, &event),
+        r#"{"message":"java.lang.Error: no"}"#
     );
+}
+
+#[test]
+fn definitions_and_remarks_stand_in_the_pattern() {
+    check_table(&[
+        (
+            r#"{pattern: '%{ID:id=[A-Z]{2}\d+} %{ID:other} %{NUMBER:took:float in s}'}"#,
+            r#"{"message":"AB12 CD3 1.5"}"#,
+            r#"{"message":"AB12 CD3 1.5","id":"AB12","other":"CD3","took":1.5}"#,
+        ),
+        (
+            r#"{pattern: '(?i)%{LEVEL:level=warn|error} '}"#,
+            r#"{"message":"WARN x"}"#,
+            r#"{"message":"WARN x","level":"WARN"}"#,
+        ),
+    ]);
 }
 
 #[test]
@@ -227,10 +278,22 @@ fn types_make_numbers() {
         ("int", "99999999999999999999", r#""99999999999999999999""#),
         ("int", "-", r#""-""#),
         ("int", "x1", r#""x1""#),
+        ("int", "12ms", "12"),
         ("float", "1.5", "1.5"),
+        ("float", "12.5ms", "12.5"),
+        ("float", "-.5%", "-0.5"),
+        ("float", "+2.s", "2.0"),
+        ("float", "1e3x", "1000.0"),
+        ("float", "1.25E-1;", "0.125"),
+        ("float", "3e", "3.0"),
+        ("float", "3e+x", "3.0"),
+        ("float", "1.2.3", "1.2"),
+        ("float", ".", r#"".""#),
+        ("float", "-.e5", r#""-.e5""#),
+        ("float", "x1.5", r#""x1.5""#),
         ("float", "2", "2.0"),
         ("float", "1e3", "1000.0"),
-        ("float", "1.5s", r#""1.5s""#),
+        ("float", "1.5s", "1.5"),
         ("float", "inf", r#""inf""#),
         ("float", "nan", r#""nan""#),
         ("float", "1e999", r#""1e999""#),
@@ -251,11 +314,16 @@ fn types_make_numbers() {
 
 #[test]
 fn a_search_without_end_is_given_up() {
-    let settings = r#"{pattern: '^(?:a|aa|(?=a)a)+(?<x>b)$', match_limit: 1000}"#;
-    let event = format!(r#"{{"message":"{}b!"}}"#, "a".repeat(60));
+    let settings = r#"{pattern: '^(?:a|aa)+(?<x>b)\k<x>$', match_limit: 1000}"#;
+    let event = format!(r#"{{"message":"{}b!"}}"#, "a".repeat(22));
+    let list = format!(r#"{{"message":["-","{}b!"]}}"#, "a".repeat(22));
     for more in ["", ", break_on_match: false"] {
         let settings = settings.replace(", match", &format!("{more}, match"));
         assert_eq!(run(&settings, &event), "_groktimeout");
+        assert_eq!(run(&settings, &list), "_groktimeout");
+        // A higher limit helps.
+        let settings = settings.replace("1000}", "5000000}");
+        assert_eq!(run(&settings, &event), "_grokparsefailure");
     }
 }
 
