@@ -32,6 +32,7 @@ pub mod fnv;
 mod ids;
 pub mod json;
 mod json_writer;
+mod keep;
 mod merge;
 pub mod msgpack;
 mod msgpack_writer;

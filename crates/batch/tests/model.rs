@@ -61,6 +61,7 @@ enum Op {
     Remove(FieldPath, Vec<bool>),
     Merge(Option<FieldPath>, Vec<Option<Json>>),
     Read(FieldPath),
+    Keep(Vec<FieldPath>, Vec<bool>),
 }
 
 const ROWS: usize = 3;
@@ -74,6 +75,11 @@ fn op() -> impl Strategy<Value = Op> {
         (prop::option::of(path()), per_row(document().boxed()))
             .prop_map(|(path, values)| Op::Merge(path, values)),
         path().prop_map(Op::Read),
+        (
+            prop::collection::vec(path(), 0..4),
+            prop::collection::vec(any::<bool>(), ROWS)
+        )
+            .prop_map(|(paths, rows)| Op::Keep(paths, rows)),
     ]
 }
 
@@ -189,6 +195,22 @@ fn sorted(value: &Json) -> Json {
     }
 }
 
+fn keep(root: &mut Json, paths: &[FieldPath]) {
+    let mut paths: Vec<_> = paths
+        .iter()
+        .filter_map(|path| locate(root, &keys_of(path)))
+        .collect();
+    paths.sort_by_key(Vec::len);
+    let mut kept = Json::Object(Map::new());
+    for keys in paths {
+        let value = keys.iter().fold(&*root, |value, key| &value[key]).clone();
+        let (last, above) = keys.split_last().expect("a path has a key");
+        let object = object_at(&mut kept, above).expect("what stood above it is an object");
+        object.insert(last.clone(), value);
+    }
+    *root = kept;
+}
+
 // The batch.
 
 fn build(documents: &[Json], encoding: Encoding) -> (Batch, Vec<Vec<u8>>) {
@@ -276,6 +298,12 @@ fn apply(batch: &mut Batch, models: &mut [Json], op: &Op) {
                     "row {row} of {op:?}"
                 );
             }
+        }
+        Op::Keep(paths, rows) => {
+            batch.keep(paths, &Bitmap::from_fn(ROWS, |row| rows[row]));
+            (0..ROWS)
+                .filter(|&row| rows[row])
+                .for_each(|row| keep(&mut models[row], paths));
         }
         Op::Read(path) => {
             let column = batch.column(path);
@@ -367,6 +395,7 @@ proptest! {
                 let op = match op.clone() {
                     Op::Set(path, mut values) => { values[0] = None; Op::Set(path, values) }
                     Op::Merge(path, mut values) => { values[0] = None; Op::Merge(path, values) }
+                    Op::Keep(paths, mut rows) => { rows[0] = false; Op::Keep(paths, rows) }
                     Op::Remove(path, mut rows) => { rows[0] = read(&models[0], &path).is_none(); Op::Remove(path, rows) }
                     read => read,
                 };

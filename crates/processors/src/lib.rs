@@ -9,6 +9,7 @@ mod geoip;
 mod grok;
 mod head;
 mod json;
+mod keep;
 mod keyed;
 mod kv;
 mod literal;
@@ -34,6 +35,7 @@ pub static SPECS: &[Spec] = &[
     grok::SPEC,
     head::SPEC,
     json::SPEC,
+    keep::SPEC,
     kv::SPEC,
     remove::SPEC,
     rename::SPEC,
