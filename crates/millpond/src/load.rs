@@ -140,7 +140,7 @@ fn tell_warnings(graph: &Graph) {
 /// Its inputs, processors and outputs.
 pub fn flow(pipeline: &PipelineGraph) -> String {
     let inputs = pipeline.inputs.iter().map(|input| input.name.as_str());
-    let stages = pipeline.stages.iter().map(|stage| stage.name.to_owned());
+    let stages = pipeline.stages.iter().map(|stage| stage.name.clone());
     let outputs = pipeline.outputs.iter().map(|output| output.name.as_str());
     let listed = |names: Vec<&str>| names.join(", ");
     let flow: Vec<String> = std::iter::once(listed(inputs.collect()))

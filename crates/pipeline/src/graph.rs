@@ -52,8 +52,12 @@ pub struct InputNode {
 
 /// A processor with the settings that every processor takes.
 pub struct StageNode {
+    /// Unique among the pipeline's processors: the name it was given, or one made of the component's.
+    pub name: String,
+    /// Whether the name was given.
+    pub is_named: bool,
     /// The component's name.
-    pub name: &'static str,
+    pub kind: &'static str,
     /// The component.
     pub component: Box<dyn Processor>,
     /// Whether it needs the batches in sequence.
@@ -203,10 +207,7 @@ impl Builder<'_> {
             .iter()
             .map(|node| self.input(node, &mut names))
             .collect::<Result<_, _>>()?;
-        let stages = stages
-            .iter()
-            .map(|node| self.stage(node, on_failure))
-            .collect::<Result<_, _>>()?;
+        let stages = self.stages(stages, on_failure)?;
         let mut names = BTreeSet::new();
         let outputs = outputs
             .iter()
@@ -291,9 +292,38 @@ impl Builder<'_> {
             .note("set `data_dir` at the top of the configuration, or start with --data-dir DIR"))
     }
 
+    /// Builds processors. One without a name has the component's, and its number among those of its kind from the second on.
+    fn stages(&self, nodes: &[Node], on_failure: OnFailure) -> Result<Vec<StageNode>, ConfigError> {
+        let mut stages: Vec<StageNode> = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            let mut stage = self.stage(node, on_failure)?;
+            if !stage.is_named {
+                let same = stages.iter().filter(|other| other.kind == stage.kind);
+                stage.name = match same.count() {
+                    0 => stage.kind.to_owned(),
+                    before => format!("{} #{}", stage.kind, before + 1),
+                };
+            }
+            stages.push(stage);
+        }
+        let mut names = BTreeSet::new();
+        // Names that were given are refused rather than the others that follow from where a processor stands.
+        let (named, unnamed): (Vec<_>, Vec<_>) = stages
+            .iter()
+            .zip(nodes)
+            .partition(|(stage, _)| stage.is_named);
+        for (stage, node) in unnamed.into_iter().chain(named) {
+            if !names.insert(&stage.name) {
+                let error = node.error(format!("a second processor is called `{}`", stage.name));
+                return Err(error.note("give each a name of its own: name: …"));
+            }
+        }
+        Ok(stages)
+    }
+
     /// A processor of a pipeline with this failure policy.
     fn stage(&self, node: &Node, default: OnFailure) -> Result<StageNode, ConfigError> {
-        const COMMON: &[&str] = &["if", "on_failure", "tag"];
+        const COMMON: &[&str] = &["name", "if", "on_failure", "tag"];
         let (spec, settings) = self.component(StageRole::Processor, node)?;
         let (common, own) = split::<ProcessorSettings>(&settings, COMMON)?;
         let condition = condition(common.condition.as_deref(), &settings)?;
@@ -312,7 +342,9 @@ impl Builder<'_> {
         let component = build(&own, &self.context(common.tag))
             .map_err(|error| error.accepted_beside(&own, COMMON))?;
         Ok(StageNode {
-            name: spec.name,
+            is_named: common.name.is_some(),
+            name: common.name.unwrap_or_default(),
+            kind: spec.name,
             component,
             order,
             sees_sealed,

@@ -180,6 +180,9 @@ pub enum OnFailure {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProcessorSettings {
+    /// The processor's name in counters, messages and dead letters; by default the component's, and from the second one of a kind
+    /// on with its number, such as `grok #2`. Two processors of a pipeline cannot have one name.
+    pub name: Option<String>,
     /// An expression: the processor handles the events for which it is true.
     #[serde(rename = "if")]
     pub condition: Option<String>,

@@ -16,9 +16,9 @@ use crate::settings::OnFailure;
 
 /// What all workers share of a stage.
 pub struct SharedStage {
-    name: &'static str,
-    /// How messages name it.
-    label: String,
+    name: String,
+    is_named: bool,
+    kind: &'static str,
     sees_sealed: bool,
     condition: Option<Expr>,
     /// What the condition reads, and what the processor reads.
@@ -78,8 +78,7 @@ pub fn make_stages(
 ) -> (Vec<Vec<Stage>>, Vec<Arc<SharedStage>>) {
     let mut made: Vec<Vec<Stage>> = (0..workers).map(|_| Vec::new()).collect();
     let mut all = Vec::new();
-    let labels = labels(&nodes);
-    for (index, (node, label)) in nodes.into_iter().zip(labels).enumerate() {
+    for (index, node) in nodes.into_iter().enumerate() {
         let mut instances: Vec<Box<dyn Processor>> = Vec::new();
         let condition = node.condition.as_ref().map_or(&[][..], Expr::reads);
         let reading = [
@@ -104,22 +103,24 @@ pub fn make_stages(
                 });
             }
         }
+        let place_name = if node.is_named { &node.name } else { node.kind };
         let shared = Arc::new(SharedStage {
-            name: node.name,
+            is_named: node.is_named,
+            kind: node.kind,
             sees_sealed: node.sees_sealed,
             condition: node.condition,
             on_failure: node.on_failure,
             at: Arc::new(Reentry::Processor {
                 index: index as u32,
-                name: node.name.into(),
+                name: place_name.into(),
             }),
             failed: match node.on_failure {
                 OnFailure::DeadLetter => DEAD_LETTER.into(),
-                _ => format!("{} failed", node.name).into(),
+                _ => format!("{place_name} failed").into(),
             },
             metrics: Arc::default(),
-            diagnostics: diagnostics.for_component(Role::Processor, &label),
-            label,
+            diagnostics: diagnostics.for_component(Role::Processor, &node.name),
+            name: node.name,
             reading,
             ordered,
         });
@@ -134,30 +135,31 @@ pub fn make_stages(
     (made, all)
 }
 
-/// How messages name the processors: the second `grok` of a pipeline is `grok #2`.
-fn labels(nodes: &[StageNode]) -> Vec<String> {
-    let names: Vec<&str> = nodes.iter().map(|node| node.name).collect();
-    let label = |(place, &name): (usize, &&str)| {
-        let before = names[..place].iter().filter(|other| **other == name);
-        match before.count() {
-            0 => name.to_owned(),
-            earlier => format!("{name} #{}", earlier + 1),
-        }
-    };
-    names.iter().enumerate().map(label).collect()
-}
-
 impl SharedStage {
+    /// The name in counters and messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The component's name.
-    pub fn name(&self) -> &'static str {
-        self.name
+    pub fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    /// Whether dead letters call it so: by the name that it was given, or without one by the component's.
+    pub fn is_called(&self, name: &str) -> bool {
+        if self.is_named {
+            self.name == name
+        } else {
+            self.kind == name
+        }
     }
 
     /// A sentence for every field that it read and that no event had, and how messages name the processor.
     pub fn missing(&self) -> (&str, Vec<String>) {
         let mut sentences: Vec<String> = self.reading.iter().flat_map(Reading::missing).collect();
         sentences.dedup();
-        (&self.label, sentences)
+        (&self.name, sentences)
     }
 
     /// The stage's counters.

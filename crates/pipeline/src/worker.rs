@@ -317,7 +317,7 @@ impl Ends {
                 .stages
                 .iter()
                 .filter(|stage| stage.is_finished())
-                .map(|stage| stage.name())
+                .map(|stage| stage.kind())
                 .collect();
             entry.ticket.account(delivery(&batch, &finished));
         }
@@ -384,16 +384,17 @@ impl Ends {
                 is_known.then_some(self.stages.len()).ok_or_else(gone)
             }
             Reentry::Processor { index, name } => {
-                let is_it = |stage: &Arc<SharedStage>| stage.name() == &**name;
-                let same = self
-                    .stages
-                    .get(*index as usize)
-                    .filter(|stage| is_it(stage));
-                if same.is_some() {
-                    return Ok(*index as usize);
+                let is_called = |stage: &SharedStage| stage.is_called(name);
+                // A processor that was given a name since is known by its place as long as it has not moved.
+                let is_of_kind = |stage: &SharedStage| stage.kind() == &**name;
+                let place = *index as usize;
+                let there = self.stages.get(place);
+                if there.is_some_and(|stage| is_called(stage) || is_of_kind(stage)) {
+                    return Ok(place);
                 }
                 // Others were put before it or taken away: where it is the only one of its name, it is known by that.
-                let mut named = (0..self.stages.len()).filter(|place| is_it(&self.stages[*place]));
+                let mut named =
+                    (0..self.stages.len()).filter(|place| is_called(&self.stages[*place]));
                 match (named.next(), named.next()) {
                     (Some(only), None) => Ok(only),
                     _ => Err(format!("{at} is not in the configuration any more")),

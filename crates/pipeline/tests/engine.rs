@@ -197,7 +197,9 @@ fn run(batches: usize, fragile_at: Option<usize>, moods: &[Mood], ordered: bool)
             condition: None,
         });
     let stage = |at| StageNode {
-        name: "fragile",
+        name: "fragile".into(),
+        is_named: false,
+        kind: "fragile",
         component: Box::new(Fragile(at)) as Box<dyn Processor>,
         order: Order::Stateless,
         sees_sealed: false,

@@ -17,6 +17,7 @@ mod http_output;
 mod log;
 mod main_job;
 mod metrics;
+mod names;
 mod program;
 mod queue_damage;
 mod queue_disks;
