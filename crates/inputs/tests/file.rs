@@ -206,6 +206,7 @@ fn a_byte_order_mark_is_no_part_of_the_first_line() {
 #[test]
 fn files_that_cannot_be_read_do_not_stop_the_others() {
     let folder = folder(&[("a.log", b"a\n"), ("b.log", b"b\n"), ("sub/c.log", b"c\n")]);
+    fs::create_dir(folder.path().join("empty")).expect("made");
     let cases: [(&[&str], &[&str], &[&str]); 6] = [
         (
             &["a.log", "missing.log", "b.log"],
@@ -213,15 +214,11 @@ fn files_that_cannot_be_read_do_not_stop_the_others() {
             &["missing.log: no such file"],
         ),
         (
-            &["sub", "a.log"],
+            &["empty", "a.log"],
             &["a"],
-            &["sub: is a directory; to read the files in it write sub/*"],
+            &["empty: no files in this folder"],
         ),
-        (
-            &["sub/", "a.log"],
-            &["a"],
-            &["sub/: is a directory; to read the files in it write sub/*"],
-        ),
+        (&["sub/", "a.log", "sub/*", "sub"], &["c", "a"], &[]),
         (&["*.txt", "b.log"], &["b"], &["no file matches *.txt"]),
         (
             &["no/such/*.log", "**/none"],

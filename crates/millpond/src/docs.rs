@@ -209,14 +209,14 @@ fn usage(spec: &Spec) -> String {
         Shape::Assignments => "NAME = EXPRESSION, …",
         Shape::Renames => "NAME -> NEW_NAME, …",
         Shape::Names => "NAME, …",
-        Shape::Values | Shape::Rest => "",
+        Shape::Values | Shape::Rest | Shape::List => "",
     };
     if !whole.is_empty() {
         return format!("{} {whole}", spec.name);
     }
     let mut words = vec![spec.name.to_owned()];
     for (index, field) in fields.iter().enumerate() {
-        let is_rest = shape == Shape::Rest && index + 1 == fields.len();
+        let is_rest = matches!(shape, Shape::Rest | Shape::List) && index + 1 == fields.len();
         let more = if is_rest { "…" } else { "" };
         words.push(format!("{}{more}", field.to_uppercase()));
     }

@@ -89,7 +89,7 @@ fn alternatives(spec: &Spec) -> Vec<Value> {
         let short = match spec.positional.shape {
             Shape::Expression | Shape::Assignments | Shape::Renames => json!({ "type": "string" }),
             Shape::Names => json!({ "type": ["string", "array"], "items": { "type": "string" } }),
-            Shape::Values | Shape::Rest => all[0]["properties"][field].clone(),
+            Shape::Values | Shape::Rest | Shape::List => all[0]["properties"][field].clone(),
         };
         all.push(short);
     }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::Deserializer;
+use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::stamp::Stamp;
@@ -138,7 +138,11 @@ impl Serialize for Secret {
 impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let setting = String::deserialize(deserializer)?;
-        Ok(Self::new(&setting))
+        let Some(path) = setting.strip_prefix("file:") else {
+            return Ok(Self::new(&setting));
+        };
+        let path = config::expand_home(path).map_err(D::Error::custom)?;
+        Ok(Self::new(&format!("file:{path}")))
     }
 }
 

@@ -67,6 +67,7 @@ pub enum Overflow {
 pub struct DiskQueueSettings {
     /// The folder of the queue; each queue has one of its own, and one process at a time uses it. Default: the pipeline's
     /// name below `queue` in `data_dir`, such as `/var/lib/millpond/queue/apache`.
+    #[serde(default, deserialize_with = "config::paths")]
     pub path: Option<PathBuf>,
     /// The most that the queue takes on disk: segments with the room that is reserved for them. At least 256KiB. What is
     /// set aside because of damage has a limit of its own.

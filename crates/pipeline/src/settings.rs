@@ -27,6 +27,7 @@ pub struct ProcessSettings {
     pub workers: usize,
     /// The directory where inputs remember how far they are, so that a later run goes on there, and where disk queues have
     /// their folders. One process at a time uses it. By default nothing is remembered.
+    #[serde(default, deserialize_with = "config::paths")]
     pub data_dir: Option<PathBuf>,
     /// How dead letters are kept: events that an output refused, or that a processor with `on_failure: dead_letter` could not
     /// handle. They are kept below `data_dir`; without one, refused events are lost, and a run that had any ends with exit code 1.

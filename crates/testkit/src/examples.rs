@@ -26,7 +26,7 @@ const BASE_FIELDS: [&str; 3] = ["@timestamp", "host", "log"];
 fn common_settings(spec: &Spec) -> &'static [&'static str] {
     match spec.build {
         Build::Input(_) => &["name"],
-        Build::Processor { .. } => &["if", "on_failure", "tag"],
+        Build::Processor { .. } => &["name", "if", "on_failure", "tag"],
         Build::Writer { .. } => &["if", "name"],
         Build::Sender(_) => &["if", "name", "batch", "concurrency"],
     }

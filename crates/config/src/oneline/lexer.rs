@@ -98,13 +98,13 @@ impl<'s> Cursor<'s> {
         }
     }
 
-    /// The next token of the stage; none at its end.
-    pub(super) fn token(&mut self) -> Result<Option<Token>, ConfigError> {
+    /// The next token of the stage; none at its end. `stops` end values as blanks do.
+    pub(super) fn token(&mut self, stops: &[char]) -> Result<Option<Token>, ConfigError> {
         if self.at_stage_end().is_some() {
             return Ok(None);
         }
         let Some(name) = self.setting_name() else {
-            return Ok(Some(Token::Positional(self.lone_word()?)));
+            return Ok(Some(Token::Positional(self.lone_word(stops)?)));
         };
         if let Some(list) = self.list()? {
             return Ok(Some(Token::Setting { name, value: list }));
@@ -152,8 +152,11 @@ impl<'s> Cursor<'s> {
     }
 
     /// A word by position. `||` alone is most likely an expression in the wrong place.
-    fn lone_word(&mut self) -> Result<Word, ConfigError> {
-        let word = self.word(&[])?;
+    fn lone_word(&mut self, stops: &[char]) -> Result<Word, ConfigError> {
+        let word = self.word(stops)?;
+        if word.text.is_empty() && !word.quoted {
+            return Err(self.error(self.next_char(), "a value is missing before this `,`"));
+        }
         if word.text.starts_with("||") && !word.quoted {
             let span = Span::new(word.span.start, word.span.start + 2);
             return Err(self
@@ -213,9 +216,11 @@ impl<'s> Cursor<'s> {
         self.rest().chars().next().is_none_or(ends)
     }
 
-    /// A word up to whitespace, the end of the stage or one of the characters `stops`.
+    /// A word up to whitespace, the end of the stage or one of the characters `stops`. A comma alone stops no word within
+    /// braces and brackets, which are wildcards there.
     fn word(&mut self, stops: &[char]) -> Result<Word, ConfigError> {
         let start = self.at;
+        let mut depth = 0_usize;
         let (mut text, mut quoted) = (String::new(), false);
         while let Some(c) = self.rest().chars().next() {
             match c {
@@ -227,8 +232,15 @@ impl<'s> Cursor<'s> {
                     text.push_str("||");
                     self.at += 2;
                 }
-                c if c == '|' || c.is_whitespace() || stops.contains(&c) => break,
+                c if c == '|' || c.is_whitespace() => break,
+                ',' if stops == [','] && depth > 0 => {
+                    text.push(c);
+                    self.at += 1;
+                }
+                c if stops.contains(&c) => break,
                 c => {
+                    depth += usize::from(matches!(c, '{' | '['));
+                    depth = depth.saturating_sub(usize::from(matches!(c, '}' | ']')));
                     text.push(c);
                     self.at += c.len_utf8();
                 }

@@ -12,7 +12,8 @@
 //!   `name=[a, b]` gives a list, and so does giving the name again.
 //! - Everything else is given by position, as the component's [`Positional`] says. A text with `=` whose beginning is no
 //!   such name (`http://x?y=z`), or that has `==`, counts as this. It is text, `null` and `[a, b]` too, unless the
-//!   component says that its values have types.
+//!   component says that its values have types. Where it takes a list of paths or addresses, commas separate them as blanks
+//!   do, outside of quotes, brackets and braces: `file a.log, b.log {c,d}.log`.
 //! - Values quote as in a shell: `'...'` holds anything, `"..."` takes `\"` and `\\` as escapes and every other
 //!   backslash as it is, adjacent pieces join. What is quoted is text; a `name=` alone gives the empty text, and
 //!   `name=null` nothing, as in YAML.
@@ -92,6 +93,8 @@ pub enum Shape {
     Values,
     /// One for each field but the last, which takes all that is left as a list.
     Rest,
+    /// The same, where commas separate values as blanks do, outside of brackets, braces and quotes.
+    List,
     /// An expression: the rest of the stage as it stands.
     Expression,
     /// `name = expression, …`: a map from names to expressions.
@@ -124,6 +127,15 @@ impl Positional {
         }
     }
 
+    /// All values as a list, which commas separate as blanks do.
+    pub const fn list(fields: &'static [&'static str]) -> Self {
+        Self {
+            fields,
+            shape: Shape::List,
+            nested: &[],
+        }
+    }
+
     /// The same, where these are maps in maps.
     pub const fn nested(self, nested: &'static [&'static str]) -> Self {
         Self { nested, ..self }
@@ -142,7 +154,7 @@ impl Positional {
 impl Shape {
     /// Whether the whole stage is written in it, so that there is no room for settings.
     pub(crate) fn is_whole(self) -> bool {
-        !matches!(self, Self::Values | Self::Rest)
+        !matches!(self, Self::Values | Self::Rest | Self::List)
     }
 }
 

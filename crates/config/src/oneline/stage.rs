@@ -185,8 +185,16 @@ impl Body {
             }
             Shape::Values | Shape::Rest => {
                 let mut tokens = Vec::new();
-                while let Some(token) = cursor.token()? {
+                while let Some(token) = cursor.token(&[])? {
                     tokens.push(token);
+                }
+                Self::Tokens(tokens)
+            }
+            Shape::List => {
+                let mut tokens = Vec::new();
+                while let Some(token) = cursor.token(&[','])? {
+                    tokens.push(token);
+                    cursor.comma();
                 }
                 Self::Tokens(tokens)
             }
@@ -298,7 +306,8 @@ impl Settings<'_> {
     fn by_position(&mut self, value: Word) -> Result<(), ConfigError> {
         let fields = self.positional.fields;
         let last = fields.len().saturating_sub(1);
-        let is_rest = self.positional.shape == Shape::Rest && self.taken >= last;
+        let takes_rest = matches!(self.positional.shape, Shape::Rest | Shape::List);
+        let is_rest = takes_rest && self.taken >= last;
         let index = if is_rest { last } else { self.taken };
         let Some(&field) = fields.get(index) else {
             return Err(self.too_many(value.span));

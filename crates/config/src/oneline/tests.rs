@@ -4,7 +4,7 @@ use crate::parse_yaml;
 pub(crate) struct Components;
 
 const INPUTS: &[(&str, Positional)] = &[
-    ("file", Positional::with_rest(&["paths"])),
+    ("file", Positional::list(&["paths"])),
     ("stdin", Positional::NONE),
     ("generate", Positional::fields(&["kind"])),
 ];
@@ -494,4 +494,25 @@ fn maps_in_maps_are_given_with_dots_where_a_component_has_them() {
         error.to_string().contains("`basic` is given as a value"),
         "{error}"
     );
+}
+
+#[test]
+fn commas_separate_paths_like_blanks() {
+    for (stage, expected) in [
+        ("file a.log b.log", &["a.log", "b.log"][..]),
+        ("file a.log,b.log , c.log,", &["a.log", "b.log", "c.log"]),
+        ("file {a,b}.log,[c,d].log", &["{a,b}.log", "[c,d].log"]),
+        ("file 'a, b.log', c.log codec=json", &["a, b.log", "c.log"]),
+        ("file a.log, codec=json b.log", &["a.log", "b.log"]),
+    ] {
+        let root = parse(&format!("{stage} | stdout")).expect(stage);
+        let paths = root.nearest("pipelines.main.input.file.paths").items();
+        let paths: Vec<_> = paths.iter().filter_map(Node::as_str).collect();
+        assert_eq!(paths, expected, "{stage}");
+    }
+    // Elsewhere a comma is a part of the value, as in formats of times.
+    let date = settings("date time HH:mm:ss,SSS").expect("it reads");
+    assert_eq!(date.nearest("formats[0]").as_str(), Some("HH:mm:ss,SSS"));
+    let error = parse("file a.log,, b.log | stdout").expect_err("nothing between commas");
+    assert_eq!(error.message(), "a value is missing before this `,`");
 }

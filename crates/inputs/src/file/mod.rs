@@ -63,12 +63,18 @@ pub const SPEC: Spec = Spec {
     name: "file",
     summary: "Follows files, or reads them once: plain, gzip or zstd, rotated, renamed, compressed while being read.",
     description: include_str!("description.md"),
-    positional: Positional::with_rest(&["paths"]),
+    positional: Positional::list(&["paths"]),
     one_line: &[("follow", "false")],
     examples: &[
         Example {
             title: "All logs of a web server, rotated and compressed ones too",
             stage: "file /var/log/apache2/access.log*",
+            input: "",
+            output: "",
+        },
+        Example {
+            title: "Several files, and all files in a folder",
+            stage: "file a.log, b.log /var/log/nginx/ ~/x.log",
             input: "",
             output: "",
         },
@@ -373,7 +379,9 @@ fn is_named(found: &Found, paths: &[String]) -> bool {
 
 /// What is wrong with a path that stands for nothing.
 fn missing(pattern: &str) -> String {
-    if pattern.contains(['*', '?', '[', '{']) {
+    if Path::new(pattern).is_dir() {
+        format!("{pattern}: no files in this folder")
+    } else if pattern.contains(['*', '?', '[', '{']) {
         format!("no file matches {pattern}")
     } else {
         format!("{pattern}: no such file")
@@ -384,12 +392,6 @@ fn missing(pattern: &str) -> String {
 fn read_other(found: &Found, ctx: &InputContext, rules: &Rules) -> Vec<String> {
     let mut problems = Vec::new();
     let name = found.path.display().to_string();
-    if found.meta.kind == Kind::Directory {
-        let folder = name.trim_end_matches('/');
-        return vec![format!(
-            "{name}: is a directory; to read the files in it write {folder}/*"
-        )];
-    }
     match open_pipe(&found.path, rules.compression, &rules.settings, ctx) {
         // It was time to stop before somebody wrote.
         Ok(None) => {}

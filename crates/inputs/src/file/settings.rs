@@ -15,10 +15,11 @@ use crate::reading::settings::{Codec, Compression, line_size_default};
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Config {
-    /// The files to read. Wildcards are allowed.
+    /// The files to read. Wildcards are allowed, a folder stands for the files in it, `~` for the home directory.
+    #[serde(deserialize_with = "config::paths")]
     pub(super) paths: Vec<String>,
     /// Files to leave out: wildcards for whole paths or for names alone. Default: none.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "config::paths")]
     pub(super) exclude: Vec<String>,
     /// Whether to wait for more at the end of the files, and for new files. Otherwise the input reads to the end, remembers
     /// the position if there is a data directory, and ends. Default: true in a service, false in a one-line pipeline.

@@ -2,7 +2,8 @@
 //!
 //! `*`, `?`, `[a-z]` and `{a,b}` match within one name, `**` as a whole name matches any number of folders. A wildcard
 //! does not match the dot at the start of a hidden name, and `**` enters no hidden folders. A path
-//! that exists as it is written stands for itself, whatever characters it has.
+//! that exists as it is written stands for itself, whatever characters it has. Where it is a folder, it stands for the files
+//! in it, as `folder/*` does.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -19,6 +20,8 @@ pub(crate) struct Pattern {
     text: String,
     absolute: bool,
     steps: Vec<Step>,
+    /// What a folder at its end stands for.
+    inside: Step,
 }
 
 /// One name of a path.
@@ -69,6 +72,7 @@ impl Pattern {
             text: text.to_owned(),
             absolute: path.is_absolute(),
             steps,
+            inside: Step::parse(OsStr::new("*"))?,
         })
     }
 

@@ -31,7 +31,7 @@ use crate::reading::reader::describe;
 /// Bytes of names that are read from a folder at once.
 const LISTING_BYTES: usize = 32 * 1024;
 
-/// A pattern and the step it takes next.
+/// A pattern and the step it takes next; the one behind its last takes what is in the folder that it named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct State {
     pattern: u32,
@@ -351,17 +351,9 @@ impl<'a> Walk<'a> {
         kind: Option<Kind>,
     ) -> Option<usize> {
         let first = role.file? as usize;
-        if kind == Some(Kind::Directory) {
-            let plain = role.plain? as usize;
-            self.matched[plain] = true;
-            let text = &self.patterns[plain].text;
-            let inside = format!("{}/*", text.trim_end_matches('/'));
-            self.problems.push(format!(
-                "{text}: is a directory; to read the files in it write {inside}"
-            ));
+        if kind? == Kind::Directory {
             return None;
         }
-        kind?;
         if self.is_excluded(folder, name) {
             // One that is named and left out is not missing.
             if let Some(plain) = role.plain {
@@ -412,15 +404,18 @@ impl<'a> Walk<'a> {
             full,
             has_files: states
                 .iter()
-                .any(|state| state.step as usize + 1 == steps(state)),
+                .any(|state| state.step as usize + 1 >= steps(state)),
             states,
         }
     }
 
     /// The step that a state takes, and whether it takes one name only.
     fn step(&self, state: State) -> (&'a Step, bool) {
-        let step = &self.patterns[state.pattern as usize].steps[state.step as usize];
-        (step, state.literal || matches!(step.rule, Rule::Name))
+        let pattern = &self.patterns[state.pattern as usize];
+        match pattern.steps.get(state.step as usize) {
+            Some(step) => (step, state.literal || matches!(step.rule, Rule::Name)),
+            None => (&pattern.inside, false),
+        }
     }
 
     fn role(&self, states: &[State], name: &OsStr, is_link: bool, may_be_folder: bool) -> Role {
@@ -470,6 +465,7 @@ impl<'a> Walk<'a> {
                 .all(|step| state.literal || matches!(step.rule, Rule::Name))
         {
             role.plain.get_or_insert(state.pattern);
+            role.states.push(next);
         }
         match role.file {
             Some(file) if file == state.pattern || role.also.contains(&state.pattern) => {}

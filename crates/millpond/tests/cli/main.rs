@@ -18,6 +18,7 @@ mod log;
 mod main_job;
 mod metrics;
 mod names;
+mod notation;
 mod program;
 mod queue_damage;
 mod queue_disks;

@@ -33,11 +33,14 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields, default)]
 pub struct ClientTls {
     /// The certificates of the authorities that may vouch for the server, in one file, in place of the system's.
+    #[serde(default, deserialize_with = "config::paths")]
     pub ca: Option<PathBuf>,
     /// The client's own certificate, the certificates that lead to its authority behind it. Needs `key`. A renewed one is
     /// picked up within a second of its next use.
+    #[serde(default, deserialize_with = "config::paths")]
     pub cert: Option<PathBuf>,
     /// The private key of `cert`, not encrypted.
+    #[serde(default, deserialize_with = "config::paths")]
     pub key: Option<PathBuf>,
     /// The name that the server's certificate must have. Default: the name in the address.
     pub server_name: Option<String>,
@@ -66,10 +69,13 @@ impl Default for ClientTls {
 #[serde(deny_unknown_fields)]
 pub struct ServerTls {
     /// The server's certificate, the certificates that lead to its authority behind it.
+    #[serde(deserialize_with = "config::paths")]
     pub cert: PathBuf,
     /// The private key of `cert`, not encrypted.
+    #[serde(deserialize_with = "config::paths")]
     pub key: PathBuf,
     /// The certificates of the authorities that may vouch for clients. With it, clients must show a certificate.
+    #[serde(default, deserialize_with = "config::paths")]
     pub client_ca: Option<PathBuf>,
     /// With `client_ca`: whether clients may also come without a certificate. One that they show must be good in any case.
     #[serde(default)]

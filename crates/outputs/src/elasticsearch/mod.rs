@@ -107,7 +107,7 @@ names of their index never share a request.
 
 Certificates, keys and secrets are read at the start: one that cannot be used ends Millpond with exit code 2. A server that is away, or refuses the \
 credentials, is a warning and tried again."),
-    positional: Positional::with_rest(&["hosts"]).nested(&["auth.basic"]),
+    positional: Positional::list(&["hosts"]).nested(&["auth.basic"]),
     one_line: &[],
     examples: &[
         Example { title: "To the data stream `logs-generic-default`", stage: "elasticsearch https://es.example:9200", input: "", output: "" },

@@ -110,7 +110,8 @@ so that nothing is ever overwritten. A file that somebody else renames or remove
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Config {
-    /// Where events go; may hold `%{field}` and `%{+time format}`.
+    /// Where events go; may hold `%{field}` and `%{+time format}`. `~` at its beginning stands for the home directory.
+    #[serde(deserialize_with = "config::paths")]
     path: String,
     /// How events are written.
     #[serde(default)]

@@ -80,6 +80,7 @@ struct Config {
     /// The field that holds the address.
     field: String,
     /// The path of the database file.
+    #[serde(deserialize_with = "config::paths")]
     database: String,
     /// The object to write into. Default: `geoip`.
     #[serde(default = "default_target")]

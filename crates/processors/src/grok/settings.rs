@@ -31,7 +31,7 @@ pub(super) struct Config {
     #[serde(default)]
     definitions: BTreeMap<String, String>,
     /// Files of further definitions: a name, white space and an expression on each line.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "config::paths")]
     patterns_files: Vec<String>,
     /// Whether the first match ends the search. Default: true.
     #[serde(default = "yes")]

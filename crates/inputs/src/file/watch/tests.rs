@@ -495,14 +495,46 @@ fn scans_tell_what_is_wrong_once() {
         settings.exclusion = Exclusion::new(&["out.log".to_owned()]).expect("a pattern");
     });
     bench.step(Duration::ZERO);
-    let sub = bench.path("sub").display().to_string();
-    let told = format!("{sub}: is a directory; to read the files in it write {sub}/*");
-    assert_eq!(bench.problems, [told]);
     assert_eq!(bench.unmatched, [2, 3]);
     put(bench.folder.path(), "no.log");
-    bench.until("found", |bench| bench.files == ["a.log", "no.log"]);
-    assert_eq!(bench.problems.len(), 1, "told once");
+    bench.until("found", |bench| {
+        bench.files == ["a.log", "sub/b.log", "no.log"]
+    });
+    assert_eq!(bench.problems, [""; 0]);
     assert_eq!(bench.unmatched, [3]);
+}
+
+#[test]
+fn a_folder_stands_for_the_files_in_it() {
+    for mode in [WatchMode::Inotify, WatchMode::Poll] {
+        let folder = folder(&["sub/b.log", "sub/.hidden", "sub/deeper/c.log", "[x]/d.log"]);
+        let mut bench = Bench::with(folder, &["sub/", "later", "[x]", "sub/b.log"], |settings| {
+            settings.mode = mode;
+            settings.scan_interval = Duration::from_millis(50);
+        });
+        bench.until("what is there", |bench| {
+            bench.files == ["sub/b.log", "[x]/d.log"]
+        });
+        assert_eq!(bench.unmatched, [1]);
+        put(bench.folder.path(), "sub/a.log");
+        bench.until("a new file", |bench| {
+            bench.files.contains(&"sub/a.log".to_owned())
+        });
+        put(bench.folder.path(), "later/e.log");
+        bench.until("a new folder", |bench| {
+            bench.files.contains(&"later/e.log".to_owned())
+        });
+        append(bench.folder.path(), "later/e.log");
+        bench.until("a write", |bench| bench.written.contains("later/e.log"));
+        // The name may stand for a file first and for a folder later.
+        fs::remove_dir_all(bench.folder.path().join("later")).expect("removed");
+        bench.until("gone", |bench| {
+            !bench.files.contains(&"later/e.log".to_owned())
+        });
+        put(bench.folder.path(), "later");
+        bench.until("a file", |bench| bench.files.contains(&"later".to_owned()));
+        assert_eq!(bench.problems, [""; 0]);
+    }
 }
 
 /// The CPU time of this thread.
