@@ -80,6 +80,11 @@ fn pages() -> Vec<Page> {
             text: pipeline_page(),
         },
         Page {
+            name: "notation".into(),
+            summary: "every stage in one line and in YAML".into(),
+            text: include_str!("notation.md").to_owned(),
+        },
+        Page {
             name: "queue".into(),
             summary: "what holds events between inputs and outputs, in memory and on disk".into(),
             text: queue_page(),

@@ -119,7 +119,7 @@ struct FilesArgs {
 
 #[derive(Args)]
 struct DocsArgs {
-    /// A component's name, or `pipeline`, `queue`, `queue-tools`, `dead-letters`, `expressions`, `functions`, `exit-codes`.
+    /// A component's name, or `pipeline`, `notation`, `queue`, `queue-tools`, `dead-letters`, `expressions`, `functions`, `exit-codes`.
     topic: Option<String>,
     /// Writes one Markdown file for each page into this directory instead.
     #[arg(long, value_name = "DIR")]

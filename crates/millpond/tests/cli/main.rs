@@ -19,6 +19,7 @@ mod main_job;
 mod metrics;
 mod names;
 mod notation;
+mod notation_table;
 mod program;
 mod queue_damage;
 mod queue_disks;

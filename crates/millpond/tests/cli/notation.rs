@@ -102,3 +102,110 @@ fn paths_of_outputs_and_settings_know_the_home_directory() {
         assert!(std::path::Path::new(&folder.path(name)).is_dir(), "{name}");
     }
 }
+
+/// What a pipeline makes of these events, in one line and with its processors as stages of a YAML file.
+fn both(processors: &str, input: &str) -> Vec<Value> {
+    let folder = Folder::new();
+    folder.write("in.ndjson", input);
+    let source = "file in.ndjson codec=json follow=false";
+    let one = run_in(&folder, &format!("{source} | {processors} | stdout")).expect(0);
+    let items: Vec<String> = processors
+        .split(" | ")
+        .map(|stage| format!("'{}'", stage.replace('\'', "''")))
+        .collect();
+    let yaml = format!(
+        "pipelines: {{ p: {{ input: '{source}', processors: [{}], output: stdout }} }}\n",
+        items.join(", ")
+    );
+    let yaml = folder.write("p.yaml", yaml);
+    let again = run_in(&folder, &yaml).expect(0);
+    assert_eq!(one.out, again.out, "{processors}");
+    let whole = format!(
+        "pipelines: {{ p: '{}' }}\n",
+        format!("{source} | {processors}").replace('\'', "''")
+    );
+    let whole = folder.write("whole.yaml", whole);
+    assert_eq!(
+        run_in(&folder, &whole).expect(0).out,
+        one.out,
+        "{processors}"
+    );
+    one.events()
+}
+
+#[test]
+fn stages_are_written_as_people_write_them() {
+    let event = r#"{"level":"INFO","bytes_in":1,"bytes_out":2,"clientip":"192.0.2.1","verb":"GET","message":"m","host":"h","@timestamp":"2026-01-01T00:00:00Z"}"#;
+    let debug = event.replace("INFO", "DEBUG");
+    let kept = "keep level, total, env, source, http";
+    let cases = [
+        (
+            r#"drop level == "DEBUG" | keep level"#,
+            r#"{"level":"INFO"}"#,
+        ),
+        (
+            &format!(
+                r#"drop level == "DEBUG" | set total = bytes_in + bytes_out, env = "prod" | {kept}"#
+            ),
+            r#"{"level":"INFO","total":3,"env":"prod"}"#,
+        ),
+        (
+            &format!(
+                r#"head 1 | rename clientip -> source.ip, verb -> http.request.method | {kept}"#
+            ),
+            r#"{"level":"INFO","source":{"ip":"192.0.2.1"},"http":{"request":{"method":"GET"}}}"#,
+        ),
+        (
+            "head 1 | keep @timestamp, message",
+            r#"{"@timestamp":"2026-01-01T00:00:00Z","message":"m"}"#,
+        ),
+        (
+            "head 1 | keep @timestamp, message, host | remove message, host",
+            r#"{"@timestamp":"2026-01-01T00:00:00Z"}"#,
+        ),
+        ("head 1 | keep message host | remove message host", "{}"),
+        (
+            r#"where level == "DEBUG" || bytes_in > 5 | keep level"#,
+            r#"{"level":"DEBUG"}"#,
+        ),
+    ];
+    for (processors, expected) in cases {
+        let expected: Value = serde_json::from_str(expected).expect("JSON");
+        assert_eq!(
+            both(processors, &format!("{event}\n{debug}\n")),
+            [expected],
+            "{processors}"
+        );
+    }
+}
+
+#[test]
+fn what_was_written_otherwise_before_is_refused_with_the_new_form() {
+    for (stage, said) in [
+        ("set zip 00123", "set total = bytes_in + bytes_out"),
+        ("set zip=00123", "`\"00123\"`"),
+        ("drop if='level == \"DEBUG\"'", "drop level == \"DEBUG\""),
+        (
+            "where condition='n == 1'",
+            "the rest of the stage belongs to it",
+        ),
+        ("rename a b", "rename clientip -> source.ip"),
+        ("rename from=a to=b", "rename clientip -> source.ip"),
+        ("remove fields=[a, b]", "remove message, host"),
+        ("where 'n == 1'", "without quotes around it"),
+    ] {
+        let refused = crate::program::run(&format!("stdin | {stage} | stdout")).expect(2);
+        assert!(refused.err.contains(said), "{stage}: {}", refused.err);
+    }
+    for (stage, said) in [
+        ("set: { field: zip, value: 1 }", "`values: { zip: VALUE }`"),
+        ("rename: { from: a, to: b }", "`fields: { PRESENT: NEW }`"),
+    ] {
+        let folder = Folder::new();
+        let yaml = format!(
+            "pipelines: {{ p: {{ input: stdin, processors: [{stage}], output: stdout }} }}\n"
+        );
+        let refused = crate::program::millpond(&["check", &folder.write("p.yaml", yaml)]).expect(2);
+        assert!(refused.err.contains(said), "{stage}: {}", refused.err);
+    }
+}
