@@ -16,7 +16,7 @@ pub const ABSENT: Absent = Absent::Text("-");
 pub enum Format {
     /// A JSON object a line.
     Json,
-    /// Indented JSON.
+    /// JSON for people.
     Pretty(Pretty),
     /// A dot an event.
     Dots,
@@ -175,7 +175,7 @@ mod tests {
             (Format::Json, "{\"a\":1}\n{\"a\":\"x\"}\n"),
             (
                 Format::Pretty(Pretty { colours: false }),
-                "{\n  \"a\": 1\n}\n{\n  \"a\": \"x\"\n}\n",
+                "{\"a\": 1}\n{\"a\": \"x\"}\n",
             ),
             (Format::Dots, ".."),
             (line, "a=1\na=x\n"),

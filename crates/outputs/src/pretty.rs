@@ -1,6 +1,9 @@
-//! JSON for people: indented, one member a line, in colours where somebody asks for them.
+//! JSON for people: objects and arrays that fit on a line stand on one, others have a member on each line, indented, in colours
+//! where somebody asks for them.
 //!
 //! It works on valid JSON text and copies every scalar as it stands, so that no digit is lost.
+
+use std::ops::Range;
 
 use batch::json::{self, Kind};
 
@@ -12,51 +15,52 @@ pub struct Pretty {
 }
 
 const INDENT: usize = 2;
+/// Characters of a line, as long as no single value is longer.
+const WIDTH: usize = 80;
 const RESET: &[u8] = b"\x1b[0m";
 const KEY: &[u8] = b"\x1b[34m";
 
 impl Pretty {
     /// Appends a valid JSON value, laid out over several lines, without a newline at the end.
     pub fn write(self, value: &[u8], out: &mut Vec<u8>) {
-        self.value(value, 0, out);
+        self.value(value, Some(0), 0, out);
     }
 
-    fn value(self, value: &[u8], depth: usize, out: &mut Vec<u8>) {
-        match json::kind(value) {
-            Kind::Object => {
-                let members = json::members(value).map(|member| (Some(member.key), member.value));
-                self.container(value, members, [b'{', b'}'], depth, out);
-            }
-            Kind::Array => {
-                let elements = json::elements(value).map(|element| (None, element));
-                self.container(value, elements, [b'[', b']'], depth, out);
-            }
-            kind => self.coloured(colour(kind), value, out),
-        }
-    }
-
-    fn container<'a>(
-        self,
-        whole: &[u8],
-        items: impl Iterator<Item = (Option<&'a [u8]>, std::ops::Range<usize>)>,
-        [open, close]: [u8; 2],
-        depth: usize,
-        out: &mut Vec<u8>,
-    ) {
+    /// Appends a value. Without a depth it stands in one line with what is around it; `before` are the characters of its line
+    /// before it, those of the indentation aside.
+    fn value(self, value: &[u8], depth: Option<usize>, before: usize, out: &mut Vec<u8>) {
+        let [open, close] = match json::kind(value) {
+            Kind::Object => [b'{', b'}'],
+            Kind::Array => [b'[', b']'],
+            kind => return self.coloured(colour(kind), value, out),
+        };
+        // A comma may follow.
+        let taken = before + 1;
+        let depth = depth.filter(|depth| {
+            let room = WIDTH.saturating_sub(depth * INDENT + taken);
+            rest_of_line(value, room).is_none()
+        });
         out.push(open);
         let mut is_empty = true;
-        for (key, value) in items {
-            if !std::mem::take(&mut is_empty) {
+        for (key, at) in items(value) {
+            let is_first = std::mem::take(&mut is_empty);
+            if !is_first {
                 out.push(b',');
             }
-            new_line(depth + 1, out);
+            match depth {
+                Some(depth) => new_line(depth + 1, out),
+                None if !is_first => out.push(b' '),
+                None => {}
+            }
+            let mut before = 0;
             if let Some(key) = key {
                 self.coloured(KEY, &[b"\"", key, b"\""].concat(), out);
                 out.extend_from_slice(b": ");
+                before = characters(key) + 4;
             }
-            self.value(&whole[value], depth + 1, out);
+            self.value(&value[at], depth.map(|depth| depth + 1), before, out);
         }
-        if !is_empty {
+        if let Some(depth) = depth.filter(|_| !is_empty) {
             new_line(depth, out);
         }
         out.push(close);
@@ -82,6 +86,35 @@ fn colour(kind: Kind) -> &'static [u8] {
     }
 }
 
+/// The members of an object, or the elements of an array.
+fn items(value: &[u8]) -> impl Iterator<Item = (Option<&[u8]>, Range<usize>)> {
+    let is_object = json::kind(value) == Kind::Object;
+    let members = is_object.then(|| json::members(value).map(|it| (Some(it.key), it.value)));
+    let elements = (!is_object).then(|| json::elements(value).map(|at| (None, at)));
+    members
+        .into_iter()
+        .flatten()
+        .chain(elements.into_iter().flatten())
+}
+
+/// What is left of `room` characters behind a value in one line; none where it does not fit.
+fn rest_of_line(value: &[u8], room: usize) -> Option<usize> {
+    if !matches!(json::kind(value), Kind::Object | Kind::Array) {
+        return room.checked_sub(characters(value));
+    }
+    let mut rest = room.checked_sub(2)?;
+    for (index, (key, at)) in items(value).enumerate() {
+        let around = if index > 0 { 2 } else { 0 };
+        let key = key.map_or(0, |key| characters(key) + 4);
+        rest = rest_of_line(&value[at], rest.checked_sub(around + key)?)?;
+    }
+    Some(rest)
+}
+
+fn characters(text: &[u8]) -> usize {
+    text.iter().filter(|byte| **byte & 0xC0 != 0x80).count()
+}
+
 fn new_line(depth: usize, out: &mut Vec<u8>) {
     out.push(b'\n');
     out.resize(out.len() + depth * INDENT, b' ');
@@ -99,20 +132,37 @@ mod tests {
 
     #[test]
     fn values_are_laid_out_as_they_stand() {
-        let text = r#"{"a":1.50, "b":{},"c":[ ],"d":[1,{"e\"":"x, {y}"}],"f":null}"#;
+        let short = r#"{"a":1.50, "b":{},"c":[ ],"d":[1,{"e\"":"x, {y}"}],"f":null}"#;
+        let expected = r#"{"a": 1.50, "b": {}, "c": [], "d": [1, {"e\"": "x, {y}"}], "f": null}"#;
+        assert_eq!(pretty(short, false), expected);
+        let long = short.replace("1.50", &"1".repeat(70));
         let expected = r#"{
-  "a": 1.50,
+  "a": 1111111111111111111111111111111111111111111111111111111111111111111111,
   "b": {},
   "c": [],
-  "d": [
-    1,
-    {
-      "e\"": "x, {y}"
-    }
-  ],
+  "d": [1, {"e\"": "x, {y}"}],
   "f": null
 }"#;
-        assert_eq!(pretty(text, false), expected);
+        assert_eq!(pretty(&long, false), expected);
+    }
+
+    #[test]
+    fn a_line_has_room_for_eighty_characters() {
+        // With the comma that may follow.
+        for (length, lines) in [(70, 1), (71, 3)] {
+            let text = format!(r#"{{"é":"{}"}}"#, "ü".repeat(length));
+            let laid_out = pretty(&text, false);
+            assert_eq!(laid_out.lines().count(), lines, "{laid_out}");
+            assert!(laid_out.lines().all(|line| line.chars().count() <= 80));
+        }
+        let nested = format!(
+            r#"{{"list":[{{"a":"{0}"}},{{"a":"{0}"}}]}}"#,
+            "x".repeat(60)
+        );
+        let x = "x".repeat(60);
+        let expected =
+            format!("{{\n  \"list\": [\n    {{\"a\": \"{x}\"}},\n    {{\"a\": \"{x}\"}}\n  ]\n}}");
+        assert_eq!(pretty(&nested, false), expected);
     }
 
     #[test]
@@ -134,5 +184,7 @@ mod tests {
     fn deep_nesting_is_no_danger() {
         let deep = "[".repeat(1000) + &"]".repeat(1000);
         assert!(pretty(&deep, false).starts_with("[\n  [\n    ["));
+        let wide = format!("[{}]", vec!["[]"; 100_000].join(","));
+        assert_eq!(pretty(&wide, false).lines().count(), 100_002);
     }
 }

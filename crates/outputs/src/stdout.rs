@@ -5,6 +5,7 @@
 //! its bytes, or left the rest in the gate after an error (a full disk). That rest goes out before anything else, whoever
 //! comes next: nothing is written twice, no line is torn, and an output that gave up holds up nobody.
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,8 +37,8 @@ In a `template`, ", expr::template_syntax!(), " A field that is absent or null g
     positional: Positional::fields(&["format", "template"]),
     one_line: &[],
     examples: &[
-        Example { title: "JSON, an event a line", stage: "stdout", input: "", output: "" },
-        Example { title: "Indented JSON for reading", stage: "stdout pretty", input: "", output: "" },
+        Example { title: "For reading on a terminal; JSON, an event a line, in a file or a pipe", stage: "stdout", input: "", output: "" },
+        Example { title: "JSON, an event a line, on a terminal too", stage: "stdout json", input: "", output: "" },
         Example { title: "Two fields a line", stage: r#"stdout line "%{clientip} %{response}""#, input: "", output: "" },
     ],
     schema: |generator| Config::json_schema(generator),
@@ -48,20 +49,20 @@ In a `template`, ", expr::template_syntax!(), " A field that is absent or null g
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct Config {
-    /// How events are written.
-    format: FormatName,
+    /// How events are written. Default: `pretty` on a terminal, `json` everywhere else.
+    format: Option<FormatName>,
     /// With `format: line`: the text of a line, with `%{field}` and `%{+time format}` in it. `%{message}` by default.
     template: Option<String>,
 }
 
 /// How events are written.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum FormatName {
     /// A JSON object a line.
-    #[default]
     Json,
-    /// Indented JSON, in colours on a terminal unless the environment sets `NO_COLOR`.
+    /// JSON for reading: what fits on a line of 80 characters stands on one, the rest is indented. In colours on a terminal,
+    /// unless the environment sets `NO_COLOR` or `TERM=dumb`.
     Pretty,
     /// A dot an event.
     Dots,
@@ -148,8 +149,8 @@ fn build(node: &Node, _: &BuildContext) -> Result<Arc<dyn Writer>, ConfigError> 
     let fd = stdout.as_fd().try_clone_to_owned();
     let fd = fd.map_err(|error| node.error(format!("standard output cannot be used: {error}")))?;
     let is_terminal = stdout.is_terminal();
-    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let format = format(&config, node, is_terminal && !no_color)?;
+    let terminal = is_terminal.then(|| Terminal::new(|name| std::env::var_os(name)));
+    let format = format(&config, node, terminal)?;
     let gate = &STANDARD_OUTPUT;
     Ok(Arc::new(Stdout::new(
         format,
@@ -159,13 +160,35 @@ fn build(node: &Node, _: &BuildContext) -> Result<Arc<dyn Writer>, ConfigError> 
     )))
 }
 
-fn format(config: &Config, node: &Node, colours: bool) -> Result<Format, ConfigError> {
-    if config.template.is_some() && config.format != FormatName::Line {
+/// What is known of the terminal that shows the events.
+#[derive(Debug, Clone, Copy)]
+struct Terminal {
+    has_colours: bool,
+}
+
+impl Terminal {
+    /// As the environment says: <https://no-color.org>.
+    fn new(variable: impl Fn(&str) -> Option<OsString>) -> Self {
+        let refuses = variable("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let is_dumb = variable("TERM").is_some_and(|value| value == "dumb");
+        Self {
+            has_colours: !refuses && !is_dumb,
+        }
+    }
+}
+
+fn format(config: &Config, node: &Node, terminal: Option<Terminal>) -> Result<Format, ConfigError> {
+    if config.template.is_some() && config.format != Some(FormatName::Line) {
         return Err(node
             .nearest("template")
             .error("`template` needs `format: line`"));
     }
-    Ok(match config.format {
+    let by_default = match terminal {
+        Some(_) => FormatName::Pretty,
+        None => FormatName::Json,
+    };
+    let colours = terminal.is_some_and(|terminal| terminal.has_colours);
+    Ok(match config.format.unwrap_or(by_default) {
         FormatName::Json => Format::Json,
         FormatName::Pretty => Format::Pretty(Pretty { colours }),
         FormatName::Dots => Format::Dots,
@@ -364,27 +387,45 @@ mod tests {
 
     #[test]
     fn settings_choose_the_format() {
-        for (yaml, colours, expected) in [
-            ("{}", true, "{\"a\":1}\n"),
-            ("format: json", true, "{\"a\":1}\n"),
-            ("format: pretty", false, "{\n  \"a\": 1\n}\n"),
-            (
-                "format: pretty",
-                true,
-                "{\n  \x1b[34m\"a\"\x1b[0m: \x1b[33m1\x1b[0m\n}\n",
-            ),
-            ("format: dots", true, "."),
-            ("format: line", true, "-\n"),
-            ("{format: line, template: 'a is %{a}'}", true, "a is 1\n"),
-            ("format: msgpack", true, "\u{81}\u{a1}a\u{1}"),
+        let coloured = "{\x1b[34m\"a\"\x1b[0m: \x1b[33m1\x1b[0m}\n";
+        let colours = Some(Terminal { has_colours: true });
+        let plain = Some(Terminal { has_colours: false });
+        for (yaml, terminal, expected) in [
+            ("{}", None, "{\"a\":1}\n"),
+            ("{}", colours, coloured),
+            ("{}", plain, "{\"a\": 1}\n"),
+            ("format: json", colours, "{\"a\":1}\n"),
+            ("format: pretty", None, "{\"a\": 1}\n"),
+            ("format: pretty", colours, coloured),
+            ("format: dots", colours, "."),
+            ("format: line", colours, "-\n"),
+            ("{format: line, template: 'a is %{a}'}", colours, "a is 1\n"),
+            ("format: msgpack", colours, "\u{81}\u{a1}a\u{1}"),
         ] {
             let node = config::parse_yaml(&config::Source::new("t.yaml", yaml)).expect("YAML");
-            let format = format(&parse(&node).expect(yaml), &node, colours).expect(yaml);
+            let format = format(&parse(&node).expect(yaml), &node, terminal).expect(yaml);
             let mut out = Vec::new();
             let batch = testing::documents(&[r#"{"a":1}"#]);
             format.bind(&batch).write(batch.alive(), &mut out);
             let expected: Vec<u8> = expected.chars().map(|letter| letter as u8).collect();
             assert_eq!(out, expected, "{yaml}");
+        }
+    }
+
+    #[test]
+    fn the_environment_may_refuse_colours() {
+        for (name, value, has_colours) in [
+            ("NO_COLOR", "1", false),
+            ("NO_COLOR", "", true),
+            ("TERM", "dumb", false),
+            ("TERM", "xterm", true),
+        ] {
+            let variable = |asked: &str| (asked == name).then(|| value.into());
+            assert_eq!(
+                Terminal::new(variable).has_colours,
+                has_colours,
+                "{name}={value}"
+            );
         }
     }
 

@@ -103,6 +103,72 @@ fn paths_of_outputs_and_settings_know_the_home_directory() {
     }
 }
 
+/// Runs a pipeline whose standard output is a terminal; what it shows.
+fn on_terminal(folder: &Folder, pipeline: &str, environment: &[(&str, &str)]) -> String {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    grantpt(&controller).expect("granted");
+    unlockpt(&controller).expect("unlocked");
+    let name = ptsname(&controller, Vec::new()).expect("a name");
+    let options = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(name.to_str().expect("a path"));
+    let mut command = command(&["run", pipeline]);
+    command
+        .current_dir(folder)
+        .stdout(options.expect("opens"))
+        .env_remove("NO_COLOR")
+        .env("TERM", "xterm");
+    command.envs(environment.iter().copied());
+    let mut child = command.spawn().expect("the executable runs");
+    // The command holds a descriptor of the terminal; without it, reading ends when the child has ended.
+    drop(command);
+    let mut shown = Vec::new();
+    // The end of a terminal is an error.
+    let _ = std::io::Read::read_to_end(&mut std::fs::File::from(controller), &mut shown);
+    assert!(child.wait().expect("it ends").success());
+    String::from_utf8(shown)
+        .expect("text")
+        .replace("\r\n", "\n")
+}
+
+#[test]
+fn events_are_readable_on_a_terminal_and_json_elsewhere() {
+    let folder = Folder::new();
+    let long = "x".repeat(70);
+    let lines = format!("{{\"a\":1,\"b\":[true,null]}}\n{{\"a\":\"{long}\",\"b\":{{}}}}\n");
+    folder.write("a.json", &lines);
+    let pipeline = "file a.json codec=json";
+    let plain =
+        format!("{{\"a\": 1, \"b\": [true, null]}}\n{{\n  \"a\": \"{long}\",\n  \"b\": {{}}\n}}\n");
+    assert_eq!(on_terminal(&folder, pipeline, &[("NO_COLOR", "1")]), plain);
+    assert_eq!(
+        on_terminal(
+            &folder,
+            &format!("{pipeline} | stdout"),
+            &[("TERM", "dumb")]
+        ),
+        plain
+    );
+    let coloured = on_terminal(&folder, pipeline, &[("NO_COLOR", "")]);
+    assert!(
+        coloured.starts_with("{\u{1b}[34m\"a\"\u{1b}[0m: \u{1b}[33m1\u{1b}[0m, "),
+        "{coloured}"
+    );
+    assert_eq!(
+        on_terminal(&folder, &format!("{pipeline} | stdout format=json"), &[]),
+        lines
+    );
+    assert_eq!(run_in(&folder, pipeline).expect(0).out, lines);
+    assert_eq!(
+        run_in(&folder, &format!("{pipeline} | stdout format=pretty"))
+            .expect(0)
+            .out,
+        plain
+    );
+}
+
 /// What a pipeline makes of these events, in one line and with its processors as stages of a YAML file.
 fn both(processors: &str, input: &str) -> Vec<Value> {
     let folder = Folder::new();
