@@ -8,10 +8,11 @@ use regex::bytes::RegexSet;
 use crate::charset;
 use crate::chunk::Chunk;
 use crate::container::ContainerFormat;
+use crate::csv::{Csv, Header, HeaderSlot};
 use crate::error::CodecError;
 use crate::filter::{Dropped, Drops, Filter};
 use crate::multiline::Multiline;
-use crate::rows::Rows;
+use crate::rows::{Place, Rows};
 use crate::syslog::Syslog;
 use crate::terminator::LineEnding;
 
@@ -38,6 +39,8 @@ pub struct Settings {
     pub line_ending: LineEnding,
     /// Lines of text are read as syslog messages.
     pub syslog: Option<Syslog>,
+    /// Lines of text are rows of CSV.
+    pub csv: Option<Csv>,
 }
 
 impl Settings {
@@ -54,6 +57,28 @@ impl Settings {
             exclude_lines: None,
             line_ending: LineEnding::Lf,
             syslog: None,
+            csv: None,
+        }
+    }
+
+    /// Whether lines have to be looked at one by one to know what a record is.
+    pub(crate) fn is_assembled(&self) -> bool {
+        self.container.is_some() || self.multiline.is_some() || self.csv.is_some()
+    }
+
+    /// Room for the header of a stream, where its rows have one.
+    pub(crate) fn header_slot(&self) -> Option<Arc<HeaderSlot>> {
+        let csv = self.csv.as_ref().filter(|csv| csv.has_header());
+        csv.map(|_| Arc::default())
+    }
+
+    /// The header in the first bytes of a stream, decompressed; none where they do not hold all of it.
+    pub fn header_of(&self, head: &[u8]) -> Option<Arc<Header>> {
+        let csv = self.csv.as_ref()?;
+        match charset::foreign(self.charset) {
+            // A byte order mark decides what UTF-16 it is.
+            Some(charset) => csv.header_of(charset.decode(head).0.as_bytes()),
+            None => csv.header_of(head),
         }
     }
 }
@@ -71,6 +96,8 @@ pub struct Counts {
     pub broken_containers: u64,
     /// Lines that are no syslog message, tagged `_syslogparsefailure` and kept as text.
     pub broken_syslog: u64,
+    /// Rows that do not fit their header, tagged `_csvparsefailure` and kept as text.
+    pub broken_rows: u64,
 }
 
 /// Where a decoder first met what it changed or could not read: offsets of lines in their streams, since it was made.
@@ -86,6 +113,8 @@ pub struct Firsts {
     pub broken_container: Option<u64>,
     /// The first line that is no syslog message.
     pub broken_syslog: Option<u64>,
+    /// The first row that does not fit its header.
+    pub broken_row: Option<u64>,
 }
 
 /// The tags that a decoder gives.
@@ -104,6 +133,7 @@ pub struct Decoder {
     add_fields: bool,
     pub(crate) filter: Option<Filter>,
     syslog: Option<Syslog>,
+    csv: Option<Csv>,
     host: Arc<HostInfo>,
     pub(crate) tags: Tags,
     pub(crate) counts: Counts,
@@ -125,6 +155,7 @@ impl Decoder {
                 settings.exclude_lines.as_ref(),
             ),
             syslog: settings.syslog.clone(),
+            csv: settings.csv.clone(),
             host: host.clone(),
             tags: Tags {
                 truncated: "_truncated".into(),
@@ -173,10 +204,36 @@ impl Decoder {
                     self.counts.broken_syslog += counts.failures;
                     self.firsts.broken_syslog = self.firsts.broken_syslog.or(counts.first_failure);
                 }
+                if let Some(csv) = &self.csv {
+                    let header = chunk.header.as_ref().and_then(|slot| slot.get()?.as_ref());
+                    let counts = csv.apply(&mut batch, header, self.add_fields);
+                    self.counts.broken_rows += counts.failures;
+                    self.firsts.broken_row = self.firsts.broken_row.or(counts.first_failure);
+                }
                 return Ok(Some(batch));
             }
         }
         Ok(None)
+    }
+
+    /// Whether a record is no row of CSV, because it is blank or the header of its stream; drops it then.
+    pub(crate) fn is_no_row(&mut self, chunk: &Chunk, text: &[u8], place: Place) -> bool {
+        let Some(csv) = &self.csv else { return false };
+        if text.trim_ascii().is_empty() {
+            self.dropped.add("blank", 1, place.bytes());
+            return true;
+        }
+        let Some(slot) = chunk.header.as_ref().filter(|slot| slot.get().is_none()) else {
+            return false;
+        };
+        let header = csv.header(text).map(Arc::new);
+        let is_header = header.is_some();
+        // Whoever decodes the chunks of a stream does so in order.
+        let _ = slot.set(header);
+        if is_header {
+            self.dropped.add("header", 1, place.bytes());
+        }
+        is_header
     }
 
     /// Passes over a byte order mark, and checks the whole chunk for UTF-8.

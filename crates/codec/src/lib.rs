@@ -9,6 +9,7 @@
 //! | [`multiline`], [`container`], [`filter`] | which lines belong together, what containers add to lines, what is left out |
 //! | [`charset`](mod@charset), [`terminator`] | other encodings than UTF-8, and what ends a line |
 //! | [`compress`] | [`Decompressor`]: gzip and zstd as they are found in the wild, with places to resume at |
+//! | [`csv`] | [`Csv`]: the fields of CSV rows in lines of text |
 //! | [`syslog`] | [`syslog::Syslog`]: the fields of syslog messages in lines of text |
 //!
 //! The two halves of reading are apart so that they can run on two threads: chunking needs the bytes in sequence and
@@ -19,6 +20,7 @@ mod charset;
 pub mod chunk;
 pub mod compress;
 mod container;
+mod csv;
 pub mod decoder;
 mod error;
 mod filter;
@@ -36,6 +38,7 @@ pub use charset::charset;
 pub use chunk::{Chunk, Chunker};
 pub use compress::{Checkpoint, Decompressor};
 pub use container::ContainerFormat;
+pub use csv::{Csv, Header};
 pub use decoder::{Counts, Decoder, Firsts, Settings};
 pub use error::CodecError;
 pub use filter::Dropped;

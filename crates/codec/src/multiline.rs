@@ -9,6 +9,8 @@
 
 use regex::bytes::Regex;
 
+use crate::csv::{Csv, Scan};
+
 /// The default of [`MultilineConfig::max_lines`].
 pub const LINES_MAX_DEFAULT: usize = 500;
 
@@ -95,6 +97,8 @@ enum Rule {
         start: Regex,
         end: Option<Regex>,
     },
+    /// A line goes on while a quote of a CSV row is open.
+    Quotes(Scan),
 }
 
 /// What a line does to the record.
@@ -143,8 +147,21 @@ impl Multiline {
         })
     }
 
+    /// Rows of CSV, of any number of lines.
+    pub(crate) fn of_csv(csv: &Csv) -> Self {
+        Self {
+            rule: Rule::Quotes(csv.scan()),
+            lines_max: usize::MAX,
+        }
+    }
+
     pub(crate) fn lines_max(&self) -> usize {
         self.lines_max
+    }
+
+    /// Whether a record ends where it has become too long: a quote that nobody closes must not take in all rows that follow.
+    pub(crate) fn ends_too_long(&self) -> bool {
+        matches!(self.rule, Rule::Quotes(_))
     }
 
     /// What a line does, while a record is open or none is.
@@ -174,6 +191,11 @@ impl Multiline {
                     .is_some_and(|end| (!begins && !is_open) || end.is_match(line));
                 Step { begins, ends }
             }
+            // A row that is open is one whose quote is.
+            Rule::Quotes(scan) => Step {
+                begins: false,
+                ends: !scan.is_open_after(line, is_open),
+            },
         }
     }
 }

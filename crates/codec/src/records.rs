@@ -40,7 +40,9 @@ impl Decoder {
                 }
             };
             bytes += found.place.bytes() as usize;
-            self.record(&found, rows);
+            if !self.is_no_row(chunk, found.text.bytes(), found.place) {
+                self.record(&found, rows);
+            }
             if rows.builder.len() == BATCH_EVENTS_MAX || bytes >= BATCH_BYTES_MAX {
                 break;
             }

@@ -18,7 +18,7 @@ use crate::reading::emitter::Emitter;
 use crate::reading::identity::Identity;
 use crate::reading::reader::{Reader, describe};
 use crate::reading::records::{MultilineSettings, Records};
-use crate::reading::settings::{Codec, Compression, line_size_default};
+use crate::reading::settings::{Codec, Compression, CsvSettings, line_size_default};
 use crate::reading::source::Source;
 use crate::reading::{on_blocking_thread, read_stream};
 
@@ -68,6 +68,9 @@ struct Config {
     /// Makes one event of several lines; `timeout` does not apply. Default: each line is an event.
     #[serde(default)]
     multiline: Option<MultilineSettings>,
+    /// How rows of CSV are written, with `codec: csv`.
+    #[serde(default)]
+    csv: Option<CsvSettings>,
     /// How standard input is compressed. Default: `auto`.
     #[serde(default)]
     compression: Compression,
@@ -85,6 +88,8 @@ fn build(node: &Node, _: &BuildContext) -> Result<Box<dyn Input>, ConfigError> {
             add_fields: config.add_fields,
             max_line_bytes: config.max_line_bytes,
             multiline: config.multiline.as_ref(),
+            csv: config.csv.as_ref(),
+            delimiter: b',',
             ..Records::default()
         }
         .settings(node)?,

@@ -92,7 +92,9 @@ pub(super) struct Assembler {
 
 impl Assembler {
     pub(super) fn new(settings: &Settings, resume: &Resume) -> Self {
+        let of_csv = |csv| Arc::new(Multiline::of_csv(csv));
         let multiline = settings.multiline.clone();
+        let multiline = multiline.or(settings.csv.as_ref().map(of_csv));
         let lines_max = multiline
             .as_ref()
             .map_or(1, |multiline| multiline.lines_max());
@@ -291,6 +293,7 @@ impl Assembler {
             is_utf8: None,
             format,
             records: Some(Box::new(records)),
+            header: None,
         }
     }
 

@@ -138,6 +138,15 @@ impl Held {
         }
     }
 
+    /// Whether it has more text than a record may have.
+    pub(super) fn is_too_long(&self, limits: &Limits) -> bool {
+        let len = match &self.text {
+            HeldText::InWindow(range) => (range.end - range.start) as usize,
+            HeldText::Owned(text) => text.len(),
+        };
+        self.is_cut || len > limits.bytes_max
+    }
+
     /// Keeps as little memory as the text needs.
     pub(super) fn shrink(&mut self) {
         if let HeldText::Owned(text) = &mut self.text {

@@ -29,10 +29,13 @@ mod held;
 mod steps;
 mod window;
 
+use std::sync::Arc;
+
 use batch::{Encoding, PooledBuffer, msgpack};
 use bytes::Bytes;
 
 use crate::charset;
+use crate::csv::{Header, HeaderSlot};
 use crate::decoder::Settings;
 use crate::resume::{Check, Resume};
 use crate::terminator::{LineEnding, Terminator};
@@ -62,6 +65,8 @@ pub struct Chunk {
     pub(crate) format: LineFormat,
     /// The records, where they are not simply the lines of `bytes`.
     pub(crate) records: Option<Box<Records>>,
+    /// The header of the stream, where its rows have one.
+    pub(crate) header: Option<Arc<HeaderSlot>>,
 }
 
 /// How the lines of a stream are written.
@@ -110,6 +115,7 @@ impl Chunk {
             is_utf8: None,
             format,
             records: None,
+            header: None,
         }
     }
 }
@@ -155,6 +161,7 @@ pub struct Chunker {
     /// Bytes that chunks accounted for.
     covered: u64,
     after: Resume,
+    header: Option<Arc<HeaderSlot>>,
 }
 
 impl Chunker {
@@ -177,7 +184,7 @@ impl Chunker {
         };
         let (framing, line_max) = if settings.encoding == Encoding::MsgPack {
             (Framing::MsgPack, settings.record_max)
-        } else if settings.container.is_some() || settings.multiline.is_some() {
+        } else if settings.is_assembled() {
             let assembler = Assembler::new(settings, resume);
             let line_max = assembler.line_max();
             (Framing::Assembled(Box::new(assembler)), line_max)
@@ -197,6 +204,15 @@ impl Chunker {
             origin: resume.offset,
             covered: 0,
             after: resume.clone(),
+            header: settings.header_slot(),
+        }
+    }
+
+    /// Says which header the stream has, if that is known: one that goes on in its middle cannot learn it from its first row.
+    pub fn set_header(&mut self, header: Option<Arc<Header>>) {
+        if let Some(slot) = &self.header {
+            // Only the first one counts.
+            let _ = slot.set(header);
         }
     }
 
@@ -337,6 +353,7 @@ impl Chunker {
     /// Counts a chunk that is given now.
     fn given(&mut self, mut chunk: Chunk, big_endian: Option<bool>) -> Chunk {
         chunk.after.big_endian = big_endian;
+        chunk.header = self.header.clone();
         self.covered += chunk.source_bytes;
         self.after = chunk.after.clone();
         chunk

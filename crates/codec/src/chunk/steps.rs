@@ -169,6 +169,7 @@ impl Assembler {
         // No more than is kept of every line, however it was read.
         let seen = &piece.text[..piece.text.len().min(self.limits.bytes_max)];
         let step = multiline.step(seen, record.is_some());
+        let ends_too_long = multiline.ends_too_long();
         let record = match record {
             Some(record) if step.begins => {
                 self.give_held(&record);
@@ -184,7 +185,7 @@ impl Assembler {
                 record
             }
         };
-        if step.ends {
+        if step.ends || (ends_too_long && record.is_too_long(&self.limits)) {
             self.give_held(&record);
         } else {
             self.lanes[lane].record = Some(record);

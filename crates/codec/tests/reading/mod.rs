@@ -81,6 +81,7 @@ struct Run<'a> {
     chunker: Chunker,
     decoder: Decoder,
     encoding: Encoding,
+    is_csv: bool,
     origin: u64,
     position: u64,
     accounted: u64,
@@ -95,13 +96,18 @@ impl<'a> Run<'a> {
         assert!(resume.check.matches(before));
         assert_eq!(resume.check, Check::of(before));
         let tail = &before[before.len() - usize::from(resume.check.len)..];
+        let mut chunker = Chunker::resume(settings, resume, tail);
+        if resume.offset > 0 {
+            chunker.set_header(settings.header_of(content));
+        }
         Self {
             content,
             plan,
             pool: Budget::new(64 << 20).pool(64 << 20, plan.buffer),
-            chunker: Chunker::resume(settings, resume, tail),
+            chunker,
             decoder: Decoder::new(settings, &Arc::new(HostInfo { name: "h".into() })),
             encoding: settings.encoding,
+            is_csv: settings.csv.is_some(),
             origin: resume.offset,
             position: resume.offset,
             accounted: 0,
@@ -201,7 +207,8 @@ impl<'a> Run<'a> {
             .next_batch(&stream, &mut chunk, 0)
             .expect("lines are never broken")
         {
-            self.events.extend(events_of(&batch, self.encoding));
+            self.events
+                .extend(events_of(&batch, self.encoding, self.is_csv));
         }
         let rows: u64 = self.events[before..]
             .iter()
@@ -221,7 +228,7 @@ impl<'a> Run<'a> {
     }
 }
 
-fn events_of(batch: &batch::Batch, encoding: Encoding) -> Vec<Event> {
+fn events_of(batch: &batch::Batch, encoding: Encoding, is_csv: bool) -> Vec<Event> {
     assert!(!batch.is_empty() && batch.len() <= BATCH_EVENTS_MAX);
     let column = |name: &str| batch.column(&FieldPath::parse(name).expect("a path"));
     let names = ["message", "tags", "stream", "@timestamp"];
@@ -236,7 +243,7 @@ fn events_of(batch: &batch::Batch, encoding: Encoding) -> Vec<Event> {
         let text = match messages.value(row) {
             Value::Text(message) => utf8(message.to_vec()),
             _ => {
-                assert_eq!(encoding, Encoding::Json);
+                assert!(encoding == Encoding::Json || is_csv, "text has a message");
                 let mut text = Vec::new();
                 JsonWriter::new(batch).write(row, &mut text);
                 utf8(text)

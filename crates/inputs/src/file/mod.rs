@@ -6,6 +6,7 @@
 //! | [`tracker`], [`judge`], [`verdict`] | what each file is: known, renamed, truncated, a copy, new |
 //! | [`known`], [`state`], [`trail`] | the known files, and what is known of each and of its content |
 //! | [`pool`], [`readers`] | which file is read next, and the threads that read |
+//! | [`formats`] | how events are written in each file |
 //! | [`task`], [`content`], [`probe`] | one file being read: decompressed, cut into records, sent |
 //! | [`acknowledge`] | moves positions when receipts resolve |
 //! | [`save`], [`record`], [`upkeep`] | what the registry keeps; what happens by time |
@@ -16,6 +17,7 @@
 
 mod acknowledge;
 mod content;
+mod formats;
 mod judge;
 mod known;
 mod ledger;
@@ -48,8 +50,10 @@ use crate::paths::meta::{Kind, Meta};
 use crate::paths::{Exclusion, Pattern};
 use crate::reading::emitter::{Emitter, End};
 use crate::reading::records::{self, Records};
+use crate::reading::settings::Codec;
 use crate::reading::{no_thread, open_pipe, read_stream};
 use acknowledge::{Dirty, SENT_MAX, acknowledge};
+use formats::Formats;
 use known::Known;
 pub use ledger::{FileEntries, read_ledger};
 use pool::Pool;
@@ -126,8 +130,13 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigEr
         config.start_at = StartAt::Beginning;
         config.delete_after = None;
     }
-    let records = Records {
-        codec: config.codec,
+    let records = |codec, delimiter| Records {
+        codec,
+        delimiter,
+        csv: config
+            .csv
+            .as_ref()
+            .filter(|_| codec == Codec::Csv || config.codec.is_some()),
         add_fields: config.add_fields,
         max_line_bytes: config.max_line_bytes,
         encoding: config.encoding.as_deref(),
@@ -143,7 +152,9 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigEr
         .as_ref()
         .map_or(records::TIMEOUT, |multiline| multiline.timeout.0);
     Ok(Box::new(FileInput {
-        settings: records.settings(node)?,
+        formats: Formats::new(&config, |codec, delimiter| {
+            records(codec, delimiter).settings(node)
+        })?,
         following: Following::new(&config, follow, timeout),
         watch: WatchSettings {
             patterns: patterns.collect::<Result<_, _>>()?,
@@ -193,7 +204,7 @@ const NOT_REMEMBERED: &str = "how far files were read cannot be remembered: the 
                               what this one delivered last";
 
 struct FileInput {
-    settings: codec::Settings,
+    formats: Formats,
     following: Following,
     watch: WatchSettings,
 }
@@ -263,7 +274,7 @@ impl FileInput {
         let patterns: Vec<String> = self.watch.patterns.iter().map(text).collect();
         let watch = Watch::new(self.watch);
         let rules = Rules {
-            settings: self.settings,
+            formats: self.formats,
             compression: self.following.compression,
             follow: self.following.follow,
             remembers: ctx.registry.is_some(),
@@ -392,11 +403,12 @@ fn missing(pattern: &str) -> String {
 fn read_other(found: &Found, ctx: &InputContext, rules: &Rules) -> Vec<String> {
     let mut problems = Vec::new();
     let name = found.path.display().to_string();
-    match open_pipe(&found.path, rules.compression, &rules.settings, ctx) {
+    let settings = rules.formats.of(&name);
+    match open_pipe(&found.path, rules.compression, settings, ctx) {
         // It was time to stop before somebody wrote.
         Ok(None) => {}
         Ok(Some(reader)) => {
-            let mut emitter = Emitter::new(&rules.settings, ctx);
+            let mut emitter = Emitter::new(settings, ctx);
             // A pipeline that takes no more is no problem of its input.
             let _: Result<(), End> = read_stream(reader, &mut emitter, &mut problems);
         }

@@ -3,6 +3,7 @@
 //! What a plain file gives is made into batches by the thread that read it. What a compressed one gives goes to one more
 //! thread where there is a second core, because inflating takes longer than the rest.
 
+use std::fs::File as Opened;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,14 +12,15 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use batch::{PooledBuffer, Stream};
-use codec::{Chunk, Chunker, Resume};
+use codec::{Chunk, Chunker, Header, Resume};
 use component::InputContext;
 use registry::{Change, Registry};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::acknowledge::Sent;
-use super::content::Scratch;
+use super::content::{Head, Scratch};
+use super::formats::Formats;
 use super::pool::{Active, Order, Pool, Waiting, Work};
 use super::probe::{Probe, Seen};
 use super::record;
@@ -48,10 +50,13 @@ pub(crate) enum Event {
     Probed(Box<Probe>, Seen),
 }
 
+/// Bytes at the start of a file in which its header is looked for first.
+const HEADER_BYTES: usize = 16 << 10;
+
 /// How readers read.
 #[derive(Clone)]
 pub(crate) struct Rules {
-    pub(crate) settings: codec::Settings,
+    pub(crate) formats: Formats,
     pub(crate) compression: Compression,
     /// Whether files are followed: otherwise the end of a file is its end.
     pub(crate) follow: bool,
@@ -90,9 +95,9 @@ impl Readers {
             events: Box::new(events),
         });
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let emitter = Emitter::new(&rules.settings, ctx);
-        let sender = |emitter: Emitter| Sending {
-            emitter,
+        let sender = || Sending {
+            emitters: rules.formats.each(|settings| Emitter::new(settings, ctx)),
+            formats: rules.formats.clone(),
             sent: sent.clone(),
             registry: ctx.registry.clone(),
         };
@@ -100,7 +105,7 @@ impl Readers {
         let mut splitting = None;
         if cores > 1 {
             let (pieces, receiver) = sync_channel(CHUNKS_BETWEEN);
-            let (sending, common) = (sender(emitter.fork(&rules.settings)), common.clone());
+            let (sending, common) = (sender(), common.clone());
             threads.push(spawn("split", move || split(&receiver, sending, &common))?);
             splitting = Some(pieces);
         }
@@ -114,7 +119,7 @@ impl Readers {
             let mut reader = Reader {
                 common: common.clone(),
                 scratch: Scratch::default(),
-                sending: sender(emitter.fork(&rules.settings)),
+                sending: sender(),
                 splitting: splitting.clone(),
             };
             threads.push(spawn("read", move || reader.run())?);
@@ -183,7 +188,9 @@ fn split(pieces: &Receiver<Piece>, mut sending: Sending, common: &Common) {
 
 /// Makes batches of chunks, sends them, and says so to the acknowledging task.
 struct Sending {
-    emitter: Emitter,
+    /// One for each of the formats.
+    emitters: Vec<Emitter>,
+    formats: Formats,
     sent: mpsc::Sender<Sent>,
     registry: Option<Arc<Registry>>,
 }
@@ -210,7 +217,9 @@ impl Sending {
         let (bytes, after) = (chunk.source_bytes, chunk.after.clone());
         self.note_given(file, &after);
         let mut emitted = Emitted::default();
-        let end = self.emitter.emit_into(stream, chunk, &mut emitted);
+        let path = stream.source.path().unwrap_or_default();
+        let emitter = &mut self.emitters[self.formats.index(path)];
+        let end = emitter.emit_into(stream, chunk, &mut emitted);
         if let Err(End::Stopped) = end {
             file.lock().is_frozen = true;
             return end;
@@ -339,8 +348,25 @@ impl Desk for Reader {
         self.common.ctx.stop.is_stopped()
     }
 
-    fn chunker(&self, state: &FileState, tail: &[u8]) -> Chunker {
-        Chunker::resume(&self.common.rules.settings, &state.sent, tail)
+    fn chunker(&self, path: &str, state: &FileState, tail: &[u8]) -> Chunker {
+        let settings = self.common.rules.formats.of(path);
+        Chunker::resume(settings, &state.sent, tail)
+    }
+
+    fn header(&self, path: &str, file: &Opened) -> Option<Arc<Header>> {
+        let rules = &self.common.rules;
+        let settings = rules.formats.of(path);
+        settings.csv.as_ref().filter(|csv| csv.has_header())?;
+        // The header of a file is short, unless somebody has very many columns.
+        [
+            HEADER_BYTES,
+            settings.record_max.saturating_add(HEADER_BYTES),
+        ]
+        .iter()
+        .find_map(|bytes| {
+            let head = Head::read(file, rules.compression, *bytes).ok()?;
+            settings.header_of(&head.bytes)
+        })
     }
 
     fn follows(&self) -> bool {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::watch::WatchMode;
 use crate::reading::records::{Container, LineEnding, MultilineSettings};
-use crate::reading::settings::{Codec, Compression, line_size_default};
+use crate::reading::settings::{Codec, Compression, CsvSettings, line_size_default};
 
 /// Settings of the input `file`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -59,9 +59,13 @@ pub(super) struct Config {
     /// How long files that are gone are remembered, so that a copy of them is recognised. Default: 24h.
     #[serde(default = "day")]
     pub(super) forget_after: Period,
-    /// How events are written in the files. Default: `text`.
+    /// How events are written in the files. Default: `json` in files called `.json`, `.ndjson` or `.jsonl`, `csv` in those called
+    /// `.csv` or `.tsv`, and `text` in all others and where `container` or `multiline` is set.
     #[serde(default)]
-    pub(super) codec: Codec,
+    pub(super) codec: Option<Codec>,
+    /// How rows of CSV are written.
+    #[serde(default)]
+    pub(super) csv: Option<CsvSettings>,
     /// Gives JSON and MessagePack events `@timestamp`, `host.name`, `log.file.path` and `log.offset` where they have no
     /// such field; lines of text always get them. Default: false.
     #[serde(default)]
@@ -197,7 +201,7 @@ impl Following {
             },
             delete_after: config.delete_after.map(|period| period.0),
             forget_after: config.forget_after.0,
-            has_room: config.codec != Codec::Msgpack
+            has_room: config.codec != Some(Codec::Msgpack)
                 && config.encoding.as_deref().is_none_or(is_like_ascii)
                 && config.line_ending != LineEnding::Nul,
             record_timeout,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use batch::Stream;
 use codec::compress::{Checkpoint, Format};
-use codec::{Check, Chunk, Chunker};
+use codec::{Check, Chunk, Chunker, Header};
 
 use super::content::{Content, Got, Scratch};
 use super::pool::Order;
@@ -96,7 +96,9 @@ pub(crate) trait Desk {
     /// Whether to stop.
     fn is_stopped(&self) -> bool;
     /// A chunker that goes on where one was, with the bytes before.
-    fn chunker(&self, state: &FileState, tail: &[u8]) -> Chunker;
+    fn chunker(&self, path: &str, state: &FileState, tail: &[u8]) -> Chunker;
+    /// The header at the start of a file, where its rows have one.
+    fn header(&self, path: &str, file: &Opened) -> Option<Arc<Header>>;
     /// Whether more may come behind the end of a file in this run.
     fn follows(&self) -> bool;
     /// Whether NULs at the end of a plain file are room that is still to be written to.
@@ -126,9 +128,15 @@ impl Task {
         if desk.awaits_nuls() {
             content.await_nuls();
         }
+        let name = path.to_string_lossy();
+        let header = desk.header(&name, content.file());
         let mut state = file.lock();
         state.counts.pending_bytes = 0;
-        let stream = Arc::new(Stream::file(file.id, &*path.to_string_lossy()));
+        let mut chunker = desk.chunker(&name, &state, &tail);
+        if state.sent.offset > 0 {
+            chunker.set_header(header);
+        }
+        let stream = Arc::new(Stream::file(file.id, &*name));
         let now = Instant::now();
         let content_failure = content.is_compressed().then(Arc::default);
         Ok(Box::new(Self {
@@ -137,7 +145,7 @@ impl Task {
             disk_offset: content.disk_offset(),
             skipped: 0,
             content,
-            chunker: desk.chunker(&state, &tail),
+            chunker,
             place: Place::of(&meta),
             order: desk.first_order(),
             failure: content_failure,

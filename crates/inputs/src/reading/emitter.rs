@@ -52,11 +52,6 @@ impl Emitter {
         }
     }
 
-    /// Another one for the same input, for another thread.
-    pub(crate) fn fork(&self, settings: &codec::Settings) -> Self {
-        Self::new(settings, &self.ctx)
-    }
-
     /// Sends the events of a chunk, waiting while the queue is full.
     ///
     /// # Errors
@@ -129,6 +124,12 @@ impl Emitter {
                 firsts.broken_syslog,
                 "is no syslog message: it was kept as text",
             ),
+            (
+                "broken_csv_rows",
+                counts.broken_rows,
+                firsts.broken_row,
+                "does not fit the header of its CSV: it was kept as text",
+            ),
         ];
         for (name, count, first, what) in kinds {
             if count == 0 {
@@ -147,7 +148,8 @@ impl Emitter {
                 self.ctx.diagnostics.warn_limited(Limit::events(name), text);
             }
         }
-        let failures = counts.broken_documents + counts.broken_containers + counts.broken_syslog;
+        let lines = counts.broken_documents + counts.broken_containers + counts.broken_syslog;
+        let failures = lines + counts.broken_rows;
         self.ctx.metrics.failures(failures as usize);
     }
 }

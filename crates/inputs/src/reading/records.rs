@@ -6,14 +6,14 @@ use std::time::Duration;
 use batch::Encoding;
 use codec::syslog::{self, Syslog, Zone};
 use codec::{
-    ContainerFormat, LINES_MAX_DEFAULT, Match, Multiline, MultilineConfig, MultilineError,
+    ContainerFormat, Csv, LINES_MAX_DEFAULT, Match, Multiline, MultilineConfig, MultilineError,
 };
 use config::{ConfigError, Node, Period, Size};
 use regex::bytes::RegexSet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::settings::{Codec, LINE_SIZE_MAX};
+use super::settings::{Codec, CsvSettings, LINE_SIZE_MAX};
 
 /// How long a record of several lines waits for its end where the settings do not say.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
@@ -102,6 +102,9 @@ pub(crate) struct Records<'c> {
     pub(crate) include_lines: &'c [String],
     pub(crate) exclude_lines: &'c [String],
     pub(crate) time_zone: Option<&'c str>,
+    pub(crate) csv: Option<&'c CsvSettings>,
+    /// The character between the fields of CSV where the settings do not say.
+    pub(crate) delimiter: u8,
 }
 
 impl Records<'_> {
@@ -116,7 +119,7 @@ impl Records<'_> {
         }
         self.check(node)?;
         let encoding = match self.codec {
-            Codec::Text | Codec::Syslog => Encoding::Text,
+            Codec::Text | Codec::Syslog | Codec::Csv => Encoding::Text,
             Codec::Json => Encoding::Json,
             Codec::Msgpack => Encoding::MsgPack,
         };
@@ -140,6 +143,7 @@ impl Records<'_> {
         settings.include_lines = patterns(node, "include_lines", self.include_lines)?;
         settings.exclude_lines = patterns(node, "exclude_lines", self.exclude_lines)?;
         settings.syslog = self.syslog(node)?;
+        settings.csv = self.csv(node)?;
         Ok(settings)
     }
 
@@ -155,6 +159,15 @@ impl Records<'_> {
         for (setting, is_set) in lines_only {
             if is_set && self.codec == Codec::Msgpack {
                 let message = format!("`{setting}` is for lines, and `codec: msgpack` has none");
+                return Err(node.nearest(setting).error(message));
+            }
+        }
+        for (setting, is_set) in [
+            ("multiline", self.multiline.is_some()),
+            ("container", self.container.is_some()),
+        ] {
+            if is_set && self.codec == Codec::Csv {
+                let message = format!("`{setting}` and `codec: csv` mean nothing together");
                 return Err(node.nearest(setting).error(message));
             }
         }
@@ -201,6 +214,30 @@ impl Records<'_> {
             })?,
         };
         Ok(Some(Syslog::new(syslog::Format::Auto, zone)))
+    }
+}
+
+impl Records<'_> {
+    fn csv(&self, node: &Node) -> Result<Option<Csv>, ConfigError> {
+        if self.codec != Codec::Csv {
+            return match self.csv {
+                Some(_) => Err(node.nearest("csv").error("`csv` is for `codec: csv`")),
+                None => Ok(None),
+            };
+        }
+        let set = self.csv.cloned().unwrap_or_default();
+        let delimiter = match set.delimiter.as_deref() {
+            None => self.delimiter,
+            Some("tab") => b'\t',
+            Some(text) => match text.as_bytes() {
+                [byte] if byte.is_ascii() && !matches!(byte, b'"' | b'\r' | b'\n') => *byte,
+                _ => {
+                    let place = node.nearest("csv.delimiter");
+                    return Err(place.error("the delimiter is one ASCII character, or `tab`"));
+                }
+            },
+        };
+        Ok(Some(Csv::new(delimiter, &set.columns)))
     }
 }
 

@@ -20,6 +20,19 @@ pub(crate) enum Codec {
     /// Each line is a syslog message, RFC 5424 or 3164, with or without a priority: its parts become fields. A line that is
     /// none is an event of text with the tag `_syslogparsefailure`.
     Syslog,
+    /// Each row of CSV is an event, all of its values text. The first row names the fields, unless `csv.columns` does. A row with
+    /// more or fewer fields than that is an event of text with the tag `_csvparsefailure`. Blank lines count for nothing.
+    Csv,
+}
+
+/// How rows of CSV are written.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct CsvSettings {
+    /// The character between fields: one ASCII character, or `tab`. Default: a comma; a tab in files called `.tsv`.
+    pub(crate) delimiter: Option<String>,
+    /// The names of the fields, where the first row does not name them.
+    pub(crate) columns: Vec<String>,
 }
 
 /// How a stream is compressed.

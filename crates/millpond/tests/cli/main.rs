@@ -11,6 +11,7 @@ mod failures;
 mod faults;
 mod files;
 mod following;
+mod formats;
 mod http_crowd;
 mod http_input;
 mod http_output;
