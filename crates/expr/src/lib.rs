@@ -57,7 +57,7 @@ use std::sync::Arc;
 use batch::{Batch, Bitmap, Cell, Column, ColumnBuilder, FieldPath, FieldRead};
 
 pub use functions::{EXAMPLE_DOCUMENT, FUNCTION_GROUPS, FunctionDoc, FunctionGroup, functions};
-pub use template::{Absent, BoundTemplate, Template, TemplateError};
+pub use template::{Absent, BoundTemplate, Template, TemplateError, Zone};
 
 use columns::Columns;
 use fault::Fault;

@@ -4,7 +4,7 @@
 
 use batch::{Batch, Bitmap, JsonWriter, MsgPackWriter};
 use config::{ConfigError, Node};
-use expr::{Absent, BoundTemplate, Template};
+use expr::{Absent, BoundTemplate, Template, Zone};
 
 use crate::pretty::Pretty;
 
@@ -24,6 +24,16 @@ pub enum Format {
     Line(Template),
     /// MessagePack maps, one after the other.
     MsgPack,
+}
+
+/// The template in a setting of an output, `at`, with times in the zone of the output's setting `timezone`.
+///
+/// # Errors
+/// What is wrong with one of the two, with its place.
+pub fn template(output: &Node, at: &Node, text: &str) -> Result<Template, ConfigError> {
+    let zone = Zone::of_setting(output)?;
+    let template = Template::parse(text).map_err(|error| error.in_setting(at))?;
+    Ok(template.in_zone(&zone))
 }
 
 /// A format over the columns of one batch.
@@ -46,9 +56,8 @@ impl Format {
     /// # Errors
     /// What is wrong with the template, with its place in the configuration.
     pub fn line(node: &Node, template: Option<&str>) -> Result<Self, ConfigError> {
-        Template::parse(template.unwrap_or("%{message}"))
-            .map(Self::Line)
-            .map_err(|error| error.in_setting(node.nearest("template")))
+        let text = template.unwrap_or("%{message}");
+        self::template(node, node.nearest("template"), text).map(Self::Line)
     }
 
     /// The format over the columns of one batch.

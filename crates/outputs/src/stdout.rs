@@ -53,6 +53,9 @@ struct Config {
     format: Option<FormatName>,
     /// With `format: line`: the text of a line, with `%{field}` and `%{+time format}` in it. `%{message}` by default.
     template: Option<String>,
+    /// The zone of times in `%{+time format}`: an IANA name such as `Europe/Berlin`, or an offset such as `+02:00`. Default: UTC.
+    #[allow(dead_code, reason = "read from the tree, for its place")]
+    timezone: Option<String>,
 }
 
 /// How events are written.

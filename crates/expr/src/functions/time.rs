@@ -7,7 +7,7 @@ use super::bind::{Refused, Run};
 use super::{FunctionDoc, Kind, text_of, time_of};
 use crate::fault::What;
 use crate::number::Num;
-use crate::template::time_format::TimeFormat;
+use crate::template::time_text::TimeText;
 use crate::time::{self, NANOS_PER_SECOND, Part};
 use crate::value::Val;
 
@@ -203,49 +203,20 @@ pub(super) fn bind_part(part: Part, args: &[Option<&Val<'static>>]) -> Result<Ru
     })
 }
 
-/// How `formatTime` writes.
-enum Format {
-    Joda(TimeFormat),
-    Strftime(Box<str>),
-}
-
-impl Format {
-    fn parse(text: &str) -> Result<Self, String> {
-        if !text.contains('%') {
-            let format = TimeFormat::parse_zoned(text);
-            return format.map(Self::Joda).map_err(|error| error.message);
-        }
-        let probe = jiff::Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC);
-        match jiff::fmt::strtime::format(text, &probe) {
-            Ok(_) => Ok(Self::Strftime(text.into())),
-            Err(error) => Err(error.to_string()),
-        }
-    }
-
-    fn write(&self, nanos: i64, zone: &TimeZone, out: &mut Vec<u8>) -> Result<(), What> {
-        use std::io::Write;
-        const BEYOND: What = What::Other("the time cannot be written in this format");
-        let time = time::zoned(nanos, zone).ok_or(BEYOND)?;
-        match self {
-            Self::Joda(format) => format.write_zoned(&time, out),
-            Self::Strftime(format) => {
-                write!(out, "{}", time.strftime(&**format)).map_err(|_| BEYOND)?;
-            }
-        }
-        Ok(())
-    }
-}
-
 fn format_time(args: &[Option<&Val<'static>>]) -> Result<Run, Refused> {
     let Some(Some(Val::Text(format))) = args.get(1) else {
         return Err(Refused::new(1, "the format must be a text literal"));
     };
-    let format = Format::parse(&String::from_utf8_lossy(format))
-        .map_err(|message| Refused::new(1, format!("broken time format: {message}")))?;
+    let format = TimeText::parse_zoned(&String::from_utf8_lossy(format)).map_err(|error| {
+        let message = format!("broken time format: {}", error.message);
+        Refused::new(1, message)
+    })?;
+    let write = move |nanos: i64, zone: &TimeZone, out: &mut Vec<u8>| {
+        let written = format.write(nanos, zone, out);
+        written.map_err(|_| What::Other("the time cannot be written in this format"))
+    };
     Ok(match constant_zone(args, 2)? {
-        Some(zone) => Run::write(move |args, out| format.write(time_of(&args[0])?, &zone, out)),
-        None => {
-            Run::write(move |args, out| format.write(time_of(&args[0])?, &zone_of(&args[2])?, out))
-        }
+        Some(zone) => Run::write(move |args, out| write(time_of(&args[0])?, &zone, out)),
+        None => Run::write(move |args, out| write(time_of(&args[0])?, &zone_of(&args[2])?, out)),
     })
 }

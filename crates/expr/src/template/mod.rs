@@ -3,7 +3,7 @@
 //! | spelling | gives |
 //! | --- | --- |
 //! | `%{field}` | the field's text, in any spelling of a field name, `@metadata` included |
-//! | `%{+FORMAT}` | the event's time in UTC, see `time_format` |
+//! | `%{+FORMAT}` | the event's time, in UTC unless another zone is set, see `time_format`; with a `%` in it, strftime's |
 //! | `%%` | a percent sign; one before anything but `{` and `%` stands for itself |
 //!
 //! What stands for a field that is absent or null is the caller's choice: [`Absent`].
@@ -12,6 +12,7 @@
 //! event's time is its `@timestamp`; where that is absent or no RFC 3339 time, the time it was received.
 
 pub(crate) mod time_format;
+pub(crate) mod time_text;
 
 #[cfg(test)]
 mod tests;
@@ -21,15 +22,18 @@ use std::sync::Arc;
 
 use batch::{Batch, Column, FieldPath, Value};
 
-use crate::time::{NANOS_PER_SECOND, parse_time};
-use time_format::TimeFormat;
+use jiff::tz::TimeZone;
+
+use crate::time::{self, parse_time};
+use time_text::TimeText;
 
 /// The spellings of a template in one sentence of Markdown, for the descriptions of components that take one.
 #[macro_export]
 macro_rules! template_syntax {
     () => {
-        "`%{field}` is a field's text, `%{+yyyy-MM-dd}` the event's time in UTC (letters y M d D H m s x w, other text \
-         in single quotes), `%%` a percent sign."
+        "`%{field}` is a field's text, `%{+yyyy-MM-dd}` or `%{+%Y-%m-%d}` the event's time in UTC, or in the zone of the setting \
+         `timezone` where there is one, `%%` a percent sign. A time format with a `%` in it is one of strftime, any other one has \
+         the letters of Joda-Time (y M d D H m s x w, other text in single quotes)."
     };
 }
 
@@ -47,7 +51,7 @@ enum Piece {
         /// The reference as it stands in the template.
         reference: Box<str>,
     },
-    Time(TimeFormat),
+    Time(TimeText, TimeZone),
 }
 
 /// What is wrong with a template, and where in its text.
@@ -64,6 +68,42 @@ impl TemplateError {
     /// The error as one of the setting that holds the text, with its place in the file.
     pub fn in_setting(self, setting: &config::Node) -> config::ConfigError {
         setting.error(self.message).pointing_at_range(self.at)
+    }
+}
+
+/// A time zone in which times are written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Zone(TimeZone);
+
+impl Zone {
+    /// Reads the setting `timezone` of a component; UTC where it is not set.
+    ///
+    /// # Errors
+    /// It is no time zone, with its place.
+    pub fn of_setting(node: &config::Node) -> Result<Self, config::ConfigError> {
+        let Some(setting) = node.get("timezone").filter(|setting| !setting.is_null()) else {
+            return Ok(Self(TimeZone::UTC));
+        };
+        let text = setting.as_str().unwrap_or_default();
+        if let Some(zone) = time::zone_named(text) {
+            return Ok(Self(zone));
+        }
+        let error = setting
+            .error(format!("`{text}` is not a time zone"))
+            .accepted([
+                "an IANA name such as Europe/Berlin",
+                "an offset such as +02:00",
+            ]);
+        let names: Vec<String> = jiff::tz::db()
+            .available()
+            .map(|name| name.to_string())
+            .collect();
+        Err(
+            match config::closest(text, names.iter().map(String::as_str)) {
+                Some(closest) => error.suggest(closest),
+                None => error,
+            },
+        )
     }
 }
 
@@ -107,6 +147,17 @@ impl Template {
         Ok(Self { pieces })
     }
 
+    /// With times in this zone instead of UTC.
+    #[must_use]
+    pub fn in_zone(mut self, zone: &Zone) -> Self {
+        for piece in &mut self.pieces {
+            if let Piece::Time(_, known) = piece {
+                known.clone_from(&zone.0);
+            }
+        }
+        self
+    }
+
     /// The text of a template without fields and times.
     pub fn constant(&self) -> Option<&str> {
         match self.pieces.as_slice() {
@@ -128,7 +179,7 @@ impl Template {
     pub fn with_each(&self, place: &str) -> String {
         let pieces = self.pieces.iter().map(|piece| match piece {
             Piece::Literal(text) => text,
-            Piece::Field { .. } | Piece::Time(_) => place,
+            Piece::Field { .. } | Piece::Time(..) => place,
         });
         pieces.collect()
     }
@@ -179,7 +230,10 @@ impl Piece {
     /// What stands between the braces, which begins at `start` in the template.
     fn parse(inner: &str, start: usize) -> Result<Self, TemplateError> {
         if let Some(format) = inner.strip_prefix('+') {
-            return Ok(Self::Time(TimeFormat::parse(format, start + 1)?));
+            return Ok(Self::Time(
+                TimeText::parse(format, start + 1)?,
+                TimeZone::UTC,
+            ));
         }
         let path = FieldPath::parse(inner).map_err(|error| TemplateError {
             message: format!("`{inner}` is not a field name: {error}"),
@@ -199,8 +253,9 @@ impl Piece {
                     Absent::AsWritten => reference,
                 },
             },
-            Self::Time(format) => BoundPiece::Time(BoundTime {
+            Self::Time(format, zone) => BoundPiece::Time(BoundTime {
                 format,
+                zone,
                 column: batch.column(&FieldPath::from_keys(["@timestamp"])),
                 last: None,
                 text: Vec::new(),
@@ -277,10 +332,11 @@ impl BoundTemplate<'_> {
 /// A time format over one batch, whose events lie close together in time: the last text is mostly the next one too.
 #[derive(Debug)]
 struct BoundTime<'a> {
-    format: &'a TimeFormat,
+    format: &'a TimeText,
+    zone: &'a TimeZone,
     column: Arc<Column>,
-    /// The step of time that `text` holds for.
-    last: Option<i64>,
+    /// The span of time that `text` holds for.
+    last: Option<(i64, i64)>,
     text: Vec<u8>,
 }
 
@@ -291,12 +347,13 @@ impl BoundTime<'_> {
             Value::Text(text) => parse_time(text).unwrap_or(received),
             _ => received,
         };
-        let seconds = nanos.div_euclid(NANOS_PER_SECOND);
-        let step = seconds.div_euclid(self.format.step());
-        if self.last != Some(step) {
-            self.last = Some(step);
+        let span = self.format.span(nanos, self.zone);
+        if self.last != Some(span) {
+            self.last = Some(span);
             self.text.clear();
-            self.format.write(seconds, &mut self.text);
+            // Every time of 64-bit nanoseconds has a year that can be written.
+            let written = self.format.write(nanos, self.zone, &mut self.text);
+            debug_assert!(written.is_ok(), "a format that was tried");
         }
         out.extend_from_slice(&self.text);
     }

@@ -3,12 +3,11 @@
 //! `y` year, `M` month (`MMM` its short name, `MMMM` its name), `d` day, `D` day of the year, `H` hour, `m` minute, `s`
 //! second, `x` and `w` year and number of the ISO week. A letter given several times is padded with zeros to that width;
 //! `yy` is the year's last two digits. Text in single quotes stands for itself, as does everything that is no letter;
-//! `''` is a quote. Times are in UTC.
+//! `''` is a quote.
 
 use std::io::Write;
 
 use jiff::Zoned;
-use jiff::tz::TimeZone;
 
 use super::TemplateError;
 
@@ -98,13 +97,6 @@ impl TimeFormat {
             _ => 86_400,
         };
         self.tokens.iter().map(step).min().unwrap_or(86_400)
-    }
-
-    /// Appends a time in seconds since 1970.
-    pub fn write(&self, seconds: i64, out: &mut Vec<u8>) {
-        // Seconds made of 64-bit nanoseconds lie well within jiff's years.
-        let time = jiff::Timestamp::from_second(seconds).unwrap_or_default();
-        self.write_zoned(&time.to_zoned(TimeZone::UTC), out);
     }
 
     /// Appends a time in a zone.

@@ -275,3 +275,70 @@ fn what_was_written_otherwise_before_is_refused_with_the_new_form() {
         assert!(refused.err.contains(said), "{stage}: {}", refused.err);
     }
 }
+
+#[test]
+fn times_are_written_and_read_in_two_kinds_of_letters_and_in_a_zone() {
+    let folder = Folder::new();
+    // Just before midnight in UTC, which is the next day in Berlin.
+    folder.write(
+        "a.json",
+        "{\"@timestamp\":\"2026-06-30T23:30:05.25Z\",\"a\":1}\n",
+    );
+    for (settings, expected) in [
+        ("out-%{+yyyy-MM-dd}.ndjson", "out-2026-06-30.ndjson"),
+        ("out-%{+%Y-%m-%d}.ndjson", "out-2026-06-30.ndjson"),
+        (
+            "out-%{+yyyy-MM-dd}.ndjson timezone=Europe/Berlin",
+            "out-2026-07-01.ndjson",
+        ),
+        (
+            "out-%{+%Y-%m-%dT%H}.ndjson timezone=+02:00",
+            "out-2026-07-01T01.ndjson",
+        ),
+    ] {
+        run_in(&folder, &format!("file a.json | file {settings}")).expect(0);
+        assert!(
+            std::fs::remove_file(folder.path(expected)).is_ok(),
+            "{settings}: {expected}"
+        );
+    }
+    let line = |settings: &str| {
+        run_in(&folder, &format!("file a.json | stdout line {settings}"))
+            .expect(0)
+            .out
+    };
+    assert_eq!(line("'%{+HH:mm} %{a}' timezone=Asia/Kolkata"), "05:00 1\n");
+    assert_eq!(
+        line("'%{+%d/%b/%Y %H:%M:%S.%3f %z} %%'"),
+        "30/Jun/2026 23:30:05.250 +0000 %\n"
+    );
+    let set =
+        r#"file a.json | set t = formatTime(@timestamp, "%d.%m.%Y", "Europe/Berlin") | keep t"#;
+    assert_eq!(
+        run_in(&folder, set).expect(0).out,
+        "{\"t\":\"01.07.2026\"}\n"
+    );
+    folder.write(
+        "b.json",
+        "{\"at\":\"01/Jul/2026:01:30:05\"}\n{\"at\":\"1782862205\"}\n",
+    );
+    let date =
+        r#"file b.json | date at "%d/%b/%Y:%H:%M:%S" %s timezone=Europe/Berlin | keep @timestamp"#;
+    let time = "{\"@timestamp\":\"2026-06-30T23:30:05.000Z\"}\n";
+    assert_eq!(run_in(&folder, date).expect(0).out, [time, time].concat());
+    for (stage, said) in [
+        ("file out-%{+%Q%!}.ndjson", "broken strftime format"),
+        (
+            "stdout line '%{+yyyy}' timezone=Europe/Berlinn",
+            "did you mean `Europe/Berlin`?",
+        ),
+        (
+            "stdout line '%{+yyyy}' time_zone=UTC",
+            "did you mean `timezone`?",
+        ),
+        ("date at %Y-%q | stdout", "`%q` cannot be read"),
+    ] {
+        let refused = run_in(&folder, &format!("file a.json | {stage}")).expect(2);
+        assert!(refused.err.contains(said), "{stage}: {}", refused.err);
+    }
+}

@@ -41,6 +41,10 @@ pub struct Config {
     op_type: OpType,
     /// The ingest pipeline that documents go through. May hold `%{field}`.
     pipeline: Option<String>,
+    /// The zone of times in `%{+time format}`: an IANA name such as `Europe/Berlin`, or an offset such as `+02:00`. Default: UTC.
+    #[serde(default)]
+    #[allow(dead_code, reason = "read from the tree, for its place")]
+    timezone: Option<String>,
     /// What decides about the shard of a document in place of its id. May hold `%{field}`.
     routing: Option<String>,
     /// What the target must be for documents to be stored, so that no index is made of its name by mistake.
@@ -172,7 +176,7 @@ fn target(config: &Config, node: &Node) -> Result<Target, ConfigError> {
                 .error("`data_stream` and `index` exclude each other");
             Err(error)
         }
-        (None, Some(index)) => Target::new(node.nearest("index"), index, false),
+        (None, Some(index)) => Target::new(node, node.nearest("index"), index, false),
         (stream, None) => {
             if config.op_type == OpType::Index {
                 let error = node
@@ -181,7 +185,7 @@ fn target(config: &Config, node: &Node) -> Result<Target, ConfigError> {
                 return Err(error.note("`index` names an index in place of a data stream"));
             }
             let name = stream.as_deref().unwrap_or(DATA_STREAM);
-            Target::new(node.nearest("data_stream"), name, true)
+            Target::new(node, node.nearest("data_stream"), name, true)
         }
     }
 }
@@ -208,14 +212,14 @@ fn template(node: &Node, name: &str, text: Option<&str>) -> Result<Option<Templa
     let setting = node.nearest(name);
     let template = text.map(|text| match text {
         "" => Err(setting.error(format!("`{name}` is empty"))),
-        text => Template::parse(text).map_err(|error| error.in_setting(setting)),
+        text => crate::format::template(node, setting, text),
     });
     template.transpose()
 }
 
 fn document_id(node: &Node, text: &str) -> Result<Template, ConfigError> {
     let setting = node.nearest("document_id");
-    let template = Template::parse(text).map_err(|error| error.in_setting(setting))?;
+    let template = crate::format::template(node, setting, text)?;
     if template.constant().is_some() {
         let error = setting.error("one id for all documents: each would replace the one before");
         return Err(error

@@ -39,12 +39,17 @@ enum Name {
 }
 
 impl Target {
-    /// The data stream or index of this name, which stands in the setting.
+    /// The data stream or index of this name, which stands in a setting of the output.
     ///
     /// # Errors
     /// It cannot be a name, with its place.
-    pub fn new(setting: &Node, name: &str, is_data_stream: bool) -> Result<Self, ConfigError> {
-        let template = Template::parse(name).map_err(|error| error.in_setting(setting))?;
+    pub fn new(
+        output: &Node,
+        setting: &Node,
+        name: &str,
+        is_data_stream: bool,
+    ) -> Result<Self, ConfigError> {
+        let template = crate::format::template(output, setting, name)?;
         check(&template.with_each("x")).map_err(|problem| {
             let kind = match is_data_stream {
                 true => "data stream",
@@ -183,7 +188,7 @@ mod tests {
     fn target(name: &str) -> Result<Target, ConfigError> {
         let source = config::Source::new("t.yaml", format!("index: '{name}'"));
         let node = config::parse_yaml(&source).expect("YAML");
-        Target::new(node.nearest("index"), name, false)
+        Target::new(&node, node.nearest("index"), name, false)
     }
 
     fn names(name: &str, documents: &[&str]) -> Vec<(Result<String, String>, Vec<usize>)> {

@@ -56,7 +56,7 @@ impl Destination {
     /// It can never be the path of a file.
     pub fn new(node: &Node, path: &str) -> Result<Self, ConfigError> {
         let at = node.nearest("path");
-        let template = Template::parse(path).map_err(|error| error.in_setting(at))?;
+        let template = crate::format::template(node, at, path)?;
         if path.is_empty() || path.ends_with('/') {
             return Err(at.error("`path` names no file"));
         }

@@ -118,6 +118,10 @@ struct Config {
     format: FormatName,
     /// With `format: line`: the text of a line, with `%{field}` and `%{+time format}` in it. `%{message}` by default.
     template: Option<String>,
+    /// The zone of times in `%{+time format}`: an IANA name such as `Europe/Berlin`, or an offset such as `+02:00`. Default: UTC.
+    #[serde(default)]
+    #[allow(dead_code, reason = "read from the tree, for its place")]
+    timezone: Option<String>,
     /// How files are compressed. By default as the path ends: `.gz` for gzip, `.zst` for zstd.
     compression: Option<CompressionName>,
     /// How hard to compress: gzip 0 to 9 (default 6), zstd 1 to 22 (default 3).

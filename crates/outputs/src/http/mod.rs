@@ -23,7 +23,6 @@ use component::{
     RequestOrder, Requests, RowAnswer, SendError, Sender, Sent, Spec, Warning, parse,
 };
 use config::{ConfigError, Node, Positional};
-use expr::Template;
 use http::Method;
 use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
 use net::{Client, ClientSettings, RequestError, Secret};
@@ -116,6 +115,10 @@ without path, query and secrets."),
 struct Config {
     /// Where requests go: `http` or `https`. Path and query may hold `%{field}` and `%{+time format}`.
     url: String,
+    /// The zone of times in `%{+time format}`: an IANA name such as `Europe/Berlin`, or an offset such as `+02:00`. Default: UTC.
+    #[serde(default)]
+    #[allow(dead_code, reason = "read from the tree, for its place")]
+    timezone: Option<String>,
     /// The method of requests.
     #[serde(default)]
     method: MethodName,
@@ -267,8 +270,7 @@ fn rendering(config: &Config, node: &Node) -> Result<(Rendering, &'static str), 
             _ => (Rendering::Documents, JSON),
         });
     };
-    let template = Template::parse(template);
-    let template = template.map_err(|error| error.in_setting(node.nearest("template")))?;
+    let template = crate::format::template(node, node.nearest("template"), template)?;
     let content_type = match (escapes, is_line) {
         (false, _) => TEXT,
         (true, true) => NDJSON,

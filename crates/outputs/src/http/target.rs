@@ -49,11 +49,14 @@ impl Target {
     /// One of them cannot be used, with its place.
     pub fn new(node: &Node, address: &str) -> Result<Self, ConfigError> {
         let at = node.nearest("url");
-        let template = Template::parse(address).map_err(|error| error.in_setting(at))?;
+        let template = crate::format::template(node, at, address)?;
         if address.contains('#') {
             return Err(at.error("an address to send to has no part after a `#`"));
         }
-        let headers = node.get("headers").map_or(Ok(Vec::new()), templates)?;
+        let headers = match node.get("headers") {
+            Some(headers) => templates(node, headers)?,
+            None => Vec::new(),
+        };
         let fixed = template
             .constant()
             .map(|fixed| url(at, fixed))
@@ -149,7 +152,7 @@ fn authority(at: &Node, prefix: &str) -> Result<Url, ConfigError> {
 }
 
 /// The headers whose values hold fields or times, all names checked.
-fn templates(node: &Node) -> Result<Vec<(HeaderName, Template)>, ConfigError> {
+fn templates(output: &Node, node: &Node) -> Result<Vec<(HeaderName, Template)>, ConfigError> {
     let mut templates = Vec::new();
     for (key, value) in node.as_map().unwrap_or_default() {
         let (Some(name), Some(text)) = (key.as_str(), value.as_str()) else {
@@ -161,8 +164,8 @@ fn templates(node: &Node) -> Result<Vec<(HeaderName, Template)>, ConfigError> {
             return Err(key.error(format!("the header `{name}` is not yours to set")));
         }
         if is_template(text) {
-            let template = Template::parse(text);
-            let template = template.map_err(|error| error.in_setting(value).hiding_value())?;
+            let template = crate::format::template(output, value, text);
+            let template = template.map_err(ConfigError::hiding_value)?;
             if template
                 .constant()
                 .is_some_and(|text| text.contains(BETWEEN))

@@ -1,4 +1,4 @@
-//! Time formats: the letters of Joda-Time, compiled once into a list of steps over bytes.
+//! Time formats: the letters of Joda-Time, or those of strftime ([`strftime`]), compiled once into a list of steps over bytes.
 //!
 //! A number takes as many digits as there are, up to its limit, as in the reference system: `dd` reads `7` and `07`.
 //! A year that another number follows takes exactly as many digits as it has letters. Names of months and weekdays are
@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::literal::Literal;
 use super::names::Names;
+use super::strftime;
 
 /// A compiled format.
 #[derive(Clone, Debug)]
@@ -36,6 +37,8 @@ pub(super) struct Steps {
 pub(super) enum Step {
     /// These bytes.
     Text(Box<[u8]>),
+    /// Any number of blanks.
+    Pad,
     /// A number of 1 to `digits` digits within bounds.
     Number {
         part: Part,
@@ -99,6 +102,17 @@ const LETTERS: &str = "y M d D w x e E a H h K k m s S Z G";
 impl Format {
     /// Compiles a format. Its names are English, or those of another language.
     pub fn compile(text: &str, names: Option<&Arc<Names>>) -> Result<Self, FormatError> {
+        if text == "%s" {
+            return Self::compile("UNIX", names);
+        }
+        if text.contains('%') {
+            return Steps::new(strftime::compile(text)?, names).map(Self::Steps);
+        }
+        Self::joda(text, names)
+    }
+
+    /// Compiles a format in the letters of Joda-Time.
+    pub fn joda(text: &str, names: Option<&Arc<Names>>) -> Result<Self, FormatError> {
         match Literal::named(text) {
             Some(literal) => Ok(Self::Literal(literal)),
             None => Steps::compile(text, names).map(Self::Steps),
@@ -128,9 +142,16 @@ impl Steps {
                 at += 1;
             }
         }
+        Self::new(list, names)
+    }
+
+    fn new(mut list: Vec<Step>, names: Option<&Arc<Names>>) -> Result<Self, FormatError> {
         bound_years(&mut list);
         let count = |wanted: fn(&Step) -> bool| list.iter().filter(|step| wanted(step)).count();
-        if list.iter().all(|step| matches!(step, Step::Text(_))) {
+        if list
+            .iter()
+            .all(|step| matches!(step, Step::Text(_) | Step::Pad))
+        {
             let message = format!("a format needs letters for the parts of a time: {LETTERS}");
             return Err(FormatError { offset: 0, message });
         }
@@ -154,7 +175,7 @@ impl Steps {
 }
 
 /// The step of a letter that stands `run` times.
-fn step(letter: u8, run: usize) -> Result<Step, String> {
+pub(super) fn step(letter: u8, run: usize) -> Result<Step, String> {
     let number = |part, digits, least, most| {
         Ok(Step::Number {
             part,
@@ -219,7 +240,7 @@ fn quoted(text: &str, start: usize, list: &mut Vec<Step>) -> Result<usize, Forma
     }
 }
 
-fn add_text(list: &mut Vec<Step>, text: &[u8]) {
+pub(super) fn add_text(list: &mut Vec<Step>, text: &[u8]) {
     match list.last_mut() {
         Some(Step::Text(before)) => *before = [before, text].concat().into(),
         _ => list.push(Step::Text(text.into())),

@@ -13,6 +13,7 @@ mod literal;
 mod minute;
 mod names;
 mod read;
+mod strftime;
 mod zone;
 
 use std::sync::Arc;
@@ -47,6 +48,12 @@ pub const SPEC: Spec = Spec {
             output: r#"{"timestamp":"17/May/2015:10:05:03 +0200","@timestamp":"2015-05-17T08:05:03.000Z"}"#,
         },
         Example {
+            title: "The letters of strftime",
+            stage: r#"date at "%b %e %Y %I:%M:%S %p" timezone=UTC"#,
+            input: r#"{"at":"Jan  5 2026 01:02:03 PM"}"#,
+            output: r#"{"at":"Jan  5 2026 01:02:03 PM","@timestamp":"2026-01-05T13:02:03.000Z"}"#,
+        },
+        Example {
             title: "Several formats, and a zone for texts without one",
             stage: r#"date at ISO8601 UNIX timezone=Europe/Berlin target=seen"#,
             input: "{\"at\":\"2024-07-01 12:00:00,123456789\"}\n{\"at\":1719828000.5}\n{\"at\":\"noon\"}",
@@ -75,6 +82,9 @@ Formats are tried in order; the first that reads the whole text wins. They are w
 `H` hour (`k` from 1 to 24, `h` from 1 to 12 and `K` from 0 to 11 with `a` for AM or PM), `m` minute, `s` second, `S` fraction
 of a second, `Z` offset (`+0200`, `+02:00`, `Z`), `ZZZ` the name of a zone, `G` era. Other letters stand in single quotes.
 `z` (`CET`, `CST`) is refused, because such names mean several places.
+
+A format with a `%` in it is written in the letters of strftime: `%Y-%m-%d %H:%M:%S`, `%d/%b/%Y:%H:%M:%S %z`, `%s` alone for seconds since
+1970, `%f` for a fraction of up to nine digits, `%3f` of three, `%Q` the name of a zone.
 
 Instead of letters a format may be `ISO8601` (with `T` or a space, a point or a comma), `UNIX` (seconds, fractions too),
 `UNIX_MS` or `TAI64N`.

@@ -83,6 +83,10 @@ impl Reader<'_> {
     fn step(&mut self, step: &Step, fields: &mut Fields) -> Option<()> {
         match step {
             Step::Text(expected) => self.literal(expected)?,
+            Step::Pad => {
+                let rest = &self.text[self.at..];
+                self.at += rest.iter().take_while(|byte| **byte == b' ').count();
+            }
             Step::Number {
                 part,
                 digits,
