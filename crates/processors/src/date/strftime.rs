@@ -150,10 +150,10 @@ mod tests {
             ("%G-W%V-%u", "xxxx-'W'ww-e"),
             ("%-d.%-m.%Y 100%%", "dd.MM.yyyy' 100%'"),
         ] {
-            let Ok(Format::Steps(expected)) = Format::joda(joda) else {
+            let Ok(Format::Steps(expected)) = Format::joda(joda, None) else {
                 panic!("{joda}")
             };
-            let Ok(Format::Steps(steps)) = Format::compile(strftime) else {
+            let Ok(Format::Steps(steps)) = Format::compile(strftime, None) else {
                 panic!("{strftime}")
             };
             assert_eq!(steps.list, expected.list, "{strftime}");
@@ -169,10 +169,13 @@ mod tests {
             ("100%%", 0, "needs letters"),
             ("%s.%f", 0, "`%s` cannot be read"),
         ] {
-            let error = Format::compile(text).expect_err(text);
+            let error = Format::compile(text, None).expect_err(text);
             assert_eq!(error.offset, offset, "{text}: {}", error.message);
             assert!(error.message.contains(part), "{text}: {}", error.message);
         }
-        assert!(matches!(Format::compile("%s"), Ok(Format::Literal(_))));
+        assert!(matches!(
+            Format::compile("%s", None),
+            Ok(Format::Literal(_))
+        ));
     }
 }
