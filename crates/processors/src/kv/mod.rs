@@ -231,18 +231,18 @@ fn splitter(node: &Node, config: &Config) -> Result<AnySplitter, ConfigError> {
             .nearest("value_split")
             .error(format!("`{both}` cannot split both pairs and their values")));
     }
-    Ok(AnySplitter::Characters(Splitter::new(
+    Ok(AnySplitter::Characters(Box::new(Splitter::new(
         &config.field_split,
         &config.value_split,
         config.include_brackets,
         lenient,
-    )))
+    ))))
 }
 
 /// What splits a text.
 #[derive(Clone)]
 enum AnySplitter {
-    Characters(Splitter),
+    Characters(Box<Splitter>),
     Patterns(PatternSplitter),
 }
 
