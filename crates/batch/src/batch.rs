@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 
 use crate::bitmap::Bitmap;
+use crate::budget::Charge;
 use crate::cell::{Cell, Span};
 use crate::column::{Column, ColumnBuilder};
 use crate::edit::{Edit, Failures};
@@ -57,6 +58,8 @@ pub struct Batch {
     pub(crate) size: usize,
     /// Where it goes on in its pipeline, when it does not come from an input.
     pub(crate) reentry: Option<Arc<Reentry>>,
+    /// What it takes of the memory budget beside the buffers of inputs, until it is gone.
+    pub(crate) charge: Option<Charge>,
 }
 
 /// Rows that left the selection, and why.
@@ -455,6 +458,7 @@ impl BatchBuilder {
             dotted: self.dotted,
             size: self.size,
             reentry: None,
+            charge: None,
         };
         let is_text = |cell: &Cell| matches!(cell, Cell::Text(_));
         if self.encoding == Encoding::Text {

@@ -4,7 +4,8 @@
 //! inputs wait on the budget, so work in hand can always finish. Each pipeline has a guaranteed share; what lies beyond
 //! the shares is for whoever comes first. A buffer larger than a whole share is let in alone, never for ever refused.
 //!
-//! Requests on their way to a destination are charged too, without waiting, up to a limit of their own ([`Account`]).
+//! Requests on their way to a destination are charged too, without waiting, up to a limit of their own ([`Account`]), and so is
+//! what the processors of a single output write ([`Charge`]).
 //!
 //! # Waiting
 //! Inputs that read files block a thread of their own ([`BufferPool::take`]). Inputs with thousands of connections await a
@@ -26,7 +27,7 @@ mod waiting;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub use self::account::Account;
+pub use self::account::{Account, Charge};
 pub use self::pool::{BufferPool, PooledBuffer};
 pub use self::waiting::Reservation;
 use self::waiting::{Class, Waiter, Waiters};

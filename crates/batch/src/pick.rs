@@ -28,6 +28,7 @@ impl Batch {
             dotted: self.dotted,
             size: self.size,
             reentry: self.reentry.clone(),
+            charge: None,
         }
     }
 
@@ -57,6 +58,7 @@ impl Batch {
             dotted: self.dotted,
             size: share.max(rows.len() * ROW_OVERHEAD),
             reentry: self.reentry.clone(),
+            charge: None,
         }
     }
 }
@@ -219,18 +221,27 @@ mod tests {
                 name: "grok".into(),
             },
             Reentry::Output { name: "es".into() },
+            Reentry::OutputProcessor {
+                output: "es".into(),
+                index: 1,
+                name: "grok".into(),
+            },
         ];
         for place in places {
             let place = Arc::new(place);
             let frozen = batch(Encoding::Json).reentering(place.clone()).freeze();
-            assert_eq!(frozen.version, 3);
+            let version = match *place {
+                Reentry::OutputProcessor { .. } => 4,
+                _ => 3,
+            };
+            assert_eq!(frozen.version, version);
             let bytes = [frozen.head.into()].into_iter().chain(frozen.documents);
             let bytes: Vec<u8> = bytes.flat_map(|part: Bytes| part.to_vec()).collect();
             let thawed = Batch::thaw(bytes.clone().into()).expect("it comes back");
             assert_eq!(thawed.reentry(), Some(&place));
             // A version that does not know it says nothing of it.
             let mut older = bytes;
-            older[0] = 2;
+            older[0] = version - 1;
             assert!(Batch::thaw(older.into()).is_err());
         }
         assert!(batch(Encoding::Json).reentry().is_none());

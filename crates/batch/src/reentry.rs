@@ -25,6 +25,15 @@ pub enum Reentry {
         /// The output's name.
         name: Arc<str>,
     },
+    /// At a processor of one output, and from there to this output; the others do not get it.
+    OutputProcessor {
+        /// The output's name.
+        output: Arc<str>,
+        /// Its place among the output's processors, counted from 0.
+        index: u32,
+        /// The component's name.
+        name: Arc<str>,
+    },
 }
 
 impl fmt::Display for Reentry {
@@ -33,6 +42,15 @@ impl fmt::Display for Reentry {
             Self::Start => f.write_str("the beginning"),
             Self::Processor { index, name } => write!(f, "processor {name} (number {})", index + 1),
             Self::Output { name } => write!(f, "output {name}"),
+            Self::OutputProcessor {
+                output,
+                index,
+                name,
+            } => write!(
+                f,
+                "processor {name} (number {}) of output {output}",
+                index + 1
+            ),
         }
     }
 }

@@ -390,6 +390,9 @@ fn type_words(schema: &Value) -> String {
             return words.join(" or ");
         }
     }
+    if schema["$ref"] == "#/$defs/processor" {
+        return "processors".to_owned();
+    }
     if let Some(word) = schema.get("const") {
         return format!("`{}`", word.as_str().unwrap_or_default());
     }

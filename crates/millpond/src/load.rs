@@ -11,6 +11,7 @@ use config::{
     Environment, Node, NodeKind, Source, StageRole, expand_short_forms, expand_variables,
     parse_oneline, parse_yaml, to_yaml,
 };
+use pipeline::graph::OutputNode;
 use pipeline::settings::QueueSettings;
 use pipeline::{BuildOptions, Graph, PipelineGraph};
 
@@ -141,11 +142,18 @@ fn tell_warnings(graph: &Graph) {
 pub fn flow(pipeline: &PipelineGraph) -> String {
     let inputs = pipeline.inputs.iter().map(|input| input.name.as_str());
     let stages = pipeline.stages.iter().map(|stage| stage.name.clone());
-    let outputs = pipeline.outputs.iter().map(|output| output.name.as_str());
-    let listed = |names: Vec<&str>| names.join(", ");
-    let flow: Vec<String> = std::iter::once(listed(inputs.collect()))
+    let output = |output: &OutputNode| {
+        let stages = output.stages.iter().map(|stage| stage.name.as_str());
+        let way: Vec<&str> = stages.chain([output.name.as_str()]).collect();
+        match way.len() {
+            1 => way.concat(),
+            _ => format!("({})", way.join(" | ")),
+        }
+    };
+    let outputs: Vec<String> = pipeline.outputs.iter().map(output).collect();
+    let flow: Vec<String> = std::iter::once(inputs.collect::<Vec<_>>().join(", "))
         .chain(stages)
-        .chain([listed(outputs.collect())])
+        .chain([outputs.join(", ")])
         .collect();
     flow.join(" | ")
 }

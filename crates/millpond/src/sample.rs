@@ -150,6 +150,7 @@ fn printer(host: &Arc<HostInfo>) -> anyhow::Result<OutputNode> {
         ordered,
         sending: SendingSettings::default(),
         condition: None,
+        stages: Vec::new(),
     })
 }
 

@@ -23,6 +23,7 @@ pub fn schema() -> String {
     if let Some(properties) = root.get_mut("properties").and_then(Value::as_object_mut) {
         properties.insert("pipelines".to_owned(), pipelines);
     }
+    root["$defs"] = json!({ "processor": any_component(StageRole::Processor) });
     root["required"] = json!(["pipelines"]);
     root["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     root["title"] = json!("Millpond configuration");
@@ -33,8 +34,7 @@ pub fn schema() -> String {
 }
 
 fn pipeline() -> Value {
-    let [input, processor, output] =
-        [StageRole::Input, StageRole::Processor, StageRole::Output].map(any_component);
+    let [input, output] = [StageRole::Input, StageRole::Output].map(any_component);
     let list = |item: &Value| json!({ "type": "array", "items": item, "minItems": 1 });
     let one_or_list = |item: &Value| json!({ "anyOf": [item, list(item)] });
     let mut on_failure = settings::<ProcessorSettings>()["properties"]["on_failure"].clone();
@@ -48,7 +48,7 @@ fn pipeline() -> Value {
             "input": one_or_list(&input),
             "inputs": one_or_list(&input),
             "queue": settings::<QueueSettings>(),
-            "processors": { "type": "array", "items": processor },
+            "processors": processors(""),
             "on_failure": on_failure,
             "output": one_or_list(&output),
             "outputs": one_or_list(&output),
@@ -62,6 +62,15 @@ fn pipeline() -> Value {
     let one_line =
         json!({ "type": "string", "pattern": r"\|", "description": "A one-line pipeline." });
     json!({ "anyOf": [long, one_line] })
+}
+
+/// A list of processors.
+fn processors(description: &str) -> Value {
+    let mut list = json!({ "type": "array", "items": { "$ref": "#/$defs/processor" } });
+    if !description.is_empty() {
+        list["description"] = json!(description);
+    }
+    list
 }
 
 /// A component of this role: its bare name, a stage of a one-line pipeline, or its name with settings.
@@ -120,9 +129,9 @@ pub fn common(spec: &Spec) -> Value {
     match spec.build {
         Build::Input(_) => settings::<InputSettings>(),
         Build::Processor { .. } => settings::<ProcessorSettings>(),
-        Build::Writer { .. } => settings::<OutputSettings>(),
+        Build::Writer { .. } => output_settings(),
         Build::Sender(_) => {
-            let mut all = settings::<OutputSettings>();
+            let mut all = output_settings();
             let mut sending = settings::<SendingSettings>();
             if let (Some(all), Some(sending)) = (
                 all["properties"].as_object_mut(),
@@ -133,6 +142,15 @@ pub fn common(spec: &Spec) -> Value {
             all
         }
     }
+}
+
+/// The settings that every output takes.
+fn output_settings() -> Value {
+    let mut all = settings::<OutputSettings>();
+    all["properties"]["processors"] = processors(
+        "Processors that only the events of this output go through, in order, behind those of the pipeline; each is written as there. What they drop, other outputs still get.",
+    );
+    all
 }
 
 /// The schema of a settings struct, complete in itself.
@@ -160,7 +178,7 @@ fn loosen(schema: &mut Value) {
     }
     for (keyword, value) in keywords.iter_mut() {
         match (keyword.as_str(), value) {
-            ("properties" | "patternProperties", Value::Object(named)) => {
+            ("properties" | "patternProperties" | "$defs", Value::Object(named)) => {
                 named.values_mut().for_each(loosen);
             }
             ("anyOf" | "allOf" | "oneOf" | "prefixItems", Value::Array(all)) => {

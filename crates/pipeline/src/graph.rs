@@ -82,6 +82,8 @@ pub struct OutputNode {
     pub sending: SendingSettings,
     /// Which events it takes.
     pub condition: Option<Expr>,
+    /// Processors that only its events go through, behind the pipeline's own.
+    pub stages: Vec<StageNode>,
 }
 
 /// What [`Graph::build`] gets beside the configuration.
@@ -190,7 +192,7 @@ impl Builder<'_> {
         let mut reader = node.map_reader("a pipeline")?;
         let (input, inputs) = (reader.take("input"), reader.take("inputs"));
         let (output, outputs) = (reader.take("output"), reader.take("outputs"));
-        let stages = reader.take("processors").map_or(&[][..], Node::items);
+        let stages = reader.take(PROCESSORS).map_or(&[][..], Node::items);
         let queue = match reader.take("queue") {
             Some(node) => self.queue(name, node)?,
             None => QueueSettings::default(),
@@ -211,7 +213,7 @@ impl Builder<'_> {
         let mut names = BTreeSet::new();
         let outputs = outputs
             .iter()
-            .map(|node| self.output(node, &mut names))
+            .map(|node| self.output(node, on_failure, &mut names))
             .collect::<Result<_, _>>()?;
         let name = name.as_str().unwrap_or_default().to_owned();
         Ok(PipelineGraph {
@@ -356,26 +358,31 @@ impl Builder<'_> {
     fn output(
         &mut self,
         node: &Node,
+        on_failure: OnFailure,
         names: &mut BTreeSet<String>,
     ) -> Result<OutputNode, ConfigError> {
         const COMMON: &[&str] = &["name", "if"];
         const SENDING: &[&str] = &["batch", "concurrency"];
+        const ALL: &[&str] = &["name", "if", PROCESSORS];
         let (spec, settings) = self.component(StageRole::Output, node)?;
+        let (stages, settings) = settings.divide(&[PROCESSORS]);
         let (common, own) = split::<OutputSettings>(&settings, COMMON)?;
         let condition = condition(common.condition.as_deref(), &settings)?;
         let name = unique(common.name, spec, node, names)?;
+        let stages = stages.as_ref().and_then(|map| map.get(PROCESSORS));
+        let stages = self.stages(stages.map_or(&[][..], Node::items), on_failure)?;
         let context = self.context(None);
         let mut sending = SendingSettings::default();
         let (component, ordered) = match spec.build {
             Build::Writer { ordered, build } => {
                 let built =
-                    build(&own, &context).map_err(|error| error.accepted_beside(&own, COMMON))?;
+                    build(&own, &context).map_err(|error| error.accepted_beside(&own, ALL))?;
                 (AnyOutput::Writer(built), ordered)
             }
             Build::Sender(build) => {
                 let (set, own) = split::<SendingSettings>(&own, SENDING)?;
                 sending = set;
-                let common = [COMMON, SENDING].concat();
+                let common = [ALL, SENDING].concat();
                 let built =
                     build(&own, &context).map_err(|error| error.accepted_beside(&own, &common))?;
                 (AnyOutput::Sender(built), false)
@@ -393,6 +400,7 @@ impl Builder<'_> {
             ordered,
             sending,
             condition,
+            stages,
         })
     }
 
@@ -418,6 +426,9 @@ impl Builder<'_> {
         Ok((spec, settings.into_owned()))
     }
 }
+
+/// The setting that holds processors, of a pipeline and of an output.
+const PROCESSORS: &str = "processors";
 
 /// The most worker threads: far more than cores, and few enough to start.
 const WORKERS_MAX: usize = 1024;

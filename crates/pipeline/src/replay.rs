@@ -346,7 +346,7 @@ impl Replay<'_> {
             self.replayer.ends.place_of(at)?;
             return Ok(page.again(rows, None));
         }
-        if let Reentry::Output { .. } = at {
+        if let Reentry::Output { .. } | Reentry::OutputProcessor { .. } = at {
             return Err(format!(
                 "the dead letters of {at} cannot go through everything again, as other outputs may have them; replay them without --from-start"
             ));

@@ -21,14 +21,14 @@ use queue::{Bell, Inlet, Queue, QueueError, QueuePhase};
 use registry::Registry;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::graph::{Graph, InputNode, PipelineGraph};
+use crate::graph::{Graph, InputNode, OutputNode, PipelineGraph};
 use crate::lane::{Lane, Shared};
 use crate::queues::open_queues;
 use crate::replay::{Opened, Replaying, open_letters};
 use crate::report::{OperatorReport, PipelineReport, Problem, Report, Role, grouped};
 use crate::retry::caught;
 use crate::settings::{ProcessSettings, RetrySettings};
-use crate::stage::{Stage, make_stages};
+use crate::stage::{SharedStage, WorkerStages, make_stages};
 use crate::worker::{Ends, Job, Useful, Worker};
 
 /// Size of the buffers that inputs read into.
@@ -302,7 +302,7 @@ struct Resources {
 }
 
 /// A pipeline with one worker's processors.
-type JobStages = (Arc<Job>, Vec<Stage>);
+type JobStages = (Arc<Job>, WorkerStages);
 
 /// Makes every component ready and starts the threads; those that were started where something refuses.
 async fn start_all(
@@ -381,7 +381,7 @@ impl Running {
         (queue, (phases, letters)): (Arc<Queue>, Opened),
         resources: Resources,
         options: &RunOptions,
-    ) -> (Self, Vec<Vec<Stage>>) {
+    ) -> (Self, Vec<WorkerStages>) {
         let retry = options.retry(graph.retry);
         let diagnostics = options.diagnostics.for_pipeline(&graph.name);
         let shared = Shared {
@@ -398,14 +398,14 @@ impl Running {
         };
         let outputs = graph.outputs.iter();
         let outputs = outputs.map(|node| node.component.output()).collect();
-        let nodes = graph.outputs.into_iter().enumerate();
-        let lane = |(index, node)| Lane::new(index, node, &shared);
-        let (per_worker, stages) = make_stages(graph.stages, resources.workers, &diagnostics);
+        let (common, stages) = make_stages(graph.stages, resources.workers, &diagnostics, None);
+        let mut per_worker: Vec<WorkerStages> = common.into_iter().map(Into::into).collect();
+        let lanes = make_lanes(graph.outputs, &shared, &mut per_worker);
         let ends = Arc::new(Ends {
             diagnostics,
             queue,
             stages,
-            lanes: nodes.map(lane).collect(),
+            lanes,
             phases: phases.clone(),
             is_finite: options.finite,
             useful: resources.useful,
@@ -590,18 +590,25 @@ impl Running {
     /// Fields that were read and that no event had.
     fn remarks(&self) -> Vec<Problem> {
         let ends = &self.job.ends;
-        let stages = ends.stages.iter().map(|stage| {
+        let mut all = Vec::new();
+        for stage in &ends.stages {
             let (name, sentences) = stage.missing();
-            (Role::Processor, name, sentences)
-        });
-        let lanes = ends.lanes.iter();
-        let lanes = lanes.map(|lane| (Role::Output, lane.name(), lane.missing()));
-        let all = stages.chain(lanes);
-        all.flat_map(|(role, name, sentences)| {
-            let remark = move |text| Problem::new(role, name, text);
-            sentences.into_iter().map(remark)
-        })
-        .collect()
+            all.push((Role::Processor, name.to_owned(), sentences));
+        }
+        for lane in &ends.lanes {
+            all.push((Role::Output, lane.name().to_owned(), lane.missing()));
+            for stage in lane.stages() {
+                let (name, sentences) = stage.missing();
+                let name = format!("{}/{name}", lane.name());
+                all.push((Role::Processor, name, sentences));
+            }
+        }
+        all.into_iter()
+            .flat_map(|(role, name, sentences)| {
+                let remark = move |text| Problem::new(role, &name, text);
+                sentences.into_iter().map(remark)
+            })
+            .collect()
     }
 
     fn report(&self, mut problems: Vec<Problem>) -> PipelineReport {
@@ -629,18 +636,16 @@ impl Running {
             let metrics = self.job.ends.queue.metrics();
             operator(Role::Queue, "disk", metrics)
         });
-        let stages = self
-            .job
-            .ends
-            .stages
-            .iter()
-            .map(|stage| operator(Role::Processor, stage.name(), stage.metrics()));
-        let lanes = self
-            .job
-            .ends
-            .lanes
-            .iter()
-            .map(|lane| operator(Role::Output, lane.name(), lane.metrics()));
+        let stage =
+            |name: &str, stage: &SharedStage| operator(Role::Processor, name, stage.metrics());
+        let stages = self.job.ends.stages.iter();
+        let stages = stages.map(|it| stage(it.name(), it));
+        let lanes = self.job.ends.lanes.iter().flat_map(|lane| {
+            let name = |it: &SharedStage| format!("{}/{}", lane.name(), it.name());
+            let below = lane.stages().iter().map(move |it| stage(&name(it), it));
+            let output = operator(Role::Output, lane.name(), lane.metrics());
+            below.chain([output])
+        });
         PipelineReport {
             name: self.name.clone(),
             operators: inputs.chain(queue).chain(stages).chain(lanes).collect(),
@@ -656,6 +661,22 @@ impl Running {
             queued: held.stored_events,
         }
     }
+}
+
+/// The lanes of a pipeline. The processors below its outputs are put with those of each worker.
+fn make_lanes(
+    outputs: Vec<OutputNode>,
+    shared: &Shared,
+    per_worker: &mut [WorkerStages],
+) -> Vec<Arc<Lane>> {
+    let lane = |(index, node)| {
+        let (lane, stages) = Lane::new(index, node, shared);
+        for (worker, stages) in per_worker.iter_mut().zip(stages) {
+            worker.of_outputs.push(stages);
+        }
+        lane
+    };
+    outputs.into_iter().enumerate().map(lane).collect()
 }
 
 impl RunningInput {

@@ -70,11 +70,29 @@ pub struct Stage {
     own: Option<Box<dyn Processor>>,
 }
 
-/// Makes every worker's stages. `made[w][s]` is stage `s` of worker `w`.
+/// One worker's stages of a pipeline.
+pub struct WorkerStages {
+    /// Those that every event goes through.
+    pub common: Vec<Stage>,
+    /// Those below each output.
+    pub of_outputs: Vec<Vec<Stage>>,
+}
+
+impl From<Vec<Stage>> for WorkerStages {
+    fn from(common: Vec<Stage>) -> Self {
+        Self {
+            common,
+            of_outputs: Vec::new(),
+        }
+    }
+}
+
+/// Makes every worker's stages, of a pipeline or below one of its outputs. `made[w][s]` is stage `s` of worker `w`.
 pub fn make_stages(
     nodes: Vec<StageNode>,
     workers: usize,
     diagnostics: &Diagnostics,
+    output: Option<&str>,
 ) -> (Vec<Vec<Stage>>, Vec<Arc<SharedStage>>) {
     let mut made: Vec<Vec<Stage>> = (0..workers).map(|_| Vec::new()).collect();
     let mut all = Vec::new();
@@ -110,16 +128,19 @@ pub fn make_stages(
             sees_sealed: node.sees_sealed,
             condition: node.condition,
             on_failure: node.on_failure,
-            at: Arc::new(Reentry::Processor {
-                index: index as u32,
-                name: place_name.into(),
-            }),
+            at: Arc::new(place(output, index, place_name)),
             failed: match node.on_failure {
                 OnFailure::DeadLetter => DEAD_LETTER.into(),
                 _ => format!("{place_name} failed").into(),
             },
             metrics: Arc::default(),
-            diagnostics: diagnostics.for_component(Role::Processor, &node.name),
+            diagnostics: match output {
+                None => diagnostics.for_component(Role::Processor, &node.name),
+                Some(output) => {
+                    let name = format!("{output}/{}", node.name);
+                    diagnostics.for_component(Role::Processor, &name)
+                }
+            },
             name: node.name,
             reading,
             ordered,
@@ -133,6 +154,35 @@ pub fn make_stages(
         all.push(shared);
     }
     (made, all)
+}
+
+/// Where the dead letters of a processor go on.
+fn place(output: Option<&str>, index: usize, name: &str) -> Reentry {
+    let (index, name) = (index as u32, name.into());
+    match output {
+        None => Reentry::Processor { index, name },
+        Some(output) => Reentry::OutputProcessor {
+            output: output.into(),
+            index,
+            name,
+        },
+    }
+}
+
+/// The place of a processor that had this one when a dead letter was written. Where others were put before it or taken away,
+/// it is known by its name, as long as it is the only one of that name.
+pub fn find_stage(stages: &[Arc<SharedStage>], index: u32, name: &str) -> Option<usize> {
+    let place = index as usize;
+    // A processor that was given a name since is known by its place as long as it has not moved.
+    let is_there = |stage: &Arc<SharedStage>| stage.is_called(name) || stage.kind() == name;
+    if stages.get(place).is_some_and(is_there) {
+        return Some(place);
+    }
+    let mut named = (0..stages.len()).filter(|place| stages[*place].is_called(name));
+    match (named.next(), named.next()) {
+        (Some(only), None) => Some(only),
+        _ => None,
+    }
 }
 
 impl SharedStage {

@@ -1,12 +1,14 @@
 //! Workers: they take batches from the queues, process them and offer them to the lanes.
 //!
+//! Processors below an output run on the same worker, behind those of the pipeline, so that rendering and they use all cores.
+//!
 //! There is one pool for the process. A worker takes its next batch from the pipeline that has used the least time so far,
 //! so that one with costly processors does not hold up the others.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use batch::{Batch, Reentry};
@@ -17,8 +19,8 @@ use queue::letters::{Dead, DeadLetters, Draft};
 use queue::{Bell, Entry, LaneTurn, Next, Queue, QueuePhase, Taken};
 use tokio::sync::watch;
 
-use crate::lane::Lane;
-use crate::stage::{DEAD_LETTER, SharedStage, Stage};
+use crate::lane::{Branch, Lane};
+use crate::stage::{Buried, DEAD_LETTER, SharedStage, Stage, WorkerStages, find_stage};
 
 /// How much workers give way to other threads: who reads and who writes is what a run waits for in the end, and workers
 /// have the queue between. Reading gzip on two cores takes 9 % less time so, for the same CPU.
@@ -63,14 +65,14 @@ impl Ends {
     /// that has failed, where the run is finite; in a service the other outputs go on until none is left.
     pub fn check(&self) {
         let finished = self.stages.iter().any(|stage| stage.is_finished());
-        if finished || self.lanes.iter().all(|lane| lane.is_gone()) {
+        if finished || self.lanes.iter().all(|lane| lane.is_satisfied()) {
             self.phases.advance(Phase::Draining);
             return self.queue.stop_giving();
         }
         let mut lanes = self.lanes.iter();
         let has_failed = match self.is_finite {
             true => lanes.any(|lane| lane.has_failed()),
-            false => lanes.all(|lane| lane.has_failed() || lane.is_gone()),
+            false => lanes.all(|lane| lane.has_failed() || lane.is_satisfied()),
         };
         if has_failed {
             self.end_failed();
@@ -179,7 +181,7 @@ impl Drop for AtWork<'_> {
 /// One thread of the pool.
 pub struct Worker {
     /// The pipelines, each with this worker's processors.
-    jobs: Vec<(Arc<Job>, Vec<Stage>)>,
+    jobs: Vec<(Arc<Job>, WorkerStages)>,
     bell: Arc<Bell>,
     /// In which order they are looked at.
     order: Vec<usize>,
@@ -193,7 +195,7 @@ enum Look {
 }
 
 impl Worker {
-    pub fn new(jobs: Vec<(Arc<Job>, Vec<Stage>)>, bell: Arc<Bell>) -> Self {
+    pub fn new(jobs: Vec<(Arc<Job>, WorkerStages)>, bell: Arc<Bell>) -> Self {
         Self {
             order: (0..jobs.len()).collect(),
             jobs,
@@ -250,7 +252,7 @@ impl Worker {
 }
 
 impl Job {
-    fn handle(self: &Arc<Self>, stages: &mut [Stage], taken: Taken) {
+    fn handle(self: &Arc<Self>, stages: &mut WorkerStages, taken: Taken) {
         match taken {
             Taken::Batch(entry, batch) => self.guarded(stages, entry, *batch),
             Taken::Lost(entry) => {
@@ -264,37 +266,94 @@ impl Job {
 
     /// Handles a batch; a panic loses it and stops nothing else. Its ticket then goes without being passed, so that its
     /// events count as not delivered.
-    fn guarded(self: &Arc<Self>, stages: &mut [Stage], entry: Entry, batch: Batch) {
+    fn guarded(self: &Arc<Self>, stages: &mut WorkerStages, mut entry: Entry, batch: Batch) {
         let ends = &self.ends;
         let process = || {
-            let (batch, drafts) = ends.process(stages, &entry, batch);
-            if drafts.is_empty() {
-                ends.offer(&entry, &batch);
+            let (processed, drafts) = ends.process(stages, &entry, batch);
+            if !drafts.is_empty() {
+                return Some((processed, drafts));
             }
-            (batch, drafts)
+            match processed.branches.iter().all(|way| way.drafts.is_empty()) {
+                true => ends.offer(&entry, processed),
+                false => self.part(&mut entry, processed),
+            }
+            None
         };
         match catch_unwind(AssertUnwindSafe(process)) {
-            Ok((_, drafts)) if drafts.is_empty() => {}
-            Ok((batch, drafts)) => Burial::begin(self, entry, batch, drafts),
+            Ok(None) => {}
+            // Nothing may pass before all of them are on disk.
+            Ok(Some((mut processed, mut drafts))) => {
+                for way in &mut processed.branches {
+                    drafts.append(&mut way.drafts);
+                }
+                Burial::begin(self, entry, processed, drafts);
+            }
             Err(_) => ends.lose(&entry, "internal error"),
         }
     }
+
+    /// Offers a batch to those outputs whose processors made no dead letters of it, and to each of the others when these are on
+    /// disk. The entry is that of the first from then on.
+    fn part(self: &Arc<Self>, entry: &mut Entry, processed: Processed) {
+        let Processed { batch, branches } = processed;
+        let is_buried = |way: &mut OwnWay| !way.drafts.is_empty();
+        let mut branches = branches;
+        let buried: Vec<OwnWay> = branches.extract_if(.., is_buried).collect();
+        let is_left = |place: &LaneTurn| !buried.iter().any(|way| way.place == *place);
+        entry.lanes.retain(is_left);
+        let batch_of_all = batch.clone();
+        let rest = Processed { batch, branches };
+        self.ends.offer(entry, rest);
+        for mut way in buried {
+            let own = Entry {
+                sequence: entry.sequence,
+                lanes: vec![way.place],
+                turn: None,
+                ticket: entry.ticket.clone(),
+            };
+            let drafts = std::mem::take(&mut way.drafts);
+            let processed = Processed {
+                batch: batch_of_all.clone(),
+                branches: vec![way],
+            };
+            Burial::begin(self, own, processed, drafts);
+        }
+    }
+}
+
+/// What becomes dead letters, with the counters of the processor that failed.
+type Drafts = Vec<(Draft, Arc<OperatorMetrics>)>;
+
+/// A batch as processors left it, on its way to the lanes.
+struct Processed {
+    /// For outputs without processors of their own.
+    batch: Arc<Batch>,
+    /// For those with some, in the order of the entry's lanes.
+    branches: Vec<OwnWay>,
+}
+
+/// What the processors below an output made of a batch.
+struct OwnWay {
+    place: LaneTurn,
+    branch: Branch,
+    /// To be on disk before the output gets it.
+    drafts: Drafts,
 }
 
 impl Ends {
     /// What processors make of a batch, and what becomes dead letters. The batch may be offered once these are on disk.
     fn process(
         &self,
-        stages: &mut [Stage],
+        stages: &mut WorkerStages,
         entry: &Entry,
         mut batch: Batch,
-    ) -> (Arc<Batch>, Vec<(Draft, Arc<OperatorMetrics>)>) {
+    ) -> (Processed, Drafts) {
         let mut drafts = Vec::new();
         let first = self.first_stage(&mut batch, &mut drafts);
         let is_whole = first == 0 && self.letters.is_some();
         let buries = is_whole && self.stages.iter().any(|stage| stage.buries());
         let original = buries.then(|| batch.snapshot());
-        for (index, stage) in stages.iter_mut().enumerate() {
+        for (index, stage) in stages.common.iter_mut().enumerate() {
             if index < first {
                 if let Some(turn) = entry.turn {
                     self.stages[index].skip(turn);
@@ -302,14 +361,7 @@ impl Ends {
                 continue;
             }
             if let Some(buried) = stage.process(&mut batch, entry.turn) {
-                let original = original.as_ref();
-                let draft = Draft {
-                    original: original.map(|original| Arc::new(original.pick(&buried.rows))),
-                    batch: Arc::new(buried.batch),
-                    at: buried.at,
-                    rows: buried.dead,
-                };
-                drafts.push((draft, buried.metrics));
+                drafts.push(draft(buried, original.as_ref()));
             }
         }
         if entry.ticket.is_awaited() {
@@ -321,12 +373,48 @@ impl Ends {
                 .collect();
             entry.ticket.account(delivery(&batch, &finished));
         }
-        (Arc::new(batch), drafts)
+        let batch = Arc::new(batch);
+        let branches = self.branch(&mut stages.of_outputs, entry, &batch);
+        (Processed { batch, branches }, drafts)
     }
 
-    fn offer(&self, entry: &Entry, batch: &Arc<Batch>) {
+    /// What the processors below outputs make of a batch.
+    fn branch(
+        &self,
+        of_outputs: &mut [Vec<Stage>],
+        entry: &Entry,
+        batch: &Arc<Batch>,
+    ) -> Vec<OwnWay> {
+        let mut ways = Vec::new();
+        for &place in &entry.lanes {
+            let (lane, stages) = (&self.lanes[place.lane], &mut of_outputs[place.lane]);
+            if stages.is_empty() {
+                continue;
+            }
+            let (branch, buried) = lane.process(stages, place.turn, batch);
+            let mut drafts = Vec::new();
+            for buried in buried {
+                entry.ticket.bury(&buried.batch, 0..buried.batch.len());
+                drafts.push(draft(buried, None));
+            }
+            ways.push(OwnWay {
+                place,
+                branch,
+                drafts,
+            });
+        }
+        ways
+    }
+
+    fn offer(&self, entry: &Entry, processed: Processed) {
+        let Processed { batch, branches } = processed;
+        let mut branches = branches.into_iter().peekable();
         for place in &entry.lanes {
-            self.lanes[place.lane].offer(place.turn, batch, &entry.ticket);
+            let lane = &self.lanes[place.lane];
+            match branches.next_if(|way| way.place == *place) {
+                Some(way) => lane.offer_branch(place.turn, way.branch, &entry.ticket),
+                None => lane.offer(place.turn, &batch, &entry.ticket),
+            }
         }
         self.check();
     }
@@ -340,11 +428,7 @@ impl Ends {
     }
 
     /// The processor at which a batch goes on. One whose place is not in the configuration any more becomes dead letters again.
-    fn first_stage(
-        &self,
-        batch: &mut Batch,
-        drafts: &mut Vec<(Draft, Arc<OperatorMetrics>)>,
-    ) -> usize {
+    fn first_stage(&self, batch: &mut Batch, drafts: &mut Drafts) -> usize {
         let Some(at) = batch.reentry().cloned() else {
             return 0;
         };
@@ -376,50 +460,52 @@ impl Ends {
     /// # Errors
     /// It is not in the configuration any more.
     pub fn place_of(&self, at: &Reentry) -> Result<usize, String> {
+        let gone = || format!("{at} is not in the configuration any more");
         match at {
             Reentry::Start => Ok(0),
             Reentry::Output { name } => {
                 let is_known = self.lanes.iter().any(|lane| lane.name() == &**name);
-                let gone = || format!("{at} is not in the configuration any more");
                 is_known.then_some(self.stages.len()).ok_or_else(gone)
             }
             Reentry::Processor { index, name } => {
-                let is_called = |stage: &SharedStage| stage.is_called(name);
-                // A processor that was given a name since is known by its place as long as it has not moved.
-                let is_of_kind = |stage: &SharedStage| stage.kind() == &**name;
-                let place = *index as usize;
-                let there = self.stages.get(place);
-                if there.is_some_and(|stage| is_called(stage) || is_of_kind(stage)) {
-                    return Ok(place);
-                }
-                // Others were put before it or taken away: where it is the only one of its name, it is known by that.
-                let mut named =
-                    (0..self.stages.len()).filter(|place| is_called(&self.stages[*place]));
-                match (named.next(), named.next()) {
-                    (Some(only), None) => Ok(only),
-                    _ => Err(format!("{at} is not in the configuration any more")),
-                }
+                find_stage(&self.stages, *index, name).ok_or_else(gone)
+            }
+            Reentry::OutputProcessor {
+                output,
+                index,
+                name,
+            } => {
+                let mut lanes = self.lanes.iter();
+                let lane = lanes.find(|lane| lane.name() == &**output);
+                let place = lane.and_then(|lane| find_stage(lane.stages(), *index, name));
+                place.map(|_| self.stages.len()).ok_or_else(gone)
             }
         }
     }
+}
+
+/// What a processor could not handle, as it is written down.
+fn draft(buried: Buried, original: Option<&Batch>) -> (Draft, Arc<OperatorMetrics>) {
+    let draft = Draft {
+        original: original.map(|original| Arc::new(original.pick(&buried.rows))),
+        batch: Arc::new(buried.batch),
+        at: buried.at,
+        rows: buried.dead,
+    };
+    (draft, buried.metrics)
 }
 
 /// A batch that is offered when its dead letters are on disk. The pipeline waits for it at its end.
 struct Burial {
     job: Arc<Job>,
     entry: Entry,
-    batch: Arc<Batch>,
+    processed: Mutex<Option<Processed>>,
     left: AtomicUsize,
     failure: OnceLock<Arc<str>>,
 }
 
 impl Burial {
-    fn begin(
-        job: &Arc<Job>,
-        entry: Entry,
-        batch: Arc<Batch>,
-        drafts: Vec<(Draft, Arc<OperatorMetrics>)>,
-    ) {
+    fn begin(job: &Arc<Job>, entry: Entry, processed: Processed, drafts: Drafts) {
         let Some(letters) = &job.ends.letters else {
             return job
                 .ends
@@ -429,7 +515,7 @@ impl Burial {
         let burial = Arc::new(Self {
             job: job.clone(),
             entry,
-            batch,
+            processed: Mutex::new(Some(processed)),
             left: drafts.len().into(),
             failure: OnceLock::new(),
         });
@@ -454,7 +540,10 @@ impl Burial {
         match self.failure.get() {
             Some(reason) => ends.lose(&self.entry, reason),
             None => {
-                let offer = || ends.offer(&self.entry, &self.batch);
+                let mut processed = self.processed.lock();
+                let taken = processed.as_mut().map_or_else(|_| None, |all| all.take());
+                drop(processed);
+                let offer = || taken.map(|processed| ends.offer(&self.entry, processed));
                 if catch_unwind(AssertUnwindSafe(offer)).is_err() {
                     ends.lose(&self.entry, "internal error");
                 }

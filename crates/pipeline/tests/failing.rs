@@ -196,6 +196,7 @@ impl Pipeline {
             sending: SendingSettings::default(),
             ordered: true,
             condition: None,
+            stages: Vec::new(),
         });
         PipelineGraph {
             name: name.into(),

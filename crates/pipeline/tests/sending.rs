@@ -263,6 +263,7 @@ impl Case {
                 ..SendingSettings::default()
             },
             condition: None,
+            stages: Vec::new(),
         });
         let pipeline = PipelineGraph {
             name: "test".into(),

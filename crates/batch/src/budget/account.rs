@@ -42,6 +42,30 @@ impl Account {
     }
 }
 
+/// Bytes of an account that are given back when this is dropped.
+#[derive(Debug)]
+pub struct Charge {
+    account: Arc<Account>,
+    bytes: usize,
+}
+
+impl Charge {
+    /// Charges so many bytes.
+    pub fn new(account: &Arc<Account>, bytes: usize) -> Self {
+        account.grow(bytes);
+        Self {
+            account: account.clone(),
+            bytes,
+        }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.account.shrink(self.bytes);
+    }
+}
+
 impl Drop for Account {
     fn drop(&mut self) {
         self.budget.give_back(self.share, *self.used.get_mut());

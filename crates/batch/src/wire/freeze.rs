@@ -8,8 +8,8 @@ use hashbrown::HashMap;
 
 use super::regions::{self, Regions};
 use super::{
-    DOTTED, Frozen, IDS, REENTRY, VERSION_1, VERSION_2, VERSION_3, kept, reentry, rows, series,
-    source, tag,
+    DOTTED, Frozen, IDS, REENTRY, VERSION_1, VERSION_2, VERSION_3, VERSION_4, kept, reentry, rows,
+    series, source, tag,
 };
 use crate::batch::{Batch, Encoding};
 use crate::bitmap::Bitmap;
@@ -81,8 +81,10 @@ pub(super) fn freeze(batch: &Batch) -> Frozen {
 
 /// The earliest version that can say all of it.
 fn version(batch: &Batch) -> u8 {
-    if batch.reentry.is_some() {
-        return VERSION_3;
+    match batch.reentry.as_deref() {
+        Some(Reentry::OutputProcessor { .. }) => return VERSION_4,
+        Some(_) => return VERSION_3,
+        None => {}
     }
     let origin = &batch.origin;
     let is_old = |source: &Source| matches!(source, Source::File { .. } | Source::Unnamed);
@@ -191,6 +193,16 @@ impl Writer<'_> {
             }
             Reentry::Output { name } => {
                 self.out.push(reentry::OUTPUT);
+                self.text(name);
+            }
+            Reentry::OutputProcessor {
+                output,
+                index,
+                name,
+            } => {
+                self.out.push(reentry::OUTPUT_PROCESSOR);
+                self.text(output);
+                self.u32(*index);
                 self.text(name);
             }
         }

@@ -9,16 +9,17 @@
 //! Version 2 knows what a stream is beside a file, and ids that do not follow from places. A batch that has neither is
 //! written as version 1, which programs of before can read. Version 3 knows where a batch goes on that is handed to its
 //! pipeline again, and is written for such batches alone. All of them are read. [`Frozen::version`] says which one it is, so that
-//! whatever keeps the bytes can refuse those of a later version before it touches anything.
+//! whatever keeps the bytes can refuse those of a later version before it touches anything. Version 4 knows the processors of
+//! a single output as such a place, and is written for batches that go on there alone.
 //!
 //! # Layout
-//! What only versions 2 and 3 have is marked. Numbers are little-endian. A *text* is its length (u32) and UTF-8. A *bitmap* is 0 for no row, 1 for all rows, or 2
+//! What version 1 does not have is marked. Numbers are little-endian. A *text* is its length (u32) and UTF-8. A *bitmap* is 0 for no row, 1 for all rows, or 2
 //! followed by one bit a row in words of u64; a batch of no rows has bitmaps of all rows.
 //!
 //! | field | holds |
 //! | --- | --- |
-//! | version u16 | 1, 2 or 3; its place stays for ever |
-//! | flags u16 | bits 0 and 1: encoding (0 text, 1 JSON, 2 MessagePack); bit 2: some key holds a dot; version 2, bit 3: there are ids; version 3, bit 4: there is a re-entry |
+//! | version u16 | 1 to 4; its place stays for ever |
+//! | flags u16 | bits 0 and 1: encoding (0 text, 1 JSON, 2 MessagePack); bit 2: some key holds a dot; from version 2 on, bit 3: there are ids; from version 3 on, bit 4: there is a re-entry |
 //! | head length u32 | where the documents begin in the payload |
 //! | rows u32, size u64, received i64, host's name text | as the batch gives them |
 //! | streams | count u32; each: id u128, then a *source* |
@@ -29,11 +30,11 @@
 //! | drops | count u32; each: reason text, bitmap |
 //! | regions | count u32; the length u64 of each; they are the documents, one after the other |
 //! | buffer lists | count u32; each: count u32, then a u32 each: 0 for an empty buffer, else a region's number plus 1 |
-//! | ids | version 2, where the flag says so: a column of texts, or keep where the id's base is the place; then a series of 0, or for a part its index plus 1, of each row |
-//! | re-entry | version 3, where the flag says so: u8 0 the beginning; 1 a processor: index u32, name text; 2 an output: name text |
+//! | ids | from version 2 on, where the flag says so: a column of texts, or keep where the id's base is the place; then a series of 0, or for a part its index plus 1, of each row |
+//! | re-entry | from version 3 on, where the flag says so: u8 0 the beginning; 1 a processor: index u32, name text; 2 an output: name text; in version 4 also 3 a processor of an output: name text of the output, then as 1 |
 //! | nodes | from the root on, a node before what lies below it: key text, children u32, column |
 //!
-//! A *source* is a u8 and what belongs to it: 0 has no name; 1 a file: path text; in version 2 also 2 a connection: peer text,
+//! A *source* is a u8 and what belongs to it: 0 has no name; 1 a file: path text; from version 2 on also 2 a connection: peer text,
 //! listener text; 3 a topic: name text, partition u32; 4 what Millpond makes itself.
 //!
 //! A *column* begins with one byte that says how it is kept:
@@ -77,8 +78,11 @@ const VERSION_2: u8 = 2;
 /// The version that knows where a batch goes on in its pipeline.
 const VERSION_3: u8 = 3;
 
+/// The version that knows the processors of an output as a place to go on at.
+const VERSION_4: u8 = 4;
+
 /// The latest version that is known.
-const VERSION_MAX: u8 = VERSION_3;
+const VERSION_MAX: u8 = VERSION_4;
 
 /// The flag of a batch in which some key holds a dot.
 const DOTTED: u16 = 1 << 2;
@@ -103,6 +107,7 @@ mod reentry {
     pub const START: u8 = 0;
     pub const PROCESSOR: u8 = 1;
     pub const OUTPUT: u8 = 2;
+    pub const OUTPUT_PROCESSOR: u8 = 3;
 }
 
 /// How a column is kept.

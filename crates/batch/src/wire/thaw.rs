@@ -7,8 +7,8 @@ use bytes::Bytes;
 use super::columns::{Lists, column};
 use super::input::{Input, Result, damaged};
 use super::{
-    DOTTED, IDS, REENTRY, VERSION_1, VERSION_3, VERSION_MAX, WireError, reentry, rows, series,
-    source,
+    DOTTED, IDS, REENTRY, VERSION_1, VERSION_3, VERSION_4, VERSION_MAX, WireError, reentry, rows,
+    series, source,
 };
 use crate::batch::{Batch, Drops, Encoding, HostInfo, ROW_OVERHEAD};
 use crate::bitmap::Bitmap;
@@ -57,7 +57,7 @@ pub(super) fn thaw(bytes: &Bytes) -> Result<Batch> {
         origin = origin.with_ids(ids);
     }
     let reentry = match has_reentry {
-        true => Some(Arc::new(place(&mut input)?)),
+        true => Some(Arc::new(place(&mut input, version)?)),
         false => None,
     };
     let root = nodes(&mut input, &mut lists, &origin)?;
@@ -77,11 +77,12 @@ pub(super) fn thaw(bytes: &Bytes) -> Result<Batch> {
         dotted,
         size,
         reentry,
+        charge: None,
     })
 }
 
 /// Where the batch goes on in its pipeline.
-fn place(input: &mut Input<'_>) -> Result<Reentry> {
+fn place(input: &mut Input<'_>, version: u8) -> Result<Reentry> {
     Ok(match input.u8()? {
         reentry::START => Reentry::Start,
         reentry::PROCESSOR => Reentry::Processor {
@@ -89,6 +90,11 @@ fn place(input: &mut Input<'_>) -> Result<Reentry> {
             name: input.text()?.into(),
         },
         reentry::OUTPUT => Reentry::Output {
+            name: input.text()?.into(),
+        },
+        reentry::OUTPUT_PROCESSOR if version >= VERSION_4 => Reentry::OutputProcessor {
+            output: input.text()?.into(),
+            index: input.u32()?,
             name: input.text()?.into(),
         },
         _ => return damaged("an unknown place to go on at"),

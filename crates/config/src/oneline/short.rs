@@ -12,6 +12,8 @@
 //!       - remove: [a, b]
 //!     output: stdout
 //! ```
+//! Processors below an output take the same forms as those of a pipeline.
+//!
 //! They become what their long forms would have given, before anything else reads the tree. Where a text stands in the file as
 //! it is, without escapes and line breaks, errors point into it; else at the whole of it.
 
@@ -65,19 +67,27 @@ fn expand_pipeline(pipeline: &mut Node, catalogue: &dyn Catalogue) -> Result<(),
         return Ok(());
     }
     for (name, role) in PLACES {
-        let Some(components) = entry(pipeline, name) else {
-            continue;
-        };
-        match &mut components.kind {
-            NodeKind::List(items) => {
-                for item in items {
-                    expand_component(item, role, catalogue)?;
-                }
-            }
-            _ => expand_component(components, role, catalogue)?,
+        if let Some(components) = entry(pipeline, name) {
+            expand_components(components, role, catalogue)?;
         }
     }
     Ok(())
+}
+
+fn expand_components(
+    components: &mut Node,
+    role: StageRole,
+    catalogue: &dyn Catalogue,
+) -> Result<(), ConfigError> {
+    match &mut components.kind {
+        NodeKind::List(items) => {
+            for item in items {
+                expand_component(item, role, catalogue)?;
+            }
+            Ok(())
+        }
+        _ => expand_component(components, role, catalogue),
+    }
 }
 
 fn expand_component(
@@ -109,8 +119,26 @@ fn expand_component(
             if let Some(long) = expand_settings(name, settings, role, positional, catalogue)? {
                 node.kind = NodeKind::Map(vec![(name.clone(), long)]);
             }
+            expand_below(node, role, catalogue)?;
         }
         _ => {}
+    }
+    Ok(())
+}
+
+/// Expands the processors below an output.
+fn expand_below(
+    output: &mut Node,
+    role: StageRole,
+    catalogue: &dyn Catalogue,
+) -> Result<(), ConfigError> {
+    let (StageRole::Output, NodeKind::Map(entries)) = (role, &mut output.kind) else {
+        return Ok(());
+    };
+    for (_, settings) in entries {
+        if let Some(processors) = entry(settings, "processors") {
+            expand_components(processors, StageRole::Processor, catalogue)?;
+        }
     }
     Ok(())
 }

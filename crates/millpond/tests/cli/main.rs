@@ -21,6 +21,7 @@ mod metrics;
 mod names;
 mod notation;
 mod notation_table;
+mod output_processors;
 mod program;
 mod queue_damage;
 mod queue_disks;

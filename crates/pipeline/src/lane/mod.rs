@@ -9,6 +9,10 @@
 //! longer than retries may take. It is not called again, closing included: what it holds unflushed is not delivered, and would
 //! come twice if it were written after all. Its lane then lets go of every batch, so that nobody waits for it.
 //!
+//! Processors below an output make a *branch* of each batch, on the worker that has it, before it is offered: it shares the
+//! documents and what was written before, and what these processors write is charged to the memory budget until the output is
+//! done with it. Each batch goes through them once in a run, also where the output goes through the queue alone.
+//!
 //! The queue numbers the batches of each output: every turn must be offered exactly once.
 
 mod compress;
@@ -28,7 +32,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use batch::{Batch, Bitmap, Budget, Reentry};
+use batch::{Account, Batch, Bitmap, Budget, Reentry};
 use component::{
     AnyOutput, Diagnostics, Encoded, Limit, OperatorMetrics, Output, Phase, Phases, Role, RowAnswer,
 };
@@ -41,7 +45,7 @@ use crate::graph::OutputNode;
 use crate::reading::Reading;
 use crate::retry::text;
 use crate::settings::RetrySettings;
-use crate::stage::report_expression_errors;
+use crate::stage::{Buried, SharedStage, Stage, find_stage, make_stages, report_expression_errors};
 pub(crate) use compress::compress;
 use letters::LaneLetters;
 use offers::{Item, Offers};
@@ -51,9 +55,20 @@ use writer::WriterLane;
 /// One output of a pipeline.
 pub struct Lane {
     common: Common,
+    /// The processors below the output.
+    stages: Vec<Arc<SharedStage>>,
+    /// What these wrote to batches that are on their way.
+    written: Arc<Account>,
     kind: Kind,
     /// It came to its end.
     has_ended: AtomicBool,
+}
+
+/// A batch as one output gets it.
+pub struct Branch {
+    batch: Arc<Batch>,
+    /// The rows that it takes.
+    rows: Bitmap,
 }
 
 /// What lanes of both kinds have.
@@ -123,8 +138,8 @@ pub struct Shared {
 }
 
 impl Lane {
-    /// A lane for an output.
-    pub fn new(index: usize, node: OutputNode, shared: &Shared) -> Arc<Self> {
+    /// A lane for an output, and its processors for each worker.
+    pub fn new(index: usize, node: OutputNode, shared: &Shared) -> (Arc<Self>, Vec<Vec<Stage>>) {
         let letters = shared.letters.clone();
         let letters = letters.map(|letters| LaneLetters::new(letters, &node.name));
         let reads = node.condition.as_ref().map_or(&[][..], Expr::reads);
@@ -157,11 +172,20 @@ impl Lane {
                 shared.budget.account(),
             ))),
         };
-        Arc::new(Self {
+        let (per_worker, stages) = make_stages(
+            node.stages,
+            shared.workers,
+            &shared.diagnostics,
+            Some(&common.name),
+        );
+        let lane = Self {
             common,
+            stages,
+            written: Arc::new(shared.budget.account()),
             kind,
             has_ended: AtomicBool::new(false),
-        })
+        };
+        (Arc::new(lane), per_worker)
     }
 
     /// The output's name.
@@ -169,14 +193,19 @@ impl Lane {
         &self.common.name
     }
 
+    /// The processors below the output.
+    pub fn stages(&self) -> &[Arc<SharedStage>] {
+        &self.stages
+    }
+
     /// The output's counters.
     pub fn metrics(&self) -> &Arc<OperatorMetrics> {
         &self.common.metrics
     }
 
-    /// Whether the reader is gone.
-    pub fn is_gone(&self) -> bool {
-        self.common.is_gone()
+    /// Whether it wants no more events: the reader is gone, or one of its processors lets nothing pass any more.
+    pub fn is_satisfied(&self) -> bool {
+        self.common.is_gone() || self.stages.iter().any(|stage| stage.is_finished())
     }
 
     /// Whether the output has failed for good.
@@ -214,12 +243,67 @@ impl Lane {
         }
     }
 
+    /// What the processors below the output make of a batch. Gives a batch of its own, and what becomes dead letters before that is
+    /// offered. To be called for every turn where there are any.
+    pub fn process(
+        &self,
+        stages: &mut [Stage],
+        turn: u64,
+        batch: &Arc<Batch>,
+    ) -> (Branch, Vec<Buried>) {
+        let rows = self.common.rows(batch);
+        let is_wanted = !rows.is_empty() && self.common.works();
+        let first = match is_wanted {
+            true => self.first_stage(batch),
+            false => stages.len(),
+        };
+        for stage in &self.stages[..first] {
+            stage.skip(turn);
+        }
+        if first == stages.len() {
+            let batch = batch.clone();
+            return (Branch { batch, rows }, Vec::new());
+        }
+        let mut own = batch.branch(&rows);
+        let stages = stages[first..].iter_mut();
+        let buried = stages.filter_map(|stage| stage.process(&mut own, Some(turn)));
+        let buried = buried.collect();
+        own.charge_beyond(batch, &self.written);
+        let branch = Branch {
+            rows: own.alive().clone(),
+            batch: Arc::new(own),
+        };
+        (branch, buried)
+    }
+
+    /// The first of its processors that a batch goes through.
+    fn first_stage(&self, batch: &Batch) -> usize {
+        match batch.reentry().map(|at| &**at) {
+            Some(Reentry::Output { .. }) => self.stages.len(),
+            // Where it is not there any more the batch became dead letters again.
+            Some(Reentry::OutputProcessor { index, name, .. }) => {
+                find_stage(&self.stages, *index, name).unwrap_or(self.stages.len())
+            }
+            _ => 0,
+        }
+    }
+
     /// Offers a processed batch. Called once for every turn.
     pub fn offer(&self, turn: u64, batch: &Arc<Batch>, ticket: &Arc<Ticket>) {
-        let common = &self.common;
-        let mut item = Item {
+        let branch = Branch {
             batch: batch.clone(),
-            rows: common.rows(batch),
+            rows: self.common.rows(batch),
+        };
+        self.offer_branch(turn, branch, ticket);
+    }
+
+    /// Offers what [`Lane::process`] gave. Called once for every turn, instead of [`Lane::offer`].
+    pub fn offer_branch(&self, turn: u64, branch: Branch, ticket: &Arc<Ticket>) {
+        let common = &self.common;
+        let Branch { batch, rows } = branch;
+        let mut item = Item {
+            batch,
+            rows,
             ticket: ticket.clone(),
             encoded: None,
         };
@@ -233,6 +317,7 @@ impl Lane {
 
     /// Goes on without a batch that was lost, unless it was offered before that.
     pub fn skip(&self, turn: u64) {
+        self.stages.iter().for_each(|stage| stage.skip(turn));
         self.common.offers.skip(turn);
         self.taken();
     }
@@ -286,7 +371,7 @@ impl Common {
     /// The rows that the output takes.
     fn rows(&self, batch: &Batch) -> Bitmap {
         if let Some(at) = batch.reentry()
-            && let Reentry::Output { name } = &**at
+            && let Reentry::Output { name } | Reentry::OutputProcessor { output: name, .. } = &**at
         {
             // It satisfied the condition when it came here first.
             return match **name == *self.name {

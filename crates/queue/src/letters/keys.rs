@@ -62,8 +62,8 @@ pub(super) fn key(batch: &Batch, row: usize, at: &Reentry, attempts: u64) -> u12
     let mut id = Vec::new();
     batch.origin().write_id(row, &mut id);
     let place = match at {
-        Reentry::Processor { index, .. } => *index,
-        _ => 0,
+        Reentry::Processor { index, .. } | Reentry::OutputProcessor { index, .. } => *index,
+        Reentry::Start | Reentry::Output { .. } => 0,
     };
     let mut hash = Fnv128::new();
     hash.add_part(role.as_bytes());

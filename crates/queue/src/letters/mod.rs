@@ -13,7 +13,7 @@
 //! A letter is a row of such a batch: the event in its last good form, with its id and `@metadata`. Its *number* is its ordinal
 //! in the log, which no other letter of the store ever has. Why it is here stands in its `@metadata.dead_letter`: `pipeline`,
 //! `role`, `component`, `time`, `reason`, `tag` (the processor's tag for failures), `attempts`. Where it goes on is the batch's
-//! [`Reentry`]: the output that refused it, or the processor that failed.
+//! [`Reentry`]: the output that refused it, or the processor that failed, of the pipeline or of one output.
 //!
 //! A processor's letters have their *originals* with them, the events as they came: a second block of as many rows, in the same
 //! order, right behind the first, whose re-entry is the beginning. The first says so in `original`. So the original of letter
@@ -45,6 +45,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -134,11 +135,14 @@ fn path(name: &str) -> FieldPath {
 }
 
 /// The kind and the name of the component that a letter is of.
-fn component(at: &Reentry) -> (&'static str, &str) {
+fn component(at: &Reentry) -> (&'static str, Cow<'_, str>) {
     match at {
-        Reentry::Start => ("input", ""),
-        Reentry::Processor { name, .. } => ("processor", name),
-        Reentry::Output { name } => ("output", name),
+        Reentry::Start => ("input", "".into()),
+        Reentry::Processor { name, .. } => ("processor", (&**name).into()),
+        Reentry::Output { name } => ("output", (&**name).into()),
+        Reentry::OutputProcessor { output, name, .. } => {
+            ("processor", format!("{output}/{name}").into())
+        }
     }
 }
 

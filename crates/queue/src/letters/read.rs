@@ -49,9 +49,9 @@ pub struct Letter {
     pub pipeline: String,
     /// What kind of component it is of: `output` or `processor`.
     pub role: &'static str,
-    /// The component's name.
+    /// The component's name; of a processor below an output `OUTPUT/NAME`.
     pub component: String,
-    /// The place of a processor in its pipeline, from 1.
+    /// The place of a processor in its pipeline, or below its output, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<u32>,
     /// When it became a letter, in nanoseconds since 1970.
@@ -291,10 +291,12 @@ impl Page {
             number: self.number(row),
             pipeline: text(field::PIPELINE).unwrap_or_default(),
             role,
-            component: name.to_owned(),
+            component: name.into_owned(),
             position: match at {
-                Reentry::Processor { index, .. } => Some(index + 1),
-                _ => None,
+                Reentry::Processor { index, .. } | Reentry::OutputProcessor { index, .. } => {
+                    Some(index + 1)
+                }
+                Reentry::Start | Reentry::Output { .. } => None,
             },
             time: time(&column(field::TIME), row),
             reason: text(field::REASON).unwrap_or_default(),

@@ -518,7 +518,7 @@ fn describe(
     let columns = [
         (field::PIPELINE, text(pipeline)),
         (field::ROLE, text(role)),
-        (field::COMPONENT, text(name)),
+        (field::COMPONENT, text(&name)),
         (field::TIME, Column::constant(Cell::Time(now()), len)),
         (field::REASON, reasons.finish()),
         (field::TAG, tags.finish()),

@@ -8,7 +8,7 @@ use super::{Compression, Place};
 use crate::storage::PAGE;
 
 /// The latest version of the format of a segment that is known here. It is that of its header; its blocks have their own.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// The first version of a segment whose header says what never was durable.
 const VERSION_WITH_ORDINALS: u32 = 2;
@@ -19,11 +19,14 @@ const VERSION_WITH_BLOCKS_2: u32 = 3;
 /// The first version of a segment that may hold blocks of version 3.
 const VERSION_WITH_BLOCKS_3: u32 = 4;
 
+/// The first version of a segment that may hold blocks of version 4.
+const VERSION_WITH_BLOCKS_4: u32 = 5;
+
 /// The version that every program knows, of a block and of the batch in it.
 pub(super) const BLOCK_VERSION_FIRST: u8 = 1;
 
 /// The latest version of a block. It is that of the batch in it; the header is the same in all of them.
-pub(super) const BLOCK_VERSION: u8 = 3;
+pub(super) const BLOCK_VERSION: u8 = 4;
 
 /// The length of a block's header, in bytes.
 pub const BLOCK_HEADER: usize = 64;
@@ -119,7 +122,8 @@ impl SegmentHeader {
         page.fill(0);
         page[..8].copy_from_slice(&SEGMENT_MAGIC);
         let version = match self.never_durable {
-            _ if self.block_version >= BLOCK_VERSION => VERSION_WITH_BLOCKS_3,
+            _ if self.block_version >= BLOCK_VERSION => VERSION_WITH_BLOCKS_4,
+            _ if self.block_version == BLOCK_VERSION - 1 => VERSION_WITH_BLOCKS_3,
             _ if self.block_version > BLOCK_VERSION_FIRST => VERSION_WITH_BLOCKS_2,
             Some(_) => VERSION_WITH_ORDINALS,
             None => VERSION_WITH_ORDINALS - 1,
@@ -178,7 +182,8 @@ impl SegmentHeader {
             torn: decode_torn(page),
             never_durable: (version >= VERSION_WITH_ORDINALS).then(|| decode_ranges(page)),
             block_version: match version {
-                VERSION_WITH_BLOCKS_3.. => BLOCK_VERSION,
+                VERSION_WITH_BLOCKS_4.. => BLOCK_VERSION,
+                VERSION_WITH_BLOCKS_3 => BLOCK_VERSION - 1,
                 VERSION_WITH_BLOCKS_2 => BLOCK_VERSION_FIRST + 1,
                 _ => BLOCK_VERSION_FIRST,
             },
@@ -359,4 +364,31 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let mut field = [0; 8];
     field.copy_from_slice(&bytes[at..at + 8]);
     u64::from_le_bytes(field)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_has_the_earliest_version_that_may_hold_its_blocks() {
+        for (block_version, version) in [(1, 2), (2, 3), (3, 4), (4, 5)] {
+            let header = SegmentHeader {
+                number: 7,
+                first_sequence: 1,
+                first_ordinal: 2,
+                first_time: 3,
+                durable: 0,
+                next_sequence: 4,
+                torn: Vec::new(),
+                never_durable: Some(Vec::new()),
+                block_version,
+            };
+            let mut page = vec![0; PAGE];
+            header.encode(&mut page);
+            assert_eq!(u32_at(&page, 12), version);
+            let read = SegmentHeader::decode(&page, 7);
+            assert_eq!(read, SegmentPage::Valid(header));
+        }
+    }
 }

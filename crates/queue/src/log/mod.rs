@@ -3,7 +3,7 @@
 //! A *block* holds one batch. A *group* is what one append writes: blocks one behind the other from the beginning of a page
 //! on, with zeros up to the next page. A *segment* is a file of groups, `segment-%016x.log`, numbered upwards.
 //!
-//! # Layout, version 4
+//! # Layout, version 5
 //!
 //! All numbers are little-endian. A segment begins with a page (4096 bytes) of its own:
 //!
@@ -11,7 +11,7 @@
 //! | --- | --- | --- |
 //! | 0 | 8 | magic `93 6d 70 53 45 47 f2 0a` |
 //! | 8 | 4 | CRC-32 (IEEE) of the bytes from 12 to the end of the page; stays here in every version |
-//! | 12 | 4 | version; 1 has zeros from 3144 on; in 1 and 2 all blocks are of version 1, in 3 none is later than 2 |
+//! | 12 | 4 | version; 1 has zeros from 3144 on; in 1 and 2 all blocks are of version 1, in 3 none is later than 2, in 4 none later than 3 |
 //! | 16 | 8 | number of the segment, as in its name |
 //! | 24 | 8 | sequence of the first block; copies of it and of later ones in earlier segments do not count |
 //! | 32 | 8 | ordinal of the first block |
@@ -30,7 +30,7 @@
 //! | --- | --- | --- |
 //! | 0 | 8 | magic `9b 6d 70 42 4c 4b f4 0a` |
 //! | 8 | 4 | CRC-32 of the bytes 12 to 64, the segment's number and the block's offset (8 bytes each); stays here |
-//! | 12 | 1 | version of the stored form of the batch that is the payload: 1, 2 or 3 |
+//! | 12 | 1 | version of the stored form of the batch that is the payload: 1 to 4 |
 //! | 13 | 1 | compression: 0 none, 1 LZ4 block, 2 zstd frame |
 //! | 14 | 2 | zeros |
 //! | 16 | 8 | sequence |
@@ -44,7 +44,8 @@
 //! | 64 | | payload |
 //!
 //! A segment is written as version 2 as long as all batches are of version 1, so that programs of before can read it. When the
-//! first later one comes, a segment of version 3 begins, and of version 4 for those of version 3: a program that does not know the batches refuses the folder by its
+//! first later one comes, a segment of version 3 begins, of version 4 for those of version 3, and of version 5 for those of
+//! version 4: a program that does not know the batches refuses the folder by its
 //! segments' headers, before it touches or counts anything.
 //!
 //! The place of a block is in its CRC, so that a block that was copied into a payload, or into another segment, is none.
