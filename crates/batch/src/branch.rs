@@ -7,11 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
-use crate::batch::Batch;
+use crate::batch::{Batch, METADATA};
 use crate::bitmap::Bitmap;
 use crate::budget::{Account, Charge};
 use crate::cell::Cell;
 use crate::column::{Cells, Column};
+use crate::edit::Edit;
+use crate::path::FieldPath;
 use crate::tree::Node;
 
 impl Batch {
@@ -24,6 +26,24 @@ impl Batch {
         let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         branch.cache = Mutex::new(cache.clone());
         branch
+    }
+
+    /// These rows as a batch that comes in to another pipeline: it goes through that one from its beginning, and nothing in it is sealed.
+    #[must_use]
+    pub fn handed_on(&self, rows: &Bitmap) -> Self {
+        let mut batch = match rows.is_full() {
+            true => self.snapshot(),
+            false => self.pick(&rows.iter().collect::<Vec<_>>()),
+        };
+        batch.sealed = Bitmap::none(batch.len());
+        if batch.reentry.take().is_some() {
+            // What it was as a dead letter is nobody else's business.
+            let mut edit = Edit::new();
+            let path = FieldPath::from_keys([METADATA, "dead_letter"]);
+            edit.remove(path, &Bitmap::all(batch.len()));
+            batch.apply(edit);
+        }
+        batch
     }
 
     /// Charges what was written since the batch was branched off from `base`, until it is gone.
@@ -98,10 +118,8 @@ mod tests {
     use crate::batch::{BatchBuilder, Encoding, HostInfo};
     use crate::budget::Budget;
     use crate::cell::{Span, Value};
-    use crate::edit::Edit;
     use crate::json_writer::JsonWriter;
     use crate::origin::Stream;
-    use crate::path::FieldPath;
 
     fn lines(texts: &[&str]) -> Batch {
         let host = Arc::new(HostInfo { name: "h".into() });
@@ -150,6 +168,45 @@ mod tests {
         assert_eq!(json(&branch, 2), branch_before);
         assert!(json(&batch, 0).contains("more"));
         assert!(before[0].contains("\"a\""));
+    }
+
+    #[test]
+    fn what_is_handed_on_begins_anew_with_its_id() {
+        let mut batch = lines(&["a", "b", "c"]);
+        batch.seal(&Bitmap::all(3));
+        let at = Arc::new(crate::reentry::Reentry::Start);
+        let mut edit = Edit::new();
+        let text = |text: &str| Column::constant_text(text.as_bytes(), 3);
+        edit.set(
+            FieldPath::from_keys([METADATA, "dead_letter", "number"]),
+            text("1"),
+        );
+        edit.set(FieldPath::from_keys([METADATA, "kept"]), text("yes"));
+        assert!(batch.apply(edit).is_empty());
+        let batch = batch.reentering(at);
+        let value = |batch: &Batch, keys: [&str; 2], row: usize| {
+            let column = batch.column(&FieldPath::from_keys(keys));
+            match column.value(row) {
+                Value::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
+                _ => None,
+            }
+        };
+        let id = value(&batch, [METADATA, "id"], 2);
+        assert!(id.is_some());
+        for rows in [Bitmap::all(3), Bitmap::from_fn(3, |row| row == 2)] {
+            let handed = batch.handed_on(&rows);
+            let last = handed.len() - 1;
+            assert_eq!(handed.len(), rows.count());
+            assert!(handed.sealed().is_empty() && handed.reentry().is_none());
+            assert_eq!(handed.alive().count(), handed.len());
+            assert_eq!(value(&handed, [METADATA, "id"], last), id);
+            assert_eq!(
+                value(&handed, [METADATA, "kept"], last).as_deref(),
+                Some("yes")
+            );
+            let letter = FieldPath::from_keys([METADATA, "dead_letter"]);
+            assert!(handed.column(&letter).value(last).is_missing());
+        }
     }
 
     #[test]

@@ -204,6 +204,16 @@ impl Delivery {
         }
     }
 
+    /// Counts rows that became dead letters elsewhere, of the same streams.
+    pub fn add_dead(&mut self, elsewhere: &Self) {
+        for other in elsewhere.streams.iter().filter(|other| other.dead > 0) {
+            let mut streams = self.streams.iter_mut();
+            if let Some(known) = streams.find(|known| Arc::ptr_eq(&known.stream, &other.stream)) {
+                known.dead += other.dead;
+            }
+        }
+    }
+
     fn whole(batch: &Batch, dropped: Option<&Arc<str>>) -> Self {
         let origin = batch.origin();
         let streams = origin.streams().filter(|(rows, _)| !rows.is_empty());

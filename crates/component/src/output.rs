@@ -9,6 +9,8 @@
 //!   calls. The engine cuts and joins the rows of many batches into requests, compresses them, keeps many in flight, and
 //!   repeats what failed.
 //!
+//! A third kind, [`Feeder`], only names another pipeline, to which the engine hands batches without rendering them.
+//!
 //! # How to write a sender
 //! 1. [`Output::encode`] appends each row to [`Encoded::bytes`] and ends it with [`Encoded::end_row`]. Where rows go to
 //!    different places, such as URLs made by a template, it begins a part for each with [`Encoded::begin_part`]. A row that
@@ -135,21 +137,49 @@ pub trait Sender: Output {
     async fn send(&self, request: &Request) -> Result<Sent, SendError>;
 }
 
-/// An output of either kind.
+/// An output that hands batches to another pipeline of the process. The engine does that; nothing is rendered.
+#[derive(Debug)]
+pub struct Feeder {
+    pipeline: Arc<str>,
+}
+
+impl Feeder {
+    /// An output that feeds the pipeline of that name.
+    pub fn new(pipeline: &str) -> Self {
+        Self {
+            pipeline: pipeline.into(),
+        }
+    }
+
+    /// The pipeline that it feeds.
+    pub fn pipeline(&self) -> &str {
+        &self.pipeline
+    }
+}
+
+#[async_trait]
+impl Output for Feeder {
+    fn encode(&self, _: &Batch, _: &Bitmap, _: &mut Encoded) {}
+}
+
+/// An output of any kind.
 #[derive(Clone)]
 pub enum AnyOutput {
     /// One that writes in sequence.
     Writer(Arc<dyn Writer>),
     /// One that sends requests.
     Sender(Arc<dyn Sender>),
+    /// One that feeds another pipeline.
+    Feeder(Arc<Feeder>),
 }
 
 impl AnyOutput {
-    /// What both kinds have.
+    /// What all kinds have.
     pub fn output(&self) -> Arc<dyn Output> {
         match self {
             Self::Writer(writer) => writer.clone(),
             Self::Sender(sender) => sender.clone(),
+            Self::Feeder(feeder) => feeder.clone(),
         }
     }
 }

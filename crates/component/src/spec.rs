@@ -11,7 +11,7 @@ use config::{ConfigError, Node, Positional, StageRole};
 use schemars::{Schema, SchemaGenerator};
 
 use crate::input::Input;
-use crate::output::{Sender, Writer};
+use crate::output::{Feeder, Sender, Writer};
 use crate::processor::{Order, Processor};
 
 /// A component's description and constructor.
@@ -76,16 +76,25 @@ pub enum Build {
     /// An output that sends requests. It takes the settings that all of them have: when a request is complete, and how many
     /// are in flight.
     Sender(Constructor<Arc<dyn Sender>>),
+    /// An output that feeds another pipeline.
+    Feeder(Constructor<Arc<Feeder>>),
+    /// The input of a pipeline that others feed.
+    Fed(Constructor<()>),
 }
 
 impl Spec {
     /// What kind of component it is.
     pub fn kind(&self) -> StageRole {
         match self.build {
-            Build::Input(_) => StageRole::Input,
+            Build::Input(_) | Build::Fed(_) => StageRole::Input,
             Build::Processor { .. } => StageRole::Processor,
-            Build::Writer { .. } | Build::Sender(_) => StageRole::Output,
+            Build::Writer { .. } | Build::Sender(_) | Build::Feeder(_) => StageRole::Output,
         }
+    }
+
+    /// Whether the engine does its work, because it is one end of a link between two pipelines.
+    pub fn is_link(&self) -> bool {
+        matches!(self.build, Build::Feeder(_) | Build::Fed(_))
     }
 }
 

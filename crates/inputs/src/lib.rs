@@ -7,6 +7,7 @@ mod file;
 mod generate;
 mod http;
 mod paths;
+mod pipeline;
 mod reading;
 mod stdin;
 
@@ -15,4 +16,10 @@ use component::Spec;
 pub use file::{FileEntries, read_ledger};
 
 /// Every input, by name.
-pub static SPECS: &[Spec] = &[file::SPEC, generate::SPEC, http::SPEC, stdin::SPEC];
+pub static SPECS: &[Spec] = &[
+    file::SPEC,
+    generate::SPEC,
+    http::SPEC,
+    pipeline::SPEC,
+    stdin::SPEC,
+];

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use batch::HostInfo;
-use component::{Effects, Warning};
+use component::{AnyOutput, Effects, Warning};
 use config::{
     Environment, Node, NodeKind, Source, StageRole, expand_short_forms, expand_variables,
     parse_oneline, parse_yaml, to_yaml,
@@ -141,10 +141,15 @@ fn tell_warnings(graph: &Graph) {
 /// Its inputs, processors and outputs.
 pub fn flow(pipeline: &PipelineGraph) -> String {
     let inputs = pipeline.inputs.iter().map(|input| input.name.as_str());
+    let inputs = inputs.chain(pipeline.fed.as_deref());
     let stages = pipeline.stages.iter().map(|stage| stage.name.clone());
     let output = |output: &OutputNode| {
         let stages = output.stages.iter().map(|stage| stage.name.as_str());
-        let way: Vec<&str> = stages.chain([output.name.as_str()]).collect();
+        let name = match &output.component {
+            AnyOutput::Feeder(feeder) => format!("{} {}", output.name, feeder.pipeline()),
+            _ => output.name.clone(),
+        };
+        let way: Vec<&str> = stages.chain([name.as_str()]).collect();
         match way.len() {
             1 => way.concat(),
             _ => format!("({})", way.join(" | ")),

@@ -423,6 +423,7 @@ mod tests {
             assert_eq!(queued_note(queued), said);
             let pipeline = PipelineReport {
                 name: "one".into(),
+                is_fed: false,
                 operators: Vec::new(),
                 files: Vec::new(),
                 problems: Vec::new(),

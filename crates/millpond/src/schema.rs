@@ -127,9 +127,9 @@ pub fn component(spec: &Spec) -> Value {
 /// The settings that every component of the kind takes.
 pub fn common(spec: &Spec) -> Value {
     match spec.build {
-        Build::Input(_) => settings::<InputSettings>(),
+        Build::Input(_) | Build::Fed(_) => settings::<InputSettings>(),
         Build::Processor { .. } => settings::<ProcessorSettings>(),
-        Build::Writer { .. } => output_settings(),
+        Build::Writer { .. } | Build::Feeder(_) => output_settings(),
         Build::Sender(_) => {
             let mut all = output_settings();
             let mut sending = settings::<SendingSettings>();

@@ -13,6 +13,7 @@ mod file;
 mod format;
 mod http;
 mod partition;
+mod pipeline;
 mod pretty;
 mod schema;
 mod sink;
@@ -29,5 +30,6 @@ pub static SPECS: &[Spec] = &[
     elasticsearch::SPEC,
     file::SPEC,
     http::SPEC,
+    pipeline::SPEC,
     stdout::SPEC,
 ];

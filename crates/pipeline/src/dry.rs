@@ -20,6 +20,8 @@ pub fn dry(output: AnyOutput) -> AnyOutput {
     match output {
         AnyOutput::Writer(writer) => AnyOutput::Writer(Arc::new(Dry(writer))),
         AnyOutput::Sender(sender) => AnyOutput::Sender(Arc::new(Dry(sender))),
+        // It stays within the process, where the other pipeline's outputs write nothing.
+        AnyOutput::Feeder(feeder) => AnyOutput::Feeder(feeder),
     }
 }
 

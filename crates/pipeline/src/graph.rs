@@ -11,6 +11,7 @@ use expr::Expr;
 use serde::de::DeserializeOwned;
 
 use crate::dry::dry;
+use crate::links::Links;
 use crate::queue_settings::{DISK_SIZE_MIN, QueueSettings, check_file_name};
 use crate::registry::Registry;
 use crate::settings::{
@@ -32,6 +33,8 @@ pub struct PipelineGraph {
     pub name: String,
     /// Its inputs.
     pub inputs: Vec<InputNode>,
+    /// What its input is called where other pipelines feed it; it has no others then.
+    pub fed: Option<String>,
     /// Its queue.
     pub queue: QueueSettings,
     /// Its processors, in order.
@@ -141,11 +144,14 @@ impl Graph {
             claims: BTreeSet::new(),
             data_dir: process.data_dir.as_deref(),
             queues: BTreeMap::new(),
+            links: Links::default(),
         };
         let pipelines = entries
             .iter()
             .map(|(name, node)| builder.pipeline(name, node))
-            .collect::<Result<_, _>>()?;
+            .collect::<Result<Vec<_>, _>>()?;
+        let names: Vec<&str> = pipelines.iter().map(|it| it.name.as_str()).collect();
+        builder.links.check(&names)?;
         let mut graph = Self { process, pipelines };
         if options.effects != Effects::All {
             graph.leave_data_dir();
@@ -158,7 +164,8 @@ impl Graph {
         self.process.data_dir = None;
         for pipeline in &mut self.pipelines {
             pipeline.queue = pipeline.queue.in_memory();
-            for stage in &mut pipeline.stages {
+            let of_outputs = pipeline.outputs.iter_mut().flat_map(|it| &mut it.stages);
+            for stage in pipeline.stages.iter_mut().chain(of_outputs) {
                 if stage.on_failure == OnFailure::DeadLetter {
                     stage.on_failure = OnFailure::Drop;
                 }
@@ -185,6 +192,7 @@ struct Builder<'a> {
     data_dir: Option<&'a Path>,
     /// The folders of disk queues, each with its pipeline.
     queues: BTreeMap<PathBuf, String>,
+    links: Links,
 }
 
 impl Builder<'_> {
@@ -204,21 +212,18 @@ impl Builder<'_> {
         reader.finish()?;
         let inputs = one_or_more(input, inputs, node, "input")?;
         let outputs = one_or_more(output, outputs, node, "output")?;
-        let mut names = BTreeSet::new();
-        let inputs = inputs
-            .iter()
-            .map(|node| self.input(node, &mut names))
-            .collect::<Result<_, _>>()?;
+        let name = name.as_str().unwrap_or_default().to_owned();
+        let (inputs, fed) = self.inputs(&name, inputs)?;
         let stages = self.stages(stages, on_failure)?;
         let mut names = BTreeSet::new();
         let outputs = outputs
             .iter()
-            .map(|node| self.output(node, on_failure, &mut names))
+            .map(|node| self.output(&name, node, on_failure, &mut names))
             .collect::<Result<_, _>>()?;
-        let name = name.as_str().unwrap_or_default().to_owned();
         Ok(PipelineGraph {
             name,
             inputs,
+            fed,
             queue,
             stages,
             outputs,
@@ -262,6 +267,32 @@ impl Builder<'_> {
             finite: self.finite,
             effects: self.effects,
         }
+    }
+
+    /// The inputs of a pipeline, or what its input is called where others feed it.
+    fn inputs(
+        &mut self,
+        pipeline: &str,
+        nodes: &[Node],
+    ) -> Result<(Vec<InputNode>, Option<String>), ConfigError> {
+        let mut names = BTreeSet::new();
+        for node in nodes {
+            let (spec, settings) = self.component(StageRole::Input, node)?;
+            let Build::Fed(build) = spec.build else {
+                continue;
+            };
+            let (common, own) = split::<InputSettings>(&settings, &["name"])?;
+            build(&own, &self.context(None))
+                .map_err(|error| error.accepted_beside(&own, &["name"]))?;
+            if nodes.len() > 1 {
+                return Err(node.error("a pipeline that others feed has no other input"));
+            }
+            self.links.is_fed(pipeline, node);
+            let name = unique(common.name, spec, node, &mut names)?;
+            return Ok((Vec::new(), Some(name)));
+        }
+        let inputs = nodes.iter().map(|node| self.input(node, &mut names));
+        Ok((inputs.collect::<Result<_, _>>()?, None))
     }
 
     fn input(
@@ -357,6 +388,7 @@ impl Builder<'_> {
 
     fn output(
         &mut self,
+        pipeline: &str,
         node: &Node,
         on_failure: OnFailure,
         names: &mut BTreeSet<String>,
@@ -386,6 +418,13 @@ impl Builder<'_> {
                 let built =
                     build(&own, &context).map_err(|error| error.accepted_beside(&own, &common))?;
                 (AnyOutput::Sender(built), false)
+            }
+            Build::Feeder(build) => {
+                let built =
+                    build(&own, &context).map_err(|error| error.accepted_beside(&own, ALL))?;
+                let place = own.nearest("to");
+                self.links.feeds(pipeline, built.pipeline(), place);
+                (AnyOutput::Feeder(built), true)
             }
             _ => return Err(wrong_kind(node, spec)),
         };

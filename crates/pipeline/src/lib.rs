@@ -11,6 +11,7 @@
 //! | [`graph`] | the configuration tree read into components that are ready to run |
 //! | `dry` | outputs that render and write nothing |
 //! | [`settings`], [`queue_settings`] | settings that belong to no component |
+//! | `links`, `intake` | which pipelines feed which; where a pipeline takes what others hand over |
 //! | [`stage`] | one processor with its condition, failure policy and counters |
 //! | [`lane`] | one output: encoded batches in sequence, retry, acknowledgement |
 //! | [`run`] | threads, end and stop of a run; `worker`: what the workers do; `queues`: opening what is on disk |
@@ -20,7 +21,9 @@
 
 mod dry;
 pub mod graph;
+mod intake;
 pub mod lane;
+mod links;
 pub mod queue_settings;
 mod queues;
 mod reading;

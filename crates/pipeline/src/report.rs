@@ -23,6 +23,8 @@ pub struct Report {
 pub struct PipelineReport {
     /// Its name.
     pub name: String,
+    /// Whether other pipelines feed it, so that its events are theirs.
+    pub is_fed: bool,
     /// Its inputs, its queue where that is reported, its processors and outputs, in the order of the flow.
     pub operators: Vec<OperatorReport>,
     /// What became of the files that its inputs read.
@@ -87,10 +89,8 @@ impl Report {
 
     /// Events that the inputs brought in.
     pub fn events(&self) -> u64 {
-        let operators = self
-            .pipelines
-            .iter()
-            .flat_map(|pipeline| &pipeline.operators);
+        let read = self.pipelines.iter().filter(|pipeline| !pipeline.is_fed);
+        let operators = read.flat_map(|pipeline| &pipeline.operators);
         operators
             .filter(|operator| operator.role == Role::Input)
             .map(|operator| operator.counts.events_out)

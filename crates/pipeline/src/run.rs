@@ -5,6 +5,7 @@
 //! everybody watches. A run ends when its inputs have ended and every output has taken everything, when
 //! nobody wants more (an ordered processor is finished, or the reader is gone), or at the deadline after a stop.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -22,6 +23,7 @@ use registry::Registry;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::graph::{Graph, InputNode, OutputNode, PipelineGraph};
+use crate::intake::Intake;
 use crate::lane::{Lane, Shared};
 use crate::queues::open_queues;
 use crate::replay::{Opened, Replaying, open_letters};
@@ -127,6 +129,8 @@ pub struct Run {
 struct Running {
     name: String,
     tells_of_files: bool,
+    /// What its input is called where other pipelines feed it.
+    fed: Option<String>,
     /// What waits for its start.
     waiting: Waiting,
     inputs: Vec<RunningInput>,
@@ -270,6 +274,13 @@ fn set_up(
     let senders = outputs.filter(|output| matches!(output.component, AnyOutput::Sender(_)));
     let in_flight_max = memory / 4 / senders.count().max(1);
     let useful = Useful::new(queues.len(), &options.stop, &options.diagnostics);
+    let opened = graph.pipelines.iter().zip(&queues);
+    let fed = opened.filter(|(pipeline, _)| pipeline.fed.is_some());
+    let intake = |(pipeline, (queue, (phases, _))): (&PipelineGraph, &(Arc<Queue>, Opened))| {
+        let name = &pipeline.name;
+        (name.clone(), Intake::new(name, queue, phases))
+    };
+    let intakes: Arc<BTreeMap<_, _>> = Arc::new(fed.map(intake).collect());
     let mut pipelines = Vec::new();
     let mut per_worker: Vec<Vec<JobStages>> = (0..workers).map(|_| Vec::new()).collect();
     for (pipeline, queue) in graph.pipelines.into_iter().zip(queues) {
@@ -281,6 +292,7 @@ fn set_up(
                 workers,
                 in_flight_max,
                 useful: useful.clone(),
+                intakes: intakes.clone(),
             },
         );
         let (running, stages) = Running::new(name, pipeline, queue, common, options);
@@ -299,6 +311,7 @@ struct Resources {
     workers: usize,
     in_flight_max: usize,
     useful: Arc<Useful>,
+    intakes: Arc<BTreeMap<String, Arc<Intake>>>,
 }
 
 /// A pipeline with one worker's processors.
@@ -395,7 +408,10 @@ impl Running {
             queue: queue.clone(),
             phases: phases.clone(),
             letters: letters.clone(),
+            sources_wait: queue.is_on_disk() || can_all_wait(&graph),
+            intakes: resources.intakes.clone(),
         };
+        let intake = resources.intakes.get(&name).cloned();
         let outputs = graph.outputs.iter();
         let outputs = outputs.map(|node| node.component.output()).collect();
         let (common, stages) = make_stages(graph.stages, resources.workers, &diagnostics, None);
@@ -410,11 +426,13 @@ impl Running {
             is_finite: options.finite,
             useful: resources.useful,
             letters,
+            intake,
             is_retired: AtomicBool::new(false),
         });
         let running = Self {
             name,
             tells_of_files: options.ledger,
+            fed: graph.fed,
             waiting: Waiting {
                 inputs: match options.replays {
                     true => Vec::new(),
@@ -494,7 +512,9 @@ impl Running {
     /// Waits for the inputs to end, then for everything accepted to be delivered.
     async fn finish(mut self, outer: Stop, deadline: Duration) -> PipelineReport {
         let (queue, phases) = (self.job.ends.queue.clone(), self.phases.clone());
-        let stopping = tokio::spawn(stop_by(outer.clone(), phases, queue.clone(), deadline));
+        let intake = self.job.ends.intake.clone();
+        let stopping = stop_by(outer.clone(), phases, queue.clone(), intake, deadline);
+        let stopping = tokio::spawn(stopping);
         let mut problems = Vec::new();
         for input in &mut self.inputs {
             let Some(mut task) = input.task.take() else {
@@ -517,6 +537,7 @@ impl Running {
                 )],
             });
         }
+        self.feeders_ended(&outer).await;
         if let Some(replaying) = &mut self.replaying {
             if self.waiting.options.finite || self.waiting.options.replays {
                 replaying.done(&self.phases).await;
@@ -542,6 +563,20 @@ impl Running {
         self.job.ends.retire();
         self.settle_ledger().await;
         self.report(problems)
+    }
+
+    /// Waits until no other pipeline hands anything over any more, or this one takes no more.
+    async fn feeders_ended(&mut self, outer: &Stop) {
+        let Some(intake) = &self.job.ends.intake else {
+            return;
+        };
+        tokio::select! {
+            () = intake.ended() => {}
+            () = intake.closed() => {}
+        }
+        if outer.is_stopped() {
+            self.phases.advance(Phase::Draining);
+        }
     }
 
     /// Waits until inputs have looked at the last receipts, which they do every few milliseconds: what was delivered is to
@@ -632,6 +667,8 @@ impl Running {
             .inputs
             .iter()
             .map(|input| operator(Role::Input, &input.name, &input.metrics));
+        let fed = self.fed.iter().zip(&self.job.ends.intake);
+        let fed = fed.map(|(name, intake)| operator(Role::Input, name, intake.metrics()));
         let queue = self.job.ends.queue.is_on_disk().then(|| {
             let metrics = self.job.ends.queue.metrics();
             operator(Role::Queue, "disk", metrics)
@@ -648,7 +685,13 @@ impl Running {
         });
         PipelineReport {
             name: self.name.clone(),
-            operators: inputs.chain(queue).chain(stages).chain(lanes).collect(),
+            is_fed: self.fed.is_some(),
+            operators: inputs
+                .chain(fed)
+                .chain(queue)
+                .chain(stages)
+                .chain(lanes)
+                .collect(),
             files: self.ledger(),
             problems,
             remarks: self.remarks(),
@@ -699,11 +742,26 @@ fn opened(outcome: Result<Result<(), ConfigError>, String>) -> Result<(), StartE
     }
 }
 
-/// When the run is asked to stop, has the inputs end, and aborts at the deadline.
-async fn stop_by(outer: Stop, phases: Phases, queue: Arc<Queue>, deadline: Duration) {
+/// Whether all inputs of a pipeline keep what was not taken.
+fn can_all_wait(graph: &PipelineGraph) -> bool {
+    let mut inputs = graph.inputs.iter();
+    graph.fed.is_none() && inputs.all(|input| input.component.can_wait())
+}
+
+/// When the run is asked to stop, has the inputs end, and aborts at the deadline. A pipeline that others feed takes what they still
+/// have.
+async fn stop_by(
+    outer: Stop,
+    phases: Phases,
+    queue: Arc<Queue>,
+    intake: Option<Arc<Intake>>,
+    deadline: Duration,
+) {
     outer.stopped().await;
-    phases.advance(Phase::Draining);
-    if !queue.drains() {
+    if intake.is_none() {
+        phases.advance(Phase::Draining);
+    }
+    if !queue.drains() && intake.is_none_or(|intake| !intake.is_drained_into()) {
         queue.take_the_last();
     }
     let patience = PAUSED_PATIENCE.min(deadline);

@@ -109,6 +109,7 @@ mod tests {
             });
         PipelineReport {
             name: "main".into(),
+            is_fed: false,
             files: Vec::new(),
             operators: operators.collect(),
             problems: Vec::new(),

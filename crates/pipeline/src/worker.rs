@@ -19,6 +19,7 @@ use queue::letters::{Dead, DeadLetters, Draft};
 use queue::{Bell, Entry, LaneTurn, Next, Queue, QueuePhase, Taken};
 use tokio::sync::watch;
 
+use crate::intake::Intake;
 use crate::lane::{Branch, Lane};
 use crate::stage::{Buried, DEAD_LETTER, SharedStage, Stage, WorkerStages, find_stage};
 
@@ -56,6 +57,8 @@ pub struct Ends {
     pub useful: Arc<Useful>,
     /// The pipeline's dead letters, where it has any.
     pub letters: Option<Arc<DeadLetters>>,
+    /// Where it takes what other pipelines hand over, where these feed it.
+    pub intake: Option<Arc<Intake>>,
     /// Whether the pipeline does not count as useful any more.
     pub is_retired: AtomicBool,
 }
@@ -66,6 +69,9 @@ impl Ends {
     pub fn check(&self) {
         let finished = self.stages.iter().any(|stage| stage.is_finished());
         if finished || self.lanes.iter().all(|lane| lane.is_satisfied()) {
+            if let Some(intake) = &self.intake {
+                intake.satisfy();
+            }
             self.phases.advance(Phase::Draining);
             return self.queue.stop_giving();
         }

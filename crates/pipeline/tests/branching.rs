@@ -200,6 +200,7 @@ fn run(batches: usize, outputs: &[(u64, &[Does])], on_failure: OnFailure) -> Ran
                 delivered: Arc::clone(&delivered),
             }),
         }],
+        fed: None,
         queue: QueueSettings::Memory(MemoryQueueSettings {
             max_size: Size(8 << 10),
             ..MemoryQueueSettings::default()

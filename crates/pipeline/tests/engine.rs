@@ -216,6 +216,7 @@ fn run(batches: usize, fragile_at: Option<usize>, moods: &[Mood], ordered: bool)
                 delivered: delivered.clone(),
             }),
         }],
+        fed: None,
         queue: QueueSettings::Memory(MemoryQueueSettings {
             max_size: Size(4 << 10),
             ..MemoryQueueSettings::default()

@@ -199,6 +199,7 @@ impl Pipeline {
             stages: Vec::new(),
         });
         PipelineGraph {
+            fed: None,
             name: name.into(),
             inputs: vec![InputNode {
                 name: "lines".into(),

@@ -274,6 +274,7 @@ impl Case {
                     receipts: receipts.clone(),
                 }),
             }],
+            fed: None,
             queue: self.queue.clone(),
             stages: Vec::new(),
             outputs: outputs.collect(),

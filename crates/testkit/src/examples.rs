@@ -25,9 +25,9 @@ const BASE_FIELDS: [&str; 3] = ["@timestamp", "host", "log"];
 /// The settings that the engine takes for itself, of a component of each kind.
 fn common_settings(spec: &Spec) -> &'static [&'static str] {
     match spec.build {
-        Build::Input(_) => &["name"],
+        Build::Input(_) | Build::Fed(_) => &["name"],
         Build::Processor { .. } => &["name", "if", "on_failure", "tag"],
-        Build::Writer { .. } => &["if", "name"],
+        Build::Writer { .. } | Build::Feeder(_) => &["if", "name"],
         Build::Sender(_) => &["if", "name", "batch", "concurrency"],
     }
 }
@@ -46,6 +46,8 @@ pub fn check_stages(specs: &[Spec]) {
                 Build::Processor { build, .. } => build(&stage.own, &stage.context).map(drop),
                 Build::Writer { build, .. } => build(&stage.own, &stage.context).map(drop),
                 Build::Sender(build) => build(&stage.own, &stage.context).map(drop),
+                Build::Feeder(build) => build(&stage.own, &stage.context).map(drop),
+                Build::Fed(build) => build(&stage.own, &stage.context),
             });
             built.unwrap_or_else(|error| panic!("{}, {}: {error}", spec.name, example.title));
         }

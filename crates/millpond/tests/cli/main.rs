@@ -9,6 +9,7 @@ mod dead_letters;
 mod dead_letters_killed;
 mod failures;
 mod faults;
+mod fed_pipelines;
 mod files;
 mod following;
 mod formats;

@@ -3,7 +3,7 @@
 //! Workers offer every batch to every lane. A lane that keeps up takes it already encoded, so that rendering uses all
 //! cores; one that lags keeps the batch and encodes it later, so that it holds nobody up. What happens next depends on the
 //! output: [`writer`] hands the bytes of one batch after the other to it, [`sender`] makes requests of them and keeps many in
-//! flight. Each lane has a thread of its own, and passes a batch's ticket when its rows are safe.
+//! flight, [`feeder`] hands the batches themselves to another pipeline. Each lane has a thread of its own, and passes a batch's ticket when its rows are safe.
 //!
 //! A lane works until it comes to its [`Ending`]. An output *fails* for good when it says so, panics, or has failed for
 //! longer than retries may take. It is not called again, closing included: what it holds unflushed is not delivered, and would
@@ -17,6 +17,7 @@
 
 mod compress;
 mod concurrency;
+mod feeder;
 mod flow;
 mod letters;
 mod offers;
@@ -27,10 +28,11 @@ mod spare;
 mod trouble;
 mod writer;
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use batch::{Account, Batch, Bitmap, Budget, Reentry};
 use component::{
@@ -42,15 +44,20 @@ use queue::{Limits, Queue, Ticket};
 use tokio::sync::Notify;
 
 use crate::graph::OutputNode;
+use crate::intake::Intake;
 use crate::reading::Reading;
 use crate::retry::text;
 use crate::settings::RetrySettings;
 use crate::stage::{Buried, SharedStage, Stage, find_stage, make_stages, report_expression_errors};
 pub(crate) use compress::compress;
+use feeder::FeederLane;
 use letters::LaneLetters;
 use offers::{Item, Offers};
 use sender::SenderLane;
 use writer::WriterLane;
+
+/// How long what is on its way is waited for when the deadline of a stop is over.
+const LAST_ATTEMPT: Duration = Duration::from_millis(250);
 
 /// One output of a pipeline.
 pub struct Lane {
@@ -71,7 +78,7 @@ pub struct Branch {
     rows: Bitmap,
 }
 
-/// What lanes of both kinds have.
+/// What lanes of all kinds have.
 struct Common {
     name: String,
     /// The output's number in the queue.
@@ -111,6 +118,7 @@ enum Ending {
 enum Kind {
     Writer(WriterLane),
     Sender(Box<SenderLane>),
+    Feeder(FeederLane),
 }
 
 /// What the lanes of a pipeline have in common.
@@ -135,6 +143,10 @@ pub struct Shared {
     pub phases: Phases,
     /// The pipeline's dead letters, where it has any.
     pub letters: Option<Arc<DeadLetters>>,
+    /// Where pipelines take what others hand over, by their names.
+    pub intakes: Arc<BTreeMap<String, Arc<Intake>>>,
+    /// Whether the pipeline's events stay where they come from as long as they are not delivered, as in files.
+    pub sources_wait: bool,
 }
 
 impl Lane {
@@ -171,6 +183,13 @@ impl Lane {
                 shared.in_flight_max,
                 shared.budget.account(),
             ))),
+            AnyOutput::Feeder(feeder) => match shared.intakes.get(feeder.pipeline()) {
+                Some(intake) => {
+                    let can_wait = shared.sources_wait;
+                    Kind::Feeder(FeederLane::new(intake, &common, can_wait, shared.workers))
+                }
+                None => unreachable!("the graph holds every pipeline that is fed"),
+            },
         };
         let (per_worker, stages) = make_stages(
             node.stages,
@@ -233,13 +252,19 @@ impl Lane {
 
     /// Whether another encoded batch may wait, or whatever is offered is let go.
     pub fn has_room(&self) -> bool {
-        !self.common.works() || self.has_room_for_encoded()
+        let has_room = match &self.kind {
+            Kind::Feeder(feeder) => feeder.has_room(&self.common),
+            Kind::Writer(_) | Kind::Sender(_) => self.has_room_for_encoded(),
+        };
+        !self.common.works() || has_room
     }
 
     fn has_room_for_encoded(&self) -> bool {
         match &self.kind {
             Kind::Writer(_) => self.common.offers.has_room(),
             Kind::Sender(sender) => sender.has_room(),
+            // Nothing is rendered for it.
+            Kind::Feeder(_) => false,
         }
     }
 
@@ -344,6 +369,7 @@ impl Lane {
         match &self.kind {
             Kind::Writer(writer) => writer.run(&self.common, ended).await,
             Kind::Sender(sender) => sender.run(&self.common, ended).await,
+            Kind::Feeder(feeder) => feeder.run(&self.common, ended).await,
         }
         self.common.report();
         self.has_ended.store(true, Ordering::Release);
@@ -533,5 +559,21 @@ impl Common {
         if self.offers.give_back(encoded) {
             self.queue.wake_workers();
         }
+    }
+}
+
+/// Waits until a time; for ever where there is none.
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn next_phase(phase: Phase) -> Phase {
+    match phase {
+        Phase::Running => Phase::Draining,
+        Phase::Draining => Phase::Leaving,
+        Phase::Leaving | Phase::Aborted => Phase::Aborted,
     }
 }

@@ -56,6 +56,11 @@ impl Offers {
         self.lock().encoded < self.encoded_max
     }
 
+    /// How many batches wait.
+    pub fn waiting(&self) -> usize {
+        self.lock().items.len()
+    }
+
     /// Room for a batch that is about to be encoded, to be given back by [`Self::give_back`].
     pub fn reserve(&self) -> Encoded {
         let mut state = self.lock();

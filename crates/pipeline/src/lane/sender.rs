@@ -23,7 +23,7 @@ use super::request::{Assembly, Growing, Piece, Ready, Share};
 use super::schedule::Schedule;
 use super::spare::Spare;
 use super::trouble::Trouble;
-use super::{Common, Ending};
+use super::{Common, Ending, LAST_ATTEMPT, next_phase, until};
 use crate::retry::{caught, pause};
 use crate::settings::SendingSettings;
 
@@ -61,9 +61,6 @@ struct Course {
 
 /// How long requests in flight are waited for when nothing depends on their answers any more.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
-
-/// How long requests in flight are waited for when the deadline of a stop is over.
-const LAST_ATTEMPT: Duration = Duration::from_millis(250);
 
 /// What an output fails with whose requests were not answered by then.
 const TOO_LATE: &str = "no answer by the deadline of the stop";
@@ -695,20 +692,4 @@ impl SenderLane {
 fn overdue_at(common: &Common, course: &Course) -> Option<Instant> {
     let limit = common.retry.give_up_after?.0;
     course.schedule.failing_since().map(|since| since + limit)
-}
-
-/// Waits until a time; for ever where there is none.
-async fn until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at.into()).await,
-        None => std::future::pending().await,
-    }
-}
-
-fn next_phase(phase: Phase) -> Phase {
-    match phase {
-        Phase::Running => Phase::Draining,
-        Phase::Draining => Phase::Leaving,
-        Phase::Leaving | Phase::Aborted => Phase::Aborted,
-    }
 }

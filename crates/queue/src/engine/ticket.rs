@@ -42,6 +42,11 @@ impl Ticket {
         rows.for_each(|row| outcome.1.bury(batch, row));
     }
 
+    /// Counts rows that became dead letters in a pipeline to which the batch was handed.
+    pub fn count_dead(&self, elsewhere: &Delivery) {
+        self.lock().1.add_dead(elsewhere);
+    }
+
     /// What the queue counts for the batch, in bytes.
     pub fn size(&self) -> usize {
         self.size

@@ -56,6 +56,7 @@ pub fn check(specs: &'static [Spec], cases: &'static [OutputCase]) {
         match built {
             AnyOutput::Writer(writer) => writes(&runtime, case.name, &*writer, arrived.as_ref()),
             AnyOutput::Sender(sender) => sends(&runtime, case.name, &sender, arrived.as_ref()),
+            AnyOutput::Feeder(_) => {}
         }
     }
 }
