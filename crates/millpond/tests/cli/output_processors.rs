@@ -1,13 +1,17 @@
 //! Processors below an output: routing, shapes that differ, failures, dead letters, and queues.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
+use testkit::http::{Answer, HttpServer, Taken};
 
 use crate::dead_letters::World;
 use crate::program::{Folder, millpond};
+use crate::running::{Service, append, ledger};
 
 const LEVELS: [&str; 4] = ["INFO", "ERROR", "DEBUG", "WARN"];
 
@@ -189,7 +193,7 @@ fn what_fails_below_an_output_goes_on_there_and_nowhere_else() {
         if queue.is_empty() {
             // The input may remember that they were handled.
             crate::running::eventually("the ledger", || {
-                let row = &crate::running::ledger(&world.data)[0];
+                let row = &ledger(&world.data)[0];
                 row["in_flight_events"] == 0 && row["dead_letters"] == 2
             });
         }
@@ -210,12 +214,7 @@ fn what_fails_below_an_output_goes_on_there_and_nowhere_else() {
             taken[2..].iter().all(|text| text.starts_with("broken")),
             "{taken:?}"
         );
-        let bodies: String = world
-            .server
-            .taken()
-            .iter()
-            .map(testkit::http::Taken::text)
-            .collect();
+        let bodies: String = world.server.taken().iter().map(Taken::text).collect();
         assert_eq!(
             bodies.matches("\"last\":\"yes\"").count(),
             4,
@@ -301,4 +300,70 @@ fn a_processor_that_takes_the_first_events_ends_the_run_when_no_output_wants_mor
     let b = events(&folder, "b.ndjson");
     assert_eq!(b.len(), 2);
     assert!(b.iter().all(|event| event.get("message").is_none()));
+}
+
+#[test]
+fn an_output_that_was_away_has_its_processors_do_their_work_later() {
+    const COUNT: usize = 40_000;
+    let status = Arc::new(AtomicU16::new(503));
+    let answer = status.clone();
+    let server = HttpServer::start(move |_, _| Answer::new(answer.load(SeqCst)));
+    let folder = Folder::new();
+    let (log, out) = (folder.path("app.log"), folder.path("out.ndjson"));
+    folder.write("app.log", levels(COUNT / 2));
+    let yaml = folder.write(
+        "service.yaml",
+        format!(
+            "data_dir: '{data}'
+pipelines:
+  one:
+    input: file {log}
+    queue: {{ disk: {{ memory: 256KiB }} }}
+    processors:
+      - dissect \"%{{level}} %{{text}}\"
+    outputs:
+      - http:
+          url: '{url}'
+          processors: [where level == \"ERROR\", set late = \"yes\"]
+      - file {out}
+    retry: {{ initial: 20ms, max: 100ms }}
+",
+            data = folder.path("data"),
+            url = server.url(),
+        ),
+    );
+    let lines = || {
+        let out = std::fs::read_to_string(&out).unwrap_or_default();
+        out.matches('\n').count()
+    };
+    let mut service = Service::start(&folder, &["run", &yaml]);
+    service.until("the file", || lines() >= COUNT / 2);
+    // From here on the input repeats nothing.
+    let acknowledged = || ledger(&folder.path("data"))[0]["acknowledged_events"].as_u64();
+    service.until("positions", || acknowledged() == Some(COUNT as u64 / 2));
+    service.kill();
+    append(&log, &levels(COUNT / 2));
+    let mut service = Service::start(&folder, &["run", &yaml]);
+    service.until("the file", || lines() >= COUNT);
+    status.store(200, SeqCst);
+    let taken = || -> Vec<Value> {
+        let bodies = server.taken().into_iter();
+        let bodies = bodies.filter(|taken| taken.status == 200);
+        let texts = bodies.map(|taken| taken.text());
+        let parse = |text: String| -> Vec<Value> {
+            let parsed = text.lines().map(serde_json::from_str);
+            parsed.map(|event| event.expect("JSON")).collect()
+        };
+        texts.flat_map(parse).collect()
+    };
+    service.until("the server", || taken().len() >= COUNT / 4);
+    service.stop();
+    let taken = taken();
+    assert_eq!(taken.len(), COUNT / 4, "none twice");
+    assert!(
+        taken
+            .iter()
+            .all(|event| event["level"] == "ERROR" && event["late"] == "yes")
+    );
+    assert!(!folder.read("out.ndjson").contains("\"late\""));
 }
