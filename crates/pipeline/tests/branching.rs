@@ -126,7 +126,9 @@ impl Processor for Does {
 impl Does {
     fn stage(self, on_failure: OnFailure) -> StageNode {
         StageNode {
-            name: "does",
+            name: "does".into(),
+            is_named: false,
+            kind: "does",
             order: match self {
                 Self::Take(_) => Order::Ordered,
                 _ => Order::Stateless,
