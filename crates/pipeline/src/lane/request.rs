@@ -198,6 +198,7 @@ impl Assembly {
         is_plain
             && encoded.parts.is_empty()
             && encoded.bytes.len() >= half
+            && encoded.ends.len() <= self.limits.rows_max
             && open.is_none_or(|open| open.text.len() >= half)
     }
 
@@ -215,7 +216,7 @@ impl Assembly {
             let share = left / left.div_ceil(self.limits.size_max).max(1);
             let rest = &encoded.ends[row..];
             let rows = rest.partition_point(|row| row.end - start <= share);
-            let rows = rows.clamp(1, self.limits.rows_max.max(1));
+            let rows = rows.max(1);
             let end = rest[rows - 1].end;
             let slice = Growing {
                 destination: destination.clone(),
