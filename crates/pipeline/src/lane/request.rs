@@ -78,6 +78,9 @@ impl Share {
 /// What a row costs beside its bytes: where it ends, and its part of a share.
 const ROW_COST: usize = 16;
 
+/// A request of so many bytes costs little more for each of them than a larger one.
+const ENOUGH: usize = 512 << 10;
+
 /// What a request costs beside its rows and its destination, in bytes.
 const REQUEST_COST: usize = 512;
 
@@ -184,8 +187,7 @@ impl Assembly {
         complete
     }
 
-    /// Whether the bytes of a batch can be requests as they are. That saves copying them, at the price of requests that may be only
-    /// half full.
+    /// Whether the bytes of a batch can be requests as they are. That saves copying them, at the price of requests that are not full.
     fn may_slice(&self, encoded: &Encoded) -> bool {
         let Framing {
             before,
@@ -193,13 +195,13 @@ impl Assembly {
             after,
         } = self.framing;
         let is_plain = [before, between, after].iter().all(|text| text.is_empty());
-        let half = self.limits.size_max / 2;
+        let enough = ENOUGH.min(self.limits.size_max / 2);
         let open = self.open.get("");
         is_plain
             && encoded.parts.is_empty()
-            && encoded.bytes.len() >= half
+            && encoded.bytes.len() >= enough
             && encoded.ends.len() <= self.limits.rows_max
-            && open.is_none_or(|open| open.text.len() >= half)
+            && open.is_none_or(|open| open.text.len() >= enough)
     }
 
     /// The bytes of a batch as requests of about the same size, which share its memory; other memory takes their place.
