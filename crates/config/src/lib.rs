@@ -22,6 +22,7 @@ mod home;
 mod node;
 mod oneline;
 mod reader;
+mod renamed;
 mod render;
 mod scalar;
 mod source;

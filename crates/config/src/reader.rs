@@ -4,6 +4,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::ConfigError;
 use crate::node::{Node, NodeKind};
+use crate::renamed::unknown_setting;
 
 /// Takes the settings of a map one by one; [`MapReader::finish`] refuses what nobody asked for.
 pub struct MapReader<'n> {
@@ -64,10 +65,7 @@ impl<'n> MapReader<'n> {
         for (key, _) in entries {
             let name = key.as_str().unwrap_or_default();
             if !self.asked.contains(&name) {
-                return Err(key
-                    .error(format!("unknown setting `{name}` for {}", self.what))
-                    .accepted(self.asked)
-                    .closest_to(name));
+                return Err(unknown_setting(key, name, Some(&self.what), self.asked));
             }
         }
         Ok(())
@@ -81,7 +79,7 @@ mod tests {
     fn read(root: &Node) -> Result<(String, Option<Size>), ConfigError> {
         let mut reader = root.map_reader("queue")?;
         let kind = reader.require("kind")?.deserialize()?;
-        let size = reader.parse("max_size")?;
+        let size = reader.parse("max_bytes")?;
         reader.finish()?;
         Ok((kind, size))
     }
@@ -89,19 +87,19 @@ mod tests {
     #[test]
     fn reads_and_refuses() {
         let parse = |text: &str| parse_yaml(&Source::new("t.yaml", text)).expect(text);
-        let (kind, size) = read(&parse("kind: disk\nmax_size: 1KiB")).expect("valid");
+        let (kind, size) = read(&parse("kind: disk\nmax_bytes: 1KiB")).expect("valid");
         assert_eq!((kind.as_str(), size), ("disk", Some(Size(1024))));
         assert_eq!(
-            read(&parse("kind: disk\nmax_size:")).expect("valid").1,
+            read(&parse("kind: disk\nmax_bytes:")).expect("valid").1,
             None
         );
         for (text, place, part) in [
             (
-                "kind: disk\nmax_sise: 1",
+                "kind: disk\nmax_bites: 1",
                 (2, 1),
-                "did you mean `max_size`?",
+                "did you mean `max_bytes`?",
             ),
-            ("max_size: 1", (1, 1), "queue needs the setting `kind`"),
+            ("max_bytes: 1", (1, 1), "queue needs the setting `kind`"),
             (
                 "[a]",
                 (1, 1),

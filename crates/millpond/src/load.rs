@@ -171,7 +171,7 @@ pub fn queue(pipeline: &PipelineGraph, data_dir: Option<&Path>) -> Option<String
         QueueSettings::Disk(_) => "disk",
         QueueSettings::Memory(_) => "memory, then disk",
     };
-    let (size, folder) = (disk.max_size, folder.display());
+    let (size, folder) = (disk.max_bytes, folder.display());
     Some(format!("{kind}, {size} at most, in {folder}"))
 }
 

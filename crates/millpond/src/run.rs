@@ -266,7 +266,7 @@ fn dropped_note(letters: u64) -> String {
         1 => "1 dead letter was".to_owned(),
         letters => format!("{} dead letters were", grouped(letters)),
     };
-    format!("{were} dropped, as `max_size` and `max_age` of `dead_letters` say")
+    format!("{were} dropped, as `max_bytes` and `max_age` of `dead_letters` say")
 }
 
 /// What outputs refused, where nothing keeps it.

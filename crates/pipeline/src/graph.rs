@@ -113,8 +113,8 @@ impl Graph {
         options: BuildOptions,
     ) -> Result<Self, ConfigError> {
         const PROCESS: &[&str] = &[
-            "memory",
-            "disk",
+            "max_memory_bytes",
+            "max_disk_bytes",
             "workers",
             "data_dir",
             "dead_letters",
@@ -480,16 +480,16 @@ fn check_process(root: &Node, process: &ProcessSettings) -> Result<(), ConfigErr
         let error = root.nearest("workers");
         return Err(error.error(format!("more than {WORKERS_MAX} workers")));
     }
-    if process.memory.0 < MEMORY_MIN.0 {
-        let error = root.nearest("memory");
+    if process.max_memory_bytes.0 < MEMORY_MIN.0 {
+        let error = root.nearest("max_memory_bytes");
         return Err(error.error(format!(
             "less than {MEMORY_MIN} of memory is not enough to read"
         )));
     }
     let letters = &process.dead_letters;
     let place = || root.nearest("dead_letters");
-    if letters.max_size < LETTERS_SIZE_MIN {
-        return Err(place().nearest("max_size").error(format!(
+    if letters.max_bytes < LETTERS_SIZE_MIN {
+        return Err(place().nearest("max_bytes").error(format!(
             "less than {LETTERS_SIZE_MIN} is not enough for dead letters"
         )));
     }
@@ -498,8 +498,11 @@ fn check_process(root: &Node, process: &ProcessSettings) -> Result<(), ConfigErr
             .nearest("max_age")
             .error("with a `max_age` of 0 no dead letter would be kept"));
     }
-    if process.disk.is_some_and(|disk| disk < DISK_SIZE_MIN) {
-        let error = root.nearest("disk");
+    if process
+        .max_disk_bytes
+        .is_some_and(|disk| disk < DISK_SIZE_MIN)
+    {
+        let error = root.nearest("max_disk_bytes");
         return Err(error.error(format!(
             "less than {DISK_SIZE_MIN} is not enough for a disk queue"
         )));

@@ -42,7 +42,7 @@ pub enum QueueSettings {
 #[serde(deny_unknown_fields, default)]
 pub struct MemoryQueueSettings {
     /// Bytes of events that wait or are being worked on, counted with 32 bytes for each event.
-    pub max_size: Size,
+    pub max_bytes: Size,
     /// Events that wait or are being worked on.
     pub max_events: Count,
     /// What happens when the queue is full: with `none` the inputs wait; with `disk`, or `disk:` with its settings, what
@@ -71,12 +71,12 @@ pub struct DiskQueueSettings {
     pub path: Option<PathBuf>,
     /// The most that the queue takes on disk: segments with the room that is reserved for them. At least 256KiB. What is
     /// set aside because of damage has a limit of its own.
-    pub max_size: Size,
+    pub max_bytes: Size,
     /// The most events that wait for some output. Default: no limit.
     pub max_events: Option<Count>,
     /// Events that have waited longer than this are dropped, counted and reported, a block at a time. Default: no limit.
     pub max_age: Option<Period>,
-    /// What happens when `max_size` or `max_events` is reached: with `block` the inputs wait; with `drop_newest` events that
+    /// What happens when `max_bytes` or `max_events` is reached: with `block` the inputs wait; with `drop_newest` events that
     /// come in are dropped; with `drop_oldest` the oldest ones are, a segment at a time. What is dropped is counted and
     /// reported. A full file system always makes the inputs wait.
     pub when_full: WhenFull,
@@ -90,7 +90,7 @@ pub struct DiskQueueSettings {
     pub sync_interval: Period,
     /// With `durability: fsync`: batches share an fsync until there are so many bytes. With 0 every batch has an fsync of its
     /// own.
-    pub group_size: Size,
+    pub group_bytes: Size,
     /// With `durability: fsync`: how long the first batch of a group waits for others to share its fsync. With 0 every batch
     /// has an fsync of its own.
     pub group_time: Period,
@@ -98,14 +98,14 @@ pub struct DiskQueueSettings {
     /// as they are. It may be changed at any time: each block says how it was written.
     pub compression: Compression,
     /// The size of a file of the queue: room is given back a segment at a time. At least 64KiB; never more than a quarter of
-    /// `max_size`, whatever is set here.
-    pub segment_size: Size,
+    /// `max_bytes`, whatever is set here.
+    pub segment_bytes: Size,
     /// Bytes of events that wait in memory as well, so that outputs that keep up never have the disk read; counted as in the
     /// memory queue. With `overflow` the limits of the memory queue stand in its place.
-    pub memory: Size,
+    pub cache_bytes: Size,
     /// Room that the queue leaves free on its file system. When there is less, the inputs wait, the log says so, and the
     /// queue goes on by itself when there is room again.
-    pub min_free: Size,
+    pub min_free_bytes: Size,
     /// Where an output begins that the queue has not seen before: with `oldest` it gets everything that the queue still
     /// holds, with `now` what comes in from then on.
     pub new_output: NewOutput,
@@ -121,7 +121,7 @@ impl Default for MemoryQueueSettings {
     fn default() -> Self {
         Self {
             // Small enough that a batch is still in the cores' caches when its turn comes: 16 MiB cost 4 % more CPU.
-            max_size: Size(4 << 20),
+            max_bytes: Size(4 << 20),
             max_events: Count(1_000_000),
             overflow: Overflow::None,
         }
@@ -132,18 +132,18 @@ impl Default for DiskQueueSettings {
     fn default() -> Self {
         Self {
             path: None,
-            max_size: Size(1 << 30),
+            max_bytes: Size(1 << 30),
             max_events: None,
             max_age: None,
             when_full: WhenFull::default(),
             durability: Durability::default(),
             sync_interval: Period::from_secs(1),
-            group_size: Size(4 << 20),
+            group_bytes: Size(4 << 20),
             group_time: Period::from_millis(5),
             compression: Compression::default(),
-            segment_size: Size(64 << 20),
-            memory: Size(4 << 20),
-            min_free: Size(64 << 20),
+            segment_bytes: Size(64 << 20),
+            cache_bytes: Size(4 << 20),
+            min_free_bytes: Size(64 << 20),
             new_output: NewOutput::default(),
             orphan_retention: Period::from_secs(24 * 60 * 60),
             drain: false,
@@ -195,7 +195,7 @@ impl QueueSettings {
     pub(crate) fn in_memory(&self) -> Self {
         let limits = self.limits();
         Self::Memory(MemoryQueueSettings {
-            max_size: Size(limits.size_max as u64),
+            max_bytes: Size(limits.size_max as u64),
             max_events: Count(limits.events_max as u64),
             overflow: Overflow::None,
         })
@@ -206,7 +206,7 @@ impl QueueSettings {
         match self {
             Self::Memory(memory) => memory.limits(),
             Self::Disk(disk) => Limits {
-                size_max: disk.memory.bytes(),
+                size_max: disk.cache_bytes.bytes(),
                 ..MemoryQueueSettings::default().limits()
             },
         }
@@ -225,7 +225,7 @@ impl MemoryQueueSettings {
     /// The queue's limits.
     pub fn limits(&self) -> Limits {
         Limits {
-            size_max: self.max_size.bytes(),
+            size_max: self.max_bytes.bytes(),
             events_max: usize::try_from(self.max_events.0).unwrap_or(usize::MAX),
         }
     }
@@ -240,7 +240,7 @@ impl MemoryQueueSettings {
 
     fn check(&self, node: &Node) -> Result<(), ConfigError> {
         let zeros = [
-            ("max_size", self.max_size.0),
+            ("max_bytes", self.max_bytes.0),
             ("max_events", self.max_events.0),
         ];
         refuse_zeros(node, &zeros)?;
@@ -248,9 +248,9 @@ impl MemoryQueueSettings {
             return Ok(());
         };
         let settings = node.nearest("overflow.disk");
-        if let Some((name, _)) = settings.entry("memory") {
+        if let Some((name, _)) = settings.entry("cache_bytes") {
             let error = name.error("a queue that flows over has the limits of the memory queue");
-            return Err(error.note("set `max_size` of the memory queue instead"));
+            return Err(error.note("set `max_bytes` of the memory queue instead"));
         }
         disk.check(settings)
     }
@@ -263,10 +263,10 @@ impl DiskQueueSettings {
         let by_interval = self.durability == Durability::Interval;
         let each_by_itself = match by_interval {
             true => self.sync_interval.is_zero(),
-            false => self.group_size.0 == 0 || self.group_time.is_zero(),
+            false => self.group_bytes.0 == 0 || self.group_time.is_zero(),
         };
         DiskSettings {
-            size_max: self.max_size.0,
+            size_max: self.max_bytes.0,
             events_max: self.max_events.map_or(u64::MAX, |count| count.0),
             age_max: self.max_age.map(|age| age.0),
             when_full: self.when_full,
@@ -277,16 +277,16 @@ impl DiskQueueSettings {
             sync_interval: self.sync_interval.0,
             group_size: match each_by_itself {
                 true => 0,
-                false => self.group_size.0,
+                false => self.group_bytes.0,
             },
             group_time: match each_by_itself {
                 true => Duration::ZERO,
                 false => self.group_time.0,
             },
             compression: self.compression,
-            segment_size: self.segment_bytes(),
-            memory: self.memory.bytes(),
-            min_free: self.min_free.0,
+            segment_size: self.segment_size(),
+            memory: self.cache_bytes.bytes(),
+            min_free: self.min_free_bytes.0,
             new_output: self.new_output,
             orphan_retention: self.orphan_retention.0,
             drain: self.drain,
@@ -300,15 +300,15 @@ impl DiskQueueSettings {
     }
 
     /// The size of a segment: whole pages, and so small that a few fit.
-    fn segment_bytes(&self) -> u64 {
-        let size = self.segment_size.0.min(self.max_size.0 / SEGMENTS_MIN);
+    fn segment_size(&self) -> u64 {
+        let size = self.segment_bytes.0.min(self.max_bytes.0 / SEGMENTS_MIN);
         size / PAGE * PAGE
     }
 
     fn check(&self, node: &Node) -> Result<(), ConfigError> {
         let zeros = [
             ("max_events", self.max_events.map_or(1, |count| count.0)),
-            ("memory", self.memory.0),
+            ("cache_bytes", self.cache_bytes.0),
         ];
         refuse_zeros(node, &zeros)?;
         if self.max_age.is_some_and(|age| age.is_zero()) {
@@ -318,8 +318,8 @@ impl DiskQueueSettings {
                 .note("leave the setting out where events may wait for as long as they have to"));
         }
         for (name, size, min) in [
-            ("max_size", self.max_size, DISK_SIZE_MIN),
-            ("segment_size", self.segment_size, SEGMENT_SIZE_MIN),
+            ("max_bytes", self.max_bytes, DISK_SIZE_MIN),
+            ("segment_bytes", self.segment_bytes, SEGMENT_SIZE_MIN),
         ] {
             if size < min {
                 let error = node.nearest(name);
@@ -436,14 +436,14 @@ mod tests {
             ("memory", false),
             ("{ memory: }", false),
             ("{ memory: { overflow: none } }", false),
-            ("{ memory: { max_size: 1MiB, overflow: disk } }", true),
+            ("{ memory: { max_bytes: 1MiB, overflow: disk } }", true),
             (
-                "{ memory: { overflow: { disk: { max_size: 1MiB } } } }",
+                "{ memory: { overflow: { disk: { max_bytes: 1MiB } } } }",
                 true,
             ),
             ("disk", true),
             ("{ disk: }", true),
-            ("{ disk: { max_size: 10GiB } }", true),
+            ("{ disk: { max_bytes: 10GiB } }", true),
         ] {
             let queue = read(text).expect(text);
             assert_eq!(queue.disk().is_some(), has_disk, "{text}");
@@ -454,13 +454,13 @@ mod tests {
     fn a_zero_means_an_fsync_for_each_batch() {
         for (settings, durability, group_size) in [
             ("", Durability::Fsync, 4 << 20),
-            ("group_size: 0", Durability::Fsync, 0),
+            ("group_bytes: 0", Durability::Fsync, 0),
             ("group_time: 0", Durability::Fsync, 0),
-            ("group_size: 1MiB", Durability::Fsync, 1 << 20),
+            ("group_bytes: 1MiB", Durability::Fsync, 1 << 20),
             ("sync_interval: 0", Durability::Fsync, 4 << 20),
             ("durability: interval", Durability::Interval, 4 << 20),
             (
-                "durability: interval, group_size: 0",
+                "durability: interval, group_bytes: 0",
                 Durability::Interval,
                 0,
             ),
@@ -483,10 +483,10 @@ mod tests {
     fn a_few_segments_always_fit() {
         for (settings, size) in [
             ("", 64 << 20),
-            ("max_size: 100MiB", 25 << 20),
-            ("max_size: 256KiB", 64 << 10),
-            ("segment_size: 1MiB", 1 << 20),
-            ("segment_size: 100KB", 98_304),
+            ("max_bytes: 100MiB", 25 << 20),
+            ("max_bytes: 256KiB", 64 << 10),
+            ("segment_bytes: 1MiB", 1 << 20),
+            ("segment_bytes: 100KB", 98_304),
         ] {
             assert_eq!(disk(settings).segment_size, size, "{settings}");
         }

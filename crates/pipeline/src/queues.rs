@@ -15,7 +15,7 @@ pub fn open_queues(
     options: &RunOptions,
     bell: &Arc<Bell>,
 ) -> Result<Vec<Arc<Queue>>, QueueError> {
-    let shared = graph.process.disk.map(|size| {
+    let shared = graph.process.max_disk_bytes.map(|size| {
         let queues = graph.pipelines.iter();
         let count = queues.filter(|pipeline| pipeline.queue.disk().is_some());
         (

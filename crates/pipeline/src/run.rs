@@ -263,7 +263,7 @@ fn set_up(
     workers: usize,
     options: &RunOptions,
 ) -> (ProcessSettings, Vec<Running>, Vec<Vec<JobStages>>) {
-    let memory = graph.process.memory.bytes();
+    let memory = graph.process.max_memory_bytes.bytes();
     let budget = Budget::new(memory);
     // Half of the budget is shared out, a quarter is the most that requests may take, and the rest is for whoever needs it.
     let share = memory / 2 / graph.pipelines.len().max(1);

@@ -19,10 +19,10 @@ pub use crate::queue_settings::{DiskQueueSettings, MemoryQueueSettings, Overflow
 #[serde(deny_unknown_fields, default)]
 pub struct ProcessSettings {
     /// Memory for events in flight, all pipelines together. Inputs wait when it is used up.
-    pub memory: Size,
-    /// The most that the disk queues of all pipelines together take on disk; each has its `max_size` as well. When it is
+    pub max_memory_bytes: Size,
+    /// The most that the disk queues of all pipelines together take on disk; each has its `max_bytes` as well. When it is
     /// used up, a queue that wants more does what its `when_full` says. Default: no common limit.
-    pub disk: Option<Size>,
+    pub max_disk_bytes: Option<Size>,
     /// Worker threads, which all pipelines share; 0 means one a core.
     pub workers: usize,
     /// The directory where inputs remember how far they are, so that a later run goes on there, and where disk queues have
@@ -41,8 +41,8 @@ pub struct ProcessSettings {
 impl Default for ProcessSettings {
     fn default() -> Self {
         Self {
-            memory: Size(256 << 20),
-            disk: None,
+            max_memory_bytes: Size(256 << 20),
+            max_disk_bytes: None,
             workers: 0,
             data_dir: None,
             dead_letters: DeadLetterSettings::default(),
@@ -57,10 +57,10 @@ impl Default for ProcessSettings {
 #[serde(deny_unknown_fields, default)]
 pub struct DeadLetterSettings {
     /// The most that the dead letters of one pipeline take on disk.
-    pub max_size: Size,
+    pub max_bytes: Size,
     /// How long they are kept; older ones are dropped and counted. By default until they are replayed or purged.
     pub max_age: Option<Period>,
-    /// What happens to new ones when there are as many as `max_size` allows.
+    /// What happens to new ones when there are as many as `max_bytes` allows.
     pub when_full: WhenLettersFull,
 }
 
@@ -70,7 +70,7 @@ pub(crate) const LETTERS_SIZE_MIN: Size = Size(1 << 20);
 impl Default for DeadLetterSettings {
     fn default() -> Self {
         Self {
-            max_size: Size(1 << 30),
+            max_bytes: Size(1 << 30),
             max_age: None,
             when_full: WhenLettersFull::default(),
         }
@@ -81,7 +81,7 @@ impl DeadLetterSettings {
     /// As the store of a pipeline takes them.
     pub fn settings(&self) -> LetterSettings {
         LetterSettings {
-            max_size: self.max_size.0,
+            max_size: self.max_bytes.0,
             max_age: self.max_age.map(|age| age.0),
             when_full: self.when_full,
         }
@@ -221,7 +221,7 @@ pub struct SendingSettings {
 #[serde(deny_unknown_fields, default)]
 pub struct BatchSettings {
     /// The most bytes of a request, before it is compressed. A larger event makes a request of its own.
-    pub max_size: Option<Positive<Size>>,
+    pub max_bytes: Option<Positive<Size>>,
     /// The most events of a request.
     pub max_events: Option<Positive<Count>>,
     /// How long an event waits for others; 0 for not at all.
@@ -245,7 +245,7 @@ impl SendingSettings {
     /// Puts what is set in the place of an output's own limits.
     pub fn apply(&self, limits: &mut RequestLimits) {
         let set = &self.batch;
-        limits.size_max = set.max_size.map_or(limits.size_max, |size| size.bytes());
+        limits.size_max = set.max_bytes.map_or(limits.size_max, |size| size.bytes());
         if limits.rows_max > 1 {
             limits.rows_max = set.max_events.map_or(limits.rows_max, |count| {
                 usize::try_from(count.0).unwrap_or(usize::MAX)

@@ -204,7 +204,7 @@ fn run(batches: usize, outputs: &[(u64, &[Does])], on_failure: OnFailure) -> Ran
         }],
         fed: None,
         queue: QueueSettings::Memory(MemoryQueueSettings {
-            max_size: Size(8 << 10),
+            max_bytes: Size(8 << 10),
             ..MemoryQueueSettings::default()
         }),
         stages: Vec::new(),

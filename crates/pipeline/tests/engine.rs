@@ -218,7 +218,7 @@ fn run(batches: usize, fragile_at: Option<usize>, moods: &[Mood], ordered: bool)
         }],
         fed: None,
         queue: QueueSettings::Memory(MemoryQueueSettings {
-            max_size: Size(4 << 10),
+            max_bytes: Size(4 << 10),
             ..MemoryQueueSettings::default()
         }),
         stages: fragile_at.map(stage).into_iter().collect(),

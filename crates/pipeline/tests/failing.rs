@@ -180,12 +180,12 @@ impl Pipeline {
         let queue = match &self.folder {
             Some(folder) => QueueSettings::Disk(DiskQueueSettings {
                 path: Some(folder.clone()),
-                memory: size,
-                min_free: Size(0),
+                cache_bytes: size,
+                min_free_bytes: Size(0),
                 ..DiskQueueSettings::default()
             }),
             None => QueueSettings::Memory(MemoryQueueSettings {
-                max_size: size,
+                max_bytes: size,
                 ..MemoryQueueSettings::default()
             }),
         };

@@ -153,7 +153,7 @@ fn pipeline(name: &str, inputs: &[&Lines], outputs: Vec<OutputNode>) -> Pipeline
         inputs: inputs.iter().enumerate().map(node).collect(),
         fed: inputs.is_empty().then(|| "pipeline".into()),
         queue: QueueSettings::Memory(MemoryQueueSettings {
-            max_size: Size(4 << 10),
+            max_bytes: Size(4 << 10),
             ..MemoryQueueSettings::default()
         }),
         stages: Vec::new(),

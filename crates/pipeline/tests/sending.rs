@@ -232,20 +232,20 @@ impl Case {
             remotes: remotes.into_iter().map(Arc::new).collect(),
             concurrency: Concurrency::Fixed(4),
             queue: QueueSettings::Memory(MemoryQueueSettings {
-                max_size: Size(4 << 10),
+                max_bytes: Size(4 << 10),
                 ..MemoryQueueSettings::default()
             }),
             give_up_after: Some(Period::from_secs(10)),
             stop_after: None,
-            memory: ProcessSettings::default().memory,
+            memory: ProcessSettings::default().max_memory_bytes,
         }
     }
 
     fn on_disk(mut self, folder: PathBuf) -> Self {
         self.queue = QueueSettings::Disk(DiskQueueSettings {
             path: Some(folder),
-            memory: Size(4 << 10),
-            min_free: Size(0),
+            cache_bytes: Size(4 << 10),
+            min_free_bytes: Size(0),
             ..DiskQueueSettings::default()
         });
         self
@@ -286,7 +286,7 @@ impl Case {
         };
         let graph = Graph {
             process: ProcessSettings {
-                memory: self.memory,
+                max_memory_bytes: self.memory,
                 workers: 2,
                 ..ProcessSettings::default()
             },

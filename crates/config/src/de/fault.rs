@@ -7,6 +7,7 @@ use serde::de::{Error, Expected, Unexpected};
 use super::found;
 use crate::error::ConfigError;
 use crate::node::Node;
+use crate::renamed;
 
 /// A refusal that has no place yet, or has found the innermost one.
 #[derive(Debug)]
@@ -75,9 +76,7 @@ fn unknown_setting(node: &Node, name: &str, accepted: Vec<String>) -> ConfigErro
         ),
         None => (node, node.path().last_key()),
     };
-    at.error(format!("unknown setting `{name}`{}", owner(of)))
-        .accepted(accepted)
-        .closest_to(name)
+    renamed::unknown_setting(at, name, of, accepted)
 }
 
 fn owner(name: Option<&str>) -> String {

@@ -145,7 +145,7 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigEr
         multiline: config.multiline.as_ref(),
         include_lines: &config.include_lines,
         exclude_lines: &config.exclude_lines,
-        time_zone: config.time_zone.as_deref(),
+        timezone: config.timezone.as_deref(),
     };
     let timeout = config
         .multiline

@@ -99,7 +99,7 @@ pub(super) struct Config {
     pub(super) exclude_lines: Vec<String>,
     /// The time zone of syslog times that name none, such as `Europe/Berlin` or `+02:00`. Default: UTC.
     #[serde(default)]
-    pub(super) time_zone: Option<String>,
+    pub(super) timezone: Option<String>,
 }
 
 /// Where to begin in files that are there at first.

@@ -114,7 +114,10 @@ impl Input for Http {
         let local = listener
             .local_addr()
             .map_err(|error| InputError::new(format!("the address is not known: {error}")))?;
-        let (body_max, add_fields) = (self.config.max_request_size.bytes(), self.config.add_fields);
+        let (body_max, add_fields) = (
+            self.config.max_request_bytes.bytes(),
+            self.config.add_fields,
+        );
         let batcher = Batcher::start(&ctx, || Decoding {
             body_max,
             add_fields,

@@ -150,7 +150,7 @@ impl Service {
                 return refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason);
             }
         };
-        if body.size_hint().lower() > self.config.max_request_size.0 {
+        if body.size_hint().lower() > self.config.max_request_bytes.0 {
             return Err(self.too_large());
         }
         Ok(coding)
@@ -189,7 +189,7 @@ impl Service {
     }
 
     fn too_large(&self) -> Refusal {
-        let limit = self.config.max_request_size;
+        let limit = self.config.max_request_bytes;
         let reason = format!("the body is larger than {limit}");
         Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, reason)
     }
@@ -198,7 +198,7 @@ impl Service {
     async fn read(&self, mut body: Incoming) -> Result<ReadBody, Refusal> {
         let stopped = self.ctx.stop.stopped();
         let mut stopped = std::pin::pin!(stopped);
-        let limit = self.config.max_request_size.bytes();
+        let limit = self.config.max_request_bytes.bytes();
         // What is announced may never come: memory follows what does.
         let known = body.size_hint().exact().map(|length| length as usize);
         let largest = known.unwrap_or(limit).min(limit);

@@ -29,7 +29,7 @@ pub(super) struct Config {
     /// The largest body in bytes, as it is sent and also when it is decompressed. Larger ones are answered with 413. At
     /// most 1GiB. Default: 16MiB.
     #[serde(default = "request_size_default")]
-    pub(super) max_request_size: Positive<Size>,
+    pub(super) max_request_bytes: Positive<Size>,
     /// Who may post: `basic` with `user` and `password`, or `bearer` with a token. Others are answered with 401. Default:
     /// everybody.
     pub(super) auth: Option<Auth>,
@@ -167,8 +167,8 @@ impl Config {
         if self.method.is_empty() {
             return refused("method", "at least one method must be taken");
         }
-        if self.max_request_size.get() > REQUEST_SIZE_MAX {
-            return refused("max_request_size", "at most 1GiB is accepted");
+        if self.max_request_bytes.get() > REQUEST_SIZE_MAX {
+            return refused("max_request_bytes", "at most 1GiB is accepted");
         }
         if self.max_connections == 0 {
             return refused("max_connections", "at least 1 is expected");

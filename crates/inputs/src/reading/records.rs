@@ -101,7 +101,7 @@ pub(crate) struct Records<'c> {
     pub(crate) multiline: Option<&'c MultilineSettings>,
     pub(crate) include_lines: &'c [String],
     pub(crate) exclude_lines: &'c [String],
-    pub(crate) time_zone: Option<&'c str>,
+    pub(crate) timezone: Option<&'c str>,
     pub(crate) csv: Option<&'c CsvSettings>,
     /// The character between the fields of CSV where the settings do not say.
     pub(crate) delimiter: u8,
@@ -171,9 +171,9 @@ impl Records<'_> {
                 return Err(node.nearest(setting).error(message));
             }
         }
-        if self.time_zone.is_some() && self.codec != Codec::Syslog {
-            let message = "`time_zone` is for `codec: syslog`";
-            return Err(node.nearest("time_zone").error(message));
+        if self.timezone.is_some() && self.codec != Codec::Syslog {
+            let message = "`timezone` is for `codec: syslog`";
+            return Err(node.nearest("timezone").error(message));
         }
         Ok(())
     }
@@ -205,10 +205,10 @@ impl Records<'_> {
         if self.codec != Codec::Syslog {
             return Ok(None);
         }
-        let zone = match self.time_zone {
+        let zone = match self.timezone {
             None => Zone::utc(),
             Some(name) => Zone::named(name).ok_or_else(|| {
-                node.nearest("time_zone").error(format!(
+                node.nearest("timezone").error(format!(
                     "`{name}` is no time zone, such as Europe/Berlin or +02:00"
                 ))
             })?,

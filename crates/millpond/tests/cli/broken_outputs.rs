@@ -158,7 +158,7 @@ pipelines:
     }
 }
 
-const DISK: &str = "{ disk: { segment_size: 64KiB, min_free: 0, memory: 64KiB } }";
+const DISK: &str = "{ disk: { segment_bytes: 64KiB, min_free_bytes: 0, cache_bytes: 64KiB } }";
 
 fn once(said: &str, text: &str) {
     assert_eq!(said.matches(text).count(), 1, "{text} in: {said}");
@@ -293,7 +293,7 @@ fn an_output_that_gives_up_stays_behind_until_the_next_start() {
 
 #[test]
 fn with_a_memory_queue_files_are_read_again_after_an_output_gave_up() {
-    let mut place = Place::new("{ memory: { max_size: 1MiB } }");
+    let mut place = Place::new("{ memory: { max_bytes: 1MiB } }");
     place.retry = "{ initial: 20ms, max: 100ms, give_up_after: 200ms }";
     let mut service = place.follow();
     place.write(500);

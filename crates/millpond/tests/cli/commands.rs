@@ -41,7 +41,7 @@ fn docs_come_from_the_components() {
     let page = millpond(&["docs", "queue"]).expect(0).out;
     for row in [
         "| `overflow` | `none` or `disk` or map | `none` |",
-        "| `max_size` | size | `1GiB` |",
+        "| `max_bytes` | size | `1GiB` |",
         "| `max_events` | count | no limit |",
         "| `durability` | `fsync` or `interval` | `fsync` |",
     ] {

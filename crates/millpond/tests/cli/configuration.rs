@@ -193,9 +193,9 @@ fn settings_of_the_process_have_bounds() {
     let rest = "pipelines: {one: {input: stdin, output: stdout}}\n";
     for (setting, said) in [
         ("workers: 100000", "workers"),
-        ("memory: 10", "memory"),
+        ("max_memory_bytes: 10", "memory"),
         ("worker: 2", "did you mean `workers`?"),
-        ("disk: 0", "less than 256KiB"),
+        ("max_disk_bytes: 0", "less than 256KiB"),
     ] {
         let path = folder.write("x.yaml", format!("{setting}\n{rest}"));
         assert!(millpond(&["check", &path]).expect(2).err.contains(said));
@@ -210,6 +210,75 @@ fn settings_of_the_process_have_bounds() {
         "{}",
         ended.err
     );
+}
+
+#[test]
+fn an_old_name_of_a_setting_is_answered_with_the_new_one() {
+    let folder = Folder::new();
+    let pipeline = |top: &str, input: &str, rest: &str| {
+        format!("{top}\npipelines:\n  one:\n    input: {{ {input} }}\n{rest}\n    output: stdout\n")
+    };
+    let file = "file: { paths: [/x] }";
+    for (text, old, new) in [
+        (
+            pipeline("memory: 1GiB", file, ""),
+            "memory",
+            "max_memory_bytes",
+        ),
+        (pipeline("disk: 1GiB", file, ""), "disk", "max_disk_bytes"),
+        (
+            pipeline("dead_letters: { max_size: 1GiB }", file, ""),
+            "max_size",
+            "max_bytes",
+        ),
+        (
+            pipeline("", file, "    queue: { memory: { max_size: 1MiB } }"),
+            "max_size",
+            "max_bytes",
+        ),
+        (
+            pipeline("", file, "    queue: { disk: { memory: 1MiB } }"),
+            "memory",
+            "cache_bytes",
+        ),
+        (
+            pipeline("", file, "    queue: { disk: { min_free: 0 } }"),
+            "min_free",
+            "min_free_bytes",
+        ),
+        (
+            pipeline("", "file: { paths: [/x], time_zone: UTC }", ""),
+            "time_zone",
+            "timezone",
+        ),
+        (
+            pipeline("", "http: { address: 80, max_request_size: 1MiB }", ""),
+            "max_request_size",
+            "max_request_bytes",
+        ),
+        (
+            pipeline(
+                "",
+                file,
+                "    processors: [{ user_agent: { field: a, cache_size: 9 } }]",
+            ),
+            "cache_size",
+            "cache_entries",
+        ),
+    ] {
+        let path = folder.write("x.yaml", &text);
+        let ended = millpond(&["check", &path]).expect(2);
+        let said = format!("`{old}` has been renamed to `{new}`");
+        assert!(ended.err.contains(&said), "{text}{}", ended.err);
+    }
+    for (stage, old, new) in [
+        ("file x rotate.size=1MB", "size", "max_bytes"),
+        ("http http://h/ batch.max_size=1MB", "max_size", "max_bytes"),
+    ] {
+        let ended = millpond(&["check", &format!("stdin | {stage}")]).expect(2);
+        let said = format!("`{old}` has been renamed to `{new}`");
+        assert!(ended.err.contains(&said), "{stage}: {}", ended.err);
+    }
 }
 
 #[test]
@@ -248,8 +317,8 @@ fn a_queue_that_cannot_work_is_refused_with_its_place() {
             vec!["unknown queue `dsk`", "x.yaml:5:12", "did you mean `disk`?"],
         ),
         (
-            "{ disk: { max_sise: 1 } }",
-            vec!["x.yaml:5:22", "did you mean `max_size`?"],
+            "{ disk: { max_byte: 1 } }",
+            vec!["x.yaml:5:22", "did you mean `max_bytes`?"],
         ),
         (
             "{ disk: { when_full: drop_olds } }",
@@ -268,16 +337,16 @@ fn a_queue_that_cannot_work_is_refused_with_its_place() {
             vec!["`newest`", "oldest, now"],
         ),
         (
-            "{ disk: { max_size: 0 } }",
-            vec!["x.yaml:5:32", "less than 256KiB"],
+            "{ disk: { max_bytes: 0 } }",
+            vec!["x.yaml:5:33", "less than 256KiB"],
         ),
         (
-            "{ disk: { max_size: 255KiB } }",
-            vec!["less than 256KiB of `max_size`"],
+            "{ disk: { max_bytes: 255KiB } }",
+            vec!["less than 256KiB of `max_bytes`"],
         ),
         (
-            "{ disk: { segment_size: 1KiB } }",
-            vec!["less than 64KiB of `segment_size`"],
+            "{ disk: { segment_bytes: 1KiB } }",
+            vec!["less than 64KiB of `segment_bytes`"],
         ),
         (
             "{ disk: { max_events: 0 } }",
@@ -287,22 +356,22 @@ fn a_queue_that_cannot_work_is_refused_with_its_place() {
             "{ disk: { max_age: 0 } }",
             vec!["`max_age` of 0", "leave the setting out"],
         ),
-        ("{ disk: { memory: 0 } }", vec!["`memory` of 0"]),
+        ("{ disk: { cache_bytes: 0 } }", vec!["`cache_bytes` of 0"]),
         ("{ disk: { path: '' } }", vec!["is empty", "x.yaml:5:28"]),
         (
             "{ disk: { group_time: 5 } }",
             vec!["`5` has no unit", "5ms"],
         ),
-        ("{ memory: { max_size: 0 } }", vec!["`max_size` of 0"]),
+        ("{ memory: { max_bytes: 0 } }", vec!["`max_bytes` of 0"]),
         (
             "{ memory: { overflow: dsk } }",
             vec!["`dsk`", "did you mean `disk`?"],
         ),
         (
-            "{ memory: { overflow: { disk: { memory: 1MiB } } } }",
+            "{ memory: { overflow: { disk: { cache_bytes: 1MiB } } } }",
             vec![
-                "`max_size` of the memory queue",
-                "queue.memory.overflow.disk.memory",
+                "`max_bytes` of the memory queue",
+                "queue.memory.overflow.disk.cache_bytes",
             ],
         ),
         (
@@ -327,7 +396,7 @@ fn a_disk_queue_needs_a_folder_of_its_own() {
     let folder = Folder::new();
     for (queue, place) in [
         ("disk", "x.yaml:4:12"),
-        ("{ disk: { max_size: 1GiB } }", "pipelines.one.queue.disk"),
+        ("{ disk: { max_bytes: 1GiB } }", "pipelines.one.queue.disk"),
         (
             "{ memory: { overflow: disk } }",
             "pipelines.one.queue.memory.overflow",
@@ -400,7 +469,7 @@ fn check_says_which_queue_a_pipeline_has() {
             format!("  queue: disk, 1GiB at most, in {data}/queue/one\n"),
         ),
         (
-            "{ disk: { path: /q, max_size: 10GB } }",
+            "{ disk: { path: /q, max_bytes: 10GB } }",
             "  queue: disk, 10GB at most, in /q\n".to_owned(),
         ),
         (

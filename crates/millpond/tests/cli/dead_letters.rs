@@ -295,7 +295,7 @@ fn dead_letters_of_processors_need_a_data_directory() {
     let folder = Folder::new();
     let yaml = folder.write(
         "small.yaml",
-        "dead_letters: { max_size: 1KiB }\npipelines: { one: { input: { stdin: {} }, output: { discard: {} } } }\n",
+        "dead_letters: { max_bytes: 1KiB }\npipelines: { one: { input: { stdin: {} }, output: { discard: {} } } }\n",
     );
     let refused = millpond(&["check", &yaml]).expect(2);
     assert!(

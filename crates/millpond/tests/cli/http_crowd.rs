@@ -83,7 +83,7 @@ fn nothing_acknowledged_is_lost_and_nobody_starves() {
         .expect("a free port")
         .port();
     let config = format!(
-        "data_dir: {}\nmemory: {}MiB\npipelines:\n  p:\n    input: {{http: {{address: {port}, ack_timeout: 30s, format: ndjson}}}}\n    queue: disk\n    processors: [remove: {{fields: [pad]}}]\n    output: {{file: {{path: {}}}}}\n",
+        "data_dir: {}\nmax_memory_bytes: {}MiB\npipelines:\n  p:\n    input: {{http: {{address: {port}, ack_timeout: 30s, format: ndjson}}}}\n    queue: disk\n    processors: [remove: {{fields: [pad]}}]\n    output: {{file: {{path: {}}}}}\n",
         folder.path("state"),
         crowd.memory_mib,
         folder.path("out")

@@ -200,7 +200,7 @@ fn requests_that_are_not_taken_leave_nothing() {
     let folder = Folder::new();
     folder.write("key", "k3y\n");
     let settings = format!(
-        ", path: [/in, /api/*], method: POST, max_request_size: 1KiB, auth: {{basic: {{user: u, password: p}}}}, require_headers: {{x-key: \"file:{}\"}}",
+        ", path: [/in, /api/*], method: POST, max_request_bytes: 1KiB, auth: {{basic: {{user: u, password: p}}}}, require_headers: {{x-key: \"file:{}\"}}",
         folder.path("key")
     );
     let service = Service::with(&folder, &settings, &to_file(&folder));
@@ -432,7 +432,7 @@ fn a_body_that_does_not_come_is_given_up() {
 #[test]
 fn a_client_that_sends_everything_first_reads_that_it_is_too_much() {
     let folder = Folder::new();
-    let service = Service::with(&folder, ", max_request_size: 1MiB", &to_file(&folder));
+    let service = Service::with(&folder, ", max_request_bytes: 1MiB", &to_file(&folder));
     let large = vec![b' '; 8 << 20];
     let mut announced = request("/", "", &large);
     // Without a length it is found out in the middle.
@@ -499,18 +499,18 @@ fn settings_that_cannot_be_meant_are_refused_at_their_place() {
             "ack_timeout",
         ),
         (
-            format!("{input}max_request_size: 0}}"),
+            format!("{input}max_request_bytes: 0}}"),
             "discard".into(),
             "",
             "at least 1B is expected",
-            "max_request_size",
+            "max_request_bytes",
         ),
         (
-            format!("{input}max_request_size: 2GiB}}"),
+            format!("{input}max_request_bytes: 2GiB}}"),
             "discard".into(),
             "",
             "at most 1GiB",
-            "max_request_size",
+            "max_request_bytes",
         ),
         (
             format!("{input}max_connections: 0}}"),
@@ -549,10 +549,10 @@ fn settings_that_cannot_be_meant_are_refused_at_their_place() {
         ),
         (
             "stdin".into(),
-            format!("{output}batch: {{max_size: 0}}}}"),
+            format!("{output}batch: {{max_bytes: 0}}}}"),
             "",
             "at least 1B is expected",
-            "batch.max_size",
+            "batch.max_bytes",
         ),
         (
             "stdin".into(),

@@ -71,7 +71,7 @@ pipelines:
   one:
     input:
       file: {{ paths: ['{log}'] }}
-    queue: {{ disk: {{ segment_size: 64KiB, min_free: 0, memory: 64KiB }} }}
+    queue: {{ disk: {{ segment_bytes: 64KiB, min_free_bytes: 0, cache_bytes: 64KiB }} }}
     outputs:
       - http: {{ {settings}, batch: {{ max_events: 100, max_age: 20ms }} }}
 {others}
@@ -212,7 +212,7 @@ fn connections_that_are_cut_anywhere_lose_nothing() {
         let server = fine();
         let cutter = Cutter::start(server.address(), seed, bytes_max);
         let url = format!("http://{}/in", cutter.address());
-        let pipeline = format!("file {log} | http {url} batch.max_size=32KiB {settings}");
+        let pipeline = format!("file {log} | http {url} batch.max_bytes=32KiB {settings}");
         let done = run(&pipeline).expect(0);
         let doubled = expect_lines(&counted([&server]), &folder.read("a.log"));
         assert!(cutter.cut() > 5, "{} cuts: {}", cutter.cut(), done.err);

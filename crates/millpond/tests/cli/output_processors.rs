@@ -318,7 +318,7 @@ fn an_output_that_was_away_has_its_processors_do_their_work_later() {
 pipelines:
   one:
     input: file {log}
-    queue: {{ disk: {{ memory: 256KiB }} }}
+    queue: {{ disk: {{ cache_bytes: 256KiB }} }}
     processors:
       - dissect \"%{{level}} %{{text}}\"
     outputs:

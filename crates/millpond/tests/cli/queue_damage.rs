@@ -25,7 +25,7 @@ struct Scene {
 
 impl Scene {
     fn new(settings: &str, is_killed: bool) -> Self {
-        let mut place = QueuePlace::new(&format!("min_free: 0, {settings}"));
+        let mut place = QueuePlace::new(&format!("min_free_bytes: 0, {settings}"));
         place.one.down();
         place.two.down();
         let mut lines = String::new();
@@ -270,7 +270,7 @@ const HARMS: [(&str, bool, Harm); 24] = [
 ];
 
 /// Segments of two sizes, each written in groups that are longer than a segment.
-const SETTINGS: [&str; 2] = ["segment_size: 64KiB", "segment_size: 256KiB"];
+const SETTINGS: [&str; 2] = ["segment_bytes: 64KiB", "segment_bytes: 256KiB"];
 
 #[test]
 fn what_damage_costs_is_counted() {

@@ -58,10 +58,10 @@ impl Load {
 
 /// Settings with which power is lost.
 const POWER: [&str; 4] = [
-    "segment_size: 256KiB",
-    "segment_size: 64KiB, group_size: 0",
-    "segment_size: 1MiB, compression: lz4, group_time: 20ms",
-    "segment_size: 256KiB, compression: zstd, memory: 16MiB",
+    "segment_bytes: 256KiB",
+    "segment_bytes: 64KiB, group_bytes: 0",
+    "segment_bytes: 1MiB, compression: lz4, group_time: 20ms",
+    "segment_bytes: 256KiB, compression: zstd, cache_bytes: 16MiB",
 ];
 
 fn lose_power_under_load(kind: &str) {
@@ -69,7 +69,7 @@ fn lose_power_under_load(kind: &str) {
         let Some(mut disk) = LoopDisk::new(kind) else {
             return;
         };
-        let settings = format!("min_free: 0, {settings}");
+        let settings = format!("min_free_bytes: 0, {settings}");
         let mut place = QueuePlace::elsewhere(disk.path("queue"), &settings);
         place.two.down();
         let mut service = place.follow();
@@ -119,7 +119,7 @@ fn by_interval_a_power_cut_loses_the_interval_at_most() {
             return;
         };
         let settings =
-            "min_free: 0, segment_size: 256KiB, durability: interval, sync_interval: 300ms";
+            "min_free_bytes: 0, segment_bytes: 256KiB, durability: interval, sync_interval: 300ms";
         let mut place = QueuePlace::elsewhere(disk.path("queue"), settings);
         place.two.down();
         let mut service = place.follow();
@@ -162,7 +162,8 @@ fn a_disk_whose_writes_fail_loses_nothing_acknowledged() {
     let Some(mut disk) = LoopDisk::hollow("ext4", "12m") else {
         return;
     };
-    let mut place = QueuePlace::elsewhere(disk.path("queue"), "min_free: 0, segment_size: 1MiB");
+    let mut place =
+        QueuePlace::elsewhere(disk.path("queue"), "min_free_bytes: 0, segment_bytes: 1MiB");
     place.two.down();
     let mut service = place.follow();
     let load = Load::start(&place);

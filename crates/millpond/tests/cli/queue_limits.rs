@@ -8,7 +8,7 @@ use crate::running::{Service, append, numbered};
 
 #[test]
 fn a_stop_with_a_full_queue_is_a_clean_one() {
-    let mut place = QueuePlace::new(&format!("{SMALL}, max_size: 512KiB"));
+    let mut place = QueuePlace::new(&format!("{SMALL}, max_bytes: 512KiB"));
     place.outputs = vec!["one"];
     place.one.down();
     let written = place.write(0..60_000);
@@ -25,7 +25,7 @@ fn a_stop_with_a_full_queue_is_a_clean_one() {
 #[test]
 fn the_smallest_queue_drops_the_oldest_too() {
     let mut place = QueuePlace::new(&format!(
-        "{SMALL}, max_size: 256KiB, when_full: drop_oldest"
+        "{SMALL}, max_bytes: 256KiB, when_full: drop_oldest"
     ));
     place.one.down();
     place.write(0..60_000);
@@ -72,8 +72,9 @@ fn a_queue_of_a_newer_version_is_refused_and_left_alone() {
 
 #[test]
 fn a_disk_that_the_queue_itself_fills_is_emptied_by_the_outputs() {
-    for min_free in ["0", "1MiB"] {
-        let settings = format!("segment_size: 64KiB, memory: 64KiB, min_free: {min_free}");
+    for min_free_bytes in ["0", "1MiB"] {
+        let settings =
+            format!("segment_bytes: 64KiB, cache_bytes: 64KiB, min_free_bytes: {min_free_bytes}");
         let Some((disk, mut place, mut service)) = on_small_disk("2m", &settings) else {
             return;
         };
@@ -81,9 +82,9 @@ fn a_disk_that_the_queue_itself_fills_is_emptied_by_the_outputs() {
         service.until_said("queue: events cannot be stored");
         let before = place.acknowledged();
         assert!(before < 200_000, "{before}");
-        if min_free != "0" {
+        if min_free_bytes != "0" {
             let said = service.said();
-            assert!(said.contains("min_free"), "{said}");
+            assert!(said.contains("min_free_bytes"), "{said}");
             // To a segment: of the disk's 2 MiB the queue has 1 MiB.
             assert!(place.size() <= (1 << 20) + (64 << 10), "{}", place.size());
         }
@@ -129,7 +130,7 @@ fn pipelines_share_a_disk_budget() {
     };
     let pipelines: String = names.into_iter().zip(&outlets).map(pipeline).collect();
     let yaml = format!(
-        "data_dir: '{}'\ndisk: 1MiB\npipelines:\n{pipelines}",
+        "data_dir: '{}'\nmax_disk_bytes: 1MiB\npipelines:\n{pipelines}",
         place.place.data
     );
     let yaml = place.place.folder.write("both.yaml", yaml);
@@ -172,7 +173,7 @@ fn pipelines_share_a_disk_budget() {
 
 #[test]
 fn a_queue_whose_outputs_keep_up_keeps_to_its_size() {
-    let mut place = QueuePlace::new(&format!("{SMALL}, max_size: 512KiB"));
+    let mut place = QueuePlace::new(&format!("{SMALL}, max_bytes: 512KiB"));
     place.outputs = vec!["one"];
     place.write(0..400_000);
     let mut service = place.follow();

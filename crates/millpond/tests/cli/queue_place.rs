@@ -25,7 +25,7 @@ pub struct QueuePlace {
 }
 
 /// Small segments, and no regard to how full the disk of the tests is.
-pub const SMALL: &str = "segment_size: 64KiB, min_free: 0, memory: 64KiB";
+pub const SMALL: &str = "segment_bytes: 64KiB, min_free_bytes: 0, cache_bytes: 64KiB";
 
 impl QueuePlace {
     /// With the queue in the data directory.

@@ -179,7 +179,7 @@ fn a_full_queue_drops_what_it_is_told_to() {
         ("drop_newest", "dropped_newest"),
         ("drop_oldest", "dropped_oldest"),
     ] {
-        let settings = format!("{SMALL}, max_size: 1MiB, when_full: {when_full}");
+        let settings = format!("{SMALL}, max_bytes: 1MiB, when_full: {when_full}");
         let mut place = QueuePlace::new(&settings);
         place.one.down();
         let all = 200_000;
@@ -225,7 +225,7 @@ fn a_full_queue_drops_what_it_is_told_to() {
 
 #[test]
 fn a_full_queue_makes_files_wait() {
-    for limit in ["max_size: 512KiB", "max_events: 30000"] {
+    for limit in ["max_bytes: 512KiB", "max_events: 30000"] {
         let mut place = QueuePlace::new(&format!("{SMALL}, {limit}"));
         place.one.down();
         place.two.down();

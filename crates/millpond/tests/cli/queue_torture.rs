@@ -36,7 +36,7 @@ fn both_outputs_have_every_line_after_kills() {
 fn both_outputs_have_every_line_after_kills_with_overflow() {
     let settings = settings(6);
     let queue = format!(
-        "memory: {{ max_size: 512KiB, overflow: {{ disk: {} }} }}",
+        "memory: {{ max_bytes: 512KiB, overflow: {{ disk: {} }} }}",
         drawn_disk(&settings, false)
     );
     perform_with(&settings, &queue);
@@ -74,18 +74,18 @@ fn drawn_disk(settings: &Settings, with_memory: bool) -> String {
     let mut rng = settings.rng(10);
     let of = |rng: &mut Rng, all: &[&str]| all[rng.usize(..all.len())].to_owned();
     let mut all = vec![
-        "min_free: 0".to_owned(),
+        "min_free_bytes: 0".to_owned(),
         of(
             &mut rng,
             &[
-                "segment_size: 64KiB",
-                "segment_size: 256KiB",
-                "segment_size: 1MiB",
+                "segment_bytes: 64KiB",
+                "segment_bytes: 256KiB",
+                "segment_bytes: 1MiB",
             ],
         ),
         of(
             &mut rng,
-            &["max_size: 4MiB", "max_size: 16MiB", "max_size: 1GiB"],
+            &["max_bytes: 4MiB", "max_bytes: 16MiB", "max_bytes: 1GiB"],
         ),
         of(
             &mut rng,
@@ -95,7 +95,7 @@ fn drawn_disk(settings: &Settings, with_memory: bool) -> String {
             &mut rng,
             &[
                 "durability: fsync",
-                "group_size: 0",
+                "group_bytes: 0",
                 "group_time: 50ms",
                 "durability: interval",
                 "durability: interval, sync_interval: 50ms",
@@ -105,7 +105,11 @@ fn drawn_disk(settings: &Settings, with_memory: bool) -> String {
     if with_memory {
         all.push(of(
             &mut rng,
-            &["memory: 64KiB", "memory: 1MiB", "memory: 4MiB"],
+            &[
+                "cache_bytes: 64KiB",
+                "cache_bytes: 1MiB",
+                "cache_bytes: 4MiB",
+            ],
         ));
     }
     format!("{{ {} }}", all.join(", "))

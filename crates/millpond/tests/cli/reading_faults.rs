@@ -363,11 +363,11 @@ fn settings_that_mean_nothing_are_refused_with_their_place() {
             "`codec: msgpack` has none",
             "container",
         ),
-        ("time_zone: Mars/Base", "`codec: syslog`", "time_zone"),
+        ("timezone: Mars/Base", "`codec: syslog`", "timezone"),
         (
-            "codec: syslog, time_zone: Mars/Base",
+            "codec: syslog, timezone: Mars/Base",
             "is no time zone",
-            "time_zone",
+            "timezone",
         ),
         (
             "codec: xml",

@@ -81,9 +81,9 @@ pipelines:
 }
 
 /// Disk queues with small segments, so that there are many of them.
-const DISK: &str = "{ disk: { segment_size: 64KiB, min_free: 0, memory: 64KiB } }";
+const DISK: &str = "{ disk: { segment_bytes: 64KiB, min_free_bytes: 0, cache_bytes: 64KiB } }";
 
-const MEMORY: &str = "{ memory: { max_size: 1MiB } }";
+const MEMORY: &str = "{ memory: { max_bytes: 1MiB } }";
 
 /// Kills of Millpond and of the server, and connections that are cut all the time: the index holds every line once.
 fn survives(queue: &str, kills: u64, lines_each: usize) {
@@ -221,7 +221,7 @@ fn little_room_and_a_full_disk_lose_nothing() {
     place.write(count as usize);
     let settings = format!(
         "hosts: '{}', index: app, compression: none, concurrency: 16, \
-         batch: {{ max_size: 100KiB, max_age: 20ms }}",
+         batch: {{ max_bytes: 100KiB, max_age: 20ms }}",
         server.url()
     );
     let mut service = place.start(DISK, &settings);

@@ -100,7 +100,7 @@ workers: 2
 pipelines:
   one:
     input: {{ file: {{ paths: ['{logs}'], follow: false }} }}
-    queue: {{ disk: {{ min_free: 0 }} }}
+    queue: {{ disk: {{ min_free_bytes: 0 }} }}
     processors:
       - set: {{ fields: {{ id: '@metadata.id' }} }}
     outputs:

@@ -42,7 +42,7 @@ pipelines:
     processors:
       - set: {{ fields: {{ id: '@metadata.id' }} }}
     outputs:
-      - file: {{ name: fixed, path: '{fixed}', rotate: {{ size: 200KiB }} }}
+      - file: {{ name: fixed, path: '{fixed}', rotate: {{ max_bytes: 200KiB }} }}
       - file: {{ name: by-time, path: '{by_time}', max_open_files: 3 }}
 ",
             data = self.folder.path("data"),

@@ -97,7 +97,7 @@ so that nothing is ever overwritten. A file that somebody else renames or remove
         },
         Example {
             title: "Lines of text, a new file every 100 MB, the last ten kept",
-            stage: r#"file app.log format=line template="%{@timestamp} %{message}" rotate.size=100MB rotate.keep=10"#,
+            stage: r#"file app.log format=line template="%{@timestamp} %{message}" rotate.max_bytes=100MB rotate.keep=10"#,
             input: "",
             output: "",
         },
@@ -169,7 +169,7 @@ enum FormatName {
 #[serde(deny_unknown_fields, default)]
 struct RotateConfig {
     /// Before a file grows beyond this size. A compressed file goes beyond it by what one batch takes.
-    size: Option<Size>,
+    max_bytes: Option<Size>,
     /// When an interval has ended, counted from 1970 in UTC: `1h` begins files at full hours.
     interval: Option<Period>,
     /// How many rotated files of a path are kept; the oldest are removed. All by default.
@@ -291,18 +291,18 @@ fn rotation(config: &RotateConfig, node: &Node) -> Result<Rotation, ConfigError>
             "`keep: 0` would remove every file that is rotated",
         );
     }
-    if config.keep.is_some() && config.size.is_none() && config.interval.is_none() {
-        return wrong("rotate.keep", "`keep` needs a `size` or an `interval`");
+    if config.keep.is_some() && config.max_bytes.is_none() && config.interval.is_none() {
+        return wrong("rotate.keep", "`keep` needs `max_bytes` or `interval`");
     }
-    if config.size == Some(Size(0)) {
-        return wrong("rotate.size", "a file needs some room");
+    if config.max_bytes == Some(Size(0)) {
+        return wrong("rotate.max_bytes", "a file needs some room");
     }
     let interval = config.interval.map(|period| period.0.as_secs() as i64);
     if interval == Some(0) {
         return wrong("rotate.interval", "the interval must be a second at least");
     }
     Ok(Rotation {
-        size: config.size.map(|size| size.0),
+        size: config.max_bytes.map(|size| size.0),
         interval,
         keep: config.keep,
     })

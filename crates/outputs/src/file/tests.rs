@@ -339,7 +339,10 @@ fn one_bad_path_does_not_stop_the_others() {
 #[test]
 fn files_rotate_by_size_and_the_oldest_are_removed() {
     let directory = directory();
-    let (output, storage) = output(&directory, "{path: $/a.log, rotate: {size: 20B, keep: 2}}");
+    let (output, storage) = output(
+        &directory,
+        "{path: $/a.log, rotate: {max_bytes: 20B, keep: 2}}",
+    );
     for (time, row) in [
         r#"{"a":1}"#,
         r#"{"a":2}"#,
@@ -377,7 +380,7 @@ fn files_rotate_by_size_and_the_oldest_are_removed() {
 #[test]
 fn a_compressed_file_is_whole_after_its_rotation() {
     let directory = directory();
-    let (output, _) = output(&directory, "{path: $/a.gz, rotate: {size: 1B}}");
+    let (output, _) = output(&directory, "{path: $/a.gz, rotate: {max_bytes: 1B}}");
     for row in [r#"{"a":1}"#, r#"{"a":2}"#] {
         write(&output, &[row]).expect("it writes");
         wait(output.flush()).expect("it flushes");
@@ -506,7 +509,7 @@ fn a_device_is_written_to_as_it_is() {
     let directory = directory();
     let (output, storage) = output(
         &directory,
-        "{path: /dev/null, rotate: {size: 1B}, fsync: true}",
+        "{path: /dev/null, rotate: {max_bytes: 1B}, fsync: true}",
     );
     *storage.room.lock().unwrap() = vec![3];
     let encoded = encode(&output, &documents(&[r#"{"a":1}"#]));
@@ -547,10 +550,13 @@ fn what_cannot_work_is_refused_at_the_start() {
         ("{path: $/a, compression_level: 1}", "needs a compression"),
         (
             "{path: $/a, rotate: {keep: 1}}",
-            "needs a `size` or an `interval`",
+            "needs `max_bytes` or `interval`",
         ),
-        ("{path: $/a, rotate: {size: 1MB, keep: 0}}", "would remove"),
-        ("{path: $/a, rotate: {size: 0}}", "some room"),
+        (
+            "{path: $/a, rotate: {max_bytes: 1MB, keep: 0}}",
+            "would remove",
+        ),
+        ("{path: $/a, rotate: {max_bytes: 0}}", "some room"),
         ("{path: $/a, rotate: {interval: 1ms}}", "a second at least"),
         ("{path: $/a, file_mode: 0o9}", "octal"),
         ("{path: $/a, max_open_files: 0}", "at least one"),
@@ -667,7 +673,7 @@ proptest! {
         room in prop::collection::vec(0..60_usize, 0..40),
         ending in prop::sample::select(vec!["", ".gz", ".zst"]),
         by_field in any::<bool>(),
-        rotate in prop::sample::select(vec!["{}", "{size: 50B}"]),
+        rotate in prop::sample::select(vec!["{}", "{max_bytes: 50B}"]),
         open_max in 1..4_usize,
     ) {
         let directory = directory();

@@ -89,15 +89,15 @@ struct Config {
     #[serde(default)]
     fields: Vec<Fact>,
     /// How many distinct addresses each worker remembers. Default: 10000.
-    #[serde(default = "default_cache_size")]
-    cache_size: usize,
+    #[serde(default = "default_cache_entries")]
+    cache_entries: usize,
 }
 
 fn default_target() -> String {
     "geoip".to_owned()
 }
 
-fn default_cache_size() -> usize {
+fn default_cache_entries() -> usize {
     10_000
 }
 
@@ -118,9 +118,9 @@ struct GeoIp {
 
 fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
     let config: Config = component::parse(node)?;
-    if config.cache_size == 0 {
+    if config.cache_entries == 0 {
         return Err(node
-            .nearest("cache_size")
+            .nearest("cache_entries")
             .error("the cache needs room for one address at least"));
     }
     let path = &config.database;
@@ -135,7 +135,7 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
         target: component::field(node, "target", &config.target)?,
         tag: context.tag_or("_geoip_lookup_failure"),
         database: Arc::new(database),
-        cache: ObjectCache::new(config.cache_size),
+        cache: ObjectCache::new(config.cache_entries),
         state: RandomState::default(),
         text: Vec::new(),
         lookups: 0,

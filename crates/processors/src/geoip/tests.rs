@@ -219,7 +219,7 @@ fn what_cannot_be_used_is_refused_at_the_setting() {
             Some("citty_name"),
         ),
         (
-            at(&city).replace('}', ", cache_size: 0}"),
+            at(&city).replace('}', ", cache_entries: 0}"),
             "room for one",
             Some("0"),
         ),

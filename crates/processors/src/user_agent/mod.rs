@@ -84,15 +84,15 @@ struct Config {
     #[serde(default)]
     regexes: Option<String>,
     /// How many distinct strings each worker remembers. Default: 10000.
-    #[serde(default = "default_cache_size")]
-    cache_size: usize,
+    #[serde(default = "default_cache_entries")]
+    cache_entries: usize,
 }
 
 fn default_target() -> String {
     "user_agent".to_owned()
 }
 
-fn default_cache_size() -> usize {
+fn default_cache_entries() -> usize {
     10_000
 }
 
@@ -113,9 +113,9 @@ struct UserAgent {
 
 fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
     let config: Config = component::parse(node)?;
-    if config.cache_size == 0 {
+    if config.cache_entries == 0 {
         return Err(node
-            .nearest("cache_size")
+            .nearest("cache_entries")
             .error("the cache needs room for one string at least"));
     }
     let parser = OnceLock::new();
@@ -133,8 +133,8 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
         target: component::field(node, "target", &config.target)?,
         tag: context.tag_or("_user_agent_failure"),
         parser: Arc::new(parser),
-        cache: ObjectCache::new(config.cache_size),
-        made: Arc::new(Made::new(config.cache_size)),
+        cache: ObjectCache::new(config.cache_entries),
+        made: Arc::new(Made::new(config.cache_entries)),
         state: RandomState::default(),
         text: Vec::new(),
         lookups: 0,
@@ -402,7 +402,7 @@ mod tests {
             &SPEC,
             &[
                 ("user_agent", "field"),
-                ("user_agent a cache_size=0", "room for one"),
+                ("user_agent a cache_entries=0", "room for one"),
                 ("user_agent a b c", ""),
             ],
         );

@@ -142,7 +142,7 @@ impl Disk {
         let free = self.storage.free()?;
         if free < self.settings.min_free.saturating_add(more) {
             let text = format!(
-                "the file system has {free} bytes left; {more} are needed, and min_free keeps {}",
+                "the file system has {free} bytes left; {more} are needed, and min_free_bytes keeps {}",
                 self.settings.min_free
             );
             return Err(io::Error::new(io::ErrorKind::StorageFull, text));

@@ -415,7 +415,7 @@ impl Keeper {
                     .rev()
                     .for_each(|pending| self.pending.push_front(pending));
                 Err(match refusal {
-                    Refusal::Full => "there are as many as `max_size` allows; `millpond dead-letters replay` or `purge` makes room".to_owned(),
+                    Refusal::Full => "there are as many as `max_bytes` allows; `millpond dead-letters replay` or `purge` makes room".to_owned(),
                     Refusal::Io(error) => error.to_string(),
                 })
             }
@@ -435,7 +435,7 @@ impl Keeper {
         lock(&self.letters.counts).dropped += dropped;
         let limit = Limit::events("dead_letters_dropped");
         self.letters.options.diagnostics.warn_limited(limit, || {
-            format!("the oldest {dropped} dead letters are dropped: there were as many as `max_size` allows")
+            format!("the oldest {dropped} dead letters are dropped: there were as many as `max_bytes` allows")
         });
     }
 }

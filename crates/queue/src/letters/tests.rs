@@ -366,7 +366,7 @@ fn a_full_store_makes_who_writes_wait_until_there_is_room() {
     };
     assert!(number > 5, "{number}");
     let said = world.said.lock().expect("no panic").join("\n");
-    assert!(said.contains("`max_size` allows"), "{said}");
+    assert!(said.contains("`max_bytes` allows"), "{said}");
     assert_eq!(world.letters().len() as u64, number);
     assert_eq!(remove(&letters, 0..number / 2), number / 2);
     assert_eq!(written(&waiting), 1);
