@@ -24,6 +24,7 @@ pub mod graph;
 mod intake;
 pub mod lane;
 mod links;
+mod own_runtime;
 pub mod queue_settings;
 mod queues;
 mod reading;

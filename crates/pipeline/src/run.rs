@@ -20,11 +20,11 @@ use component::{
 use config::{ConfigError, Period};
 use queue::{Bell, Inlet, Queue, QueueError, QueuePhase};
 use registry::Registry;
-use tokio::runtime::{Builder, Runtime};
 
 use crate::graph::{Graph, InputNode, OutputNode, PipelineGraph};
 use crate::intake::Intake;
 use crate::lane::{Lane, Shared};
+use crate::own_runtime::OwnRuntime;
 use crate::queues::open_queues;
 use crate::replay::{Opened, Replaying, open_letters};
 use crate::report::{OperatorReport, PipelineReport, Problem, Report, Role, grouped};
@@ -366,26 +366,6 @@ fn call_off(pipelines: Vec<Running>, threads: Vec<Work<()>>) {
     }
 }
 
-/// A runtime for one thread. Dropping it does not wait for what it still does, such as looking up a host's name, so that it may be
-/// dropped anywhere.
-struct OwnRuntime(Option<Runtime>);
-
-impl OwnRuntime {
-    fn block_on(&self, work: impl Future<Output = ()>) {
-        if let Some(runtime) = &self.0 {
-            runtime.block_on(work);
-        }
-    }
-}
-
-impl Drop for OwnRuntime {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
-        }
-    }
-}
-
 impl Running {
     /// A pipeline with everything but its threads and inputs at work, and the processors of each worker.
     fn new(
@@ -473,7 +453,7 @@ impl Running {
         for lane in &self.job.ends.lanes {
             let (lane, ends) = (lane.clone(), self.job.ends.clone());
             // Of its own, so that a request passes through no other thread on its way to the network and back.
-            let runtime = OwnRuntime(Some(Builder::new_current_thread().enable_all().build()?));
+            let runtime = OwnRuntime::new()?;
             let run = move || runtime.block_on(lane.run(&|| ends.check()));
             self.writers.push(thread::start("output", run)?);
         }

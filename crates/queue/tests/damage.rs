@@ -481,13 +481,13 @@ fn folder_from_a_newer_version() {
         let message = refused.expect_err("it is newer").to_string();
         assert!(message.contains(&segment_name(number)), "{message}");
         assert!(
-            message.contains("later version of Millpond (5; this one reads up to 4)"),
+            message.contains("later version of Millpond (6; this one reads up to 5)"),
             "{message}"
         );
         assert!(message.contains("nothing was touched"), "{message}");
         assert_eq!(files(), before);
         let refused = list_segments(&disk);
-        assert!(matches!(refused, Err(QueueError::Newer { version: 5, .. })));
+        assert!(matches!(refused, Err(QueueError::Newer { version: 6, .. })));
     }
 }
 

@@ -334,7 +334,7 @@ fn times_are_written_and_read_in_two_kinds_of_letters_and_in_a_zone() {
         ),
         (
             "stdout line '%{+yyyy}' time_zone=UTC",
-            "did you mean `timezone`?",
+            "`time_zone` has been renamed to `timezone`",
         ),
         ("date at %Y-%q | stdout", "`%q` cannot be read"),
     ] {
