@@ -39,4 +39,4 @@ pub use output::{
 };
 pub use phase::{Phase, Phases};
 pub use processor::{Order, Processor};
-pub use spec::{Build, BuildContext, Effects, Example, Spec, field, parse};
+pub use spec::{Build, BuildContext, Effects, Example, Spec, field, fields, parse};

@@ -149,3 +149,20 @@ pub fn field(node: &Node, name: &str, text: &str) -> Result<FieldPath, ConfigErr
             .error(format!("`{text}` is not a field name: {error}"))
     })
 }
+
+/// The field paths in `texts`, which are the list in the setting `name` of `node`.
+///
+/// # Errors
+/// There is none, with `empty` as the reason, or a text is no field name; with its place.
+pub fn fields(
+    node: &Node,
+    name: &str,
+    texts: &[String],
+    empty: &str,
+) -> Result<Vec<FieldPath>, ConfigError> {
+    if texts.is_empty() {
+        return Err(node.nearest(name).error(empty));
+    }
+    let path = |(index, text): (usize, &String)| field(node, &format!("{name}[{index}]"), text);
+    texts.iter().enumerate().map(path).collect()
+}

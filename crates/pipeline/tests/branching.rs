@@ -19,7 +19,7 @@ use pipeline::settings::{
 };
 use pipeline::{Graph, PipelineGraph, Report, Run, RunOptions};
 
-use common::{BATCH, numbered};
+use common::{BATCH, numbered, options, retry};
 
 /// Sends batches of ten lines and keeps what became of them; how many it sent.
 struct Lines {
@@ -209,21 +209,9 @@ fn run(batches: usize, outputs: &[(u64, &[Does])], on_failure: OnFailure) -> Ran
         }),
         stages: Vec::new(),
         outputs: nodes.collect(),
-        retry: RetrySettings {
-            initial: Positive::<Period>::from_millis(1),
-            max: Positive::<Period>::from_millis(5),
-            give_up_after: Some(Period::from_millis(100)),
-        },
+        retry: retry(),
     };
-    let options = RunOptions {
-        host: Arc::new(HostInfo { name: "h".into() }),
-        diagnostics: Diagnostics::silent(),
-        finite: true,
-        stop: Stop::default(),
-        registry: None,
-        ledger: false,
-        replays: false,
-    };
+    let options = options();
     let process = ProcessSettings {
         workers: 4,
         ..ProcessSettings::default()

@@ -223,25 +223,13 @@ fn run(batches: usize, fragile_at: Option<usize>, moods: &[Mood], ordered: bool)
         }),
         stages: fragile_at.map(stage).into_iter().collect(),
         outputs: outputs.collect(),
-        retry: RetrySettings {
-            initial: Positive::<Period>::from_millis(1),
-            max: Positive::<Period>::from_millis(5),
-            give_up_after: Some(Period::from_millis(100)),
-        },
+        retry: retry(),
     };
     let process = ProcessSettings {
         workers: 3,
         ..ProcessSettings::default()
     };
-    let options = RunOptions {
-        host: Arc::new(HostInfo { name: "h".into() }),
-        diagnostics: Diagnostics::silent(),
-        finite: true,
-        stop: Stop::default(),
-        registry: None,
-        ledger: false,
-        replays: false,
-    };
+    let options = options();
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let report = runtime.block_on(async {
         let report = Run::start(

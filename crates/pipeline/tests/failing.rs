@@ -21,7 +21,7 @@ use pipeline::settings::{
 };
 use pipeline::{Graph, PipelineGraph, Report, Run, RunOptions};
 
-use common::{BATCH, numbered};
+use common::{BATCH, numbered, options, retry};
 
 /// Sends this many batches of lines, and then ends, or waits for the stop.
 struct Lines {
@@ -213,9 +213,8 @@ impl Pipeline {
             stages: Vec::new(),
             outputs: outputs.collect(),
             retry: RetrySettings {
-                initial: Positive::<Period>::from_millis(1),
-                max: Positive::<Period>::from_millis(5),
                 give_up_after: None,
+                ..retry()
             },
         }
     }
@@ -234,15 +233,11 @@ fn run(pipelines: &[&Pipeline], finite: bool) -> (Report, Vec<String>) {
     let said = Arc::new(Mutex::new(Vec::new()));
     let warnings = said.clone();
     let options = RunOptions {
-        host: Arc::new(HostInfo { name: "h".into() }),
+        finite,
         diagnostics: Diagnostics::new(move |text| {
             warnings.lock().expect("no panic").push(text.to_owned());
         }),
-        finite,
-        stop: Stop::default(),
-        registry: None,
-        ledger: false,
-        replays: false,
+        ..options()
     };
     let graph = Graph {
         process: ProcessSettings {

@@ -20,7 +20,7 @@ use pipeline::settings::{
 };
 use pipeline::{Graph, PipelineGraph, Report, Run, RunOptions};
 
-use common::{BATCH, numbered};
+use common::{BATCH, numbered, options, retry};
 
 /// Sends batches of ten lines; counts what it sent and what was delivered.
 #[derive(Clone, Default)]
@@ -158,11 +158,7 @@ fn pipeline(name: &str, inputs: &[&Lines], outputs: Vec<OutputNode>) -> Pipeline
         }),
         stages: Vec::new(),
         outputs,
-        retry: RetrySettings {
-            initial: Positive::<Period>::from_millis(1),
-            max: Positive::<Period>::from_millis(5),
-            give_up_after: Some(Period::from_millis(100)),
-        },
+        retry: retry(),
     }
 }
 
@@ -170,13 +166,9 @@ fn pipeline(name: &str, inputs: &[&Lines], outputs: Vec<OutputNode>) -> Pipeline
 fn run(pipelines: Vec<PipelineGraph>, finite: bool, meanwhile: impl FnOnce(&Stop)) -> Report {
     let stop = Stop::default();
     let options = RunOptions {
-        host: Arc::new(HostInfo { name: "h".into() }),
-        diagnostics: Diagnostics::silent(),
         finite,
         stop: stop.clone(),
-        registry: None,
-        ledger: false,
-        replays: false,
+        ..options()
     };
     let process = ProcessSettings {
         workers: 3,

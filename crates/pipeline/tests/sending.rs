@@ -23,7 +23,7 @@ use pipeline::settings::{
 };
 use pipeline::{Graph, PipelineGraph, Report, Run, RunOptions};
 
-use common::{BATCH, numbered};
+use common::{BATCH, numbered, options, retry};
 
 /// No run takes this long.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -279,9 +279,9 @@ impl Case {
             stages: Vec::new(),
             outputs: outputs.collect(),
             retry: RetrySettings {
-                initial: Positive::<Period>::from_millis(1),
                 max: Positive::<Period>::from_millis(50),
                 give_up_after: self.give_up_after,
+                ..retry()
             },
         };
         let graph = Graph {
@@ -293,13 +293,8 @@ impl Case {
             pipelines: vec![pipeline],
         };
         let options = RunOptions {
-            host: Arc::new(HostInfo { name: "h".into() }),
-            diagnostics: Diagnostics::silent(),
             finite: self.stop_after.is_none(),
-            stop: Stop::default(),
-            registry: None,
-            ledger: false,
-            replays: false,
+            ..options()
         };
         let begin = Instant::now();
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");

@@ -1,6 +1,8 @@
 //! `keep`: keeps some fields and removes all others.
 
-use batch::{Batch, Bitmap, Failures, FieldPath};
+use std::sync::Arc;
+
+use batch::{Batch, Bitmap, Failures, FieldPath, FieldRead};
 use component::{Build, BuildContext, Example, Order, Processor, Spec, parse};
 use config::{ConfigError, Node, Positional, Shape};
 use schemars::JsonSchema;
@@ -52,15 +54,8 @@ struct Config {
 
 fn build(node: &Node, _: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
     let config: Config = parse(node)?;
-    if config.fields.is_empty() {
-        return Err(node
-            .nearest("fields")
-            .error("name at least one field to keep"));
-    }
-    let names = config.fields.iter().enumerate();
-    let path =
-        |(index, name): (usize, &String)| component::field(node, &format!("fields[{index}]"), name);
-    let fields = names.map(path).collect::<Result<_, _>>()?;
+    let empty = "name at least one field to keep";
+    let fields = component::fields(node, "fields", &config.fields, empty)?;
     Ok(Box::new(Keep { fields }))
 }
 
@@ -73,6 +68,12 @@ impl Processor for Keep {
     fn process(&mut self, batch: &mut Batch, rows: &Bitmap) -> Failures {
         batch.keep(&self.fields, rows);
         Failures::none()
+    }
+
+    fn reads(&self) -> Vec<Arc<FieldRead>> {
+        let fields = self.fields.iter().cloned();
+        let read = |path| Arc::new(FieldRead::always(path).may_be_absent(true));
+        fields.map(read).collect()
     }
 
     fn fork(&self) -> Box<dyn Processor> {

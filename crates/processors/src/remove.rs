@@ -48,19 +48,8 @@ struct Config {
 
 fn build(node: &Node, _: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
     let config: Config = parse(node)?;
-    if config.fields.is_empty() {
-        return Err(node
-            .nearest("fields")
-            .error("name at least one field to remove"));
-    }
-    let path =
-        |(index, name): (usize, &String)| component::field(node, &format!("fields[{index}]"), name);
-    let fields = config
-        .fields
-        .iter()
-        .enumerate()
-        .map(path)
-        .collect::<Result<_, _>>()?;
+    let empty = "name at least one field to remove";
+    let fields = component::fields(node, "fields", &config.fields, empty)?;
     Ok(Box::new(Remove { fields }))
 }
 

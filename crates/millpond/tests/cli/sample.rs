@@ -41,6 +41,10 @@ fn a_field_that_no_event_had_is_reported() {
             "warning: processor rename: no event had the field `respons`; did you mean `response`?\nwarning: processor where: no event had the field `a`\n",
         ),
         (
+            "keep messages",
+            "warning: processor keep: no event had the field `messages`; did you mean `message`?\n",
+        ),
+        (
             "remove messages",
             "warning: processor remove: no event had the field `messages`; did you mean `message`?\n",
         ),

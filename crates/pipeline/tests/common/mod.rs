@@ -1,8 +1,34 @@
-//! What the tests of the engine send through it.
+//! What the tests of the engine send through it, and how they run it.
 
 use std::sync::Arc;
 
 use batch::{Batch, BatchBuilder, Encoding, HostInfo, Span, Stream};
+use component::{Diagnostics, Stop};
+use config::{Period, Positive};
+use pipeline::RunOptions;
+use pipeline::settings::RetrySettings;
+
+/// A run that ends with its inputs, and says nothing.
+pub fn options() -> RunOptions {
+    RunOptions {
+        host: Arc::new(HostInfo { name: "h".into() }),
+        diagnostics: Diagnostics::silent(),
+        finite: true,
+        stop: Stop::default(),
+        registry: None,
+        ledger: false,
+        replays: false,
+    }
+}
+
+/// Retries that are soon over.
+pub fn retry() -> RetrySettings {
+    RetrySettings {
+        initial: Positive::<Period>::from_millis(1),
+        max: Positive::<Period>::from_millis(5),
+        give_up_after: Some(Period::from_millis(100)),
+    }
+}
 
 /// Lines of a batch.
 pub const BATCH: usize = 10;
