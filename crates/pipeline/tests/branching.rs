@@ -7,17 +7,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use batch::{Batch, Bitmap, ColumnBuilder, Edit, Failures, FieldPath, HostInfo, Stream, Value};
+use batch::{Batch, Bitmap, ColumnBuilder, Edit, Failures, FieldPath, Stream, Value};
 use component::{
-    AnyOutput, Delivery, Diagnostics, Encoded, Input, InputContext, InputError, Order, Output,
-    Processor, Stop, WriteError, Writer, Written,
+    AnyOutput, Delivery, Encoded, Input, InputContext, InputError, Order, Output, Processor,
+    WriteError, Writer, Written,
 };
-use config::{Period, Positive, Size};
+use config::Size;
 use pipeline::graph::{InputNode, OutputNode, StageNode};
 use pipeline::settings::{
-    MemoryQueueSettings, OnFailure, ProcessSettings, QueueSettings, RetrySettings, SendingSettings,
+    MemoryQueueSettings, OnFailure, ProcessSettings, QueueSettings, SendingSettings,
 };
-use pipeline::{Graph, PipelineGraph, Report, Run, RunOptions};
+use pipeline::{Graph, PipelineGraph, Report, Run};
 
 use common::{BATCH, numbered, options, retry};
 

@@ -8,19 +8,19 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use batch::{Batch, Bitmap, Failures, FieldPath, HostInfo, JsonWriter, Stream, Value};
+use batch::{Batch, Bitmap, Failures, FieldPath, JsonWriter, Stream, Value};
 use component::{
-    AnyOutput, Delivery, Diagnostics, Encoded, Input, InputContext, InputError, Order, Output,
-    Processor, RowAnswer, Stop, WriteError, Writer, Written,
+    AnyOutput, Delivery, Encoded, Input, InputContext, InputError, Order, Output, Processor,
+    RowAnswer, WriteError, Writer, Written,
 };
-use config::{Period, Positive, Size};
+use config::Size;
 use pipeline::graph::{InputNode, OutputNode, StageNode};
 use pipeline::settings::{
-    MemoryQueueSettings, OnFailure, ProcessSettings, QueueSettings, RetrySettings, SendingSettings,
+    MemoryQueueSettings, OnFailure, ProcessSettings, QueueSettings, SendingSettings,
 };
-use pipeline::{Graph, PipelineGraph, Report, Run, RunOptions};
+use pipeline::{Graph, PipelineGraph, Report, Run};
 
-use common::numbered;
+use common::{numbered, options, retry};
 
 /// Sends batches of ten lines, `batches` of them, and keeps what became of them.
 struct Lines {

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use batch::{Batch, Bitmap, FieldPath, HostInfo, Stream, Value};
+use batch::{Batch, Bitmap, FieldPath, Stream, Value};
 use component::{
-    AnyOutput, Diagnostics, Encoded, Input, InputContext, InputError, Output, Receipt, Stop,
-    WriteError, Writer, Written,
+    AnyOutput, Diagnostics, Encoded, Input, InputContext, InputError, Output, Receipt, WriteError,
+    Writer, Written,
 };
-use config::{Period, Positive, Size};
+use config::Size;
 use pipeline::graph::{InputNode, OutputNode};
 use pipeline::report::{Problem, Role};
 use pipeline::settings::{

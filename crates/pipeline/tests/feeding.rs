@@ -8,16 +8,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use batch::{Batch, Bitmap, FieldPath, HostInfo, Stream, Value};
+use batch::{Batch, Bitmap, FieldPath, Stream, Value};
 use component::{
-    AnyOutput, Delivery, Diagnostics, Encoded, Feeder, Input, InputContext, InputError, Output,
-    Stop, WriteError, Writer, Written,
+    AnyOutput, Delivery, Encoded, Feeder, Input, InputContext, InputError, Output, Stop,
+    WriteError, Writer, Written,
 };
-use config::{Period, Positive, Size};
+use config::{Period, Size};
 use pipeline::graph::{InputNode, OutputNode};
-use pipeline::settings::{
-    MemoryQueueSettings, ProcessSettings, QueueSettings, RetrySettings, SendingSettings,
-};
+use pipeline::settings::{MemoryQueueSettings, ProcessSettings, QueueSettings, SendingSettings};
 use pipeline::{Graph, PipelineGraph, Report, Run, RunOptions};
 
 use common::{BATCH, numbered, options, retry};

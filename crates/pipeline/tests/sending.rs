@@ -9,11 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use batch::{Batch, Bitmap, FieldPath, HostInfo, Stream, Value};
+use batch::{Batch, Bitmap, FieldPath, Stream, Value};
 use component::{
-    AnyOutput, Compression, Diagnostics, Encoded, Framing, Input, InputContext, InputError, Output,
-    Receipt, Request, RequestLimits, RequestOrder, Requests, RowAnswer, SendError, Sender, Sent,
-    Stop,
+    AnyOutput, Compression, Encoded, Framing, Input, InputContext, InputError, Output, Receipt,
+    Request, RequestLimits, RequestOrder, Requests, RowAnswer, SendError, Sender, Sent,
 };
 use config::{Period, Positive, Size};
 use pipeline::graph::{InputNode, OutputNode};
