@@ -23,7 +23,7 @@ const SIDE_BYTES_MAX: usize = 1 << 20;
 /// How a message is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyFormat {
-    /// A JSON object a line. Blank lines count for nothing.
+    /// One JSON object per line. Blank lines are ignored.
     Ndjson,
     /// JSON objects, arrays of them, or both, one after the other, with whitespace between and within them.
     Json,
@@ -272,7 +272,7 @@ impl Documents {
                 place.in_array = match message.get(end) {
                     Some(b',') => true,
                     Some(b']') => false,
-                    Some(_) => return Err((end, "broken JSON: `,` or `]` is expected".to_owned())),
+                    Some(_) => return Err((end, "invalid JSON: expected `,` or `]`".to_owned())),
                     None => return Err((end, broken(json::JsonErrorKind::UnexpectedEnd))),
                 };
                 place.at = end + 1;
@@ -378,7 +378,7 @@ fn skip_whitespace(text: &[u8], at: usize) -> usize {
 }
 
 fn broken(kind: json::JsonErrorKind) -> String {
-    format!("broken JSON: {kind}")
+    format!("invalid JSON: {kind}")
 }
 
 #[cfg(test)]
@@ -451,39 +451,39 @@ mod tests {
             (
                 "{\"a\":1}\n{\"a\":}\n",
                 Ndjson,
-                "line 2: broken JSON: unexpected character",
+                "line 2: invalid JSON: unexpected character",
             ),
             (
                 "{\"a\":1}\n[1]\n",
                 Ndjson,
-                "line 2: broken JSON: not a JSON object",
+                "line 2: invalid JSON: not a JSON object",
             ),
             (
                 "{\"a\":1} {\"a\":2}\n",
                 Ndjson,
-                "line 1: broken JSON: unexpected characters after",
+                "line 1: invalid JSON: unexpected characters after",
             ),
             (
                 "[{\"a\":1},\n2]",
                 Json,
-                "line 2: broken JSON: not a JSON object",
+                "line 2: invalid JSON: not a JSON object",
             ),
             (
                 "[{\"a\":1}\n",
                 Json,
-                "line 2: broken JSON: unexpected end of JSON",
+                "line 2: invalid JSON: unexpected end of JSON",
             ),
             (
                 "[{\"a\":1}\n\n{\"a\":1}]",
                 Json,
-                "line 3: broken JSON: `,` or `]` is expected",
+                "line 3: invalid JSON: expected `,` or `]`",
             ),
             (
                 "\n\n{\"a\"",
                 Json,
-                "line 3: broken JSON: unexpected end of JSON",
+                "line 3: invalid JSON: unexpected end of JSON",
             ),
-            ("17", Json, "line 1: broken JSON: not a JSON object"),
+            ("17", Json, "line 1: invalid JSON: not a JSON object"),
         ] {
             let found = read(message, format).expect_err(message);
             assert!(found.starts_with(error), "{message}: {found}");

@@ -111,7 +111,7 @@ pub struct Firsts {
     pub broken_document: Option<u64>,
     /// The first line that is none of a container.
     pub broken_container: Option<u64>,
-    /// The first line that is no syslog message.
+    /// The first line that is not a syslog message.
     pub broken_syslog: Option<u64>,
     /// The first row that does not fit its header.
     pub broken_row: Option<u64>,

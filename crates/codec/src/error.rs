@@ -6,7 +6,7 @@ use crate::compress::Format;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
     /// The compressed data stops before its end.
-    #[error("the {format} data ends too early, at compressed byte {offset}: it is truncated")]
+    #[error("the {format} data is truncated at compressed byte {offset}")]
     Truncated {
         /// How it is compressed.
         format: Format,
@@ -24,13 +24,13 @@ pub enum CodecError {
         reason: String,
     },
     /// What the decompressor needs cannot be allocated.
-    #[error("there is no memory to decompress {format} data")]
+    #[error("not enough memory to decompress {format} data")]
     NoMemory {
         /// How it is compressed.
         format: Format,
     },
     /// Bytes that are no MessagePack map. The next one cannot be found, because maps carry no mark.
-    #[error("broken MessagePack at byte {offset}: {reason}; what follows cannot be read")]
+    #[error("invalid MessagePack at byte {offset}: {reason}; the rest cannot be read")]
     MsgPack {
         /// Where it shows, in bytes from the start of the stream.
         offset: u64,

@@ -216,7 +216,7 @@ impl Decoder {
         rows.push_text(line, place);
         rows.tag(
             &self.tags.broken_json,
-            Some(format!("broken JSON: {error} of the line")),
+            Some(format!("invalid JSON: {error} of the line")),
         );
     }
 }

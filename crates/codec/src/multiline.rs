@@ -58,16 +58,16 @@ impl Default for MultilineConfig {
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum MultilineError {
     /// Nothing says which lines belong together.
-    #[error("it takes either a `pattern` or a `start`")]
+    #[error("either `pattern` or `start` is required")]
     NoPattern,
     /// Two ways at once.
-    #[error("`{0}` goes with `pattern`, not with `start` and `end`")]
+    #[error("`start` and `end` cannot be used with `pattern`, `negate` and `match`: remove `{0}`")]
     Mixed(&'static str),
     /// An end without a start.
-    #[error("an `end` takes a `start`")]
+    #[error("`end` requires `start`")]
     EndOnly,
     /// No line would be left.
-    #[error("`max_lines` is at least 1")]
+    #[error("`max_lines` must be at least 1")]
     NoLines,
     /// A regular expression that cannot be read.
     #[error("`{setting}`: {error}")]

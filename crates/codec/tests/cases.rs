@@ -123,13 +123,13 @@ fn multiline_settings_that_contradict_each_other() {
     let config = MultilineConfig::default;
     let some = |text: &str| Some(text.to_owned());
     let cases = [
-        (config(), "it takes either a `pattern` or a `start`"),
+        (config(), "either `pattern` or `start` is required"),
         (
             MultilineConfig {
                 end: some("x"),
                 ..config()
             },
-            "an `end` takes a `start`",
+            "`end` requires `start`",
         ),
         (
             MultilineConfig {
@@ -137,7 +137,7 @@ fn multiline_settings_that_contradict_each_other() {
                 start: some("x"),
                 ..config()
             },
-            "`start` goes with",
+            "`start` and `end` cannot be used with",
         ),
         (
             MultilineConfig {
@@ -145,7 +145,7 @@ fn multiline_settings_that_contradict_each_other() {
                 end: some("x"),
                 ..config()
             },
-            "`end` goes with",
+            "`start` and `end` cannot be used with",
         ),
         (
             MultilineConfig {
@@ -153,7 +153,7 @@ fn multiline_settings_that_contradict_each_other() {
                 negate: true,
                 ..config()
             },
-            "`negate` goes with",
+            "`start` and `end` cannot be used with",
         ),
         (
             MultilineConfig {
@@ -161,7 +161,7 @@ fn multiline_settings_that_contradict_each_other() {
                 matching: Some(Match::After),
                 ..config()
             },
-            "`match` goes with",
+            "`start` and `end` cannot be used with",
         ),
         (
             MultilineConfig {
@@ -169,7 +169,7 @@ fn multiline_settings_that_contradict_each_other() {
                 max_lines: 0,
                 ..config()
             },
-            "`max_lines` is at least 1",
+            "`max_lines` must be at least 1",
         ),
         (
             MultilineConfig {

@@ -249,11 +249,14 @@ impl Diagnostics {
             (None, _) => {}
             (Some(_), None) => self.warn(&text()),
             (Some(0), Some(_)) => {
-                self.warn(&format!("{} (further ones are only counted)", text()));
+                self.warn(&format!(
+                    "{} (further occurrences are only counted)",
+                    text()
+                ));
             }
             (Some(held_back), Some(_)) => {
                 self.warn(&format!(
-                    "{} ({held_back} more since this was last reported)",
+                    "{} ({held_back} more since the last report)",
                     text()
                 ));
             }
@@ -446,22 +449,22 @@ mod tests {
         let texts = [
             (
                 0,
-                "Warn - refused: too large (further ones are only counted)",
+                "Warn - refused: too large (further occurrences are only counted)",
             ),
             (1, ""),
             (3599, ""),
             (
                 3600,
-                "Warn - refused: too large (2 more since this was last reported)",
+                "Warn - refused: too large (2 more since the last report)",
             ),
             (7199, ""),
             (
                 7200,
-                "Warn - refused: too large (1 more since this was last reported)",
+                "Warn - refused: too large (1 more since the last report)",
             ),
             (
                 20_000,
-                "Warn - refused: too large (further ones are only counted)",
+                "Warn - refused: too large (further occurrences are only counted)",
             ),
         ];
         for (second, text) in texts {

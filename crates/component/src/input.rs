@@ -128,7 +128,7 @@ pub trait Sink: Send + Sync {
 
 /// The pipeline takes no more batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the pipeline takes no more events")]
+#[error("the pipeline accepts no more events")]
 pub struct Stopped;
 
 /// Resolves when everything that became of a batch is safe.

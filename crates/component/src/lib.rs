@@ -13,6 +13,7 @@
 //! | [`ledger`] | what became of every file |
 //! | [`standard`] | whether standard input and output can be used |
 //! | [`thread`] | threads for blocking work |
+//! | [`words`] | numbers in messages |
 
 pub mod diagnostics;
 pub mod input;
@@ -24,6 +25,7 @@ pub mod processor;
 pub mod spec;
 pub mod standard;
 pub mod thread;
+pub mod words;
 
 pub use diagnostics::{Component, Diagnostics, Level, Limit, Message, Role, Warning};
 pub use input::{

@@ -283,7 +283,7 @@ pub enum WriteError {
     #[error("{0}")]
     Blocked(String),
     /// The reader is gone and wants no more: the pipeline ends without an error.
-    #[error("the reader closed the pipe")]
+    #[error("the reader has closed the pipe")]
     Closed,
     /// It will never work, or what was written may be lost. The output fails for good, as it does when one of its functions
     /// panics: it is not called again, and what it did not take stays in the queue or counts as not delivered.

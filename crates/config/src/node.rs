@@ -206,10 +206,10 @@ impl Node {
                 [(name, settings)] => Ok((name, Cow::Borrowed(settings))),
                 [] => Err(self.error(format!("{what} is missing here"))),
                 [_, (second, _), ..] => Err(second.error(format!(
-                    "{what} has one name only; `{}` is a second one here",
+                    "{what} has only one name; `{}` is a second one",
                     second.as_str().unwrap_or_default()
                 ))
-                .note("settings stand one level below the name (indent them further); further components start with their own `-`")),
+                .note("indent settings one level below the name; each further component starts with its own `-`")),
             },
             _ => Err(self.error(format!("expected {what}: its name, then its settings below it"))),
         }
@@ -420,7 +420,7 @@ mod tests {
         let error = items[2].component("an output").expect_err("two names");
         assert_eq!(
             error.message(),
-            "an output has one name only; `b` is a second one here"
+            "an output has only one name; `b` is a second one"
         );
         assert!(items[3].component("an output").is_err());
     }

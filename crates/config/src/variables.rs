@@ -86,9 +86,7 @@ impl Problem {
         let error = node.error(self.message).pointing_at_range(self.range);
         match self.suggestion {
             Some(name) => error.suggest(name),
-            None => {
-                error.note("`${NAME:default}` gives a default; `$${` stands for a literal `${`")
-            }
+            None => error.note("`${NAME:default}` sets a default; `$${` is a literal `${`"),
         }
     }
 }
@@ -107,7 +105,7 @@ fn expand(text: &str, variables: &dyn Variables) -> Result<String, Problem> {
         out.push_str(&text[at..start]);
         let body = &text[start + 2..];
         let Some(length) = body.find('}') else {
-            let message = "a variable without its closing `}`";
+            let message = "a variable without a closing `}`";
             return Err(problem(start..start + 2, message));
         };
         at = start + 2 + length + 1;
@@ -201,7 +199,7 @@ mod tests {
             ("a: x${HOTS}", 5, "the variable `HOTS` is not set"),
             ("a: x${HOTS}", 5, "did you mean `HOST`?"),
             ("a: [b, 'x${QUUX}']", 10, "${NAME:default}"),
-            ("a: ${HOST", 4, "without its closing"),
+            ("a: ${HOST", 4, "without a closing"),
             ("a: '${a b}'", 5, "`a b` is not a variable's name"),
             ("a: '${}'", 5, "`` is not a variable's name"),
             ("a: '${1}'", 5, "not a variable's name"),

@@ -99,7 +99,7 @@ impl Builder<'_> {
         }
         Err(self.error(
             span,
-            "a configuration is one document; a second one starts here",
+            "a configuration must be a single document; a second one starts here",
         ))
     }
 
@@ -110,7 +110,7 @@ impl Builder<'_> {
             Some(tag) if tag.is_yaml_core_schema() && tag.suffix == "str" => Ok(true),
             Some(_) => Err(self
                 .error(span, "tags are not supported")
-                .note("`!` at the start of a value makes a YAML tag; put a value that begins with `!` in quotes")),
+                .note("`!` at the start of a value is a YAML tag; put a value that starts with `!` in quotes")),
         }
     }
 
@@ -127,7 +127,10 @@ impl Builder<'_> {
 
     fn alias(&mut self, anchor: usize, span: Span) -> Result<(), ConfigError> {
         let Some(node) = self.anchors.get(&anchor).cloned() else {
-            return Err(self.error(span, "an alias cannot stand inside the value that it names"));
+            return Err(self.error(
+                span,
+                "an alias cannot be used inside the value that it refers to",
+            ));
         };
         self.nodes += count(&node);
         if depth(&node) + self.open.len() > DEPTH_MAX {
@@ -186,7 +189,7 @@ impl Builder<'_> {
         if self.nodes > NODES_MAX {
             return Err(self.error(
                 node.span,
-                format!("more than {NODES_MAX} values; are aliases nested?"),
+                format!("more than {NODES_MAX} values; are there nested aliases?"),
             ));
         }
         if anchor > 0 {
@@ -216,7 +219,10 @@ impl Builder<'_> {
         let (key, merged) = entries.remove(at);
         for map in merged.items() {
             let Some(new) = map.as_map() else {
-                return Err(self.error(key.span, "`<<` takes a map or a list of maps, as aliases"));
+                return Err(self.error(
+                    key.span,
+                    "`<<` requires a map or a list of maps, as aliases",
+                ));
             };
             for (key, value) in new {
                 if !entries
@@ -231,7 +237,7 @@ impl Builder<'_> {
     }
 
     fn too_deep(&self, span: Span) -> ConfigError {
-        self.error(span, format!("nested deeper than {DEPTH_MAX} levels"))
+        self.error(span, format!("nested more than {DEPTH_MAX} levels deep"))
     }
 
     fn error(&self, span: Span, message: impl Into<String>) -> ConfigError {
@@ -252,9 +258,9 @@ impl Builder<'_> {
 fn advice(found: Option<char>) -> Option<&'static str> {
     match found? {
         '%' | '@' | '`' | '*' | '&' | '!' | '|' | '>' => {
-            Some("put a value that begins with `{}` in quotes")
+            Some("put a value that starts with `{}` in quotes")
         }
-        ':' => Some("put a value that holds `{} ` in quotes"),
+        ':' => Some("put a value that contains `{} ` in quotes"),
         '\t' => Some("YAML is indented with spaces, not with tabs"),
         _ => None,
     }
@@ -268,7 +274,7 @@ fn check_key(
     let Some(name) = key.as_str() else {
         return Err(key
             .error("a key must be a single value")
-            .note("put a value that begins with `{` or `[` in quotes"));
+            .note("put a value that starts with `{` or `[` in quotes"));
     };
     if names.insert(name.to_owned()) {
         return Ok(key);
@@ -280,7 +286,9 @@ fn check_key(
     Err(match first {
         Some((first, _)) => {
             let (line, column) = key.source().locate(first.span.start);
-            error.note(format!("the first one is at line {line}, column {column}"))
+            error.note(format!(
+                "the first occurrence is at line {line}, column {column}"
+            ))
         }
         None => error,
     })
@@ -410,18 +418,18 @@ mod tests {
             (
                 "a: 1\na: 3\n",
                 (2, 1),
-                "the first one is at line 1, column 1",
+                "the first occurrence is at line 1, column 1",
             ),
-            ("--- {}\n--- {}\n", (2, 1), "one document"),
-            ("é: ü\na: %{X}\n", (2, 4), "begins with `%` in quotes"),
-            ("a: !has(x)\n", (1, 4), "begins with `!`"),
-            ("a: b: c\n", (1, 5), "holds `: ` in quotes"),
+            ("--- {}\n--- {}\n", (2, 1), "single document"),
+            ("é: ü\na: %{X}\n", (2, 4), "starts with `%` in quotes"),
+            ("a: !has(x)\n", (1, 4), "starts with `!`"),
+            ("a: b: c\n", (1, 5), "contains `: ` in quotes"),
             ("a:\n\t- b\n", (2, 2), "not valid YAML: tabs"),
             ("{a: 1}: b\n", (1, 1), "a key must be a single value"),
             ("a: *x\n", (1, 4), "unknown anchor"),
-            ("a: &x [*x]\n", (1, 8), "inside the value that it names"),
-            ("<<: 1\n", (1, 1), "`<<` takes a map"),
-            (deep.as_str(), (1, DEPTH_MAX + 1), "nested deeper"),
+            ("a: &x [*x]\n", (1, 8), "inside the value that it refers to"),
+            ("<<: 1\n", (1, 1), "`<<` requires a map"),
+            (deep.as_str(), (1, DEPTH_MAX + 1), "nested more than"),
         ] {
             let error = parse(text).expect_err(text);
             assert_eq!(

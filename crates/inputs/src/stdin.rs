@@ -27,9 +27,8 @@ pub const SPEC: Spec = Spec {
     name: "stdin",
     summary: "Reads standard input until it ends, plain or compressed with gzip.",
     description: "\
-Lines, documents and gzip are read as by the input `file`, with the same tags and counters. Events leave 50 ms after they \
-came, or earlier when there are many.\n\n\
-Each run is a stream of its own: the same lines piped in twice are different events with different ids.",
+Lines, documents and gzip are read in the same way as by the input `file`, with the same tags and counters. Events are sent within 50 ms of their arrival, or earlier if there are many.\n\n\
+Each run is a separate stream: if the same lines are piped in twice, they are different events with different ids.",
     positional: Positional::NONE,
     one_line: &[],
     examples: &[
@@ -40,7 +39,7 @@ Each run is a stream of its own: the same lines piped in twice are different eve
             output: "",
         },
         Example {
-            title: "JSON documents, a line each",
+            title: "JSON documents, one per line",
             stage: "stdin codec=json",
             input: "",
             output: "",
@@ -54,18 +53,18 @@ Each run is a stream of its own: the same lines piped in twice are different eve
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Config {
-    /// How events are written. Default: `text`.
+    /// The format of events. Default: `text`.
     #[serde(default)]
     codec: Codec,
-    /// Gives JSON and MessagePack events `@timestamp` and `host.name` where they have no such field; lines of text
+    /// Adds `@timestamp` and `host.name` to JSON and MessagePack events that do not have these fields; lines of text
     /// always get them. Default: false.
     #[serde(default)]
     add_fields: bool,
-    /// The longest line in bytes, its end not counted; a longer one is cut there. Also the largest MessagePack document,
-    /// a larger one ends the input with an error. At most 1GiB. Default: 1MiB.
+    /// The maximum length of a line in bytes, without its line ending; longer lines are truncated. Also the maximum
+    /// size of a MessagePack document; a larger one ends the input with an error. At most 1GiB. Default: 1MiB.
     #[serde(default = "line_size_default")]
     max_line_bytes: Size,
-    /// Makes one event of several lines; `timeout` does not apply. Default: each line is an event.
+    /// Combines several lines into one event; `timeout` does not apply. Default: each line is an event.
     #[serde(default)]
     multiline: Option<MultilineSettings>,
     /// How rows of CSV are written, with `codec: csv`.

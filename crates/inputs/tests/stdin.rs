@@ -146,7 +146,7 @@ fn everything_up_to_the_end() {
     }
     let half = &packed[..packed.len() - 9];
     let told = format!(
-        "problem standard input: the gzip data ends too early, at compressed byte {}: it is truncated",
+        "problem standard input: the gzip data is truncated at compressed byte {}",
         half.len()
     );
     assert!(read("", half).contains(&told));

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use component::FileLedger;
+use component::{FileLedger, grouped, plural};
 use inputs::{FileEntries, read_ledger};
-use pipeline::report::{file_table, grouped};
+use pipeline::report::file_table;
 
 use crate::run::{print, say, sentence};
 
@@ -40,10 +40,10 @@ fn summary(files: &[FileLedger], user: Option<u32>) -> String {
         None => "not in use".to_owned(),
     };
     format!(
-        "{} files, {} events read, {} acknowledged, {} bytes behind; {user}\n",
-        grouped(files.len() as u64),
-        grouped(sum(|file| file.read_events)),
+        "{}, {} read, {} acknowledged, lag {}; {user}\n",
+        plural(files.len() as u64, "file"),
+        plural(sum(|file| file.read_events), "event"),
         grouped(sum(|file| file.acknowledged_events)),
-        grouped(sum(|file| file.lag_bytes)),
+        plural(sum(|file| file.lag_bytes), "byte"),
     )
 }

@@ -172,7 +172,7 @@ pub fn queue(pipeline: &PipelineGraph, data_dir: Option<&Path>) -> Option<String
         QueueSettings::Memory(_) => "memory, then disk",
     };
     let (size, folder) = (disk.max_bytes, folder.display());
-    Some(format!("{kind}, {size} at most, in {folder}"))
+    Some(format!("{kind}, at most {size}, in {folder}"))
 }
 
 /// Writes down what inputs of a one-line pipeline do in another way than those of a YAML file by default.

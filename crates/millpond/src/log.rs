@@ -102,7 +102,7 @@ fn check(directives: &str) -> anyhow::Result<()> {
             bail!(
                 "{}",
                 wrong(&format!(
-                    "`{word}` is no level; did you mean `{level}`? Accepted: {}, and TARGET=LEVEL",
+                    "`{word}` is not a level; did you mean `{level}`? Accepted: {}, and TARGET=LEVEL",
                     LEVELS.join(", ")
                 ))
             );
@@ -112,7 +112,7 @@ fn check(directives: &str) -> anyhow::Result<()> {
 }
 
 fn wrong(reason: &str) -> anyhow::Error {
-    anyhow!("{VARIABLE} cannot be used: {reason}")
+    anyhow!("{VARIABLE} is invalid: {reason}")
 }
 
 /// Says why the process ends: in the log where there is one.
@@ -374,7 +374,7 @@ mod tests {
         for wrong in ["wran", "hyper=debug,inof", "Debgu"] {
             let error = check(wrong).expect_err(wrong).to_string();
             assert!(
-                error.starts_with("RUST_LOG cannot be used: ") && error.contains("did you mean"),
+                error.starts_with("RUST_LOG is invalid: ") && error.contains("did you mean"),
                 "{error}"
             );
         }

@@ -1,7 +1,7 @@
 //! The `millpond` command.
 //!
-//! Exit codes: 0 when everything was read and delivered; 1 when something could not be read or delivered, each named on
-//! standard error; 2 when the command line or the configuration cannot be taken, before anything was read.
+//! Exit codes: 0 if everything was read and delivered; 1 if something could not be read or delivered, which is reported on standard
+//! error; 2 if the command line or the configuration is invalid, before anything is read.
 
 mod bench;
 mod dead_letters;
@@ -28,7 +28,7 @@ static REGISTRY: Registry = Registry {
     outputs: outputs::SPECS,
 };
 
-/// Reads, receives, holds, processes and ships log events.
+/// Collects, buffers, processes and forwards log events.
 #[derive(Parser)]
 #[command(name = "millpond", version, arg_required_else_help = true)]
 struct Cli {
@@ -44,15 +44,15 @@ enum Command {
     Check(CheckArgs),
     /// Runs a pipeline to the end, writing nothing, and reports what it cost and what limits it.
     Bench(BenchArgs),
-    /// Shows what became of every file that a data directory knows: position, lag, events read, acknowledged and dropped.
+    /// Shows the state of every file that a data directory knows: position, lag, events read, acknowledged and dropped.
     Files(FilesArgs),
-    /// Looks into disk queues: what is in them, whether it is whole, what is still to come for an output.
+    /// Inspects disk queues: their contents, their integrity, and what an output has not received yet.
     #[command(subcommand)]
     Queue(queue::QueueCommand),
-    /// Shows, replays and removes dead letters: events that outputs refused or processors could not handle.
+    /// Shows, replays and removes dead letters: events that outputs rejected or processors could not handle.
     #[command(subcommand)]
     DeadLetters(dead_letters::DeadLettersCommand),
-    /// Prints the reference of all components, or of one.
+    /// Prints the reference, or one page of it.
     Docs(DocsArgs),
     /// Prints the JSON Schema of the configuration, for editors.
     Schema,
@@ -69,7 +69,7 @@ struct Source {
 struct CheckArgs {
     #[command(flatten)]
     source: Source,
-    /// The data directory that the run will be given; `data_dir` in YAML.
+    /// The data directory that the pipeline will run with; `data_dir` in YAML.
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// Also reads the beginning of this file in place of the inputs, and prints what comes out of the processors.
@@ -84,13 +84,13 @@ struct CheckArgs {
 struct RunArgs {
     #[command(flatten)]
     source: Source,
-    /// Prints every operator's counters to standard error at the end.
+    /// Prints the counters of every operator to standard error at the end.
     #[arg(long)]
     metrics: bool,
-    /// Remembers in this directory how far inputs are, so that a later run goes on there; `data_dir` in YAML.
+    /// Saves the positions of inputs in this directory, so that a later run resumes there; `data_dir` in YAML.
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Prints the configuration as YAML and runs nothing.
+    /// Prints the configuration as YAML without running it.
     #[arg(long)]
     print_config: bool,
 }
@@ -109,10 +109,10 @@ struct BenchArgs {
 
 #[derive(Args)]
 struct FilesArgs {
-    /// The data directory, also while a run is using it.
+    /// The data directory; it may be in use by a running Millpond.
     #[arg(long, value_name = "DIR")]
     data_dir: PathBuf,
-    /// Prints one JSON object a file.
+    /// Prints one JSON object per file.
     #[arg(long)]
     json: bool,
 }

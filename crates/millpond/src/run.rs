@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
-use component::{Diagnostics, Stop, standard};
-use pipeline::report::{PipelineReport, Problem, grouped};
+use component::{Diagnostics, Stop, plural, plural_were, standard};
+use pipeline::report::{PipelineReport, Problem};
 use pipeline::{Graph, Report, Run, RunOptions, StartError};
 use registry::{Registry, RegistryError};
 use rustix::io::Errno;
@@ -28,7 +28,8 @@ const INTERRUPTED: i32 = 130;
 const ONE_REQUEST: Duration = Duration::from_millis(500);
 
 /// The answer to SIGHUP.
-const HANGUP: &str = "SIGHUP: Millpond runs on unchanged; it cannot reload its configuration yet, restart it to apply changes";
+const HANGUP: &str =
+    "SIGHUP is ignored: Millpond cannot reload its configuration yet; restart it to apply changes";
 
 /// Runs a pipeline to its end.
 pub fn run(pipeline: &str, data_dir: Option<PathBuf>, metrics: bool) -> anyhow::Result<ExitCode> {
@@ -66,7 +67,7 @@ impl Replay {
     pub fn prepare(configuration: &str, data_dir: &Path) -> anyhow::Result<Self> {
         let loaded = load(configuration)?;
         if loaded.finite {
-            bail!("{configuration} is no YAML file");
+            bail!("{configuration} is not a YAML file");
         }
         let host = host();
         let graph = loaded.build(&host, Some(data_dir.to_owned()))?;
@@ -145,17 +146,17 @@ impl Session {
         let data_dir = graph.process.data_dir.as_deref();
         let state = match data_dir {
             Some(path) => format!("data directory {}", path.display()),
-            None => "no data directory: nothing is remembered for the next run".to_owned(),
+            None => "no data directory: positions are not saved for the next run".to_owned(),
         };
         self.diagnostics.info(&format!(
-            "Millpond {version} starts; configuration {configuration}; {state}"
+            "Millpond {version} started; configuration {configuration}; {state}"
         ));
         for pipeline in &graph.pipelines {
             let (flow, queue) = (flow(pipeline), queue(pipeline, data_dir));
             let queue = queue.unwrap_or_else(|| "memory".to_owned());
             self.diagnostics
                 .for_pipeline(&pipeline.name)
-                .info(&format!("starts: {flow}; queue: {queue}"));
+                .info(&format!("started: {flow}; queue: {queue}"));
         }
     }
 
@@ -163,7 +164,7 @@ impl Session {
     fn take_leave(&self, code: u8) {
         let why = match self.signal.get() {
             Some(signal) => format!("after {signal}"),
-            None => "as every pipeline has ended".to_owned(),
+            None => "because every pipeline has ended".to_owned(),
         };
         self.diagnostics
             .info(&format!("Millpond stopped {why}; exit code {code}"));
@@ -240,11 +241,8 @@ impl Session {
                     .warn(text);
             }
             if *undelivered > 0 {
-                let events = match *undelivered {
-                    1 => "1 event was".to_owned(),
-                    events => format!("{} events were", grouped(events)),
-                };
-                diagnostics.error(&format!("{events} read and not delivered"));
+                let events = plural_were(*undelivered, "event");
+                diagnostics.error(&format!("{events} read but not delivered"));
             }
             if *refused > 0 {
                 diagnostics.error(&refused_note(*refused));
@@ -262,34 +260,23 @@ impl Session {
 
 /// What the settings of dead letters dropped.
 fn dropped_note(letters: u64) -> String {
-    let were = match letters {
-        1 => "1 dead letter was".to_owned(),
-        letters => format!("{} dead letters were", grouped(letters)),
-    };
-    format!("{were} dropped, as `max_bytes` and `max_age` of `dead_letters` say")
+    let were = plural_were(letters, "dead letter");
+    format!("{were} dropped because of `max_bytes` or `max_age` of `dead_letters`")
 }
 
 /// What outputs refused, where nothing keeps it.
 fn refused_note(events: u64) -> String {
-    let were = match events {
-        1 => "1 event was refused by an output and is lost".to_owned(),
-        events => format!(
-            "{} events were refused by outputs and are lost",
-            grouped(events)
-        ),
-    };
-    format!("{were}; with a `data_dir` they would be dead letters, which can be delivered later")
+    let were = plural_were(events, "event");
+    format!(
+        "{were} rejected by outputs and lost; with a `data_dir`, rejected events are kept as dead letters that can be replayed"
+    )
 }
 
 /// What a pipeline leaves in its disk queue.
 fn queued_note(events: u64) -> String {
-    let stay = if events == 1 {
-        "event stays"
-    } else {
-        "events stay"
-    };
-    let events = grouped(events);
-    format!("{events} {stay} in the disk queue for the next run")
+    let remain = if events == 1 { "remains" } else { "remain" };
+    let events = plural(events, "event");
+    format!("{events} {remain} in the disk queue for the next run")
 }
 
 /// Lets the process open as many files as it may: the limit that it begins with is meant for programs that use `select`.
@@ -337,7 +324,7 @@ fn signals(diagnostics: &Diagnostics) -> Option<Signals> {
     };
     let taken = taken().ok();
     if taken.is_none() {
-        diagnostics.warn("signals cannot be watched; stopping will not be graceful");
+        diagnostics.warn("signals cannot be handled; a stop will not be graceful");
     }
     taken
 }
@@ -365,14 +352,14 @@ impl Signals {
                 Some(first) if first.elapsed() < ONE_REQUEST => continue,
                 Some(_) => {
                     diagnostics.warn(&format!(
-                        "{name} again: stopped at once, without delivering what was read; exit code {INTERRUPTED}"
+                        "{name} again: stopped immediately without delivering the events that were read; exit code {INTERRUPTED}"
                     ));
                     std::process::exit(INTERRUPTED);
                 }
                 None => asked = Some(Instant::now()),
             }
             diagnostics.info(&format!(
-                "{name}: delivering what was read; once more to stop at once"
+                "{name}: delivering the events that were read; send it again to stop immediately"
             ));
             let _ = first.set(name);
             stop.stop();
@@ -448,8 +435,11 @@ mod tests {
     #[test]
     fn what_stays_in_a_queue_is_no_failure() {
         for (queued, said) in [
-            (1, "1 event stays in the disk queue for the next run"),
-            (1234, "1,234 events stay in the disk queue for the next run"),
+            (1, "1 event remains in the disk queue for the next run"),
+            (
+                1234,
+                "1,234 events remain in the disk queue for the next run",
+            ),
         ] {
             assert_eq!(queued_note(queued), said);
             let pipeline = PipelineReport {

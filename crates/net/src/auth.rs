@@ -22,7 +22,8 @@ pub enum Auth {
     Basic(Basic),
     /// A token, sent as `Authorization: Bearer TOKEN`.
     Bearer(Secret),
-    /// A key of Elasticsearch's, sent as `Authorization: ApiKey KEY`: as it is shown when it is made, or `ID:KEY`.
+    /// An API key of Elasticsearch, sent as `Authorization: ApiKey KEY`: in the encoded form shown when it is
+    /// created, or as `ID:KEY`.
     #[serde(rename = "api_key")]
     ApiKey(Secret),
 }
@@ -31,7 +32,7 @@ pub enum Auth {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Basic {
-    /// The user's name, without a colon.
+    /// The user name, without a colon.
     pub user: String,
     /// The password: `${VARIABLE}`, or `file:PATH` for the content of a file.
     pub password: Secret,
@@ -44,7 +45,7 @@ pub enum AuthError {
     #[error(transparent)]
     Secret(#[from] SecretError),
     /// The secret has characters that no header can have.
-    #[error("the token holds characters that no header can hold, such as a newline")]
+    #[error("the token contains characters that are not allowed in a header, such as a newline")]
     NoHeader,
 }
 
@@ -79,7 +80,7 @@ impl Auth {
         {
             let user = node.nearest("basic.user");
             return Err(user
-                .error("a user's name holds no colon (RFC 7617)")
+                .error("a user name must not contain a colon (RFC 7617)")
                 .hiding_value());
         }
         self.header()

@@ -26,23 +26,23 @@ pub use reqwest;
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientSettings {
-    /// How long connecting may take, TLS included.
+    /// The maximum time to establish a connection, including TLS.
     pub connect_timeout: Positive<Period>,
-    /// How long a request may take, from connecting to the end of the answer.
+    /// The maximum time for a request, from connecting to the end of the response.
     pub timeout: Positive<Period>,
-    /// How many connections to a host stay open for later requests.
+    /// The maximum number of idle connections per host that are kept open for later requests.
     pub idle_connections: usize,
-    /// How long a connection stays open that nobody uses.
+    /// How long an idle connection stays open.
     pub idle_timeout: Positive<Period>,
-    /// The proxy to go through, such as `http://proxy:3128`, with `USER:PASSWORD@` where it asks for them; `none` for no proxy.
-    /// `${VARIABLE}` and `file:PATH` work as for passwords. Default: as `http_proxy`, `https_proxy` and `no_proxy` of the
-    /// environment say.
+    /// The proxy to use, such as `http://proxy:3128`, with `USER:PASSWORD@` if it requires them; `none` for no proxy.
+    /// `${VARIABLE}` and `file:PATH` work as for passwords. Default: the environment variables `http_proxy`,
+    /// `https_proxy` and `no_proxy`.
     pub proxy: Option<Secret>,
-    /// Who the client is.
+    /// The credentials of the client.
     pub auth: Option<Auth>,
-    /// Headers for every request. A value may be `file:PATH`, for the content of a file.
+    /// Headers for every request. A value may be `file:PATH` for the content of a file.
     pub headers: BTreeMap<String, Secret>,
-    /// How TLS is spoken.
+    /// TLS settings.
     pub tls: ClientTls,
 }
 
@@ -94,11 +94,11 @@ pub enum RequestError {
     #[error("cannot connect: {0}")]
     Connect(String),
     /// It took too long.
-    #[error("no answer within the time-out{0}")]
+    #[error("no response within the timeout{0}")]
     Timeout(&'static str),
     /// The answer says to go somewhere else.
     #[error(
-        "the answer is a redirect ({status}) to {location}, which is not followed: use that address, if it is right"
+        "the response is a redirect ({status}) to {location}, which is not followed: use that address if it is correct"
     )]
     Redirect {
         /// The status.
@@ -110,7 +110,9 @@ pub enum RequestError {
     #[error(transparent)]
     Secret(#[from] SecretError),
     /// A secret cannot be sent.
-    #[error("the setting `{0}` holds characters that no header can hold, such as a newline")]
+    #[error(
+        "the setting `{0}` contains characters that are not allowed in a header, such as a newline"
+    )]
     NoHeader(String),
     /// The connection broke, or the answer is no HTTP.
     #[error("the request failed: {0}")]
@@ -123,17 +125,16 @@ pub enum RequestError {
 /// Another text, at the place of the setting.
 pub fn url(node: &Node, text: &str) -> Result<Url, ConfigError> {
     let url = Url::parse(text).map_err(|error| {
-        node.error(format!("not an address: {error}"))
-            .note("write http://HOST:PORT/PATH or https://HOST:PORT/PATH")
+        node.error(format!("invalid URL: {error}"))
+            .note("use http://HOST:PORT/PATH or https://HOST:PORT/PATH")
     })?;
     if !["http", "https"].contains(&url.scheme()) {
         let scheme = url.scheme();
-        let message = format!("an address of http or https is expected, not of `{scheme}`");
+        let message = format!("expected an http or https URL, not `{scheme}`");
         return Err(node.error(message));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        let message =
-            "the address holds a user or a password, which would be printed with it: use `auth`";
+        let message = "the URL contains a user name or a password, which would appear in messages: use `auth` instead";
         return Err(node.error(message).hiding_value());
     }
     Ok(url)
@@ -162,7 +163,7 @@ impl Client {
             .tls_backend_preconfigured(rustls::ClientConfig::clone(tls.config()));
         let http = through(builder, settings.proxy.as_ref(), node)?
             .build()
-            .map_err(|error| node.error(format!("cannot make requests: {}", chain(&error))))?;
+            .map_err(|error| node.error(format!("cannot create requests: {}", chain(&error))))?;
         let client = Self {
             http,
             auth: settings.auth.clone(),
@@ -266,7 +267,7 @@ fn through(
     let proxy = Proxy::all(&*address).ok();
     let proxy = proxy.filter(|_| known.iter().any(|scheme| address.starts_with(scheme)));
     let proxy = proxy.ok_or_else(|| {
-        node.error("a proxy is `none`, http://HOST:PORT or https://HOST:PORT")
+        node.error("expected `none`, http://HOST:PORT or https://HOST:PORT")
             .hiding_value()
     })?;
     Ok(builder.proxy(proxy.no_proxy(NoProxy::from_env())))

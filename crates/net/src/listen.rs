@@ -59,16 +59,15 @@ impl FromStr for Address {
             None if text.bytes().all(|byte| byte.is_ascii_digit()) => (Host::Loopback, text),
             None => {
                 return Err(format!(
-                    "`{text}` has no port: write {text}:8080, or 8080 for that port on this machine only"
+                    "`{text}` has no port: use {text}:8080, or 8080 for that port on this machine only"
                 ));
             }
             Some(("", port)) => (Host::Every, port),
             Some((host, port)) => (Host::Named(named(text, host)?), port),
         };
         let number = port.parse().ok().filter(|_| !port.starts_with('+'));
-        let port = number.ok_or_else(|| {
-            format!("`{port}` is not a port: a number from 0 to 65535 is expected")
-        })?;
+        let port = number
+            .ok_or_else(|| format!("`{port}` is not a port: expected a number from 0 to 65535"))?;
         Ok(Self { host, port })
     }
 }
@@ -84,12 +83,12 @@ fn named(text: &str, host: &str) -> Result<String, String> {
     }
     if host.contains(['/', ' ', '@']) {
         return Err(format!(
-            "`{text}` is not an address: 8080, :8080 or HOST:8080 is expected"
+            "`{text}` is not an address: expected 8080, :8080 or HOST:8080"
         ));
     }
     if host.contains(':') {
         return Err(format!(
-            "`{text}` is ambiguous: an IPv6 address stands in brackets, as in [::1]:8080"
+            "`{text}` is ambiguous: put an IPv6 address in brackets, as in [::1]:8080"
         ));
     }
     Ok(host.to_owned())
@@ -146,10 +145,10 @@ impl Address {
         self.listen().await.map_err(|error| {
             let failed = |reason: &str| node.error(format!("cannot listen on {self}: {reason}"));
             match error.kind() {
-                io::ErrorKind::AddrInUse => failed("another program listens there already")
-                    .note(format!("`ss -ltnp 'sport = :{}'` shows which", self.port)),
+                io::ErrorKind::AddrInUse => failed("another program is already listening there")
+                    .note(format!("find it with `ss -ltnp 'sport = :{}'`", self.port)),
                 io::ErrorKind::PermissionDenied => failed(&error.to_string())
-                    .note("ports below 1024 take root or the capability CAP_NET_BIND_SERVICE"),
+                    .note("ports below 1024 require root or the capability CAP_NET_BIND_SERVICE"),
                 io::ErrorKind::AddrNotAvailable => {
                     failed("this machine does not have that address")
                 }
@@ -176,7 +175,7 @@ impl Address {
                         Err(error) => failed = Some(error),
                     }
                 }
-                Err(failed.unwrap_or_else(|| io::Error::other("the name has no address")))
+                Err(failed.unwrap_or_else(|| io::Error::other("the host name has no address")))
             }
         }
     }
@@ -424,14 +423,14 @@ mod tests {
     fn what_is_no_address_is_refused() {
         for (text, part) in [
             ("", "is not a port"),
-            ("localhost", "`localhost` has no port: write localhost:8080"),
+            ("localhost", "`localhost` has no port: use localhost:8080"),
             ("localhost:", "`` is not a port"),
             ("localhost:http", "`http` is not a port"),
             ("65536", "`65536` is not a port"),
             (":+1", "`+1` is not a port"),
-            ("::1:80", "stands in brackets"),
+            ("::1:80", "in brackets"),
             ("[::x]:80", "`::x` is not an IPv6 address"),
-            ("http://localhost:80", "is expected"),
+            ("http://localhost:80", "expected"),
         ] {
             let error = text.parse::<Address>().expect_err(text);
             assert!(error.contains(part), "{text}: {error}");

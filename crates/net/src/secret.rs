@@ -53,7 +53,7 @@ pub enum SecretError {
         source: io::Error,
     },
     /// The file is too long to be a secret.
-    #[error("{} is longer than a secret may be: 64 KiB at most", .0.display())]
+    #[error("{} is too long for a secret: at most 64 KiB are allowed", .0.display())]
     TooLong(PathBuf),
     /// The file holds something else than text.
     #[error("the secret in {} is not valid UTF-8", .0.display())]
@@ -159,7 +159,7 @@ impl JsonSchema for Secret {
         json_schema!({
             "type": "string",
             "format": "password",
-            "description": "A secret: `${VARIABLE}` takes it from the environment, `file:PATH` from a file, without the newline at its end. It is never printed.",
+            "description": "A secret: `${VARIABLE}` reads it from the environment, `file:PATH` from a file, without the trailing newline. It is never printed.",
             "examples": ["${PASSWORD}", "file:/run/secrets/password"],
         })
     }

@@ -150,12 +150,12 @@ fn settings_that_cannot_work_are_refused_at_their_place() {
         (
             "headers: {x-key: \"hunter2\\n\"}",
             "t.yaml:1:18",
-            "`headers.x-key` holds characters",
+            "`headers.x-key` contains characters",
         ),
         (
             "auth: {bearer: \"hunter2\\n\"}",
             "t.yaml:1:16",
-            "no header can hold",
+            "not allowed in a header",
         ),
         ("auth: {bearer: ''}", "t.yaml:1:16", "the secret is empty"),
         (
@@ -166,7 +166,7 @@ fn settings_that_cannot_work_are_refused_at_their_place() {
         (
             "auth: {basic: {user: 'a:b', password: hunter2}}",
             "t.yaml:1:22",
-            "no colon",
+            "not contain a colon",
         ),
         ("tls: {ca: /nowhere/ca.pem}", "t.yaml:1:11", "cannot read"),
     ] {
@@ -179,9 +179,9 @@ fn settings_that_cannot_work_are_refused_at_their_place() {
         assert!(!error.contains("hunter2"), "{error}");
     }
     for (address, part) in [
-        ("localhost:9200", "not of `localhost`"),
-        ("/x", "not an address"),
-        ("ftp://x/", "not of `ftp`"),
+        ("localhost:9200", "not `localhost`"),
+        ("/x", "invalid URL"),
+        ("ftp://x/", "not `ftp`"),
         ("https://elastic:hunter2@x/", "use `auth`"),
     ] {
         let error = said(url(&node(&format!("'{address}'")), address));
@@ -203,7 +203,7 @@ async fn a_taken_port_is_an_error_of_its_setting() {
     let address: Address = read(setting);
     let error = said(address.bind(setting).await);
     assert!(
-        error.contains("another program listens there already"),
+        error.contains("another program is already listening there"),
         "{error}"
     );
     assert!(error.contains("t.yaml:1:10"), "{error}");

@@ -143,7 +143,7 @@ async fn renewed_certificates_are_picked_up() {
     let warnings = listener.take_warnings();
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(
-        warnings[0].contains("is not that of the certificate"),
+        warnings[0].contains("does not belong to the certificate"),
         "{warnings:?}"
     );
 
@@ -219,7 +219,7 @@ fn faults_stand_at_their_setting() {
         (
             "cert: DIR/server.pem\nkey: DIR/other.key",
             2,
-            "is not that of the certificate",
+            "does not belong to the certificate",
         ),
         (
             "cert: DIR/server.pem\nkey: DIR/server.key\nclient_ca: DIR/empty",
@@ -229,7 +229,7 @@ fn faults_stand_at_their_setting() {
         (
             "cert: DIR/server.pem\nkey: DIR/server.key\nclient_cert_optional: true",
             3,
-            "needs `client_ca`",
+            "requires `client_ca`",
         ),
     ] {
         let node = authority.node(settings);
@@ -241,8 +241,8 @@ fn faults_stand_at_their_setting() {
         assert!(error.contains(part), "{settings}: {error}");
     }
     for (settings, part) in [
-        ("cert: DIR/server.pem", "`cert` needs `key`"),
-        ("key: DIR/server.key", "`key` needs `cert`"),
+        ("cert: DIR/server.pem", "`cert` requires `key`"),
+        ("key: DIR/server.key", "`key` requires `cert`"),
         ("ca: DIR/no.pem", "cannot read"),
         ("server_name: 'a b'", "a host name or an IP address"),
     ] {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CompressionName {
-    /// Not at all.
+    /// No.
     #[default]
     None,
     /// gzip.
@@ -27,7 +27,7 @@ impl CompressionName {
         let at = node.nearest("compression_level");
         let (default, levels) = match self {
             Self::None if level.is_some() => {
-                return Err(at.error("`compression_level` needs a compression"));
+                return Err(at.error("`compression_level` requires a `compression`"));
             }
             Self::None => return Ok(Compression::None),
             Self::Gzip => (6, 0..=9),
@@ -36,7 +36,7 @@ impl CompressionName {
         let level = level.unwrap_or(default);
         if !levels.contains(&level) {
             let (first, last) = (levels.start(), levels.end());
-            return Err(at.error(format!("the level must lie between {first} and {last}")));
+            return Err(at.error(format!("the level must be between {first} and {last}")));
         }
         Ok(match self {
             Self::Zstd => Compression::Zstd(level),

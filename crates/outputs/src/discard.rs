@@ -14,8 +14,8 @@ use serde::Deserialize;
 /// The description of `discard`.
 pub const SPEC: Spec = Spec {
     name: "discard",
-    summary: "Takes every event and does nothing with it.",
-    description: "For measuring: nothing is rendered and nothing is written. An event counts as delivered at once.",
+    summary: "Accepts every event and discards it.",
+    description: "For measurements: events are neither rendered nor written, and count as delivered immediately.",
     positional: Positional::NONE,
     one_line: &[],
     examples: &[Example {

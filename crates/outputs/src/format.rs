@@ -11,14 +11,14 @@ use crate::pretty::Pretty;
 /// What an absent field gives in the texts of outputs.
 pub const ABSENT: Absent = Absent::Text("-");
 
-/// How events are written.
+/// The format of events.
 #[derive(Debug, Clone)]
 pub enum Format {
-    /// A JSON object a line.
+    /// One JSON object per line.
     Json,
     /// JSON for people.
     Pretty(Pretty),
-    /// A dot an event.
+    /// One dot per event.
     Dots,
     /// A text a line.
     Line(Template),

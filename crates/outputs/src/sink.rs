@@ -147,7 +147,7 @@ pub mod tests {
             (done, error.raw_os_error()),
             (3, Some(Errno::NOSPC.raw_os_error()))
         );
-        write_rest(&mut sink, b"abcdef", &mut done).expect("there is room again");
+        write_rest(&mut sink, b"abcdef", &mut done).expect("there is free space again");
         assert_eq!(*sink.taken.lock().unwrap(), b"abcdef");
         assert_eq!(*sink.waits.lock().unwrap(), 1);
     }

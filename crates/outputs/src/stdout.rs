@@ -29,11 +29,9 @@ pub const SPEC: Spec = Spec {
     name: "stdout",
     summary: "Writes events to standard output.",
     description: concat!("\
-Events leave in order. A JSON event that nothing changed leaves byte for byte as it came. When the reader goes away \
-(`| head -1`) the pipeline ends quietly; when standard output is a file on a full disk, writing is tried again and goes \
-on exactly where it stopped. Several `stdout` outputs, in one pipeline or in many, do not tear each other's lines.
+Events are written in order. A JSON event that no processor changed is written byte for byte as it was received. If the reader closes the pipe (`| head -1`), the pipeline ends without an error; if standard output is a file on a full disk, writing is retried and resumes exactly where it stopped. Several `stdout` outputs, in one pipeline or in several, do not mix their lines.
 
-In a `template`, ", expr::template_syntax!(), " A field that is absent or null gives `-`."),
+In a `template`, ", expr::template_syntax!(), " A field that is absent or null is written as `-`."),
     positional: Positional::fields(&["format", "template"]),
     one_line: &[],
     examples: &[
@@ -67,9 +65,9 @@ enum FormatName {
     /// JSON for reading: what fits on a line of 80 characters stands on one, the rest is indented. In colours on a terminal,
     /// unless the environment sets `NO_COLOR` or `TERM=dumb`.
     Pretty,
-    /// A dot an event.
+    /// One dot per event.
     Dots,
-    /// The text of `template`, a line an event.
+    /// The text of `template`, one line per event.
     Line,
     /// MessagePack maps, one after the other.
     MsgPack,
@@ -145,7 +143,7 @@ struct State {
 fn build(node: &Node, _: &BuildContext) -> Result<Arc<dyn Writer>, ConfigError> {
     let config: Config = parse(node)?;
     if let Some(fault) = standard::stdout_fault() {
-        let error = node.error(format!("{fault}: every event would be lost"));
+        let error = node.error(format!("{fault}: all events would be lost"));
         return Err(error.note("redirect it to a file or a pipe, or use another output"));
     }
     let stdout = io::stdout();
@@ -184,7 +182,7 @@ fn format(config: &Config, node: &Node, terminal: Option<Terminal>) -> Result<Fo
     if config.template.is_some() && config.format != Some(FormatName::Line) {
         return Err(node
             .nearest("template")
-            .error("`template` needs `format: line`"));
+            .error("`template` requires `format: line`"));
     }
     let by_default = match terminal {
         Some(_) => FormatName::Pretty,
@@ -436,7 +434,7 @@ mod tests {
     fn wrong_settings_are_refused_with_their_place() {
         for (yaml, message, column) in [
             ("format: jsn", "jsn", 9),
-            ("template: x", "needs `format: line`", 11),
+            ("template: x", "requires `format: line`", 11),
             ("{format: line, template: 'a %{b'}", "not closed", 29),
             ("colour: x", "colour", 1),
         ] {

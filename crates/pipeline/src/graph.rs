@@ -133,8 +133,9 @@ impl Graph {
         let pipelines = pipelines
             .ok_or_else(|| root.error("the configuration needs the setting `pipelines`"))?;
         let Some(entries) = pipelines.as_map().filter(|entries| !entries.is_empty()) else {
-            return Err(pipelines
-                .error("`pipelines` holds each pipeline under its name; there is none here"));
+            return Err(
+                pipelines.error("`pipelines` must contain at least one pipeline, under its name")
+            );
         };
         let mut builder = Builder {
             registry,
@@ -239,23 +240,23 @@ impl Builder<'_> {
         let place = queue.place(node);
         let name = pipeline.as_str().unwrap_or_default();
         let Some(folder) = disk.folder(self.data_dir, name) else {
-            let error = place.error("a disk queue needs a folder, and there is no `data_dir`");
-            return Err(error.note("set `data_dir` at the top of the configuration, start with --data-dir DIR, or give this queue a `path`"));
+            let error = place.error("a disk queue needs a directory, and `data_dir` is not set");
+            return Err(error.note("set `data_dir` at the top of the configuration, use --data-dir DIR, or give this queue a `path`"));
         };
         if disk.path.is_none() {
             check_file_name(pipeline)?;
         }
         let real = real_path(&folder);
         if self.data_dir.is_some_and(|dir| real_path(dir) == real) {
-            let error = place.error("a queue cannot have the data directory itself as its folder");
-            return Err(error.note("a folder below it is fine"));
+            let error = place.error("the directory of a queue cannot be the data directory itself");
+            return Err(error.note("use a directory below it"));
         }
         if let Some(other) = self.queues.insert(real, name.to_owned()) {
             let folder = folder.display();
             let error = place.error(format!(
-                "the queue of pipeline `{other}` is in {folder} already"
+                "the queue of pipeline `{other}` already uses {folder}"
             ));
-            return Err(error.note("each disk queue has a folder of its own"));
+            return Err(error.note("each disk queue needs its own directory"));
         }
         Ok(queue)
     }
@@ -448,7 +449,7 @@ impl Builder<'_> {
         let Some(what) = what else { return Ok(()) };
         if self.claims.contains(&what) {
             return Err(node.error(format!(
-                "another component of this configuration uses {what} already"
+                "another component of this configuration already uses {what}"
             )));
         }
         self.claims.insert(what);
@@ -478,34 +479,30 @@ const MEMORY_MIN: Size = Size(1 << 20);
 fn check_process(root: &Node, process: &ProcessSettings) -> Result<(), ConfigError> {
     if process.workers > WORKERS_MAX {
         let error = root.nearest("workers");
-        return Err(error.error(format!("more than {WORKERS_MAX} workers")));
+        return Err(error.error(format!("`workers` must be at most {WORKERS_MAX}")));
     }
     if process.max_memory_bytes.0 < MEMORY_MIN.0 {
         let error = root.nearest("max_memory_bytes");
-        return Err(error.error(format!(
-            "less than {MEMORY_MIN} of memory is not enough to read"
-        )));
+        return Err(error.error(format!("`max_memory_bytes` must be at least {MEMORY_MIN}")));
     }
     let letters = &process.dead_letters;
     let place = || root.nearest("dead_letters");
     if letters.max_bytes < LETTERS_SIZE_MIN {
         return Err(place().nearest("max_bytes").error(format!(
-            "less than {LETTERS_SIZE_MIN} is not enough for dead letters"
+            "`max_bytes` of `dead_letters` must be at least {LETTERS_SIZE_MIN}"
         )));
     }
     if letters.max_age.is_some_and(|age| age.is_zero()) {
         return Err(place()
             .nearest("max_age")
-            .error("with a `max_age` of 0 no dead letter would be kept"));
+            .error("a `max_age` of 0 would keep no dead letters"));
     }
     if process
         .max_disk_bytes
         .is_some_and(|disk| disk < DISK_SIZE_MIN)
     {
         let error = root.nearest("max_disk_bytes");
-        return Err(error.error(format!(
-            "less than {DISK_SIZE_MIN} is not enough for a disk queue"
-        )));
+        return Err(error.error(format!("`max_disk_bytes` must be at least {DISK_SIZE_MIN}")));
     }
     Ok(())
 }
@@ -520,7 +517,7 @@ fn one_or_more<'n>(
     let node = match (one, many) {
         (Some(_), Some(second)) => {
             return Err(second.error(format!(
-                "`{word}` and `{word}s` are two names of one setting; give one of them"
+                "`{word}` and `{word}s` are the same setting; use only one of them"
             )));
         }
         (Some(node), None) | (None, Some(node)) => node,
@@ -570,8 +567,8 @@ fn unique(
     }
     let word = spec.kind().word();
     Err(node
-        .error(format!("a second {word} is called `{name}`"))
-        .note("give it a name of its own: name: …"))
+        .error(format!("another {word} is already named `{name}`"))
+        .note("give it a different name with `name: …`"))
 }
 
 fn wrong_kind(node: &Node, spec: &Spec) -> ConfigError {

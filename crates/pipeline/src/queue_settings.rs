@@ -41,12 +41,12 @@ pub enum QueueSettings {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MemoryQueueSettings {
-    /// Bytes of events that wait or are being worked on, counted with 32 bytes for each event.
+    /// The maximum size of events that are waiting or being processed, including 32 bytes for each event.
     pub max_bytes: Size,
-    /// Events that wait or are being worked on.
+    /// The maximum number of events that are waiting or being processed.
     pub max_events: Count,
-    /// What happens when the queue is full: with `none` the inputs wait; with `disk`, or `disk:` with its settings, what
-    /// does not fit is written to a disk queue.
+    /// What happens when the queue is full: with `none` the inputs wait; with `disk`, or `disk:` with its settings,
+    /// events that do not fit are written to a disk queue.
     pub overflow: Overflow,
 }
 
@@ -69,51 +69,54 @@ pub struct DiskQueueSettings {
     /// name below `queue` in `data_dir`, such as `/var/lib/millpond/queue/apache`.
     #[serde(default, deserialize_with = "config::paths")]
     pub path: Option<PathBuf>,
-    /// The most that the queue takes on disk: segments with the room that is reserved for them. At least 256KiB. What is
-    /// set aside because of damage has a limit of its own.
+    /// The maximum disk space for the queue: segments including their preallocated space. At least 256KiB.
+    /// Quarantined data has a separate limit.
     pub max_bytes: Size,
-    /// The most events that wait for some output. Default: no limit.
+    /// The maximum number of events that wait for any output. Default: no limit.
     pub max_events: Option<Count>,
     /// Events that have waited longer than this are dropped, counted and reported, a block at a time. Default: no limit.
     pub max_age: Option<Period>,
-    /// What happens when `max_bytes` or `max_events` is reached: with `block` the inputs wait; with `drop_newest` events that
-    /// come in are dropped; with `drop_oldest` the oldest ones are, a segment at a time. What is dropped is counted and
-    /// reported. A full file system always makes the inputs wait.
+    /// What happens when `max_bytes` or `max_events` is reached: with `block` the inputs wait; with `drop_newest`
+    /// incoming events are dropped; with `drop_oldest` the oldest events are dropped, one segment at a time. Dropped
+    /// events are counted and reported. A full file system always makes the inputs wait.
     pub when_full: WhenFull,
-    /// When an input may take its events as safe, and forget them or tell the sender so. With `fsync`: when the disk has
-    /// confirmed them; neither a crash of the process nor a power cut loses any. With `interval`: when they are written
-    /// to the operating system; a crash of the process loses nothing, a crash of the machine or a power cut loses what came
-    /// within the last `sync_interval` at most, and the sender will not send it again.
+    /// When events are safe for their input, which may then discard them or confirm them to the sender. With `fsync`:
+    /// when the disk has confirmed them; neither a crash of the process nor a power failure loses any. With
+    /// `interval`: when they are written to the operating system; a crash of the process loses nothing, a crash of
+    /// the machine or a power failure loses at most the events of the last `sync_interval`, and the sender will not
+    /// send them again.
     pub durability: Durability,
-    /// With `durability: interval`: how often what was written is synced to the disk. With 0 every batch is synced by itself
-    /// before its input hears of it, as with `durability: fsync`.
+    /// With `durability: interval`: how often written data is synced to disk. With 0, every batch is synced
+    /// separately before its input is notified, as with `durability: fsync`.
     pub sync_interval: Period,
-    /// With `durability: fsync`: batches share an fsync until there are so many bytes. With 0 every batch has an fsync of its
-    /// own.
+    /// With `durability: fsync`: the maximum size of a group of batches that share an fsync. With 0, every batch has
+    /// its own fsync.
     pub group_bytes: Size,
-    /// With `durability: fsync`: how long the first batch of a group waits for others to share its fsync. With 0 every batch
-    /// has an fsync of its own.
+    /// With `durability: fsync`: how long the first batch of a group waits for others to share its fsync. With 0,
+    /// every batch has its own fsync.
     pub group_time: Period,
-    /// How blocks are compressed: `none`, `lz4` (fast) or `zstd` (smaller). Blocks that would not become smaller are written
-    /// as they are. It may be changed at any time: each block says how it was written.
+    /// How blocks are compressed: `none`, `lz4` (fast) or `zstd` (smaller). Blocks that would not become smaller are
+    /// written uncompressed. It may be changed at any time: each block records its compression.
     pub compression: Compression,
-    /// The size of a file of the queue: room is given back a segment at a time. At least 64KiB; never more than a quarter of
-    /// `max_bytes`, whatever is set here.
+    /// The size of a segment, a file of the queue: disk space is freed one segment at a time. At least 64KiB; limited
+    /// to a quarter of `max_bytes`.
     pub segment_bytes: Size,
-    /// Bytes of events that wait in memory as well, so that outputs that keep up never have the disk read; counted as in the
-    /// memory queue. With `overflow` the limits of the memory queue stand in its place.
+    /// The maximum size of waiting events that are kept in memory as well, so that nothing is read from disk while
+    /// outputs keep up; counted as in the memory queue. With `overflow`, the limits of the memory queue are used
+    /// instead.
     pub cache_bytes: Size,
-    /// Room that the queue leaves free on its file system. When there is less, the inputs wait, the log says so, and the
-    /// queue goes on by itself when there is room again.
+    /// Disk space that the queue leaves free on its file system. When there is less, the inputs wait, this is logged,
+    /// and the queue continues automatically when there is space again.
     pub min_free_bytes: Size,
-    /// Where an output begins that the queue has not seen before: with `oldest` it gets everything that the queue still
-    /// holds, with `now` what comes in from then on.
+    /// Where a new output starts: with `oldest` it receives everything that is still in the queue, with `now` only
+    /// events that arrive later.
     pub new_output: NewOutput,
-    /// How long the queue keeps what an output had not taken when the output is not in the configuration any more. It goes on
-    /// where it was if it comes back until then; with 0 it is forgotten at once.
+    /// How long the queue keeps the events that an output had not accepted when it is removed from the configuration.
+    /// If the output is added again within this time, it resumes where it was; with 0, its position is dropped at
+    /// once.
     pub orphan_retention: Period,
-    /// Whether a stop waits until the outputs have taken everything that the queue holds, for `shutdown_deadline` at most.
-    /// Without it what is on disk stays there for the next run.
+    /// Whether a stop waits until the outputs have accepted everything in the queue, for at most `shutdown_deadline`.
+    /// Otherwise, events on disk remain there for the next run.
     pub drain: bool,
 }
 
@@ -249,7 +252,7 @@ impl MemoryQueueSettings {
         };
         let settings = node.nearest("overflow.disk");
         if let Some((name, _)) = settings.entry("cache_bytes") {
-            let error = name.error("a queue that flows over has the limits of the memory queue");
+            let error = name.error("an overflow queue uses the memory limits of the memory queue");
             return Err(error.note("set `max_bytes` of the memory queue instead"));
         }
         disk.check(settings)
@@ -314,8 +317,8 @@ impl DiskQueueSettings {
         if self.max_age.is_some_and(|age| age.is_zero()) {
             let error = node.nearest("max_age");
             return Err(error
-                .error("with a `max_age` of 0 nothing would ever arrive")
-                .note("leave the setting out where events may wait for as long as they have to"));
+                .error("a `max_age` of 0 would drop every event")
+                .note("omit the setting to let events wait indefinitely"));
         }
         for (name, size, min) in [
             ("max_bytes", self.max_bytes, DISK_SIZE_MIN),
@@ -323,9 +326,7 @@ impl DiskQueueSettings {
         ] {
             if size < min {
                 let error = node.nearest(name);
-                return Err(error.error(format!(
-                    "less than {min} of `{name}` is not enough for a disk queue"
-                )));
+                return Err(error.error(format!("`{name}` of a disk queue must be at least {min}")));
             }
         }
         if self
@@ -344,7 +345,7 @@ fn refuse_zeros(node: &Node, limits: &[(&str, u64)]) -> Result<(), ConfigError> 
     match limits.iter().find(|(_, limit)| *limit == 0) {
         Some((name, _)) => Err(node
             .nearest(name)
-            .error(format!("with a `{name}` of 0 nothing could pass the queue"))),
+            .error(format!("`{name}` must be greater than 0"))),
         None => Ok(()),
     }
 }
@@ -354,7 +355,7 @@ pub(crate) fn check_file_name(name: &Node) -> Result<(), ConfigError> {
     if file_name(name.as_str().unwrap_or_default()).len() <= FILE_NAME_MAX {
         return Ok(());
     }
-    let error = name.error("the name of the pipeline is too long for the name of a folder");
+    let error = name.error("the name of the pipeline is too long for a directory name");
     Err(error.note("give the queue a `path`"))
 }
 

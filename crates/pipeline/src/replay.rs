@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use batch::{Batch, Reentry};
 use component::input::Sink;
 use component::thread;
-use component::{Diagnostics, Phase, Phases, Receipt};
+use component::{Diagnostics, Phase, Phases, Receipt, grouped, plural_were};
 use queue::letters::request::{self, Action, Outcome, Request};
 use queue::letters::{DeadLetters, LetterFolder, Options, Page};
 use queue::{Inlet, Queue};
@@ -25,7 +25,6 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::graph::{Graph, PipelineGraph};
-use crate::report::grouped;
 use crate::run::{RunOptions, StartError};
 use crate::worker::Ends;
 
@@ -163,7 +162,7 @@ impl Replayer {
                 Ok(request) => request,
                 Err(reason) => {
                     self.diagnostics.warn(&format!(
-                        "a request for dead letters in {} cannot be read and is removed: {reason}",
+                        "a dead letter request in {} cannot be read and has been removed: {reason}",
                         store.display()
                     ));
                     let _ = request::finish(store, &id);
@@ -214,13 +213,13 @@ impl Replayer {
         };
         if let Err(error) = told {
             self.diagnostics.warn(&format!(
-                "what became of a request for dead letters cannot be written to {}: {error}",
+                "the result of a dead letter request cannot be written to {}: {error}",
                 store.display()
             ));
         }
         if let Err(error) = finished {
             self.diagnostics.warn(&format!(
-                "a request for dead letters in {} cannot be removed: {error}",
+                "a dead letter request in {} cannot be removed: {error}",
                 store.display()
             ));
         }
@@ -242,7 +241,7 @@ fn text(outcome: &Outcome) -> String {
         .map_or_else(String::new, |problem| format!("; {problem}"));
     match purged {
         0 => format!(
-            "dead letters replayed: {} taken, {} became dead letters again{problem}",
+            "dead letters replayed: {} accepted, {} became dead letters again{problem}",
             grouped(*delivered),
             grouped(*again)
         ),
@@ -287,8 +286,8 @@ impl Replay<'_> {
         match read {
             Ok(damage) if damage.is_empty() => {}
             Ok(damage) => {
-                let count = damage.len();
-                self.problem(format!("{count} damaged parts of the store are left out"));
+                let count = damage.len() as u64;
+                self.problem(format!("{} skipped", plural_were(count, "damaged range")));
             }
             Err(error) => self.problem(error.to_string()),
         }
@@ -348,7 +347,7 @@ impl Replay<'_> {
         }
         if let Reentry::Output { .. } | Reentry::OutputProcessor { .. } = at {
             return Err(format!(
-                "the dead letters of {at} cannot go through everything again, as other outputs may have them; replay them without --from-start"
+                "the dead letters of {at} cannot be replayed through the whole pipeline, because other outputs may have accepted them; replay them without --from-start"
             ));
         }
         let originals = self.replayer.folder.originals(page)?;
@@ -381,7 +380,7 @@ impl Replay<'_> {
         }
         if let Err(reason) = removed {
             self.problem(format!(
-                "what was delivered cannot be removed from the dead letters, and is sent again by the next replay: {reason}"
+                "delivered events cannot be removed from the dead letters, and the next replay will send them again: {reason}"
             ));
         }
         if self.told.elapsed() >= TELL {
@@ -392,7 +391,9 @@ impl Replay<'_> {
     /// Some letters stay where they are, and so does the request.
     fn leave(&mut self) {
         self.is_left = true;
-        self.problem("the pipeline has ended; what is left goes on at its next start".to_owned());
+        self.problem(
+            "the pipeline has ended; the rest will be processed at its next start".to_owned(),
+        );
     }
 
     fn problem(&mut self, problem: String) {
@@ -410,7 +411,7 @@ impl Replay<'_> {
         let (sender, removed) = std::sync::mpsc::channel();
         let done = Box::new(move |result| drop(sender.send(result)));
         self.replayer.letters.remove(numbers, done);
-        let ended = |_| Err("the thread that writes dead letters has ended".into());
+        let ended = |_| Err("the thread that writes dead letters has stopped".into());
         removed.recv().unwrap_or_else(ended)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 pub use component::Role;
 use component::metrics::Snapshot;
-use component::{Component, FileLedger};
+use component::{Component, FileLedger, grouped};
 
 /// What a run did, all pipelines.
 #[derive(Debug, Clone)]
@@ -255,19 +255,6 @@ impl OperatorReport {
             time(counts.wait),
         ]
     }
-}
-
-/// A number with its thousands apart.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() * 4 / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 /// Bytes in the unit that suits them.

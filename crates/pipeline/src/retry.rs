@@ -93,5 +93,5 @@ pub async fn caught<F: Future>(future: F) -> Result<F::Output, String> {
 pub fn text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("no reason is known").to_owned()
+    text.unwrap_or("unknown reason").to_owned()
 }

@@ -15,7 +15,7 @@ use batch::{Budget, BufferPool, HostInfo};
 use component::thread::{self, Work};
 use component::{
     AnyOutput, Diagnostics, FileLedger, InputContext, Ledger, OperatorMetrics, Output, Phase,
-    Phases, Progress, Stop,
+    Phases, Progress, Stop, plural_were,
 };
 use config::{ConfigError, Period};
 use queue::{Bell, Inlet, Queue, QueueError, QueuePhase};
@@ -27,7 +27,7 @@ use crate::lane::{Lane, Shared};
 use crate::own_runtime::OwnRuntime;
 use crate::queues::open_queues;
 use crate::replay::{Opened, Replaying, open_letters};
-use crate::report::{OperatorReport, PipelineReport, Problem, Report, Role, grouped};
+use crate::report::{OperatorReport, PipelineReport, Problem, Report, Role};
 use crate::retry::caught;
 use crate::settings::{ProcessSettings, RetrySettings};
 use crate::stage::{SharedStage, WorkerStages, make_stages};
@@ -44,7 +44,7 @@ const LAST_CHANCE: Duration = Duration::from_secs(1);
 
 /// What an output is told of that was still at work when the deadline of a stop was over.
 const NOT_ENDED: &str =
-    "it did not end by the deadline of the stop, as its destination did not answer in time";
+    "it did not stop by the shutdown deadline, because its destination did not respond in time";
 
 /// How long a stop waits for a disk that is full or fails.
 const PAUSED_PATIENCE: Duration = Duration::from_secs(2);
@@ -72,7 +72,7 @@ pub enum StartError {
     Panic(String),
     /// The system refuses threads.
     #[error(
-        "the system refuses a thread: {0}; raise the limit on processes and threads (`ulimit -u`, `pids.max`, `TasksMax`), or set fewer `workers`"
+        "the system cannot create another thread: {0}; raise the limit on processes and threads (`ulimit -u`, `pids.max`, `TasksMax`), or set fewer `workers`"
     )]
     Threads(io::Error),
 }
@@ -162,7 +162,7 @@ impl Run {
     /// Starts every pipeline.
     ///
     /// # Errors
-    /// A setting cannot work, a disk queue cannot be used, or the system refuses a thread; then nothing was read.
+    /// A setting cannot work, a disk queue cannot be used, or the system cannot create another thread; then nothing was read.
     pub async fn start(graph: Graph, options: RunOptions) -> Result<Self, StartError> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = match graph.process.workers {
@@ -635,7 +635,10 @@ impl Running {
         let held = self.job.ends.queue.held();
         let lost = self.job.ends.queue.lost();
         if lost > 0 {
-            let text = format!("{} events are lost to damage of its files", grouped(lost));
+            let text = format!(
+                "{} lost because its files are damaged",
+                plural_were(lost, "event")
+            );
             problems.push(Problem::new(Role::Queue, "disk", text));
         }
         let operator = |role, name: &str, metrics: &OperatorMetrics| OperatorReport {

@@ -18,23 +18,24 @@ pub use crate::queue_settings::{DiskQueueSettings, MemoryQueueSettings, Overflow
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProcessSettings {
-    /// Memory for events in flight, all pipelines together. Inputs wait when it is used up.
+    /// The maximum memory for events in flight, for all pipelines together. Inputs wait when it is used up.
     pub max_memory_bytes: Size,
-    /// The most that the disk queues of all pipelines together take on disk; each has its `max_bytes` as well. When it is
-    /// used up, a queue that wants more does what its `when_full` says. Default: no common limit.
+    /// The maximum disk space for the disk queues of all pipelines together; each also has its own `max_bytes`. When
+    /// it is used up, a queue that needs more applies its `when_full`. Default: no common limit.
     pub max_disk_bytes: Option<Size>,
-    /// Worker threads, which all pipelines share; 0 means one a core.
+    /// The number of worker threads, which all pipelines share; 0 means one per core.
     pub workers: usize,
     /// The directory where inputs remember how far they are, so that a later run goes on there, and where disk queues have
     /// their folders. One process at a time uses it. By default nothing is remembered.
     #[serde(default, deserialize_with = "config::paths")]
     pub data_dir: Option<PathBuf>,
-    /// How dead letters are kept: events that an output refused, or that a processor with `on_failure: dead_letter` could not
-    /// handle. They are kept below `data_dir`; without one, refused events are lost, and a run that had any ends with exit code 1.
+    /// How dead letters are stored: events that an output rejected, or that a processor with `on_failure:
+    /// dead_letter` could not handle. They are stored in `data_dir`; without it, rejected events are lost, and the
+    /// run ends with exit code 1 if there were any.
     pub dead_letters: DeadLetterSettings,
-    /// How long a stop may take: what is not delivered by then is reported.
+    /// The maximum time for a stop; anything undelivered by then is reported.
     pub shutdown_deadline: Period,
-    /// The log of a service, on standard error.
+    /// Logging of a service, on standard error.
     pub log: LogSettings,
 }
 
@@ -52,15 +53,16 @@ impl Default for ProcessSettings {
     }
 }
 
-/// How dead letters are kept. Each pipeline has as much room as this says.
+/// How dead letters are stored. The limits apply to each pipeline.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DeadLetterSettings {
-    /// The most that the dead letters of one pipeline take on disk.
+    /// The maximum disk space for the dead letters of one pipeline.
     pub max_bytes: Size,
-    /// How long they are kept; older ones are dropped and counted. By default until they are replayed or purged.
+    /// How long dead letters are kept; older ones are dropped and counted. Default: until they are replayed or
+    /// purged.
     pub max_age: Option<Period>,
-    /// What happens to new ones when there are as many as `max_bytes` allows.
+    /// What happens when `max_bytes` is reached.
     pub when_full: WhenLettersFull,
 }
 
@@ -88,40 +90,39 @@ impl DeadLetterSettings {
     }
 }
 
-/// The log of a service, on standard error. A one-line pipeline, which a person watches, writes `warning: …` and `error: …`
-/// without time.
+/// Logging of a service, on standard error. A one-line pipeline writes `warning: …` and `error: …` without a time.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogSettings {
-    /// How a line looks.
+    /// The format of the log.
     pub format: LogFormat,
-    /// Messages below this level are not written. The environment variable RUST_LOG overrides it.
+    /// The minimum level of messages. The environment variable RUST_LOG overrides it.
     pub level: LogLevel,
 }
 
-/// How a line of the log looks.
+/// The format of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
-    /// Time, level, pipeline, component and message, as a line of text.
+    /// Lines of text with time, level, pipeline, component and message.
     #[default]
     Text,
-    /// The same as a JSON object.
+    /// JSON objects with the same content.
     Json,
 }
 
-/// The least level of messages that are written to the log.
+/// The minimum level of messages in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LogLevel {
-    /// Something was lost, or could not be done.
+    /// Something was lost or failed.
     Error,
-    /// Also: something was cut, replaced or skipped, or is tried again.
+    /// Also: something was truncated, replaced, skipped or is being retried.
     Warn,
-    /// Also: start and end, and what works again.
+    /// Also: start and stop, and recovery.
     #[default]
     Info,
-    /// Also: the details that libraries log.
+    /// Also: details logged by libraries.
     Debug,
 }
 
@@ -137,18 +138,19 @@ impl LogLevel {
     }
 }
 
-/// How a pipeline repeats writes that failed.
+/// How a pipeline retries failed writes.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RetrySettings {
-    /// The first pause; each further one is twice as long. Pauses vary by a random part, so that many senders do not
-    /// come back at once.
+    /// The delay before the first retry; each further delay is twice as long. Delays vary randomly, so that many
+    /// senders do not retry at the same time.
     pub initial: Positive<Period>,
-    /// The longest pause.
+    /// The maximum delay.
     pub max: Positive<Period>,
-    /// When to give up, counted from the first failure of a write or a request, also when others succeed meanwhile: the output then takes nothing more until the next start, and what it
-    /// has not taken stays in the disk queue, or is reported as not delivered. By default never in a service, and after 30 s
-    /// in a one-line pipeline.
+    /// The retry time limit, counted from the first failure of a write or a request, even if others succeed in the
+    /// meantime. The output then accepts no more events until the next start, and events that it has not accepted
+    /// remain in the disk queue or are reported as undelivered. Default: never in a service, 30 s in a one-line
+    /// pipeline.
     pub give_up_after: Option<Period>,
 }
 
@@ -166,14 +168,14 @@ impl Default for RetrySettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
-    /// It is tagged, skips the later processors that write, and is published in its last good form.
+    /// It is tagged, skips the later processors that modify events, and is published as it was before the failure.
     #[default]
     Publish,
-    /// It is tagged and goes on through the later processors.
+    /// It is tagged and continues through the later processors.
     Continue,
     /// It is dropped and counted.
     Drop,
-    /// It becomes a dead letter as it was before this processor, and leaves the pipeline. Needs a `data_dir`.
+    /// It becomes a dead letter, as it was before this processor, and leaves the pipeline. Requires a `data_dir`.
     DeadLetter,
 }
 
@@ -198,9 +200,10 @@ pub struct ProcessorSettings {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct OutputSettings {
-    /// The output's name in reports; the component's name by default. A second one of a kind must set it.
+    /// The name of the output in reports. Default: the name of the component. Required if there are several outputs
+    /// of the same kind.
     pub name: Option<String>,
-    /// An expression: the output takes the events for which it is true.
+    /// An expression: the output only receives events for which it is true.
     #[serde(rename = "if")]
     pub condition: Option<String>,
 }
@@ -209,22 +212,22 @@ pub struct OutputSettings {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SendingSettings {
-    /// When a request is complete: as soon as it reaches one of these.
+    /// When a request is complete: as soon as it reaches one of these limits.
     pub batch: BatchSettings,
-    /// How many requests may be in flight: `adaptive`, which grows while answers come quickly and shrinks when requests fail,
-    /// or a number.
+    /// The maximum number of requests in flight: `adaptive`, which grows while responses are fast and shrinks when
+    /// requests fail, or a number.
     pub concurrency: Concurrency,
 }
 
-/// When a request is complete. The output's page says what each is by default.
+/// When a request is complete. The page of the output lists the defaults.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BatchSettings {
-    /// The most bytes of a request, before it is compressed. A larger event makes a request of its own.
+    /// The maximum size of a request before compression. A larger event is sent in a separate request.
     pub max_bytes: Option<Positive<Size>>,
-    /// The most events of a request.
+    /// The maximum number of events in a request.
     pub max_events: Option<Positive<Count>>,
-    /// How long an event waits for others; 0 for not at all.
+    /// How long an event waits for others; 0 disables waiting.
     pub max_age: Option<Period>,
 }
 
@@ -272,7 +275,7 @@ impl<'de> Deserialize<'de> for Concurrency {
             type Value = Concurrency;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "`adaptive`, or a number from 1 to {CONCURRENCY_MAX}")
+                write!(f, "`adaptive` or a number from 1 to {CONCURRENCY_MAX}")
             }
 
             fn visit_u64<E: de::Error>(self, value: u64) -> Result<Concurrency, E> {
@@ -323,6 +326,7 @@ impl JsonSchema for Concurrency {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct InputSettings {
-    /// The input's name in reports; the component's name by default. A second one of a kind must set it.
+    /// The name of the input in reports. Default: the name of the component. Required if there are several inputs of
+    /// the same kind.
     pub name: Option<String>,
 }

@@ -309,7 +309,7 @@ impl SharedStage {
         if let Some(first) = failures.rows().first() {
             self.diagnostics.warn_limited(limit, || {
                 let reason = &first.reason;
-                format!("an event becomes a dead letter: {reason}; `millpond dead-letters` shows and replays it")
+                format!("an event has become a dead letter: {reason}; `millpond dead-letters` shows and replays it")
             });
         }
         let rows: Vec<usize> = failures.rows().iter().map(|failure| failure.row).collect();

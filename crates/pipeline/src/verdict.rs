@@ -46,7 +46,7 @@ pub fn verdict(pipeline: &PipelineReport, wall: Duration, workers: usize) -> Str
     {
         let waited = percent(share(output.counts.wait, 1));
         return format!(
-            "{} limits: {waited} of the time went into its writes; the input waited {input_waited} of the time.",
+            "{} is the bottleneck: its writes took {waited} of the time; the input waited {input_waited} of the time.",
             output.name
         );
     }
@@ -59,7 +59,7 @@ pub fn verdict(pipeline: &PipelineReport, wall: Duration, workers: usize) -> Str
         };
         let all = percent(workers_busy);
         return format!(
-            "{} limits: busy {own} of {both} (all operators together: {all}); the input waited {input_waited} of the time.",
+            "{} is the bottleneck: it used {own} of {both} (all operators together: {all}); the input waited {input_waited} of the time.",
             worker.name
         );
     }
@@ -67,12 +67,12 @@ pub fn verdict(pipeline: &PipelineReport, wall: Duration, workers: usize) -> Str
         let busy = percent(input_busy);
         let idle = percent(1.0 - workers_busy.min(1.0));
         return format!(
-            "{} limits: its thread was busy {busy} of the time; the workers were idle {idle} of it.",
+            "{} is the bottleneck: its thread was busy {busy} of the time; the workers were idle {idle} of the time.",
             input.name
         );
     }
     format!(
-        "Nothing in the pipeline was busy: {} {} of the time, the workers {}; the input waited {input_waited} of the time.",
+        "No part of the pipeline was the bottleneck: {} was busy {} of the time, the workers {}; the input waited {input_waited} of the time.",
         input.name,
         percent(input_busy),
         percent(workers_busy)
@@ -127,19 +127,19 @@ mod tests {
         for (times, expected) in [
             (
                 [(290, 710), (1860, 0), (100, 20)],
-                "grok limits: busy 93 % of both workers",
+                "grok is the bottleneck: it used 93 % of both workers",
             ),
             (
                 [(950, 20), (400, 0), (100, 20)],
-                "file limits: its thread was busy 95 %",
+                "file is the bottleneck: its thread was busy 95 %",
             ),
             (
                 [(100, 850), (200, 0), (100, 900)],
-                "stdout limits: 90 % of the time went into its writes",
+                "stdout is the bottleneck: its writes took 90 % of the time",
             ),
             (
                 [(10, 0), (20, 0), (10, 5)],
-                "Nothing in the pipeline was busy: file 1 % of the time",
+                "No part of the pipeline was the bottleneck: file was busy 1 % of the time",
             ),
         ] {
             let mut report = pipeline(times);

@@ -102,7 +102,7 @@ impl Ends {
         if !self.is_finite && self.retire() {
             self.useful
                 .diagnostics
-                .warn("no output takes events any more: Millpond stops");
+                .warn("no output accepts events any more: Millpond stops");
         }
     }
 
@@ -428,7 +428,7 @@ impl Ends {
     /// Goes on without a batch, whose events then count as not delivered.
     fn lose(&self, entry: &Entry, reason: &str) {
         self.diagnostics.warn(&format!(
-            "{reason}; a batch is lost and counted as not delivered"
+            "{reason}; a batch is lost and counted as undelivered"
         ));
         self.skip(entry.turn, &entry.lanes);
     }
@@ -513,9 +513,7 @@ struct Burial {
 impl Burial {
     fn begin(job: &Arc<Job>, entry: Entry, processed: Processed, drafts: Drafts) {
         let Some(letters) = &job.ends.letters else {
-            return job
-                .ends
-                .lose(&entry, "there is no `data_dir` for dead letters");
+            return job.ends.lose(&entry, "dead letters need a `data_dir`");
         };
         job.at_work.fetch_add(1, Ordering::SeqCst);
         let burial = Arc::new(Self {

@@ -285,7 +285,7 @@ fn with_a_memory_queue_the_others_go_on_and_the_rest_counts_as_not_delivered() {
         let [said] = naming(&said, "out0")[..] else {
             panic!("{fault:?}: {said:?}")
         };
-        assert!(said.contains("counts as not delivered"), "{said}");
+        assert!(said.contains("count as undelivered"), "{said}");
         let problems = &report.problems;
         assert!(
             problems.len() == 1 && problems[0].to_string().starts_with("output out0: "),
@@ -321,7 +321,7 @@ fn with_a_disk_queue_its_events_stay_for_the_next_run() {
         let report = &report.pipelines[0];
         assert_eq!(pipeline.taken(1), lines(0..30_000), "{fault:?}");
         assert_eq!(naming(&said, "out0").len(), 1, "{fault:?}: {said:?}");
-        assert!(naming(&said, "out0")[0].contains("stays in the disk queue"));
+        assert!(naming(&said, "out0")[0].contains("remain in the disk queue"));
         assert_eq!((report.problems.len(), report.undelivered), (1, 0));
         let safe = 30_000 - report.queued as usize;
         let taken = pipeline.taken(0);
@@ -358,7 +358,7 @@ fn a_service_without_an_output_that_takes_events_ends() {
         }
         let (report, said) = run(&[&pipeline], false);
         assert_eq!(report.pipelines[0].problems.len(), 2);
-        let stops = |text: &&String| text.contains("no output takes events any more");
+        let stops = |text: &&String| text.contains("no output accepts events any more");
         assert_eq!(said.iter().filter(stops).count(), 1, "{said:?}");
         let lost = report.pipelines[0].undelivered;
         assert_eq!(lost == 0, on_disk, "{lost}");

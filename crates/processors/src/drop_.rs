@@ -92,8 +92,11 @@ mod tests {
         check_errors(
             &SPEC,
             &[
-                ("drop rows=all", "`drop` takes no setting `rows`"),
-                ("drop if=level==\"DEBUG\"", "`drop` takes no setting `if`"),
+                ("drop rows=all", "`drop` does not accept the setting `rows`"),
+                (
+                    "drop if=level==\"DEBUG\"",
+                    "`drop` does not accept the setting `if`",
+                ),
             ],
         );
     }

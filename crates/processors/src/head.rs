@@ -143,7 +143,7 @@ mod tests {
                 ("head", "count"),
                 ("head many", "`many` is not a count"),
                 ("head -1", "not a count"),
-                ("head 1 2", "takes one value"),
+                ("head 1 2", "accepts one value"),
             ],
         );
     }

@@ -390,7 +390,7 @@ mod tests {
                 ("json a..b", "`a..b` is not a field name"),
                 ("json a target='[a'", "not a field name"),
                 ("json a keep_source=perhaps", "expected true or false"),
-                ("json a b", "takes one value"),
+                ("json a b", "accepts one value"),
                 ("json a remove_field=true", "remove_field"),
             ],
         );

@@ -146,7 +146,7 @@ mod tests {
                 ("remove", "fields"),
                 ("remove", "fields"),
                 ("remove a b..c", "`b..c` is not a field name"),
-                ("remove a why=x", "no setting"),
+                ("remove a why=x", "not a setting"),
             ],
         );
     }

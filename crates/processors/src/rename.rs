@@ -320,7 +320,7 @@ mod tests {
                 ("rename", "fields"),
                 ("rename a", "expected `->` and the new name after `a`"),
                 ("rename a b", "expected `->`"),
-                ("rename to=a", "`rename` takes no setting `to`"),
+                ("rename to=a", "`rename` does not accept the setting `to`"),
                 ("rename a -> a", "`a` has that name already"),
                 ("rename a.b -> a", "`a.b` lies in `a`"),
                 ("rename a -> b..c", "`b..c` is not a field name"),

@@ -93,7 +93,7 @@ impl FolderStorage {
         if name.split('/').count() <= 2 && name.split('/').all(plain) && name != LOCK {
             return Ok(self.root.join(name));
         }
-        let refused = format!("'{name}' is no name for a file of a queue");
+        let refused = format!("'{name}' is not a valid file name for a queue");
         Err(io::Error::new(io::ErrorKind::InvalidInput, refused))
     }
 
@@ -117,7 +117,7 @@ fn may_change(writable: bool) -> io::Result<()> {
     if writable {
         return Ok(());
     }
-    let refused = "the queue is only read";
+    let refused = "the queue is open for reading only";
     Err(io::Error::new(io::ErrorKind::PermissionDenied, refused))
 }
 

@@ -18,7 +18,7 @@ pub enum QueueError {
     },
     /// A later version of Millpond wrote there; nothing was touched.
     #[error(
-        "{} has the format of a later version of Millpond ({version}; this one reads up to {known}); nothing was touched", .file.display()
+        "{} was written by a later version of Millpond (format {version}; this version reads up to {known}); nothing was changed", .file.display()
     )]
     Newer {
         /// The file.
@@ -29,7 +29,7 @@ pub enum QueueError {
         known: u32,
     },
     /// The system refuses the thread that writes.
-    #[error("the system refuses a thread")]
+    #[error("the system cannot create another thread")]
     Thread(#[source] io::Error),
     /// The system refused.
     #[error("cannot {action} {}", .path.display())]

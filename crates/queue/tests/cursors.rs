@@ -154,7 +154,7 @@ fn a_missing_cursor_begins_with_the_oldest() {
     let mut got = all(&queue, 2);
     got[1].sort_unstable();
     assert_eq!(got, [vec![2], vec![0, 1, 2]]);
-    assert!(place.has_said("output b has no cursor: it begins with the oldest event"));
+    assert!(place.has_said("output b has no cursor: it starts with the oldest event"));
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_damaged_cursor_begins_with_the_oldest_also_where_only_a_removed_output_has_
     std::fs::write(place.path("cursor-a"), "garbage").expect("it was saved");
     let queue = place.open(&["a"]);
     assert_eq!(all(&queue, 1), [[0, 1, 2, 3]]);
-    assert!(place.has_said("output a has no cursor: it begins with the oldest event"));
+    assert!(place.has_said("output a has no cursor: it starts with the oldest event"));
 }
 
 #[test]
@@ -346,7 +346,7 @@ fn a_removed_output_keeps_its_place_for_a_while() {
     assert_eq!(all(&queue, 1), [[1, 2]]);
     queue.upkeep_step();
     drop(queue);
-    assert!(place.has_said("output b is not configured any more"));
+    assert!(place.has_said("output b is no longer configured"));
     let queue = place.open(&["a", "b"]);
     assert_eq!(all(&queue, 2), [vec![], vec![1, 2]]);
     queue.upkeep_step();
@@ -355,7 +355,7 @@ fn a_removed_output_keeps_its_place_for_a_while() {
     queue.upkeep_step();
     *place.now.lock().expect("no panic") += 3_601_000_000_000;
     queue.upkeep_step();
-    assert!(place.has_said("what output b had not taken is dropped"));
+    assert!(place.has_said("the events that output b had not acknowledged are dropped"));
     assert!(!place.path("cursor-b").exists());
 }
 
@@ -403,7 +403,7 @@ fn a_folder_of_a_later_version_is_refused_and_nothing_touched() {
     assert_eq!(contents(place.folder.path()), before);
 }
 
-/// The first page of a segment of a later version: its checksum is right.
+/// The first page of a segment written by a later version: its checksum is right.
 fn newer_segment(number: u64) -> Vec<u8> {
     let mut page = vec![0; queue::storage::PAGE];
     page[..8].copy_from_slice(b"\x93mpSEG\xf2\n");
@@ -453,9 +453,9 @@ fn a_removed_output_gives_way_when_the_queue_is_full() {
         assert!(size_on_disk(place.folder.path()) <= 256 << 10);
     }
     assert_eq!(got[0], (0..200).collect::<Vec<_>>());
-    assert!(
-        place.has_said("what output b had not taken is dropped: it is not configured any more")
-    );
+    assert!(place.has_said(
+        "the events that output b had not acknowledged are dropped: it is no longer configured"
+    ));
 }
 
 fn size_on_disk(folder: &Path) -> u64 {

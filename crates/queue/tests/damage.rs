@@ -484,7 +484,7 @@ fn folder_from_a_newer_version() {
             message.contains("later version of Millpond (6; this one reads up to 5)"),
             "{message}"
         );
-        assert!(message.contains("nothing was touched"), "{message}");
+        assert!(message.contains("nothing was changed"), "{message}");
         assert_eq!(files(), before);
         let refused = list_segments(&disk);
         assert!(matches!(refused, Err(QueueError::Newer { version: 6, .. })));

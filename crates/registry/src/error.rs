@@ -58,7 +58,7 @@ pub enum RegistryError {
         max: usize,
     },
     /// What was read well before can no longer be read. A restart recovers what is left.
-    #[error("the registry {} is damaged: values that it held are no longer readable", path.display())]
+    #[error("the registry {} is damaged: some of its values can no longer be read", path.display())]
     Damaged {
         /// The log.
         path: PathBuf,

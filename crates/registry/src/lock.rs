@@ -64,7 +64,7 @@ impl Lock {
             source,
         };
         let aside =
-            set_folder_aside(&path).map_err(|source| failed("set aside the folder", source))?;
+            set_folder_aside(&path).map_err(|source| failed("rename the directory", source))?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).mode(0o600);
         let file = options
@@ -93,7 +93,7 @@ impl Lock {
     pub fn warning(&self) -> Option<String> {
         let aside = self.aside.as_ref()?;
         Some(format!(
-            "a folder had the name of the lock file; it is set aside as {}",
+            "a directory had the name of the lock file; it has been renamed to {}",
             aside.display()
         ))
     }

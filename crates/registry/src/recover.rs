@@ -44,7 +44,7 @@ impl Damage {
         let (path, bytes) = (path.display(), self.bytes);
         if self.good_frames == 0 {
             return format!(
-                "the registry {path} held nothing readable in its {bytes} bytes: inputs begin as if for the first time"
+                "the registry {path} contained nothing readable in its {bytes} bytes: inputs start as if for the first time"
             );
         }
         let commits = match (self.commits, self.is_at_end) {
@@ -55,8 +55,7 @@ impl Damage {
             (commits, true) => format!("at least {} commits", commits + 1),
         };
         format!(
-            "the registry {path} was damaged: {bytes} bytes were unreadable and {commits} lost, so inputs may read again \
-             what they had read"
+            "the registry {path} was damaged: {bytes} bytes were unreadable and {commits} lost, so inputs may read some data again"
         )
     }
 }

@@ -236,7 +236,7 @@ impl Writer {
 
     fn cut(&mut self, folder: &Folder, file: &File) -> Result<(), RegistryError> {
         let cut = folder.disk.cut(file, self.length);
-        cut.map_err(error::io("cut the registry", &folder.log))?;
+        cut.map_err(error::io("truncate the registry", &folder.log))?;
         self.must_cut = false;
         Ok(())
     }
@@ -261,7 +261,7 @@ fn load(
     let mut sentence = loaded.damage.describe(&folder.log);
     let fresh = compact::write(folder, Some((&file, &loaded.index)))?;
     match folder.set_aside() {
-        Ok(copy) => sentence += &format!("; the damaged log is kept as {}", copy.display()),
+        Ok(copy) => sentence += &format!("; the damaged log has been kept as {}", copy.display()),
         Err(failure) => sentence += &format!("; the damaged log could not be kept: {failure}"),
     }
     sentences.push(sentence);
@@ -278,9 +278,9 @@ fn reuse(
     let (path, torn) = (&folder.log, loaded.torn_bytes);
     if torn > 0 {
         let cut = folder.disk.cut(&file, loaded.end);
-        cut.map_err(error::io("cut the registry", path))?;
+        cut.map_err(error::io("truncate the registry", path))?;
         sentences.push(format!(
-            "the last write to the registry {} was cut short by a crash: its {torn} bytes were dropped",
+            "the last write to the registry {} was interrupted by a crash: its {torn} bytes were discarded",
             path.display()
         ));
     }

@@ -142,7 +142,7 @@ fn any_step_may_fail() {
             assert!(found == map || Some(&found) == maybe.as_ref(), "{what}");
             let is_told = said
                 .iter()
-                .all(|said| said.contains("cut short by a crash"));
+                .all(|said| said.contains("interrupted by a crash"));
             assert!(
                 is_told && (length > 1 || said.is_empty()),
                 "{what}: {said:?}"

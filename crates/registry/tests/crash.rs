@@ -37,7 +37,7 @@ fn a_log_cut_anywhere_gives_the_commits_before_the_cut() {
         let expected_said = match cut - length {
             0 => vec![],
             torn => vec![format!(
-                "the last write to the registry {} was cut short by a crash: its {torn} bytes were dropped",
+                "the last write to the registry {} was interrupted by a crash: its {torn} bytes were discarded",
                 log(directory.path()).display()
             )],
         };

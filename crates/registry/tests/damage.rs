@@ -59,25 +59,25 @@ const CASES: [Case; 12] = [
         name: "zero length",
         damage: |_| Vec::new(),
         lost: None,
-        says: "held nothing readable in its 0 bytes: inputs begin as if for the first time; the damaged log is kept as ",
+        says: "contained nothing readable in its 0 bytes: inputs start as if for the first time; the damaged log has been kept as ",
     },
     Case {
         name: "garbage",
         damage: |_| b"not a registry, but somebody's notes\n".repeat(9),
         lost: None,
-        says: "held nothing readable in its 333 bytes",
+        says: "contained nothing readable in its 333 bytes",
     },
     Case {
         name: "all zeros",
         damage: |it| vec![0; it.bytes.len()],
         lost: None,
-        says: "held nothing readable",
+        says: "contained nothing readable",
     },
     Case {
         name: "cut in the header",
         damage: |it| it.bytes[..23].to_vec(),
         lost: None,
-        says: "held nothing readable in its 23 bytes",
+        says: "contained nothing readable in its 23 bytes",
     },
     Case {
         name: "header of zeros",
@@ -89,19 +89,19 @@ const CASES: [Case; 12] = [
         name: "cut in a frame's header",
         damage: |it| it.bytes[..it.states[4].0 + 9].to_vec(),
         lost: Some(4),
-        says: "was cut short by a crash: its 9 bytes were dropped",
+        says: "was interrupted by a crash: its 9 bytes were discarded",
     },
     Case {
         name: "cut in a payload",
         damage: |it| it.bytes[..it.bytes.len() - 1].to_vec(),
         lost: Some(4),
-        says: "was cut short by a crash",
+        says: "was interrupted by a crash",
     },
     Case {
         name: "zeros at the end",
         damage: |it| [&it.bytes[..it.states[4].0], &[0; 5000]].concat(),
         lost: Some(4),
-        says: "was cut short by a crash: its 5000 bytes were dropped",
+        says: "was interrupted by a crash: its 5000 bytes were discarded",
     },
     Case {
         name: "garbage between frames",
@@ -120,7 +120,7 @@ const CASES: [Case; 12] = [
             bytes
         },
         lost: Some(2),
-        says: "and 1 commit lost, so inputs may read again what they had read",
+        says: "and 1 commit lost, so inputs may read some data again",
     },
     Case {
         name: "a frame cut out",
@@ -154,7 +154,11 @@ fn every_damage_is_survived_and_told() {
         } else {
             assert_eq!(copies, ["registry.damaged.1"], "{}", case.name);
             let kept = fs::read(directory.path().join(&copies[0])).unwrap();
-            assert!(kept == bytes, "{}: the damaged log is kept", case.name);
+            assert!(
+                kept == bytes,
+                "{}: the damaged log has been kept",
+                case.name
+            );
         }
     }
 }

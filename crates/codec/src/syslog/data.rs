@@ -55,7 +55,7 @@ pub(super) fn parse(line: &[u8], mut at: usize, scratch: &mut Scratch) -> Result
     scratch.elements.clear();
     scratch.dotted_keys = false;
     if line.get(at) != Some(&b'[') {
-        return Err(Problem::new("neither structured data nor `-`", at));
+        return Err(Problem::new("expected structured data or `-`", at));
     }
     scratch.json.push(b'{');
     while line.get(at) == Some(&b'[') {
@@ -96,14 +96,17 @@ fn element(line: &[u8], start: usize, scratch: &mut Scratch) -> Result<usize, Pr
         match line.get(at) {
             Some(b']') => break,
             Some(b' ') => at += 1,
-            _ => return Err(Problem::new("neither a parameter nor `]`", at)),
+            _ => return Err(Problem::new("expected a parameter or `]`", at)),
         }
         if matches!(line.get(at), Some(b' ' | b']')) {
             continue;
         }
         let name = name(line, at, &mut scratch.dotted_keys)?;
         if !line[name.end..].starts_with(b"=\"") {
-            return Err(Problem::new("no `=` and quote after the name", name.end));
+            return Err(Problem::new(
+                "expected `=` and a quote after the name",
+                name.end,
+            ));
         }
         let (value, has_escape) = value(line, name.end + 2)?;
         at = value.end + 1;
@@ -130,7 +133,10 @@ fn name(line: &[u8], start: usize, dotted: &mut bool) -> Result<Range<usize>, Pr
         end += 1;
     }
     if end == start {
-        return Err(Problem::new("no name in the structured data", start));
+        return Err(Problem::new(
+            "expected a name in the structured data",
+            start,
+        ));
     }
     Ok(start..end)
 }
@@ -142,7 +148,7 @@ fn value(line: &[u8], start: usize) -> Result<(Range<usize>, bool), Problem> {
     let mut has_escape = false;
     loop {
         match memchr::memchr2(b'"', b'\\', line.get(at..).unwrap_or_default()) {
-            None => return Err(Problem::new("a value without its second quote", start - 1)),
+            None => return Err(Problem::new("a value without a closing quote", start - 1)),
             Some(len) if line[at + len] == b'"' => return Ok((start..at + len, has_escape)),
             Some(len) => {
                 has_escape = true;

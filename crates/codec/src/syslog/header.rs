@@ -85,7 +85,7 @@ impl Header {
                 (priority, after_blanks(line, end))
             }
             _ if format == Format::Rfc5424 => {
-                return Err(Problem::new("no priority such as `<34>`", 0));
+                return Err(Problem::new("expected a priority such as `<34>`", 0));
             }
             _ => (None, 0),
         };
@@ -98,7 +98,7 @@ impl Header {
             Format::Auto => version(line, at).filter(|&end| is_ietf(line, at, end)),
             Format::Rfc5424 => {
                 let end = version(line, at);
-                Some(end.ok_or(Problem::new("no version with a space after it", at))?)
+                Some(end.ok_or(Problem::new("expected a version followed by a space", at))?)
             }
         };
         let text = match version.filter(|_| priority.is_some()) {
@@ -127,7 +127,7 @@ impl Header {
         } else {
             let (stamp, end) = stamp::rfc3339(line, at)?;
             if line.get(end) != Some(&b' ') {
-                return Err(Problem::new("no space after the time", end));
+                return Err(Problem::new("expected a space after the time", end));
             }
             self.time = Some(resolve(clock, &stamp, at)?);
             end + 1
@@ -139,9 +139,9 @@ impl Header {
             &mut self.msgid,
         ] {
             let end = match memchr::memchr(b' ', &line[at..]) {
-                Some(0) => return Err(Problem::new("an empty field of the header", at)),
+                Some(0) => return Err(Problem::new("an empty header field", at)),
                 Some(len) => at + len,
-                None => return Err(Problem::new("the header ends too early", line.len())),
+                None => return Err(Problem::new("the header ends unexpectedly", line.len())),
             };
             *field = part_or_nil(line, at, end);
             at = end + 1;
@@ -155,7 +155,10 @@ impl Header {
         match line.get(end) {
             None => Ok(end),
             Some(b' ') => Ok(end + 1),
-            Some(_) => Err(Problem::new("no space after the structured data", end)),
+            Some(_) => Err(Problem::new(
+                "expected a space after the structured data",
+                end,
+            )),
         }
     }
 
@@ -351,7 +354,10 @@ fn priority(line: &[u8]) -> Result<(Option<u8>, usize), Problem> {
             _ => break,
         }
     }
-    Err(Problem::new("no number of up to three digits and `>`", 1))
+    Err(Problem::new(
+        "expected a number of up to three digits and `>`",
+        1,
+    ))
 }
 
 /// The first place at or after `at` without a blank.

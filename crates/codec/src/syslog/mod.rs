@@ -71,7 +71,7 @@ pub struct Counts {
     pub first_failure: Option<u64>,
 }
 
-/// Why a line is no syslog message, and where.
+/// Why a line is not a syslog message, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a syslog message: {reason} at byte {at} of the line")]
 struct Problem {

@@ -22,8 +22,8 @@ pub(super) struct Stamp {
     pub offset: Option<i32>,
 }
 
-const NO_TIME: &str = "no time in the form of RFC 3339";
-const NEITHER: &str = "neither a priority nor a time";
+const NO_TIME: &str = "expected a time in RFC 3339 format";
+const NEITHER: &str = "expected a priority or a time";
 
 /// Reads a time in any form at `at`, and gives where it ends.
 #[inline]
@@ -56,7 +56,7 @@ pub(super) fn rfc3339(line: &[u8], at: usize) -> Result<(Stamp, usize), Problem>
     }
     let day = number(text, 8, 2).unwrap_or(0);
     if !(1..=days_in_month(year, month)).contains(&day) {
-        return Err(Problem::new("no day of the month", at + 8));
+        return Err(Problem::new("expected a day of the month", at + 8));
     }
     let (second_of_day, end) = time_of_day(line, at + 11)?;
     let (nanos, end) = fraction(line, end)?;
@@ -83,10 +83,10 @@ fn rfc3164(line: &[u8], at: usize, mut known: Option<i64>) -> Result<(Stamp, usi
     let (day, mut next) = match (number(line, day_at, 2), number(line, day_at, 1)) {
         (Some(day), _) => (day, day_at + 2),
         (None, Some(day)) => (day, day_at + 1),
-        _ => return Err(Problem::new("no day of the month", day_at)),
+        _ => return Err(Problem::new("expected a day of the month", day_at)),
     };
     if line.get(next) != Some(&b' ') {
-        return Err(Problem::new("no day of the month", day_at));
+        return Err(Problem::new("expected a day of the month", day_at));
     }
     next += 1;
     if known.is_none()
@@ -108,7 +108,7 @@ fn rfc3164(line: &[u8], at: usize, mut known: Option<i64>) -> Result<(Stamp, usi
     }
     // A year that is not known may be a leap year.
     if !(1..=days_in_month(known.unwrap_or(0), month)).contains(&day) {
-        return Err(Problem::new("no day of the month", day_at));
+        return Err(Problem::new("expected a day of the month", day_at));
     }
     let stamp = Stamp {
         year: known,
@@ -152,7 +152,7 @@ fn year(line: &[u8], at: usize) -> Option<i64> {
 /// `22:14:15` in seconds, and where it ends.
 #[inline]
 fn time_of_day(line: &[u8], at: usize) -> Result<(u32, usize), Problem> {
-    let wrong = Problem::new("no time of day", at);
+    let wrong = Problem::new("expected a time of day", at);
     let Some([_, _, b':', _, _, b':', _, _]) = line.get(at..at + 8) else {
         return Err(wrong);
     };
@@ -178,7 +178,10 @@ fn fraction(line: &[u8], at: usize) -> Result<(u32, usize), Problem> {
     let len = digits.iter().position(|byte| !byte.is_ascii_digit());
     let len = len.unwrap_or(digits.len());
     if len == 0 {
-        return Err(Problem::new("no digit after the seconds' point", at + 1));
+        return Err(Problem::new(
+            "expected a digit after the decimal point of the seconds",
+            at + 1,
+        ));
     }
     const SCALES: [u32; 10] = [
         1_000_000_000,
@@ -214,7 +217,7 @@ fn offset(line: &[u8], at: usize) -> Result<(Option<i32>, usize), Problem> {
             let seconds = (hours * 3600 + minutes * 60) as i32;
             Ok((Some(sign * seconds), minutes_at + 2))
         }
-        _ => Err(Problem::new("no offset such as `+02:00`", at)),
+        _ => Err(Problem::new("expected an offset such as `+02:00`", at)),
     }
 }
 

@@ -301,48 +301,52 @@ fn priorities_and_versions() {
 fn lines_that_are_no_messages() {
     use Format::{Auto, Rfc5424};
     for (format, line, reason) in [
-        (Auto, "", "neither a priority nor a time at byte 0"),
+        (Auto, "", "expected a priority or a time at byte 0"),
         (
             Auto,
             "Use the BFG!",
-            "neither a priority nor a time at byte 0",
+            "expected a priority or a time at byte 0",
         ),
         (
             Auto,
             "1234 Oct 11 22:14:15 x",
-            "neither a priority nor a time at byte 0",
+            "expected a priority or a time at byte 0",
         ),
         (
             Auto,
             "Oct 32 22:14:15 web x",
-            "no day of the month at byte 4",
+            "expected a day of the month at byte 4",
         ),
         (
             Auto,
             "Feb 30 22:14:15 web x",
-            "no day of the month at byte 4",
+            "expected a day of the month at byte 4",
         ),
         (
             Auto,
             "2003 Feb 29 22:14:15 web x",
-            "no day of the month at byte 9",
+            "expected a day of the month at byte 9",
         ),
-        (Auto, "Oct 11 24:14:15 web x", "no time of day at byte 7"),
+        (
+            Auto,
+            "Oct 11 24:14:15 web x",
+            "expected a time of day at byte 7",
+        ),
         (
             Auto,
             "Oct 11 22:14:15x",
-            "no space after the time at byte 15",
+            "expected a space after the time at byte 15",
         ),
         (
             Auto,
             "Oct 11 22:14:15. x",
-            "no digit after the seconds' point at byte 16",
+            "expected a digit after the decimal point of the seconds at byte 16",
         ),
         (Auto, "2003-13-11T22:14:15Z web x", "no month at byte 5"),
         (
             Auto,
             "2003-02-29T22:14:15Z web x",
-            "no day of the month at byte 8",
+            "expected a day of the month at byte 8",
         ),
         (
             Auto,
@@ -399,7 +403,7 @@ fn lines_that_are_no_messages() {
         (
             Auto,
             "2003-02-28T22:14:15+24:00 x",
-            "no offset such as `+02:00` at byte 19",
+            "expected an offset such as `+02:00` at byte 19",
         ),
         (
             Auto,
@@ -410,94 +414,98 @@ fn lines_that_are_no_messages() {
         (
             Auto,
             "<1234>x",
-            "no number of up to three digits and `>` at byte 1",
+            "expected a number of up to three digits and `>` at byte 1",
         ),
         (
             Auto,
             "<event>x",
-            "no number of up to three digits and `>` at byte 1",
+            "expected a number of up to three digits and `>` at byte 1",
         ),
         (
             Auto,
             "<>x",
-            "no number of up to three digits and `>` at byte 1",
+            "expected a number of up to three digits and `>` at byte 1",
         ),
         (
             Auto,
             "<",
-            "no number of up to three digits and `>` at byte 1",
+            "expected a number of up to three digits and `>` at byte 1",
         ),
-        (Auto, "<1>1 x", "no time in the form of RFC 3339 at byte 5"),
         (
             Auto,
-            "<1>1 -  - - - -",
-            "an empty field of the header at byte 7",
+            "<1>1 x",
+            "expected a time in RFC 3339 format at byte 5",
         ),
-        (Auto, "<1>1 - - - -", "the header ends too early at byte 12"),
+        (Auto, "<1>1 -  - - - -", "an empty header field at byte 7"),
+        (
+            Auto,
+            "<1>1 - - - -",
+            "the header ends unexpectedly at byte 12",
+        ),
         (
             Auto,
             "<1>1 - - - - - x",
-            "neither structured data nor `-` at byte 15",
+            "expected structured data or `-` at byte 15",
         ),
         (
             Auto,
             "<1>1 - - - - - -x",
-            "no space after the structured data at byte 16",
+            "expected a space after the structured data at byte 16",
         ),
         (
             Auto,
             "<1>1 - - - - - [a]x",
-            "no space after the structured data at byte 18",
+            "expected a space after the structured data at byte 18",
         ),
         (
             Auto,
             "<1>1 - - - - - [ a x=\"1\"]",
-            "no name in the structured data at byte 16",
+            "expected a name in the structured data at byte 16",
         ),
         (
             Auto,
             "<1>1 - - - - - [a x]",
-            "no `=` and quote after the name at byte 19",
+            "expected `=` and a quote after the name at byte 19",
         ),
         (
             Auto,
             "<1>1 - - - - - [a x=1]",
-            "no `=` and quote after the name at byte 19",
+            "expected `=` and a quote after the name at byte 19",
         ),
         (
             Auto,
             "<1>1 - - - - - [a x=\"1]",
-            "a value without its second quote at byte 20",
+            "a value without a closing quote at byte 20",
         ),
         (
             Auto,
             "<1>1 - - - - - [a x=\"\\",
-            "a value without its second quote at byte 20",
+            "a value without a closing quote at byte 20",
         ),
         (
             Auto,
             "<1>1 - - - - - [a x=\"1\"",
-            "neither a parameter nor `]` at byte 23",
+            "expected a parameter or `]` at byte 23",
         ),
         (
             Auto,
             "<1>1 - - - - - [a x=\"1\"y=\"2\"]",
-            "neither a parameter nor `]` at byte 23",
+            "expected a parameter or `]` at byte 23",
         ),
         (
             Rfc5424,
             "Oct 11 22:14:15 web x",
-            "no priority such as `<34>` at byte 0",
+            "expected a priority such as `<34>` at byte 0",
         ),
         (
             Rfc5424,
             "<34>Oct 11 22:14:15 web x",
-            "no version with a space after it at byte 4",
+            "expected a version followed by a space at byte 4",
         ),
         (
             Rfc5424,
             "<34>0 - - - - - -",
-            "no version with a space after it at byte 4",
+            "expected a version followed by a space at byte 4",
         ),
     ] {
         let expected = json!({

@@ -83,7 +83,7 @@ impl<'de> MapAccess<'de> for Entries<'de, '_> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Fault> {
         let Some(value) = self.value.take() else {
-            return Err(Fault::custom("a value was asked for before its key"));
+            return Err(Fault::custom("a value was requested before its key"));
         };
         seed.deserialize(Reader::new(value))
             .map_err(|fault| fault.at(value))
@@ -126,7 +126,7 @@ impl<'de> VariantAccess<'de> for Variant<'de> {
             Some((_, NodeKind::Map(entries))) if entries.is_empty() => Ok(()),
             Some((value, _)) => {
                 let name = self.name.as_str().unwrap_or_default();
-                Err(Fault::custom(format!("`{name}` takes no settings")).at(value))
+                Err(Fault::custom(format!("`{name}` accepts no settings")).at(value))
             }
         }
     }

@@ -183,7 +183,7 @@ const REFUSED: &[(&str, (usize, usize), &str, &str)] = &[
         "on_failure: {drop: 1}",
         (2, 20),
         "on_failure.drop",
-        "`drop` takes no settings",
+        "`drop` accepts no settings",
     ),
     (
         "queue: {memory: {max: 3}}",

@@ -162,7 +162,7 @@ impl<'s> Cursor<'s> {
             return Err(self
                 .error(span, "`||` is only valid inside an expression")
                 .note(
-                    "stages are split by a single `|`; an expression with spaces needs quotes here",
+                    "stages are separated by a single `|`; an expression with spaces needs quotes here",
                 ));
         }
         Ok(word)
@@ -208,7 +208,7 @@ impl<'s> Cursor<'s> {
         };
         let span = Span::new(self.at, self.at + next.map_or(0, char::len_utf8));
         self.error(span, message)
-            .note("`[a, b]` gives a list; put a text that begins with `[` in quotes")
+            .note("`[a, b]` is a list; put a text that starts with `[` in quotes")
     }
 
     fn ends_value(&self) -> bool {
@@ -275,7 +275,7 @@ impl<'s> Cursor<'s> {
         let span = Span::new(start, start + 1);
         self.error(
             span,
-            format!("the quote {quote} that opens here is never closed"),
+            format!("the quote {quote} opened here is never closed"),
         )
     }
 
@@ -290,7 +290,7 @@ impl<'s> Cursor<'s> {
         if !self.rest().starts_with('=') || self.rest().starts_with("==") {
             let message = format!("expected `=` and an expression after `{}`", name.text);
             return Err(self.error(self.next_char(), message).note(
-                "as in: set total = bytes_in + bytes_out, env = \"prod\" (text stands in quotes, a bare name is a field)",
+                "example: set total = bytes_in + bytes_out, env = \"prod\" (text needs quotes; a name without quotes is a field)",
             ));
         }
         self.at += 1;
@@ -309,7 +309,7 @@ impl<'s> Cursor<'s> {
             let message = format!("expected `->` and the new name after `{}`", old.text);
             let error = self.error(self.next_char(), message);
             return Err(
-                error.note("as in: rename clientip -> source.ip, verb -> http.request.method")
+                error.note("example: rename clientip -> source.ip, verb -> http.request.method")
             );
         }
         self.at += 2;
@@ -346,10 +346,9 @@ impl<'s> Cursor<'s> {
             match c {
                 _ if is_stop => break,
                 '=' => {
-                    let error =
-                        self.error(self.next_char(), "a name is expected here, and no setting");
+                    let error = self.error(self.next_char(), "expected a name here, not a setting");
                     return Err(error.note(
-                        "settings of this component are for YAML; a name that holds `=` stands in backticks",
+                        "settings of this component can only be given in YAML; put a name that contains `=` in backticks",
                     ));
                 }
                 '\'' | '"' => {

@@ -45,8 +45,8 @@ impl Stage {
     ) -> Result<Self, ConfigError> {
         if let Some(end) = cursor.at_stage_end() {
             return Err(cursor
-                .error(end, "a stage is empty: a component's name is missing here")
-                .note("stages are split by `|`, as in: file access.log | stdout"));
+                .error(end, "empty stage: the name of a component is missing here")
+                .note("stages are separated by `|`, for example: file access.log | stdout"));
         }
         let name = cursor.name();
         let roles: &[StageRole] = match is_first {
@@ -70,7 +70,7 @@ impl Stage {
     ) -> Result<Self, ConfigError> {
         let body = Body::parse(&mut cursor, &name, shape)?;
         if cursor.at_stage_end().is_some_and(|end| end.start < end.end) {
-            let message = "a `|` ends a stage, and this is one of its own";
+            let message = "a `|` ends a stage";
             return Err(cursor.error(cursor.next_char(), message));
         }
         let source = Arc::clone(cursor.source);
@@ -221,13 +221,16 @@ fn no_settings(cursor: &mut Cursor<'_>, name: &Word, shape: Shape) -> Result<(),
         Shape::Renames => format!("{component} clientip -> source.ip"),
         _ => format!("{component} message, host"),
     };
-    let message = format!("`{component}` takes no setting `{given}` in a one-line pipeline");
+    let message =
+        format!("`{component}` does not accept the setting `{given}` in a one-line pipeline");
     Err(cursor
         .error(setting.span, message)
         .note(format!(
-            "the rest of the stage belongs to it, as in: {written}"
+            "the rest of the stage belongs to it, for example: {written}"
         ))
-        .note(format!("in YAML `{given}` is a setting like any other")))
+        .note(format!(
+            "in YAML, `{given}` can be set like any other setting"
+        )))
 }
 
 /// The settings of a stage as they gather.
@@ -328,7 +331,7 @@ impl Settings<'_> {
             None => self.push(field, span, value),
             Some((_, list)) if is_rest && !first => append(list, value),
             Some(_) => {
-                let message = format!("`{field}` is given by its name and by position");
+                let message = format!("`{field}` is given both by name and by position");
                 return Err(self.error(span, message));
             }
         }
@@ -344,9 +347,9 @@ impl Settings<'_> {
         let component = self.component;
         let fields = self.positional.fields;
         let message = match fields {
-            [] => format!("{component} takes no value by position, only as name=value"),
-            [only] => format!("{component} takes one value by position, its {only}"),
-            [..] => format!("{component} takes {} values by position", fields.len()),
+            [] => format!("{component} accepts no value without a name, only name=value"),
+            [only] => format!("{component} accepts one value without a name, its {only}"),
+            [..] => format!("{component} accepts {} values without names", fields.len()),
         };
         let error = self.error(span, message);
         let error = if fields.len() > 1 {
@@ -362,12 +365,12 @@ impl Settings<'_> {
         if let [name] = steps
             && by_position.clone().any(|field| field == name)
         {
-            let message = format!("`{name}` is given by position and by its name");
+            let message = format!("`{name}` is given both by position and by name");
             return Err(self.error(span, message));
         }
         let conflict = insert(self.source, &mut self.entries, steps, span, value);
         conflict.map_err(|name| {
-            let message = format!("`{name}` is given as a value and, with a dot, as a map");
+            let message = format!("`{name}` is given both as a value and, with a dot, as a map");
             self.error(span, message)
         })
     }

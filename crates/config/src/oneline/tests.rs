@@ -198,11 +198,11 @@ fn spans_point_at_what_was_written() {
 }
 
 const REFUSED: &[(&str, usize, &str)] = &[
-    ("", 1, "a stage is empty"),
-    ("  ", 3, "a stage is empty"),
-    ("stdin | | discard", 9, "a stage is empty"),
-    ("stdin |", 8, "a stage is empty"),
-    ("| stdin", 1, "a stage is empty"),
+    ("", 1, "empty stage"),
+    ("  ", 3, "empty stage"),
+    ("stdin | | discard", 9, "empty stage"),
+    ("stdin |", 8, "empty stage"),
+    ("| stdin", 1, "empty stage"),
     ("stdni", 1, "did you mean `stdin`?"),
     (
         "stdin | grokk x | discard",
@@ -240,9 +240,13 @@ const REFUSED: &[(&str, usize, &str)] = &[
     (
         "stdin | set if=x",
         13,
-        "`set` takes no setting `if` in a one-line pipeline",
+        "`set` does not accept the setting `if` in a one-line pipeline",
     ),
-    ("stdin | where if=x", 15, "as in: where level == \"DEBUG\""),
+    (
+        "stdin | where if=x",
+        15,
+        "example: where level == \"DEBUG\"",
+    ),
     (
         "stdin | rename a b",
         18,
@@ -256,69 +260,69 @@ const REFUSED: &[(&str, usize, &str)] = &[
     (
         "stdin | rename from=a to=b",
         16,
-        "as in: rename clientip -> source.ip",
+        "example: rename clientip -> source.ip",
     ),
     (
         "stdin | remove a b=c",
         19,
-        "a name is expected here, and no setting",
+        "expected a name here, not a setting",
     ),
-    ("stdin | remove fields=a", 16, "as in: remove message, host"),
     (
-        "stdin | remove `a | discard",
+        "stdin | remove fields=a",
         16,
-        "the quote ` that opens here",
+        "example: remove message, host",
     ),
+    ("stdin | remove `a | discard", 16, "the quote ` opened here"),
     (
         "stdin | grok 'x | discard",
         14,
-        "the quote ' that opens here is never closed",
+        "the quote ' opened here is never closed",
     ),
     (
         "stdin | grok a \"x\\\" | discard",
         16,
-        "the quote \" that opens here",
+        "the quote \" opened here",
     ),
     (
         "stdin | where a == 'x | discard",
         20,
-        "the quote ' that opens here",
+        "the quote ' opened here",
     ),
     (
         "stdin | grok a b | discard",
         16,
-        "grok takes one value by position, its pattern",
+        "grok accepts one value without a name, its pattern",
     ),
     ("stdin | put a b c | discard", 17, "accepted: from, to"),
     (
         "stdin | json a | discard",
         14,
-        "json takes no value by position",
+        "json accepts no value without a name",
     ),
     (
         "stdin | grok a pattern=b | discard",
         16,
-        "by position and by its name",
+        "both by position and by name",
     ),
     (
         "stdin | grok pattern=b a | discard",
         24,
-        "by its name and by position",
+        "both by name and by position",
     ),
     (
         "stdin | date formats=b a c | discard",
         26,
-        "`formats` is given by its name and by position",
+        "`formats` is given both by name and by position",
     ),
     (
         "stdin | json a=1 a.b=2 | discard",
         18,
-        "`a` is given as a value and, with a dot, as a map",
+        "`a` is given both as a value and, with a dot, as a map",
     ),
     (
         "stdin | json a.b=2 a=1 | discard",
         20,
-        "`a` is given as a value",
+        "`a` is given both as a value",
     ),
     (
         "stdin | json a=[x | discard",
@@ -327,7 +331,7 @@ const REFUSED: &[(&str, usize, &str)] = &[
     ),
     ("stdin | json a=[x y] | discard", 19, "expected `,` or `]`"),
     ("stdin | json a=[,x] | discard", 17, "an item is missing"),
-    ("stdin | put a b [x] | discard", 17, "put takes 2 values"),
+    ("stdin | put a b [x] | discard", 17, "put accepts 2 values"),
     (
         "stdin || discard",
         7,
@@ -491,7 +495,9 @@ fn maps_in_maps_are_given_with_dots_where_a_component_has_them() {
     }
     let error = parse("stdin | http u auth.basic=1 auth.basic.user=a").expect_err("both");
     assert!(
-        error.to_string().contains("`basic` is given as a value"),
+        error
+            .to_string()
+            .contains("`basic` is given both as a value"),
         "{error}"
     );
 }

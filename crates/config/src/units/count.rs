@@ -28,7 +28,7 @@ impl FromStr for Count {
     fn from_str(text: &str) -> Result<Self, String> {
         let refused = || {
             format!(
-                "`{text}` is not a count: write a whole number, as 4096, or use k, M or G, as 10k or 1.5M"
+                "`{text}` is not a count: use a whole number such as 4096, or k, M or G, as in 10k or 1.5M"
             )
         };
         let (number, unit) = Number::take(text).ok_or_else(refused)?;
@@ -44,7 +44,7 @@ impl FromStr for Count {
         let count = factor
             .and_then(|factor| number.times_exactly(factor))
             .ok_or_else(refused)?;
-        let count = u64::try_from(count).map_err(|_| format!("`{text}` is too large a count"))?;
+        let count = u64::try_from(count).map_err(|_| format!("the count `{text}` is too large"))?;
         Ok(Self(count))
     }
 }

@@ -16,7 +16,7 @@ pub struct Period(pub Duration);
 super::quantity!(
     Period,
     format: "duration",
-    expected: "a length of time, such as 100ms, 5s, 1h30m or 1d",
+    expected: "a duration, such as 100ms, 5s, 1h30m or 1d",
     examples: ["100ms", "5s", "1h30m", "1d"]
 );
 
@@ -62,7 +62,7 @@ impl FromStr for Period {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let refused = || format!("`{text}` is not a length of time: write 100ms, 5s, 1h30m or 1d");
+        let refused = || format!("`{text}` is not a duration: use 100ms, 5s, 1h30m or 1d");
         if text == "0" {
             return Ok(Self::default());
         }
@@ -77,7 +77,7 @@ impl FromStr for Period {
             let (name, after) = after.split_at(end);
             if name.is_empty() && after.is_empty() {
                 return Err(format!(
-                    "`{text}` has no unit: write {text}s for seconds or {text}ms for milliseconds"
+                    "`{text}` has no unit: use {text}s for seconds or {text}ms for milliseconds"
                 ));
             }
             let unit = UNITS
@@ -97,8 +97,8 @@ impl FromStr for Period {
         if text.trim().is_empty() {
             return Err(refused());
         }
-        let nanos =
-            u64::try_from(total).map_err(|_| format!("`{text}` is too long: 500 years at most"))?;
+        let nanos = u64::try_from(total)
+            .map_err(|_| format!("`{text}` is too long: the maximum is 500 years"))?;
         Ok(Self(Duration::from_nanos(nanos)))
     }
 }
@@ -152,16 +152,16 @@ mod tests {
     #[test]
     fn refuses() {
         for (text, part) in [
-            ("", "not a length of time"),
-            (" ", "not a length of time"),
-            ("5", "`5` has no unit: write 5s for seconds"),
-            ("-5s", "not a length"),
-            ("5 s", "not a length"),
-            ("5y", "not a length"),
-            ("5s1h", "not a length"),
-            ("1m30m", "not a length"),
+            ("", "not a duration"),
+            (" ", "not a duration"),
+            ("5", "`5` has no unit: use 5s for seconds"),
+            ("-5s", "not a duration"),
+            ("5 s", "not a duration"),
+            ("5y", "not a duration"),
+            ("5s1h", "not a duration"),
+            ("1m30m", "not a duration"),
             ("300000d", "too long"),
-            ("99999999999999999999999999999d", "not a length"),
+            ("99999999999999999999999999999d", "not a duration"),
         ] {
             let error = text.parse::<Period>().expect_err(text);
             assert!(error.contains(part), "{text}: {error}");

@@ -22,7 +22,7 @@ pub trait Quantity: Copy + Default + PartialEq {
 
 impl Quantity for Period {
     const EXPECTED: &'static str =
-        "a length of time above 0 is expected, such as 100ms, 5s, 1h30m or 1d";
+        "a duration greater than 0 is expected, such as 100ms, 5s, 1h30m or 1d";
 }
 
 impl Quantity for Size {
@@ -51,7 +51,7 @@ impl Positive<Period> {
     /// # Panics
     /// They are 0.
     pub const fn from_secs(seconds: u64) -> Self {
-        assert!(seconds > 0, "a length of time above 0");
+        assert!(seconds > 0, "a duration greater than 0");
         Self(Period::from_secs(seconds))
     }
 
@@ -60,7 +60,7 @@ impl Positive<Period> {
     /// # Panics
     /// They are 0.
     pub const fn from_millis(milliseconds: u64) -> Self {
-        assert!(milliseconds > 0, "a length of time above 0");
+        assert!(milliseconds > 0, "a duration greater than 0");
         Self(Period::from_millis(milliseconds))
     }
 }
@@ -134,7 +134,7 @@ mod tests {
     fn nothing_is_refused_however_it_is_written() {
         for text in ["0", "0s", "0ms", "0.0s"] {
             let error = read::<Period>(text).expect_err(text);
-            assert!(error.contains("a length of time above 0"), "{error}");
+            assert!(error.contains("a duration greater than 0"), "{error}");
         }
         for text in ["0", "0B", "0KiB", "0.5"] {
             assert!(read::<Size>(text).is_err(), "{text}");

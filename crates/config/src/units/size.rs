@@ -45,7 +45,7 @@ impl FromStr for Size {
     fn from_str(text: &str) -> Result<Self, String> {
         let refused = || {
             format!(
-                "`{text}` is not a size: write bytes, as 512, or a unit, as 64KiB, 10MB or 1.5GiB"
+                "`{text}` is not a size: use bytes, as in 512, or a unit, as in 64KiB, 10MB or 1.5GiB"
             )
         };
         let (number, unit) = Number::take(text).ok_or_else(refused)?;
@@ -62,7 +62,7 @@ impl FromStr for Size {
             }
         };
         let bytes = bytes.ok_or_else(refused)?;
-        let bytes = u64::try_from(bytes).map_err(|_| format!("`{text}` is too large a size"))?;
+        let bytes = u64::try_from(bytes).map_err(|_| format!("the size `{text}` is too large"))?;
         Ok(Self(bytes))
     }
 }
@@ -71,7 +71,7 @@ fn unknown_unit(text: &str, unit: &str) -> String {
     let letter = unit.to_ascii_uppercase();
     match letter.as_str() {
         "K" | "M" | "G" | "T" => format!(
-            "`{text}` is not a size: write {letter}iB for steps of 1024 or {letter}B for steps of 1000"
+            "`{text}` is not a size: use {letter}iB for powers of 1024 or {letter}B for powers of 1000"
         ),
         _ => format!(
             "`{text}` is not a size: the units are B, KB, MB, GB, TB, KiB, MiB, GiB and TiB"
@@ -128,7 +128,7 @@ mod tests {
             ("", "not a size"),
             ("-1", "not a size"),
             ("1.5", "not a size"),
-            ("10M", "write MiB for steps of 1024 or MB"),
+            ("10M", "use MiB for powers of 1024 or MB"),
             ("1 apple", "the units are"),
             ("16777216TiB", "too large"),
             ("99999999999999999999", "too large"),

@@ -100,7 +100,7 @@ impl<P: Protocol> Batcher<P> {
             let (list, ctx, protocol) = (batcher.list.clone(), ctx.clone(), protocol());
             let thread = thread::start("batcher", move || run(&list, ctx, protocol));
             batcher.threads.push(thread.map_err(|error| {
-                InputError::new(format!("the system refuses a thread: {error}"))
+                InputError::new(format!("the system cannot create another thread: {error}"))
             })?);
         }
         Ok(batcher)
@@ -238,7 +238,7 @@ fn take<P: Protocol>(
         let warning = || {
             let text = text(&*panic);
             format!(
-                "a message was answered as failed, because decoding it panicked: {text}; this is an error in Millpond"
+                "a request failed, because decoding it panicked: {text}; this is a bug in Millpond"
             )
         };
         let limit = Limit::events("panics");
@@ -250,7 +250,7 @@ fn take<P: Protocol>(
 fn text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("no reason is known")
+    text.unwrap_or("unknown reason")
 }
 
 /// A completion of a batch.
@@ -330,7 +330,7 @@ impl<M, R: Send + 'static> Joiner<M, R> {
             let warning = || {
                 let text = text(&*panic);
                 format!(
-                    "events were answered as not delivered, because a batch of them panicked: {text}; this is an error in Millpond"
+                    "events were reported as not delivered, because processing their batch panicked: {text}; this is a bug in Millpond"
                 )
             };
             let limit = Limit::events("panics");

@@ -631,7 +631,7 @@ impl Tracker {
                     let state = task.file.lock();
                     let unread = state.look.size.saturating_sub(state.counts.read_bytes);
                     let fate = match state.lost {
-                        Some(Lost::Gone) => "is gone",
+                        Some(Lost::Gone) => "has disappeared",
                         _ => "was truncated",
                     };
                     (state.path.display().to_string(), fate, unread)

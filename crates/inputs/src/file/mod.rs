@@ -65,13 +65,13 @@ use watch::{Change, Found, Watch, WatchMode, WatchSettings};
 /// The component.
 pub const SPEC: Spec = Spec {
     name: "file",
-    summary: "Follows files, or reads them once: plain, gzip or zstd, rotated, renamed, compressed while being read.",
+    summary: "Follows files or reads them once, plain or compressed (gzip, zstd), through rotation, renaming and compression.",
     description: include_str!("description.md"),
     positional: Positional::list(&["paths"]),
     one_line: &[("follow", "false")],
     examples: &[
         Example {
-            title: "All logs of a web server, rotated and compressed ones too",
+            title: "All logs of a web server, including rotated and compressed ones",
             stage: "file /var/log/apache2/access.log*",
             input: "",
             output: "",
@@ -89,13 +89,13 @@ pub const SPEC: Spec = Spec {
             output: "",
         },
         Example {
-            title: "What is written from now on, as `tail -F` shows it",
+            title: "Only lines written from now on, like `tail -F`",
             stage: "file /var/log/syslog follow=true start_at=end codec=syslog",
             input: "",
             output: "",
         },
         Example {
-            title: "The logs of all containers of a Kubernetes node that write JSON",
+            title: "JSON logs of all containers on a Kubernetes node",
             stage: "file /var/log/containers/*.log container=auto codec=json",
             input: "",
             output: "",
@@ -114,7 +114,7 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigEr
     }
     let refused = |setting: &str, index: usize, error: &globset::Error| {
         node.nearest(&format!("{setting}[{index}]"))
-            .error(format!("not a path with wildcards: {error}"))
+            .error(format!("not a valid pattern: {error}"))
     };
     let parse = |(index, path): (usize, &String)| {
         Pattern::parse(path).map_err(|error| refused("paths", index, &error))
@@ -176,17 +176,17 @@ fn check(node: &Node, config: &Config, follow: bool) -> Result<(), ConfigError> 
     if !(64..=32 << 10).contains(&bytes) {
         return Err(node
             .nearest("fingerprint_bytes")
-            .error("`fingerprint_bytes` is at least 64B and at most 32KiB"));
+            .error("`fingerprint_bytes` must be between 64B and 32KiB"));
     }
     if config.max_open_files == 0 {
         return Err(node
             .nearest("max_open_files")
-            .error("`max_open_files` is at least 1"));
+            .error("`max_open_files` must be at least 1"));
     }
     if config.scan_interval.0 < Duration::from_millis(10) {
         return Err(node
             .nearest("scan_interval")
-            .error("`scan_interval` is at least 10ms"));
+            .error("`scan_interval` must be at least 10ms"));
     }
     if config.delete_after.is_some() && !follow {
         return Err(node
@@ -200,8 +200,7 @@ fn check(node: &Node, config: &Config, follow: bool) -> Result<(), ConfigError> 
 const TICK: Duration = Duration::from_millis(250);
 
 /// What is wrong when the last positions of a run cannot be written.
-const NOT_REMEMBERED: &str = "how far files were read cannot be remembered: the next run gives again, under the same ids, \
-                              what this one delivered last";
+const NOT_REMEMBERED: &str = "file positions cannot be saved: the next run will deliver the most recent events again, with the same ids";
 
 struct FileInput {
     formats: Formats,
@@ -288,7 +287,7 @@ impl FileInput {
             waker.wake();
         };
         let readers = Readers::start(&pool, &rules, ctx, &sent, tell)
-            .map_err(|error| format!("no threads to read with: {error}"))?;
+            .map_err(|error| format!("cannot create reader threads: {error}"))?;
         drop(sent);
         let mut tracker = Tracker::new(self.following, ctx, known, &pool, dirty, heard);
         tracker.show_ledger();
@@ -372,7 +371,7 @@ fn read_once(
         if found.meta.kind == Kind::Other && !is_named(&found, patterns) {
             let path = found.path.display();
             ctx.diagnostics.warn(&format!(
-                "{path}: is no regular file and is passed over; to read it, name it without wildcards"
+                "{path}: is not a regular file and is skipped; to read it, specify its path without wildcards"
             ));
         } else if !ctx.stop.is_stopped() {
             tracker.problems.extend(read_other(&found, ctx, rules));

@@ -103,7 +103,7 @@ impl Tracker {
         }
         // Small changes may find room where the ids of new files do not.
         if self.unsaved.is_empty() && std::mem::replace(&mut self.save_fails, false) {
-            self.ctx.diagnostics.info("positions are remembered again");
+            self.ctx.diagnostics.info("positions can be saved again");
         }
         true
     }
@@ -135,7 +135,7 @@ impl Tracker {
             Err(error) => {
                 if !std::mem::replace(&mut self.save_fails, true) {
                     self.ctx.diagnostics.warn(&format!(
-                        "positions cannot be remembered; new files wait until they can: {error}"
+                        "positions cannot be saved; new files are not read until they can be: {error}"
                     ));
                 }
                 false

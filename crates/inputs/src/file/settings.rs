@@ -21,42 +21,45 @@ pub(super) struct Config {
     /// Files to leave out: wildcards for whole paths or for names alone. Default: none.
     #[serde(default, deserialize_with = "config::paths")]
     pub(super) exclude: Vec<String>,
-    /// Whether to wait for more at the end of the files, and for new files. Otherwise the input reads to the end, remembers
-    /// the position if there is a data directory, and ends. Default: true in a service, false in a one-line pipeline.
+    /// Whether to wait for more data at the end of the files, and for new files. Otherwise the input reads to the
+    /// end, saves the positions if there is a data directory, and ends. Default: true in a service, false in a
+    /// one-line pipeline.
     #[serde(default)]
     pub(super) follow: Option<bool>,
-    /// Where to begin in files that are there when Millpond first looks and that it does not know: `beginning`, or `end`
-    /// to pass over what is in them. Files that appear later are read from their beginning. Default: `beginning`.
+    /// Where to start in unknown files that exist at startup: `beginning`, or `end` to skip their current content.
+    /// Files that appear later are read from the beginning. Default: `beginning`.
     #[serde(default)]
     pub(super) start_at: StartAt,
-    /// Leaves out files that were last written to longer ago than this, until they are written to. Default: none is too old.
+    /// Ignores files whose last write was longer ago than this, until they are written to. Default: no file is
+    /// ignored.
     #[serde(default)]
     pub(super) ignore_older: Option<Period>,
-    /// Whether wildcards follow symbolic links, to files and to folders. Default: true.
+    /// Whether wildcards follow symbolic links to files and directories. Default: true.
     #[serde(default = "yes")]
     pub(super) follow_links: bool,
     /// How files are watched. Default: `auto`.
     #[serde(default)]
     pub(super) watch: Watching,
-    /// How often files are looked at where the system does not tell of changes. Default: 1s.
+    /// How often files are checked where the system does not report changes. Default: 1s.
     #[serde(default = "second")]
     pub(super) scan_interval: Period,
-    /// How many files that were read to their end are kept open, so that they can be finished when they are renamed or
-    /// deleted. Beyond that, those that were idle longest are closed until they are written to; half as many as the process may
-    /// open (`ulimit -n`) at most. Default: 512.
+    /// How many files are kept open after they have been read to the end, so that they can be read to the end if they
+    /// are renamed or deleted. Beyond that, the files that have been idle longest are closed until they are written
+    /// to. At most half of the process's limit on open files (`ulimit -n`). Default: 512.
     #[serde(default = "open_files_default")]
     pub(super) max_open_files: usize,
-    /// When files that were read to their end are closed. Half a line at the end is then given as a line.
+    /// When files that have been read to the end are closed. An incomplete line at the end then becomes an event.
     #[serde(default)]
     pub(super) close: Close,
-    /// Deletes a file when everything in it was acknowledged by every output and nothing was written to it for so long.
-    /// Needs `follow`. Default: files are never deleted.
+    /// Deletes a file when all of its events have been acknowledged by every output and nothing has been written to
+    /// it for this long. Requires `follow`. Default: files are never deleted.
     #[serde(default)]
     pub(super) delete_after: Option<Period>,
-    /// How many of a file's first bytes, decompressed, it is recognised by. At least 64B, at most 32KiB. Default: 1KiB.
+    /// How many bytes at the start of a file, decompressed, are used to recognise it. From 64B to 32KiB. Default:
+    /// 1KiB.
     #[serde(default = "fingerprint_default")]
     pub(super) fingerprint_bytes: Size,
-    /// How long files that are gone are remembered, so that a copy of them is recognised. Default: 24h.
+    /// How long the state of files that have disappeared is kept, so that a copy is recognised. Default: 24h.
     #[serde(default = "day")]
     pub(super) forget_after: Period,
     /// How events are written in the files. Default: `json` in files called `.json`, `.ndjson` or `.jsonl`, `csv` in those called
@@ -70,8 +73,9 @@ pub(super) struct Config {
     /// such field; lines of text always get them. Default: false.
     #[serde(default)]
     pub(super) add_fields: bool,
-    /// The longest line in bytes, its end not counted; a longer one is cut there. Also the largest record of several
-    /// lines, and the largest MessagePack document, a larger one ends its file with an error. At most 1GiB. Default: 1MiB.
+    /// The maximum length of a line in bytes, without its line ending; longer lines are truncated. Also the maximum
+    /// size of a multi-line record and of a MessagePack document; a larger document ends its file with an error. At
+    /// most 1GiB. Default: 1MiB.
     #[serde(default = "line_size_default")]
     pub(super) max_line_bytes: Size,
     /// How the files are compressed. Default: `auto`.
@@ -84,32 +88,32 @@ pub(super) struct Config {
     /// What ends a line. Default: `lf`.
     #[serde(default)]
     pub(super) line_ending: LineEnding,
-    /// Takes the lines out of the format in which container runtimes write them, joins those that were split, and sets
-    /// `stream` and `@timestamp`. Default: lines are taken as they are.
+    /// Parses the log format of container runtimes, joins split lines, and sets `stream` and `@timestamp`. Default:
+    /// lines are read as they are.
     #[serde(default)]
     pub(super) container: Option<Container>,
-    /// Makes one event of several lines. Default: each line is an event.
+    /// Combines several lines into one event. Default: each line is an event.
     #[serde(default)]
     pub(super) multiline: Option<MultilineSettings>,
-    /// Regular expressions: only events that one of them matches are read. Default: all.
+    /// Regular expressions: only events that match one of them are read. Default: all events.
     #[serde(default)]
     pub(super) include_lines: Vec<String>,
-    /// Regular expressions: events that one of them matches are left out. Default: none.
+    /// Regular expressions: events that match one of them are discarded. Default: none.
     #[serde(default)]
     pub(super) exclude_lines: Vec<String>,
-    /// The time zone of syslog times that name none, such as `Europe/Berlin` or `+02:00`. Default: UTC.
+    /// The time zone of syslog times without one, such as `Europe/Berlin` or `+02:00`. Default: UTC.
     #[serde(default)]
     pub(super) timezone: Option<String>,
 }
 
-/// Where to begin in files that are there at first.
+/// Where to start in files that exist at startup.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum StartAt {
-    /// At their beginning.
+    /// At the beginning.
     #[default]
     Beginning,
-    /// Behind what is in them.
+    /// At the end.
     End,
 }
 
@@ -117,12 +121,13 @@ pub(crate) enum StartAt {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Watching {
-    /// The system tells of changes, except on network file systems, which do not tell of what others do.
+    /// Uses `inotify`, except on network file systems, which do not report the changes of other machines: those are
+    /// polled.
     #[default]
     Auto,
-    /// The system tells of changes.
+    /// The system reports changes.
     Inotify,
-    /// Files are looked at every `scan_interval`.
+    /// Files are checked every `scan_interval`.
     Poll,
 }
 
@@ -130,13 +135,13 @@ pub(super) enum Watching {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct CloseSettings {
-    /// When nothing was written for so long.
+    /// When nothing has been written for this long.
     inactive: Period,
-    /// 5 seconds after the last write when the file was deleted.
+    /// 5 seconds after the last write, if the file was deleted.
     removed: bool,
-    /// 5 seconds after the last write when the file was renamed.
+    /// 5 seconds after the last write, if the file was renamed.
     renamed: bool,
-    /// So long after it was opened, whatever happens in it. By default never.
+    /// This long after it was opened, in any case. Default: never.
     after: Option<Period>,
 }
 

@@ -47,7 +47,7 @@ const WAITING_MAX: usize = 1024;
 /// When a file is tried again that could not be opened for want of descriptors.
 const SHORT_WAIT: Duration = Duration::from_millis(500);
 
-/// How long to wait for changes while nothing is due by time but trying again and forgetting.
+/// How long to wait for changes while nothing is due by time but retrying and forgetting.
 const AT_REST: Duration = Duration::from_secs(1);
 
 /// Decides what every file is.
@@ -172,7 +172,7 @@ impl Tracker {
     fn is_file(&mut self, found: &Found) -> bool {
         if found.meta.kind != Kind::File && self.following.follow {
             let message = format!(
-                "{}: is no regular file and cannot be followed",
+                "{}: is not a regular file and cannot be followed",
                 found.path.display()
             );
             self.warn_once(&message);
@@ -447,11 +447,11 @@ impl Tracker {
         let unread = state.look.size.saturating_sub(state.sent.offset);
         let loss = match state.format {
             None if unread > 0 => format!("{unread} bytes of it were not read"),
-            Some(_) if state.status == FileStatus::Idle => "it was not read to its end".to_owned(),
+            Some(_) if state.status == FileStatus::Idle => "it was not read to the end".to_owned(),
             _ => return,
         };
         self.ctx.diagnostics.warn(&format!(
-            "{path}: is gone (deleted, or renamed to a name that `paths` does not match), and {loss}"
+            "{path}: has disappeared (deleted, or renamed to a name that `paths` does not match), and {loss}"
         ));
     }
 
@@ -538,7 +538,7 @@ impl Tracker {
     fn keep_fewer_open(&mut self) {
         self.following.open_files_max = self.pool.close_half();
         self.warn_once(
-            "too many open files: fewer of those that were read to their end are kept open from now on",
+            "too many open files: from now on, fewer files are kept open after they have been read to the end",
         );
     }
 
@@ -601,7 +601,7 @@ impl Tracker {
             Outcome::Done { has_garbage } => {
                 if has_garbage {
                     let path = file.lock().path.display().to_string();
-                    let what = "what follows the compressed data was ignored";
+                    let what = "the data after the compressed data was ignored";
                     self.warn_once(&format!("{path}: {what}"));
                 }
                 Some(FileStatus::Done)

@@ -1,4 +1,4 @@
-//! What happens by time alone: closing, flushing, deleting, trying again, forgetting.
+//! What happens by time alone: closing, flushing, deleting, retrying, forgetting.
 
 use std::fs;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl Tracker {
         self.release_new();
         self.meet_backlog();
         if self.save_fails && !self.unsaved.is_empty() {
-            let message = "the ids of new files cannot be remembered, so these files are not read";
+            let message = "the ids of new files cannot be saved, so these files are not read";
             self.problems.push(message.to_owned());
             self.unsaved.clear();
         }

@@ -37,16 +37,16 @@ use line::Line;
 /// The component.
 pub const SPEC: Spec = Spec {
     name: "generate",
-    summary: "Makes log lines that look real: for trying things out and for benchmarks.",
+    summary: "Generates realistic log lines for experiments and benchmarks.",
     description: "\
 | format | events |\n| --- | --- |\n\
-| `apache` | lines of an access log in the combined format, 237 bytes on average: some 1,700 addresses and 500 user agents, \
-few of them frequent; one line in 10,000 is cut off |\n\
-| `suricata` | JSON documents like Suricata's EVE log, nested, 700 bytes on average: `event_type` is `flow`, `dns`, `http`, \
+| `apache` | lines of an access log in the combined format, 237 bytes on average: about 1,700 addresses and 500 user agents, \
+a few of which are frequent; one line in 10,000 is truncated |\n\
+| `suricata` | nested JSON documents like those of Suricata's EVE log, 700 bytes on average: `event_type` is `flow`, `dns`, `http`, \
 `tls` or `alert` |\n\
-| `syslog` | lines as RFC 3164 has them, with priority, time, host, program and process id |\n\n\
-The same `format` and `seed` give the same bytes in every run and in every version that does not say otherwise in its \
-changes. The time in the events starts at 2026-01-01T00:00:00Z and goes on by a thousandth of a second an event.",
+| `syslog` | lines in the format of RFC 3164, with priority, time, host, program and process id |\n\n\
+The same `format` and `seed` generate the same bytes in every run, and in every version unless the changelog says \
+otherwise. The time in the events starts at 2026-01-01T00:00:00Z and advances by one millisecond per event.",
     positional: Positional::fields(&["format"]),
     one_line: &[],
     examples: &[
@@ -71,15 +71,15 @@ changes. The time in the events starts at 2026-01-01T00:00:00Z and goes on by a 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Config {
-    /// What the events look like.
+    /// The format of the events.
     format: Format,
-    /// How many events to make. Default: without end.
+    /// How many events to generate. Default: no limit.
     #[serde(default)]
     count: Option<Count>,
-    /// Events a second. Default: as fast as the pipeline takes them.
+    /// Events per second. Default: as fast as the pipeline accepts them.
     #[serde(default)]
     rate: Option<Count>,
-    /// Which of the many possible sequences of events it is. Default: 0.
+    /// The seed of the random sequence of events. Default: 0.
     #[serde(default)]
     seed: u64,
 }
@@ -88,11 +88,11 @@ struct Config {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Format {
-    /// Lines of an access log in the combined format.
+    /// Access log lines in the combined format.
     Apache,
     /// JSON documents like Suricata's EVE log.
     Suricata,
-    /// Lines as RFC 3164 has them.
+    /// Lines in the format of RFC 3164.
     Syslog,
 }
 
@@ -131,7 +131,7 @@ fn build(node: &Node, _: &BuildContext) -> Result<Box<dyn Input>, ConfigError> {
     if config.rate == Some(Count(0)) {
         return Err(node
             .nearest("rate")
-            .error("a `rate` of 0 would never make an event"));
+            .error("a `rate` of 0 would never generate an event"));
     }
     Ok(Box::new(Generate { config }))
 }

@@ -18,7 +18,7 @@ pub(super) enum Coding {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum InflateError {
     /// It holds more than is allowed.
-    #[error("the body is larger than allowed when it is decompressed")]
+    #[error("the decompressed body is larger than allowed")]
     TooLarge,
     /// It is damaged.
     #[error("the body cannot be decompressed: {0}")]
@@ -129,12 +129,12 @@ impl Inflater {
                     return damaged(&failure.to_string());
                 }
                 if decompressor.has_garbage() {
-                    return damaged("something else follows the compressed data");
+                    return damaged("there is other data after the compressed data");
                 }
             }
-            Self::Deflate { ended: false, .. } => return damaged("the data ends too early"),
+            Self::Deflate { ended: false, .. } => return damaged("the data ends unexpectedly"),
             Self::Deflate { .. } if !rest.is_empty() => {
-                return damaged("something else follows the compressed data");
+                return damaged("there is other data after the compressed data");
             }
             Self::Deflate { .. } => {}
         }

@@ -32,13 +32,13 @@ use crate::connections::batcher::Batcher;
 /// The component.
 pub const SPEC: Spec = Spec {
     name: "http",
-    summary: "Takes events that clients post over HTTP, and answers when they are safe.",
+    summary: "Receives events that clients post over HTTP, and responds when they are safe.",
     description: include_str!("rules.md"),
     positional: Positional::fields(&["address"]).nested(&["auth.basic"]),
     one_line: &[],
     examples: &[
         Example {
-            title: "Whatever is posted to port 8080 of this machine",
+            title: "Everything posted to port 8080 of this machine",
             stage: "http 8080",
             input: "",
             output: "",
@@ -111,9 +111,9 @@ impl Input for Http {
         let Some(listener) = self.listener.take() else {
             return Ok(());
         };
-        let local = listener
-            .local_addr()
-            .map_err(|error| InputError::new(format!("the address is not known: {error}")))?;
+        let local = listener.local_addr().map_err(|error| {
+            InputError::new(format!("the local address cannot be determined: {error}"))
+        })?;
         let (body_max, add_fields) = (
             self.config.max_request_bytes.bytes(),
             self.config.add_fields,

@@ -54,7 +54,7 @@ impl Refusal {
     pub(super) fn method(allowed: HeaderValue) -> Self {
         Self {
             header: Some((ALLOW, allowed)),
-            ..Self::new(StatusCode::METHOD_NOT_ALLOWED, "the method is not taken")
+            ..Self::new(StatusCode::METHOD_NOT_ALLOWED, "the method is not allowed")
         }
     }
 

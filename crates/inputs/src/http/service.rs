@@ -112,7 +112,7 @@ impl Service {
             Ok(Ok(Outcome::Rejected(refusal))) => Err(refusal),
             Ok(Ok(Outcome::Failed)) => Err(Refusal::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
-                "an error in Millpond, whose log says more; some of the events may have been taken",
+                "an internal error, see Millpond's log; some of the events may have been accepted",
             )),
             Ok(Ok(Outcome::NotDelivered) | Err(_)) => Err(Refusal::later(
                 "the events were not delivered; send them again",
@@ -130,7 +130,7 @@ impl Service {
     fn admit(&self, head: &Parts, body: &Incoming) -> Result<Option<Coding>, Refusal> {
         let refused = |status, reason: &str| Err(Refusal::new(status, reason));
         if !self.takes(head.uri.path()) {
-            return refused(StatusCode::NOT_FOUND, "events are not taken at this path");
+            return refused(StatusCode::NOT_FOUND, "no events are accepted at this path");
         }
         if !self
             .config
@@ -168,7 +168,7 @@ impl Service {
     fn authenticate(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         let unreadable = |error: net::SecretError| {
             let limit = Limit::events("unreadable_secrets");
-            let text = || format!("requests are refused with 503: {error}");
+            let text = || format!("requests are answered with 503: {error}");
             self.ctx.diagnostics.warn_limited(limit, text);
             Refusal::later("credentials cannot be checked at the moment")
         };
@@ -218,7 +218,7 @@ impl Service {
                 Ok(None) => break,
                 Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
                 Ok(Some(Err(_))) => {
-                    let reason = "the body ends too early";
+                    let reason = "the body ends unexpectedly";
                     return Err(Refusal::new(StatusCode::BAD_REQUEST, reason));
                 }
                 Err(_) => {
@@ -261,7 +261,7 @@ impl Service {
         self.ctx.metrics.waited(begin.elapsed());
         waited.map_err(|_| {
             self.ctx.metrics.count("memory_timeouts", 1);
-            Refusal::later("there is no memory for the body at the moment; send it again")
+            Refusal::later("no memory is available for the body at the moment; send it again")
         })
     }
 }

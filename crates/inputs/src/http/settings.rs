@@ -13,59 +13,60 @@ use serde::Deserialize;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Config {
-    /// Where to listen: `8080` is that port on this machine only (127.0.0.1), `:8080` the port on every address of the machine,
-    /// `HOST:8080` or `[::1]:8080` the port on one address.
+    /// The address to listen on: `8080` is that port on this machine only (127.0.0.1), `:8080` the port on every
+    /// address of the machine, `HOST:8080` or `[::1]:8080` the port on one address.
     pub(super) address: Address,
-    /// The paths that are taken; one that ends with `*` stands for all that begin so. Others are answered with 404. Default:
-    /// every path.
+    /// The paths that are accepted; a path that ends with `*` accepts all paths with that prefix. Others are answered
+    /// with 404. Default: every path.
     #[serde(default)]
     pub(super) path: Vec<String>,
-    /// The methods that are taken. Others are answered with 405. Default: POST and PUT.
+    /// The methods that are accepted. Others are answered with 405. Default: POST and PUT.
     #[serde(default = "methods_default")]
     pub(super) method: Vec<String>,
-    /// How events are written in requests. Default: `auto`.
+    /// The format of events in requests. Default: `auto`.
     #[serde(default)]
     pub(super) format: Format,
-    /// The largest body in bytes, as it is sent and also when it is decompressed. Larger ones are answered with 413. At
-    /// most 1GiB. Default: 16MiB.
+    /// The maximum size of a body, both as sent and decompressed. Larger bodies are answered with 413. At most 1GiB.
+    /// Default: 16MiB.
     #[serde(default = "request_size_default")]
     pub(super) max_request_bytes: Positive<Size>,
-    /// Who may post: `basic` with `user` and `password`, or `bearer` with a token. Others are answered with 401. Default:
-    /// everybody.
+    /// The credentials that clients need: `basic` with `user` and `password`, or `bearer` with a token. Requests
+    /// without them are answered with 401. Default: none.
     pub(super) auth: Option<Auth>,
-    /// Headers that a request must have, with their values, such as an API key. Others are answered with 403. A value may
-    /// be `${VARIABLE}` or `file:PATH`.
+    /// Headers that a request must have, with their values, such as an API key. Other requests are answered with 403.
+    /// A value may be `${VARIABLE}` or `file:PATH`.
     #[serde(default)]
     pub(super) require_headers: BTreeMap<String, Secret>,
     /// Headers that become fields: `X-Team` becomes `http.headers.x-team`.
     #[serde(default)]
     pub(super) headers: Vec<String>,
-    /// Parameters of the address that become fields: `source` becomes `http.query.source`.
+    /// Query parameters that become fields: `source` becomes `http.query.source`.
     #[serde(default)]
     pub(super) query: Vec<String>,
-    /// Speaks TLS. Default: not.
+    /// Enables TLS. Default: disabled.
     pub(super) tls: Option<ServerTls>,
-    /// How many clients may be connected at once; further ones wait. Default: 10000.
+    /// The maximum number of connected clients; further clients wait. Default: 10000.
     #[serde(default = "connections_default")]
     #[schemars(range(min = 1))]
     pub(super) max_connections: usize,
-    /// How long a connection may take from one answer to the whole head of the next request, and how long a client may
-    /// take in nothing of an answer. Then the connection is closed. Default: 1m.
+    /// The maximum time between a response and the complete header of the next request, and the maximum time in which
+    /// a client reads nothing of a response. After that, the connection is closed. Default: 1m.
     #[serde(default = "timeout_default")]
     pub(super) idle_timeout: Positive<Period>,
-    /// How long a client may take to send a body, waiting for memory not counted. Then the answer is 408. Default: 1m.
+    /// The maximum time for a client to send a body, not counting the wait for memory. After that, the response is
+    /// 408. Default: 1m.
     #[serde(default = "timeout_default")]
     pub(super) body_timeout: Positive<Period>,
-    /// How long a request waits for memory, and then for its events to be safe. Then the answer is 503 with `Retry-After`.
-    /// Shorter than the time-out of the clients. Default: 20s.
+    /// How long a request waits for memory, and then for its events to be safe. After that, the response is 503 with
+    /// `Retry-After`. Should be shorter than the timeout of the clients. Default: 20s.
     #[serde(default = "ack_timeout_default")]
     pub(super) ack_timeout: Positive<Period>,
-    /// The status of the answer when all is well, from 200 to 299. Default: 200.
+    /// The status of a successful response, from 200 to 299. Default: 200.
     #[serde(default = "code_default")]
     #[schemars(range(min = 200, max = 299))]
     pub(super) response_code: u16,
-    /// Gives JSON events `@timestamp` and `host.name` where they have no such field; lines of text always get them. Default:
-    /// false.
+    /// Adds `@timestamp` and `host.name` to JSON events that do not have these fields; lines of text always get them.
+    /// Default: false.
     #[serde(default)]
     pub(super) add_fields: bool,
 }
@@ -74,13 +75,13 @@ pub(super) struct Config {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Format {
-    /// As `Content-Type` says: `application/x-ndjson` is `ndjson`, `application/json` is `json`, `text/plain` is `lines`. With
-    /// another one, or none, `json` where the first character is `{` or `[`, else `lines`.
+    /// Depends on `Content-Type`: `application/x-ndjson` is `ndjson`, `application/json` is `json`, `text/plain` is
+    /// `lines`. With any other type, or none, `json` if the first character is `{` or `[`, otherwise `lines`.
     #[default]
     Auto,
-    /// A JSON object a line. Blank lines count for nothing.
+    /// One JSON object per line. Blank lines are ignored.
     Ndjson,
-    /// JSON objects, arrays of them, or both, one after the other, over any number of lines.
+    /// JSON objects or arrays of objects, one after the other, on any number of lines.
     Json,
     /// Each line is an event with the line as `message`.
     Lines,
@@ -142,7 +143,7 @@ impl Config {
         let refused = |setting: &str, message: &str| Err(node.nearest(setting).error(message));
         for (index, path) in self.path.iter().enumerate() {
             if !path.starts_with('/') {
-                return refused(&format!("path[{index}]"), "a path begins with `/`");
+                return refused(&format!("path[{index}]"), "a path must start with `/`");
             }
         }
         for (index, method) in self.method.iter().enumerate() {
@@ -165,7 +166,7 @@ impl Config {
             }
         }
         if self.method.is_empty() {
-            return refused("method", "at least one method must be taken");
+            return refused("method", "at least one method is required");
         }
         if self.max_request_bytes.get() > REQUEST_SIZE_MAX {
             return refused("max_request_bytes", "at most 1GiB is accepted");

@@ -45,9 +45,9 @@ impl Emitter {
             decoder: Decoder::new(settings, &ctx.host),
             ctx: ctx.clone(),
             cut: if settings.multiline.is_some() {
-                "is longer than `max_line_bytes` or `multiline.max_lines` and was cut"
+                "is longer than `max_line_bytes` or `multiline.max_lines` and was truncated"
             } else {
-                "is longer than `max_line_bytes` and was cut"
+                "is longer than `max_line_bytes` and was truncated"
             },
         }
     }
@@ -104,25 +104,25 @@ impl Emitter {
                 "invalid_utf8_lines",
                 counts.invalid_utf8,
                 firsts.invalid_utf8,
-                "is not UTF-8: U+FFFD stands where it is not",
+                "is not valid UTF-8: invalid bytes were replaced by U+FFFD",
             ),
             (
                 "broken_documents",
                 counts.broken_documents,
                 firsts.broken_document,
-                "holds no JSON object: it was kept as text",
+                "is not a JSON object: it was kept as text",
             ),
             (
                 "broken_containers",
                 counts.broken_containers,
                 firsts.broken_container,
-                "is no line of a container: it was kept as text",
+                "is not a line of a container log: it was kept as text",
             ),
             (
                 "broken_syslog_lines",
                 counts.broken_syslog,
                 firsts.broken_syslog,
-                "is no syslog message: it was kept as text",
+                "is not a syslog message: it was kept as text",
             ),
             (
                 "broken_csv_rows",

@@ -137,7 +137,7 @@ pub(crate) async fn on_blocking_thread(
 
 /// The system refuses the thread that an input reads on.
 pub(crate) fn no_thread(error: &io::Error) -> InputError {
-    InputError::new(format!("there is no thread to read on: {error}"))
+    InputError::new(format!("cannot create a reader thread: {error}"))
 }
 
 /// A reader of something that is no regular file, such as a named pipe. None when it was time to stop before somebody
@@ -185,14 +185,14 @@ fn open_patiently(path: &Path, ctx: &InputContext) -> io::Result<Option<File>> {
             Ok(file) => return file.map(Some),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(io::Error::other("the thread that opens it ended"));
+                return Err(io::Error::other("the thread that opens it has ended"));
             }
         }
         if begin.elapsed() >= WRITER_PATIENCE {
             let shown = path.display().to_string();
             let limit = Limit::once_for("pipe without writer", &shown);
             ctx.diagnostics.warn_limited(limit, || {
-                format!("{shown}: is a pipe that nobody has opened to write; waiting for a writer")
+                format!("{shown}: is a pipe without a writer; waiting for one")
             });
         }
     }

@@ -136,7 +136,7 @@ impl Reader {
             && decompressor.has_garbage()
         {
             self.ctx.diagnostics.warn(&format!(
-                "{}: what follows the {} data was ignored",
+                "{}: the data after the {} data was ignored",
                 self.name,
                 decompressor.format()
             ));

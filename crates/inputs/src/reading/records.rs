@@ -22,7 +22,7 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LineEnding {
-    /// A line feed, before which a carriage return does not count.
+    /// A line feed, optionally preceded by a carriage return.
     #[default]
     Lf,
     /// A carriage return.
@@ -35,7 +35,7 @@ pub(crate) enum LineEnding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Container {
-    /// Either of the two, line by line.
+    /// Either of the two, detected for each line.
     Auto,
     /// Docker's `json-file`: `{"log":"…\n","stream":"stdout","time":"…"}`.
     Docker,
@@ -43,23 +43,22 @@ pub(crate) enum Container {
     Cri,
 }
 
-/// How lines are put together. Either `pattern`, or `start`.
+/// How lines are combined. Either `pattern` or `start` is required.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct MultilineSettings {
-    /// A regular expression for lines that belong to a neighbour.
+    /// A regular expression for lines that belong to an adjacent line.
     pattern: Option<String>,
-    /// Whether the lines that `pattern` does not match belong to a neighbour, instead of those it matches.
+    /// Whether the lines that do not match `pattern` belong to an adjacent line, instead of those that match.
     negate: bool,
-    /// To which neighbour they belong: `after` means they come after the first line of their event, `before` that they come
-    /// before its last. Default: `after`.
+    /// Where these lines are in their event: `after` its first line, or `before` its last line. Default: `after`.
     #[serde(rename = "match")]
     matching: Option<MultilineMatch>,
     /// A regular expression for the first line of an event.
     start: Option<String>,
-    /// A regular expression for the last line of an event. By default an event ends where the next one starts.
+    /// A regular expression for the last line of an event. Default: an event ends where the next one starts.
     end: Option<String>,
-    /// Lines of an event; further ones are left out and the event is tagged `_truncated`.
+    /// The maximum number of lines in an event; further lines are discarded, and the event is tagged `_truncated`.
     max_lines: usize,
     /// How long an event waits for its next line.
     pub(crate) timeout: Period,
@@ -114,7 +113,7 @@ impl Records<'_> {
     /// A setting that cannot be taken, with its place.
     pub(crate) fn settings(&self, node: &Node) -> Result<codec::Settings, ConfigError> {
         if self.max_line_bytes < Size(1) || self.max_line_bytes > LINE_SIZE_MAX {
-            let message = format!("`max_line_bytes` is at least 1B and at most {LINE_SIZE_MAX}");
+            let message = format!("`max_line_bytes` must be between 1B and {LINE_SIZE_MAX}");
             return Err(node.nearest("max_line_bytes").error(message));
         }
         self.check(node)?;
@@ -158,7 +157,8 @@ impl Records<'_> {
         ];
         for (setting, is_set) in lines_only {
             if is_set && self.codec == Codec::Msgpack {
-                let message = format!("`{setting}` is for lines, and `codec: msgpack` has none");
+                let message =
+                    format!("`{setting}` applies to lines, and `codec: msgpack` has none");
                 return Err(node.nearest(setting).error(message));
             }
         }
@@ -172,7 +172,7 @@ impl Records<'_> {
             }
         }
         if self.timezone.is_some() && self.codec != Codec::Syslog {
-            let message = "`timezone` is for `codec: syslog`";
+            let message = "`timezone` requires `codec: syslog`";
             return Err(node.nearest("timezone").error(message));
         }
         Ok(())
@@ -186,7 +186,7 @@ impl Records<'_> {
         known.map(Some).ok_or_else(|| {
             let error = node
                 .nearest("encoding")
-                .error(format!("`{label}` is no character encoding"));
+                .error(format!("`{label}` is not a character encoding"));
             error.accepted([
                 "utf-8",
                 "utf-16",
@@ -209,7 +209,7 @@ impl Records<'_> {
             None => Zone::utc(),
             Some(name) => Zone::named(name).ok_or_else(|| {
                 node.nearest("timezone").error(format!(
-                    "`{name}` is no time zone, such as Europe/Berlin or +02:00"
+                    "`{name}` is not a time zone; use a name such as Europe/Berlin, or an offset such as +02:00"
                 ))
             })?,
         };
@@ -279,14 +279,14 @@ fn patterns(
         if let Err(error) = regex::bytes::Regex::new(pattern) {
             return Err(node
                 .nearest(&format!("{setting}[{index}]"))
-                .error(format!("no regular expression: {error}")));
+                .error(format!("invalid regular expression: {error}")));
         }
     }
     if patterns.is_empty() {
         return Ok(None);
     }
     let set = RegexSet::new(patterns).map_err(|error| {
-        let message = format!("the expressions are too large together: {error}");
+        let message = format!("the expressions together are too large: {error}");
         node.nearest(setting).error(message)
     })?;
     Ok(Some(set))

@@ -219,7 +219,7 @@ fn garbage(world: &mut World) {
     world.raw("a.log.gz", b"this is no member");
     world.settle();
     world.scan();
-    let told = |warning: &&String| warning.contains("a.log.gz: what follows");
+    let told = |warning: &&String| warning.contains("a.log.gz: the data after");
     let warnings = world.warnings();
     assert_eq!(warnings.iter().filter(told).count(), 1, "{warnings:?}");
 }

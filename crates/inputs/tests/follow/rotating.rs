@@ -259,7 +259,8 @@ fn out_of_sight(world: &mut World) {
     lost.lines().for_each(|line| world.forget(line));
     world.settle();
     let told = |warning: &&String| {
-        warning.contains("app.log: is gone") && warning.contains("bytes of it were not read")
+        warning.contains("app.log: has disappeared")
+            && warning.contains("bytes of it were not read")
     };
     let warnings = world.warnings();
     assert_eq!(warnings.iter().filter(told).count(), 1, "{warnings:?}");

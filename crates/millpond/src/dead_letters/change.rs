@@ -7,8 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use component::{Diagnostics, Phases};
-use pipeline::report::grouped;
+use component::{Diagnostics, Phases, grouped, plural, plural_were};
 use queue::QueueError;
 use queue::letters::request::{self, Action, Outcome, Request};
 use queue::letters::{DeadLetters, LetterFolder, LetterSettings, Options, WhenLettersFull};
@@ -86,7 +85,7 @@ pub fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     let stores = args.selection.stores()?;
     let (chosen, is_complete) = choose(&args.selection, &stores, false)?;
     if chosen.is_empty() {
-        print(b"no dead letter matches; nothing is replayed\n")?;
+        print(b"no dead letter matches; nothing was replayed\n")?;
         return Ok(ExitCode::from(u8::from(!is_complete)));
     }
     let action = match args.from_start {
@@ -99,12 +98,9 @@ pub fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
         if !is_in_use {
             let count: u64 = left.iter().map(|left| left.chosen.count).sum();
             let text = format!(
-                "no service uses {}: {} replayed when one starts on it. To replay now, name the YAML file of the pipelines as well\n",
+                "no service is using {}: {} will be replayed when one starts with it. To replay now, also give the YAML file of the pipelines\n",
                 args.selection.data_dir.display(),
-                match count {
-                    1 => "1 dead letter is".to_owned(),
-                    count => format!("{} dead letters are", grouped(count)),
-                }
+                plural(count, "dead letter")
             );
             print(text.as_bytes())?;
             // Nothing was delivered yet.
@@ -114,7 +110,7 @@ pub fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     };
     if is_in_use {
         bail!(
-            "{} is in use by a service, which replays them itself: leave {configuration} out",
+            "{} is in use by a service, which replays dead letters itself: run the command without {configuration}",
             args.selection.data_dir.display()
         );
     }
@@ -122,7 +118,7 @@ pub fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     for Chosen { store, .. } in &chosen {
         if !run.has_pipeline(store.pipeline()) {
             bail!(
-                "{configuration} has no pipeline `{}`, of which there are dead letters; name another with --pipeline",
+                "{configuration} has no pipeline `{}`, which some of the dead letters belong to; select another with --pipeline",
                 store.pipeline()
             );
         }
@@ -132,7 +128,7 @@ pub fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     let ended = |left: &Left<'_>| request::outcome(left.chosen.store.path(), &left.id);
     let done = finish(left, is_complete, |left| {
         ended(left).unwrap_or_else(|| Outcome {
-            problem: Some("the run ended before it was begun".to_owned()),
+            problem: Some("the run ended before the replay began".to_owned()),
             ..Outcome::default()
         })
     })?;
@@ -150,7 +146,7 @@ fn leave(chosen: Vec<Chosen<'_>>, action: Action) -> anyhow::Result<Vec<Left<'_>
             numbers: chosen.numbers.clone(),
         };
         let path = chosen.store.path();
-        let place = || format!("cannot leave a request in {}", path.display());
+        let place = || format!("cannot write a request to {}", path.display());
         let id = request.leave(path).with_context(place)?;
         left.push(Left { chosen, id });
     }
@@ -169,13 +165,14 @@ fn wait(left: &Left<'_>) -> Outcome {
             outcome if !is_held => {
                 let mut outcome = outcome.unwrap_or_default();
                 outcome.problem.get_or_insert_with(|| {
-                    "the service has ended; what is left goes on at its next start".to_owned()
+                    "the service has stopped; the rest will be processed when it starts again"
+                        .to_owned()
                 });
                 return outcome;
             }
             outcome if !is_left => {
                 let mut outcome = outcome.unwrap_or_default();
-                let unknown = "it was carried out, and the result could not be written; see the log of the service";
+                let unknown = "the request was executed, but its result could not be written; see the log of the service";
                 outcome.problem.get_or_insert_with(|| unknown.to_owned());
                 return outcome;
             }
@@ -204,14 +201,14 @@ fn finish(
 /// Says what became of the letters of a store; whether all of them are gone.
 fn tell(chosen: &Chosen<'_>, outcome: &Outcome) -> anyhow::Result<bool> {
     let taken = match outcome.is_queued {
-        true => "taken by the disk queue, which delivers them",
+        true => "accepted by the disk queue, which delivers them",
         false => "delivered",
     };
     let left = chosen
         .count
         .saturating_sub(outcome.delivered + outcome.again);
     let text = format!(
-        "{}: {} {taken}, {} dead again, {} left\n",
+        "{}: {} {taken}, {} became dead letters again, {} left\n",
         chosen.store.pipeline(),
         grouped(outcome.delivered),
         grouped(outcome.again),
@@ -232,7 +229,7 @@ pub fn purge(args: &PurgeArgs) -> anyhow::Result<ExitCode> {
     let selection = &args.selection;
     if !args.all && !selection.is_restricted() {
         bail!(
-            "say which dead letters are removed, by --reason, --component, --pipeline, --since, --until, --number or --limit; or --all"
+            "select the dead letters to remove with --reason, --component, --pipeline, --since, --until, --number or --limit, or use --all"
         );
     }
     let stores = selection.stores()?;
@@ -257,9 +254,8 @@ pub fn purge(args: &PurgeArgs) -> anyhow::Result<ExitCode> {
         count += letters;
     }
     let text = match count {
-        0 => "no dead letter matches; nothing is removed\n".to_owned(),
-        1 => "1 dead letter is removed\n".to_owned(),
-        count => format!("{} dead letters are removed\n", grouped(count)),
+        0 => "no dead letter matches; nothing was removed\n".to_owned(),
+        count => format!("{} removed\n", plural_were(count, "dead letter")),
     };
     print(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
@@ -284,7 +280,9 @@ fn remove(chosen: Chosen<'_>) -> anyhow::Result<()> {
         Ok(letters) => letters,
         Err(QueueError::InUse { .. }) => {
             let mut left = leave(vec![chosen], Action::Purge)?;
-            let left = left.pop().ok_or_else(|| anyhow!("no request was left"))?;
+            let left = left
+                .pop()
+                .ok_or_else(|| anyhow!("no request was written"))?;
             let outcome = wait(&left);
             request::forget(left.chosen.store.path(), &left.id);
             return match outcome.problem {
@@ -301,7 +299,9 @@ fn remove(chosen: Chosen<'_>) -> anyhow::Result<()> {
         .map(|(start, end)| *start..*end)
         .collect();
     letters.remove(ranges, Box::new(move |result| drop(sender.send(result))));
-    let result = removed.recv().context("the store cannot be changed")?;
+    let result = removed
+        .recv()
+        .context("the dead letters cannot be changed")?;
     letters.close();
     result.map(drop).map_err(|reason| anyhow!("{reason}"))
 }

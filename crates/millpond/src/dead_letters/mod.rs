@@ -1,4 +1,4 @@
-//! `millpond dead-letters`: events that outputs refused or processors could not handle.
+//! `millpond dead-letters`: events that outputs rejected or processors could not handle.
 //!
 //! Reading needs no lock. What changes a store is asked of the process that has it, by a request that is left in its folder, or done
 //! here where nobody has it.
@@ -19,46 +19,46 @@ use queue::letters::{Letter, LetterFolder, Page};
 use crate::queue::{describe_damage, now};
 use crate::run::say;
 
-/// What is done with dead letters.
+/// The commands for dead letters.
 #[derive(Subcommand)]
 pub enum DeadLettersCommand {
-    /// Shows which there are, the oldest first.
+    /// Lists dead letters, the oldest first.
     List(ListArgs),
-    /// Shows one with its event.
+    /// Shows a dead letter with its event.
     Show(ShowArgs),
-    /// Prints the events as one JSON object a line.
+    /// Prints the events, one JSON object per line.
     Export(Selection),
-    /// Has them delivered: those of an output to that output only, those of a processor from that processor on.
+    /// Delivers them again: those of an output to that output only, those of a processor starting at that processor.
     Replay(ReplayArgs),
-    /// Removes them.
+    /// Removes dead letters.
     Purge(PurgeArgs),
 }
 
 /// Which dead letters.
 #[derive(Args)]
 pub struct Selection {
-    /// The data directory, also while a run is using it.
+    /// The data directory; it may be in use by a running Millpond.
     #[arg(long, value_name = "DIR")]
     data_dir: PathBuf,
-    /// Those of this pipeline.
+    /// Only those of this pipeline.
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
-    /// Those of this output or processor.
+    /// Only those of this output or processor.
     #[arg(long, value_name = "NAME")]
     component: Option<String>,
-    /// Those whose reason holds this text.
+    /// Only those whose reason contains this text.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Those that came at this time or later: 2026-01-31T12:00:00Z, or how long ago, such as 2h.
+    /// Only those created at or after this time: 2026-01-31T12:00:00Z, or a duration before now, such as 2h.
     #[arg(long, value_name = "TIME", value_parser = time)]
     since: Option<i64>,
-    /// Those that came before this time.
+    /// Only those created before this time.
     #[arg(long, value_name = "TIME", value_parser = time)]
     until: Option<i64>,
-    /// Those with these numbers, as `list` shows them.
+    /// Only those with these numbers, as shown by `list`.
     #[arg(long, value_name = "NUMBER")]
     number: Vec<u64>,
-    /// So many at most, the oldest first.
+    /// At most this many, the oldest first.
     #[arg(long, value_name = "COUNT")]
     limit: Option<usize>,
 }
@@ -67,19 +67,19 @@ pub struct Selection {
 pub struct ListArgs {
     #[command(flatten)]
     selection: Selection,
-    /// Prints one JSON object a dead letter, with its event.
+    /// Prints one JSON object per dead letter, with its event.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Args)]
 pub struct ShowArgs {
-    /// Its number, as `list` shows it.
+    /// The number, as shown by `list`.
     number: u64,
-    /// The data directory, also while a run is using it.
+    /// The data directory; it may be in use by a running Millpond.
     #[arg(long, value_name = "DIR")]
     data_dir: PathBuf,
-    /// Its pipeline, where there are several with dead letters.
+    /// The pipeline, if several have dead letters.
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
     /// Prints one JSON object.
@@ -91,10 +91,10 @@ pub struct ShowArgs {
 pub struct ReplayArgs {
     #[command(flatten)]
     selection: Selection,
-    /// Takes the originals of what processors could not handle through the whole pipeline.
+    /// Sends the original events of failed processors through the whole pipeline.
     #[arg(long)]
     from_start: bool,
-    /// The YAML file of the pipelines, where no service runs: they run until the dead letters are done, and read nothing.
+    /// The YAML file of the pipelines, if no service is running: they run until the dead letters are processed, and read no input.
     #[arg(value_name = "FILE")]
     configuration: Option<String>,
 }
@@ -103,7 +103,7 @@ pub struct ReplayArgs {
 pub struct PurgeArgs {
     #[command(flatten)]
     selection: Selection,
-    /// Removes all, where nothing else says which.
+    /// Removes all dead letters; needed if no other option selects them.
     #[arg(long)]
     all: bool,
 }
@@ -132,7 +132,8 @@ fn time(text: &str) -> Result<i64, String> {
     match Period::from_str(text) {
         Ok(ago) => Ok(now().saturating_sub(clamp(ago.0.as_nanos().cast_signed()))),
         Err(_) => Err(
-            "neither a time such as 2026-01-31T12:00:00Z nor how long ago, such as 2h".to_owned(),
+            "expected a time such as 2026-01-31T12:00:00Z or a duration before now, such as 2h"
+                .to_owned(),
         ),
     }
 }
@@ -175,7 +176,7 @@ impl Selection {
                 .any(is_known)
         {
             bail!(
-                "{} is not the data directory of a run: it holds neither `registry` nor `queue` nor `dead-letters`",
+                "{} is not a data directory: it contains no `registry`, `queue` or `dead-letters`",
                 self.data_dir.display()
             );
         }
@@ -190,11 +191,11 @@ impl Selection {
         stores.retain(|store| store.pipeline() == wanted);
         if stores.is_empty() {
             let known = match known.len() {
-                0 => "no pipeline has any".to_owned(),
-                _ => format!("there are some of {}", known.join(", ")),
+                0 => "no pipeline has dead letters".to_owned(),
+                _ => format!("pipelines with dead letters: {}", known.join(", ")),
             };
             bail!(
-                "there are no dead letters of the pipeline `{wanted}` in {}; {known}",
+                "the pipeline `{wanted}` has no dead letters in {}; {known}",
                 self.data_dir.display()
             );
         }
@@ -246,7 +247,7 @@ impl Selection {
                 is_complete = false;
                 let file = store.path().join(&damage.file);
                 say(&format!(
-                    "error: {} {}; its dead letters are left out",
+                    "error: {} {}; its dead letters are skipped",
                     file.display(),
                     describe_damage(&damage)
                 ));
@@ -273,7 +274,7 @@ fn only(stores: Vec<LetterFolder>, data_dir: &std::path::Path) -> anyhow::Result
             data_dir.display()
         )),
         _ => Err(anyhow!(
-            "several pipelines have dead letters; name one with --pipeline: {}",
+            "several pipelines have dead letters; select one with --pipeline: {}",
             names.join(", ")
         )),
     }

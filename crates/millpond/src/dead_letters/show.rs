@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use batch::{FieldPath, JsonWriter, Value, time};
-use pipeline::report::grouped;
+use component::plural;
 use queue::letters::{Letter, LetterFolder, Page};
 
 use super::{Selection, ShowArgs, only};
@@ -37,14 +37,10 @@ pub fn list(selection: &Selection, as_json: bool) -> anyhow::Result<ExitCode> {
     if !as_json {
         let text = match (count, stores.iter().find_map(LetterFolder::holder)) {
             (0, _) => "no dead letters".to_owned(),
-            (1, None) => "1 dead letter".to_owned(),
-            (1, Some(_)) => "1 dead letter; the data directory is in use".to_owned(),
-            (count, None) => format!("{} dead letters", grouped(count)),
+            (count, None) => plural(count, "dead letter"),
             (count, Some(_)) => {
-                format!(
-                    "{} dead letters; the data directory is in use",
-                    grouped(count)
-                )
+                let letters = plural(count, "dead letter");
+                format!("{letters}; the data directory is in use")
             }
         };
         out.write(format!("{text}\n").as_bytes())?;

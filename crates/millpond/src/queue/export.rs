@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use batch::{Batch, JsonWriter, json};
 use bytes::Bytes;
+use component::plural;
 use queue::cursor::Saved;
 use queue::inspect::{Block, QueueFolder, Range};
 
@@ -18,7 +19,7 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     if let (Some(from), Some(to)) = (args.from, args.to)
         && from > to
     {
-        bail!("--from {from} is behind --to {to}: there is nothing between them");
+        bail!("--from {from} is greater than --to {to}");
     }
     let queue = args.folder.only()?;
     let cursor = args.cursor.as_deref();
@@ -87,10 +88,10 @@ impl Export {
         if let Err(reason) = rendered {
             self.is_complete = false;
             say(&format!(
-                "error: {} at offset {}: {reason}; sequence {sequence} with {} events is left out",
+                "error: {} at offset {}: {reason}; sequence {sequence} with {} is skipped",
                 queue.path().join(block.file_name()).display(),
                 block.offset,
-                block.header.events
+                plural(u64::from(block.header.events), "event")
             ));
             return ControlFlow::Continue(());
         }

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 use std::process::ExitCode;
 
-use pipeline::report::{bytes, grouped};
+use component::{grouped, plural};
+use pipeline::report::bytes;
 use queue::inspect::{BlockReport, CursorReport, Report, SegmentReport};
 
 use super::quarantine::files_table;
@@ -59,7 +60,7 @@ fn tables(report: &Report) -> String {
         let _ = writeln!(text, "{word}: {} {}", damage.file, describe(damage));
     }
     if !report.quarantine.is_empty() {
-        let _ = write!(text, "\nset aside\n{}", files_table(&report.quarantine));
+        let _ = write!(text, "\nquarantined\n{}", files_table(&report.quarantine));
     }
     text
 }
@@ -78,11 +79,11 @@ fn heading(report: &Report) -> String {
         None => "not in use".to_owned(),
     };
     format!(
-        "{name}\n{} segments, {}; {} blocks with {} events; {user}\n",
-        grouped(report.segments.len() as u64),
+        "{name}\n{}, {}; {} with {}; {user}\n",
+        plural(report.segments.len() as u64, "segment"),
         bytes(report.size_bytes),
-        grouped(report.blocks),
-        grouped(report.events),
+        plural(report.blocks, "block"),
+        plural(report.events, "event"),
     )
 }
 
@@ -156,7 +157,7 @@ fn cursors(cursors: &[CursorReport]) -> String {
         vec![
             cursor.output.clone(),
             cursor.sequence.to_string(),
-            format!("{} events", grouped(cursor.lag_events)),
+            plural(cursor.lag_events, "event"),
             bytes(cursor.lag_bytes),
             age(cursor.lag_seconds),
             match cursor.retired {

@@ -1,4 +1,4 @@
-//! `millpond queue`: looks into disk queues, also while a run is using them. Nothing is locked or written.
+//! `millpond queue`: inspects disk queues, also while they are in use. Nothing is locked or written.
 
 mod export;
 mod inspect;
@@ -16,23 +16,23 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use queue::inspect::QueueFolder;
 
-/// What is done with a queue.
+/// The commands for queues.
 #[derive(Subcommand)]
 pub enum QueueCommand {
-    /// Shows segments, cursors and their lag, damage, and who uses the queue.
+    /// Shows segments, cursors and their lag, damage, and which process uses the queue.
     Inspect(InspectArgs),
-    /// Checks every checksum. Exit code 0: clean, 1: damage was found, 2: it cannot be read.
+    /// Verifies every checksum. Exit code 0: no damage, 1: damaged, 2: the queue cannot be read.
     Verify(Folder),
-    /// Prints events as one JSON object a line.
+    /// Prints events, one JSON object per line.
     Export(ExportArgs),
-    /// Lists or prints what was set aside because it was damaged.
+    /// Lists the quarantined, damaged data, or prints the events in it.
     #[command(subcommand)]
     Quarantine(QuarantineCommand),
 }
 
 #[derive(Args)]
 pub struct Folder {
-    /// A queue's folder or a copy of it, or a data directory.
+    /// The directory of a queue or a copy of it, or a data directory.
     #[arg(value_name = "FOLDER")]
     path: PathBuf,
 }
@@ -41,10 +41,10 @@ pub struct Folder {
 pub struct InspectArgs {
     #[command(flatten)]
     folder: Folder,
-    /// Prints one JSON object a queue.
+    /// Prints one JSON object per queue.
     #[arg(long)]
     json: bool,
-    /// Shows every block as well.
+    /// Also shows every block.
     #[arg(long)]
     blocks: bool,
 }
@@ -53,13 +53,13 @@ pub struct InspectArgs {
 pub struct ExportArgs {
     #[command(flatten)]
     folder: Folder,
-    /// The first sequence.
+    /// The first sequence number to print.
     #[arg(long, value_name = "SEQ")]
     from: Option<u64>,
-    /// The last sequence.
+    /// The last sequence number to print.
     #[arg(long, value_name = "SEQ")]
     to: Option<u64>,
-    /// What this output has not taken yet.
+    /// Starts with the first event that this output has not acknowledged.
     #[arg(long, value_name = "OUTPUT", conflicts_with = "from")]
     cursor: Option<String>,
     /// Adds each event's id and sequence as `@metadata`.
@@ -67,12 +67,12 @@ pub struct ExportArgs {
     ids: bool,
 }
 
-/// What is done with what was set aside.
+/// The commands for quarantined data.
 #[derive(Subcommand)]
 pub enum QuarantineCommand {
-    /// Shows the ranges and files that were set aside, and why.
+    /// Shows the quarantined ranges and files, and why they were quarantined.
     List(ListArgs),
-    /// Prints the events that can still be read in them as one JSON object a line.
+    /// Prints the events in them that are still readable, one JSON object per line.
     Export(SalvageArgs),
 }
 
@@ -80,7 +80,7 @@ pub enum QuarantineCommand {
 pub struct ListArgs {
     #[command(flatten)]
     folder: Folder,
-    /// Prints one JSON object a file.
+    /// Prints one JSON object per file.
     #[arg(long)]
     json: bool,
 }
@@ -89,7 +89,7 @@ pub struct ListArgs {
 pub struct SalvageArgs {
     #[command(flatten)]
     folder: Folder,
-    /// One of the files that `list` shows; all of them otherwise.
+    /// One of the files that `list` shows. Default: all of them.
     file: Option<String>,
 }
 
@@ -121,7 +121,7 @@ impl Folder {
                     .map(|queue| queue.path().display().to_string())
                     .collect();
                 bail!(
-                    "{} holds several queues; name one of them: {}",
+                    "{} contains several queues; specify one of them: {}",
                     self.path.display(),
                     names.join(", ")
                 )

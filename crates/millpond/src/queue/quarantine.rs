@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
-use pipeline::report::grouped;
+use component::{grouped, plural};
 use queue::inspect::{Quarantined, QueueFolder, Salvaged};
 
 use super::export::render;
@@ -25,10 +25,9 @@ pub fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
             }
         } else {
             let path = queue.path().display();
-            let heading = match found.len() {
-                0 => format!("{path}: nothing was set aside\n"),
-                1 => format!("{path}: 1 file was set aside\n"),
-                count => format!("{path}: {count} files were set aside\n"),
+            let heading = match found.len() as u64 {
+                0 => format!("{path}: nothing is quarantined\n"),
+                count => format!("{path}: {} quarantined\n", plural(count, "file")),
             };
             text.extend_from_slice(heading.as_bytes());
             text.extend_from_slice(files_table(&found).as_bytes());
@@ -75,7 +74,10 @@ pub fn export(args: &SalvageArgs) -> anyhow::Result<ExitCode> {
         let name = |file: &Quarantined| file.file.rsplit('/').next() == wanted.rsplit('/').next();
         found.retain(name);
         if found.is_empty() {
-            bail!("nothing in {} is called {wanted}", queue.path().display());
+            bail!(
+                "{} contains no quarantined file named {wanted}",
+                queue.path().display()
+            );
         }
     }
     let mut out = Out::new();

@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use pipeline::report::{bytes, grouped};
+use component::plural;
+use pipeline::report::bytes;
 use queue::inspect::{Damage, Verified};
 
 use super::{Folder, Out};
@@ -24,12 +25,12 @@ pub fn verify(folder: &Folder) -> anyhow::Result<ExitCode> {
             ));
         }
         text.push_str(&format!(
-            "{}: {} segments, {} blocks with {} events, {} cursors, {} read; {}\n",
+            "{}: {}, {} with {}, {}, {} read; {}\n",
             queue.path().display(),
-            grouped(verified.segments),
-            grouped(verified.blocks),
-            grouped(verified.events),
-            grouped(verified.cursors),
+            plural(verified.segments, "segment"),
+            plural(verified.blocks, "block"),
+            plural(verified.events, "event"),
+            plural(verified.cursors, "cursor"),
             bytes(verified.bytes),
             verdict(&verified)
         ));
@@ -48,18 +49,18 @@ fn verdict(verified: &Verified) -> String {
     let torn = verified.damage.iter().filter(|damage| damage.torn).count();
     let missing = match verified.events_missing() {
         0 => String::new(),
-        1 => ", 1 event is missing".to_owned(),
-        events => format!(", {} events are missing", grouped(events)),
+        events => format!(", {} missing", plural(events, "event")),
     };
     let torn = match torn {
         0 => String::new(),
-        1 => ", and one place that a crash left unfinished".to_owned(),
-        torn => format!(", and {torn} places that a crash left unfinished"),
+        torn => format!(
+            ", {} left by a crash",
+            plural(torn as u64, "incomplete write")
+        ),
     };
     match verified.damage.iter().filter(|damage| !damage.torn).count() {
         0 => format!("no damage{torn}"),
-        1 => format!("1 damage{missing}{torn}"),
-        damaged => format!("{damaged} damages{missing}{torn}"),
+        damaged => format!("{}{missing}{torn}", plural(damaged as u64, "damaged range")),
     }
 }
 
@@ -82,12 +83,11 @@ pub fn describe(damage: &Damage) -> String {
     let events = match damage.events {
         _ if damage.torn => String::new(),
         0 => String::new(),
-        1 => ", 1 event".to_owned(),
-        events => format!(", {} events", grouped(events)),
+        events => format!(", {}", plural(events, "event")),
     };
     let length = match length {
         0 => String::new(),
-        length => format!(", {length} bytes"),
+        length => format!(", {}", plural(*length, "byte")),
     };
     format!("at offset {offset}{length}: {reason}{missing}{events}")
 }

@@ -186,17 +186,17 @@ fn an_output_that_cannot_write_waits_until_it_can_and_the_others_go_on() {
         once(&said, "output bad: ");
         once(
             &said,
-            "; trying again until it works; meanwhile its events gather in the disk queue",
+            "; retrying until it works; meanwhile its events are kept in the disk queue",
         );
         assert!(said.contains(damage.error()), "{damage:?}: {said}");
         assert!(
-            said.contains("4,500 events stay in the disk queue"),
+            said.contains("4,500 events remain in the disk queue"),
             "{said}"
         );
 
         // The next start is not refused.
         let mut service = place.follow();
-        service.until_said("its events wait until that is mended");
+        service.until_said("its events wait until this is fixed");
         place.write(1000);
         place.until_good(&mut service);
         place.mend(damage);
@@ -205,7 +205,7 @@ fn an_output_that_cannot_write_waits_until_it_can_and_the_others_go_on() {
         place.write(100);
         place.until_bad(&mut service);
         let said = service.stop();
-        once(&said, "trying again until it works");
+        once(&said, "retrying until it works");
         once(&said, "works again after");
         assert!(!said.contains("error: "), "{said}");
         place.bad.expect_once(&place.written);
@@ -272,15 +272,18 @@ fn an_output_that_gives_up_stays_behind_until_the_next_start() {
     place.until_bad(&mut service);
     assert!(place.damage(Damage::Replaced));
     place.write(10);
-    service.until_said("it takes nothing more until Millpond is started again");
+    service.until_said("it accepts no more events until Millpond is restarted");
     place.write(20_000);
     place.until_good(&mut service);
     let (code, said) = service.end();
     assert_eq!(code, Some(1), "{said}");
-    once(&said, "what it has not taken stays in the disk queue");
+    once(
+        &said,
+        "events that it has not accepted remain in the disk queue",
+    );
     once(&said, "error: pipeline one: output bad: ");
     assert!(
-        said.contains("20,010 events stay in the disk queue"),
+        said.contains("20,010 events remain in the disk queue"),
         "{said}"
     );
     place.mend(Damage::Replaced);
@@ -300,14 +303,14 @@ fn with_a_memory_queue_files_are_read_again_after_an_output_gave_up() {
     place.until_bad(&mut service);
     assert!(place.damage(Damage::Gone));
     place.write(10);
-    service.until_said("what it has not taken counts as not delivered");
+    service.until_said("events that it has not accepted count as undelivered");
     // Many times what the queue holds.
     place.write(100_000);
     place.until_good(&mut service);
     let (code, said) = service.end();
     assert_eq!(code, Some(1), "{said}");
     assert!(
-        said.contains("100,010 events were read and not delivered"),
+        said.contains("100,010 events were read but not delivered"),
         "{said}"
     );
     place.mend(Damage::Gone);
@@ -335,7 +338,7 @@ fn a_service_whose_outputs_have_all_given_up_ends() {
         fs::create_dir(&good).expect("a writable folder");
         place.write(500);
         let said = service.until_ended(1);
-        once(&said, "no output takes events any more: Millpond stops");
+        once(&said, "no output accepts events any more: Millpond stops");
         for name in ["bad", "good"] {
             once(&said, &format!("error: pipeline one: output {name}: "));
         }
@@ -358,7 +361,7 @@ fn a_one_line_pipeline_ends_at_once() {
     fs::write(folder.path("none"), "").expect("a writable folder");
     let failed = ended(child.wait_with_output().expect("it ends")).expect(1);
     assert!(failed.err.contains("Not a directory"), "{}", failed.err);
-    assert!(!failed.err.contains("trying again"), "{}", failed.err);
+    assert!(!failed.err.contains("retrying"), "{}", failed.err);
     assert!(begin.elapsed().as_secs() < 20, "it did not try");
 }
 
@@ -369,7 +372,7 @@ fn a_check_says_what_a_service_would_wait_for() {
     let checked = millpond(&["check", &place.yaml(true)]).expect(0);
     assert!(
         checked.err.contains("warning: pipeline one: output bad: ")
-            && checked.err.contains("is no directory"),
+            && checked.err.contains("is not a directory"),
         "{}",
         checked.err
     );

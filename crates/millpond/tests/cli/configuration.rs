@@ -28,7 +28,11 @@ fn refusals_point_at_the_fault_and_at_the_way_out() {
         ),
         (
             "file x | drop if=level==\"DEBUG\" | stdout",
-            vec!["no setting `if`", "drop level == \"DEBUG\"", "1:15"],
+            vec![
+                "does not accept the setting `if`",
+                "drop level == \"DEBUG\"",
+                "1:15",
+            ],
         ),
         ("file x | set zip 00123", vec!["expected `=`", "1:18"]),
         ("file x | set zip = 00123", vec!["00123"]),
@@ -36,7 +40,7 @@ fn refusals_point_at_the_fault_and_at_the_way_out() {
         ("file x | date timestamp 'dd/QQQ' | stdout", vec!["Q", "^"]),
         (
             "file x | json on_failure=dead_letter | stdout",
-            vec!["dead letters", "no `data_dir`", "--data-dir"],
+            vec!["dead letters", "`data_dir` is not set", "--data-dir"],
         ),
         (
             "file x | geoip clientip database=/no/such.mmdb | stdout",
@@ -195,7 +199,7 @@ fn settings_of_the_process_have_bounds() {
         ("workers: 100000", "workers"),
         ("max_memory_bytes: 10", "memory"),
         ("worker: 2", "did you mean `workers`?"),
-        ("max_disk_bytes: 0", "less than 256KiB"),
+        ("max_disk_bytes: 0", "at least 256KiB"),
     ] {
         let path = folder.write("x.yaml", format!("{setting}\n{rest}"));
         assert!(millpond(&["check", &path]).expect(2).err.contains(said));
@@ -338,31 +342,37 @@ fn a_queue_that_cannot_work_is_refused_with_its_place() {
         ),
         (
             "{ disk: { max_bytes: 0 } }",
-            vec!["x.yaml:5:33", "less than 256KiB"],
+            vec!["x.yaml:5:33", "at least 256KiB"],
         ),
         (
             "{ disk: { max_bytes: 255KiB } }",
-            vec!["less than 256KiB of `max_bytes`"],
+            vec!["`max_bytes` of a disk queue must be at least 256KiB"],
         ),
         (
             "{ disk: { segment_bytes: 1KiB } }",
-            vec!["less than 64KiB of `segment_bytes`"],
+            vec!["`segment_bytes` of a disk queue must be at least 64KiB"],
         ),
         (
             "{ disk: { max_events: 0 } }",
-            vec!["x.yaml:5:34", "`max_events` of 0"],
+            vec!["x.yaml:5:34", "`max_events` must be greater than 0"],
         ),
         (
             "{ disk: { max_age: 0 } }",
-            vec!["`max_age` of 0", "leave the setting out"],
+            vec!["`max_age` of 0", "omit the setting"],
         ),
-        ("{ disk: { cache_bytes: 0 } }", vec!["`cache_bytes` of 0"]),
+        (
+            "{ disk: { cache_bytes: 0 } }",
+            vec!["`cache_bytes` must be greater than 0"],
+        ),
         ("{ disk: { path: '' } }", vec!["is empty", "x.yaml:5:28"]),
         (
             "{ disk: { group_time: 5 } }",
             vec!["`5` has no unit", "5ms"],
         ),
-        ("{ memory: { max_bytes: 0 } }", vec!["`max_bytes` of 0"]),
+        (
+            "{ memory: { max_bytes: 0 } }",
+            vec!["`max_bytes` must be greater than 0"],
+        ),
         (
             "{ memory: { overflow: dsk } }",
             vec!["`dsk`", "did you mean `disk`?"],
@@ -405,12 +415,7 @@ fn a_disk_queue_needs_a_folder_of_its_own() {
         let path = folder.write("x.yaml", with_queue(queue));
         for command in ["run", "check"] {
             let ended = millpond(&[command, &path]).expect(2);
-            for part in [
-                place,
-                "there is no `data_dir`",
-                "--data-dir DIR",
-                "a `path`",
-            ] {
+            for part in [place, "`data_dir` is not set", "--data-dir DIR", "a `path`"] {
                 assert!(
                     ended.err.contains(part),
                     "{queue}: `{part}` is not in\n{}",
@@ -428,12 +433,12 @@ fn a_disk_queue_needs_a_folder_of_its_own() {
     };
     let at = |path: &str| format!("{{ disk: {{ path: {} }} }}", folder.path(path));
     for (first, second, said) in [
-        (at("q"), at("q"), "pipeline `one` is in"),
-        (at("q"), at("./q/"), "pipeline `one` is in"),
+        (at("q"), at("q"), "pipeline `one` already uses"),
+        (at("q"), at("./q/"), "pipeline `one` already uses"),
         (
             "disk".to_owned(),
             at("data/queue/one"),
-            "pipeline `one` is in",
+            "pipeline `one` already uses",
         ),
         ("disk".to_owned(), at("data"), "data directory itself"),
     ] {
@@ -466,15 +471,15 @@ fn check_says_which_queue_a_pipeline_has() {
         ("memory", String::new()),
         (
             "disk",
-            format!("  queue: disk, 1GiB at most, in {data}/queue/one\n"),
+            format!("  queue: disk, at most 1GiB, in {data}/queue/one\n"),
         ),
         (
             "{ disk: { path: /q, max_bytes: 10GB } }",
-            "  queue: disk, 10GB at most, in /q\n".to_owned(),
+            "  queue: disk, at most 10GB, in /q\n".to_owned(),
         ),
         (
             "{ memory: { overflow: disk } }",
-            format!("  queue: memory, then disk, 1GiB at most, in {data}/queue/one\n"),
+            format!("  queue: memory, then disk, at most 1GiB, in {data}/queue/one\n"),
         ),
     ] {
         let path = folder.write(

@@ -143,7 +143,9 @@ fn what_an_output_refuses_goes_to_that_output_only() {
         if queue.is_empty() {
             let again = again.expect(1);
             assert!(
-                again.out.contains("0 delivered, 2 dead again, 0 left"),
+                again
+                    .out
+                    .contains("0 delivered, 2 became dead letters again, 0 left"),
                 "{}",
                 again.out
             );
@@ -159,7 +161,7 @@ fn what_an_output_refuses_goes_to_that_output_only() {
         service.until("no letters", || world.list().is_empty());
         assert_eq!(world.lines().len(), 103, "the file does not get them again");
         let said = service.stop();
-        assert!(said.contains("it becomes a dead letter"), "{said}");
+        assert!(said.contains("it is kept as a dead letter"), "{said}");
         assert_eq!(world.taken().len(), 103);
         // Nothing comes again in a later run.
         let service = world.start(&world.folder.path("service.yaml"));
@@ -179,14 +181,16 @@ fn without_a_data_directory_refused_events_are_told_at_the_end() {
     );
     let ended = run(&pipeline).expect(1);
     assert!(
-        ended.err.contains("it is lost, as there is no `data_dir`"),
+        ended
+            .err
+            .contains("it is lost, because `data_dir` is not set"),
         "{}",
         ended.err
     );
     assert!(
         ended
             .err
-            .contains("error: 2 events were refused by outputs and are lost"),
+            .contains("error: 2 events were rejected by outputs and lost"),
         "{}",
         ended.err
     );
@@ -246,7 +250,9 @@ fn what_a_processor_cannot_handle_goes_on_there_or_from_the_start() {
     // It fails again: what it was is not lost for that.
     let again = world.letters(&["replay", &yaml]).expect(1);
     assert!(
-        again.out.contains("0 delivered, 2 dead again, 0 left"),
+        again
+            .out
+            .contains("0 delivered, 2 became dead letters again, 0 left"),
         "{}{}",
         again.out,
         again.err
@@ -259,7 +265,8 @@ fn what_a_processor_cannot_handle_goes_on_there_or_from_the_start() {
         .letters(&["replay", "--number", &number, &mended])
         .expect(0);
     assert!(
-        one.out.contains("1 delivered, 0 dead again, 0 left"),
+        one.out
+            .contains("1 delivered, 0 became dead letters again, 0 left"),
         "{}",
         one.out
     );
@@ -288,7 +295,7 @@ fn what_a_processor_cannot_handle_goes_on_there_or_from_the_start() {
 fn dead_letters_of_processors_need_a_data_directory() {
     let refused = run("generate apache count=1 | grok x on_failure=dead_letter | stdout").expect(2);
     assert!(
-        refused.err.contains("there is no `data_dir`"),
+        refused.err.contains("`data_dir` is not set"),
         "{}",
         refused.err
     );
@@ -299,7 +306,9 @@ fn dead_letters_of_processors_need_a_data_directory() {
     );
     let refused = millpond(&["check", &yaml]).expect(2);
     assert!(
-        refused.err.contains("is not enough for dead letters"),
+        refused
+            .err
+            .contains("`max_bytes` of `dead_letters` must be at least"),
         "{}",
         refused.err
     );
@@ -314,7 +323,7 @@ fn an_output_that_writes_refuses_one_event_and_takes_the_others() {
     let pipeline = format!("file {log} | file {}/%{{message}}.out", folder.path("by"));
     let ended = millpond(&["run", &pipeline, "--data-dir", &data]).expect(0);
     assert!(
-        ended.err.contains("it becomes a dead letter"),
+        ended.err.contains("it is kept as a dead letter"),
         "{}",
         ended.err
     );
@@ -342,7 +351,9 @@ fn an_output_that_is_away_or_gone_leaves_the_letters() {
     let short = world.folder.write("short.yaml", short);
     let failed = world.letters(&["replay", &short]).expect(1);
     assert!(
-        failed.out.contains("0 delivered, 0 dead again, 2 left"),
+        failed
+            .out
+            .contains("0 delivered, 0 became dead letters again, 2 left"),
         "{}{}",
         failed.out,
         failed.err
@@ -358,7 +369,7 @@ fn an_output_that_is_away_or_gone_leaves_the_letters() {
     assert!(
         failed
             .err
-            .contains("output web is not in the configuration any more"),
+            .contains("output web is no longer in the configuration"),
         "{}",
         failed.err
     );
@@ -376,7 +387,7 @@ fn an_output_that_is_away_or_gone_leaves_the_letters() {
     );
     let failed = world.letters(&["list", "--pipeline", "three"]).expect(2);
     assert!(
-        failed.err.contains("there are some of `one`"),
+        failed.err.contains("pipelines with dead letters: `one`"),
         "{}",
         failed.err
     );
@@ -424,10 +435,10 @@ fn letters_are_chosen_and_removed_with_and_without_a_service() {
             assert_eq!(count(args), expected, "{args:?}");
         }
         let refused = world.letters(&["purge"]).expect(2);
-        assert!(refused.err.contains("or --all"), "{}", refused.err);
+        assert!(refused.err.contains("or use --all"), "{}", refused.err);
         let purged = world.letters(&["purge", "--limit", "2"]).expect(0);
         assert!(
-            purged.out.contains("2 dead letters are removed"),
+            purged.out.contains("2 dead letters were removed"),
             "{}",
             purged.out
         );
@@ -453,7 +464,7 @@ fn a_request_without_a_service_waits_for_its_start() {
     world.mend();
     let asked = world.letters(&["replay"]).expect(1);
     assert!(
-        asked.out.contains("are replayed when one starts"),
+        asked.out.contains("will be replayed when one starts"),
         "{}",
         asked.out
     );

@@ -76,7 +76,7 @@ fn a_kill_during_a_replay_goes_on_at_the_next_start() {
         // Whoever waits is told.
         let told = crate::program::ended(replay.wait_with_output().expect("it ends"));
         assert!(
-            told.code == Some(0) || told.err.contains("next start"),
+            told.code == Some(0) || told.err.contains("when it starts again"),
             "{told:?}"
         );
         let mut service = world.start(&yaml);

@@ -24,7 +24,7 @@ fn a_full_disk_is_retried_then_reported_and_nothing_is_acknowledged() {
     let ended = ended(output).expect(1);
     assert!(
         ended.err.contains("warning: pipeline one: output stdout: ")
-            && ended.err.contains("trying again"),
+            && ended.err.contains("retrying"),
         "{}",
         ended.err
     );
@@ -32,7 +32,7 @@ fn a_full_disk_is_retried_then_reported_and_nothing_is_acknowledged() {
     assert!(
         ended
             .err
-            .contains("1,000 events were read and not delivered"),
+            .contains("1,000 events were read but not delivered"),
         "{}",
         ended.err
     );

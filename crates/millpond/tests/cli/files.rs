@@ -126,9 +126,7 @@ fn a_run_that_uses_the_directory_is_named_and_not_disturbed() {
         .expect(0)
         .out;
     assert!(
-        table.ends_with(
-            "1 files, 2,000 events read, 2,000 acknowledged, 0 bytes behind; not in use\n"
-        ),
+        table.ends_with("1 file, 2,000 events read, 2,000 acknowledged, lag 0 bytes; not in use\n"),
         "{table}"
     );
     let rows = place.ledger();
@@ -188,7 +186,11 @@ fn a_damaged_registry_is_read_as_far_as_it_can_be() {
     assert_eq!(std::fs::read(&registry).expect("read"), bytes, "untouched");
     std::fs::write(&registry, vec![7; 5000]).expect("written");
     let ended = millpond(&["files", "--data-dir", &place.data]).expect(0);
-    assert!(ended.err.contains("held nothing readable"), "{}", ended.err);
+    assert!(
+        ended.err.contains("contained nothing readable"),
+        "{}",
+        ended.err
+    );
     assert!(ended.out.contains("0 files"), "{}", ended.out);
 }
 

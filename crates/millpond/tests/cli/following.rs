@@ -83,7 +83,7 @@ fn few_descriptors_lose_no_line() {
         write(2..3);
         service.until("what was appended", || place.count() == FILES * 3);
         let said = service.stop();
-        assert!(!said.contains("is gone"), "{said}");
+        assert!(!said.contains("has disappeared"), "{said}");
         for row in place.ledger() {
             assert_eq!(row["lag_bytes"], 0, "{row}");
         }
@@ -203,7 +203,7 @@ fn expect_losses_told(said: &str, delivered: &BTreeMap<String, String>) {
         };
         let bytes = event.len() + 1;
         let expected = format!(
-            "is gone (deleted, or renamed to a name that `paths` does not match), and {bytes} bytes of it were not read"
+            "has disappeared (deleted, or renamed to a name that `paths` does not match), and {bytes} bytes of it were not read"
         );
         assert_eq!(loss, expected);
         assert!(

@@ -229,7 +229,7 @@ fn requests_that_are_not_taken_leave_nothing() {
             "x-key",
             request("/in", "Authorization: Basic dTpw\r\n", b"{}"),
         ),
-        (404, "not taken at this path", request("/into", good, b"{}")),
+        (404, "accepted at this path", request("/into", good, b"{}")),
         (
             405,
             "allow: POST",
@@ -243,7 +243,7 @@ fn requests_that_are_not_taken_leave_nothing() {
         ),
         (
             413,
-            "when it is decompressed",
+            "the decompressed body is larger",
             request("/in", &gzipped, &bomb[..1000]),
         ),
         (
@@ -258,12 +258,12 @@ fn requests_that_are_not_taken_leave_nothing() {
         ),
         (
             400,
-            "line 2: broken JSON",
+            "line 2: invalid JSON",
             request("/in", &json, b"{\"a\":1}\n{\"a\":}\n{\"a\":2}"),
         ),
         (
             400,
-            "line 1: broken JSON: not a JSON object",
+            "line 1: invalid JSON: not a JSON object",
             request("/in", &json, b"[1]"),
         ),
         (
@@ -299,7 +299,7 @@ fn what_cannot_be_opened_ends_the_start() {
     for (settings, part, place) in [
         (
             format!("address: {address}"),
-            "another program listens there already",
+            "another program is already listening there",
             ":6:18",
         ),
         (
@@ -325,7 +325,7 @@ fn what_cannot_be_opened_ends_the_start() {
         millpond(&["check", &path]).expect(0);
     }
     let ended = millpond(&["run", "http localhost | stdout"]).expect(2);
-    assert!(ended.err.contains("write localhost:8080"), "{}", ended.err);
+    assert!(ended.err.contains("use localhost:8080"), "{}", ended.err);
 }
 
 #[test]
@@ -473,7 +473,7 @@ fn more_events_than_are_listed_at_once_arrive_once_each() {
 #[test]
 fn settings_that_cannot_be_meant_are_refused_at_their_place() {
     let folder = Folder::new();
-    let time = "a length of time above 0 is expected";
+    let time = "a duration greater than 0 is expected";
     let input = "http: {address: 0, ";
     let output = "http: {url: \"http://127.0.0.1:1\", ";
     for (of_input, of_output, top, part, place) in [
@@ -572,7 +572,7 @@ fn settings_that_cannot_be_meant_are_refused_at_their_place() {
             "stdin".into(),
             format!("{output}concurrency: 0}}"),
             "",
-            "`adaptive`, or a number from 1 to 1024",
+            "`adaptive` or a number from 1 to 1024",
             "concurrency",
         ),
         (

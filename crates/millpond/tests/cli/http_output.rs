@@ -134,7 +134,7 @@ fn a_server_that_is_killed_and_started_again_gets_everything() {
     let mut servers = vec![first.stopped()];
     for _ in 0..3 {
         place.write(5000);
-        service.until_said("trying again");
+        service.until_said("retrying");
         let server = HttpServer::start_at(port, None, |_, _| {
             Answer::new(200).after(Duration::from_millis(5))
         });
@@ -183,11 +183,7 @@ fn a_busy_server_gets_the_time_that_it_asks_for() {
             "file {log} | http {url} batch.max_events=100 concurrency=1"
         ));
         let done = done.expect(0);
-        assert!(
-            done.err.contains(": slow down; trying again"),
-            "{}",
-            done.err
-        );
+        assert!(done.err.contains(": slow down; retrying"), "{}", done.err);
         assert_eq!(expect_lines(&counted([&server]), &folder.read("a.log")), 0);
         let refused = refused.lock().expect("no panic").expect("it was busy");
         let asked = asked.lock().expect("no panic");
@@ -237,7 +233,7 @@ fn one_bad_event_is_found_and_the_others_are_taken() {
             );
         let url = server.url();
         let done = run(&format!("file {log} | http {url} format={format}"));
-        assert!(done.err.contains("an event is refused"), "{}", done.err);
+        assert!(done.err.contains("an event was rejected"), "{}", done.err);
         assert!(done.err.contains("cannot be read"), "{}", done.err);
         let mut taken = Vec::new();
         for request in server.taken().iter().filter(|taken| taken.status == 200) {
@@ -282,9 +278,9 @@ fn a_dead_output_does_not_hold_up_the_other() {
             .count()
     };
     service.until("the good output", || count() == 50_000);
-    service.until_said("answered 500 Internal Server Error: broken");
+    service.until_said("responded with 500 Internal Server Error: broken");
     let said = service.stop();
-    assert!(said.contains("stay in the disk queue"), "{said}");
+    assert!(said.contains("remain in the disk queue"), "{said}");
     assert_eq!(said.matches("output http: ").count(), 1, "{said}");
 }
 
@@ -300,7 +296,7 @@ fn refused_credentials_wait_for_a_person() {
     let settings = format!("url: '{}', auth: {{ bearer: hunter2 }}", server.url());
     let mut service = place.start(&settings, "");
     place.write(500);
-    service.until_said("answered 401 Unauthorized: who are you?; trying again");
+    service.until_said("responded with 401 Unauthorized: who are you?; retrying");
     is_known.store(true, Ordering::Relaxed);
     service.until("every line", || counted([&server]).len() == 500);
     let said = service.stop();
@@ -313,7 +309,7 @@ fn refused_credentials_wait_for_a_person() {
     let begin = Instant::now();
     let url = server.url();
     let done = run(&format!("generate apache count=10 | http {url}")).expect(1);
-    assert!(done.err.contains("answered 401"), "{}", done.err);
+    assert!(done.err.contains("responded with 401"), "{}", done.err);
     assert!(begin.elapsed() < Duration::from_secs(10));
 }
 
@@ -369,7 +365,7 @@ fn a_host_that_nobody_knows_is_tried_again_until_the_time_is_over() {
     assert!(
         done.err
             .contains("http://no-such-host.invalid: cannot connect: ")
-            && done.err.contains("; trying again"),
+            && done.err.contains("; retrying"),
         "{}",
         done.err
     );
@@ -385,7 +381,7 @@ fn a_host_that_nobody_knows_is_tried_again_until_the_time_is_over() {
     assert!(child.try_wait().expect("a child").is_none(), "it gave up");
     child.kill().expect("it runs");
     let killed = ended(child.wait_with_output().expect("it ends"));
-    assert!(killed.err.contains("trying again"), "{}", killed.err);
+    assert!(killed.err.contains("retrying"), "{}", killed.err);
 }
 
 #[test]
@@ -465,7 +461,7 @@ fn a_server_that_hangs_at_a_stop_is_named() {
     let ended = ended(child.wait_with_output().expect("it ends"));
     let said = ended.expect(1).err;
     assert!(
-        said.contains("output http: no answer by the deadline of the stop"),
+        said.contains("output http: no response by the shutdown deadline"),
         "{said}"
     );
 }
@@ -508,6 +504,6 @@ fn a_client_hears_at_a_stop_that_its_events_are_not_safe() {
     let said = ended(child.wait_with_output().expect("it ends"))
         .expect(1)
         .err;
-    assert!(said.contains("output http: no answer"), "{said}");
+    assert!(said.contains("output http: no response"), "{said}");
     assert!(!said.contains("did not stop in time"), "{said}");
 }

@@ -55,16 +55,16 @@ fn a_service_says_what_it_runs_what_happens_and_why_it_ends() {
     let version = env!("CARGO_PKG_VERSION");
     let starts = [
         format!(
-            "INFO  Millpond {version} starts; configuration {}; data directory {state}",
+            "INFO  Millpond {version} started; configuration {}; data directory {state}",
             folder.path("service.yaml")
         ),
         format!(
-            "INFO  pipeline web: starts: generate | where | one, two; queue: disk, 1GiB at most, in {state}/queue/web"
+            "INFO  pipeline web: started: generate | where | one, two; queue: disk, at most 1GiB, in {state}/queue/web"
         ),
-        "INFO  pipeline broken: starts: lines | discard; queue: memory".to_owned(),
+        "INFO  pipeline broken: started: lines | discard; queue: memory".to_owned(),
     ];
     assert_eq!(messages[..3], starts);
-    let end = "INFO  Millpond stopped as every pipeline has ended; exit code 0";
+    let end = "INFO  Millpond stopped because every pipeline has ended; exit code 0";
     assert_eq!(messages.last(), Some(&end));
     let mut between = messages[3..messages.len() - 1].to_vec();
     between.sort_unstable();
@@ -75,7 +75,7 @@ fn a_service_says_what_it_runs_what_happens_and_why_it_ends() {
     assert_eq!(
         input,
         format!(
-            "WARN  pipeline broken: input lines: {file}: the line at byte 8 holds no JSON object: it was kept as text (further ones are only counted)"
+            "WARN  pipeline broken: input lines: {file}: the line at byte 8 is not a JSON object: it was kept as text (further occurrences are only counted)"
         )
     );
     let start = "WARN  pipeline web: processor where: the condition failed for event ";
@@ -165,15 +165,11 @@ fn wrong_settings_of_the_log_are_refused() {
             "",
             Some("inof"),
             &[
-                "error: RUST_LOG cannot be used: `inof` is no level",
+                "error: RUST_LOG is invalid: `inof` is not a level",
                 "`info`",
             ],
         ),
-        (
-            "",
-            Some("hyper=loud"),
-            &["error: RUST_LOG cannot be used: "],
-        ),
+        ("", Some("hyper=loud"), &["error: RUST_LOG is invalid: "]),
     ];
     for (log, variable, said) in cases {
         let output = run(&folder, log, variable);
@@ -213,8 +209,8 @@ fn a_stop_names_its_signal() {
     let settings = "pipelines: { one: { input: { generate: { format: apache, rate: 100 } }, output: discard } }\n";
     let path = folder.write("service.yaml", settings);
     let mut service = Service::start(&folder, &["run", &path]);
-    service.until_said("no data directory: nothing is remembered for the next run");
-    service.until_said("pipeline one: starts: generate | discard; queue: memory");
+    service.until_said("no data directory: positions are not saved for the next run");
+    service.until_said("pipeline one: started: generate | discard; queue: memory");
     std::thread::sleep(std::time::Duration::from_millis(300));
     service.stop();
     let log = folder.read("err");

@@ -112,7 +112,7 @@ fn plain_line(line: &str) -> Option<String> {
         return Some(line.to_owned());
     };
     let (level, message) = line.split_at_checked(6).expect("a level");
-    let is_frame = message.starts_with("Millpond ") || message.contains(": starts: ");
+    let is_frame = message.starts_with("Millpond ") || message.contains(": started: ");
     match level.trim_end() {
         "ERROR" => Some(format!("error: {message}")),
         "WARN" => Some(format!("warning: {message}")),

@@ -128,9 +128,9 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// The number before these words, without its commas; 0 where they are not there.
-fn number_before(text: &str, words: &str) -> usize {
-    let Some(end) = text.find(words) else {
+/// The number before one of these words, without its commas; 0 if they are not there.
+fn number_before(text: &str, words: [&str; 2]) -> usize {
+    let Some(end) = words.iter().find_map(|words| text.find(words)) else {
         return 0;
     };
     let word = text[..end].split_whitespace().next_back();
@@ -139,11 +139,15 @@ fn number_before(text: &str, words: &str) -> usize {
 }
 
 fn told(ended: &Ended) -> usize {
-    number_before(&ended.err, " events are lost to damage of its files")
+    let many = " events were lost because its files are damaged";
+    number_before(
+        &ended.err,
+        [many, " event was lost because its files are damaged"],
+    )
 }
 
 fn missing(ended: &Ended) -> usize {
-    number_before(&ended.out, " events are missing")
+    number_before(&ended.out, [" events missing", " event missing"])
 }
 
 fn flip(path: &Path, offset: u64, bit: u8) {
@@ -311,7 +315,7 @@ fn a_folder_named_lock_stops_nothing() {
     for folder in folders {
         let aside = Path::new(folder).join("lock.1");
         assert!(aside.join("something").is_dir());
-        let said = format!("it is set aside as {}", aside.display());
+        let said = format!("it has been renamed to {}", aside.display());
         assert!(ended.err.contains(&said), "{said}: {}", ended.err);
     }
 }

@@ -16,7 +16,7 @@ fn a_stop_with_a_full_queue_is_a_clean_one() {
     place.until_acknowledged(&mut service, 10_000);
     // The input waits for room, which an output that is down does not give.
     let said = service.stop();
-    assert!(said.contains("events stay in the disk queue"), "{said}");
+    assert!(said.contains("events remain in the disk queue"), "{said}");
     place.one.up();
     place.deliver().expect(0);
     place.one.expect_once(&written);
@@ -96,7 +96,7 @@ fn a_disk_that_the_queue_itself_fills_is_emptied_by_the_outputs() {
         let said = service.stop();
         let (pauses, again) = (
             said.matches("events cannot be stored").count(),
-            said.matches("events are stored again").count(),
+            said.matches("events can be stored again").count(),
         );
         assert_eq!(pauses, again, "{said}");
         place.one.expect_once(&written);
@@ -148,7 +148,7 @@ fn pipelines_share_a_disk_budget() {
     };
     let mut most = 0;
     let mut since = Instant::now();
-    // The inputs wait when the budget is used up: then nothing grows any more.
+    // The inputs wait when the budget is exhausted: then nothing grows any more.
     service.until("the inputs to wait", || {
         let now = taken();
         if now > most || place.acknowledged() == 0 {

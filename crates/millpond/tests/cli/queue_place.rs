@@ -299,7 +299,7 @@ pub fn with_backlog(settings: &str, count: usize) -> (QueuePlace, String) {
         thousands => format!("{thousands},{:03}", count % 1000),
     };
     let expected =
-        format!("pipeline one: {grouped} events stay in the disk queue for the next run");
+        format!("pipeline one: {grouped} events remain in the disk queue for the next run");
     assert!(said.contains(&expected), "{said}");
     (place, written)
 }

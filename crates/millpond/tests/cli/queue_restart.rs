@@ -19,7 +19,7 @@ fn a_backlog_stays_for_the_next_run_which_delivers_it_once() {
     service.until("the first output", || place.one.count() == 5010);
     let said = service.stop();
     assert!(
-        said.contains("5,010 events stay in the disk queue"),
+        said.contains("5,010 events remain in the disk queue"),
         "{said}"
     );
     place.one.expect_once(&written);
@@ -74,7 +74,7 @@ fn with_drain_a_stop_waits_for_the_outputs() {
     place.one.up();
     place.two.up();
     let said = stopping.join().expect("it stops");
-    assert!(!said.contains("stay in the disk queue"), "{said}");
+    assert!(!said.contains("remain in the disk queue"), "{said}");
     place.one.expect_once(&written);
     place.two.expect_once(&written);
     written.push_str(&place.write(3000..3001));
@@ -123,7 +123,7 @@ fn a_removed_output_goes_on_where_it_was_when_it_comes_back() {
     written.push_str(&place.write(300..400));
     let ended = place.deliver().expect(0);
     assert!(
-        ended.err.contains("output two is not configured any more"),
+        ended.err.contains("output two is no longer configured"),
         "{}",
         ended.err
     );
@@ -146,7 +146,7 @@ fn a_removed_output_expires() {
     place.one.up();
     place.outputs = vec!["one"];
     let mut service = place.follow();
-    service.until_said("what output two had not taken is dropped");
+    service.until_said("the events that output two had not acknowledged are dropped");
     service.until("the room", || place.segments().len() <= 2);
     service.stop();
     place.one.expect_once(&written);

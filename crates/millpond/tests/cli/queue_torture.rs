@@ -188,7 +188,7 @@ fn deliver_rest(folder: &Path, configuration: &str) -> Result<()> {
         ended.status
     );
     ensure!(
-        !said.contains("stay in the disk queue"),
+        !said.contains("remain in the disk queue"),
         "the last run did not deliver everything: {said}"
     );
     Ok(())

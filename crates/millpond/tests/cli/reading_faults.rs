@@ -298,12 +298,12 @@ fn settings_that_mean_nothing_are_refused_with_their_place() {
     for (settings, said, place) in [
         (
             "fingerprint_bytes: 1B",
-            "at least 64B and at most 32KiB",
+            "between 64B and 32KiB",
             "fingerprint_bytes",
         ),
         (
             "fingerprint_bytes: 1MiB",
-            "at least 64B and at most 32KiB",
+            "between 64B and 32KiB",
             "fingerprint_bytes",
         ),
         (
@@ -317,11 +317,11 @@ fn settings_that_mean_nothing_are_refused_with_their_place() {
         ("start_at: middle", "accepted: beginning, end", "start_at"),
         ("watch: often", "accepted: auto, inotify, poll", "watch"),
         ("close: { idle: 1m }", "`idle`", "close"),
-        ("exclude: ['[']", "not a path with wildcards", "exclude"),
+        ("exclude: ['[']", "not a valid pattern", "exclude"),
         ("include_lines: ['(']", "unclosed group", "include_lines"),
         (
             "exclude_lines: [a, 'b{2,1}']",
-            "no regular expression",
+            "invalid regular expression",
             "exclude_lines",
         ),
         ("multiline: {}", "`pattern`", "multiline"),
@@ -364,7 +364,7 @@ fn settings_that_mean_nothing_are_refused_with_their_place() {
         ("timezone: Mars/Base", "`codec: syslog`", "timezone"),
         (
             "codec: syslog, timezone: Mars/Base",
-            "is no time zone",
+            "is not a time zone",
             "timezone",
         ),
         (

@@ -227,7 +227,7 @@ fn a_service_outlives_a_full_data_directory() {
     let filler = disk.fill();
     // What is known goes on; new files wait.
     written.push_str(&append_to_many(&place, "new", 0..10));
-    service.until_said("positions cannot be remembered; new files wait until they can: ");
+    service.until_said("positions cannot be saved; new files are not read until they can be: ");
     for round in 1..4 {
         written.push_str(&append_to_many(
             &place,
@@ -250,7 +250,7 @@ fn a_service_outlives_a_full_data_directory() {
         service.said()
     );
     std::fs::remove_file(filler).expect("removed");
-    service.until_said("positions are remembered again");
+    service.until_said("positions can be saved again");
     until_delivered(&mut service, &place, "new", MANY * 10);
     service.until("the positions", || {
         let rows = place.ledger();
@@ -258,8 +258,8 @@ fn a_service_outlives_a_full_data_directory() {
         rows.len() == 2 * MANY && rows.iter().all(is_done)
     });
     let said = service.said();
-    assert_eq!(said.matches("cannot be remembered").count(), 1, "{said}");
-    assert_eq!(said.matches("remembered again").count(), 1, "{said}");
+    assert_eq!(said.matches("cannot be saved").count(), 1, "{said}");
+    assert_eq!(said.matches("saved again").count(), 1, "{said}");
     // After a crash everything is known, under the ids that were delivered.
     service.kill();
     written.push_str(&append_to_many(&place, "new", 10..11));
@@ -279,7 +279,7 @@ fn a_service_that_ends_with_a_full_data_directory_delivers_again_under_the_same_
     let filler = disk.fill();
     written.push_str(&append_to_many(&place, "known", 10..20));
     until_delivered(&mut service, &place, "known", MANY * 20);
-    service.until_said("positions cannot be remembered");
+    service.until_said("positions cannot be saved");
     service.kill();
     std::fs::remove_file(filler).expect("removed");
     assert_eq!(place.read_once().expect(0).err, "");
@@ -310,7 +310,7 @@ fn files_that_are_rotated_beside_a_full_data_directory_keep_their_ids() {
         }
     }
     written.push_str(&append_to_many(&place, "known", 20..25));
-    service.until_said("new files wait until they can: ");
+    service.until_said("new files are not read until they can be: ");
     std::thread::sleep(std::time::Duration::from_secs(1));
     service.kill();
     std::fs::remove_file(filler).expect("removed");
@@ -336,16 +336,16 @@ fn reading_once_with_a_full_data_directory_fails_and_loses_nothing() {
     written.push_str(&append_to_many(&place, "known", 10..20));
     let ended = place.read_once().expect(1);
     assert!(
-        ended.err.contains(
-            "error: pipeline one: input file: how far files were read cannot be remembered"
-        ),
+        ended
+            .err
+            .contains("error: pipeline one: input file: file positions cannot be saved"),
         "{}",
         ended.err
     );
     place.expect_lines(&written);
     written.push_str(&append_to_many(&place, "new", 0..10));
     let ended = place.read_once().expect(1);
-    let said = "error: pipeline one: input file: the ids of new files cannot be remembered, so these files are not read";
+    let said = "error: pipeline one: input file: the ids of new files cannot be saved, so these files are not read";
     assert!(ended.err.contains(said), "{}", ended.err);
     assert!(ended.err.contains("No space left"), "{}", ended.err);
     std::fs::remove_file(filler).expect("removed");

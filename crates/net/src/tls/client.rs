@@ -86,7 +86,7 @@ impl ClientTls {
         ServerName::try_from(name).map(Some).map_err(|_| {
             Fault::new(
                 "server_name",
-                "a host name or an IP address is expected, without a port",
+                "expected a host name or an IP address without a port",
             )
         })
     }
@@ -97,11 +97,11 @@ impl ClientTls {
             (Some(cert), Some(key)) => Identity::open(cert, key).map(Arc::new).map(Some),
             (Some(_), None) => Err(Fault::new(
                 "cert",
-                "`cert` needs `key`, the file with the certificate's private key",
+                "`cert` requires `key`, the file with the private key of the certificate",
             )),
             (None, Some(_)) => Err(Fault::new(
                 "key",
-                "`key` needs `cert`, the file with the key's certificate",
+                "`key` requires `cert`, the file with the certificate of the key",
             )),
         }
     }
@@ -118,7 +118,7 @@ impl ClientTls {
             let reason = found.errors.first().map(ToString::to_string);
             let reason = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
             let message = format!(
-                "this system has no certificates of authorities{reason}: install its package `ca-certificates`, or set `ca`"
+                "this system has no CA certificates{reason}: install the package `ca-certificates`, or set `ca`"
             );
             return Err(Fault::new("ca", message));
         }

@@ -26,7 +26,7 @@ pub fn certificates(
     if certificates.is_empty() {
         let path = path.display();
         let message = format!(
-            "there is no certificate in {path}: PEM is expected, `-----BEGIN CERTIFICATE-----`"
+            "there is no certificate in {path}: expected PEM, `-----BEGIN CERTIFICATE-----`"
         );
         return Err(Fault::new(setting, message));
     }
@@ -41,7 +41,9 @@ pub fn authorities(setting: &'static str, path: &Path) -> Result<RootCertStore, 
             let path = path.display();
             Fault::new(
                 setting,
-                format!("{path} holds a certificate that no authority can have: {error}"),
+                format!(
+                    "{path} contains a certificate that is not a valid CA certificate: {error}"
+                ),
             )
         })?;
     }
@@ -58,7 +60,7 @@ pub fn identity(cert: &Path, key: &Path) -> Result<Arc<CertifiedKey>, Fault> {
             let (cert, key) = (cert.display(), key.display());
             let message = match error {
                 rustls::Error::InconsistentKeys(_) => {
-                    format!("the private key in {key} is not that of the certificate in {cert}")
+                    format!("the private key in {key} does not belong to the certificate in {cert}")
                 }
                 error => format!("the private key in {key} cannot be used: {error}"),
             };
@@ -75,10 +77,10 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Fault> {
             .any(|window| window == ENCRYPTED);
         let message = match error {
             PemError::NoItemsFound if encrypted => format!(
-                "the private key in {shown} is encrypted, which is not supported: `openssl pkey -in {shown}` writes it without a password"
+                "the private key in {shown} is encrypted, which is not supported: decrypt it with `openssl pkey -in {shown}`"
             ),
             PemError::NoItemsFound => format!(
-                "there is no private key in {shown}: PEM is expected, `-----BEGIN PRIVATE KEY-----`"
+                "there is no private key in {shown}: expected PEM, `-----BEGIN PRIVATE KEY-----`"
             ),
             error => format!("{shown} is damaged: {error}"),
         };

@@ -74,7 +74,7 @@ impl<T> Renewing<T> {
             }
             Err(fault) if state.fault.as_ref() != Some(&fault) => {
                 state.warnings.push(format!(
-                    "the files of a renewed certificate cannot be used, the old one stays in use: {fault}"
+                    "the renewed certificate cannot be used, the old one stays in use: {fault}"
                 ));
                 state.fault = Some(fault);
             }

@@ -22,7 +22,7 @@ impl ServerTls {
     pub fn open(&self, node: &Node) -> Result<ServerContext, ConfigError> {
         if self.client_cert_optional && self.client_ca.is_none() {
             let setting = node.nearest("client_cert_optional");
-            return Err(setting.error("`client_cert_optional` needs `client_ca`"));
+            return Err(setting.error("`client_cert_optional` requires `client_ca`"));
         }
         let files = [Some(&self.cert), Some(&self.key), self.client_ca.as_ref()];
         let files = files.into_iter().flatten().cloned().collect();

@@ -17,12 +17,12 @@ pub fn address(id: &str) -> Result<String, &'static str> {
         false => STANDARD_NO_PAD.decode(encoded),
     };
     let decoded = decoded.ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    let decoded = decoded.ok_or("what stands after its last `:` is not base64 of a text")?;
+    let decoded = decoded.ok_or("the part after the last `:` is not base64-encoded text")?;
     let mut parts = decoded.split('$');
     let host = parts.next().unwrap_or_default();
     let cluster = parts.next().unwrap_or_default();
     if host.is_empty() || cluster.is_empty() || cluster == "undefined" {
-        return Err("it names no host and cluster");
+        return Err("it contains no host and cluster");
     }
     let (host, common_port) = host.split_once(':').unwrap_or((host, "443"));
     let (cluster, port) = cluster.split_once(':').unwrap_or((cluster, common_port));
@@ -31,7 +31,7 @@ pub fn address(id: &str) -> Result<String, &'static str> {
         !text.is_empty() && text.bytes().all(plain)
     };
     if !is_name(host) || !is_name(cluster) || port.parse::<u16>().is_err() {
-        return Err("what it names is no host, cluster and port");
+        return Err("it contains no valid host, cluster and port");
     }
     Ok(format!("https://{cluster}.{host}:{port}"))
 }

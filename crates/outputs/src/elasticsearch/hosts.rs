@@ -97,7 +97,7 @@ impl Hosts {
         let host = |(node, address): (&Node, String)| {
             let url = url(node, &address)?;
             if url.query().is_some() || url.fragment().is_some() {
-                let error = node.error("a host's address has nothing after a `?` or a `#`");
+                let error = node.error("the URL of a host cannot contain `?` or `#`");
                 return Err(error);
             }
             let origin = url.origin().ascii_serialization();
@@ -195,7 +195,7 @@ impl Hosts {
         if state.said_at.is_none_or(|at| !is_known(at)) {
             state.said_at = Some(now);
             let origin = &self.hosts[index].origin;
-            let text = format!("{origin} gets no requests for a while: {reason}");
+            let text = format!("requests to {origin} are paused: {reason}");
             self.warnings().push(text.into());
         }
     }

@@ -53,35 +53,35 @@ pub const SPEC: Spec = Spec {
     name: "elasticsearch",
     summary: "Sends events to Elasticsearch or OpenSearch.",
     description: concat!("\
-Works with Elasticsearch 7, 8 and 9 and with OpenSearch; no setting says which it is. `hosts` alone is enough: events go to the data \
+Works with Elasticsearch 7, 8 and 9 and with OpenSearch; no setting is needed to distinguish them. `hosts` is the only required setting: events go to the data \
 stream `logs-generic-default`.
 
-**Where events go.** `data_stream` or `index` names the data stream, index or alias, and may hold fields and times: ",
-expr::template_syntax!(), " What a field gives is put in lower case, and `_` stands for characters that no name may have; a field that is \
-absent or null gives `unknown`. The time is the event's `@timestamp`. An event without one goes to the index of 1970-01-01, and never to one \
-that depends on when it was read. An event whose name still cannot be one, such as `-x`, is refused. Documents are stored with the action \
-`create`, the only one that data streams take; with `op_type: index` a document replaces one of the same id. A document for a data stream \
+**Target.** `data_stream` or `index` is the name of the data stream, index or alias, and may contain fields and times: ",
+expr::template_syntax!(), " The values of fields are converted to lower case, and characters that are not allowed in a name are replaced by `_`; a field that is \
+absent or null becomes `unknown`. The time is the `@timestamp` of the event. An event without one goes to the index of 1970-01-01, and never to one \
+that depends on when it was read. An event for which the name is still invalid, such as `-x`, is rejected. Documents are stored with the action \
+`create`, the only one that data streams accept; with `op_type: index`, a document replaces an existing one with the same id. A document for a data stream \
 that has no `@timestamp` gets the time at which it was received, `@metadata.timestamp`.
 
-An index is a data stream only if an index template says so before its first document. Elasticsearch has such a template for \
-`logs-*-*`; OpenSearch has none, so that the first document makes an index. `template: default` makes a template `millpond-NAME` for the \
-data stream or index if there is none of that name: times are dates, `message` is full text, other texts are keywords; or give the path of a \
-file with the body of a template. One that is there is never changed.
+A target is only created as a data stream if an index template says so before its first document. Elasticsearch has such a template for \
+`logs-*-*`; OpenSearch has none, so that the first document creates an index. `template: default` creates a template `millpond-NAME` for the \
+data stream or index if there is no template with that name: times are dates, `message` is full text, other texts are keywords. Alternatively, give the path of a \
+file with the body of a template. An existing template is never changed.
 
-**What becomes of a document** is decided by its part of the reply:
+**Responses.** The status of each document in the response determines what happens to it:
 
 | status of the document | what happens |
 | --- | --- |
-| 2xx; 409 for `create` | it is delivered: 409 says that it is there already, which is counted as `already_there` |
-| 429, 5xx | it is sent again, alone |
-| 401, 403, 404 | it is sent again until a person has mended what is wrong: refused credentials, a read-only index, a full disk, a missing index that may not be made |
-| 400 that is no fault of the document: a closed index, an alias without a write index, too many shards, an unknown `pipeline`, `op_type: index` for a data stream | the same |
-| any other 4xx, such as 400 for a field of another type than the index has | it is refused, with type and reason |
+| 2xx; 409 for `create` | it is delivered: 409 means that it already exists, which is counted as `already_there` |
+| 429, 5xx | it is retried alone |
+| 401, 403, 404 | it is retried until the cause is fixed: rejected credentials, a read-only index, a full disk, a missing index that may not be created |
+| 400 not caused by the document: a closed index, an alias without a write index, too many shards, an unknown `pipeline`, `op_type: index` for a data stream | the same |
+| any other 4xx, such as 400 for a field with a different type than in the index | it is rejected, with type and reason |
 
-Of a whole request: 429 and 503 are sent again after the time in `Retry-After`, 408 and other 5xx after a pause; 413 means that each half \
-is sent on its own, and a document that is too large alone is refused; any other 4xx and 3xx wait for a person, as above, so that an outage \
-never refuses documents. A one-line pipeline ends at once where it would have to wait for a person. A reply that is cut, is no JSON, or is about another number of \
-documents than were sent means that the request is sent again. No event is ever missing: what is neither delivered nor refused is sent until it is.
+For a whole request: 429 and 503 are retried after the time in `Retry-After`, 408 and other 5xx after a delay; after 413, the request is sent in two \
+halves, and a document that is too large alone is rejected; any other 4xx and 3xx are retried until the cause is fixed, as above, so that an outage \
+never causes documents to be rejected. A one-line pipeline ends at once if the cause must be fixed from outside. If a response is truncated, is not JSON, or is about a different number of \
+documents than were sent, the request is sent again. No event is ever lost: an event that is neither delivered nor rejected is sent until it is.
 
 **Ids, and when an event is stored twice.** `document_id: event` makes the `_id` of the event's id: an event that is sent again, after a lost reply \
 or a crash, has the same `_id`, and `create` stores it once *in one index*. It can be stored a second time only when the second attempt goes to another \
@@ -93,17 +93,17 @@ one of the fields is absent or null, or the text is empty, the event's id is use
 stream is a short form of that id, which indices keep in fewer bytes: 120 bits of the stream's id, start and length, in base64. Other events' ids are \
 used as they are. An id of more than 512 bytes is replaced by its SHA-256, as `sha256-…`.
 
-**Hosts.** Requests go to all hosts in turn. One that cannot be reached, does not answer in time, or answers 502, 503 or 504 rests for a second, then for twice \
-as long each time, up to a minute; the others get its requests, at once where it could not be reached. When it works again its share of the \
-requests grows within 10 seconds. A host's address may have a path, for a proxy. `cloud_id` stands for the address of a deployment of Elastic \
-Cloud.
+**Hosts.** Requests are distributed over all hosts. If a host cannot be reached, does not respond in time, or responds with 502, 503 or 504, requests to it are paused for a second, then for twice \
+as long each time, up to a minute; the others receive its requests, at once if it could not be reached. When it works again, its share of the \
+requests grows within 10 seconds. The URL of a host may have a path, for a proxy. `cloud_id` replaces the URL of an Elastic Cloud \
+deployment.
 
-A request is complete with 2 MiB, 5,000 events, or a second after its first event, unless `batch` says otherwise. Bodies are compressed with gzip at level \
-1; `compression: none` saves most of the CPU time where the network is fast. Many requests are in flight at once (`concurrency`). Events with different \
-names of their index never share a request.
+A request is complete with 2 MiB, 5,000 events, or a second after its first event, unless `batch` specifies other limits. Bodies are compressed with gzip at level \
+1; `compression: none` saves most of the CPU time if the network is fast. Many requests are in flight at the same time (`concurrency`). Events for different \
+indices never share a request.
 
-`pipeline` and `routing` may hold fields too; an event for which the text is empty has none. `require: alias` refuses to make an index where an alias is meant \
-(Elasticsearch 7.10, OpenSearch), `require: data_stream` where a data stream is (Elasticsearch 8.13); the events wait until it is there.
+`pipeline` and `routing` may contain fields as well; they are not set for an event for which the text is empty. `require: alias` prevents an index from being created instead of an alias \
+(Elasticsearch 7.10, OpenSearch), and `require: data_stream` instead of a data stream (Elasticsearch 8.13); the events wait until the target exists.
 
 Certificates, keys and secrets are read at the start: one that cannot be used ends Millpond with exit code 2. A server that is away, or refuses the \
 credentials, is a warning and tried again."),
@@ -112,25 +112,25 @@ credentials, is a warning and tried again."),
     examples: &[
         Example { title: "To the data stream `logs-generic-default`", stage: "elasticsearch https://es.example:9200", input: "", output: "" },
         Example {
-            title: "Two hosts, with a key from the environment, into a data stream for each service",
+            title: "Two hosts, with a key from the environment, into a data stream per service",
             stage: "elasticsearch https://a.example:9200 https://b.example:9200 auth.api_key='${API_KEY}' data_stream='logs-%{service.name}-prod'",
             input: "",
             output: "",
         },
         Example {
-            title: "A daily index, its name made of the event's own time, through an ingest pipeline",
+            title: "A daily index, named after the time of the event, through an ingest pipeline",
             stage: "elasticsearch http://localhost:9200 index='web-%{+yyyy.MM.dd}' pipeline=enrich auth.basic.user=shipper auth.basic.password='file:/etc/millpond/password'",
             input: "",
             output: "",
         },
         Example {
-            title: "OpenSearch, where a template has to make the data stream one",
+            title: "OpenSearch, with a template that creates the data stream",
             stage: "elasticsearch https://search.example:9200 template=default tls.ca=/etc/millpond/ca.pem",
             input: "",
             output: "",
         },
         Example {
-            title: "A deployment of Elastic Cloud, one document for each order, the latest",
+            title: "An Elastic Cloud deployment, with one document per order, the latest",
             stage: "elasticsearch cloud_id='prod:Y2xvdWQuZXhhbXBsZSRhYmMkZGVm' index=orders op_type=index document_id='%{order.id}' auth.api_key='${API_KEY}'",
             input: "",
             output: "",

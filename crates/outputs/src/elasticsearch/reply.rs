@@ -18,7 +18,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use component::{RowAnswer, SendError, Sent};
+use component::{RowAnswer, SendError, Sent, plural};
 use http::StatusCode;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
@@ -209,13 +209,14 @@ pub fn judge(body: &[u8], origin: &str, asked: &Asked) -> Result<Judged, SendErr
     let reply: Reply<'_> = serde_json::from_slice(body).map_err(|error| {
         let len = body.len();
         SendError::Retry(format!(
-            "{origin}: the reply of {len} bytes cannot be read: {error}"
+            "{origin}: the response of {len} bytes cannot be parsed: {error}"
         ))
     })?;
     if reply.items.len() != asked.rows {
         let (items, rows) = (reply.items.len(), asked.rows);
         return Err(SendError::Retry(format!(
-            "{origin}: the reply is about {items} documents, and {rows} were sent"
+            "{origin}: the response is about {}, but {rows} were sent",
+            plural(items as u64, "document")
         )));
     }
     let mut judged = Judged::default();
@@ -299,8 +300,8 @@ pub fn failed(
         }
     };
     let reason = match text.is_empty() {
-        true => format!("{origin} answered {status}"),
-        false => format!("{origin} answered {status}: {text}"),
+        true => format!("{origin} responded with {status}"),
+        false => format!("{origin} responded with {status}: {text}"),
     };
     match status.as_u16() {
         413 => SendError::Unfit(reason),
@@ -609,8 +610,9 @@ mod tests {
                 other => panic!("{other:?}"),
             };
             assert_eq!(kind, expected, "{status}");
-            let expected =
-                format!("http://h answered {code}: security_exception: unable to authenticate");
+            let expected = format!(
+                "http://h responded with {code}: security_exception: unable to authenticate"
+            );
             assert_eq!(*reason, expected);
         }
         let error = failed(
@@ -621,7 +623,7 @@ mod tests {
         );
         assert_eq!(
             error.to_string(),
-            "http://h answered 401 Unauthorized: <html> go away"
+            "http://h responded with 401 Unauthorized: <html> go away"
         );
     }
 }

@@ -42,10 +42,10 @@ impl Setup {
                 let text =
                     text.map_err(|error| setting.error(format!("cannot read {path}: {error}")))?;
                 let body: Result<Value, _> = serde_json::from_str(&text);
-                let body =
-                    body.map_err(|error| setting.error(format!("{path} is no JSON: {error}")))?;
+                let body = body
+                    .map_err(|error| setting.error(format!("{path} is not valid JSON: {error}")))?;
                 if !body.is_object() {
-                    return Err(setting.error(format!("{path} holds no JSON object")));
+                    return Err(setting.error(format!("{path} does not contain a JSON object")));
                 }
                 body
             }
@@ -91,7 +91,7 @@ impl Setup {
         }
         let error = match reply::failed(status, text.as_bytes(), origin, None) {
             SendError::Blocked(reason) | SendError::Unfit(reason) => SendError::Blocked(format!(
-                "the index template `{}` cannot be made: {reason}",
+                "the index template `{}` cannot be created: {reason}",
                 self.name
             )),
             error => error,
@@ -131,7 +131,7 @@ fn standard(target: &Target) -> Value {
                 },
             },
         },
-        "_meta": { "description": "made by Millpond" },
+        "_meta": { "description": "created by Millpond" },
     });
     if target.is_data_stream() {
         body["data_stream"] = json!({});

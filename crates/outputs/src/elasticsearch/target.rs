@@ -162,7 +162,7 @@ fn check(name: &str) -> Result<(), String> {
     if name.len() > NAME_BYTES_MAX {
         let len = name.len();
         return Err(format!(
-            "has {len} bytes, and at most {NAME_BYTES_MAX} are possible"
+            "has {len} bytes, but at most {NAME_BYTES_MAX} are allowed"
         ));
     }
     if matches!(name, "." | "..") {
@@ -175,7 +175,7 @@ fn check(name: &str) -> Result<(), String> {
         return Err(format!("holds `{}`", letter.escape_debug()));
     }
     if name.to_lowercase() != name {
-        return Err("is not in lower case".to_owned());
+        return Err("is not lower case".to_owned());
     }
     Ok(())
 }

@@ -237,41 +237,41 @@ async fn whole_requests_fail_as_their_status_says() {
         (
             "security",
             SendError::Blocked(format!(
-                "{url} answered 401 Unauthorized: security_exception: unable to authenticate user [x] for REST request"
+                "{url} responded with 401 Unauthorized: security_exception: unable to authenticate user [x] for REST request"
             )),
         ),
         (
             "busy",
             SendError::Later {
-                reason: format!("{url} answered 429 Too Many Requests"),
+                reason: format!("{url} responded with 429 Too Many Requests"),
                 after: Some(Duration::from_secs(7)),
             },
         ),
         (
             "large",
-            SendError::Unfit(format!("{url} answered 413 Payload Too Large")),
+            SendError::Unfit(format!("{url} responded with 413 Payload Too Large")),
         ),
         (
             "short",
             SendError::Retry(format!(
-                "{url}: the reply is about 1 documents, and 2 were sent"
+                "{url}: the response is about 1 document, but 2 were sent"
             )),
         ),
         (
             "cut",
             SendError::Retry(format!(
-                "{url}: the reply of 40 bytes cannot be read: EOF while parsing a string at line 1 column 40"
+                "{url}: the response of 40 bytes cannot be parsed: EOF while parsing a string at line 1 column 40"
             )),
         ),
         (
             "page",
             SendError::Retry(format!(
-                "{url}: the reply of 26 bytes cannot be read: expected value at line 1 column 1"
+                "{url}: the response of 26 bytes cannot be parsed: expected value at line 1 column 1"
             )),
         ),
         (
             "slow",
-            SendError::Retry(format!("{url}: no answer within the time-out")),
+            SendError::Retry(format!("{url}: no response within the timeout")),
         ),
     ] {
         let settings = format!("{{hosts: URL, index: {index}, timeout: 300ms}}");
@@ -375,7 +375,7 @@ async fn another_host_gets_what_one_cannot_be_sent() {
     assert!(
         warnings
             .iter()
-            .any(|text| text.starts_with("http://127.0.0.1:1 gets no requests for a while: ")),
+            .any(|text| text.starts_with("requests to http://127.0.0.1:1 are paused: ")),
         "{warnings:?}"
     );
 }
@@ -456,7 +456,7 @@ async fn nothing_is_sent_before_the_template_is_there() {
     assert!(matches!(error, SendError::Later { .. }), "{error:?}");
     let error = send(&*output, &TWO).await.remove(0).expect_err("not yet");
     let said = format!(
-        "the index template `millpond-logs-generic-default` cannot be made: {} answered 403 Forbidden: security_exception: no",
+        "the index template `millpond-logs-generic-default` cannot be created: {} responded with 403 Forbidden: security_exception: no",
         server.url()
     );
     assert_eq!(error, SendError::Blocked(said));
@@ -476,20 +476,20 @@ async fn settings_that_cannot_work_are_refused_at_their_place() {
     for (settings, place, part) in [
         ("{}", "1:1", "`hosts` is missing"),
         ("{hosts: []}", "1:1", "`hosts` is missing"),
-        ("{hosts: 'localhost:9200'}", "1:9", "not of `localhost`"),
-        ("{hosts: ['http://h', 'ftp://h']}", "1:22", "not of `ftp`"),
+        ("{hosts: 'localhost:9200'}", "1:9", "not `localhost`"),
+        ("{hosts: ['http://h', 'ftp://h']}", "1:22", "not `ftp`"),
         ("{hosts: 'http://u:hunter2@h'}", "1:", "use `auth`"),
-        ("{hosts: 'http://h?x=1'}", "1:9", "after a `?`"),
+        ("{hosts: 'http://h?x=1'}", "1:9", "cannot contain `?`"),
         (
             "{hosts: 'http://h', cloud_id: 'x:YSRi'}",
             "1:31",
-            "exclude each other",
+            "cannot be used together",
         ),
-        ("{cloud_id: 'x:hello'}", "1:12", "no cloud id"),
+        ("{cloud_id: 'x:hello'}", "1:12", "not a cloud id"),
         (
             "{hosts: 'http://h', index: a, data_stream: b}",
             "1:28",
-            "exclude each other",
+            "cannot be used together",
         ),
         ("{hosts: 'http://h', index: Abc}", "1:28", "lower case"),
         (
@@ -500,13 +500,13 @@ async fn settings_that_cannot_work_are_refused_at_their_place() {
         (
             "{hosts: 'http://h', op_type: index}",
             "1:30",
-            "take `create` only",
+            "accept only `create`",
         ),
         ("{hosts: 'http://h', op_type: update}", "1:30", "create"),
         (
             "{hosts: 'http://h', document_id: Event}",
             "1:34",
-            "one id for all",
+            "the same id for all",
         ),
         (
             "{hosts: 'http://h', document_id: '%{a'}",
@@ -518,7 +518,7 @@ async fn settings_that_cannot_work_are_refused_at_their_place() {
         (
             "{hosts: 'http://h', compression: none, compression_level: 1}",
             "1:59",
-            "needs a compression",
+            "requires a `compression`",
         ),
         (
             "{hosts: 'http://h', compression_level: 10}",

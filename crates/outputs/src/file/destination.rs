@@ -126,7 +126,7 @@ fn check_directory(directory: &Path, create_dirs: bool) -> Result<(), Obstacle> 
     if !create_dirs && !named.exists() {
         return Err(Obstacle {
             message: format!("the directory `{shown}` does not exist"),
-            note: Some("`create_dirs: true` makes missing directories"),
+            note: Some("`create_dirs: true` creates missing directories"),
         });
     }
     let nearest: PathBuf = named
@@ -134,10 +134,10 @@ fn check_directory(directory: &Path, create_dirs: bool) -> Result<(), Obstacle> 
         .find(|ancestor| ancestor.exists())
         .map_or_else(|| PathBuf::from("."), Path::to_owned);
     if !nearest.is_dir() {
-        return Err(format!("`{}` is no directory", nearest.display()).into());
+        return Err(format!("`{}` is not a directory", nearest.display()).into());
     }
     access(&nearest, Access::WRITE_OK | Access::EXEC_OK)
-        .map_err(|error| format!("no file can be made in `{}`: {error}", nearest.display()).into())
+        .map_err(|error| format!("cannot create files in `{}`: {error}", nearest.display()).into())
 }
 
 /// The rows of a batch by the path of the file they go to.
@@ -163,7 +163,7 @@ fn clean(path: &mut Vec<u8>, start: usize) {
 }
 
 fn checked(path: &[u8]) -> Result<Arc<str>, Arc<str>> {
-    let path = std::str::from_utf8(path).map_err(|_| "the file's path is not UTF-8")?;
+    let path = std::str::from_utf8(path).map_err(|_| "the path of the file is not valid UTF-8")?;
     check_name(path)?;
     Ok(path.into())
 }
@@ -171,17 +171,17 @@ fn checked(path: &[u8]) -> Result<Arc<str>, Arc<str>> {
 fn check_name(path: &str) -> Result<(), Arc<str>> {
     if path.len() > PATH_MAX {
         return Err(format!(
-            "the file's path is {} bytes long, {PATH_MAX} are possible",
+            "the path of the file has {} bytes, but at most {PATH_MAX} are allowed",
             path.len()
         )
         .into());
     }
     if path.contains('\0') {
-        return Err("the file's path holds a NUL".into());
+        return Err("the path of the file contains a NUL byte".into());
     }
     match path.split('/').map(str::len).find(|&len| len > NAME_MAX) {
         Some(len) => Err(format!(
-            "a part of the file's path is {len} bytes long, {NAME_MAX} are possible"
+            "a name in the path of the file has {len} bytes, but at most {NAME_MAX} are allowed"
         )
         .into()),
         None => Ok(()),

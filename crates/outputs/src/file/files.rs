@@ -11,7 +11,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use component::{Warning, WriteError};
+use component::{Warning, WriteError, plural};
 use rustix::io::Errno;
 
 use super::notes::Notes;
@@ -68,7 +68,7 @@ fn path_failure(path: &str, error: &io::Error) -> Failure {
             Failure::Path(format!("{path}: {error}"))
         }
         Some(Errno::WOULDBLOCK) => {
-            let message = format!("{path}: another process or output writes to this file");
+            let message = format!("{path}: another process or output is writing to this file");
             Failure::Write(WriteError::Retry(message))
         }
         Some(Errno::NOENT) => Failure::Write(WriteError::Blocked(format!(
@@ -219,7 +219,8 @@ impl Files {
                 file.set_len(keep).map_err(failed)?;
                 self.count("torn_bytes_cut", cut);
                 self.warn(format!(
-                    "{path}: cut {cut} bytes of an end that was torn when writing stopped"
+                    "{path}: removed an incomplete write of {} at the end, left by an interrupted run",
+ plural(cut, "byte")
                 ));
                 Ok(true)
             }
@@ -227,7 +228,7 @@ impl Files {
                 file.set_len(keep).map_err(failed)?;
                 write_rest(stored, b"\n", &mut 0).map_err(failed)?;
                 self.warn(format!(
-                    "{path}: the last line had no newline at its end; it stays as it is and got one"
+                    "{path}: the last line had no newline; it has been kept, and a newline added"
                 ));
                 Ok(true)
             }
@@ -237,13 +238,13 @@ impl Files {
                     self.with_descriptors(path, |_| rotate::put_aside(Path::new(&**path), now))?;
                 self.count("damaged_files", 1);
                 self.warn(format!(
-                    "{path}: the data is damaged from byte {at} on; the file is now called {} and a new one begins",
+                    "{path}: the data is damaged from byte {at} on; the file has been renamed to {}, and a new one started",
                     aside.display()
                 ));
                 Ok(false)
             }
             Found::Foreign => Err(Failure::Path(format!(
-                "{path}: the file holds something else than this output writes; move it away or choose another path"
+                "{path}: the file contains data in a different format; move it away or choose another path"
             ))),
         }
     }
@@ -288,7 +289,9 @@ impl Files {
             // Old files that cannot be removed are no reason to stop writing.
             match rotate::prune(Path::new(&**path), keep) {
                 Ok(removed) => self.count("files_removed", removed as u64),
-                Err(error) => self.warn(format!("{path}: old files cannot be removed: {error}")),
+                Err(error) => self.warn(format!(
+                    "{path}: old rotated files cannot be removed: {error}"
+                )),
             }
         }
         Ok(true)

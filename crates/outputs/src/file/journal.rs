@@ -155,7 +155,7 @@ impl Journals {
                 mode,
             });
         }
-        Err(io::Error::other("there are too many journals already"))
+        Err(io::Error::other("there are already too many journals"))
     }
 
     /// The journals that nobody writes to any more.

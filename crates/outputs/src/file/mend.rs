@@ -13,7 +13,7 @@ use std::io;
 use std::os::unix::fs::DirEntryExt;
 use std::path::{Path, PathBuf};
 
-use component::Warning;
+use component::{Warning, plural};
 use rustix::io::Errno;
 
 use super::compressor::Compressor;
@@ -57,7 +57,7 @@ impl Mended {
             Ok(noted) => noted,
             Err(error) => {
                 let warning = format!(
-                    "which files were open when writing stopped cannot be read: {error}; torn ends of theirs stay"
+                    "the list of files that were open in an interrupted run cannot be read: {error}; incomplete writes at their ends are kept"
                 );
                 self.warn(warning);
                 return false;
@@ -68,7 +68,7 @@ impl Mended {
             if let Err(error) = self.mend_one(&noted, compression) {
                 is_done = false;
                 self.warn(format!(
-                    "{}: cannot be looked at: {error}; an end that was torn when writing stopped stays until the next start",
+                    "{}: cannot be checked: {error}; an incomplete write at its end is kept until the next start",
                     noted.path.display()
                 ));
             }
@@ -96,12 +96,13 @@ impl Mended {
                 if cut > 0 {
                     self.bytes_cut += cut;
                     self.warn(format!(
-                        "{shown}: cut {cut} bytes of an end that was torn when writing stopped"
+                        "{shown}: removed an incomplete write of {} at the end, left by an interrupted run",
+ plural(cut, "byte")
                     ));
                 }
             }
             Found::Damaged { at } => self.warn(format!(
-                "{shown}: the data is damaged from byte {at} on, which is no torn end; it is left as it is"
+                "{shown}: the data is damaged from byte {at} on, not just by an incomplete write; the file is left unchanged"
             )),
             Found::Whole | Found::Unended { .. } | Found::Foreign => {}
         }
@@ -290,7 +291,7 @@ mod tests {
                 assert_eq!(names(&directory), [now.as_str()]);
                 let warnings = output.take_warnings();
                 assert!(
-                    warnings.len() == 1 && warnings[0].text.contains("torn"),
+                    warnings.len() == 1 && warnings[0].text.contains("incomplete write"),
                     "{warnings:?}"
                 );
                 assert_eq!(output.take_counters().len(), 1);

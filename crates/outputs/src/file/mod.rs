@@ -50,53 +50,52 @@ use crate::format::Format;
 /// The description of `file`.
 pub const SPEC: Spec = Spec {
     name: "file",
-    summary: "Writes events to files, an event a line.",
+    summary: "Writes events to files, one event per line.",
     description: concat!("\
-`path` and `template` may hold fields and times: ", expr::template_syntax!(), " A field that is absent or null gives \
-`-`. In a path, what a field gives \
-cannot leave its directory: slashes and control characters become `_`, and so does a value that is empty or of dots only. \
-An event whose path no file can have (too long, a directory) is refused; the others are written.
+`path` and `template` may contain fields and times: ", expr::template_syntax!(), " A field that is absent or null is written as `-`. In a path, the value of a field \
+cannot leave its directory: slashes and control characters become `_`, and so does a value that is empty or consists only of dots. \
+An event with a path that no file can have (too long, a directory) is rejected; the others are written.
 
-A file that exists is appended to. A torn end, left by a process that was killed, is cut first and reported; for a \
-compressed file finding it takes reading the file once. With `format: line` and no compression nothing is ever cut, \
-because a torn line cannot be told from text of yours: a last line without a newline is kept, gets one, and is reported. \
-So is a last line of JSON that is whole but for its newline. A file that holds something else is left alone, with an error.
+An existing file is appended to. An incomplete write at its end, left by a process that was killed, is first removed and reported; in a \
+compressed file, this requires reading the file once. With `format: line` and no compression nothing is ever removed, \
+because an incomplete line cannot be distinguished from other text: a last line without a newline is kept, completed with a newline, and reported. \
+The same applies to a last line of JSON that only lacks its newline. A file with content in a different format is not changed, and an error is reported.
 
-Compressed files are mended at the next start even if they are not opened again, because the path holds a time or because \
-somebody renamed them within their directory: their torn ends are cut and reported, and a file that has nothing whole in it becomes an \
-archive of nothing, without lines. No cut event had counted as delivered. To know its own files, the output lists those that are \
-open in a hidden journal, `.millpond-HASH-NUMBER.writing`, in the directory that all its paths have in common, and removes the journal \
-when it stops. The list holds each file's inode and time of birth and its size when it was opened; a file that does not fit, and whatever \
-was in a file before, is never cut. Limits: where the journal cannot be written (the log says so), or the file \
-system does not know when files were born, and for files that were moved to another directory, or after `path` or `compression` was \
-changed, torn ends are only cut when the file is opened again. A file that then has nothing whole in it, or is damaged \
-elsewhere than at its end, is put aside under the name of a rotated file, as it is. Without `fsync: true`, so may be a file after a power failure.
+Incomplete writes in compressed files are removed at the next start even if these files are not opened again, because the path contains a time or because \
+they were renamed within their directory. This is reported, and a file that contains nothing complete becomes an \
+empty archive. No removed event had counted as delivered. To recognise its own files, the output lists the \
+open files in a hidden journal, `.millpond-HASH-NUMBER.writing`, in the common parent directory of all its paths, and removes the journal \
+when it stops. The journal contains the inode, the creation time and the initial size of each file; a file that does not match is not changed, and content \
+that was in a file before is never removed. Limits: if the journal cannot be written (which is logged), if the file \
+system does not record creation times, if files were moved to another directory, or if `path` or `compression` was \
+changed, incomplete writes are only removed when the file is opened again. A file that then contains nothing complete, or is damaged \
+elsewhere than at its end, is renamed like a rotated file and otherwise left unchanged. Without `fsync: true`, this can also happen after a power failure.
 
-Events count as delivered after `write(2)`; in compressed files, and with `fsync: true`, after the next flush, which comes \
-when the pipeline is idle and at the latest every 64 batches. Each flush ends a gzip member (or zstd frame), so that \
-a compressed file is complete and readable at that point. On a full disk the file is cut back to its last whole line, \
-and writing is tried again.
+Events count as delivered after `write(2)`; in compressed files, and with `fsync: true`, after the next flush, which happens \
+when the pipeline is idle and at least every 64 batches. Each flush ends a gzip member (or zstd frame), so that \
+a compressed file is complete and readable at that point. If the disk is full, the file is truncated to its last complete line, \
+and writing is retried.
 
-What a person can mend is tried again as well, in a service for ever: a directory that is gone, that is none, or that may not \
-be written to, a file system that is read-only, a file that somebody else has or that holds something else. The log says so, \
-and says it when it works again; nothing is lost, and no restart is needed. A service also starts in that state. A \
-one-line pipeline ends at once, with an error. Only a failed `fsync` is final: nobody knows then what is on the disk. \
-The output then takes nothing more, and with a disk queue writes again what was not durable after the next start.
+Problems that can be fixed from outside are retried as well, in a service without a time limit: a path whose directory is missing, is not a directory or is not \
+writable, a read-only file system, a file that is in use by another process or has content in a different format. This is logged, \
+and so is the recovery; nothing is lost, and no restart is needed. A service also starts in that state. A \
+one-line pipeline ends at once with an error. Only a failed `fsync` is permanent, because the state of the disk is then unknown. \
+The output then accepts no more events; with a disk queue, it writes everything that was not durable again after the next start.
 
 With `rotate`, `app.ndjson.gz` becomes `app-20240229T123456Z-000.ndjson.gz`: the time of the rotation in UTC and a number, \
-so that nothing is ever overwritten. A file that somebody else renames or removes is opened anew."),
+so that nothing is ever overwritten. If another process renames or removes the file, it is opened again."),
     positional: Positional::fields(&["path"]),
     one_line: &[],
     examples: &[
         Example { title: "JSON lines", stage: "file events.ndjson", input: "", output: "" },
         Example {
-            title: "A compressed file a day and host",
+            title: "One compressed file per day and host",
             stage: r#"file "archive/%{host.name}-%{+yyyy-MM-dd}.ndjson.gz""#,
             input: "",
             output: "",
         },
         Example {
-            title: "Lines of text, a new file every 100 MB, the last ten kept",
+            title: "Lines of text, a new file every 100 MB, keeping the last ten",
             stage: r#"file app.log format=line template="%{@timestamp} %{message}" rotate.max_bytes=100MB rotate.keep=10"#,
             input: "",
             output: "",
@@ -113,10 +112,11 @@ struct Config {
     /// Where events go; may hold `%{field}` and `%{+time format}`. `~` at its beginning stands for the home directory.
     #[serde(deserialize_with = "config::paths")]
     path: String,
-    /// How events are written.
+    /// The format of events.
     #[serde(default)]
     format: FormatName,
-    /// With `format: line`: the text of a line, with `%{field}` and `%{+time format}` in it. `%{message}` by default.
+    /// With `format: line`: the text of a line, which may contain `%{field}` and `%{+time format}`. Default:
+    /// `%{message}`.
     template: Option<String>,
     /// The zone of times in `%{+time format}`: an IANA name such as `Europe/Berlin`, or an offset such as `+02:00`. Default: UTC.
     #[serde(default)]
@@ -124,22 +124,22 @@ struct Config {
     timezone: Option<String>,
     /// How files are compressed. By default as the path ends: `.gz` for gzip, `.zst` for zstd.
     compression: Option<CompressionName>,
-    /// How hard to compress: gzip 0 to 9 (default 6), zstd 1 to 22 (default 3).
+    /// The compression level: gzip 0 to 9 (default 6), zstd 1 to 22 (default 3).
     compression_level: Option<i32>,
-    /// When a file is put aside and a new one begins. Never by default.
+    /// When files are rotated. Default: never.
     #[serde(default)]
     rotate: RotateConfig,
-    /// Whether every flush makes the files durable (`fsync`), and events count as delivered only then. Closing a file at
-    /// the end, to rotate it, or to open another one, always does. `false` by default.
+    /// Whether every flush syncs the files to disk (`fsync`), and events count as delivered only then. A file is
+    /// always synced when it is closed, be it at the end, for rotation, or to open another file. Default: false.
     #[serde(default)]
     fsync: bool,
-    /// Whether missing directories are made. `true` by default.
+    /// Whether missing directories are created. Default: true.
     #[serde(default = "yes")]
     create_dirs: bool,
-    /// Permissions of new files, in octal; the umask applies. `0666` by default.
+    /// Permissions of new files, in octal; the umask applies. Default: `0666`.
     file_mode: Option<String>,
-    /// How many files may be open at once; beyond that, or when the system has no more descriptors, the one that was not
-    /// used for longest is closed. 64 by default.
+    /// The maximum number of open files; beyond that, or if the system has no more file descriptors, the least
+    /// recently used file is closed. Default: 64.
     #[serde(default = "open_max")]
     #[schemars(range(min = 1))]
     max_open_files: usize,
@@ -153,26 +153,26 @@ fn open_max() -> usize {
     64
 }
 
-/// How events are written.
+/// The format of events.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum FormatName {
-    /// A JSON object a line.
+    /// One JSON object per line.
     #[default]
     Json,
-    /// The text of `template`, a line an event.
+    /// The text of `template`, one line per event.
     Line,
 }
 
-/// When a file is put aside and a new one begins.
+/// When files are rotated.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct RotateConfig {
-    /// Before a file grows beyond this size. A compressed file goes beyond it by what one batch takes.
+    /// Rotates a file before it exceeds this size. A compressed file may exceed it by the data of one batch.
     max_bytes: Option<Size>,
-    /// When an interval has ended, counted from 1970 in UTC: `1h` begins files at full hours.
+    /// Rotates at the end of each interval, counted from 1970 in UTC: `1h` starts a new file every full hour.
     interval: Option<Period>,
-    /// How many rotated files of a path are kept; the oldest are removed. All by default.
+    /// How many rotated files of a path are kept; the oldest are removed. Default: all.
     #[schemars(range(min = 1))]
     keep: Option<usize>,
 }
@@ -212,7 +212,7 @@ impl FileOutput {
             FormatName::Json if config.template.is_some() => {
                 return Err(node
                     .nearest("template")
-                    .error("`template` needs `format: line`"));
+                    .error("`template` requires `format: line`"));
             }
             FormatName::Json => Format::Json,
         };
@@ -251,7 +251,7 @@ impl FileOutput {
                 return Err(note.into_iter().fold(error, ConfigError::note));
             }
             Err(Obstacle { message, .. }) => {
-                let warning = format!("{message}; its events wait until that is mended");
+                let warning = format!("{message}; its events wait until this is fixed");
                 files.warn(warning);
             }
         }
@@ -286,20 +286,20 @@ fn compression(config: &Config, node: &Node) -> Result<Compression, ConfigError>
 fn rotation(config: &RotateConfig, node: &Node) -> Result<Rotation, ConfigError> {
     let wrong = |name: &str, message: &str| Err(node.nearest(name).error(message));
     if config.keep == Some(0) {
-        return wrong(
-            "rotate.keep",
-            "`keep: 0` would remove every file that is rotated",
-        );
+        return wrong("rotate.keep", "`keep: 0` would remove every rotated file");
     }
     if config.keep.is_some() && config.max_bytes.is_none() && config.interval.is_none() {
-        return wrong("rotate.keep", "`keep` needs `max_bytes` or `interval`");
+        return wrong("rotate.keep", "`keep` requires `max_bytes` or `interval`");
     }
     if config.max_bytes == Some(Size(0)) {
-        return wrong("rotate.max_bytes", "a file needs some room");
+        return wrong("rotate.max_bytes", "`max_bytes` must be greater than 0");
     }
     let interval = config.interval.map(|period| period.0.as_secs() as i64);
     if interval == Some(0) {
-        return wrong("rotate.interval", "the interval must be a second at least");
+        return wrong(
+            "rotate.interval",
+            "the interval must be at least one second",
+        );
     }
     Ok(Rotation {
         size: config.max_bytes.map(|size| size.0),

@@ -52,7 +52,7 @@ impl Notes {
             Err(error) => {
                 let shown = journals.directory().display();
                 let warning = format!(
-                    "{shown}: what files were open when writing stopped cannot be read: {error}; their torn ends stay until it can"
+                    "{shown}: the list of files that were open in an interrupted run cannot be read: {error}; incomplete writes at their ends are kept until it can be"
                 );
                 let limit = Limit::once("journals cannot be read");
                 Mended {
@@ -115,7 +115,7 @@ impl Notes {
         Warning::limited(
             limit,
             format!(
-                "{path}: that the file is open cannot be noted beside it: {error}; a torn end that a killed process leaves may stay, nothing else is at risk"
+                "{path}: the journal next to the file cannot be written: {error}; if the process is killed, an incomplete write at the end of the file may remain, and nothing else is affected"
             ),
         )
     }

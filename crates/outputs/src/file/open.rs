@@ -130,10 +130,7 @@ impl OpenFile {
         }
         if sync && self.unsynced && self.is_regular {
             let failed = |error| {
-                WriteError::Fatal(format!(
-                    "{}: what was written may be lost: {error}",
-                    self.name
-                ))
+                WriteError::Fatal(format!("{}: written data may be lost: {error}", self.name))
             };
             self.stored.sync().map_err(failed)?;
             self.unsynced = false;

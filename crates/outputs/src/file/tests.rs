@@ -144,7 +144,7 @@ fn a_torn_end_is_cut_and_reported() {
             second.take_counters(),
             [("torn_bytes_cut", bytes.len() as u64 - 3 - keep)]
         );
-        assert!(second.take_warnings()[0].text.contains("torn"));
+        assert!(second.take_warnings()[0].text.contains("incomplete write"));
         assert!(second.take_warnings().is_empty() && second.take_counters().is_empty());
     }
 }
@@ -177,7 +177,7 @@ fn a_damaged_file_is_put_aside_and_a_foreign_one_left_alone() {
         let (output, _) = output(&directory, &format!("path: $/{name}"));
         let error = write(&output, &["{}"]).expect_err("it must not be touched");
         assert!(
-            matches!(&error, WriteError::Blocked(text) if text.contains("something else")),
+            matches!(&error, WriteError::Blocked(text) if text.contains("different format")),
             "{error}"
         );
         assert_eq!(fs::read_to_string(&path).expect("the file"), text);
@@ -233,7 +233,7 @@ fn a_full_disk_leaves_whole_lines_and_doubles_nothing() {
         );
         assert_eq!(content(directory.path().join("a")), "{\"a\":1}\n");
     }
-    wait(output.write(&encoded)).expect("there is room again");
+    wait(output.write(&encoded)).expect("there is free space again");
     assert_eq!(
         content(directory.path().join("a")),
         "{\"a\":1}\n{\"a\":2}\n{\"a\":3}\n"
@@ -323,7 +323,7 @@ fn one_bad_path_does_not_stop_the_others() {
     // The disk is full after the bad path: the retry still knows which rows were refused.
     *storage.room.lock().unwrap() = vec![10];
     wait(output.write(&encoded)).expect_err("the disk is full");
-    let written = wait(output.write(&encoded)).expect("there is room again");
+    let written = wait(output.write(&encoded)).expect("there is free space again");
     assert_eq!(
         written
             .refused
@@ -537,27 +537,33 @@ fn what_cannot_work_is_refused_at_the_start() {
         ("path: ''", "names no file"),
         ("path: $/", "names no file"),
         ("path: $", "is a directory"),
-        ("path: $/plain/a", "is no directory"),
+        ("path: $/plain/a", "is not a directory"),
         ("{path: $/none/a, create_dirs: false}", "does not exist"),
         (
             "{path: '$/none/%{a}', create_dirs: false}",
             "does not exist",
         ),
         ("path: '$/%{a'", "not closed"),
-        ("{path: $/a, template: x}", "needs `format: line`"),
+        ("{path: $/a, template: x}", "requires `format: line`"),
         ("{path: $/a, compression: lzma}", "lzma"),
         ("{path: $/a.gz, compression_level: 10}", "between 0 and 9"),
-        ("{path: $/a, compression_level: 1}", "needs a compression"),
+        (
+            "{path: $/a, compression_level: 1}",
+            "requires a `compression`",
+        ),
         (
             "{path: $/a, rotate: {keep: 1}}",
-            "needs `max_bytes` or `interval`",
+            "requires `max_bytes` or `interval`",
         ),
         (
             "{path: $/a, rotate: {max_bytes: 1MB, keep: 0}}",
             "would remove",
         ),
-        ("{path: $/a, rotate: {max_bytes: 0}}", "some room"),
-        ("{path: $/a, rotate: {interval: 1ms}}", "a second at least"),
+        ("{path: $/a, rotate: {max_bytes: 0}}", "greater than 0"),
+        (
+            "{path: $/a, rotate: {interval: 1ms}}",
+            "at least one second",
+        ),
         ("{path: $/a, file_mode: 0o9}", "octal"),
         ("{path: $/a, max_open_files: 0}", "at least one"),
         ("{path: $/a, compresion: gzip}", "compresion"),
@@ -573,7 +579,7 @@ fn a_directory_that_went_away_is_reported() {
     fs::create_dir(directory.path().join("sub")).expect("a directory");
     let (output, _) = output(&directory, "{path: $/sub/a, create_dirs: false}");
     fs::remove_dir(directory.path().join("sub")).expect("it removes");
-    let error = write(&output, &["{}"]).expect_err("there is no directory");
+    let error = write(&output, &["{}"]).expect_err("there is not a directory");
     assert!(
         matches!(&error, WriteError::Blocked(text) if text.contains("does not exist")),
         "{error}"
@@ -585,9 +591,9 @@ fn a_directory_that_went_away_is_reported() {
 #[test]
 fn a_service_starts_where_it_cannot_write_yet_and_goes_on_once_it_can() {
     for (yaml, message) in [
-        ("path: $/plain/a", "`$/plain` is no directory"),
-        ("path: '$/plain/%{a}'", "`$/plain` is no directory"),
-        ("path: '$/plain/x-%{a}.gz'", "`$/plain` is no directory"),
+        ("path: $/plain/a", "`$/plain` is not a directory"),
+        ("path: '$/plain/%{a}'", "`$/plain` is not a directory"),
+        ("path: '$/plain/x-%{a}.gz'", "`$/plain` is not a directory"),
         (
             "{path: $/none/a, create_dirs: false}",
             "the directory `$/none` does not exist",
@@ -598,7 +604,7 @@ fn a_service_starts_where_it_cannot_write_yet_and_goes_on_once_it_can() {
         fs::write(&plain, "").expect("it writes");
         let (output, _) = output(&directory, yaml);
         let message = message.replace('$', &directory.path().to_string_lossy());
-        let expected = format!("{message}; its events wait until that is mended");
+        let expected = format!("{message}; its events wait until this is fixed");
         assert_eq!(output.take_warnings(), [expected.into()], "{yaml}");
         let encoded = encode(&output, &documents(&[r#"{"a":"a"}"#]));
         for _ in 0..2 {

@@ -85,7 +85,7 @@ impl<'de> Deserialize<'de> for Statuses {
         let text = String::deserialize(deserializer)?;
         text.parse().map_err(|()| {
             D::Error::custom(format!(
-                "`{text}` is no status of an error: write one from 300 to 599, or 3xx, 4xx or 5xx for all of a class"
+                "`{text}` is not an error status: use a number from 300 to 599, or 3xx, 4xx or 5xx for a whole class"
             ))
         })
     }

@@ -9,7 +9,7 @@ use crate::format::{ABSENT, escape_json, write_json};
 /// How events stand in a body.
 #[derive(Debug)]
 pub enum Rendering {
-    /// A JSON object a line.
+    /// One JSON object per line.
     Lines,
     /// JSON objects, between which the framing puts what separates them.
     Documents,

@@ -41,40 +41,39 @@ pub const SPEC: Spec = Spec {
     name: "http",
     summary: "Sends events to an HTTP server.",
     description: concat!("\
-`url`, `template` and the values of `headers` may hold fields and times: ", expr::template_syntax!(), " A field that is \
-absent or null gives `-`. Only events with the same address and the same headers share a request. In an address fields and times \
-may stand in the path and the query, not in the host; what a field gives is percent-encoded, so that it cannot leave its \
-place. An event whose address is longer than 8,000 bytes is refused; the others are sent. A header's value without `%{` is \
-sent as it is, or is the content of a file where it begins with `file:`.
+`url`, `template` and the values of `headers` may contain fields and times: ", expr::template_syntax!(), " A field that is absent or null is written as `-`. Only events with the same URL and the same headers share a request. In a URL, fields and times \
+are allowed in the path and the query, not in the host; the value of a field is percent-encoded, so that it cannot change the structure of the \
+URL. An event whose URL is longer than 8,000 bytes is rejected; the others are sent. The value of a header without `%{` is \
+sent as it is, or is the content of a file if it starts with `file:`.
 
-A request is complete with 1 MiB, 10,000 events, or 200 ms after its first event, unless `batch` says otherwise. Many are in \
-flight at once (`concurrency`), so that they may arrive in another order than the events.
+A request is complete with 1 MiB, 10,000 events, or 200 ms after its first event, unless `batch` specifies other limits. Many requests are in \
+flight at the same time (`concurrency`), so that they may arrive in a different order than the events.
 
-What becomes of a request is decided by the status of its answer:
+The status of the response determines what happens to a request:
 
 | status | what happens |
 | --- | --- |
 | 2xx | its events are delivered |
-| 408, 429, 5xx | it is sent again; after the time in `Retry-After`, where there is one: seconds or a date, an hour at most |
-| 400, 413, 422 | each half of its events is sent on its own, down to single events: what the server does not take even alone is refused |
-| 401, 403, 407, 415, 3xx | it is sent again, until a person has mended what is wrong; a one-line pipeline ends at once |
-| 404, 405, 410 | the same where `url` holds no fields and times; else its events are refused |
-| any other | its events are refused |
+| 408, 429, 5xx | it is retried; after the time in `Retry-After`, if present: seconds or a date, at most an hour |
+| 400, 413, 422 | its events are sent again in two halves, down to single events; an event that the server does not accept alone is rejected |
+| 401, 403, 407, 415, 3xx | it is retried until the cause is fixed; a one-line pipeline ends at once |
+| 404, 405, 410 | the same if `url` contains no fields and times; otherwise its events are rejected |
+| any other | its events are rejected |
 
-`retry_status` replaces the second line: what it names is sent again, and a status of that line that it does not name refuses the events. \
-Refused events are counted and not sent again. A server that cannot be reached, a time-out and a broken connection are tried again as \
-well, in a service for ever, in a one-line pipeline for 30 seconds (`retry`).
+`retry_status` replaces the second row: the statuses it lists are retried, and for a status of that row that it does not list, the events are rejected. \
+Rejected events are counted and not sent again. An unreachable server, a timeout and a broken connection are retried as \
+well, in a service without a time limit, in a one-line pipeline for 30 seconds (`retry`).
 
-Where several requests in a row to one address fail, or the server asks for time, that address rests: nothing is sent to it for a while, then one request at a time, until one is taken. Other addresses of the same output go on meanwhile, as long as the memory for requests is not full of those that wait. When five \
-addresses fail one after the other, the whole output rests.
+If several requests in a row to one URL fail, or the server asks for a delay, requests to that URL are paused: for a while nothing is sent to it, then one request at a time until one is accepted. Other URLs of the same output continue, as long as the memory for requests is not filled by waiting requests. If five \
+URLs fail one after the other, the whole output is paused.
 
-Nothing is lost, but events may arrive twice: where an answer was lost, nobody knows whether the events were taken, and they are sent \
-again, as are those that were in flight when Millpond was killed. After a restart a disk queue gives again what was not delivered as \
-a whole batch: where events of a batch go to several addresses and one of them took none, those that the others took come again. The id of an event, `%{@metadata.id}`, stays the same, so that \
-a server that keeps it can tell.
+Nothing is lost, but events may arrive twice: if a response is lost, it is unknown whether the events were accepted, and they are sent \
+again; so are events that were in flight when Millpond was killed. After a restart, a disk queue repeats every batch that was not delivered \
+completely: if the events of a batch go to several URLs, and one of them accepted none, the events accepted by the others are sent again. The id of an event, `%{@metadata.id}`, stays the same, so that \
+a server that stores it can detect duplicates.
 
-Certificates, keys and secrets are read at the start: one that cannot be used ends Millpond with exit code 2. A server that is \
-away, or refuses the credentials, is a warning and tried again. Messages show the server's name and the beginning of what it said, \
+Certificates, keys and secrets are read at the start; if one of them is invalid, Millpond ends with exit code 2. A server that is \
+unreachable or rejects the credentials causes a warning and is retried. Messages show the name of the server and the beginning of its response, \
 without path, query and secrets."),
     positional: Positional::fields(&["url"]).nested(&["auth.basic"]),
     one_line: &[],
@@ -87,13 +86,13 @@ without path, query and secrets."),
             output: "",
         },
         Example {
-            title: "Each event to an address of its own, so that one that comes twice is stored once",
+            title: "Each event to its own URL, so that an event that is sent twice is stored once",
             stage: "http https://store.example/events/%{@metadata.id} method=PUT format=single",
             input: "",
             output: "",
         },
         Example {
-            title: "A message to a chat for each event",
+            title: "A chat message for each event",
             stage: r#"http https://chat.example/hook format=single escape=json template='{"text": "%{host.name}: %{message}"}'"#,
             input: "",
             output: "",
@@ -113,7 +112,7 @@ without path, query and secrets."),
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Config {
-    /// Where requests go: `http` or `https`. Path and query may hold `%{field}` and `%{+time format}`.
+    /// The `http` or `https` URL of requests. The path and the query may contain `%{field}` and `%{+time format}`.
     url: String,
     /// The zone of times in `%{+time format}`: an IANA name such as `Europe/Berlin`, or an offset such as `+02:00`. Default: UTC.
     #[serde(default)]
@@ -122,29 +121,30 @@ struct Config {
     /// The method of requests.
     #[serde(default)]
     method: MethodName,
-    /// What a request holds.
+    /// The format of the body.
     #[serde(default)]
     format: FormatName,
-    /// With `format: line` and `format: single`: the text of an event, with `%{field}` and `%{+time format}` in it. By default
-    /// `%{message}` for `line`, and the event as JSON for `single`.
+    /// With `format: line` and `format: single`: the text of an event, which may contain `%{field}` and `%{+time
+    /// format}`. Default: `%{message}` for `line`, and the event as JSON for `single`.
     template: Option<String>,
-    /// With `template`: how what fields give is escaped.
+    /// With `template`: how the values of fields are escaped.
     #[serde(default)]
     escape: EscapeName,
     /// How bodies are compressed.
     #[serde(default)]
     compression: CompressionName,
-    /// How hard to compress: gzip 0 to 9 (default 6), zstd 1 to 22 (default 3).
+    /// The compression level: gzip 0 to 9 (default 6), zstd 1 to 22 (default 3).
     compression_level: Option<i32>,
-    /// Headers for every request. A value may hold `%{field}` and `%{+time format}`, or be `file:PATH` for the content of a file.
-    /// `Content-Type` is that of the format unless it is set here.
+    /// Headers for every request. A value may contain `%{field}` and `%{+time format}`, or be `file:PATH` for the
+    /// content of a file. `Content-Type` is determined by the format unless it is set here.
     #[serde(default)]
     headers: BTreeMap<String, Secret>,
-    /// The statuses after which a request is sent again: from 300 to 599, or `3xx`, `4xx`, `5xx`. Default: 408, 429 and 5xx.
+    /// The statuses after which a request is retried: from 300 to 599, or `3xx`, `4xx`, `5xx`. Default: 408, 429 and
+    /// 5xx.
     retry_status: Option<Vec<Statuses>>,
 }
 
-/// The method of requests.
+/// The HTTP method.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 enum MethodName {
@@ -157,16 +157,16 @@ enum MethodName {
     Patch,
 }
 
-/// What a request holds.
+/// The format of the body.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum FormatName {
-    /// A JSON object a line (`application/x-ndjson`).
+    /// One JSON object per line (`application/x-ndjson`).
     #[default]
     Ndjson,
     /// A JSON array of objects (`application/json`).
     Array,
-    /// The text of `template`, a line an event (`text/plain`).
+    /// The text of `template`, one line per event (`text/plain`).
     Line,
     /// One event: as JSON, or the text of `template`.
     Single,
@@ -176,10 +176,10 @@ enum FormatName {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum EscapeName {
-    /// Not at all.
+    /// No.
     #[default]
     None,
-    /// As within a JSON string.
+    /// As in a JSON string.
     Json,
 }
 
@@ -255,7 +255,7 @@ fn rendering(config: &Config, node: &Node) -> Result<(Rendering, &'static str), 
     let template = match &config.template {
         Some(_) if !takes_template => {
             let at = node.nearest("template");
-            return Err(at.error("`template` needs `format: line` or `format: single`"));
+            return Err(at.error("`template` requires `format: line` or `format: single`"));
         }
         Some(template) => Some(template.as_str()),
         None => is_line.then_some("%{message}"),
@@ -390,8 +390,8 @@ impl Sender for Http {
         let text = client.without_secrets(text(&mut answer).await);
         let status = answer.status();
         let reason = match text.is_empty() {
-            true => format!("{origin} answered {status}"),
-            false => format!("{origin} answered {status}: {text}"),
+            true => format!("{origin} responded with {status}"),
+            false => format!("{origin} responded with {status}: {text}"),
         };
         self.judge.judge(status, answer.headers(), reason)
     }

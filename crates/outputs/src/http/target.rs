@@ -51,7 +51,7 @@ impl Target {
         let at = node.nearest("url");
         let template = crate::format::template(node, at, address)?;
         if address.contains('#') {
-            return Err(at.error("an address to send to has no part after a `#`"));
+            return Err(at.error("the URL cannot contain a fragment (`#`)"));
         }
         let headers = match node.get("headers") {
             Some(headers) => templates(node, headers)?,
@@ -143,10 +143,10 @@ fn authority(at: &Node, prefix: &str) -> Result<Url, ConfigError> {
     let host = prefix.find("://").map_or(prefix, |at| &prefix[at + 3..]);
     if host.is_empty() || !host.contains(['/', '?']) {
         let error =
-            at.error("fields and times may stand in the path and the query of an address only");
-        return Err(
-            error.note("an event must not choose the server that gets passwords and other events")
-        );
+            at.error("fields and times are only allowed in the path and the query of a URL");
+        return Err(error.note(
+            "otherwise an event could choose the server that receives credentials and other events",
+        ));
     }
     url(at, prefix)
 }
@@ -161,7 +161,7 @@ fn templates(output: &Node, node: &Node) -> Result<Vec<(HeaderName, Template)>, 
         let header = HeaderName::try_from(name)
             .map_err(|_| key.error(format!("`{name}` is not the name of a header")))?;
         if [CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING].contains(&header) {
-            return Err(key.error(format!("the header `{name}` is not yours to set")));
+            return Err(key.error(format!("the header `{name}` cannot be set")));
         }
         if is_template(text) {
             let template = crate::format::template(output, value, text);
@@ -170,7 +170,9 @@ fn templates(output: &Node, node: &Node) -> Result<Vec<(HeaderName, Template)>, 
                 .constant()
                 .is_some_and(|text| text.contains(BETWEEN))
             {
-                return Err(value.error("a header holds no newline").hiding_value());
+                return Err(value
+                    .error("a header cannot contain a newline")
+                    .hiding_value());
             }
             templates.push((header, template));
         }
@@ -216,18 +218,18 @@ fn without_controls(out: &mut [u8], start: usize) {
 }
 
 fn checked(destination: &[u8]) -> Result<Arc<str>, Arc<str>> {
-    let destination = std::str::from_utf8(destination).map_err(|_| "the address is not UTF-8")?;
+    let destination = std::str::from_utf8(destination).map_err(|_| "the URL is not valid UTF-8")?;
     let url = destination.split(BETWEEN).next().unwrap_or_default();
     if url.len() > URL_BYTES_MAX {
         let len = url.len();
         return Err(
-            format!("the address is {len} bytes long, {URL_BYTES_MAX} are possible").into(),
+            format!("the URL has {len} bytes, but at most {URL_BYTES_MAX} are allowed").into(),
         );
     }
-    Url::parse(url).map_err(|error| format!("the address cannot be used: {error}"))?;
+    Url::parse(url).map_err(|error| format!("the URL is invalid: {error}"))?;
     let mut values = destination.split(BETWEEN).skip(1);
     if values.any(|value| HeaderValue::try_from(value).is_err()) {
-        return Err("the value of a header cannot be sent".into());
+        return Err("the value of a header contains characters that are not allowed".into());
     }
     Ok(destination.into())
 }
@@ -325,14 +327,14 @@ mod tests {
     #[test]
     fn addresses_that_cannot_work_are_refused_at_their_place() {
         for (yaml, place, part) in [
-            ("url: localhost:80", "1:6", "not of `localhost`"),
-            ("url: ''", "1:6", "not an address"),
+            ("url: localhost:80", "1:6", "not `localhost`"),
+            ("url: ''", "1:6", "invalid URL"),
             ("url: 'http://h/%{a'", "1:16", "is not closed"),
             ("url: 'http://%{host}/'", "1:6", "in the path and the query"),
             ("url: '%{url}'", "1:6", "in the path and the query"),
             ("url: 'http://h%{n}/x'", "1:6", "in the path and the query"),
             ("url: 'http://u:hunter2@h/%{a}'", "1:", "use `auth`"),
-            ("url: 'http://h/x#%{a}'", "1:6", "after a `#`"),
+            ("url: 'http://h/x#%{a}'", "1:6", "cannot contain a fragment"),
             (
                 "{url: 'http://h/', headers: {'a b': x}}",
                 "1:30",
@@ -341,7 +343,7 @@ mod tests {
             (
                 "{url: 'http://h/', headers: {host: x}}",
                 "1:30",
-                "not yours to set",
+                "cannot be set",
             ),
             (
                 "{url: 'http://h/', headers: {x: 'hunter2 %{'}}",

@@ -229,7 +229,9 @@ async fn credentials_are_sent_and_never_said() {
         };
         let origin = server.url();
         assert!(
-            reason.starts_with(&format!("{origin} answered 401 Unauthorized: wrong: ")),
+            reason.starts_with(&format!(
+                "{origin} responded with 401 Unauthorized: wrong: "
+            )),
             "{reason}"
         );
         assert!(
@@ -258,34 +260,34 @@ async fn answers_become_verdicts() {
         (
             "/moved",
             Err(SendError::Blocked(format!(
-                "{url}: the answer is a redirect (301 Moved Permanently) to https://new.example/in, \
-                 which is not followed: use that address, if it is right"
+                "{url}: the response is a redirect (301 Moved Permanently) to https://new.example/in, \
+                 which is not followed: use that address if it is correct"
             ))),
         ),
         (
             "/busy",
             Err(SendError::Later {
-                reason: format!("{url} answered 503 Service Unavailable: later"),
+                reason: format!("{url} responded with 503 Service Unavailable: later"),
                 after: Some(Duration::from_secs(7)),
             }),
         ),
         (
             "/large",
             Err(SendError::Unfit(format!(
-                "{url} answered 413 Payload Too Large"
+                "{url} responded with 413 Payload Too Large"
             ))),
         ),
         (
             "/odd",
             Err(SendError::Refused(format!(
-                "{url} answered 409 Conflict: conflict"
+                "{url} responded with 409 Conflict: conflict"
             ))),
         ),
         ("/long", Ok(())),
         (
             "/slow",
             Err(SendError::Retry(format!(
-                "{url}: no answer within the time-out"
+                "{url}: no response within the timeout"
             ))),
         ),
     ] {
@@ -351,7 +353,7 @@ async fn settings_that_cannot_work_are_refused_at_their_place() {
         (
             "{url: 'http://h/', template: x}",
             "1:30",
-            "needs `format: line`",
+            "requires `format: line`",
         ),
         (
             "{url: 'http://h/', escape: json}",
@@ -366,7 +368,7 @@ async fn settings_that_cannot_work_are_refused_at_their_place() {
         (
             "{url: 'http://h/', compression_level: 3}",
             "1:39",
-            "needs a compression",
+            "requires a `compression`",
         ),
         (
             "{url: 'http://h/', compression: gzip, compression_level: 10}",
@@ -376,7 +378,7 @@ async fn settings_that_cannot_work_are_refused_at_their_place() {
         (
             "{url: 'http://h/', retry_status: [404, 5xx, 200]}",
             "1:45",
-            "`200` is no status of an error",
+            "`200` is not an error status",
         ),
         (
             "{url: 'http://h/', headers: {Authorization: hunter2}, auth: {bearer: hunter2}}",

@@ -54,7 +54,7 @@ impl LaneLetters {
 
 /// What became of letters that were waited for.
 pub async fn outcome(stored: Stored) -> Result<u64, Arc<str>> {
-    let ended = || Err("the thread that writes dead letters has ended".into());
+    let ended = || Err("the thread that writes dead letters has stopped".into());
     stored.await.unwrap_or_else(|_| ended())
 }
 

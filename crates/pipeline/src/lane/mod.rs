@@ -438,7 +438,7 @@ impl Common {
                 bad = item.rows.iter().collect();
             }
             let reason: Arc<str> =
-                format!("internal error: the output panicked while it rendered it: {panic}").into();
+                format!("internal error: the output panicked while rendering: {panic}").into();
             encoded.refused.extend(bad.into_iter().map(|row| RowAnswer {
                 row,
                 reason: reason.clone(),
@@ -479,13 +479,13 @@ impl Common {
         // At the end of a run its report says it.
         if !self.is_finite && self.phases.now() < Phase::Aborted {
             let consequence = match self.queue.is_on_disk() {
-                true => "what it has not taken stays in the disk queue",
+                true => "events that it has not accepted remain in the disk queue",
                 false => {
-                    "what it has not taken counts as not delivered, and files are read again from there"
+                    "events that it has not accepted count as undelivered, and files will be read again from there"
                 }
             };
             self.diagnostics.warn(&format!(
-                "{reason}; it takes nothing more until Millpond is started again: {consequence}"
+                "{reason}; it accepts no more events until Millpond is restarted: {consequence}"
             ));
         }
         self.queue.fail(self.index);
@@ -519,14 +519,16 @@ impl Common {
         const COUNTER: &str = "refused";
         let Some(first) = refused.first() else { return };
         let consequence = match &self.letters {
-            Some(_) => "it becomes a dead letter, which `millpond dead-letters` shows and replays",
+            Some(_) => {
+                "it is kept as a dead letter, which `millpond dead-letters` shows and replays"
+            }
             None => {
                 self.lost.fetch_add(refused.len() as u64, Ordering::Relaxed);
-                "it is lost, as there is no `data_dir` for dead letters"
+                "it is lost, because `data_dir` is not set and dead letters cannot be kept"
             }
         };
         self.diagnostics.warn_limited(Limit::events(COUNTER), || {
-            format!("an event is refused: {}; {consequence}", first.reason)
+            format!("an event was rejected: {}; {consequence}", first.reason)
         });
         self.metrics.count(COUNTER, refused.len() as u64);
         self.metrics.failures(refused.len());
@@ -549,7 +551,7 @@ impl Common {
     fn meanwhile(&self) -> &'static str {
         match (self.retry.give_up_after, self.queue.is_on_disk()) {
             (Some(_), _) => "",
-            (None, true) => " until it works; meanwhile its events gather in the disk queue",
+            (None, true) => " until it works; meanwhile its events are kept in the disk queue",
             (None, false) => " until it works; inputs wait once the queue is full",
         }
     }

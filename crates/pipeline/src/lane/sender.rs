@@ -4,7 +4,7 @@
 //! longer the batch. It is passed when all of its rows are safe or refused, and those refused are on disk as dead letters. For these
 //! the batch is kept meanwhile, and counts together with the requests.
 //!
-//! A row is sent again until it is taken, refused, or the time for retries is over; never by two requests at once.
+//! A row is sent again until it is taken, refused, or the retry time limit (`give_up_after`) is reached; never by two requests at once.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -63,7 +63,7 @@ struct Course {
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
 /// What an output fails with whose requests were not answered by then.
-const TOO_LATE: &str = "no answer by the deadline of the stop";
+const TOO_LATE: &str = "no response by the shutdown deadline";
 
 /// Which part of the memory for requests may be kept for later ones.
 const SPARE_PART: usize = 4;
@@ -348,12 +348,12 @@ impl SenderLane {
         [sends, grown, overdue, stop_by].into_iter().flatten().min()
     }
 
-    /// Fails where the time for retries is over although the destination asked for more.
+    /// Fails where the retry time limit (`give_up_after`) is reached although the destination asked for more.
     fn give_up_overdue(&self, common: &Common, course: &Course) {
         let is_over = overdue_at(common, course);
         if is_over.is_some_and(|at| at <= Instant::now()) {
             let said = course.trouble.reason();
-            common.fail(said.unwrap_or("the time for retries is over"));
+            common.fail(said.unwrap_or("the retry time limit (`give_up_after`) is reached"));
         }
     }
 
@@ -514,7 +514,7 @@ impl SenderLane {
         common.metrics.count("rows_retried", rows.len() as u64);
         let reason = match because {
             Some(error) => error.to_string(),
-            None => format!("rows were refused for now: {}", first.reason),
+            None => format!("some events were temporarily rejected: {}", first.reason),
         };
         let again = ready.select(&rows, self.requests.framing);
         self.shrink(ready.size);
@@ -579,7 +579,7 @@ impl SenderLane {
         common
             .diagnostics
             .warn_limited(Limit::events("requests_halved"), || {
-                format!("{reason}; each half of the request is sent on its own")
+                format!("{reason}; the request is split in half, and each half is sent separately")
             });
         course.schedule.finish(&ready.request.destination);
         let mut queue = self.lock_ready();

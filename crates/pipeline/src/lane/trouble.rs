@@ -51,7 +51,7 @@ impl Trouble {
         let meanwhile = common.meanwhile();
         common
             .diagnostics
-            .warn(&format!("{reason}; trying again{meanwhile}"));
+            .warn(&format!("{reason}; retrying{meanwhile}"));
         self.0 = Some(Said {
             since: Some(since),
             reason: reason.to_owned(),

@@ -129,7 +129,7 @@ impl WriterLane {
         common.give_back(is_counted.then_some(encoded));
     }
 
-    /// Calls the output until it succeeds, the reader is gone, or the time for retries is over.
+    /// Calls the output until it succeeds, the reader is gone, or the retry time limit (`give_up_after`) is reached.
     async fn attempt<'a, T: Into<Written>, F: Future<Output = Result<T, WriteError>> + 'a>(
         &self,
         common: &Common,
@@ -163,7 +163,7 @@ impl WriterLane {
                 let meanwhile = common.meanwhile();
                 common
                     .diagnostics
-                    .warn(&format!("{reason}; trying again{meanwhile}"));
+                    .warn(&format!("{reason}; retrying{meanwhile}"));
             }
             common.metrics.count("retries", 1);
             if let Some(ending) = wait(common, &mut pause, &reason).await {

@@ -59,7 +59,7 @@ fn decode(page: &[u8; PAGE], length: usize) -> SlotState {
         return SlotState::Blank;
     }
     if !page.starts_with(MAGIC) {
-        return damaged("does not begin like a cursor");
+        return damaged("does not start like a cursor");
     }
     if crc(page) != number(page, 12) {
         return damaged(if length < PAGE {
@@ -71,7 +71,7 @@ fn decode(page: &[u8; PAGE], length: usize) -> SlotState {
     match number(page, 8) {
         VERSION_PLAIN | VERSION => {}
         version if version > VERSION => return SlotState::Newer(version),
-        _ => return damaged("has a version that never was"),
+        _ => return damaged("has an unknown version"),
     }
     let body = number(page, 24) as usize;
     let body = page[BODY..].get(..body).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use component::Limit;
+use component::{Limit, plural_were};
 
 use super::commit::Wanted;
 use super::open::Mode;
@@ -79,8 +79,13 @@ impl Queue {
             return;
         }
         self.diagnostics.warn_limited(Limit::events(reason), || {
-            let reason = reason.replace('_', " ");
-            format!("{events} events {reason}: a limit of the queue is reached")
+            let events = plural_were(events, "event");
+            let limit = match reason {
+                "dropped_by_age" => "older than `max_age`",
+                "dropped_oldest" => "the oldest in the queue, which is full",
+                _ => "the newest, because the queue is full",
+            };
+            format!("{events} dropped: {limit}")
         });
         self.metrics.count(reason, events);
         self.metrics.dropped(events as usize);

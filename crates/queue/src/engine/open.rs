@@ -107,7 +107,7 @@ impl Queue {
         let said = synced::read(&*storage);
         if said == Said::Damaged {
             options.diagnostics.warn(&format!(
-                "{} cannot be read: of the last events before a crash it is not known whether they were stored",
+                "{} cannot be read: it is unknown whether the last events before a crash were stored",
                 synced::NAME
             ));
         }
@@ -280,10 +280,10 @@ fn say_begin(
         false => "has no cursor",
     };
     let place = match from_now {
-        true => "what comes in from now on",
-        false => "the oldest event that the queue holds",
+        true => "the next event that arrives",
+        false => "the oldest event in the queue",
     };
     options
         .diagnostics
-        .warn(&format!("output {name} {why}: it begins with {place}"));
+        .warn(&format!("output {name} {why}: it starts with {place}"));
 }

@@ -117,7 +117,7 @@ impl Queue {
         let is_news = self.lock().commit.pause();
         if is_news {
             self.diagnostics.warn(&format!(
-                "events cannot be stored: {failure}; inputs wait, and it is tried again"
+                "events cannot be stored: {failure}; inputs wait while Millpond retries"
             ));
         }
     }
@@ -125,7 +125,7 @@ impl Queue {
     fn resume(&self) {
         let was_paused = self.lock().commit.resume();
         if was_paused {
-            self.diagnostics.info("events are stored again");
+            self.diagnostics.info("events can be stored again");
             self.room.notify_waiters();
         }
     }
@@ -142,7 +142,7 @@ impl Disk {
         let free = self.storage.free()?;
         if free < self.settings.min_free.saturating_add(more) {
             let text = format!(
-                "the file system has {free} bytes left; {more} are needed, and min_free_bytes keeps {}",
+                "the file system has {free} bytes free; {more} are needed, and min_free_bytes reserves {}",
                 self.settings.min_free
             );
             return Err(io::Error::new(io::ErrorKind::StorageFull, text));

@@ -1,5 +1,6 @@
 //! How batches leave: which one is next, and for which outputs.
 
+use component::plural_were;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -408,7 +409,8 @@ impl Queue {
         if lost > 0 {
             self.metrics.count(LOST, lost);
             self.diagnostics.warn(&format!(
-                "{lost} events before batch {} are lost to damage",
+                "{} lost because of damage before batch {}",
+                plural_were(lost, "event"),
                 found.sequence
             ));
         }
@@ -419,7 +421,8 @@ impl Queue {
         if lost > 0 {
             self.metrics.count(LOST, lost);
             self.diagnostics.warn(&format!(
-                "{lost} events at the end of the log are lost to damage"
+                "{} lost because of damage at the end of the log",
+                plural_were(lost, "event")
             ));
         }
     }
@@ -427,7 +430,7 @@ impl Queue {
     fn say_read_failure(&self, failure: &io::Error) {
         const COUNTER: &str = "read_failures";
         self.diagnostics.warn_limited(Limit::events(COUNTER), || {
-            format!("reading the log failed: {failure}; trying again")
+            format!("reading the log failed: {failure}; retrying")
         });
         self.metrics.count(COUNTER, 1);
     }

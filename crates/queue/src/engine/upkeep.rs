@@ -1,5 +1,6 @@
 //! Saving cursors, removing segments, dropping what is too old or too much, and saying what was found damaged.
 
+use component::plural;
 use std::io;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
@@ -58,14 +59,14 @@ impl Queue {
         match self.tidy(disk, &mut upkeep, wanted) {
             Ok(()) => {
                 if std::mem::take(&mut upkeep.failed) {
-                    self.diagnostics.info("cursors are saved again");
+                    self.diagnostics.info("cursors can be saved again");
                 }
             }
             Err(failure) => {
                 upkeep.sweeper = None;
                 if !std::mem::replace(&mut upkeep.failed, true) {
                     self.diagnostics.warn(&format!(
-                        "cursors cannot be saved or segments removed: {failure} (trying again)"
+                        "cursors cannot be saved or segments cannot be removed: {failure}; retrying"
                     ));
                 }
             }
@@ -109,8 +110,8 @@ impl Queue {
             }
             self.metrics.count("damaged_ranges", 1);
             self.diagnostics.warn(&format!(
-                "segment {} is damaged: {} bytes at {}: {}; they are set aside in its folder quarantine",
-                damage.segment, damage.length, damage.offset, damage.reason
+                "segment {} is damaged: {} at offset {}: {}; the damaged data is kept in the queue's directory `quarantine`",
+                damage.segment, plural(damage.length, "byte"), damage.offset, damage.reason
             ));
         }
     }
@@ -187,7 +188,7 @@ impl Queue {
         let output = file.saved().output.clone();
         let Some(since) = file.saved().retired else {
             self.diagnostics.warn(&format!(
-                "output {output} is not configured any more: what it had not taken is kept for {retention:?}"
+                "output {output} is no longer configured: the events that it has not acknowledged are kept for {retention:?}"
             ));
             let saved = Saved {
                 retired: Some(seconds),
@@ -202,7 +203,7 @@ impl Queue {
             return Ok(());
         }
         self.diagnostics.warn(&format!(
-            "what output {output} had not taken is dropped: it was not configured for {:?}",
+            "the events that output {output} had not acknowledged are dropped: it has not been configured for {:?}",
             Duration::from_secs((seconds - since).max(0) as u64)
         ));
         file.remove()
@@ -220,7 +221,7 @@ impl Queue {
             };
             let output = upkeep.retired[index].saved().output.clone();
             self.diagnostics.warn(&format!(
-                "what output {output} had not taken is dropped: it is not configured any more, and the queue is full"
+                "the events that output {output} had not acknowledged are dropped: it is no longer configured, and the queue is full"
             ));
             upkeep.retired.swap_remove(index).remove()?;
             self.save_cursors(disk, upkeep)?;

@@ -256,7 +256,11 @@ impl Judge<'_> {
             }
             (Some(last), None) => {
                 let (file, offset) = place(last.end);
-                (file, offset, "the log ended behind this and is cut off")
+                (
+                    file,
+                    offset,
+                    "the log continued after this point and has been truncated",
+                )
             }
             (None, Some(next)) => {
                 let (file, offset) = place(next);

@@ -41,7 +41,7 @@ pub enum InspectError {
     #[error("{} is neither the folder of a disk queue nor a data directory with one", .0.display())]
     NotAQueue(PathBuf),
     /// The queue's folder, or a file in it.
-    #[error("cannot look into {}", .folder.display())]
+    #[error("cannot inspect {}", .folder.display())]
     Queue {
         /// The queue's folder.
         folder: PathBuf,

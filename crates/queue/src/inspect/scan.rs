@@ -17,7 +17,7 @@ use crate::log::{
 use crate::storage::{PAGE, StoredFile};
 use crate::{QueueError, synced};
 
-pub(super) const WRONG_CHECKSUM: &str = "the payload's checksum is wrong";
+pub(super) const WRONG_CHECKSUM: &str = "the checksum of the payload does not match";
 
 /// Read at once for the sake of payloads.
 const AHEAD: usize = 1024 * 1024;
@@ -448,7 +448,7 @@ impl Pass {
     /// The name of a segment is taken by something else.
     fn note_taken(&mut self, number: u64, end: u64) {
         let first = self.last.map_or(0, |last| last + 1);
-        let reason = "it is no file".to_owned();
+        let reason = "it is not a file".to_owned();
         self.note((number, 0), 0, reason, (first, end.saturating_sub(1)));
     }
 

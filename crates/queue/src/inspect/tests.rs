@@ -202,11 +202,11 @@ fn a_block_that_was_written_again_counts_once() {
 #[test]
 fn every_kind_of_damage_is_found_where_it_is() {
     for (at, reason, is_payload) in [
-        (0, "no block header", false),
+        (0, "not a block header", false),
         (9, "checksum", false),
         (20, "checksum", false),
-        (64, "payload's checksum", true),
-        (150, "payload's checksum", true),
+        (64, "checksum of the payload", true),
+        (150, "checksum of the payload", true),
     ] {
         let place = Place::new();
         place.write(&[&[1, 2], &[3], &[4]]);
@@ -329,12 +329,12 @@ fn what_is_whole_in_quarantine_is_saved() {
     let found = queue.quarantined().unwrap();
     assert_eq!(found.len(), 4, "{found:?}");
     let cursor = found[0].reason.as_deref().unwrap();
-    assert!(cursor.contains("does not begin like a cursor"), "{cursor}");
+    assert!(cursor.contains("does not start like a cursor"), "{cursor}");
     assert_eq!((found[1].segment, &found[1].reason), (None, &None));
     assert_eq!((found[2].whole_blocks, found[2].whole_events), (1, 10));
     assert_eq!(found[3].whole_blocks, 0);
     let reason = found[3].reason.as_deref().unwrap();
-    assert!(reason.contains("payload's checksum"), "{reason}");
+    assert!(reason.contains("checksum of the payload"), "{reason}");
     let pieces = queue.salvage(&found[2]).unwrap();
     let [
         Salvaged::Block {

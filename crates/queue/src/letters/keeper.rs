@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use component::thread::{self, Work};
-use component::{Diagnostics, Limit, Phase, Phases};
+use component::{Diagnostics, Limit, Phase, Phases, plural_were};
 
 use super::store::{Prepared, Refusal, Store};
 use super::{Draft, LetterSettings};
@@ -153,7 +153,8 @@ impl DeadLetters {
         self.wake.notify_all();
         let is_open = mem::replace(&mut lock(&self.inbox).is_open, true);
         if !is_open && let Err(error) = self.start(None) {
-            let reason: Arc<str> = format!("the system refuses a thread: {error}").into();
+            let reason: Arc<str> =
+                format!("the system cannot create another thread: {error}").into();
             let mut inbox = lock(&self.inbox);
             inbox.is_open = false;
             let Inbox {
@@ -302,7 +303,10 @@ impl Keeper {
             lock(&self.letters.counts).expired += gone;
             let limit = Limit::events("dead_letters_expired");
             self.letters.options.diagnostics.warn_limited(limit, || {
-                format!("{gone} dead letters are dropped because they are older than `max_age`")
+                format!(
+                    "{} dropped because of `max_age`",
+                    plural_were(gone, "dead letter")
+                )
             });
         }
     }
@@ -339,7 +343,7 @@ impl Keeper {
         }
         if trouble.said != reason {
             options.diagnostics.warn(&format!(
-                "dead letters cannot be written to {}: {reason}; trying again, and whoever has refused events waits until it works",
+                "dead letters cannot be written to {}: {reason}; retrying, and components with rejected events wait until it works",
                 options.folder.display()
             ));
             trouble.said = reason;
@@ -351,7 +355,7 @@ impl Keeper {
     fn recover(&mut self) {
         if self.trouble.take().is_some() {
             let diagnostics = &self.letters.options.diagnostics;
-            diagnostics.info("dead letters are written again");
+            diagnostics.info("dead letters can be written again");
         }
     }
 
@@ -415,7 +419,7 @@ impl Keeper {
                     .rev()
                     .for_each(|pending| self.pending.push_front(pending));
                 Err(match refusal {
-                    Refusal::Full => "there are as many as `max_bytes` allows; `millpond dead-letters replay` or `purge` makes room".to_owned(),
+                    Refusal::Full => "`max_bytes` is reached; `millpond dead-letters replay` or `purge` frees space".to_owned(),
                     Refusal::Io(error) => error.to_string(),
                 })
             }
@@ -435,7 +439,10 @@ impl Keeper {
         lock(&self.letters.counts).dropped += dropped;
         let limit = Limit::events("dead_letters_dropped");
         self.letters.options.diagnostics.warn_limited(limit, || {
-            format!("the oldest {dropped} dead letters are dropped: there were as many as `max_bytes` allows")
+            format!(
+                "{} dropped, the oldest first: `max_bytes` is reached",
+                plural_were(dropped, "dead letter")
+            )
         });
     }
 }

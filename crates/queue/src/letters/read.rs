@@ -196,7 +196,7 @@ impl LetterFolder {
     pub fn originals(&self, page: &Page) -> Result<Batch, String> {
         if !page.has_originals() {
             return Err(
-                "there are originals of the letters of processors alone, and none here".to_owned(),
+                "only the dead letters of processors have originals; this one has none".to_owned(),
             );
         }
         let queue = QueueFolder::open(&self.path).map_err(|error| error.to_string())?;

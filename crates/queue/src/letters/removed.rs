@@ -55,7 +55,7 @@ impl Removed {
         };
         if content.version > VERSION {
             return Err(io::Error::other(format!(
-                "the file `{NAME}` has the format of a later version of Millpond ({})",
+                "the file `{NAME}` was written by a later version of Millpond (format {})",
                 content.version
             )));
         }

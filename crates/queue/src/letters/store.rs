@@ -1,5 +1,6 @@
 //! The store of one pipeline, as the one thread that writes sees it.
 
+use component::plural;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
@@ -118,7 +119,7 @@ impl Store {
                 Removed::set_aside(&*storage)
                     .map_err(QueueError::io("rename", folder.join(REMOVED)))?;
                 notes.push(format!(
-                    "the file {} was damaged and is set aside: dead letters that were removed may be there again",
+                    "the file {} was damaged and has been renamed: dead letters that were removed may reappear",
                     folder.join(REMOVED).display()
                 ));
                 Removed::default()
@@ -177,12 +178,16 @@ impl Store {
         let damage = self.log.take_damage().into_iter();
         let said = damage.filter(|damage| !damage.torn).map(|damage| {
             format!(
-                "a damaged part of segment {} at offset {}, {} bytes: {}; its dead letters are lost{}",
+                "segment {} is damaged at offset {}, {}: {}; its dead letters are lost{}",
                 damage.segment,
                 damage.offset,
-                damage.length,
+                plural(damage.length, "byte"),
                 damage.reason,
-                if damage.quarantined { ", a copy is in `quarantine`" } else { "" }
+                if damage.quarantined {
+                    "; a copy is in `quarantine`"
+                } else {
+                    ""
+                }
             )
         });
         said.collect()

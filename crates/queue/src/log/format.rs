@@ -159,10 +159,10 @@ impl SegmentHeader {
             return SegmentPage::Damaged("the segment ends within its header");
         }
         if page[..8] != SEGMENT_MAGIC {
-            return SegmentPage::Damaged("no segment header");
+            return SegmentPage::Damaged("not a segment header");
         }
         if crc32fast::hash(&page[CRC_FROM..PAGE]) != u32_at(page, CRC_AT) {
-            return SegmentPage::Damaged("the segment header's checksum is wrong");
+            return SegmentPage::Damaged("the checksum of the segment header does not match");
         }
         let version = u32_at(page, 12);
         if version > VERSION {
@@ -170,7 +170,7 @@ impl SegmentHeader {
         }
         let field = |index: usize| u64_at(page, 16 + index * 8);
         if field(0) != number {
-            return SegmentPage::Damaged("the segment header is another segment's");
+            return SegmentPage::Damaged("the segment header belongs to another segment");
         }
         SegmentPage::Valid(Self {
             number,
@@ -245,7 +245,7 @@ pub struct BlockHeader {
     pub payload_crc: u32,
 }
 
-/// Why bytes are no block header.
+/// Why bytes are not a block header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flaw {
     /// The magic is missing.
@@ -261,10 +261,10 @@ pub(crate) enum Flaw {
 impl Flaw {
     pub(crate) fn reason(self) -> &'static str {
         match self {
-            Self::Magic => "no block header",
-            Self::Crc => "the block header's checksum is wrong",
-            Self::Newer(_) => "a block of a later version",
-            Self::Nonsense => "the block header contradicts itself",
+            Self::Magic => "not a block header",
+            Self::Crc => "the checksum of the block header does not match",
+            Self::Newer(_) => "a block written by a later version",
+            Self::Nonsense => "the block header is inconsistent",
         }
     }
 }

@@ -347,7 +347,7 @@ fn load_again(
         _ => {
             failed?.ok();
             let waiting =
-                "the block was taken back after a failed sync and is not written again yet";
+                "the block was withdrawn after a failed sync and has not been written again yet";
             Err(io::Error::new(io::ErrorKind::WouldBlock, waiting).into())
         }
     }
@@ -386,7 +386,7 @@ fn check(
     pool: &PagePool,
 ) -> Result<Option<Bytes>, &'static str> {
     if crc32fast::hash(stored) != header.payload_crc {
-        return Err("the payload's checksum is wrong");
+        return Err("the checksum of the payload does not match");
     }
     if header.compression == Compression::None {
         return Ok(None);

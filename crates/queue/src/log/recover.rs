@@ -175,7 +175,7 @@ impl Tail {
                 Err(failure) => {
                     let name = segment_name(head.number);
                     self.notes
-                        .push(format!("{name} cannot be read to its end: {failure}"));
+                        .push(format!("{name} cannot be read to the end: {failure}"));
                     segment.end = head.length;
                     break;
                 }
@@ -289,7 +289,9 @@ impl Tail {
             if end < head.length {
                 match file.cut(end) {
                     Ok(()) => head.length = end,
-                    Err(failure) => self.notes.push(format!("{name} cannot be cut: {failure}")),
+                    Err(failure) => self
+                        .notes
+                        .push(format!("{name} cannot be truncated: {failure}")),
                 }
             }
             if let Err(failure) = file.sync() {
@@ -301,7 +303,7 @@ impl Tail {
         if !self.ends.is_empty()
             && let Err(failure) = storage.sync_folder("")
         {
-            let note = format!("the queue's folder cannot be synced: {failure}");
+            let note = format!("the directory of the queue cannot be synced: {failure}");
             self.notes.push(note);
         }
     }

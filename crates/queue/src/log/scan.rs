@@ -141,7 +141,7 @@ impl<'a> Scanner<'a> {
             SegmentPage::Zeros if self.end <= page => return Ok(Some(Item::Free(0..self.end))),
             SegmentPage::Zeros => ("the segment header is all zeros", None),
             SegmentPage::Damaged(reason) => (reason, None),
-            SegmentPage::Newer(version) => ("a segment of a later version", Some(version)),
+            SegmentPage::Newer(version) => ("a segment written by a later version", Some(version)),
         };
         Ok(Some(Item::Damage {
             range: 0..page.min(self.end),

@@ -314,7 +314,7 @@ fn check(index: &Index, first: &Block, blocks: &[Block]) -> io::Result<()> {
     let sound =
         first.sequence >= index.next_sequence && blocks.iter().all(|b| b.sequence < u64::MAX);
     if !ascending || !sound {
-        return Err(invalid("sequences do not ascend"));
+        return Err(invalid("sequence numbers do not ascend"));
     }
     for block in blocks {
         header_of(block, 0)?;
@@ -327,7 +327,7 @@ fn check(index: &Index, first: &Block, blocks: &[Block]) -> io::Result<()> {
 
 fn unsynced() -> io::Error {
     io::Error::other(
-        "a sync failed; what was written since the last good one is to be written again",
+        "a sync failed; everything written since the last successful sync must be written again",
     )
 }
 
@@ -382,7 +382,7 @@ pub(super) fn sync(shared: &Shared) -> io::Result<()> {
     let synced = sync_files(shared, &pending);
     let mut index = shared.index();
     if index.epoch != pending.epoch {
-        return Err(io::Error::other("the log was abandoned meanwhile"));
+        return Err(io::Error::other("the log has been abandoned"));
     }
     if let Err(failure) = synced {
         index.is_failed = true;

@@ -199,15 +199,15 @@ fn is_remote(path: &Path) -> bool {
 /// Why folders are polled that need not be.
 pub(super) fn refusal(path: Option<&str>, error: Errno) -> String {
     let limit = match (path, error) {
-        (Some(_), Errno::NOSPC) => "fs.inotify.max_user_watches is used up".to_owned(),
+        (Some(_), Errno::NOSPC) => "fs.inotify.max_user_watches is exhausted".to_owned(),
         (None, Errno::MFILE) => {
-            "fs.inotify.max_user_instances or the limit on open files is used up".to_owned()
+            "fs.inotify.max_user_instances or the limit on open files is exhausted".to_owned()
         }
         _ => crate::reading::reader::describe(&io::Error::from(error)),
     };
     match path {
-        Some(path) => format!("{path} and maybe others are polled: {limit}"),
-        None => format!("all folders are polled: {limit}"),
+        Some(path) => format!("{path} and possibly other directories are polled: {limit}"),
+        None => format!("all directories are polled: {limit}"),
     }
 }
 

@@ -426,7 +426,7 @@ fn without_watches_everything_is_polled() {
     assert_eq!(
         bench.watch.take_warnings(),
         [
-            "all folders are polled: fs.inotify.max_user_instances or the limit on open files is used up".to_owned(),
+            "all directories are polled: fs.inotify.max_user_instances or the limit on open files is exhausted".to_owned(),
             refusal(Some("/x"), rustix::io::Errno::NOSPC),
         ]
     );
