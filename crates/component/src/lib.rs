@@ -42,3 +42,4 @@ pub use output::{
 pub use phase::{Phase, Phases};
 pub use processor::{Order, Processor};
 pub use spec::{Build, BuildContext, Effects, Example, Spec, field, fields, parse};
+pub use words::{grouped, plural, plural_were};

@@ -9,8 +9,8 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use component::Effects;
-use pipeline::report::{PipelineReport, Problem, bytes, grouped, time};
+use component::{Effects, grouped};
+use pipeline::report::{PipelineReport, Problem, bytes, time};
 use pipeline::{Report, verdict};
 use serde_json::{Value, json};
 

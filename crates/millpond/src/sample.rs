@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use batch::HostInfo;
-use component::{AnyOutput, Build, BuildContext, Effects};
+use component::{AnyOutput, Build, BuildContext, Effects, grouped};
 use config::{Node, NodeKind, Source, StageRole, parse_yaml};
 use pipeline::graph::OutputNode;
-use pipeline::report::{OperatorReport, PipelineReport, Role, grouped};
+use pipeline::report::{OperatorReport, PipelineReport, Role};
 use pipeline::settings::SendingSettings;
 use pipeline::{Graph, Report};
 

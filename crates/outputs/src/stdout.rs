@@ -35,9 +35,9 @@ In a `template`, ", expr::template_syntax!(), " A field that is absent or null i
     positional: Positional::fields(&["format", "template"]),
     one_line: &[],
     examples: &[
-        Example { title: "For reading on a terminal; JSON, an event a line, in a file or a pipe", stage: "stdout", input: "", output: "" },
-        Example { title: "JSON, an event a line, on a terminal too", stage: "stdout json", input: "", output: "" },
-        Example { title: "Two fields a line", stage: r#"stdout line "%{clientip} %{response}""#, input: "", output: "" },
+        Example { title: "For reading on a terminal; JSON, one event per line, in a file or a pipe", stage: "stdout", input: "", output: "" },
+        Example { title: "JSON, one event per line, on a terminal too", stage: "stdout json", input: "", output: "" },
+        Example { title: "Two fields per line", stage: r#"stdout line "%{clientip} %{response}""#, input: "", output: "" },
     ],
     schema: |generator| Config::json_schema(generator),
     build: Build::Writer { ordered: true, build },
@@ -49,18 +49,19 @@ In a `template`, ", expr::template_syntax!(), " A field that is absent or null i
 struct Config {
     /// How events are written. Default: `pretty` on a terminal, `json` everywhere else.
     format: Option<FormatName>,
-    /// With `format: line`: the text of a line, with `%{field}` and `%{+time format}` in it. `%{message}` by default.
+    /// With `format: line`: the text of a line, which may contain `%{field}` and `%{+time format}`. Default:
+    /// `%{message}`.
     template: Option<String>,
     /// The zone of times in `%{+time format}`: an IANA name such as `Europe/Berlin`, or an offset such as `+02:00`. Default: UTC.
     #[allow(dead_code, reason = "read from the tree, for its place")]
     timezone: Option<String>,
 }
 
-/// How events are written.
+/// The format of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum FormatName {
-    /// A JSON object a line.
+    /// One JSON object per line.
     Json,
     /// JSON for reading: what fits on a line of 80 characters stands on one, the rest is indented. In colours on a terminal,
     /// unless the environment sets `NO_COLOR` or `TERM=dumb`.

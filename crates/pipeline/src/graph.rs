@@ -321,9 +321,8 @@ impl Builder<'_> {
         }
         let error = settings
             .nearest("on_failure")
-            .error("dead letters need a folder, and there is no `data_dir`");
-        Err(error
-            .note("set `data_dir` at the top of the configuration, or start with --data-dir DIR"))
+            .error("dead letters need a directory, and `data_dir` is not set");
+        Err(error.note("set `data_dir` at the top of the configuration, or use --data-dir DIR"))
     }
 
     /// Builds processors. One without a name has the component's, and its number among those of its kind from the second on.

@@ -65,8 +65,8 @@ pub enum Overflow {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DiskQueueSettings {
-    /// The folder of the queue; each queue has one of its own, and one process at a time uses it. Default: the pipeline's
-    /// name below `queue` in `data_dir`, such as `/var/lib/millpond/queue/apache`.
+    /// The directory of the queue; each queue needs its own, and only one process at a time can use it. Default: a
+    /// directory named after the pipeline in `queue` in `data_dir`, such as `/var/lib/millpond/queue/apache`.
     #[serde(default, deserialize_with = "config::paths")]
     pub path: Option<PathBuf>,
     /// The maximum disk space for the queue: segments including their preallocated space. At least 256KiB.

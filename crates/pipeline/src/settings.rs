@@ -25,8 +25,8 @@ pub struct ProcessSettings {
     pub max_disk_bytes: Option<Size>,
     /// The number of worker threads, which all pipelines share; 0 means one per core.
     pub workers: usize,
-    /// The directory where inputs remember how far they are, so that a later run goes on there, and where disk queues have
-    /// their folders. One process at a time uses it. By default nothing is remembered.
+    /// The directory where inputs save their positions, so that a later run resumes there, and where disk queues are
+    /// stored. Only one process at a time can use it. Default: no state is saved.
     #[serde(default, deserialize_with = "config::paths")]
     pub data_dir: Option<PathBuf>,
     /// How dead letters are stored: events that an output rejected, or that a processor with `on_failure:
@@ -186,13 +186,14 @@ pub struct ProcessorSettings {
     /// The processor's name in counters, messages and dead letters; by default the component's, and from the second one of a kind
     /// on with its number, such as `grok #2`. Two processors of a pipeline cannot have one name.
     pub name: Option<String>,
-    /// An expression: the processor handles the events for which it is true.
+    /// An expression: the processor only handles events for which it is true.
     #[serde(rename = "if")]
     pub condition: Option<String>,
     /// What happens to an event that the processor cannot handle. Default: what the pipeline's `on_failure` says, `publish`
     /// without it.
     pub on_failure: Option<OnFailure>,
-    /// The tag for events that the processor cannot handle, or finds nothing for; each processor has its own default.
+    /// The tag for events that the processor cannot handle, or for which a lookup has no result; each processor has
+    /// its own default.
     pub tag: Option<String>,
 }
 

@@ -466,7 +466,7 @@ impl Ends {
     /// # Errors
     /// It is not in the configuration any more.
     pub fn place_of(&self, at: &Reentry) -> Result<usize, String> {
-        let gone = || format!("{at} is not in the configuration any more");
+        let gone = || format!("{at} is no longer in the configuration");
         match at {
             Reentry::Start => Ok(0),
             Reentry::Output { name } => {

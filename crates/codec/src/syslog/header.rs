@@ -329,7 +329,7 @@ fn bsd_time(line: &[u8], at: usize, clock: &mut Clock<'_>) -> Result<Time, Probl
         [] => (false, end),
         [b' ', ..] => (false, end + 1),
         [b':', b' ', ..] => (true, end + 2),
-        _ => return Err(Problem::new("no space after the time", end)),
+        _ => return Err(Problem::new("expected a space after the time", end)),
     };
     Ok(Time {
         nanos: resolve(clock, &stamp, at)?,

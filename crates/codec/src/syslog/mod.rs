@@ -9,7 +9,7 @@
 //!
 //! What the message says goes to the fields that ECS has for it, below `log.syslog`; `message` becomes the message's own
 //! text and `@timestamp` its time; a device's count of its messages is `event.sequence`. Values are views into the line; only structured data is written anew, as JSON. A nil
-//! value (`-`) gives no field. A line that is no syslog message, or has a time that cannot be read, stays as it is and
+//! value (`-`) gives no field. A line that is not a syslog message, or has a time that cannot be read, stays as it is and
 //! gets the tag `_syslogparsefailure` with the reason and its place in `error.message`.
 //!
 //! # Where this is more lenient than the RFCs

@@ -351,49 +351,49 @@ fn lines_that_are_no_messages() {
         (
             Auto,
             "2003/02/28 22:14:15 web x",
-            "neither a priority nor a time at byte 0",
+            "expected a priority or a time at byte 0",
         ),
         // With a priority too: what cannot be read is no text.
         (
             Auto,
             "<13>Feb 30 22:14:15 web su: x",
-            "no day of the month at byte 8",
+            "expected a day of the month at byte 8",
         ),
         (
             Auto,
             "<13>Oct 11 24:14:15 web x",
-            "no time of day at byte 11",
+            "expected a time of day at byte 11",
         ),
         (
             Auto,
             "<13>Oct 11 22:14:15x",
-            "no space after the time at byte 19",
+            "expected a space after the time at byte 19",
         ),
         (Auto, "<13>2003-13-11T22:14:15Z web x", "no month at byte 9"),
         (
             Auto,
             "<13>2003-02-29 22:14:15 web x",
-            "no day of the month at byte 12",
+            "expected a day of the month at byte 12",
         ),
         (
             Auto,
             "<13>2003/02/28 22:14:15 web x",
-            "neither a priority nor a time at byte 4",
+            "expected a priority or a time at byte 4",
         ),
         (
             Auto,
             "<13>Sat Oct 11 22:14:15 2003 web x",
-            "neither a priority nor a time at byte 4",
+            "expected a priority or a time at byte 4",
         ),
         (
             Auto,
             "<13>22:14:15 web x",
-            "neither a priority nor a time at byte 4",
+            "expected a priority or a time at byte 4",
         ),
         (
             Auto,
             "<189>29: r1: Feb 30 18:46:11 UTC: %LINK-3-UPDOWN: down",
-            "no day of the month at byte 17",
+            "expected a day of the month at byte 17",
         ),
         (
             Auto,

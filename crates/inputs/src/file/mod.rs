@@ -83,7 +83,7 @@ pub const SPEC: Spec = Spec {
             output: "",
         },
         Example {
-            title: "JSON documents, a line each",
+            title: "JSON documents, one per line",
             stage: "file eve.json.gz codec=json",
             input: "",
             output: "",

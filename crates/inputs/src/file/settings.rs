@@ -18,7 +18,7 @@ pub(super) struct Config {
     /// The files to read. Wildcards are allowed, a folder stands for the files in it, `~` for the home directory.
     #[serde(deserialize_with = "config::paths")]
     pub(super) paths: Vec<String>,
-    /// Files to leave out: wildcards for whole paths or for names alone. Default: none.
+    /// Files to exclude: patterns for whole paths or for names. Default: none.
     #[serde(default, deserialize_with = "config::paths")]
     pub(super) exclude: Vec<String>,
     /// Whether to wait for more data at the end of the files, and for new files. Otherwise the input reads to the
@@ -69,8 +69,8 @@ pub(super) struct Config {
     /// How rows of CSV are written.
     #[serde(default)]
     pub(super) csv: Option<CsvSettings>,
-    /// Gives JSON and MessagePack events `@timestamp`, `host.name`, `log.file.path` and `log.offset` where they have no
-    /// such field; lines of text always get them. Default: false.
+    /// Adds `@timestamp`, `host.name`, `log.file.path` and `log.offset` to JSON and MessagePack events that do not
+    /// have these fields; lines of text always get them. Default: false.
     #[serde(default)]
     pub(super) add_fields: bool,
     /// The maximum length of a line in bytes, without its line ending; longer lines are truncated. Also the maximum

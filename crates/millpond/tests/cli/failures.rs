@@ -67,7 +67,7 @@ fn a_policy_that_cannot_work_is_refused_with_its_place() {
         millpond(&["check", &yaml])
     };
     for (policy, part) in [
-        ("dead_letter", "there is no `data_dir`"),
+        ("dead_letter", "`data_dir` is not set"),
         ("dorp", "did you mean `drop`?"),
     ] {
         let refused = check(policy, "").expect(2);

@@ -122,7 +122,7 @@ fn mistakes_below_an_output_are_told_at_their_place() {
         ("stdout: { procesors: [] }", "name, if, processors"),
         (
             "stdout: { processors: [{ grok: { pattern: x, on_failure: dead_letter } }] }",
-            "there is no `data_dir`",
+            "`data_dir` is not set",
         ),
     ] {
         let err = check(output);
@@ -239,9 +239,7 @@ fn a_letter_whose_processor_is_gone_stays() {
     let told = world.letters(&["replay", &strict]).expect(1);
     let both = told.out + &told.err;
     assert!(
-        both.contains(
-            "processor grok (number 2) of output web is not in the configuration any more"
-        ),
+        both.contains("processor grok (number 2) of output web is no longer in the configuration"),
         "{both}"
     );
     assert_eq!(world.list().len(), 1);

@@ -14,7 +14,7 @@ fn what_cannot_be_meant_is_refused_and_the_right_form_named() {
     for (stage, parts) in [
         (
             "drop if=level==\"DEBUG\"",
-            ["takes no setting `if`", "as in: drop level == \"DEBUG\""],
+            ["takes no setting `if`", "example: drop level == \"DEBUG\""],
         ),
         (
             "drop level = 'DEBUG'",
@@ -22,7 +22,7 @@ fn what_cannot_be_meant_is_refused_and_the_right_form_named() {
         ),
         (
             "set zip 00123",
-            ["expected `=`", "as in: set total = bytes_in + bytes_out"],
+            ["expected `=`", "example: set total = bytes_in + bytes_out"],
         ),
         (
             "set zip = 00123",

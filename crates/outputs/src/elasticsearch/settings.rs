@@ -47,7 +47,7 @@ pub struct Config {
     #[serde(default)]
     #[allow(dead_code, reason = "read from the tree, for its place")]
     timezone: Option<String>,
-    /// What decides about the shard of a document in place of its id. May hold `%{field}`.
+    /// The routing value that determines the shard of a document, instead of its id. May contain `%{field}`.
     routing: Option<String>,
     /// The required type of the target, so that no index with its name is created by mistake.
     require: Option<Require>,

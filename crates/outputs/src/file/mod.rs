@@ -122,7 +122,7 @@ struct Config {
     #[serde(default)]
     #[allow(dead_code, reason = "read from the tree, for its place")]
     timezone: Option<String>,
-    /// How files are compressed. By default as the path ends: `.gz` for gzip, `.zst` for zstd.
+    /// How files are compressed. Default: determined by the extension of the path, `.gz` for gzip, `.zst` for zstd.
     compression: Option<CompressionName>,
     /// The compression level: gzip 0 to 9 (default 6), zstd 1 to 22 (default 3).
     compression_level: Option<i32>,

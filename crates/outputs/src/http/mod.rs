@@ -118,7 +118,7 @@ struct Config {
     #[serde(default)]
     #[allow(dead_code, reason = "read from the tree, for its place")]
     timezone: Option<String>,
-    /// The method of requests.
+    /// The HTTP method.
     #[serde(default)]
     method: MethodName,
     /// The format of the body.
