@@ -232,9 +232,9 @@ enum Source {
 const PAGE: &str = include_str!("../../millpond/src/expressions.md");
 
 const ABSENT: Source = Source::Page("An absent field equals nothing, null included");
-const HAS: Source = Source::Page("`has(x)` asks whether it is there.");
+const HAS: Source = Source::Page("`has(x)` tests whether it exists.");
 const NO_ORDER: Source = Source::Page("Absent and null have no order: `x > 5` is false.");
-const IS_FALSE: Source = Source::Page("Where a condition belongs, both are false.");
+const IS_FALSE: Source = Source::Page("As a condition, both are false.");
 const NOTHING: Source = Source::Page("Arithmetic with an absent field or null is an error.");
 const DEFAULT: Source = Source::Page("`a ?? b` is `a` unless that is absent or null.");
 const BEYOND: Source =

@@ -211,7 +211,7 @@ fn connections_that_are_cut_anywhere_lose_nothing() {
         let pipeline = format!("file {log} | http {url} batch.max_bytes=32KiB {settings}");
         let done = run(&pipeline).expect(0);
         let doubled = expect_lines(&counted([&server]), &folder.read("a.log"));
-        assert!(cutter.cut() > 5, "{} cuts: {}", cutter.cut(), done.err);
+        assert!(cutter.cut() > 2, "{} cuts: {}", cutter.cut(), done.err);
         assert!(doubled < 20_000, "everything came twice");
     }
 }

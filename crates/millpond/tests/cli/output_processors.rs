@@ -203,7 +203,7 @@ fn what_fails_below_an_output_goes_on_there_and_nowhere_else() {
             .expect(1);
         let both = from_start.out + &from_start.err;
         assert!(
-            both.contains("cannot go through everything again"),
+            both.contains("cannot be replayed through the whole pipeline"),
             "{both}"
         );
         let mended = yaml(&world, queue, "^(%{NUMBER:n:int} ok|broken)");
