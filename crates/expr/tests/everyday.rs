@@ -252,7 +252,7 @@ const LIMITS: Source = Source::Page("one beyond is an error, and so is a divisio
 const TIMES: Source = Source::Page("Text that reads as an RFC 3339 time compares with timestamps");
 const TEXT_KEYS: Source = Source::Page("The keys of a map are texts.");
 const TYPES: Source = Source::Page(
-    "Whole numbers and doubles mix in arithmetic, and values of different types are unequal",
+    "Integers and doubles can be mixed in arithmetic, and values of different types are unequal",
 );
 const LEFT_OUT: Source =
     Source::Page("`substring` and `slice` leave out what lies beyond the text or the list.");

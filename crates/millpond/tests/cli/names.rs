@@ -82,7 +82,9 @@ fn a_dead_letter_finds_its_processor_by_name() {
     let moved = world.yaml("", &others.join(", "));
     let replayed = world.letters(&["replay", &moved]).expect(0);
     assert!(
-        replayed.out.contains("1 delivered, 0 became dead letters again, 0 left"),
+        replayed
+            .out
+            .contains("1 delivered, 0 became dead letters again, 0 left"),
         "{}",
         replayed.out
     );

@@ -14,7 +14,10 @@ fn what_cannot_be_meant_is_refused_and_the_right_form_named() {
     for (stage, parts) in [
         (
             "drop if=level==\"DEBUG\"",
-            ["does not accept the setting `if`", "example: drop level == \"DEBUG\""],
+            [
+                "does not accept the setting `if`",
+                "example: drop level == \"DEBUG\"",
+            ],
         ),
         (
             "drop level = 'DEBUG'",
