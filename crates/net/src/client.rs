@@ -20,6 +20,7 @@ use crate::auth::{Auth, AuthError};
 use crate::secret::{HIDDEN, Secret, SecretError};
 use crate::tls::{ClientContext, ClientTls};
 
+pub use crate::body::body;
 pub use reqwest;
 
 /// The settings of HTTP requests. A component that has them among its own reads them from the same node.
@@ -124,14 +125,21 @@ pub enum RequestError {
 /// # Errors
 /// Another text, at the place of the setting.
 pub fn url(node: &Node, text: &str) -> Result<Url, ConfigError> {
-    let url = Url::parse(text).map_err(|error| {
-        node.error(format!("invalid URL: {error}"))
-            .note("use http://HOST:PORT/PATH or https://HOST:PORT/PATH")
-    })?;
+    let form = "use http://HOST:PORT/PATH or https://HOST:PORT/PATH";
+    // `localhost:9200` reads as a scheme and a path.
+    let has_scheme = text.contains("://") || text.starts_with('/');
+    if !has_scheme
+        && Url::parse(&format!("http://{text}")).is_ok_and(|url| url.username().is_empty())
+    {
+        let error = node.error("expected an http or https URL, such as http://localhost:9200");
+        return Err(error.note(format!("write `http://{text}` or `https://{text}`")));
+    }
+    let url =
+        Url::parse(text).map_err(|error| node.error(format!("invalid URL: {error}")).note(form))?;
     if !["http", "https"].contains(&url.scheme()) {
         let scheme = url.scheme();
         let message = format!("expected an http or https URL, not `{scheme}`");
-        return Err(node.error(message));
+        return Err(node.error(message).note(form));
     }
     if !url.username().is_empty() || url.password().is_some() {
         let message = "the URL contains a user name or a password, which would appear in messages: use `auth` instead";
@@ -306,7 +314,12 @@ impl From<reqwest::Error> for RequestError {
             };
             return Self::Timeout(during);
         }
-        let chain = chain(&error);
+        let mut chain = chain(&error);
+        // As the library says it of an answer that begins with anything but a TLS record.
+        if chain.contains("InvalidContentType") {
+            chain =
+                "the server does not use TLS on this port: use http:// or another port".to_owned();
+        }
         if error.is_connect() {
             Self::Connect(chain)
         } else {

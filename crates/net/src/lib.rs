@@ -18,6 +18,7 @@
 //! - No secret is in an error, a log line or a debug text.
 
 pub mod auth;
+mod body;
 pub mod client;
 mod guarded;
 pub mod listen;

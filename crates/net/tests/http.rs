@@ -179,7 +179,9 @@ fn settings_that_cannot_work_are_refused_at_their_place() {
         assert!(!error.contains("hunter2"), "{error}");
     }
     for (address, part) in [
-        ("localhost:9200", "not `localhost`"),
+        ("localhost:9200", "write `http://localhost:9200`"),
+        ("10.0.0.1:9200", "write `http://10.0.0.1:9200`"),
+        ("es.example", "write `http://es.example`"),
         ("/x", "invalid URL"),
         ("ftp://x/", "not `ftp`"),
         ("https://elastic:hunter2@x/", "use `auth`"),

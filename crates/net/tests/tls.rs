@@ -93,6 +93,28 @@ async fn a_client_trusts_what_its_settings_say() {
 }
 
 #[tokio::test]
+async fn a_self_signed_certificate_is_trusted_where_the_settings_name_it() {
+    let authority = Authority::new();
+    authority.self_signed("server", "logs.example");
+    authority.self_signed("other", "logs.example");
+    let listener = listener(&authority.node(SERVER)).await;
+    for (client, host, trusted) in [
+        ("ca: DIR/server.pem", "logs.example", true),
+        (
+            "{ca: DIR/server.pem, server_name: logs.example}",
+            "127.0.0.1",
+            true,
+        ),
+        ("ca: DIR/server.pem", "other.example", false),
+        ("ca: DIR/other.pem", "logs.example", false),
+        ("ca: DIR/ca.pem", "logs.example", false),
+    ] {
+        let met = meet(&listener, &authority.node(client), host).await;
+        assert_eq!(met.is_ok(), trusted, "{client} {host}: {met:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_server_asks_for_certificates() {
     let authority = Authority::new();
     let stranger = Authority::new();

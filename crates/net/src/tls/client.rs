@@ -15,7 +15,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::renew::Renewing;
-use super::verify::{Anybody, Named};
+use super::verify::{Anybody, Usual};
 use super::{ClientTls, Fault, pem, provider};
 
 /// What a client needs to speak TLS. Cheap to clone.
@@ -53,16 +53,20 @@ impl ClientTls {
         let builder = if self.verify && roots.is_empty() {
             builder.with_root_certificates(roots)
         } else if self.verify {
-            let roots = Arc::new(roots);
-            let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider())
+            let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider())
                 .build()
                 .map_err(|error| Fault::new("ca", error.to_string()))?;
-            match server_name.clone() {
-                Some(name) => builder
-                    .dangerous()
-                    .with_custom_certificate_verifier(Arc::new(Named { name, verifier })),
-                None => builder.with_webpki_verifier(verifier),
-            }
+            let pinned = match &self.ca {
+                Some(path) => pem::certificates("ca", path)?,
+                None => Vec::new(),
+            };
+            builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(Usual {
+                    name: server_name.clone(),
+                    pinned,
+                    verifier,
+                }))
         } else {
             builder
                 .dangerous()

@@ -385,7 +385,9 @@ impl Sender for Http {
             return Err(SendError::Fatal("internal error: it is not open".into()));
         };
         let message = client.request(self.method.clone(), url).map_err(failed)?;
-        let message = message.headers(headers).body(request.body.clone());
+        let message = message
+            .headers(headers)
+            .body(net::client::body(request.body.clone()));
         let mut answer = client.send(message).await.map_err(failed)?;
         let text = client.without_secrets(text(&mut answer).await);
         let status = answer.status();
