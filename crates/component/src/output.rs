@@ -362,7 +362,7 @@ pub struct Request {
 }
 
 /// What became of a request that did not fail as a whole. Rows are counted from 0 in the request.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Rows to send again, with what was said of them.
     pub retry: Vec<RowAnswer>,

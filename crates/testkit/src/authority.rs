@@ -52,6 +52,20 @@ impl Authority {
         fs::write(self.path(&format!("{file}.key")), key.serialize_pem()).expect("written");
     }
 
+    /// A certificate for `name` that it signs itself and that is one of an authority, as `openssl req -x509` makes it, with its
+    /// key, in `FILE.pem` and `FILE.key`.
+    ///
+    /// # Panics
+    /// When the folder cannot be written to.
+    pub fn self_signed(&self, file: &str, name: &str) {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).expect("parameters");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        let cert = params.self_signed(&key).expect("a certificate");
+        fs::write(self.path(&format!("{file}.pem")), cert.pem()).expect("written");
+        fs::write(self.path(&format!("{file}.key")), key.serialize_pem()).expect("written");
+    }
+
     /// A file in the folder.
     pub fn path(&self, file: &str) -> PathBuf {
         self.folder.path().join(file)

@@ -65,7 +65,7 @@ impl Taken {
 pub struct Answer {
     status: StatusCode,
     headers: Vec<(&'static str, String)>,
-    body: String,
+    body: Bytes,
     delay: Duration,
 }
 
@@ -78,7 +78,7 @@ impl Answer {
         Self {
             status: StatusCode::from_u16(status).expect("a status"),
             headers: Vec::new(),
-            body: String::new(),
+            body: Bytes::new(),
             delay: Duration::ZERO,
         }
     }
@@ -90,7 +90,7 @@ impl Answer {
     }
 
     /// With a body.
-    pub fn body(mut self, body: impl Into<String>) -> Self {
+    pub fn body(mut self, body: impl Into<Bytes>) -> Self {
         self.body = body.into();
         self
     }
@@ -261,7 +261,7 @@ impl Shared {
             answer
         };
         tokio::time::sleep(answer.delay).await;
-        let mut response = Response::new(Full::new(answer.body.into()));
+        let mut response = Response::new(Full::new(answer.body));
         *response.status_mut() = answer.status;
         for (name, value) in answer.headers {
             if let Ok(value) = value.parse() {

@@ -1,10 +1,11 @@
 //! Which of several hosts gets the next request.
 //!
-//! Requests go to all hosts in turn. One that cannot be reached, does not answer in time or says that it cannot work (502, 503,
-//! 504) *rests*: a second at first, twice as long each time up to a minute, while the others get its requests. Then a single
-//! request *tries* it; when that works the host *warms up*: its share of the requests grows from a tenth to a full one
-//! within [`WARM_UP`], because a server that has just started has cold caches. When every host rests, the one whose rest ends
-//! first is asked all the same: pausing is the engine's business. A single host never rests.
+//! Requests go to all hosts in turn. One that cannot be reached, does not answer in time or answers with anything but a reply
+//! to the request *rests*: a second at first, twice as long each time up to a minute, or as long as its `Retry-After` says,
+//! while the others get its requests. Then a single request *tries* it; when that works the host *warms up*: its share of the
+//! requests grows from a tenth to a full one within [`WARM_UP`], because a server that has just started has cold caches. When
+//! every host rests, the one whose rest ends first is asked all the same: pausing is the engine's business. A single host
+//! never rests.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -177,19 +178,23 @@ impl Hosts {
         }
     }
 
-    fn failed(&self, index: usize, reason: &str, now: Instant) {
+    fn failed(&self, index: usize, reason: &str, after: Option<Duration>, now: Instant) {
         if self.hosts.len() == 1 {
             return;
         }
         let mut states = self.states();
         let state = &mut states[index];
-        let rest = match state.health {
+        let asked = now + after.unwrap_or_default();
+        let rest = match &mut state.health {
             Health::Fine | Health::Warming { .. } => REST_MIN,
-            Health::Trying { rest } => (rest * 2).min(REST_MAX),
+            Health::Trying { rest } => (*rest * 2).min(REST_MAX),
             // A request that was on its way before: the host rests already.
-            Health::Resting { .. } => return,
+            Health::Resting { until, .. } => {
+                *until = asked.max(*until);
+                return;
+            }
         };
-        let until = now + rest;
+        let until = asked.max(now + rest);
         state.health = Health::Resting { until, rest };
         let is_known = |at: Instant| now.duration_since(at) < SAY_AGAIN;
         if state.said_at.is_none_or(|at| !is_known(at)) {
@@ -244,10 +249,10 @@ impl Turn<'_> {
         self.hosts.succeeded(self.index, Instant::now());
     }
 
-    /// It cannot work.
-    pub fn failed(mut self, reason: &str) {
+    /// It cannot work, and wants to be left alone for so long.
+    pub fn failed(mut self, reason: &str, after: Option<Duration>) {
         self.is_settled = true;
-        self.hosts.failed(self.index, reason, Instant::now());
+        self.hosts.failed(self.index, reason, after, Instant::now());
     }
 }
 
@@ -290,12 +295,12 @@ mod tests {
         let hosts = hosts(3);
         let start = Instant::now();
         let at = |seconds: f64| start + Duration::from_secs_f64(seconds);
-        hosts.failed(1, "gone", at(0.0));
+        hosts.failed(1, "gone", None, at(0.0));
         assert_eq!(spread(&hosts, 10, at(0.9)), [5, 0, 5]);
         // One request tries it, and only one.
         let tried = spread(&hosts, 10, at(1.0));
         assert_eq!(tried[1], 1);
-        hosts.failed(1, "gone", at(1.1));
+        hosts.failed(1, "gone", None, at(1.1));
         assert_eq!(spread(&hosts, 10, at(3.0))[1], 0, "it rests twice as long");
         assert_eq!(spread(&hosts, 10, at(3.2))[1], 1);
         hosts.succeeded(1, at(3.2));
@@ -312,23 +317,37 @@ mod tests {
         let (single, hosts) = (hosts(1), hosts(2));
         let mut now = Instant::now();
         for _ in 0..10 {
-            hosts.failed(0, "gone", now);
-            hosts.failed(1, "gone", now);
+            hosts.failed(0, "gone", None, now);
+            hosts.failed(1, "gone", None, now);
             assert!(hosts.choose(&[], now).is_some());
             assert_eq!(hosts.choose(&[0], now), None, "better later");
             now += REST_MAX;
             assert_eq!(spread(&hosts, 2, now), [1, 1], "both are tried");
         }
-        single.failed(0, "gone", now);
+        single.failed(0, "gone", None, now);
         assert_eq!(single.choose(&[], now), Some(0));
         assert!(single.take_warnings().is_empty(), "the engine says it");
+    }
+
+    #[test]
+    fn a_host_rests_as_long_as_it_asks_for() {
+        let hosts = hosts(2);
+        let start = Instant::now();
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        hosts.failed(0, "busy", Some(Duration::from_secs(20)), at(0));
+        // Of a request that was on its way.
+        hosts.failed(0, "busy", Some(Duration::from_secs(5)), at(1));
+        assert_eq!(spread(&hosts, 10, at(19)), [0, 10]);
+        hosts.failed(0, "busy", Some(Duration::from_secs(20)), at(19));
+        assert_eq!(spread(&hosts, 10, at(38)), [0, 10]);
+        assert_eq!(spread(&hosts, 10, at(39))[0], 1);
     }
 
     #[test]
     fn a_request_that_was_given_up_says_nothing_of_its_host() {
         let hosts = hosts(2);
         let now = Instant::now();
-        hosts.failed(0, "gone", now - REST_MIN);
+        hosts.failed(0, "gone", None, now - REST_MIN);
         let turn = hosts.turn(&[]).expect("a host");
         assert_eq!(turn.index(), 0, "it is tried");
         drop(turn);

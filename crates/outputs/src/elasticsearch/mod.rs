@@ -20,6 +20,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 
+use std::io::Read;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -31,6 +32,7 @@ use component::{
     RequestOrder, Requests, RowAnswer, SendError, Sender, Sent, Spec, Warning,
 };
 use config::{ConfigError, Node, Positional};
+use flate2::read::MultiGzDecoder;
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use net::client::reqwest::Response;
@@ -89,12 +91,12 @@ index: when a data stream or alias was rolled over between the two attempts; whe
 the event is read again, such as the `@timestamp` of a line of text that no `date` processor has set, which is the time of reading; or when the \
 document was deleted in between. With `document_id: none` the server makes ids, which is a little cheaper for it, and whatever is sent again is stored again. A \
 text with fields, such as `%{order.id}`, makes ids of these: of events with the same id only the first is stored (with `op_type: index` the last). Where \
-one of the fields is absent or null, or the text is empty, the event's id is used. The `_id` of an event whose id is its place in a file or another \
+one of the fields is absent or null, or the whole text is empty, the event's id is used; an empty field in a longer text counts as it is. The `_id` of an event whose id is its place in a file or another \
 stream is a short form of that id, which indices keep in fewer bytes: 120 bits of the stream's id, start and length, in base64. Other events' ids are \
 used as they are. An id of more than 512 bytes is replaced by its SHA-256, as `sha256-…`.
 
-**Hosts.** Requests are distributed over all hosts. If a host cannot be reached, does not respond in time, or responds with 502, 503 or 504, requests to it are paused for a second, then for twice \
-as long each time, up to a minute; the others receive its requests, at once if it could not be reached. When it works again, its share of the \
+**Hosts.** Requests are distributed over all hosts. If a host cannot be reached, does not respond in time, or responds with an error for a whole request (other than 413), requests to it are paused for a \
+second, then for twice as long each time, up to a minute, or as long as its `Retry-After` says; the others receive its requests, at once if it took nothing of them. When it works again, its share of the \
 requests grows within 10 seconds. The URL of a host may have a path, for a proxy. `cloud_id` replaces the URL of an Elastic Cloud \
 deployment.
 
@@ -212,7 +214,7 @@ impl Elasticsearch {
             let error = SendError::Fatal("internal error: it is not open".into());
             return Err(Failed {
                 error,
-                is_unreached: false,
+                goes_on: false,
                 host: HostState::Unknown,
             });
         };
@@ -225,7 +227,7 @@ impl Elasticsearch {
         let failed = |error| Failed::unanswered(origin, error);
         let message = opened.client.request(Method::POST, url).map_err(failed)?;
         let message = message.headers(self.headers.clone());
-        let message = message.body(request.body.clone());
+        let message = message.body(net::client::body(request.body.clone()));
         let answer = opened.client.send(message).await.map_err(failed)?;
         let status = answer.status();
         let after = wait(answer.headers(), SystemTime::now());
@@ -242,7 +244,7 @@ impl Elasticsearch {
             rows: request.rows,
         };
         let judged = reply::judge(&body, origin, &asked);
-        let judged = judged.map_err(|error| Failed::answered(status, error))?;
+        let judged = judged.map_err(Failed::unbelieved)?;
         self.repeats.fetch_add(judged.repeats, Ordering::Relaxed);
         Ok(judged.sent)
     }
@@ -251,8 +253,8 @@ impl Elasticsearch {
 /// A request that was not taken.
 struct Failed {
     error: SendError,
-    /// Whether it did not reach the host, so that it can go to another one at once.
-    is_unreached: bool,
+    /// Whether another host should get it at once.
+    goes_on: bool,
     host: HostState,
 }
 
@@ -264,15 +266,13 @@ enum HostState {
 }
 
 impl Failed {
-    /// What a host answered.
+    /// What a host answered to the whole request: nothing of it was taken.
     fn answered(status: StatusCode, error: SendError) -> Self {
-        let fails = matches!(
-            status,
-            StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
-        );
+        // Its size says nothing of the host; everything else, wrong credentials included, may be this host's alone.
+        let fails = status != StatusCode::PAYLOAD_TOO_LARGE;
         Self {
             error,
-            is_unreached: false,
+            goes_on: fails,
             host: match fails {
                 true => HostState::Fails,
                 false => HostState::Works,
@@ -280,32 +280,95 @@ impl Failed {
         }
     }
 
+    /// A reply that cannot be believed.
+    fn unbelieved(error: SendError) -> Self {
+        Self {
+            error,
+            goes_on: false,
+            host: HostState::Fails,
+        }
+    }
+
     /// There was no answer.
     fn unanswered(origin: &str, error: RequestError) -> Self {
         Self {
-            is_unreached: matches!(error, RequestError::Connect(_)),
+            goes_on: matches!(
+                error,
+                RequestError::Connect(_) | RequestError::Redirect { .. }
+            ),
             host: match &error {
-                RequestError::Connect(_) | RequestError::Timeout(_) | RequestError::Broken(_) => {
-                    HostState::Fails
-                }
-                RequestError::Redirect { .. } => HostState::Works,
+                RequestError::Connect(_)
+                | RequestError::Timeout(_)
+                | RequestError::Broken(_)
+                | RequestError::Redirect { .. } => HostState::Fails,
                 RequestError::Secret(_) | RequestError::NoHeader(_) => HostState::Unknown,
             },
             error: unanswered(origin, error),
         }
     }
+
+    /// How long its host wants to be left alone.
+    fn after(&self) -> Option<Duration> {
+        match self.error {
+            SendError::Later { after, .. } => after,
+            _ => None,
+        }
+    }
 }
 
-/// The body of an answer.
+/// Of what two hosts said of a request that neither took, what is to be done: the one that promises most.
+fn worse(known: Option<SendError>, other: SendError) -> SendError {
+    use SendError::{Later, Retry};
+    match (known, other) {
+        (None, other) => other,
+        // The host that is free first.
+        (
+            Some(Later { reason, after }),
+            Later {
+                after: other,
+                reason: text,
+            },
+        ) => match other < after {
+            true => Later {
+                reason: text,
+                after: other,
+            },
+            false => Later { reason, after },
+        },
+        (Some(known @ Retry(_)), _) | (Some(known @ Later { .. }), SendError::Blocked(_)) => known,
+        (_, other) => other,
+    }
+}
+
+/// The body of an answer, decompressed where a proxy has compressed it unasked.
 async fn read(mut answer: Response) -> Result<Vec<u8>, RequestError> {
+    let endless = || RequestError::Broken("the reply has no end".to_owned());
     let mut body = Vec::new();
     while let Some(chunk) = answer.chunk().await? {
         body.extend_from_slice(&chunk);
         if body.len() > REPLY_BYTES_MAX {
-            return Err(RequestError::Broken("the reply has no end".to_owned()));
+            return Err(endless());
         }
     }
-    Ok(body)
+    let encoding = answer.headers().get(CONTENT_ENCODING);
+    match encoding.map_or(b"".as_slice(), HeaderValue::as_bytes) {
+        b"" | b"identity" => Ok(body),
+        b"gzip" | b"x-gzip" => {
+            let mut text = Vec::new();
+            MultiGzDecoder::new(body.as_slice())
+                .take(REPLY_BYTES_MAX as u64 + 1)
+                .read_to_end(&mut text)
+                .map_err(|error| RequestError::Broken(format!("the reply is damaged: {error}")))?;
+            match text.len() > REPLY_BYTES_MAX {
+                true => Err(endless()),
+                false => Ok(text),
+            }
+        }
+        other => Err(RequestError::Broken(format!(
+            "the reply has the Content-Encoding `{}`, which was not asked for",
+            String::from_utf8_lossy(other)
+        ))),
+    }
 }
 
 /// An error without what was sent as a secret, should the server have said it back.
@@ -401,13 +464,13 @@ impl Sender for Elasticsearch {
                 Err(failed) => {
                     match failed.host {
                         HostState::Works => turn.succeeded(),
-                        HostState::Fails => turn.failed(&failed.error.to_string()),
+                        HostState::Fails => turn.failed(&failed.error.to_string(), failed.after()),
                         HostState::Unknown => drop(turn),
                     }
-                    if !failed.is_unreached {
+                    if !failed.goes_on {
                         return Err(failed.error);
                     }
-                    error = Some(failed.error);
+                    error = Some(worse(error, failed.error));
                 }
             }
         }

@@ -15,13 +15,13 @@
 //!
 //! Of a whole request every 4xx status but 408, 413 and 429 waits for a person: none of them says that a document is wrong.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use component::{RowAnswer, SendError, Sent, plural};
 use http::StatusCode;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::Value;
 
 use super::action::Verb;
 use crate::answer::words;
@@ -52,50 +52,74 @@ pub struct Judged {
 }
 
 #[derive(Deserialize)]
-struct Reply<'a> {
-    #[serde(borrow, default)]
-    items: Vec<Item<'a>>,
+struct Reply {
+    #[serde(default)]
+    items: Vec<Item>,
 }
 
 /// An item without the name of its action around it.
-struct Item<'a>(Outcome<'a>);
+struct Item(Outcome);
 
 #[derive(Deserialize)]
-struct Outcome<'a> {
+struct Outcome {
     status: u16,
-    #[serde(borrow, default)]
-    error: Option<Box<Fault<'a>>>,
+    #[serde(default)]
+    error: Option<Fault>,
 }
 
-#[derive(Deserialize)]
-struct Fault<'a> {
-    #[serde(borrow, rename = "type", default)]
-    kind: Cow<'a, str>,
-    #[serde(borrow, default)]
-    reason: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    caused_by: Option<Box<Fault<'a>>>,
+/// What is said of an error. Whatever else a server or a proxy puts in its place is an error of which nothing is said.
+#[derive(Default, Deserialize)]
+#[serde(from = "Value")]
+struct Fault {
+    kind: String,
+    reason: Option<String>,
+    caused_by: Option<Box<Fault>>,
 }
 
 /// The body of an answer that is about the whole request.
 #[derive(Deserialize)]
-struct Failure<'a> {
-    #[serde(borrow)]
-    error: Fault<'a>,
+struct Failure {
+    error: Fault,
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Item<'a> {
+impl From<Value> for Fault {
+    fn from(value: Value) -> Self {
+        let mut members = match value {
+            Value::Object(members) => members,
+            Value::String(reason) => {
+                return Self {
+                    reason: Some(reason),
+                    ..Self::default()
+                };
+            }
+            _ => return Self::default(),
+        };
+        let mut text = |name: &str| match members.remove(name) {
+            Some(Value::String(text)) => Some(text),
+            _ => None,
+        };
+        let (kind, reason) = (text("type").unwrap_or_default(), text("reason"));
+        let cause = members.remove("caused_by").filter(Value::is_object);
+        Self {
+            kind,
+            reason,
+            caused_by: cause.map(|cause| Box::new(cause.into())),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Item {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Inner;
         impl<'de> Visitor<'de> for Inner {
-            type Value = Outcome<'de>;
+            type Value = Outcome;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str("an item with its action")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Outcome<'de>, A::Error> {
-                let first = map.next_entry::<IgnoredAny, Outcome<'de>>()?;
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Outcome, A::Error> {
+                let first = map.next_entry::<IgnoredAny, Outcome>()?;
                 let (_, outcome) = first.ok_or_else(|| {
                     serde::de::Error::custom("an item says nothing of its document")
                 })?;
@@ -109,7 +133,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Item<'a> {
     }
 }
 
-impl Fault<'_> {
+impl Fault {
     /// Type, reason and cause in one line.
     fn text(&self) -> String {
         let mut text = self.own_text();
@@ -149,9 +173,9 @@ fn without_id(reason: &str) -> String {
 
 /// Whether an error with status 400 is no fault of the document, but of the settings or the cluster's state, so that every
 /// document meets it until a person has mended something.
-fn is_blocked(fault: &Fault<'_>, asked: &Asked) -> bool {
+fn is_blocked(fault: &Fault, asked: &Asked) -> bool {
     let reason = fault.reason.as_deref().unwrap_or_default();
-    match &*fault.kind {
+    match fault.kind.as_str() {
         // Such as too many shards to make another index.
         "validation_exception" | "index_closed_exception" => true,
         "invalid_index_name_exception" => asked.is_fixed,
@@ -183,7 +207,7 @@ enum Verdict {
     Refused,
 }
 
-fn verdict(outcome: &Outcome<'_>, asked: &Asked) -> Verdict {
+fn verdict(outcome: &Outcome, asked: &Asked) -> Verdict {
     match outcome.status {
         200..=299 => Verdict::Stored,
         409 if asked.finds_repeats => Verdict::Repeated,
@@ -206,7 +230,7 @@ pub fn judge(body: &[u8], origin: &str, asked: &Asked) -> Result<Judged, SendErr
     if is_all_stored(body, asked) {
         return Ok(Judged::default());
     }
-    let reply: Reply<'_> = serde_json::from_slice(body).map_err(|error| {
+    let reply: Reply = serde_json::from_slice(body).map_err(|error| {
         let len = body.len();
         SendError::Retry(format!(
             "{origin}: the response of {len} bytes cannot be parsed: {error}"
@@ -292,7 +316,7 @@ pub fn failed(
     origin: &str,
     after: Option<std::time::Duration>,
 ) -> SendError {
-    let text = match serde_json::from_slice::<Failure<'_>>(body) {
+    let text = match serde_json::from_slice::<Failure>(body) {
         Ok(failure) => failure.error.text(),
         Err(_) => {
             let shown = &body[..body.len().min(200)];
@@ -507,6 +531,15 @@ mod tests {
             ),
             (r#"{"type":"a","reason":null}"#, "a: no reason is given"),
             (r#"{"reason":"b"}"#, "b"),
+            (r#"{"type":null,"reason":"b"}"#, "b"),
+            (
+                r#"{"type":7,"reason":["b"],"caused_by":"c"}"#,
+                "no reason is given",
+            ),
+            (r#""b""#, "b"),
+            (r#"{}"#, "no reason is given"),
+            (r#"[1]"#, "no reason is given"),
+            ("null", "status 400"),
             (
                 r#"{"type":"a","reason":"b","caused_by":{"type":"a","reason":"b"}}"#,
                 "a: b",

@@ -356,16 +356,12 @@ async fn another_host_gets_what_one_cannot_be_sent() {
     );
     let busy = HttpServer::start(|_, _| Answer::new(503));
     let output = output(&settings, &busy.url()).await.expect("it opens");
-    let mut later = 0;
     for _ in 0..30 {
-        match send(&*output, &TWO).await.remove(0) {
-            Ok(_) => {}
-            Err(SendError::Later { .. }) => later += 1,
-            Err(other) => panic!("{other:?}"),
-        }
+        let sent = send(&*output, &TWO).await.remove(0);
+        assert_eq!(sent, Ok(Sent::default()));
     }
-    assert_eq!((later, busy.taken().len()), (1, 1), "it rests");
-    assert_eq!(good.taken().len(), 29);
+    assert_eq!(busy.taken().len(), 1, "it rests");
+    assert_eq!(good.taken().len(), 30);
     let warnings: Vec<String> = output
         .take_warnings()
         .into_iter()
@@ -378,6 +374,91 @@ async fn another_host_gets_what_one_cannot_be_sent() {
             .any(|text| text.starts_with("requests to http://127.0.0.1:1 are paused: ")),
         "{warnings:?}"
     );
+}
+
+/// What is wrong with one host keeps no request from the others.
+#[tokio::test]
+async fn a_host_that_cannot_work_gets_no_requests() {
+    let wrong: [fn() -> Answer; 6] = [
+        || Answer::new(401),
+        || Answer::new(404).body("no such page"),
+        || Answer::new(429).header("retry-after", "20"),
+        || Answer::new(500),
+        || Answer::new(503).header("retry-after", "20"),
+        || Answer::new(302).header("location", "https://login.example/"),
+    ];
+    for (number, answer) in wrong.into_iter().enumerate() {
+        let (good, bad) = (server(), HttpServer::start(move |_, _| answer()));
+        let settings = format!("hosts: [URL, '{}']", good.url());
+        let output = output(&settings, &bad.url()).await.expect("it opens");
+        for _ in 0..10 {
+            let sent = send(&*output, &TWO).await.remove(0);
+            assert_eq!(sent, Ok(Sent::default()), "{number}");
+        }
+        assert_eq!((bad.taken().len(), good.taken().len()), (1, 10), "{number}");
+    }
+    // A page in place of a reply may hide what was stored: the engine sends the request again, to another host.
+    let (good, bad) = (
+        server(),
+        HttpServer::start(|_, _| Answer::new(200).body("<html>Please log in</html>")),
+    );
+    let settings = format!("hosts: [URL, '{}']", good.url());
+    let output = output(&settings, &bad.url()).await.expect("it opens");
+    let mut failed = 0;
+    for _ in 0..10 {
+        failed += usize::from(send(&*output, &TWO).await.remove(0).is_err());
+    }
+    assert_eq!((failed, bad.taken().len(), good.taken().len()), (1, 1, 9));
+}
+
+#[tokio::test]
+async fn of_what_all_hosts_say_the_hope_counts() {
+    let later = |seconds: u64| {
+        HttpServer::start(move |_, _| Answer::new(503).header("retry-after", seconds.to_string()))
+    };
+    let blocked = || HttpServer::start(|_, _| Answer::new(401));
+    let away = "http://127.0.0.1:1";
+    let long = later(20);
+    for (other, expected) in [
+        (later(7).url(), Some(7)),
+        (blocked().url(), Some(20)),
+        (away.to_owned(), None),
+    ] {
+        for hosts in [[long.url(), other.clone()], [other.clone(), long.url()]] {
+            let settings = format!("hosts: ['{}', '{}']", hosts[0], hosts[1]);
+            let output = output(&settings, "").await.expect("it opens");
+            let error = send(&*output, &TWO).await.remove(0).expect_err("it fails");
+            let after = match error {
+                SendError::Later { after, .. } => after,
+                SendError::Retry(_) => None,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(after, expected.map(Duration::from_secs), "{hosts:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_reply_that_a_proxy_compresses_is_understood() {
+    for (encoding, is_good) in [("gzip", true), ("br", false)] {
+        let server = HttpServer::start(move |taken, _| {
+            documents(taken);
+            let reply =
+                r#"{"errors":false,"items":[{"create":{"status":201}},{"create":{"status":201}}]}"#;
+            Answer::new(200)
+                .header("content-encoding", encoding)
+                .body(testing::gzip(reply.as_bytes()))
+        });
+        let output = output("hosts: URL", &server.url()).await.expect("it opens");
+        match send(&*output, &TWO).await.remove(0) {
+            Ok(sent) => assert!(is_good && sent == Sent::default()),
+            Err(SendError::Retry(reason)) => assert!(
+                !is_good && reason.contains("has the Content-Encoding `br`"),
+                "{reason}"
+            ),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
 }
 
 #[tokio::test]

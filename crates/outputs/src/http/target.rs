@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn addresses_that_cannot_work_are_refused_at_their_place() {
         for (yaml, place, part) in [
-            ("url: localhost:80", "1:6", "not `localhost`"),
+            ("url: localhost:80", "1:6", "such as http://localhost:9200"),
             ("url: ''", "1:6", "invalid URL"),
             ("url: 'http://h/%{a'", "1:16", "is not closed"),
             ("url: 'http://%{host}/'", "1:6", "in the path and the query"),
