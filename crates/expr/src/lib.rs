@@ -47,6 +47,7 @@ mod number;
 mod parser;
 mod template;
 mod time;
+mod time_letters;
 mod value;
 
 use std::collections::HashMap;
@@ -58,6 +59,7 @@ use batch::{Batch, Bitmap, Cell, Column, ColumnBuilder, FieldPath, FieldRead};
 
 pub use functions::{EXAMPLE_DOCUMENT, FUNCTION_GROUPS, FunctionDoc, FunctionGroup, functions};
 pub use template::{Absent, BoundTemplate, Template, TemplateError, Zone};
+pub use time_letters::{FormatUse, MisusedLetter, check_time_letters};
 
 use columns::Columns;
 use fault::Fault;

@@ -123,6 +123,8 @@ fn errors_point_into_the_text() {
         ("a %{['b}", 4..7, "not a field name"),
         ("%{+}", 3..3, "time format"),
         ("%{+yyyy-QQ}", 8..9, "`Q`"),
+        ("%{+yyyy-mm-dd}", 8..10, "`MM`"),
+        ("a%{+%Y-%M-%d}", 7..9, "`%m`"),
         ("%{+yyyy'T}", 7..9, "quote"),
     ] {
         let error = Template::parse(template).expect_err(template);

@@ -8,6 +8,7 @@ use jiff::tz::TimeZone;
 use super::TemplateError;
 use super::time_format::TimeFormat;
 use crate::time::{self, NANOS_PER_SECOND};
+use crate::time_letters::{FormatUse, MisusedLetter, check_time_letters};
 
 /// How a time is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,18 +24,20 @@ pub(crate) struct Beyond;
 impl TimeText {
     /// Reads a format of a template, which begins at byte `start` of it.
     pub fn parse(format: &str, start: usize) -> Result<Self, TemplateError> {
-        match format.contains('%') {
+        let parsed = match format.contains('%') {
             true => Self::strftime(format, start),
             false => TimeFormat::parse(format, start).map(Self::Joda),
-        }
+        };
+        checked(format, start, parsed?)
     }
 
     /// Reads a format with the letters for fractions of a second and zones.
     pub fn parse_zoned(format: &str) -> Result<Self, TemplateError> {
-        match format.contains('%') {
+        let parsed = match format.contains('%') {
             true => Self::strftime(format, 0),
             false => TimeFormat::parse_zoned(format).map(Self::Joda),
-        }
+        };
+        checked(format, 0, parsed?)
     }
 
     fn strftime(format: &str, start: usize) -> Result<Self, TemplateError> {
@@ -71,6 +74,17 @@ impl TimeText {
             Self::Strftime(format) => write_strftime(format, &time, out)?,
         }
         Ok(())
+    }
+}
+
+/// Refuses letters that cannot be meant so.
+fn checked(format: &str, start: usize, parsed: TimeText) -> Result<TimeText, TemplateError> {
+    match check_time_letters(format, FormatUse::Write) {
+        Ok(()) => Ok(parsed),
+        Err(MisusedLetter { at, message }) => Err(TemplateError {
+            message,
+            at: start + at.start..start + at.end,
+        }),
     }
 }
 

@@ -146,7 +146,7 @@ impl Fields {
         }
         let (now, month) = zone.year_and_month(around.received.div_euclid(NANOS_PER_SECOND));
         match given {
-            // From 80 years ago to 19 years ahead, as the reference system reads two digits.
+            // From 80 years ago to 19 years ahead, as Logstash reads two digits.
             Some(short) => now - 80 + (short - (now - 80)).rem_euclid(100),
             None => match (self.month, month) {
                 (12, 1) => now - 1,

@@ -1,6 +1,6 @@
 //! Time formats: the letters of Joda-Time, or those of strftime ([`strftime`]), compiled once into a list of steps over bytes.
 //!
-//! A number takes as many digits as there are, up to its limit, as in the reference system: `dd` reads `7` and `07`.
+//! A number takes as many digits as there are, up to its limit, as in Logstash: `dd` reads `7` and `07`.
 //! A year that another number follows takes exactly as many digits as it has letters. Names of months and weekdays are
 //! English or of one other language, long or short, in any case. Letters in literals are compared without case.
 
@@ -105,10 +105,18 @@ impl Format {
         if text == "%s" {
             return Self::compile("UNIX", names);
         }
-        if text.contains('%') {
-            return Steps::new(strftime::compile(text)?, names).map(Self::Steps);
+        let format = match text.contains('%') {
+            true => Steps::new(strftime::compile(text)?, names).map(Self::Steps)?,
+            false => Self::joda(text, names).map_err(|error| meant_literal(text, error))?,
+        };
+        let checked = expr::check_time_letters(text, expr::FormatUse::Read);
+        if let (Self::Steps(_), Err(misused)) = (&format, checked) {
+            return Err(FormatError {
+                offset: misused.at.start,
+                message: misused.message,
+            });
         }
-        Self::joda(text, names)
+        Ok(format)
     }
 
     /// Compiles a format in the letters of Joda-Time.
@@ -117,6 +125,17 @@ impl Format {
             Some(literal) => Ok(Self::Literal(literal)),
             None => Steps::compile(text, names).map(Self::Steps),
         }
+    }
+}
+
+/// Names the literal that a text likely is meant as, such as `iso8601`.
+fn meant_literal(text: &str, error: FormatError) -> FormatError {
+    match config::closest(text, Literal::NAMES) {
+        Some(name) => FormatError {
+            offset: 0,
+            message: format!("`{text}` is not a format; did you mean `{name}`?"),
+        },
+        None => error,
     }
 }
 
@@ -324,6 +343,11 @@ mod tests {
         for (text, offset, part) in [
             ("yyyy-MM-ddTHH", 10, "'T'"),
             ("yyyy z", 5, "ZZZ"),
+            ("iso8601", 0, "did you mean `ISO8601`?"),
+            ("unix", 0, "did you mean `UNIX`?"),
+            ("unix-ms", 0, "did you mean `UNIX_MS`?"),
+            ("dd/mm/yyyy HH:mm", 3, "did you mean `MM`?"),
+            ("%d/%M/%Y %H:%M", 3, "did you mean `%m`?"),
             ("HH 'o clock", 3, "not closed"),
             ("", 0, "needs letters"),
             ("'now'", 0, "needs letters"),
@@ -339,7 +363,7 @@ mod tests {
         for (text, has_one_second, needs_now) in [
             ("yyyy-MM-dd HH:mm:ss.SSS", true, false),
             ("MMM d HH:mm:ss", true, true),
-            ("yy-MM-dd ss ss", false, true),
+            ("yy-MM-dd HH", false, true),
             ("yyyy HH:mm", false, false),
         ] {
             let Ok(Format::Steps(steps)) = Format::compile(text, None) else {

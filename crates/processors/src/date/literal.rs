@@ -17,6 +17,9 @@ pub(super) enum Literal {
 }
 
 impl Literal {
+    /// The names.
+    pub const NAMES: [&str; 4] = ["ISO8601", "UNIX", "UNIX_MS", "TAI64N"];
+
     /// The literal of this name.
     pub fn named(text: &str) -> Option<Self> {
         match text {
@@ -84,7 +87,7 @@ fn decimal(text: &[u8], scale: i32) -> Option<i128> {
 }
 
 /// A TAI64N label: seconds counted from 2⁶² at 1970 TAI, and nanoseconds. TAI was 10 s ahead of UTC then; the leap seconds
-/// that came later are not known here, as in the reference system.
+/// that came later are not known here, as in Logstash.
 fn tai64n(text: &[u8]) -> Option<i128> {
     let text = text.strip_prefix(b"@").unwrap_or(text);
     if text.len() != 24 || !text.iter().all(u8::is_ascii_hexdigit) {
@@ -265,7 +268,7 @@ mod tests {
 
     #[test]
     fn tai64n_labels() {
-        // The label of the reference system's own test: 2012-12-22T01:00:46.767Z.
+        // The label of a test of Logstash: 2012-12-22T01:00:46.767Z.
         assert_eq!(
             read(Literal::Tai64n, "@4000000050d506482dbdf024"),
             Ok(1_356_138_046_767_422_500)

@@ -36,7 +36,7 @@ use zone::Zone;
 /// The `date` processor.
 pub const SPEC: Spec = Spec {
     name: "date",
-    summary: "Reads the time in a field and makes it the event's `@timestamp`.",
+    summary: "Parses the time in a field and sets `@timestamp` to it.",
     description: DESCRIPTION,
     positional: Positional::with_rest(&["field", "formats"]),
     one_line: &[],
@@ -77,30 +77,36 @@ pub const SPEC: Spec = Spec {
 };
 
 const DESCRIPTION: &str = "\
-Formats are tried in order; the first that reads the whole text wins. They are written in the letters of Joda-Time:
+Formats are tried in order; the first one that matches the whole text is used. They are written with the letters of Joda-Time:
 `y` year, `M` month (`MMM` by name), `d` day, `D` day of the year, `w` week with `x` its year and `e` or `E` the weekday,
 `H` hour (`k` from 1 to 24, `h` from 1 to 12 and `K` from 0 to 11 with `a` for AM or PM), `m` minute, `s` second, `S` fraction
-of a second, `Z` offset (`+0200`, `+02:00`, `Z`), `ZZZ` the name of a zone, `G` era. Other letters stand in single quotes.
-`z` (`CET`, `CST`) is refused, because such names mean several places.
+of a second, `Z` offset (`+0200`, `+02:00`, `Z`), `ZZZ` the name of a zone, `G` era. Other letters must be in single quotes.
+`z` (`CET`, `CST`) is refused, because such abbreviations are ambiguous.
 
-A format with a `%` in it is written in the letters of strftime: `%Y-%m-%d %H:%M:%S`, `%d/%b/%Y:%H:%M:%S %z`, `%s` alone for seconds since
+A format that contains a `%` is a strftime format: `%Y-%m-%d %H:%M:%S`, `%d/%b/%Y:%H:%M:%S %z`, `%s` alone for seconds since
 1970, `%f` for a fraction of up to nine digits, `%3f` of three, `%Q` the name of a zone.
 
-Instead of letters a format may be `ISO8601` (with `T` or a space, a point or a comma), `UNIX` (seconds, fractions too),
+A format whose letters cannot be meant so is refused with the right letter, as in `yyyy-mm-dd` (`mm` is the minute), `YYYY-MM-DD` (`DD` is the
+day of the year) and `hh:mm` without `a` (an hour of 12).
+
+A format may also be one of `ISO8601` (with `T` or a space, a point or a comma), `UNIX` (seconds, fractions too),
 `UNIX_MS` or `TAI64N`.
 
-- A field that is absent or null changes nothing. One that no format reads fails with the tag `_dateparsefailure`, as
-  does a time outside 1677-09-21 to 2262-04-11.
+- If the field is absent or null, nothing happens. If no format matches, the event fails with the tag `_dateparsefailure`, as
+  it does for a time outside 1677-09-21 to 2262-04-11.
 - Nanoseconds are kept.
 - Without a year, a December date read in January belongs to last year and a January date read in December to next year, as with
   Logstash; any other date is one of the current year, also where that lies ahead. (`codec: syslog` takes the last year instead.)
-  Of two digits the year is the one between 80 years ago and 19 years ahead.
-- A text without a zone is read in `timezone`. A time that the clock shows twice is the earlier one; a time that the clock
-  skips counts on from before. (The reference system fails for the latter.)
+  A year of two digits is the one between 80 years ago and 19 years ahead.
+- A time without a zone is in `timezone`. Of a time that the clock shows twice the earlier one is taken. A time that the clock
+  skips, such as 02:30 in the night in which `Europe/Berlin` goes from 02:00 to 03:00, is read as if the clock had not been put forward: 03:30.
+  (Logstash fails for such a time and tags the event.)
+- An event that fails keeps the `@timestamp` that it had: the time at which it was read, unless something else has set it. It thus matches
+  `where @timestamp > now() - duration(\"24h\")`; add `&& !has(error.message)`, or give `date` the setting `on_failure=drop`.
 - Names are English, or those of `locale` as the GNU C library writes them (`März`, `Mär`, `févr.`), in any case and with or without a point
   behind them. Unlike with Logstash, the host's locale changes nothing.
-- A weekday beside a full date is read and not compared.
-- Of a list the first value is read.
+- A weekday beside a full date is not checked.
+- If the field is a list, its first value is used.
 ";
 
 /// The settings of `date`.
@@ -114,7 +120,7 @@ struct Config {
     /// The field to write. Default: `@timestamp`.
     #[serde(default = "default_target")]
     target: String,
-    /// The zone of texts that name none: an IANA name such as `Europe/Berlin`, an offset such as `+02:00`, or
+    /// The zone of times that do not name one: an IANA name such as `Europe/Berlin`, an offset such as `+02:00`, or
     /// `%{field}` for a field of the event that holds one of these. Default: the zone of the host.
     timezone: Option<String>,
     /// The language of month names, weekdays, and AM and PM: `de`, `de-AT` or `de_AT`. Default: English.
@@ -155,7 +161,7 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
         return Err(node
             .nearest("formats")
             .error("`date` needs at least one format")
-            .accepted(["ISO8601", "UNIX", "UNIX_MS", "TAI64N"]));
+            .accepted(literal::Literal::NAMES));
     }
     let names = names(node, config.locale.as_deref())?;
     let mut formats = Vec::new();
@@ -167,8 +173,8 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
         );
     }
     Ok(Box::new(Date {
-        field: component::field(node, "field", &config.field)?,
-        target: component::field(node, "target", &config.target)?,
+        field: crate::names::field(node, "field", &config.field)?,
+        target: crate::names::field(node, "target", &config.target)?,
         zone: zone_source(node, config.timezone.as_deref())?,
         expected: config.formats.join(" or ").into(),
         tag: context.tag_or("_dateparsefailure"),
@@ -204,7 +210,9 @@ fn zone_source(node: &Node, timezone: Option<&str>) -> Result<ZoneSource, Config
         .strip_prefix("%{")
         .and_then(|rest| rest.strip_suffix('}'))
     {
-        return Ok(ZoneSource::Field(component::field(node, "timezone", name)?));
+        return Ok(ZoneSource::Field(crate::names::field(
+            node, "timezone", name,
+        )?));
     }
     Zone::named(text).map(ZoneSource::Given).ok_or_else(|| {
         let names: Vec<String> = jiff::tz::db()
