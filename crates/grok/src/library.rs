@@ -1,7 +1,7 @@
 //! Pattern libraries: a name for every definition that `%{NAME}` may refer to.
 //!
 //! Two sets are embedded, both those of logstash-patterns-core (see `patterns/NOTICE`). A later
-//! definition of a name replaces the earlier one, as in the reference system. Definitions are only
+//! definition of a name replaces the earlier one, as in Logstash. Definitions are only
 //! parsed when a pattern uses them, so an unused broken definition harms nobody.
 
 use std::collections::BTreeMap;
@@ -76,7 +76,7 @@ impl Library {
         };
         if name.is_empty() || !name.bytes().all(is_name_byte) {
             return refuse(format!(
-                "{name:?} is no pattern name: letters, digits, _ and - are accepted"
+                "{name:?} is not a pattern name: use letters, digits, _ and -"
             ));
         }
         if definition.is_empty() {

@@ -83,7 +83,7 @@ struct Flags {
 }
 
 impl Default for Flags {
-    /// The reference system compiles every pattern with `(?m)`, and some of its definitions rely on it.
+    /// Logstash compiles every pattern with `(?m)`, and some of its definitions rely on it.
     fn default() -> Flags {
         Flags {
             dot_all: true,

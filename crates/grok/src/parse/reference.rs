@@ -20,7 +20,7 @@ impl<'a, 's> Parser<'a, 's> {
         if name.is_empty() || !name.bytes().all(is_name_byte) {
             return Err(self.error(
                 name_at,
-                format!("{name:?} is no pattern name; write %{{NAME:field:type}}"),
+                format!("{name:?} is not a pattern name; write %{{NAME:field:type}}"),
             ));
         }
         let (mut path, mut kind) = (None, CaptureType::Text);
@@ -67,13 +67,13 @@ impl<'a, 's> Parser<'a, 's> {
         self.error(start, "this %{ is never closed by a }")
     }
 
-    /// What follows a blank up to the closing brace is a remark; the reference system reads it so.
+    /// What follows a blank up to the closing brace is a remark; Logstash reads it so.
     fn remark(&mut self, start: usize) -> Result<(), GrokError> {
         let at = self.at;
         let Some(remark) = self.until('}') else {
             return Err(self.unclosed(start));
         };
-        // In the reference system this captures nothing, which nobody means.
+        // In Logstash this captures nothing, which nobody means.
         if remark.trim_start().starts_with([':', '=']) {
             return Err(self.error(at, "no blank may stand before : and ="));
         }
