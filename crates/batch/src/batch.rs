@@ -160,7 +160,9 @@ impl Batch {
 
     /// Appends a tag to `tags` in these rows; a single tag becomes an array.
     pub fn add_tag(&mut self, rows: &Bitmap, tag: &str) {
-        apply::add_tag(self, rows, tag);
+        if !tag.is_empty() {
+            apply::add_tag(self, rows, tag);
+        }
     }
 
     /// Gives the failed rows their tag and `error.message`, and seals them where `seal` says so.

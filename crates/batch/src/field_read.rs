@@ -56,6 +56,11 @@ impl FieldRead {
         self.may_be_absent
     }
 
+    /// Whether an expression reads it, where a text without quotes is read as a field.
+    pub fn is_in_expression(&self) -> bool {
+        self.notes_itself
+    }
+
     /// Whether somebody else has to call [`FieldRead::note`]; not any more once an event had the field.
     pub fn waits_for_note(&self) -> bool {
         !self.notes_itself && self.state.load(Relaxed) != SEEN

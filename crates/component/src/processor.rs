@@ -27,6 +27,15 @@ pub trait Processor: Send {
     /// Another instance with the same configuration, for another worker. Large data is shared.
     fn fork(&self) -> Box<dyn Processor>;
 
+    /// Tells how many processors of its kind the events have gone through in this pipeline. Called once, before the first
+    /// batch and before [`Processor::fork`].
+    fn place(&mut self, _before: usize) {}
+
+    /// Whether it makes sense only with a condition (`if`).
+    fn needs_condition(&self) -> bool {
+        false
+    }
+
     /// The fields that it reads, as the user named them, so that a run can tell of one that no event had. Asked once, at the
     /// start, for all instances.
     fn reads(&self) -> Vec<Arc<FieldRead>> {

@@ -178,7 +178,9 @@ fn summary(report: &Report, is_alone: bool) -> String {
             events(printed)
         ));
         for stage in stages {
-            let (failed, dropped) = (stage.counts.failures, stage.counts.dropped);
+            let errors = stage.counts.named.get("expression_errors").copied();
+            let failed = stage.counts.failures + errors.unwrap_or_default();
+            let dropped = stage.counts.dropped;
             if failed + dropped > 0 {
                 let (failed, dropped) = (grouped(failed), grouped(dropped));
                 lines.push(format!(

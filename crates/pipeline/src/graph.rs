@@ -215,11 +215,11 @@ impl Builder<'_> {
         let outputs = one_or_more(output, outputs, node, "output")?;
         let name = name.as_str().unwrap_or_default().to_owned();
         let (inputs, fed) = self.inputs(&name, inputs)?;
-        let stages = self.stages(stages, on_failure)?;
+        let stages = self.stages(stages, on_failure, &[])?;
         let mut names = BTreeSet::new();
         let outputs = outputs
             .iter()
-            .map(|node| self.output(&name, node, on_failure, &mut names))
+            .map(|node| self.output(&name, node, on_failure, &stages, &mut names))
             .collect::<Result<_, _>>()?;
         Ok(PipelineGraph {
             name,
@@ -326,13 +326,25 @@ impl Builder<'_> {
     }
 
     /// Builds processors. One without a name has the component's, and its number among those of its kind from the second on.
-    fn stages(&self, nodes: &[Node], on_failure: OnFailure) -> Result<Vec<StageNode>, ConfigError> {
+    /// Those of an output come after the pipeline's own, `before`.
+    fn stages(
+        &self,
+        nodes: &[Node],
+        on_failure: OnFailure,
+        before: &[StageNode],
+    ) -> Result<Vec<StageNode>, ConfigError> {
         let mut stages: Vec<StageNode> = Vec::with_capacity(nodes.len());
         for node in nodes {
             let mut stage = self.stage(node, on_failure)?;
-            if !stage.is_named {
+            let of_kind = |stages: &[StageNode]| {
                 let same = stages.iter().filter(|other| other.kind == stage.kind);
-                stage.name = match same.count() {
+                same.count()
+            };
+            let same = of_kind(&stages);
+            let all = of_kind(before) + same;
+            stage.component.place(all);
+            if !stage.is_named {
+                stage.name = match same {
                     0 => stage.kind.to_owned(),
                     before => format!("{} #{}", stage.kind, before + 1),
                 };
@@ -374,6 +386,15 @@ impl Builder<'_> {
         };
         let component = build(&own, &self.context(common.tag))
             .map_err(|error| error.accepted_beside(&own, COMMON))?;
+        if condition.is_none() && component.needs_condition() {
+            let name = spec.name;
+            let error = node.error(format!(
+                "`{name}` needs an expression that says which events"
+            ));
+            return Err(error.note(format!(
+                "for example: {name} level == \"DEBUG\"; every event: {name} true"
+            )));
+        }
         Ok(StageNode {
             is_named: common.name.is_some(),
             name: common.name.unwrap_or_default(),
@@ -391,6 +412,7 @@ impl Builder<'_> {
         pipeline: &str,
         node: &Node,
         on_failure: OnFailure,
+        before: &[StageNode],
         names: &mut BTreeSet<String>,
     ) -> Result<OutputNode, ConfigError> {
         const COMMON: &[&str] = &["name", "if"];
@@ -402,7 +424,7 @@ impl Builder<'_> {
         let condition = condition(common.condition.as_deref(), &settings)?;
         let name = unique(common.name, spec, node, names)?;
         let stages = stages.as_ref().and_then(|map| map.get(PROCESSORS));
-        let stages = self.stages(stages.map_or(&[][..], Node::items), on_failure)?;
+        let stages = self.stages(stages.map_or(&[][..], Node::items), on_failure, before)?;
         let context = self.context(None);
         let mut sending = SendingSettings::default();
         let (component, ordered) = match spec.build {

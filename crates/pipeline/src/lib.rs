@@ -20,6 +20,7 @@
 //! | [`report`], [`verdict`] | what a run did, and what limited it |
 
 mod dry;
+mod findings;
 pub mod graph;
 mod intake;
 pub mod lane;

@@ -602,18 +602,18 @@ impl Running {
         inputs.flat_map(|input| input.ledger.files()).collect()
     }
 
-    /// Fields that were read and that no event had.
+    /// What is likely a slip: fields that no event had, and events that processors failed on.
     fn remarks(&self) -> Vec<Problem> {
         let ends = &self.job.ends;
         let mut all = Vec::new();
         for stage in &ends.stages {
-            let (name, sentences) = stage.missing();
+            let (name, sentences) = stage.remarks();
             all.push((Role::Processor, name.to_owned(), sentences));
         }
         for lane in &ends.lanes {
-            all.push((Role::Output, lane.name().to_owned(), lane.missing()));
+            all.push((Role::Output, lane.name().to_owned(), lane.remarks()));
             for stage in lane.stages() {
-                let (name, sentences) = stage.missing();
+                let (name, sentences) = stage.remarks();
                 let name = format!("{}/{name}", lane.name());
                 all.push((Role::Processor, name, sentences));
             }

@@ -193,7 +193,7 @@ pub struct ProcessorSettings {
     /// without it.
     pub on_failure: Option<OnFailure>,
     /// The tag for events that the processor cannot handle, or for which a lookup has no result; each processor has
-    /// its own default.
+    /// its own default. An empty text means no tag.
     pub tag: Option<String>,
 }
 

@@ -10,6 +10,7 @@ use component::{Diagnostics, Limit, OperatorMetrics, Order, Processor, Role};
 use expr::Expr;
 use queue::letters::Dead;
 
+use crate::findings::{EXPRESSION_ERRORS, Findings};
 use crate::graph::StageNode;
 use crate::reading::Reading;
 use crate::settings::OnFailure;
@@ -21,8 +22,8 @@ pub struct SharedStage {
     kind: &'static str,
     sees_sealed: bool,
     condition: Option<Expr>,
-    /// What the condition reads, and what the processor reads.
-    reading: [Reading; 2],
+    /// What is worth a word at the end.
+    findings: Findings,
     on_failure: OnFailure,
     /// Where its dead letters go on.
     at: Arc<Reentry>,
@@ -99,10 +100,10 @@ pub fn make_stages(
     for (index, node) in nodes.into_iter().enumerate() {
         let mut instances: Vec<Box<dyn Processor>> = Vec::new();
         let condition = node.condition.as_ref().map_or(&[][..], Expr::reads);
-        let reading = [
+        let findings = Findings::new(
             Reading::new(condition.iter().cloned()),
             Reading::new(node.component.reads()),
-        ];
+        );
         let mut ordered = None;
         match node.order {
             Order::Stateless => {
@@ -142,7 +143,7 @@ pub fn make_stages(
                 }
             },
             name: node.name,
-            reading,
+            findings,
             ordered,
         });
         for stages in &mut made {
@@ -205,10 +206,12 @@ impl SharedStage {
         }
     }
 
-    /// A sentence for every field that it read and that no event had, and how messages name the processor.
-    pub fn missing(&self) -> (&str, Vec<String>) {
-        let mut sentences: Vec<String> = self.reading.iter().flat_map(Reading::missing).collect();
-        sentences.dedup();
+    /// How messages name the processor, and a sentence for every field that it read and that no event had, and for events
+    /// that failed.
+    pub fn remarks(&self) -> (&str, Vec<String>) {
+        let sentences = self
+            .findings
+            .at_end(self.kind, self.on_failure, &self.metrics);
         (&self.name, sentences)
     }
 
@@ -244,11 +247,10 @@ impl SharedStage {
         if !self.sees_sealed {
             rows.and_not(batch.sealed());
         }
-        let [of_condition, of_processor] = &self.reading;
         let rows = match &self.condition {
             None => rows,
             Some(condition) => {
-                of_condition.note(batch, &rows);
+                self.findings.note_condition(batch, &rows, is_first);
                 let filtered = condition.filter(batch, &rows);
                 if is_first {
                     self.count_errors(batch, filtered.errors, filtered.first_error);
@@ -256,7 +258,7 @@ impl SharedStage {
                 filtered.holds
             }
         };
-        of_processor.note(batch, &rows);
+        self.findings.note_processor(batch, &rows, is_first);
         rows
     }
 
@@ -291,6 +293,10 @@ impl SharedStage {
             return None;
         }
         self.metrics.failures(failures.rows().len());
+        self.findings.failed(&failures);
+        for sentence in self.findings.so_far(begin, self.kind, self.on_failure) {
+            self.diagnostics.warn(&sentence);
+        }
         for (name, count) in processor.take_counters() {
             self.metrics.count(name, count);
         }
@@ -374,13 +380,12 @@ pub(crate) fn report_expression_errors(
     errors: usize,
     first: Option<(usize, String)>,
 ) {
-    const COUNTER: &str = "expression_errors";
     if errors == 0 {
         return;
     }
-    metrics.count(COUNTER, errors as u64);
+    metrics.count(EXPRESSION_ERRORS, errors as u64);
     if let Some((row, message)) = first {
-        diagnostics.warn_limited(Limit::events(COUNTER), || {
+        diagnostics.warn_limited(Limit::events(EXPRESSION_ERRORS), || {
             let id = batch.origin().shown_id(row);
             format!("`if` is false for event {id}: {message}")
         });

@@ -14,7 +14,7 @@ use serde::Deserialize;
 pub const SPEC: Spec = Spec {
     name: "drop",
     summary: "Drops events.",
-    description: "Drops the events for which the expression (`if`) is true; every event where there is none. The counters of the pipeline \
+    description: "Drops the events for which the expression (`if`) is true; `drop true` drops every event. The counters of the pipeline \
                   tell dropped events from delivered ones. `where` is the opposite: it keeps the events for which its \
                   expression is true. Events that failed in an earlier processor can be dropped too.",
     positional: Positional::whole(&["if"], Shape::Expression),
@@ -28,7 +28,7 @@ pub const SPEC: Spec = Spec {
         },
         Example {
             title: "Drop everything",
-            stage: "drop",
+            stage: "drop true",
             input: "{\"a\":1}\n{\"a\":2}",
             output: "",
         },
@@ -62,6 +62,10 @@ impl Processor for Drop {
     fn process(&mut self, batch: &mut Batch, rows: &Bitmap) -> Failures {
         batch.drop_rows(rows, &self.reason);
         Failures::none()
+    }
+
+    fn needs_condition(&self) -> bool {
+        true
     }
 
     fn fork(&self) -> Box<dyn Processor> {

@@ -13,7 +13,7 @@ pub const SPEC: Spec = Spec {
     name: "keep",
     summary: "Keeps some fields and removes all others.",
     description: "Each of `fields` stays as it is, with everything in it where it is an object; `http.request` keeps that \
-                  object in `http` and nothing else of `http`. A field that an event does not have is no failure. An event that has \
+                  object in `http` and nothing else of `http`. A field that an event does not have is not a failure; a name that no event had is reported at the end of the run. An event that has \
                   none of them becomes `{}` and is published like any other; `where has(a)` drops such events.\n\n\
                   `@timestamp`, `tags`, `host` and `log` are fields like all others: name those that are to stay. Without \
                   `@timestamp`, the time in the file names and index names of outputs is the time at which the event was read. The fields below \
@@ -72,7 +72,7 @@ impl Processor for Keep {
 
     fn reads(&self) -> Vec<Arc<FieldRead>> {
         let fields = self.fields.iter().cloned();
-        let read = |path| Arc::new(FieldRead::always(path).may_be_absent(true));
+        let read = |path| Arc::new(FieldRead::always(path));
         fields.map(read).collect()
     }
 
@@ -190,7 +190,7 @@ mod tests {
             &[
                 ("keep", "fields"),
                 ("keep a b..c", "`b..c` is not a field name"),
-                ("keep a why=x", "no setting"),
+                ("keep a why=x", "not a setting"),
             ],
         );
     }

@@ -8,23 +8,26 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use batch::fnv::fnv64;
-use batch::{Batch, Bitmap, Failures, FieldPath, Value};
-use component::{Build, BuildContext, Example, Order, Processor, Spec, field, parse};
+use batch::{Batch, Bitmap, Failures, FieldPath, FieldRead, Value};
+use component::{Build, BuildContext, Example, Order, Processor, Spec, parse};
 use config::{ConfigError, Count, Node, Positional};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 
+use crate::names::field;
+
 /// The processor's description.
 pub const SPEC: Spec = Spec {
     name: "sample",
-    summary: "Keeps a part of the events, the same ones in every run.",
-    description: "Takes the part as `ratio` (`0.1`, `10%`) or as `one_in` (`100` keeps one event of a hundred on \
-                  average). Whether an event is kept follows from its id, so that reading a file twice keeps the same \
-                  events. With `key`, the value of that field decides: either all events of one trace or user are \
-                  kept, or none. Events without the field are then decided by their id.\n\n\
-                  Two `sample` stages with the same `seed` decide alike: the second of two `sample 50%` keeps \
-                  everything that the first one kept. Give them different seeds to make them independent.",
+    summary: "Keeps a share of the events, the same ones in every run.",
+    description: "The share is given as `ratio` (`0.1`, `10%`) or as `one_in` (`100` keeps one event in a hundred on \
+                  average). Whether an event is kept depends on its id, so that reading a file twice keeps the same \
+                  events. With `key`, it depends on the value of that field: either all events of a trace or user are kept, or none. Events without the field are then decided by their id; a name that no event had is reported at the \
+                  end of the run.\n\n\
+                  Two `sample` stages of a pipeline decide independently of each other: two `sample 50%` keep a quarter. \
+                  With the same `seed` they decide alike, so that the second one keeps everything that the first one kept. A pipeline that \
+                  feeds another one counts anew there: set `seed` in one of them.",
     positional: Positional::fields(&["ratio"]),
     one_line: &[],
     examples: &[
@@ -53,19 +56,19 @@ pub const SPEC: Spec = Spec {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Config {
-    /// The part to keep, from `0` to `1` or in percent, such as `0.1` or `10%`.
+    /// The share to keep, from `0` to `1` or in percent, such as `0.1` or `10%`.
     #[serde(default)]
     ratio: Option<Ratio>,
-    /// Keeps one event of so many, at least 1.
+    /// Keeps one event in this many; at least 1.
     #[serde(default)]
     one_in: Option<Count>,
     /// The field whose value decides instead of the event's id: events with the same value are kept or dropped
     /// together.
     #[serde(default)]
     key: Option<String>,
-    /// Makes this stage decide differently from others with another seed. Default: 0.
+    /// Stages with the same seed and key decide alike. Default: every `sample` of a pipeline has its own.
     #[serde(default)]
-    seed: u64,
+    seed: Option<u64>,
 }
 
 /// A part of a whole.
@@ -148,7 +151,8 @@ fn build(node: &Node, _: &BuildContext) -> Result<Box<dyn Processor>, ConfigErro
     Ok(Box::new(Sample {
         limit,
         key,
-        seed: config.seed,
+        seed: config.seed.unwrap_or_default(),
+        has_own_seed: config.seed.is_some(),
         reason: SPEC.name.into(),
     }))
 }
@@ -169,6 +173,7 @@ struct Sample {
     limit: Option<u64>,
     key: Option<FieldPath>,
     seed: u64,
+    has_own_seed: bool,
     reason: Arc<str>,
 }
 
@@ -196,6 +201,18 @@ impl Processor for Sample {
         }
         batch.drop_rows(&dropped, &self.reason);
         Failures::none()
+    }
+
+    fn place(&mut self, before: usize) {
+        if !self.has_own_seed {
+            // The first one decides as with the seed 0.
+            self.seed = (before as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+    }
+
+    fn reads(&self) -> Vec<Arc<FieldRead>> {
+        let key = self.key.iter().cloned();
+        key.map(|key| Arc::new(FieldRead::always(key))).collect()
     }
 
     fn fork(&self) -> Box<dyn Processor> {
@@ -265,6 +282,22 @@ mod tests {
             smaller,
             "a larger part holds the smaller one"
         );
+    }
+
+    #[test]
+    fn stages_are_independent_unless_they_have_the_same_seed() {
+        for (stage, part) in [("sample 0.5", 0.25), ("sample 0.5 seed=7", 0.5)] {
+            let events = (0..EVENTS).map(|n| format!("{{\"n\":{n}}}"));
+            let events: Vec<String> = events.collect();
+            let mut batch = batch_of(events.iter().map(String::as_str));
+            for place in 0..2 {
+                let mut sample = build(&SPEC, stage).expect(stage);
+                sample.place(place);
+                process(sample.fork().as_mut(), &mut batch);
+            }
+            let found = batch.alive().count() as f64 / EVENTS as f64;
+            assert!((found - part).abs() < 0.02, "two of {stage} keep {found}");
+        }
     }
 
     #[test]

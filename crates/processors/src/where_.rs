@@ -17,8 +17,9 @@ pub const SPEC: Spec = Spec {
                   `where status >= 500 && method != \"HEAD\"`.\n\n\
                   An event for which the expression is false, absent or null is dropped, and so is one for which it \
                   fails, as `message + 1` does for a text. Failures are counted as `expression_errors`, and the first \
-                  one is logged with the id of its event, then one an hour. Events that failed in an earlier processor are filtered \
-                  like all others.",
+                  one is logged with the id of its event, then one an hour; the end of the run reports their number. Events that failed in an earlier processor are filtered \
+                  like all others. The `@timestamp` of one that failed in `grok` or `date` is the time at which it was read, so \
+                  that a range of time keeps it: `where @timestamp > now() - duration(\"24h\") && !has(error.message)` does not.",
     positional: Positional::whole(&["condition"], Shape::Expression),
     one_line: &[],
     examples: &[

@@ -68,9 +68,13 @@ fn a_service_says_what_it_runs_what_happens_and_why_it_ends() {
     assert_eq!(messages.last(), Some(&end));
     let mut between = messages[3..messages.len() - 1].to_vec();
     between.sort_unstable();
-    let [input, processor] = between[..] else {
-        panic!("two warnings: {between:#?}");
+    let [input, count, processor] = between[..] else {
+        panic!("three warnings: {between:#?}");
     };
+    assert_eq!(
+        count,
+        "WARN  pipeline web: processor where: the condition could not be evaluated for 5 of 5 events and counts as false for them"
+    );
     let file = folder.path("a.ndjson");
     assert_eq!(
         input,
@@ -82,7 +86,7 @@ fn a_service_says_what_it_runs_what_happens_and_why_it_ends() {
     assert!(processor.starts_with(start), "{processor}");
     // What tests of other things compare.
     let text = plain(&(lines.join("\n") + "\n"));
-    assert_eq!(text.lines().count(), 2, "{text}");
+    assert_eq!(text.lines().count(), 3, "{text}");
     assert!(
         text.lines()
             .all(|line| line.starts_with("warning: pipeline "))
@@ -110,11 +114,15 @@ fn json_lines_hold_time_level_pipeline_component_and_message() {
         }
     }
     warnings.sort_unstable();
-    let expected = [["broken", "input lines"], ["web", "processor where"]];
+    let expected = [
+        ["broken", "input lines"],
+        ["web", "processor where"],
+        ["web", "processor where"],
+    ];
     assert_eq!(warnings, expected, "{lines:#?}");
     assert_eq!(
         lines.len(),
-        6,
+        7,
         "three for the start, one for the end: {lines:#?}"
     );
 }
@@ -122,13 +130,13 @@ fn json_lines_hold_time_level_pipeline_component_and_message() {
 #[test]
 fn level_and_rust_log_say_how_much_is_written() {
     let cases = [
-        ("log: { level: info }", None, 6),
-        ("log: { level: warn }", None, 2),
+        ("log: { level: info }", None, 7),
+        ("log: { level: warn }", None, 3),
         ("log: { level: error }", None, 0),
-        ("log: { level: error }", Some("warn"), 2),
-        ("log: { level: warn }", Some("millpond=info"), 6),
-        ("log: { level: warn }", Some("hyper=trace"), 2),
-        ("log: { level: warn }", Some(""), 2),
+        ("log: { level: error }", Some("warn"), 3),
+        ("log: { level: warn }", Some("millpond=info"), 7),
+        ("log: { level: warn }", Some("hyper=trace"), 3),
+        ("log: { level: warn }", Some(""), 3),
         ("", Some("off"), 0),
     ];
     for (log, variable, expected) in cases {

@@ -34,7 +34,7 @@ fn a_field_that_no_event_had_is_reported() {
         ),
         (
             "grok '%{WORD:a}' field=nowhere",
-            "warning: processor grok: no event had the field `nowhere`\n",
+            "warning: processor grok: no event had the field `nowhere`\nwarning: processor grok: 2 of 2 events failed and were tagged `_grokparsefailure`; the first: no pattern matches\n",
         ),
         (
             "rename respons -> a | where a == 1",
@@ -43,6 +43,23 @@ fn a_field_that_no_event_had_is_reported() {
         (
             "keep messages",
             "warning: processor keep: no event had the field `messages`; did you mean `message`?\n",
+        ),
+        (
+            "keep ip, verb",
+            "warning: processor keep: no event had the field `ip`\n",
+        ),
+        (
+            "keep message, VERB",
+            "warning: processor keep: no event had the field `VERB`; did you mean `verb`?\n",
+        ),
+        (
+            "sample 10% key=client_ip",
+            "warning: processor sample: no event had the field `client_ip`\n",
+        ),
+        ("remove veb", ""),
+        (
+            "where has(vreb) || true",
+            "warning: processor where: no event had the field `vreb`; did you mean `verb`?\n",
         ),
         (
             "remove messages",
@@ -70,6 +87,8 @@ fn what_events_may_do_without_is_not_reported() {
         "where verb == 'nothing' && gone == 1",
         "where verb == 'nothing' | where gone == 1",
         "set a = 1 | where a == 1",
+        // No event fails on a good day.
+        "remove tags | keep message, verb, tags, error.message | drop '_grokparsefailure' in tags || error.message == 'm'",
     ] {
         assert_eq!(on_access(stages).err, "", "{stages}");
     }
@@ -79,6 +98,60 @@ fn what_events_may_do_without_is_not_reported() {
             .expect(0)
             .err,
         ""
+    );
+}
+
+const TIMES: &[u8] = b"{\"t\":\"2024-01-02\"}\n{\"t\":\"noon\"}\n{\"t\":\"night\"}\n";
+
+#[test]
+fn events_that_fail_are_counted_at_the_end() {
+    for (stages, expected) in [
+        (
+            "date t yyyy-MM-dd",
+            "warning: processor date: 2 of 3 events failed and were tagged `_dateparsefailure`; the first: `noon` is not in the format yyyy-MM-dd\n",
+        ),
+        (
+            "head 1 | date t ISO8601 UNIX | date t UNIX",
+            "warning: processor date #2: 1 of 1 event failed and was tagged `_dateparsefailure`; `2024-01-02` is not in the format UNIX\n",
+        ),
+        (
+            "grok '%{INT:n}x' field=t tag=''",
+            "warning: processor grok: 3 of 3 events failed; the first: no pattern matches\n",
+        ),
+        // What the configuration handles is its own business, as long as something is left.
+        ("date t yyyy-MM-dd on_failure=drop", ""),
+        ("date t yyyy-MM-dd on_failure=continue", ""),
+        (
+            "date t UNIX on_failure=drop",
+            "warning: processor date: 3 of 3 events failed and were dropped; the first: `2024-01-02` is not in the format UNIX\n",
+        ),
+    ] {
+        let ended = run_on(TIMES, &format!("stdin codec=json | {stages} | stdout")).expect(0);
+        assert_eq!(ended.err, expected, "{stages}");
+        assert!(!ended.out.contains("\"\""), "{stages}: {}", ended.out);
+    }
+}
+
+#[test]
+fn conditions_that_cannot_be_evaluated_are_counted_at_the_end() {
+    let expected =
+        "the condition could not be evaluated for 3 of 3 events and counts as false for them\n";
+    for stages in [
+        "where t + 1 == 2 | stdout",
+        "json t if='t + 1 == 2' | stdout",
+        "stdout if='t + 1 == 2'",
+    ] {
+        let ended = run_on(TIMES, &format!("stdin codec=json | {stages}")).expect(0);
+        assert!(ended.err.ends_with(expected), "{stages}: {}", ended.err);
+    }
+    let folder = Folder::new();
+    let sample = folder.write("a.json", TIMES);
+    let pipeline = "stdin codec=json | where t + 1 == 2";
+    let ended = millpond(&["check", pipeline, "--sample", &sample]).expect(0);
+    assert!(
+        ended.err.contains("where: 3 dropped, 3 failed"),
+        "{}",
+        ended.err
     );
 }
 

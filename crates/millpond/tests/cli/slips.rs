@@ -24,6 +24,66 @@ fn what_cannot_be_meant_is_refused_and_the_right_form_named() {
             ["`=` is not an operator", "did you mean `==`?"],
         ),
         (
+            "drop",
+            ["`drop` needs an expression", "every event: drop true"],
+        ),
+        (
+            "rename zip -> int(http.code)",
+            [
+                "`int(http.code)` is not a field name",
+                "to convert a value: set http.code = int(zip)",
+            ],
+        ),
+        (
+            "rename lower(host) -> name",
+            [
+                "`lower(host)` is not a field name",
+                "to convert a value: set name = lower(host)",
+            ],
+        ),
+        (
+            "grok \"%{WORD:x}\" level",
+            [
+                "`level` is not a pattern",
+                "to match another field write field=level",
+            ],
+        ),
+        (
+            "grok COMBINEDAPACHELOG",
+            [
+                "`COMBINEDAPACHELOG` is not a pattern",
+                "%{COMBINEDAPACHELOG}",
+            ],
+        ),
+        ("grok ''", ["this pattern is empty", "matches every text"]),
+        (
+            "dissect %{a} %{b}",
+            ["`%{b}` is not a field name", "in quotes"],
+        ),
+        (
+            "dissect '%{?x} %{+?x}'",
+            ["`+` and `?` cannot be combined", "`%{?name}`"],
+        ),
+        (
+            "json field=%{message}",
+            [
+                "`%{message}` is not a field name",
+                "as it is called: message",
+            ],
+        ),
+        (
+            "date message iso8601",
+            ["`iso8601` is not a format", "did you mean `ISO8601`?"],
+        ),
+        (
+            "date message 'dd/mm/yyyy HH:mm'",
+            ["`mm` is the minute", "did you mean `MM`?"],
+        ),
+        (
+            "set day = formatTime(now(), 'YYYY-MM-DD')",
+            ["formatTime", "`YYYY-MM-DD`"],
+        ),
+        (
             "set zip 00123",
             ["expected `=`", "example: set total = bytes_in + bytes_out"],
         ),

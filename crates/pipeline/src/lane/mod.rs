@@ -43,6 +43,7 @@ use queue::letters::DeadLetters;
 use queue::{Limits, Queue, Ticket};
 use tokio::sync::Notify;
 
+use crate::findings::expression_errors;
 use crate::graph::OutputNode;
 use crate::intake::Intake;
 use crate::reading::Reading;
@@ -240,9 +241,14 @@ impl Lane {
         }
     }
 
-    /// A sentence for every field that its condition read and that no event had.
-    pub fn missing(&self) -> Vec<String> {
-        self.common.reading.missing()
+    /// A sentence for every field that its condition read and that no event had, and one where it could not be evaluated.
+    pub fn remarks(&self) -> Vec<String> {
+        let Common {
+            reading, metrics, ..
+        } = &self.common;
+        let mut sentences = reading.missing();
+        sentences.extend(expression_errors(metrics, reading.events()));
+        sentences
     }
 
     /// Refused events that are lost, because there are no dead letters.
@@ -409,6 +415,10 @@ impl Common {
             return batch.alive().clone();
         };
         self.reading.note(batch, batch.alive());
+        self.reading.count(batch.alive().count());
+        for sentence in self.reading.missing_so_far(Instant::now()) {
+            self.diagnostics.warn(&sentence);
+        }
         let filtered = condition.filter(batch, batch.alive());
         report_expression_errors(
             &self.metrics,
