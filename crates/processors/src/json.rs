@@ -1,4 +1,4 @@
-//! `json`: makes fields of a text that holds JSON.
+//! `json`: parses a JSON string into fields.
 //!
 //! The text is validated once, as a JSON document that arrives is, and then *laid over* the event as it stands: nothing
 //! is parsed into values and no digit changes. Only texts with duplicate or escaped keys are rewritten.
@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use batch::json::{self, Kind, Scan};
 use batch::{Batch, Bitmap, Cell, ColumnBuilder, Edit, Failures, FieldPath, FieldRead, Span};
-use component::{Build, BuildContext, Example, Order, Processor, Spec, field, parse};
+use component::{Build, BuildContext, Example, Order, Processor, Spec, parse};
 use config::{ConfigError, Node, Positional};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::names::field;
 use crate::text::{Texts, part};
 
 const FAILURE_TAG: &str = "_jsonparsefailure";
@@ -19,17 +20,17 @@ const FAILURE_TAG: &str = "_jsonparsefailure";
 /// The processor's description.
 pub const SPEC: Spec = Spec {
     name: "json",
-    summary: "Makes fields of a text that holds JSON.",
-    description: "Without a `target` the text must hold a JSON object, whose fields become fields of the event: those \
-                  that the event has already are replaced, objects field by field. With a `target`, which may hold any \
-                  JSON value, that field is replaced as a whole; `target` may be the field that is read.\n\n\
-                  The text is not converted: numbers keep every digit, and of a key that comes twice the last value \
-                  counts. `@timestamp` in it becomes text; a `date` after this processor reads it.\n\n\
-                  A text that is not valid JSON, or no object where there is no target, fails with \
-                  `_jsonparsefailure` and a message that names the byte at fault. With `skip_on_invalid_json: true` a text \
-                  that is not JSON changes nothing instead, for fields that hold JSON at times; what is JSON and no \
-                  object fails still. Where the field is absent or null, nothing happens. The text stays where it is unless `keep_source: false` is given.\n\n\
-                  Inputs with `codec: json` read whole events as JSON and need no such processor.",
+    summary: "Parses a JSON string into fields.",
+    description: "Without a `target`, the text must be a JSON object, and its members become fields of the event. Existing fields are replaced; \
+                  objects are merged member by member. With a `target`, the text may be any JSON value, which replaces that field; \
+                  `target` may be the field that is read.\n\n\
+                  Numbers keep every digit, and if a key occurs twice, its last value is used. `@timestamp` becomes a string; add a \
+                  `date` processor to parse it.\n\n\
+                  Text that is not valid JSON, or is not an object when there is no target, fails with \
+                  `_jsonparsefailure` and a message that gives the position of the error. With `skip_on_invalid_json: true`, text that is not JSON is left unchanged instead, for \
+                  fields that only sometimes contain JSON; JSON that is not an object still fails. If the field is absent or null, nothing happens. The \
+                  source field is kept unless `keep_source: false` is set.\n\n\
+                  Inputs with `codec: json` already parse events as JSON and do not need this processor.",
     positional: Positional::fields(&["field"]),
     one_line: &[],
     examples: &[
@@ -46,13 +47,13 @@ pub const SPEC: Spec = Spec {
             output: r#"{"body":"{\"id\":7,\"items\":[\"a\"]}","order":{"id":7,"items":["a"]}}"#,
         },
         Example {
-            title: "A field that holds JSON at times",
+            title: "A field that sometimes contains JSON",
             stage: "json body target=order skip_on_invalid_json=true",
             input: "{\"body\":\"{\\\"id\\\":7}\"}\n{\"body\":\"no order\"}",
             output: "{\"body\":\"{\\\"id\\\":7}\",\"order\":{\"id\":7}}\n{\"body\":\"no order\"}",
         },
         Example {
-            title: "What is no JSON",
+            title: "Text that is not JSON",
             stage: "json body",
             input: r#"{"body":"{\"id\":}"}"#,
             output: r#"{"body":"{\"id\":}","tags":["_jsonparsefailure"],"error":{"message":"body: unexpected character at byte 6"}}"#,
@@ -70,13 +71,13 @@ pub const SPEC: Spec = Spec {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct Config {
-    /// The field whose text is read. Default: `message`.
+    /// The field to parse. Default: `message`.
     field: String,
     /// The field that gets the value. Default: none; the fields of the object become fields of the event.
     target: Option<String>,
     /// Whether the field that was read stays. Default: true.
     keep_source: bool,
-    /// Whether a text that is not JSON is passed over instead of failing. Default: false.
+    /// Whether text that is not JSON is left unchanged instead of failing. Default: false.
     skip_on_invalid_json: bool,
 }
 

@@ -126,7 +126,7 @@ impl<'de> Visitor<'de> for AnyValue {
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Literal, E> {
         if !value.is_finite() {
-            return Err(E::custom("infinity and NaN are no values of a field"));
+            return Err(E::custom("a field cannot hold infinity or NaN"));
         }
         Ok(Literal::Float(value))
     }

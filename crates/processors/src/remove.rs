@@ -13,7 +13,7 @@ pub const SPEC: Spec = Spec {
     name: "remove",
     summary: "Removes fields.",
     description: "Removes each of `fields`, with everything in them where they are objects. A field that an event does \
-                  not have is no failure. An object that loses its last field stays as an empty object.",
+                  not have is not a failure. An object that loses its last field stays as an empty object.",
     positional: Positional::whole(&["fields"], Shape::Names),
     one_line: &[],
     examples: &[

@@ -14,14 +14,16 @@ use config::{ConfigError, Node, Positional, Shape};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::names;
+
 const FAILURE_TAG: &str = "_renamefailure";
 
 /// The processor's description.
 pub const SPEC: Spec = Spec {
     name: "rename",
-    summary: "Gives fields other names.",
+    summary: "Renames fields.",
     description: "In a one-line pipeline: `rename NAME -> NEW, NAME -> NEW, …`. In YAML the same as one text, or \
-                  as a map from present to new names, `fields`. Values stay as they are, every digit included. A field that an event does not have is no failure.\n\n\
+                  as a map from present to new names, `fields`. Values stay as they are, every digit included. A field that an event does not have is not a failure.\n\n\
                   Nothing is overwritten: an event that has a field of the new name already, even a null, fails with \
                   `_renamefailure` and keeps all of its names. To overwrite, `remove` the other field first.\n\n\
                   The new name may lie below the old one: `rename host -> host.name` moves a text into an object. The \
@@ -119,11 +121,10 @@ impl std::fmt::Display for Rename {
 
 impl Rename {
     fn new(from: &str, from_node: &Node, to: &str, to_node: &Node) -> Result<Self, ConfigError> {
-        let path = |text: &str, node: &Node| {
-            FieldPath::parse(text)
-                .map_err(|error| node.error(format!("`{text}` is not a field name: {error}")))
-        };
-        let (from, to) = (path(from, from_node)?, path(to, to_node)?);
+        if let Some(error) = conversion(from, from_node, to, to_node) {
+            return Err(error);
+        }
+        let (from, to) = (names::path(from_node, from)?, names::path(to_node, to)?);
         if from == to {
             return Err(to_node.error(format!("`{to}` has that name already")));
         }
@@ -165,6 +166,17 @@ impl Rename {
             }
         }
     }
+}
+
+/// Refuses `status -> int(code)` and `int(status) -> code`, which are meant to convert.
+fn conversion(from: &str, from_node: &Node, to: &str, to_node: &Node) -> Option<ConfigError> {
+    let (at, wrong, assignment) = match (names::call(from), names::call(to)) {
+        (Some(_), _) => (from_node, from, format!("{to} = {from}")),
+        (None, Some((function, target))) => (to_node, to, format!("{target} = {function}({from})")),
+        (None, None) => return None,
+    };
+    let error = at.error(format!("`{wrong}` is not a field name"));
+    Some(error.note(format!("to convert a value: set {assignment}")))
 }
 
 /// Whether `inner` lies in the object at `outer`.

@@ -21,7 +21,7 @@ const FAILURE_TAG: &str = "_setfailure";
 /// The processor's description.
 pub const SPEC: Spec = Spec {
     name: "set",
-    summary: "Gives fields values.",
+    summary: "Sets fields to the values of expressions.",
     description: concat!(
         "In a one-line pipeline: `set NAME = EXPRESSION, NAME = EXPRESSION, …`. In YAML the same as one text, or as maps:\n\n\
                   - `fields`: names with expressions. A text is a text only in quotes of its own: `env: '\"prod\"'`; a bare name is a \
@@ -177,8 +177,7 @@ struct Set {
 impl Assignment {
     fn new(key: &Node, value: SetTo) -> Result<Self, ConfigError> {
         let name = key.as_str().unwrap_or_default();
-        let path = FieldPath::parse(name)
-            .map_err(|error| key.error(format!("`{name}` is not a field name: {error}")))?;
+        let path = crate::names::path(key, name)?;
         Ok(Self { path, value })
     }
 

@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use batch::{Batch, Bitmap, Cell, ColumnBuilder, Edit, Failures, FieldPath, FieldRead, Span, json};
-use component::{Build, BuildContext, Example, Order, Processor, Spec, field, parse};
+use component::{Build, BuildContext, Example, Order, Processor, Spec, parse};
 use config::{ConfigError, Node, Positional};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::keyed::{Found, Keyed};
+use crate::names::field;
 use crate::text::{Texts, part};
 use pattern::{Capture, Output, Pattern, overlap};
 
@@ -22,11 +23,10 @@ const FAILURE_TAG: &str = "_dissectfailure";
 /// The processor's description.
 pub const SPEC: Spec = Spec {
     name: "dissect",
-    summary: "Cuts a text into fields at fixed delimiters.",
-    description: "A pattern is keys with the texts between them: `%{ip} - %{user} [%{time}]`. A key captures up to the \
-                  first place where the text after it stands; the last one takes the rest. Nothing is tried twice, \
-                  which makes `dissect` the fastest way to take regular lines apart; for everything else there is \
-                  `grok`.\n\n\
+    summary: "Splits text into fields at fixed delimiters.",
+    description: "A pattern consists of keys and the delimiters between them: `%{ip} - %{user} [%{time}]`. A key captures the text up to the \
+                  next occurrence of its delimiter; the last key captures the rest. There is no backtracking, which makes `dissect` the \
+                  fastest way to parse lines of a fixed format; use `grok` for everything else.\n\n\
                   | key | meaning |\n| --- | --- |\n\
                   | `%{name}`, `%{a.b}`, `%{[a][b]}` | the field |\n\
                   | `%{}`, `%{?name}` | captured and left out |\n\
@@ -35,15 +35,16 @@ pub const SPEC: Spec = Spec {
                   | `%{name->}` | the delimiter after it may come several times in a row |\n\
                   | `%{*name}`, `%{&name}` | the text captured by the first is the name of a field, that of the second its value; `%{?name}` and `%{name}` can stand for the first |\n\
                   | `%{name\\|integer}` | converted, as with `convert_datatype` |\n\n\
-                  The text must begin with what stands before the first key. What comes after the last delimiter of a \
-                  pattern that ends with one is ignored. An empty capture sets an empty text. Fields that the event \
-                  has already are replaced.\n\n\
+                  A delimiter is all of the text up to the next key. In `%{level->} [%{thread}]` it is a blank and a \
+                  bracket, which come once in `INFO  [main]`, so that `->` has nothing to pass over and `level` is \
+                  `INFO ` with a blank, as with Logstash and Filebeat. `trim_values=right` removes such blanks.\n\n\
+                  The text must begin with whatever precedes the first key. If the pattern ends with a delimiter, the text after it is \
+                  ignored. An empty capture sets an empty string. Existing fields are replaced.\n\n\
                   `convert_datatype` takes any field: one that the pattern captures, one whose name is captured \
-                  (`%{*name}` and `%{&name}`), or one that the event has already, below `target` where that is set. A \
-                  field that is absent or null is passed over. Unlike Logstash, which cuts `12.5` down to 12, an `int` \
+                  (`%{*name}` and `%{&name}`), or one that the event has already, below `target` where that is set. A field that is absent or null is skipped. Unlike Logstash, which cuts `12.5` down to 12, an `int` \
                   takes whole numbers only.\n\n\
-                  A text that does not fit, or a value that cannot be converted, fails with `_dissectfailure`, and \
-                  the event keeps its fields. Where the field is absent or null, nothing happens.",
+                  If the text does not match the pattern, or a value cannot be converted, the event fails with `_dissectfailure` and keeps its \
+                  fields. If the field is absent or null, nothing happens.",
     positional: Positional::fields(&["pattern", "field"]),
     one_line: &[],
     examples: &[
@@ -52,6 +53,12 @@ pub const SPEC: Spec = Spec {
             stage: r#"dissect "%{ts->} %{level} [%{thread.name}] %{msg}" line"#,
             input: r#"{"line":"12:30:01   WARN [main] no disk left"}"#,
             output: r#"{"line":"12:30:01   WARN [main] no disk left","ts":"12:30:01","level":"WARN","thread":{"name":"main"},"msg":"no disk left"}"#,
+        },
+        Example {
+            title: "A column that is padded up to a bracket",
+            stage: r#"dissect "%{ts} %{level} [%{thread}] %{msg}" line trim_values=right"#,
+            input: r#"{"line":"12:30:01 INFO  [main] ready"}"#,
+            output: r#"{"line":"12:30:01 INFO  [main] ready","ts":"12:30:01","level":"INFO","thread":"main","msg":"ready"}"#,
         },
         Example {
             title: "Appending, skipping and converting",
@@ -72,7 +79,7 @@ pub const SPEC: Spec = Spec {
             output: r#"{"line":"took=17ms","size":512,"took":17}"#,
         },
         Example {
-            title: "A text that does not fit",
+            title: "Text that does not match",
             stage: r#"dissect "%{a},%{b}" line"#,
             input: r#"{"line":"x;y"}"#,
             output: r#"{"line":"x;y","tags":["_dissectfailure"],"error":{"message":"line: no `,` after byte 0, where %{a} begins"}}"#,
@@ -90,9 +97,9 @@ pub const SPEC: Spec = Spec {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Config {
-    /// The pattern: keys such as `%{name}` with the texts between them.
+    /// The pattern: keys such as `%{name}` with the delimiters between them.
     pattern: String,
-    /// The field whose text is cut. Default: `message`.
+    /// The field to split. Default: `message`.
     #[serde(default = "message")]
     field: String,
     /// The field that gets the captured fields. Default: none; they become fields of the event.

@@ -209,6 +209,15 @@ fn key_of<'p>(inside: &'p str, before: &'p str, at: Range<usize>) -> Result<Key<
             "`+` and `&` cannot be combined: a value whose name is captured cannot be appended to";
         return Err(error(message, at));
     }
+    if role != Role::Skip
+        && let Some(second) = name.chars().next().filter(|c| "?+*&".contains(*c))
+    {
+        let first = rest.chars().next().unwrap_or_default();
+        let message = format!(
+            "`{first}` and `{second}` cannot be combined; text to leave out is `%{{}}` or `%{{?name}}`"
+        );
+        return Err(error(message, at));
+    }
     let (name, order) = match name.rsplit_once('/') {
         Some((name, order)) if role == Role::Append => {
             let order = order

@@ -27,7 +27,7 @@ use database::{Database, Fact};
 /// The `geoip` processor.
 pub const SPEC: Spec = Spec {
     name: "geoip",
-    summary: "Looks an address up in a MaxMind database: city, country, coordinates, autonomous system.",
+    summary: "Looks up an IP address in a MaxMind database: city, country, coordinates, autonomous system.",
     description: DESCRIPTION,
     positional: Positional::fields(&["field", "database"]),
     one_line: &[],
@@ -58,17 +58,17 @@ pub const SPEC: Spec = Spec {
 };
 
 const DESCRIPTION: &str = "\
-Reads City, Country and ASN databases in the MaxMind format (GeoIP2, GeoLite2, DB-IP). What the database knows is
-written below `target` with the names of the Elastic Common Schema: `ip`; `geo.city_name`, `geo.continent_code`,
+Reads City, Country and ASN databases in the MaxMind format (GeoIP2, GeoLite2, DB-IP). The results are
+written below `target` under the names of the Elastic Common Schema: `ip`; `geo.city_name`, `geo.continent_code`,
 `geo.continent_name`, `geo.country_iso_code`, `geo.country_name`, `geo.region_iso_code`, `geo.region_name`, `geo.postal_code`,
 `geo.timezone`, `geo.location.lat` and `geo.location.lon`; `as.number` and `as.organization.name`. Names are English. Two
 lookups may share a target: the second adds to what the first wrote.
 
-Of a list of addresses, such as an `X-Forwarded-For` header that was split, the first is looked up.
+If the field is a list of addresses, such as a split `X-Forwarded-For` header, the first one is looked up.
 
-A text that is no address or blank, an address that the database does not know, and in a City database an entry without
-a location get the tag `_geoip_lookup_failure` (or `tag`) and nothing else. That is no failure: later processors go
-on. A field that is absent or null changes nothing.
+Text that is empty or not an IP address, an address that is not in the database, and an entry without a location in a City
+database are tagged `_geoip_lookup_failure` (or `tag`; with an empty `tag`, not at all). This is not a failure: later processors
+still run. If the field is absent or null, nothing happens.
 
 The whole database is kept in memory. A new version of the file takes effect when the pipeline starts again.
 ";
@@ -85,7 +85,7 @@ struct Config {
     /// The object to write into. Default: `geoip`.
     #[serde(default = "default_target")]
     target: String,
-    /// The facts to write. Default: all that the database has.
+    /// The results to write. Default: all that the database has.
     #[serde(default)]
     fields: Vec<Fact>,
     /// How many distinct addresses each worker remembers. Default: 10000.
@@ -131,8 +131,8 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
     let bytes = std::fs::read(path).map_err(|error| refuse(error.to_string()))?;
     let database = Database::new(bytes, config.fields).map_err(refuse)?;
     Ok(Box::new(GeoIp {
-        field: component::field(node, "field", &config.field)?,
-        target: component::field(node, "target", &config.target)?,
+        field: crate::names::field(node, "field", &config.field)?,
+        target: crate::names::field(node, "target", &config.target)?,
         tag: context.tag_or("_geoip_lookup_failure"),
         database: Arc::new(database),
         cache: ObjectCache::new(config.cache_entries),

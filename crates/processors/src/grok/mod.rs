@@ -1,4 +1,4 @@
-//! `grok`: takes texts apart into fields by named patterns.
+//! `grok`: parses text into fields using named patterns.
 //!
 //! Patterns are compiled by the `grok` crate when the pipeline is built ([`settings`]). Most rows are simple: one match, each
 //! field captured once and not in the event before; their captures become cells that point into the source's buffers. All
@@ -25,7 +25,7 @@ use settings::Config;
 /// The `grok` processor.
 pub const SPEC: Spec = Spec {
     name: "grok",
-    summary: "Takes a text apart into fields by named patterns.",
+    summary: "Parses text into fields using named patterns.",
     description: DESCRIPTION,
     positional: Positional::with_rest(&["pattern"]),
     one_line: &[],
@@ -65,34 +65,38 @@ pub const SPEC: Spec = Spec {
 };
 
 const DESCRIPTION: &str = "\
-`%{NAME:field}` stands for the definition `NAME` and captures what it matches into `field`; `%{NAME:field:int}` and
-`:float` make a number of it, `%{NAME:[a][b]}` or `%{NAME:a.b}` a field in an object, and `(?<field>…)` captures without a
+`%{NAME:field}` refers to the definition `NAME` and captures what it matches into `field`; `%{NAME:field:int}` and
+`:float` convert it to a number, `%{NAME:[a][b]}` or `%{NAME:a.b}` a field in an object, and `(?<field>…)` captures without a
 definition. `%{NAME=expression}` and `%{NAME:field=expression}` define `NAME` for the rest of the pattern; braces in the
-expression must come in pairs or be escaped. A blank starts a remark that ends at the brace: `%{NAME:field remark}`.
+expression must come in pairs or be escaped. Text after a space is a comment: `%{NAME:field comment}`.
 
-Two sets of definitions are part of the program: `legacy` with flat names (`%{COMBINEDAPACHELOG}` gives
-`clientip`, `verb`, `response`) and `ecs-v1` with those of the Elastic Common Schema. Expressions are those of Oniguruma:
+Two sets of definitions are built in: `legacy` with flat names (`%{COMBINEDAPACHELOG}` gives
+`clientip`, `verb`, `response`) and `ecs-v1` with those of the Elastic Common Schema (`source.address`, `http.request.method`), which
+new configurations should prefer: `pattern_set=ecs-v1`. Regular expressions follow Oniguruma:
 `^` and `$` match at every line, `\\A` and `\\z` at the ends of the text, `\\h` is a hexadecimal digit.
 
 As in Logstash, the dot also matches line ends, as if every pattern began with `(?m)`. `%{GREEDYDATA:m}` therefore takes all
 lines of an event such as a stack trace, and `CATALINALOG`, `TOMCATLOG` and `HTTPD_ERRORLOG` match such events. `(?-m)` turns
-that off: the dot then stops at a line end. Flags such as `(?i)` hold to the end of their group, and in the definitions
-referred to there: `(?i)%{LOGLEVEL:level}`, `(?-m:%{GREEDYDATA:first_line})`. `(?x)` thus drops the blanks in those
+that off: the dot then stops at a line end. Flags such as `(?i)` apply up to the end of their group, and in the definitions
+that it refers to: `(?i)%{LOGLEVEL:level}`, `(?-m:%{GREEDYDATA:first_line})`. `(?x)` therefore ignores the spaces in those
 definitions as well.
 
-- Patterns are tried in order; the first that matches wins and also ends the search in later fields, unless
-  `break_on_match` is false.
-- An event that nothing matches, also because it has no such field, fails with the tag `_grokparsefailure`. One whose
-  search takes more steps than `match_limit` allows fails with `_groktimeout`. No built-in definition
+- Patterns are tried in order. The first match wins, and no later field is searched either, unless `break_on_match` is false.
+- An event that no pattern matches, or that does not have the field, fails with the tag `_grokparsefailure`. If the search takes
+  more steps than `match_limit` allows, it fails with `_groktimeout`. No built-in definition
   comes near the limit on ordinary log lines: what failed once at a position is not tried there again. That does not hold
   for patterns with a few constructs, such as a back-reference (`\\k<name>`) or a repetition of something that can be empty
   (`(?:a*b*)*`); for them a limit above 10,000,000 has no further effect.
-- Captures of nothing are left out. A name captured twice, or captured where the event has a value, becomes an
-  array of both, unless `overwrite` names it. What is captured where the event has an object is left out.
-- Every element of a list is tried, and the captures of all elements that match are taken. Numbers and truth values are
+- Empty captures are left out. A name captured twice, or captured where the event has a value, becomes an
+  array of both, as in Logstash, unless `overwrite` names it: `'%{WORD:level} %{GREEDYDATA:message}'` makes `message` a list of the
+  whole line and its end, and with `overwrite=message` it is the end alone. A capture is left out where the event has an object of that name.
+- As in Logstash, the fields `agent` and `referrer` of the legacy `COMBINEDAPACHELOG` keep their quotes: `where agent == \"curl/8.5.0\"` finds
+  nothing there. With `pattern_set=ecs-v1`, `user_agent.original` and `http.request.referrer` have none.
+- A name alone, such as `level`, is refused as a pattern; the field to search is the setting `field=level`.
+- If the field is a list, every element is tried, and the captures of all matching elements are kept. Numbers and booleans are
   matched as they are written.
 - With `:int`, text that begins with a whole number becomes that number: `12ms` gives 12. `:float` also reads a fraction and
-  an exponent: `12.5ms` gives 12.5. Other text stays text. (Logstash turns it into 0.)
+  an exponent: `12.5ms` gives 12.5. Any other text stays a string; Logstash turns it into 0.
 ";
 
 /// The patterns of one field.

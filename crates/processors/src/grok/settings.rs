@@ -16,7 +16,7 @@ use super::{Compiled, Field, Grok, Source};
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Config {
-    /// The patterns to try on `field`, in order.
+    /// The patterns to try on `field`, in this order.
     #[serde(default)]
     pattern: Vec<String>,
     /// The field that holds the text. Default: `message`.
@@ -36,18 +36,18 @@ pub(super) struct Config {
     /// Whether the first match ends the search. Default: true.
     #[serde(default = "yes")]
     break_on_match: bool,
-    /// Fields whose value a capture replaces instead of joining it.
+    /// Fields whose value is replaced by a capture, rather than joined with it in a list.
     #[serde(default)]
     overwrite: Vec<String>,
-    /// Whether `%{NAME}` without a field captures nothing. Otherwise it captures into a field called `NAME`. Default: true.
+    /// Whether `%{NAME}` without a field name captures nothing. If false, it captures into a field called `NAME`. Default: true.
     #[serde(default = "yes")]
     named_captures_only: bool,
-    /// Whether captures of nothing are kept, as empty text or null. Default: false.
+    /// Whether empty captures are kept, as empty strings or null. Default: false.
     #[serde(default)]
     keep_empty_captures: bool,
     /// The object to write all captures into. Default: the event itself.
     target: Option<String>,
-    /// How many steps a search may take, beside some for every byte of the text. Default: 200000.
+    /// The maximum number of steps of a search, in addition to some per byte of the text. Default: 200000.
     match_limit: Option<u32>,
 }
 
@@ -82,7 +82,7 @@ pub(super) fn build(
         target: config
             .target
             .as_deref()
-            .map(|text| component::field(node, "target", text))
+            .map(|text| crate::names::field(node, "target", text))
             .transpose()?,
         overwrite: paths(node, "overwrite", &config.overwrite)?,
         fields: Vec::new(),
@@ -103,7 +103,7 @@ pub(super) fn build(
 
 fn paths(node: &Node, setting: &str, texts: &[String]) -> Result<Vec<FieldPath>, ConfigError> {
     let path = |(index, text): (usize, &String)| {
-        component::field(node, &format!("{setting}[{index}]"), text)
+        crate::names::field(node, &format!("{setting}[{index}]"), text)
     };
     texts.iter().enumerate().map(path).collect()
 }
@@ -182,8 +182,7 @@ impl Builder<'_> {
 
     /// The patterns of one field. `at` is where its name stands.
     fn source(&mut self, at: &Node, field: &str, patterns: &Node) -> Result<Source, ConfigError> {
-        let unreadable = |error| at.error(format!("`{field}` is not a field name: {error}"));
-        let field = FieldPath::parse(field).map_err(unreadable)?;
+        let field = crate::names::path(at, field)?;
         if patterns.items().is_empty() {
             return Err(patterns.error(format!("the field {field} has no pattern")));
         }
@@ -197,6 +196,7 @@ impl Builder<'_> {
 
     fn compile(&mut self, at: &Node) -> Result<Compiled, ConfigError> {
         let text = at.as_str().unwrap_or_default();
+        self.check_pattern(at, text)?;
         let pattern = Pattern::compile(&self.library, text, &self.options)
             .map_err(|error| self.refused(at, &error))?;
         let captures: Vec<_> = pattern
@@ -211,6 +211,26 @@ impl Builder<'_> {
             is_plain: captures.iter().all(|(field, _)| is_own(*field)),
             captures,
             pattern,
+        })
+    }
+
+    /// Refuses what matches as a regular expression and is not meant as one: nothing, and a bare name.
+    fn check_pattern(&self, at: &Node, text: &str) -> Result<(), ConfigError> {
+        if text.is_empty() {
+            return Err(at.error("this pattern is empty and matches every text"));
+        }
+        let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '@' | '-');
+        if !text.chars().all(is_name) {
+            return Ok(());
+        }
+        let error = at.error(format!(
+            "`{text}` is not a pattern: it captures nothing and matches only itself"
+        ));
+        Err(match self.library.get(text).is_some() {
+            true => error.note(format!("a definition is referred to as %{{{text}}}")),
+            false => error.note(format!(
+                "to match another field write field={text}; to keep the events with this text, `where message.contains(\"{text}\")`"
+            )),
         })
     }
 

@@ -422,7 +422,7 @@ fn broken_settings_are_refused() {
 fn errors_point_into_the_pattern_or_the_definition() {
     for (settings, value, part, suggestion) in [
         (
-            r#"{pattern: ["ok", "x %{NUMBR:n}"]}"#,
+            r#"{pattern: ["o+k", "x %{NUMBR:n}"]}"#,
             "x %{NUMBR:n}",
             "no definition `NUMBR`",
             Some("NUMBER"),

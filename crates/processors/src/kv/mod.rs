@@ -13,13 +13,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use batch::{Batch, Bitmap, Cell, Edit, Failures, FieldPath, FieldRead};
-use component::{Build, BuildContext, Example, Order, Processor, Spec, field, parse};
+use component::{Build, BuildContext, Example, Order, Processor, Spec, parse};
 use config::{ConfigError, Node, Positional};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::keyed::{Found, Keyed};
 use crate::literal::Literal;
+use crate::names::field;
 use crate::text::Texts;
 use pattern::PatternSplitter;
 use split::{Pair, Quotes, Splitter};
@@ -29,20 +30,16 @@ const FAILURE_TAG: &str = "_kvparsefailure";
 /// The processor's description.
 pub const SPEC: Spec = Spec {
     name: "kv",
-    summary: "Makes fields of key=value pairs.",
-    description: "Finds pairs such as `user=ann status=200` and makes a field of each; other words are passed over. \
-                  Values are text. A value may stand in quotes (`\"…\"`, `'…'`) or brackets (`(…)`, `[…]`, `<…>`), \
-                  which are left out, when a pair ends after the closing one; backslashes stay as they are, but the \
+    summary: "Parses key=value pairs into fields.",
+    description: "Turns pairs such as `user=ann status=200` into fields; other words are ignored. Values are strings. Quotes (`\"…\"`, `'…'`) or brackets (`(…)`, `[…]`, `<…>`) around a value are removed if the pair ends after the closing one; backslashes stay as they are, but the \
                   byte after one splits nothing. Pairs without a value are left out, and so are pairs without a \
                   key.\n\n\
-                  Keys become fields as they are, dots included: the field `a.b` of `a.b=1` is found by that name. A \
-                  key that comes twice gives an array. A field that the event has already is replaced.\n\n\
-                  A text without pairs is no failure, nor is a field that is absent or null. Where `target` or \
+                  Keys become fields as they are, dots included: the field `a.b` of `a.b=1` is found by that name. A key that occurs twice gives a list. Existing fields are replaced.\n\n\
+                  Text without pairs is not a failure, nor is a field that is absent or null. Where `target` or \
                   something above it is not an object, the event fails with `_kvparsefailure`.\n\n\
                   With `recursive: true` a value that holds pairs itself becomes an object of these, up to \
                   eight levels deep: `a=(b=1 c=2)` gives `{\"a\":{\"b\":\"1\",\"c\":\"2\"}}`.\n\n\
-                  The first 128 different keys of a batch are kept in columns; events with further ones cost several \
-                  times as much.",
+                  The first 128 distinct keys of a batch are processed in columns; events with further keys take several times as long.",
     positional: Positional::fields(&["field"]),
     one_line: &[],
     examples: &[
@@ -77,7 +74,7 @@ pub const SPEC: Spec = Spec {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct Config {
-    /// The field whose text is read. Default: `message`.
+    /// The field to parse. Default: `message`.
     field: String,
     /// The field that gets the pairs. Default: none; they become fields of the event.
     target: Option<String>,

@@ -28,7 +28,7 @@ use rules::Rules;
 /// The `user_agent` processor.
 pub const SPEC: Spec = Spec {
     name: "user_agent",
-    summary: "Names browser, operating system and device of a user agent string.",
+    summary: "Parses a user agent string into browser, operating system and device.",
     description: DESCRIPTION,
     positional: Positional::fields(&["field", "target"]),
     one_line: &[],
@@ -59,15 +59,15 @@ pub const SPEC: Spec = Spec {
 
 const DESCRIPTION: &str = "\
 Writes `name`, `version`, `device.name`, `os.name`, `os.version` and `os.full` below `target`, by the rules of the
-[uap-core](https://github.com/ua-parser/uap-core) project. What the rules do not say is left out;
-a name they do not know is `Other`. The field itself stays as it is and is not copied to `original`.
+[uap-core](https://github.com/ua-parser/uap-core) project. Fields for which the rules give no value are left out;
+an unknown name is `Other`. The field itself stays as it is and is not copied to `original`.
 
 The rules of October 2026 are part of the program (Apache License 2.0). For newer ones, download `regexes.yaml` from the project and
 name the file: `regexes: /etc/millpond/regexes.yaml`. It is read once, when the pipeline starts; a rule in it that cannot be used ends the start.
 Rules of your own can be added to the file: the first rule that matches wins.
 
 A string in double quotes, as the legacy grok patterns capture it, is looked up without them. A field that is
-absent, null or empty changes nothing. There is no failure tag.
+absent, null or empty changes nothing. It never fails.
 ";
 
 /// The settings of `user_agent`.
@@ -129,8 +129,8 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
         drop(parser.set(rules.map_err(refuse)?));
     }
     Ok(Box::new(UserAgent {
-        field: component::field(node, "field", &config.field)?,
-        target: component::field(node, "target", &config.target)?,
+        field: crate::names::field(node, "field", &config.field)?,
+        target: crate::names::field(node, "target", &config.target)?,
         tag: context.tag_or("_user_agent_failure"),
         parser: Arc::new(parser),
         cache: ObjectCache::new(config.cache_entries),

@@ -1,0 +1,42 @@
+//! Names of fields as configurations spell them, and what is written in their place by mistake.
+
+use batch::FieldPath;
+use config::{ConfigError, Node};
+
+/// The field that `text` names, which stands at `at`.
+///
+/// # Errors
+/// A text that is not a field name: the call of a function, a reference such as `%{a}`, an empty part.
+pub fn path(at: &Node, text: &str) -> Result<FieldPath, ConfigError> {
+    if let Some(name) = text.strip_prefix("%{") {
+        let name = name.strip_suffix('}').unwrap_or(name);
+        let error = at.error(format!("`{text}` is not a field name"));
+        return Err(error.note(format!(
+            "`%{{…}}` belongs in a pattern or a template, in quotes; a field is written as it is called: {name}"
+        )));
+    }
+    if call(text).is_some() {
+        let error = at.error(format!("`{text}` is not a field name but an expression"));
+        return Err(error.note(format!(
+            "`set NAME = {text}` writes its value to a field; a field that is called so is written ['{text}']"
+        )));
+    }
+    FieldPath::parse(text)
+        .map_err(|error| at.error(format!("`{text}` is not a field name: {error}")))
+}
+
+/// The field that the setting `name` of `node` holds.
+///
+/// # Errors
+/// As for [`path`].
+pub fn field(node: &Node, name: &str, text: &str) -> Result<FieldPath, ConfigError> {
+    path(node.nearest(name), text)
+}
+
+/// The name and the arguments of a function that `text` calls.
+pub fn call(text: &str) -> Option<(&str, &str)> {
+    let (name, rest) = text.split_once('(')?;
+    let arguments = rest.strip_suffix(')')?;
+    let is_function = expr::functions().any(|function| function.name == name);
+    is_function.then_some((name, arguments))
+}
