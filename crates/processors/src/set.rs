@@ -478,7 +478,7 @@ mod tests {
         for (settings, part) in [
             ("values: { f: '%{a' }", "`%{` is not closed"),
             ("values: { f: '%{}' }", "`` is not a field name"),
-            ("values: { f: .nan }", "infinity and NaN"),
+            ("values: { f: .nan }", "infinity or NaN"),
             ("values: { f: 1e999 }", "`1e999` is beyond"),
             (
                 "{ field: f, value: 1 }",
