@@ -24,7 +24,7 @@ pub const SPEC: Spec = Spec {
             output: r#"{"b":2,"http":{"version":"1.1"}}"#,
         },
         Example {
-            title: "A field that is not there",
+            title: "A field that does not exist",
             stage: "remove nothing",
             input: r#"{"a":1.50}"#,
             output: r#"{"a":1.50}"#,

@@ -23,8 +23,8 @@ pub const SPEC: Spec = Spec {
     name: "rename",
     summary: "Renames fields.",
     description: "In a one-line pipeline: `rename NAME -> NEW, NAME -> NEW, …`. In YAML the same as one text, or \
-                  as a map from present to new names, `fields`. Values stay as they are, every digit included. A field that an event does not have is not a failure.\n\n\
-                  Nothing is overwritten: an event that has a field of the new name already, even a null, fails with \
+                  as a map from present to new names, `fields`. Values do not change; numbers keep every digit. A field that an event does not have is not a failure.\n\n\
+                  Nothing is overwritten: an event that already has a field with the new name, even if it is null, fails with \
                   `_renamefailure` and keeps all of its names. To overwrite, `remove` the other field first.\n\n\
                   The new name may lie below the old one: `rename host -> host.name` moves a text into an object. The \
                   renames of one processor happen at once, so no name may take part in two of them; use a second \
@@ -130,7 +130,7 @@ impl Rename {
         }
         if contains(&to, &from) {
             return Err(to_node.error(format!(
-                "`{from}` lies in `{to}`, which is there already for that reason"
+                "`{from}` is inside `{to}`, so that `{to}` exists already"
             )));
         }
         let wrap = contains(&from, &to).then(|| wrapping(&to.keys()[from.keys().len()..]));
@@ -334,7 +334,7 @@ mod tests {
                 ("rename a b", "expected `->`"),
                 ("rename to=a", "`rename` does not accept the setting `to`"),
                 ("rename a -> a", "`a` has that name already"),
-                ("rename a.b -> a", "`a.b` lies in `a`"),
+                ("rename a.b -> a", "`a.b` is inside `a`"),
                 ("rename a -> b..c", "`b..c` is not a field name"),
                 (
                     "rename a -> b, b -> c",

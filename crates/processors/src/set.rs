@@ -24,16 +24,14 @@ pub const SPEC: Spec = Spec {
     summary: "Sets fields to the values of expressions.",
     description: concat!(
         "In a one-line pipeline: `set NAME = EXPRESSION, NAME = EXPRESSION, …`. In YAML the same as one text, or as maps:\n\n\
-                  - `fields`: names with expressions. A text is a text only in quotes of its own: `env: '\"prod\"'`; a bare name is a \
-                  field, so that `copy: other` copies one. Where an expression gives nothing, nothing happens.\n\
+                  - `fields`: names with expressions. Text needs quotes of its own: `env: '\"prod\"'`; a bare name is a field, so that `copy: other` copies one. If an expression gives no value, nothing happens.\n\
                   - `values`: names with values as they stand. Unquoted `42`, `1.5`, `true` and `null` are numbers, a truth value and \
                   null, with every digit kept; what is quoted is text; lists and maps become arrays and objects. A text may hold fields and \
                   times: ",
         expr::template_syntax!(),
         " A reference to a field that is absent or null stays as it is written, as in Logstash.\n\n\
-                  All of them are set at once, so that no expression may read a field that the same `set` sets before it: use a second `set`. \
-                  A field that is there is replaced unless `overwrite: false` is given; a null counts as being there. \
-                  Where an expression fails, or a value above the field is not an object, the event fails with \
+                  All fields are set at once, so an expression cannot read a field that the same `set` sets before it: use a second `set`. An existing \
+                  field is replaced unless `overwrite: false` is set; a field that is null counts as existing. If an expression fails, or a value above the field is not an object, the event fails with \
                   `_setfailure`."
     ),
     positional: Positional::whole(&["fields"], Shape::Assignments),
@@ -76,7 +74,7 @@ struct Config {
     /// Fields with values: of any type, null included. A text may hold fields and times: `%{name}`, `%{+yyyy-MM-dd}`.
     #[serde(default)]
     values: BTreeMap<String, Option<Literal>>,
-    /// Whether a field that is there already is replaced. Default: true.
+    /// Whether an existing field is replaced. Default: true.
     #[serde(default = "yes")]
     overwrite: bool,
 }

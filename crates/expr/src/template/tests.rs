@@ -123,6 +123,7 @@ fn errors_point_into_the_text() {
         ("a %{['b}", 4..7, "not a field name"),
         ("%{+}", 3..3, "time format"),
         ("%{+yyyy-QQ}", 8..9, "`Q`"),
+        ("%{+YYYY.MM.dd}", 3..7, "`yyyy`"),
         ("%{+yyyy-mm-dd}", 8..10, "`MM`"),
         ("a%{+%Y-%M-%d}", 7..9, "`%m`"),
         ("%{+yyyy'T}", 7..9, "quote"),

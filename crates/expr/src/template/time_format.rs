@@ -123,6 +123,14 @@ fn token(first: char, rest: &str, letters: &str) -> Result<(Token, usize), (Stri
             let width = rest.chars().take_while(|&next| next == first).count();
             Ok((Token::Letter { letter, width }, width))
         }
+        'Y' => {
+            let width = rest.chars().take_while(|&next| next == first).count();
+            let (given, meant) = ("Y".repeat(width), "y".repeat(width));
+            Err((
+                format!("`{given}` is not the year here; did you mean `{meant}`?"),
+                width,
+            ))
+        }
         letter if letter.is_ascii_alphabetic() => {
             let known: Vec<String> = letters.chars().map(String::from).collect();
             let message = format!(

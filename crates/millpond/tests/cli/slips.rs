@@ -81,7 +81,11 @@ fn what_cannot_be_meant_is_refused_and_the_right_form_named() {
         ),
         (
             "set day = formatTime(now(), 'YYYY-MM-DD')",
-            ["formatTime", "`YYYY-MM-DD`"],
+            ["`YYYY` is not the year here", "did you mean `yyyy`?"],
+        ),
+        (
+            "set day = formatTime(now(), 'yyyy-MM-DD')",
+            ["`DD` is the day of the year", "did you mean `dd`?"],
         ),
         (
             "set zip 00123",

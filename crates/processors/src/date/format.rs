@@ -230,7 +230,7 @@ pub(super) fn step(letter: u8, run: usize) -> Result<Step, String> {
             .to_owned()),
         _ => {
             let letter = char::from(letter);
-            Err(format!("the letter `{letter}` has no meaning in a format; known are {LETTERS}, other text is quoted: '{letter}'"))
+            Err(format!("`{letter}` is not a letter of time formats; the letters are {LETTERS}, and other text must be quoted: '{letter}'"))
         }
     }
 }

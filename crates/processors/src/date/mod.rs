@@ -193,7 +193,7 @@ fn names(node: &Node, locale: Option<&str>) -> Result<Option<Arc<Names>>, Config
     let names = Names::of(locale).map_err(|_| {
         let error = node
             .nearest("locale")
-            .error(format!("`{locale}` is not a locale that is known"));
+            .error(format!("`{locale}` is not a known locale"));
         error.accepted([
             "a language such as `de`",
             "a language and a territory such as `de-AT` or `de_AT`",
@@ -361,7 +361,7 @@ impl Date {
                 format!("date: `{text}` is outside of 1677-09-21 to 2262-04-11")
             }
             (Fault::NoZone, ZoneSource::Field(path)) => {
-                format!("date: the field {path} names no time zone for `{text}`")
+                format!("date: the field {path} does not hold a time zone for `{text}`")
             }
             _ => format!("date: `{text}` is not in the format {}", self.expected),
         }

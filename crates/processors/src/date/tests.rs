@@ -311,7 +311,7 @@ fn the_zone_may_come_from_the_event() {
     );
     assert_eq!(
         &*failures.rows()[0].reason,
-        "date: the field tz names no time zone for `2024-07-01 12:00:03`"
+        "date: the field tz does not hold a time zone for `2024-07-01 12:00:03`"
     );
 }
 
@@ -342,11 +342,11 @@ fn broken_settings_are_refused() {
             ("date", "field"),
             ("date f", "formats"),
             ("date f formats=[]", "at least one format"),
-            ("date f yyyy-MM-ddTHH", "the letter `T` has no meaning"),
+            ("date f yyyy-MM-ddTHH", "`T` is not a letter of time formats"),
             ("date f 'yyyy z'", "names of zones"),
             ("date f yyyy timezone=Europe/Berlim", "is not a time zone"),
             ("date [f yyyy", "is not a field name"),
-            ("date f yyyy locale=xx", "`xx` is not a locale"),
+            ("date f yyyy locale=xx", "`xx` is not a known locale"),
         ],
     );
     let Err(error) = build(&SPEC, "date f UNIX 'yyyy-MM-ddTHH'") else {

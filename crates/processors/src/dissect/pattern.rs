@@ -166,10 +166,7 @@ fn keys_of(text: &str) -> Result<(Vec<Key<'_>>, &str), PatternError> {
         };
         let at = start..start + length + 1;
         if open == 0 && !keys.is_empty() {
-            return Err(error(
-                "two keys need a text between them that tells where the first one ends",
-                at,
-            ));
+            return Err(error("two keys need a delimiter between them", at));
         }
         keys.push(key_of(
             &text[start + 2..start + length],
@@ -435,7 +432,7 @@ mod tests {
         for (pattern, message, at) in [
             ("no keys", "the pattern has no key", 0..7),
             ("%{a} %{b", "not closed", 5..8),
-            ("%{a}%{b}", "two keys need a text between them", 4..8),
+            ("%{a}%{b}", "two keys need a delimiter between them", 4..8),
             (
                 "%{a} %{a}",
                 "`a` is captured twice; write %{+a} to append",

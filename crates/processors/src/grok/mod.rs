@@ -92,7 +92,7 @@ definitions as well.
   whole line and its end, and with `overwrite=message` it is the end alone. A capture is left out where the event has an object of that name.
 - As in Logstash, the fields `agent` and `referrer` of the legacy `COMBINEDAPACHELOG` keep their quotes: `where agent == \"curl/8.5.0\"` finds
   nothing there. With `pattern_set=ecs-v1`, `user_agent.original` and `http.request.referrer` have none.
-- A name alone, such as `level`, is refused as a pattern; the field to search is the setting `field=level`.
+- A name alone, such as `level`, is refused as a second pattern; the field to search is the setting `field=level`.
 - If the field is a list, every element is tried, and the captures of all matching elements are kept. Numbers and booleans are
   matched as they are written.
 - With `:int`, text that begins with a whole number becomes that number: `12ms` gives 12. `:float` also reads a fraction and

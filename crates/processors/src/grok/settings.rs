@@ -96,7 +96,7 @@ pub(super) fn build(
         tag: context.tag_or("_grokparsefailure"),
         timeout_tag: "_groktimeout".into(),
         no_match: "grok: no pattern matches".into(),
-        timeout: "grok: the search was given up at match_limit".into(),
+        timeout: "grok: the search was stopped at match_limit".into(),
         row: Row::default(),
     }))
 }
@@ -189,14 +189,15 @@ impl Builder<'_> {
         let patterns = patterns
             .items()
             .iter()
-            .map(|pattern| self.compile(pattern))
+            .enumerate()
+            .map(|(index, pattern)| self.compile(pattern, index))
             .collect::<Result<_, _>>()?;
         Ok(Source { field, patterns })
     }
 
-    fn compile(&mut self, at: &Node) -> Result<Compiled, ConfigError> {
+    fn compile(&mut self, at: &Node, index: usize) -> Result<Compiled, ConfigError> {
         let text = at.as_str().unwrap_or_default();
-        self.check_pattern(at, text)?;
+        self.check_pattern(at, text, index)?;
         let pattern = Pattern::compile(&self.library, text, &self.options)
             .map_err(|error| self.refused(at, &error))?;
         let captures: Vec<_> = pattern
@@ -214,19 +215,22 @@ impl Builder<'_> {
         })
     }
 
-    /// Refuses what matches as a regular expression and is not meant as one: nothing, and a bare name.
-    fn check_pattern(&self, at: &Node, text: &str) -> Result<(), ConfigError> {
+    /// Refuses what matches as a regular expression and is not meant as one: nothing, the name of a definition, and behind another
+    /// pattern a bare name.
+    fn check_pattern(&self, at: &Node, text: &str, index: usize) -> Result<(), ConfigError> {
         if text.is_empty() {
             return Err(at.error("this pattern is empty and matches every text"));
         }
         let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '@' | '-');
-        if !text.chars().all(is_name) {
+        let is_definition = self.library.get(text).is_some();
+        let is_field = index > 0 && text.contains(char::is_alphanumeric);
+        if !text.chars().all(is_name) || !(is_definition || is_field) {
             return Ok(());
         }
         let error = at.error(format!(
             "`{text}` is not a pattern: it captures nothing and matches only itself"
         ));
-        Err(match self.library.get(text).is_some() {
+        Err(match is_definition {
             true => error.note(format!("a definition is referred to as %{{{text}}}")),
             false => error.note(format!(
                 "to match another field write field={text}; to keep the events with this text, `where message.contains(\"{text}\")`"

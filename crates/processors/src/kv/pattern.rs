@@ -25,9 +25,8 @@ type Place = (usize, usize);
 /// # Errors
 /// One that is invalid, or matches an empty text.
 pub(super) fn compile(pattern: &str) -> Result<Regex, String> {
-    let hir = regex_syntax::parse(pattern).map_err(|error| {
-        format!("`{pattern}` is not a regular expression that is supported: {error}")
-    })?;
+    let hir = regex_syntax::parse(pattern)
+        .map_err(|error| format!("`{pattern}` is not a supported regular expression: {error}"))?;
     if hir.properties().minimum_len() == Some(0) {
         return Err(format!(
             "`{pattern}` matches an empty text, which splits nothing"

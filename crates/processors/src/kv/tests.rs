@@ -236,7 +236,7 @@ fn bad_settings_are_refused() {
             ),
             (
                 "kv value_split_pattern='='  field_split_pattern='(?=x)'",
-                "`(?=x)` is not a regular expression that is supported",
+                "`(?=x)` is not a supported regular expression",
             ),
             (
                 "kv value_split_pattern='('",
