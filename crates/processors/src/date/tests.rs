@@ -342,7 +342,10 @@ fn broken_settings_are_refused() {
             ("date", "field"),
             ("date f", "formats"),
             ("date f formats=[]", "at least one format"),
-            ("date f yyyy-MM-ddTHH", "`T` is not a letter of time formats"),
+            (
+                "date f yyyy-MM-ddTHH",
+                "`T` is not a letter of time formats",
+            ),
             ("date f 'yyyy z'", "names of zones"),
             ("date f yyyy timezone=Europe/Berlim", "is not a time zone"),
             ("date [f yyyy", "is not a field name"),

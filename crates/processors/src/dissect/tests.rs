@@ -294,7 +294,10 @@ fn bad_settings_are_refused() {
         &SPEC,
         &[
             ("dissect", "pattern"),
-            ("dissect '%{a}%{b}'", "two keys need a delimiter between them"),
+            (
+                "dissect '%{a}%{b}'",
+                "two keys need a delimiter between them",
+            ),
             ("dissect '%{a}' b..c", "`b..c` is not a field name"),
             ("dissect '%{a|ip}'", "there is no type `ip`"),
             (

@@ -240,7 +240,7 @@ fn bad_settings_are_refused() {
             ),
             (
                 "kv value_split_pattern='('",
-                "`(` is not a regular expression",
+                "`(` is not a supported regular expression",
             ),
             ("kv recursive=deep", "expected true or false"),
         ],
