@@ -3,6 +3,7 @@
 //! An input sends batches and gets a [`Receipt`] for each. It may tell its source "done" only when the receipt
 //! resolves. Sending waits while the queue is full: that is the backpressure.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -16,6 +17,7 @@ use crate::diagnostics::Diagnostics;
 use crate::ledger::Ledger;
 use crate::metrics::{OperatorMetrics, Progress};
 use crate::phase::{Phase, Phases};
+use crate::written::{FileIdentity, WrittenFiles};
 
 /// Brings events in.
 #[async_trait]
@@ -39,6 +41,11 @@ pub trait Input: Send {
     /// Whether its source keeps what was not read, as files do. A disk queue then has it wait for the outputs while they make
     /// progress, rather than write everything to disk a second time.
     fn can_wait(&self) -> bool {
+        false
+    }
+
+    /// Whether it reads the file at this path, which need not exist yet.
+    fn reads(&self, _path: &Path) -> bool {
         false
     }
 
@@ -88,9 +95,21 @@ pub struct InputContext {
     pub ledger: Arc<Ledger>,
     /// Where warnings go.
     pub diagnostics: Diagnostics,
+    /// What outputs write that the input's events go to.
+    pub written: Arc<[Arc<WrittenFiles>]>,
 }
 
 impl InputContext {
+    /// Whether an output that the input's events go to writes any file.
+    pub fn writes_files(&self) -> bool {
+        self.written.iter().any(|written| written.is_used())
+    }
+
+    /// Whether an output that the input's events go to writes this file, so that they would be read again without end.
+    pub fn writes(&self, file: &FileIdentity) -> bool {
+        self.written.iter().any(|written| written.has(file))
+    }
+
     /// Sends a batch, waiting while the queue is full. Counts the events and the time.
     ///
     /// # Errors

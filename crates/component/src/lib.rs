@@ -14,6 +14,7 @@
 //! | [`standard`] | whether standard input and output can be used |
 //! | [`thread`] | threads for blocking work |
 //! | [`words`] | numbers in messages |
+//! | [`written`] | files that the process writes, which its inputs leave alone |
 
 pub mod diagnostics;
 pub mod input;
@@ -26,6 +27,7 @@ pub mod spec;
 pub mod standard;
 pub mod thread;
 pub mod words;
+pub mod written;
 
 pub use diagnostics::{Component, Diagnostics, Level, Limit, Message, Role, Warning};
 pub use input::{
@@ -43,3 +45,4 @@ pub use phase::{Phase, Phases};
 pub use processor::{Order, Processor};
 pub use spec::{Build, BuildContext, Effects, Example, Spec, field, fields, parse};
 pub use words::{grouped, plural, plural_were};
+pub use written::{FileIdentity, WrittenFiles};

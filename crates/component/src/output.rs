@@ -53,6 +53,7 @@ use bytes::Bytes;
 use config::ConfigError;
 
 use crate::diagnostics::Warning;
+use crate::written::WrittenFiles;
 
 /// What every output has: how it renders rows, and what it has to say.
 #[async_trait]
@@ -72,6 +73,11 @@ pub trait Output: Send + Sync {
 
     /// What no other component of the process may use at the same time, such as a file that is written.
     fn exclusive(&self) -> Option<String> {
+        None
+    }
+
+    /// The files that it writes, which inputs that feed it leave alone.
+    fn written(&self) -> Option<Arc<WrittenFiles>> {
         None
     }
 

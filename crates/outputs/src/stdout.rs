@@ -6,6 +6,7 @@
 //! comes next: nothing is written twice, no line is torn, and an output that gave up holds up nobody.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,8 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use batch::{Batch, Bitmap};
 use component::{
-    Build, BuildContext, Encoded, Example, Output, Spec, WriteError, Writer, Written, parse,
-    standard,
+    Build, BuildContext, Encoded, Example, Output, Spec, WriteError, Writer, Written, WrittenFiles,
+    parse, standard,
 };
 use config::{ConfigError, Node, Positional};
 use schemars::JsonSchema;
@@ -127,6 +128,8 @@ impl Gate {
 
 struct Stdout {
     format: Format,
+    /// The file that standard output goes to, where it is one.
+    written: Arc<WrittenFiles>,
     /// Dots end with a newline on a terminal, where the shell's prompt follows.
     ends_with_newline: bool,
     gate: &'static Gate,
@@ -154,12 +157,13 @@ fn build(node: &Node, _: &BuildContext) -> Result<Arc<dyn Writer>, ConfigError> 
     let terminal = is_terminal.then(|| Terminal::new(|name| std::env::var_os(name)));
     let format = format(&config, node, terminal)?;
     let gate = &STANDARD_OUTPUT;
-    Ok(Arc::new(Stdout::new(
-        format,
-        is_terminal,
-        Box::new(fd),
-        gate,
-    )))
+    let metadata = fd.try_clone().map(File::from);
+    let metadata = metadata.and_then(|file| file.metadata());
+    let output = Stdout::new(format, is_terminal, Box::new(fd), gate);
+    if let Ok(metadata) = metadata {
+        output.written.note(&metadata);
+    }
+    Ok(Arc::new(output))
 }
 
 /// What is known of the terminal that shows the events.
@@ -204,6 +208,7 @@ impl Stdout {
         let ends_with_newline = is_terminal && matches!(format, Format::Dots);
         Self {
             format,
+            written: Arc::default(),
             ends_with_newline,
             gate,
             state: Mutex::new(State {
@@ -243,6 +248,10 @@ impl Output for Stdout {
 
     fn uses_standard_output(&self) -> bool {
         true
+    }
+
+    fn written(&self) -> Option<Arc<WrittenFiles>> {
+        Some(self.written.clone())
     }
 }
 

@@ -5,13 +5,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use batch::HostInfo;
-use component::{AnyOutput, Build, BuildContext, Effects, Input, Order, Processor, Spec};
+use component::{
+    AnyOutput, Build, BuildContext, Effects, Input, Order, Processor, Spec, WrittenFiles,
+};
 use config::{ConfigError, Node, Size, StageRole};
 use expr::Expr;
 use serde::de::DeserializeOwned;
 
 use crate::dry::dry;
 use crate::links::Links;
+use crate::loops::Loops;
 use crate::queue_settings::{DISK_SIZE_MIN, QueueSettings, check_file_name};
 use crate::registry::Registry;
 use crate::settings::{
@@ -43,6 +46,8 @@ pub struct PipelineGraph {
     pub outputs: Vec<OutputNode>,
     /// How failed writes are repeated.
     pub retry: RetrySettings,
+    /// What outputs write that its events go to, in this pipeline and in others.
+    pub written: Arc<[Arc<WrittenFiles>]>,
 }
 
 /// An input with its name.
@@ -146,13 +151,15 @@ impl Graph {
             data_dir: process.data_dir.as_deref(),
             queues: BTreeMap::new(),
             links: Links::default(),
+            loops: Loops::default(),
         };
-        let pipelines = entries
+        let mut pipelines = entries
             .iter()
             .map(|(name, node)| builder.pipeline(name, node))
             .collect::<Result<Vec<_>, _>>()?;
         let names: Vec<&str> = pipelines.iter().map(|it| it.name.as_str()).collect();
         builder.links.check(&names)?;
+        builder.loops.check(&mut pipelines, &builder.links)?;
         let mut graph = Self { process, pipelines };
         if options.effects != Effects::All {
             graph.leave_data_dir();
@@ -194,6 +201,7 @@ struct Builder<'a> {
     /// The folders of disk queues, each with its pipeline.
     queues: BTreeMap<PathBuf, String>,
     links: Links,
+    loops: Loops,
 }
 
 impl Builder<'_> {
@@ -229,6 +237,7 @@ impl Builder<'_> {
             stages,
             outputs,
             retry,
+            written: Arc::default(),
         })
     }
 
@@ -451,6 +460,10 @@ impl Builder<'_> {
             _ => return Err(wrong_kind(node, spec)),
         };
         self.claim(component.output().exclusive(), node)?;
+        if let Some(written) = component.output().written() {
+            let place = own.nearest("path");
+            self.loops.writes(pipeline, written, place);
+        }
         let component = match self.effects {
             Effects::Nothing => dry(component),
             Effects::All | Effects::Outputs => component,

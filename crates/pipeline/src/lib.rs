@@ -25,6 +25,7 @@ pub mod graph;
 mod intake;
 pub mod lane;
 mod links;
+mod loops;
 mod own_runtime;
 pub mod queue_settings;
 mod queues;

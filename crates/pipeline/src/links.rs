@@ -34,6 +34,12 @@ impl Links {
         self.fed.insert(name.to_owned(), place.clone());
     }
 
+    /// Whether one pipeline feeds another.
+    pub fn has(&self, from: &str, to: &str) -> bool {
+        let mut links = self.feeders.iter();
+        links.any(|link| link.from == from && link.to == to)
+    }
+
     /// Checks that what is fed is there and takes nothing else, that somebody feeds it, and that there is no circle.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ use batch::{Budget, BufferPool, HostInfo};
 use component::thread::{self, Work};
 use component::{
     AnyOutput, Diagnostics, FileLedger, InputContext, Ledger, OperatorMetrics, Output, Phase,
-    Phases, Progress, Stop, plural_were,
+    Phases, Progress, Stop, WrittenFiles, plural_were,
 };
 use config::{ConfigError, Period};
 use queue::{Bell, Inlet, Queue, QueueError, QueuePhase};
@@ -145,6 +145,8 @@ struct Running {
 /// What waits for its start.
 struct Waiting {
     inputs: Vec<InputNode>,
+    /// What outputs write that the inputs' events go to.
+    written: Arc<[Arc<WrittenFiles>]>,
     outputs: Vec<Arc<dyn Output>>,
     pool: BufferPool,
     options: RunOptions,
@@ -419,6 +421,7 @@ impl Running {
                     false => graph.inputs,
                 },
                 outputs,
+                written: graph.written,
                 pool: resources.pool,
                 options: options.clone(),
             },
@@ -484,6 +487,7 @@ impl Running {
                 scope: format!("{}/{}", self.name, node.name).into(),
                 registry: options.registry.clone(),
                 ledger: Arc::default(),
+                written: waiting.written.clone(),
             };
             self.inputs.push(RunningInput::start(node, context));
         }

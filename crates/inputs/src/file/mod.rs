@@ -214,6 +214,11 @@ impl Input for FileInput {
         true
     }
 
+    fn reads(&self, path: &Path) -> bool {
+        let mut patterns = self.watch.patterns.iter();
+        patterns.any(|pattern| pattern.stands_for(path)) && !self.watch.exclusion.has(path)
+    }
+
     async fn run(self: Box<Self>, ctx: InputContext) -> Result<(), InputError> {
         let (sent, receiver) = tokio::sync::mpsc::channel(SENT_MAX);
         let dirty = Arc::new(Dirty::default());

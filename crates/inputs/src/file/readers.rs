@@ -26,6 +26,7 @@ use super::probe::{Probe, Seen};
 use super::record;
 use super::state::{File, FileState};
 use super::task::{Desk, OpenError, Outcome, Task};
+use crate::paths::meta::Meta;
 use crate::reading::emitter::{Emitted, Emitter, End};
 use crate::reading::settings::Compression;
 
@@ -346,6 +347,11 @@ impl Desk for Reader {
 
     fn is_stopped(&self) -> bool {
         self.common.ctx.stop.is_stopped()
+    }
+
+    fn is_own(&self, file: &Opened) -> bool {
+        let ctx = &self.common.ctx;
+        ctx.writes_files() && Meta::of_fd(file).is_ok_and(|meta| ctx.writes(&meta.identity()))
     }
 
     fn chunker(&self, path: &str, state: &FileState, tail: &[u8]) -> Chunker {

@@ -95,6 +95,8 @@ pub(crate) trait Desk {
     fn send(&mut self, task: &Task, chunk: Chunk) -> Result<(), Outcome>;
     /// Whether to stop.
     fn is_stopped(&self) -> bool;
+    /// Whether the file is written with what is read here.
+    fn is_own(&self, file: &Opened) -> bool;
     /// A chunker that goes on where one was, with the bytes before.
     fn chunker(&self, path: &str, state: &FileState, tail: &[u8]) -> Chunker;
     /// The header at the start of a file, where its rows have one.
@@ -226,6 +228,9 @@ impl Task {
         }
         if self.is_left() {
             return Outcome::Elsewhere;
+        }
+        if desk.is_own(self.content.file()) {
+            return Outcome::Closed;
         }
         let end = self.content.offset() + SLICE_BYTES;
         loop {

@@ -177,7 +177,19 @@ impl Tracker {
             );
             self.warn_once(&message);
         }
-        found.meta.kind == Kind::File
+        found.meta.kind == Kind::File && !self.is_own(found)
+    }
+
+    /// Whether the file is written with the events that are read here.
+    fn is_own(&mut self, found: &Found) -> bool {
+        if !self.ctx.writes(&found.meta.identity()) {
+            return false;
+        }
+        self.warn_once(&format!(
+            "{}: is not read, because an output writes the events of this input to it and they would be read again without end",
+            found.path.display()
+        ));
+        true
     }
 
     /// Handles a file at a known place; gives back one that is not known there.

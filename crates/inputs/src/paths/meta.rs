@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
+use component::FileIdentity;
 use rustix::fs::{AtFlags, CWD, FileType, Statx, StatxFlags, StatxTimestamp};
 use rustix::io::Errno;
 
@@ -43,6 +44,15 @@ impl Kind {
 }
 
 impl Meta {
+    /// What tells the file from all others.
+    pub(crate) fn identity(&self) -> FileIdentity {
+        FileIdentity {
+            device: self.device,
+            inode: self.inode,
+            born_ns: self.born_ns,
+        }
+    }
+
     /// Of the file that the path leads to, through links.
     ///
     /// # Errors

@@ -219,6 +219,7 @@ impl Bench {
             scope: "test/input".into(),
             registry: None,
             ledger: Arc::default(),
+            written: Arc::default(),
         };
         let (metrics, progress) = (ctx.metrics.clone(), ctx.progress.clone());
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -234,6 +234,7 @@ impl World {
             scope: "test/input".into(),
             registry: Some(Arc::new(registry)),
             ledger: Arc::clone(&ledger),
+            written: Arc::default(),
         };
         let thread = std::thread::spawn(move || {
             let mut runtime = tokio::runtime::Builder::new_current_thread();

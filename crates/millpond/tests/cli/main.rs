@@ -17,6 +17,7 @@ mod http_crowd;
 mod http_input;
 mod http_output;
 mod log;
+mod loops;
 mod main_job;
 mod metrics;
 mod names;

@@ -102,6 +102,15 @@ impl Destination {
         }
     }
 
+    /// A path that may be written; nothing for a device, which does not keep what is written to it.
+    pub fn example(&self) -> Option<PathBuf> {
+        let path = match self {
+            Self::Fixed(path) => PathBuf::from(&**path),
+            Self::Template { template, .. } => template.with_each("x").into(),
+        };
+        (!path.starts_with("/dev")).then_some(path)
+    }
+
     /// Whether the directory that all paths have in common is there, so that what is wrong with one of them is its own fault.
     pub fn has_base(&self) -> bool {
         match self {

@@ -11,7 +11,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use component::{Warning, WriteError, plural};
+use component::{Warning, WriteError, WrittenFiles, plural};
 use rustix::io::Errno;
 
 use super::notes::Notes;
@@ -42,6 +42,8 @@ pub struct Files {
     notes: Notes,
     open: HashMap<Arc<str>, OpenFile>,
     uses: u64,
+    /// Every file that was opened.
+    written: Arc<WrittenFiles>,
     pub warnings: Vec<Warning>,
     pub counters: Vec<(&'static str, u64)>,
 }
@@ -80,13 +82,19 @@ fn path_failure(path: &str, error: &io::Error) -> Failure {
 
 impl Files {
     /// No open files yet.
-    pub fn new(storage: Box<dyn Storage>, settings: Settings, notes: Notes) -> Self {
+    pub fn new(
+        storage: Box<dyn Storage>,
+        settings: Settings,
+        notes: Notes,
+        written: Arc<WrittenFiles>,
+    ) -> Self {
         Self {
             storage,
             settings,
             notes,
             open: HashMap::new(),
             uses: 0,
+            written,
             warnings: Vec::new(),
             counters: Vec::new(),
         }
@@ -154,11 +162,13 @@ impl Files {
         };
         let mut stored = self.open_stored(path)?;
         let metadata = stored.file().metadata().map_err(failed)?;
+        self.written.note(&metadata);
         if metadata.is_file() && metadata.len() > 0 && !self.mend(path, &mut *stored)? {
             drop(stored);
             stored = self.open_stored(path)?;
         }
         let metadata = stored.file().metadata().map_err(failed)?;
+        self.written.note(&metadata);
         let noted = noted.and_then(|()| match is_kept {
             true => self.notes.opened(path, &metadata),
             false => Ok(()),

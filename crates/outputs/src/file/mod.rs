@@ -32,7 +32,7 @@ use async_trait::async_trait;
 use batch::{Batch, Bitmap};
 use component::{
     Build, BuildContext, Compression, Effects, Encoded, Example, Output, Part, RowAnswer, Spec,
-    Warning, WriteError, Writer, Written, parse,
+    Warning, WriteError, Writer, Written, WrittenFiles, parse,
 };
 use config::{ConfigError, Node, Period, Positional, Size};
 use schemars::JsonSchema;
@@ -183,6 +183,7 @@ struct FileOutput {
     /// Events are safe after a flush only.
     until_flush: bool,
     compression: Compression,
+    written: Arc<WrittenFiles>,
     state: Mutex<State>,
 }
 
@@ -239,7 +240,8 @@ impl FileOutput {
         };
         let destination = Destination::new(node, &config.path)?;
         let notes = Notes::new(settings, destination.directory(), &config.path);
-        let mut files = Files::new(storage, settings, notes);
+        let written = Arc::new(WrittenFiles::new(destination.example()));
+        let mut files = Files::new(storage, settings, notes, written.clone());
         let look = match ctx.effects {
             Effects::Nothing => Ok(()),
             Effects::All | Effects::Outputs => destination.look(config.create_dirs, rotates),
@@ -260,6 +262,7 @@ impl FileOutput {
             format,
             until_flush: config.fsync || settings.compression != Compression::None,
             compression: settings.compression,
+            written,
             state: Mutex::new(State {
                 files,
                 next_part: 0,
@@ -331,6 +334,10 @@ impl Output for FileOutput {
             }
             _ => None,
         }
+    }
+
+    fn written(&self) -> Option<Arc<WrittenFiles>> {
+        Some(self.written.clone())
     }
 
     async fn open(&self) -> Result<(), ConfigError> {

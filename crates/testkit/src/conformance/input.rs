@@ -176,6 +176,7 @@ fn run(
         scope: "test/input".into(),
         registry: None,
         ledger: Arc::default(),
+        written: Arc::default(),
     };
     let runtime = Runtime::new().expect("a runtime");
     let opened = runtime.block_on(input.open());

@@ -104,6 +104,7 @@ fn start_saying(sink: &Arc<Kept>, diagnostics: Diagnostics) -> Batcher<Texts> {
         registry: None,
         ledger: Arc::default(),
         diagnostics,
+        written: Arc::default(),
     };
     let stream = Arc::new(Stream::unnamed(1));
     Batcher::start(&ctx, || Texts(stream.clone())).expect("threads")
