@@ -44,6 +44,11 @@ pub trait Input: Send {
         false
     }
 
+    /// What a user should hear when the configuration is checked, such as files that are not there.
+    fn notices(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Whether it reads the file at this path, which need not exist yet.
     fn reads(&self, _path: &Path) -> bool {
         false

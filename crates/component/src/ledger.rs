@@ -56,6 +56,15 @@ pub struct FileLedger {
     pub checkpoints: u64,
 }
 
+impl FileLedger {
+    /// Counts what is on its way as not read.
+    pub fn forget_in_flight(&mut self) {
+        self.read_events -= self.in_flight_events;
+        self.read_bytes -= self.in_flight_bytes;
+        (self.in_flight_events, self.in_flight_bytes) = (0, 0);
+    }
+}
+
 /// Events and bytes that were dropped for one reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Dropped {

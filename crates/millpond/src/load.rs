@@ -108,6 +108,7 @@ pub fn check(pipeline: &str, data_dir: Option<PathBuf>) -> anyhow::Result<ExitCo
             crate::run::print(format!("  queue: {queue}\n").as_bytes())?;
         }
     }
+    tell_missing(&graph);
     tell_warnings(&graph);
     crate::run::print(b"The configuration is valid.\n")?;
     Ok(ExitCode::SUCCESS)
@@ -122,6 +123,20 @@ pub fn check_sample(
 ) -> anyhow::Result<ExitCode> {
     tell_warnings(&load(pipeline)?.build(&host(), data_dir)?);
     sample(load(pipeline)?, file, lines)
+}
+
+/// What inputs would not find now.
+fn tell_missing(graph: &Graph) {
+    for pipeline in &graph.pipelines {
+        for input in &pipeline.inputs {
+            for text in input.component.notices() {
+                let (pipeline, input) = (&pipeline.name, &input.name);
+                say(&format!(
+                    "warning: pipeline {pipeline}: input {input}: {text}"
+                ));
+            }
+        }
+    }
 }
 
 /// What outputs have to say of their settings.

@@ -221,6 +221,7 @@ impl Session {
             name,
             problems,
             remarks,
+            unclaimed,
             undelivered,
             refused,
             letters_dropped,
@@ -239,6 +240,12 @@ impl Session {
                 diagnostics
                     .for_component(component.role, &component.name)
                     .warn(text);
+            }
+            if *unclaimed > 0 {
+                let went = plural(*unclaimed, "event");
+                diagnostics.warn(&format!(
+                    "{went} went to no output, because no `if` was true"
+                ));
             }
             if *undelivered > 0 {
                 let events = plural_were(*undelivered, "event");
@@ -358,8 +365,12 @@ impl Signals {
                 }
                 None => asked = Some(Instant::now()),
             }
+            let again = match name {
+                "SIGINT" => "press Ctrl-C again",
+                _ => "send it again",
+            };
             diagnostics.info(&format!(
-                "{name}: delivering the events that were read; send it again to stop immediately"
+                "{name} received: delivering the events already read; {again} to stop immediately"
             ));
             let _ = first.set(name);
             stop.stop();
@@ -443,6 +454,7 @@ mod tests {
         ] {
             assert_eq!(queued_note(queued), said);
             let pipeline = PipelineReport {
+                unclaimed: 0,
                 name: "one".into(),
                 is_fed: false,
                 operators: Vec::new(),

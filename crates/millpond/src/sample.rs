@@ -57,6 +57,7 @@ pub fn sample(loaded: Loaded, file: &str, lines: u64) -> anyhow::Result<ExitCode
     let mut code = 0;
     for mut pipeline in graph.pipelines {
         pipeline.outputs.push(printer(&host)?);
+        pipeline.is_watched = true;
         let one = Graph {
             process: graph.process.clone(),
             pipelines: vec![pipeline],

@@ -18,6 +18,7 @@ use component::{
     parse, standard,
 };
 use config::{ConfigError, Node, Positional};
+use expr::Zone;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -188,6 +189,13 @@ fn format(config: &Config, node: &Node, terminal: Option<Terminal>) -> Result<Fo
         return Err(node
             .nearest("template")
             .error("`template` requires `format: line`"));
+    }
+    let zone = node.get("timezone").filter(|zone| !zone.is_null());
+    if let Some(zone) = zone.filter(|_| config.format != Some(FormatName::Line)) {
+        // A value that is none is told first.
+        Zone::of_setting(node)?;
+        return Err(zone
+            .error("`timezone` is for the times in a `template`, which requires `format: line`"));
     }
     let by_default = match terminal {
         Some(_) => FormatName::Pretty,
@@ -445,6 +453,14 @@ mod tests {
         for (yaml, message, column) in [
             ("format: jsn", "jsn", 9),
             ("template: x", "requires `format: line`", 11),
+            ("timezone: Nope", "is not a time zone", 11),
+            ("{format: line, timezone: Nope}", "is not a time zone", 26),
+            ("timezone: Asia/Tokyo", "requires `format: line`", 11),
+            (
+                "{format: line, template: '%{yyyy-MM-dd}'}",
+                "did you mean `%{+yyyy-MM-dd}`?",
+                26,
+            ),
             ("{format: line, template: 'a %{b'}", "not closed", 29),
             ("colour: x", "colour", 1),
         ] {

@@ -48,6 +48,8 @@ pub struct PipelineGraph {
     pub retry: RetrySettings,
     /// What outputs write that its events go to, in this pipeline and in others.
     pub written: Arc<[Arc<WrittenFiles>]>,
+    /// Whether the last output only shows what the others get, so that it does not count where events go to none.
+    pub is_watched: bool,
 }
 
 /// An input with its name.
@@ -238,6 +240,7 @@ impl Builder<'_> {
             outputs,
             retry,
             written: Arc::default(),
+            is_watched: false,
         })
     }
 

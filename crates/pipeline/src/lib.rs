@@ -31,6 +31,7 @@ pub mod queue_settings;
 mod queues;
 mod reading;
 pub mod registry;
+mod remarks;
 mod replay;
 pub mod report;
 mod retry;

@@ -33,6 +33,8 @@ pub struct PipelineReport {
     pub problems: Vec<Problem>,
     /// What is likely a slip of the configuration, such as a field that no event had. No failure.
     pub remarks: Vec<Problem>,
+    /// Events that went to no output, because the `if` of none was true. No failure.
+    pub unclaimed: u64,
     /// Events accepted and not delivered.
     pub undelivered: u64,
     /// Events that an output refused and that are lost, because there are no dead letters.
@@ -198,7 +200,13 @@ impl PipelineReport {
             "busy",
             "waiting",
         ];
-        let rows: Vec<[String; 9]> = self.operators.iter().map(OperatorReport::cells).collect();
+        let mut rows: Vec<[String; 9]> = self.operators.iter().map(OperatorReport::cells).collect();
+        if self.unclaimed > 0 {
+            let mut cells = std::array::from_fn(|_| "-".to_owned());
+            cells[0] = "(no output)".to_owned();
+            cells[1] = grouped(self.unclaimed);
+            rows.push(cells);
+        }
         let width = |column: usize| {
             rows.iter()
                 .map(|row| row[column].len())
@@ -218,12 +226,12 @@ impl PipelineReport {
             let _ = writeln!(text, "{note}");
         };
         line(&heads, "");
-        for (row, operator) in rows.iter().zip(&self.operators) {
+        for (index, row) in rows.iter().enumerate() {
             let cells: Vec<&str> = row.iter().map(String::as_str).collect();
+            let operator = self.operators.get(index);
             let named: Vec<String> = operator
-                .counts
-                .named
-                .iter()
+                .into_iter()
+                .flat_map(|operator| &operator.counts.named)
                 .map(|(name, count)| format!("{name} {}", grouped(*count)))
                 .collect();
             let note = if named.is_empty() {

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use batch::{Budget, BufferPool, HostInfo};
@@ -26,6 +26,7 @@ use crate::intake::Intake;
 use crate::lane::{Lane, Shared};
 use crate::own_runtime::OwnRuntime;
 use crate::queues::open_queues;
+use crate::remarks::remarks;
 use crate::replay::{Opened, Replaying, open_letters};
 use crate::report::{OperatorReport, PipelineReport, Problem, Report, Role};
 use crate::retry::caught;
@@ -410,6 +411,8 @@ impl Running {
             letters,
             intake,
             is_retired: AtomicBool::new(false),
+            is_watched: graph.is_watched,
+            unclaimed: AtomicU64::new(0),
         });
         let running = Self {
             name,
@@ -630,6 +633,16 @@ impl Running {
             .collect()
     }
 
+    /// The ledger at the end. What was read ahead and is not wanted any more, as after `head`, was never taken by anybody: it
+    /// counts as not read, and a later run reads it.
+    fn last_ledger(&self, undelivered: u64) -> Vec<FileLedger> {
+        let mut files = self.ledger();
+        if self.job.ends.is_satisfied() && undelivered == 0 {
+            files.iter_mut().for_each(FileLedger::forget_in_flight);
+        }
+        files
+    }
+
     fn report(&self, mut problems: Vec<Problem>) -> PipelineReport {
         for lane in &self.job.ends.lanes {
             let failure = lane.failure().map(str::to_owned);
@@ -679,9 +692,10 @@ impl Running {
                 .chain(stages)
                 .chain(lanes)
                 .collect(),
-            files: self.ledger(),
+            files: self.last_ledger(held.unsafe_events),
             problems,
-            remarks: self.remarks(),
+            remarks: remarks(&self.job.ends),
+            unclaimed: self.job.ends.unclaimed.load(Ordering::Relaxed),
             undelivered: held.unsafe_events,
             refused: self.job.ends.lanes.iter().map(|lane| lane.lost()).sum(),
             letters_dropped: self.job.ends.letters.as_ref().map_or(0, |letters| {

@@ -108,6 +108,7 @@ mod tests {
                 },
             });
         PipelineReport {
+            unclaimed: 0,
             name: "main".into(),
             is_fed: false,
             files: Vec::new(),

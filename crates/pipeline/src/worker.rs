@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use batch::{Batch, Reentry};
+use batch::{Batch, Bitmap, Reentry};
 use component::{
     Delivery, Diagnostics, DroppedRows, OperatorMetrics, Phase, Phases, Stop, StreamDelivery,
 };
@@ -22,6 +22,9 @@ use tokio::sync::watch;
 use crate::intake::Intake;
 use crate::lane::{Branch, Lane};
 use crate::stage::{Buried, DEAD_LETTER, SharedStage, Stage, WorkerStages, find_stage};
+
+/// What the ledger says of events that no output takes.
+const NO_OUTPUT: &str = "no output";
 
 /// How much workers give way to other threads: who reads and who writes is what a run waits for in the end, and workers
 /// have the queue between. Reading gzip on two cores takes 9 % less time so, for the same CPU.
@@ -61,14 +64,17 @@ pub struct Ends {
     pub intake: Option<Arc<Intake>>,
     /// Whether the pipeline does not count as useful any more.
     pub is_retired: AtomicBool,
+    /// Whether the last output only shows what the others get.
+    pub is_watched: bool,
+    /// Events that no output took, because the `if` of none was true.
+    pub unclaimed: AtomicU64,
 }
 
 impl Ends {
     /// Ends the inputs when nobody wants more: an ordered processor is finished, or every reader is gone. So does an output
     /// that has failed, where the run is finite; in a service the other outputs go on until none is left.
     pub fn check(&self) {
-        let finished = self.stages.iter().any(|stage| stage.is_finished());
-        if finished || self.lanes.iter().all(|lane| lane.is_satisfied()) {
+        if self.is_satisfied() {
             if let Some(intake) = &self.intake {
                 intake.satisfy();
             }
@@ -83,6 +89,12 @@ impl Ends {
         if has_failed {
             self.end_failed();
         }
+    }
+
+    /// Whether nobody wants more: an ordered processor is finished, or every reader is gone.
+    pub fn is_satisfied(&self) -> bool {
+        let finished = self.stages.iter().any(|stage| stage.is_finished());
+        finished || self.lanes.iter().all(|lane| lane.is_satisfied())
     }
 
     fn end_failed(&self) {
@@ -301,15 +313,12 @@ impl Job {
     /// Offers a batch to those outputs whose processors made no dead letters of it, and to each of the others when these are on
     /// disk. The entry is that of the first from then on.
     fn part(self: &Arc<Self>, entry: &mut Entry, processed: Processed) {
-        let Processed { batch, branches } = processed;
+        let Processed { mut branches } = processed;
         let is_buried = |way: &mut OwnWay| !way.drafts.is_empty();
-        let mut branches = branches;
         let buried: Vec<OwnWay> = branches.extract_if(.., is_buried).collect();
         let is_left = |place: &LaneTurn| !buried.iter().any(|way| way.place == *place);
         entry.lanes.retain(is_left);
-        let batch_of_all = batch.clone();
-        let rest = Processed { batch, branches };
-        self.ends.offer(entry, rest);
+        self.ends.offer(entry, Processed { branches });
         for mut way in buried {
             let own = Entry {
                 sequence: entry.sequence,
@@ -319,7 +328,6 @@ impl Job {
             };
             let drafts = std::mem::take(&mut way.drafts);
             let processed = Processed {
-                batch: batch_of_all.clone(),
                 branches: vec![way],
             };
             Burial::begin(self, own, processed, drafts);
@@ -332,13 +340,11 @@ type Drafts = Vec<(Draft, Arc<OperatorMetrics>)>;
 
 /// A batch as processors left it, on its way to the lanes.
 struct Processed {
-    /// For outputs without processors of their own.
-    batch: Arc<Batch>,
-    /// For those with some, in the order of the entry's lanes.
+    /// One for each of the entry's lanes, in their order.
     branches: Vec<OwnWay>,
 }
 
-/// What the processors below an output made of a batch.
+/// What one output gets of a batch.
 struct OwnWay {
     place: LaneTurn,
     branch: Branch,
@@ -370,6 +376,10 @@ impl Ends {
                 drafts.push(draft(buried, original.as_ref()));
             }
         }
+        let batch = Arc::new(batch);
+        let branch = |place: &LaneTurn| self.lanes[place.lane].branch(&batch);
+        let branches: Vec<Branch> = entry.lanes.iter().map(branch).collect();
+        let unclaimed = self.unclaimed_rows(&batch, &branches);
         if entry.ticket.is_awaited() {
             let finished: Vec<&str> = self
                 .stages
@@ -377,11 +387,27 @@ impl Ends {
                 .filter(|stage| stage.is_finished())
                 .map(|stage| stage.kind())
                 .collect();
-            entry.ticket.account(delivery(&batch, &finished));
+            let unclaimed = unclaimed.as_ref();
+            entry.ticket.account(delivery(&batch, &finished, unclaimed));
         }
-        let batch = Arc::new(batch);
-        let branches = self.branch(&mut stages.of_outputs, entry, &batch);
-        (Processed { batch, branches }, drafts)
+        let branches = self.branch(&mut stages.of_outputs, entry, branches);
+        (Processed { branches }, drafts)
+    }
+
+    /// Counts and gives the rows that no output takes, where each of them has a condition and all of them get this batch. Those of
+    /// the outputs that go through a disk queue on their own are not known together.
+    fn unclaimed_rows(&self, batch: &Batch, branches: &[Branch]) -> Option<Bitmap> {
+        let own = &self.lanes[..self.lanes.len() - usize::from(self.is_watched)];
+        if branches.len() < self.lanes.len() || !own.iter().all(|lane| lane.is_conditional()) {
+            return None;
+        }
+        let mut rows = batch.alive().clone();
+        for branch in &branches[..own.len()] {
+            rows.and_not(branch.rows());
+        }
+        let count = rows.count();
+        self.unclaimed.fetch_add(count as u64, Ordering::Relaxed);
+        (count > 0).then_some(rows)
     }
 
     /// What the processors below outputs make of a batch.
@@ -389,16 +415,21 @@ impl Ends {
         &self,
         of_outputs: &mut [Vec<Stage>],
         entry: &Entry,
-        batch: &Arc<Batch>,
+        branches: Vec<Branch>,
     ) -> Vec<OwnWay> {
-        let mut ways = Vec::new();
-        for &place in &entry.lanes {
+        let mut ways = Vec::with_capacity(branches.len());
+        for (&place, branch) in entry.lanes.iter().zip(branches) {
             let (lane, stages) = (&self.lanes[place.lane], &mut of_outputs[place.lane]);
+            let mut drafts = Vec::new();
             if stages.is_empty() {
+                ways.push(OwnWay {
+                    place,
+                    branch,
+                    drafts,
+                });
                 continue;
             }
-            let (branch, buried) = lane.process(stages, place.turn, batch);
-            let mut drafts = Vec::new();
+            let (branch, buried) = lane.process(stages, place.turn, branch);
             for buried in buried {
                 entry.ticket.bury(&buried.batch, 0..buried.batch.len());
                 drafts.push(draft(buried, None));
@@ -413,14 +444,9 @@ impl Ends {
     }
 
     fn offer(&self, entry: &Entry, processed: Processed) {
-        let Processed { batch, branches } = processed;
-        let mut branches = branches.into_iter().peekable();
-        for place in &entry.lanes {
-            let lane = &self.lanes[place.lane];
-            match branches.next_if(|way| way.place == *place) {
-                Some(way) => lane.offer_branch(place.turn, way.branch, &entry.ticket),
-                None => lane.offer(place.turn, &batch, &entry.ticket),
-            }
+        for way in processed.branches {
+            let lane = &self.lanes[way.place.lane];
+            lane.offer(way.place.turn, way.branch, &entry.ticket);
         }
         self.check();
     }
@@ -564,8 +590,9 @@ impl Drop for Burial {
 
 /// What processors made of a batch's rows, for each of its streams. What was dropped by one of the `finished` processors,
 /// and everything behind it, is as if it had not come.
-fn delivery(batch: &Batch, finished: &[&str]) -> Delivery {
+fn delivery(batch: &Batch, finished: &[&str], unclaimed: Option<&Bitmap>) -> Delivery {
     let origin = batch.origin();
+    let no_output: Arc<str> = NO_OUTPUT.into();
     let cut = batch
         .drops()
         .iter()
@@ -578,16 +605,20 @@ fn delivery(batch: &Batch, finished: &[&str]) -> Delivery {
         .map(|(rows, stream)| {
             let end = rows.end.min(cut.unwrap_or(rows.end)).max(rows.start);
             let taken = rows.start..end;
-            let dropped = batch
-                .drops()
-                .iter()
-                .map(|drops| dropped_rows(batch, drops, taken.clone()))
+            let drops = batch.drops().iter();
+            let drops = drops.map(|drops| (&drops.reason, &drops.rows));
+            let dropped: Vec<DroppedRows> = drops
+                .chain(unclaimed.map(|rows| (&no_output, rows)))
+                .map(|(reason, rows)| dropped_rows(batch, reason, rows, taken.clone()))
                 .filter(|dropped| dropped.rows > 0)
                 .collect();
-            let kept = if batch.drops().is_empty() {
-                taken.len()
-            } else {
-                taken.filter(|&row| batch.alive().contains(row)).count()
+            let is_kept = |row: &usize| {
+                let is_claimed = unclaimed.is_none_or(|rows| !rows.contains(*row));
+                batch.alive().contains(*row) && is_claimed
+            };
+            let kept = match batch.drops().is_empty() && unclaimed.is_none() {
+                true => taken.len(),
+                false => taken.filter(is_kept).count(),
             };
             StreamDelivery {
                 dead: dead_rows(batch, rows.clone()),
@@ -615,14 +646,19 @@ fn dead_rows(batch: &Batch, mut rows: Range<usize>) -> u64 {
 }
 
 /// The rows of a stream that were dropped for one reason.
-fn dropped_rows(batch: &Batch, drops: &batch::Drops, rows: Range<usize>) -> DroppedRows {
+fn dropped_rows(
+    batch: &Batch,
+    reason: &Arc<str>,
+    dropped: &Bitmap,
+    rows: Range<usize>,
+) -> DroppedRows {
     let origin = batch.origin();
-    let dropped = rows.filter(|&row| drops.rows.contains(row));
+    let dropped = rows.filter(|&row| dropped.contains(row));
     let (rows, bytes) = dropped.fold((0, 0), |(rows, bytes), row| {
         (rows + 1, bytes + (origin.end(row) - origin.start(row)))
     });
     DroppedRows {
-        reason: drops.reason.clone(),
+        reason: reason.clone(),
         rows,
         bytes,
     }

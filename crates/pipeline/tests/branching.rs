@@ -210,6 +210,8 @@ fn run(batches: usize, outputs: &[(u64, &[Does])], on_failure: OnFailure) -> Ran
         stages: Vec::new(),
         outputs: nodes.collect(),
         retry: retry(),
+        written: Arc::default(),
+        is_watched: false,
     };
     let options = options();
     let process = ProcessSettings {

@@ -224,6 +224,8 @@ fn run(batches: usize, fragile_at: Option<usize>, moods: &[Mood], ordered: bool)
         stages: fragile_at.map(stage).into_iter().collect(),
         outputs: outputs.collect(),
         retry: retry(),
+        written: Arc::default(),
+        is_watched: false,
     };
     let process = ProcessSettings {
         workers: 3,

@@ -216,6 +216,8 @@ impl Pipeline {
                 give_up_after: None,
                 ..retry()
             },
+            written: Arc::default(),
+            is_watched: false,
         }
     }
 

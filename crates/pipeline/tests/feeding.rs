@@ -157,6 +157,8 @@ fn pipeline(name: &str, inputs: &[&Lines], outputs: Vec<OutputNode>) -> Pipeline
         stages: Vec::new(),
         outputs,
         retry: retry(),
+        written: Arc::default(),
+        is_watched: false,
     }
 }
 

@@ -282,6 +282,8 @@ impl Case {
                 give_up_after: self.give_up_after,
                 ..retry()
             },
+            written: Arc::default(),
+            is_watched: false,
         };
         let graph = Graph {
             process: ProcessSettings {

@@ -37,10 +37,22 @@ pub(super) fn prefix(line: &[u8], at: usize) -> Option<Prefix> {
     Some(Prefix { sequence, end })
 }
 
-/// Where the name ends that stands at `at` with `: ` after it.
-pub(super) fn name(line: &[u8], at: usize) -> Option<usize> {
+/// Where the name ends that stands at `at` with `: ` after it, and where what follows begins. IOS-XR leaves the blank out.
+pub(super) fn name(line: &[u8], at: usize) -> Option<(usize, usize)> {
     let len = line[at..].iter().position(|byte| !is_name(*byte))?;
-    (len > 0 && line[at + len..].starts_with(b": ")).then_some(at + len)
+    let end = at + len;
+    match &line[end..] {
+        [b':', b' ', ..] if len > 0 => Some((end, end + 2)),
+        [b':', ..] if line[at..end].contains(&b'/') => Some((end, end + 1)),
+        _ => None,
+    }
+}
+
+/// Where the node of IOS-XR begins that stands at `at`, such as `RP/0/RSP0/CPU0:Mar  1 18:46:11`.
+pub(super) fn node(line: &[u8], at: usize) -> Option<usize> {
+    let (end, next) = name(line, at)?;
+    let is_node = line[at..end].iter().filter(|byte| **byte == b'/').count() >= 2;
+    (is_node && next == end + 1 && looks_like_time(line, next)).then_some(at)
 }
 
 /// Whether `%LINK-3-UPDOWN:` stands at `at`, or anything else of this form.
@@ -64,7 +76,7 @@ pub(super) fn is_uptime(line: &[u8], at: usize) -> bool {
     let text = &line[at..];
     let len = text.iter().position(|byte| *byte == b':' || *byte == b' ');
     let units = &text[..len.unwrap_or(text.len())];
-    let end = if is_time_of_day(text) {
+    let end = if is_time_of_day(text) && text[1] != b':' {
         8
     } else if let [b'0'..=b'9', .., b'y' | b'w' | b'd' | b'h' | b'm'] = units
         && units
@@ -78,46 +90,88 @@ pub(super) fn is_uptime(line: &[u8], at: usize) -> bool {
     text[end..].starts_with(b": ") && is_mnemonic(text, end + 2)
 }
 
-/// The zone that stands at `at`, after a time, with a blank before it and `: ` after it: its offset in seconds, where it
-/// is UTC, and where it ends. Another name is one only before a message of a device: it might be a program's. What it
-/// means differs from place to place, so that it says nothing.
+/// The zone that stands at `at`, after a time, with a blank before it and a blank or `: ` after it: its offset in seconds, where it is
+/// known, and where it ends. Another name is one only before a message of a device: it might be a host's. What it means differs
+/// from place to place, so that it says nothing.
 #[inline]
 pub(super) fn zone(line: &[u8], at: usize) -> Option<(Option<i32>, usize)> {
     let rest = line[at..].strip_prefix(b" ")?;
     let len = rest.iter().position(|byte| !byte.is_ascii_uppercase())?;
-    if !(1..=5).contains(&len) || !rest[len..].starts_with(b": ") {
+    if !(1..=5).contains(&len) {
         return None;
     }
     let end = at + 1 + len;
-    match &rest[..len] {
-        b"UTC" | b"GMT" | b"Z" => Some((Some(0), end)),
-        _ => is_mnemonic(line, end + 2).then_some((None, end)),
+    let has_colon = rest[len..].starts_with(b": ");
+    if (has_colon || rest[len] == b' ')
+        && let Some(hours) = hours_of(&rest[..len])
+    {
+        return Some((Some(hours * 3600), end));
     }
+    (has_colon && is_mnemonic(line, end + 2)).then_some((None, end))
 }
 
-/// Whether a time stands at `at`, whatever its form: numbers, months and weekdays, then a time of day.
+/// The offset of a zone in hours: those of RFC 822, section 5.1, and those of Europe and Japan that stand for one zone only.
+fn hours_of(name: &[u8]) -> Option<i32> {
+    Some(match name {
+        b"UTC" | b"UT" | b"GMT" | b"Z" | b"WET" => 0,
+        b"CET" | b"WEST" => 1,
+        b"CEST" | b"EET" => 2,
+        b"EEST" | b"MSK" => 3,
+        b"JST" => 9,
+        b"EDT" => -4,
+        b"EST" | b"CDT" => -5,
+        b"CST" | b"MDT" => -6,
+        b"MST" | b"PDT" => -7,
+        b"PST" => -8,
+        _ => return None,
+    })
+}
+
+/// Whether a time stands at `at`, whatever its form: numbers, months and weekdays, then a time of day. A single other word before a
+/// day counts as a month that nobody knows.
 pub(super) fn looks_like_time(line: &[u8], at: usize) -> bool {
     /// Longer than the date of any form.
     const DATE_LENGTH_MAX: usize = 32;
     let text = &line[at..];
+    // ISO 8601's basic format has no colons.
+    let basic = text.get(..15).and_then(|text| text.split_at_checked(8));
+    if let Some((date, [b'T', time @ ..])) = basic
+        && date.iter().chain(time).all(u8::is_ascii_digit)
+    {
+        return true;
+    }
     let Some(len) = (0..text.len().min(DATE_LENGTH_MAX)).find(|&len| is_time_of_day(&text[len..]))
     else {
         return false;
     };
-    let signs = |byte: &u8| b" T,.*-/".contains(byte);
-    text[..len].split(signs).all(|word| {
-        word.iter().all(u8::is_ascii_digit)
-            || word.len() >= 3 && (month(word).is_some() || is_weekday(word))
-    })
+    let signs = |byte: &u8| b" T,.*-/[".contains(byte);
+    let is_number = |word: &[u8]| word.iter().all(u8::is_ascii_digit);
+    let is_known = |word: &[u8]| {
+        is_number(word) || word.len() >= 3 && (month(word).is_some() || is_weekday(word))
+    };
+    let date = &text[..len];
+    let mut words = date.split(signs).filter(|word| !word.is_empty());
+    let (first, second, third) = (words.next(), words.next(), words.next());
+    let is_foreign = match (first, second, third) {
+        (Some(name), Some(day), None) => {
+            let is_letter = |byte: &u8| byte.is_ascii_alphabetic() || !byte.is_ascii();
+            name.len() >= 3 && name.iter().all(is_letter) && is_number(day) && day.len() <= 2
+        }
+        _ => false,
+    };
+    is_foreign || date.split(signs).all(is_known)
 }
 
-/// Whether `22:14:15` stands at the start.
+/// Whether `22:14:15` stands at the start, or `2:14:15`.
 fn is_time_of_day(text: &[u8]) -> bool {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let form = |(place, byte): (usize, &u8)| match place {
-        2 | 5 => *byte == b':',
+        0 | 3 => *byte == b':',
         _ => byte.is_ascii_digit(),
     };
-    text.len() >= 8 && text.iter().take(8).enumerate().all(form)
+    matches!(digits, 1 | 2)
+        && text.len() >= digits + 6
+        && text[digits..].iter().take(6).enumerate().all(form)
 }
 
 fn is_weekday(word: &[u8]) -> bool {

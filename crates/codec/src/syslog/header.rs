@@ -13,7 +13,7 @@ use batch::Span;
 
 use super::data::{self, Scratch};
 use super::device;
-use super::stamp::{self, Stamp};
+use super::stamp::{self, Seconds, Stamp};
 use super::zone::Clock;
 use super::{Format, Problem};
 
@@ -95,7 +95,9 @@ impl Header {
         };
         let version = match format {
             Format::Rfc3164 => None,
-            Format::Auto => version(line, at).filter(|&end| is_ietf(line, at, end)),
+            Format::Auto => version(line, at)
+                .filter(|&end| is_ietf(line, at, end))
+                .filter(|&end| stamp::epoch(line, end + 1).is_none()),
             Format::Rfc5424 => {
                 let end = version(line, at);
                 Some(end.ok_or(Problem::new("expected a version followed by a space", at))?)
@@ -125,7 +127,7 @@ impl Header {
         let mut at = if line[at..].starts_with(b"- ") {
             at + 2
         } else {
-            let (stamp, end) = stamp::rfc3339(line, at)?;
+            let (stamp, end) = stamp::rfc3339(line, at, Seconds::Required)?;
             if line.get(end) != Some(&b' ') {
                 return Err(Problem::new("expected a space after the time", end));
             }
@@ -182,9 +184,11 @@ impl Header {
     /// Reads the host where there is one, and gives the place after it.
     #[inline]
     fn host(&mut self, line: &[u8], at: usize) -> usize {
-        let Some(end) = hostname(line, at) else {
+        let start = after_blanks(line, at);
+        let Some(end) = hostname(line, start) else {
             return at;
         };
+        let at = start;
         self.hostname = part_or_nil(line, at, end);
         // Firewalls write `host : %ASA-6-302013: text`.
         let has_colon = line[end..].starts_with(b" : ") && device::is_mnemonic(line, end + 3);
@@ -204,10 +208,33 @@ impl Header {
         if device::is_uptime(line, at) {
             return Ok(at);
         }
+        // Meraki's version is that of RFC 5424, and its time is not.
+        let after_version = version(line, at).map_or(at, |end| end + 1);
+        if let Some((nanos, end)) = [at, after_version]
+            .iter()
+            .find_map(|at| stamp::epoch(line, *at))
+        {
+            self.time = Some(nanos);
+            let text = self.host(line, end + 1);
+            return Ok(self.tag(line, text));
+        }
+        if line.get(at) == Some(&b'[')
+            && let Some((time, end)) = bracketed_time(line, at, clock)?
+        {
+            self.time = Some(time);
+            let text = self.host(line, end);
+            return Ok(self.tag(line, text));
+        }
         if let Some(prefix) = device::prefix(line, at)
             && let Some(text) = self.device(line, prefix.end, clock)?
         {
-            self.sequence = prefix.sequence;
+            self.sequence = self.sequence.or(prefix.sequence);
+            return Ok(text);
+        }
+        // IOS-XR names the node, without a blank before the time.
+        if let Some(start) = device::node(line, at)
+            && let Some(text) = self.device(line, start, clock)?
+        {
             return Ok(text);
         }
         if device::looks_like_time(line, at) {
@@ -225,18 +252,17 @@ impl Header {
         start: usize,
         clock: &mut Clock<'_>,
     ) -> Result<Option<usize>, Problem> {
-        let named = device::name(line, start);
+        let unnamed = (Part::default(), Some(start));
+        let name = |(end, next)| (Part::new(start, end), Some(next));
+        let named = device::name(line, start).map_or((Part::default(), None), name);
         let mut problem = None;
-        for (hostname, at) in [
-            (Part::default(), Some(start)),
-            (
-                Part::new(start, named.unwrap_or(start)),
-                named.map(|end| end + 2),
-            ),
-        ] {
+        for (hostname, at) in [unnamed, named] {
             let Some(at) = at.map(|at| after_blanks(line, at)) else {
                 continue;
             };
+            // `service sequence-numbers` counts a second time.
+            let counted = device::prefix(line, at).filter(|prefix| prefix.sequence.is_some());
+            let at = counted.map_or(at, |prefix| after_blanks(line, prefix.end));
             let text = match bsd_time(line, at, clock) {
                 Ok(time) if time.has_colon => {
                     self.time = Some(time.nanos);
@@ -256,6 +282,7 @@ impl Header {
                 }
             };
             self.hostname = hostname;
+            self.sequence = counted.and_then(|prefix| prefix.sequence);
             return Ok(Some(text));
         }
         match problem {
@@ -324,6 +351,12 @@ fn bsd_time(line: &[u8], at: usize, clock: &mut Clock<'_>) -> Result<Time, Probl
     if let Some((offset, zone_end)) = device::zone(line, end) {
         stamp.offset = stamp.offset.or(offset);
         end = zone_end;
+        if stamp.year.is_none()
+            && let Some((year, year_end)) = stamp::year_behind(line, end)
+        {
+            stamp.year = Some(year);
+            end = year_end;
+        }
     }
     let (has_colon, next) = match &line[end..] {
         [] => (false, end),
@@ -336,6 +369,31 @@ fn bsd_time(line: &[u8], at: usize, clock: &mut Clock<'_>) -> Result<Time, Probl
         has_colon,
         end: next,
     })
+}
+
+/// Reads a time in brackets with a blank behind them: the time and the place after the blank; nothing where there is none.
+///
+/// # Errors
+/// It looks like a time and cannot be read.
+#[cold]
+fn bracketed_time(
+    line: &[u8],
+    at: usize,
+    clock: &mut Clock<'_>,
+) -> Result<Option<(i64, usize)>, Problem> {
+    let (stamp, end) = match stamp::any(line, at + 1) {
+        Ok(read) => read,
+        Err(problem) => {
+            return match device::looks_like_time(line, at + 1) {
+                true => Err(problem),
+                false => Ok(None),
+            };
+        }
+    };
+    match &line[end..] {
+        [b']', b' ', ..] => Ok(Some((resolve(clock, &stamp, at)?, end + 2))),
+        _ => Err(Problem::new("expected `]` and a space after the time", end)),
+    }
 }
 
 /// Reads `<34>`, and gives the place after it.

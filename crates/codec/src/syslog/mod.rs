@@ -18,12 +18,16 @@
 //! - An element of structured data that comes several times, which RFC 5424 forbids, gives an array of objects.
 //! - `]` inside a value of structured data may go without its backslash, and there may be more spaces between parameters.
 //! - There may be blanks after the priority, and a blank for the `T` of a time.
+//! - A time may be one of ISO 8601's basic format, stand in brackets, have an hour of one digit or no seconds; behind a priority it may
+//!   count seconds since 1970, as Meraki writes it.
 //! - In RFC 3164 the year may stand before the month, before or after the time of day; the time may be one of RFC 3339
 //!   or missing; the host may be missing where the tag's colon or bracket shows it; a name takes more than 32 characters.
 //!
 //! # Limits
 //! Without a priority a line must begin with a time, or every line would be a message. Times reach from 1677 to 2262.
-//! Of zones' names only UTC, GMT and Z are known, since others mean several places; the default zone stands for them.
+//! Of zones' names those of RFC 822 (UT, GMT, Z, EST, EDT, CST, CDT, MST, MDT, PST, PDT) are known, and UTC, WET, WEST, CET, CEST, EET, EEST,
+//! MSK and JST. Others mean several places, such as IST and BST: the default zone stands for them before a device's message, and
+//! elsewhere they are taken for the host.
 //!
 //! # Years that are not written
 //! A time without a year gets the latest year that puts it at most a day after the receive time: logs tell of the past,

@@ -233,6 +233,11 @@ fn a_dotted_name_in_structured_data_is_found() {
 fn devices_count_their_messages() {
     for (line, sequence) in [
         ("<189>29: r1: Mar  1 18:46:11 UTC: %A-3-B: x", json!(29)),
+        ("<189>29: 000123: Mar  1 18:46:11: %A-3-B: x", json!(123)),
+        (
+            "<189>29: sw1: 000123: Mar  1 18:46:11: %A-3-B: x",
+            json!(123),
+        ),
         ("<189>000029: *Mar  1 18:46:11: %A-3-B: x", json!(29)),
         ("<189>29: r1: 3w4d: %A-3-B: x", json!(29)),
         ("<189>: 2002 Mar  1 18:46:11 UTC: %A-3-B: x", Value::Null),
@@ -255,8 +260,11 @@ fn zones_of_devices() {
     for (zone, expected) in [
         ("UTC", "2003-03-01T18:46:11.000Z"),
         ("GMT", "2003-03-01T18:46:11.000Z"),
+        ("CST", "2003-03-02T00:46:11.000Z"),
+        ("CEST", "2003-03-01T16:46:11.000Z"),
+        ("JST", "2003-03-01T09:46:11.000Z"),
         // Of other names nobody knows which place they mean.
-        ("CST", "2003-03-01T16:46:11.000Z"),
+        ("IST", "2003-03-01T16:46:11.000Z"),
     ] {
         let syslog = Syslog::new(Format::Auto, Zone::named("+02:00").expect("a zone"));
         let line = format!("<189>29: Mar  1 18:46:11 {zone}: %LINK-3-UPDOWN: down");
@@ -397,8 +405,38 @@ fn lines_that_are_no_messages() {
         ),
         (
             Auto,
-            "<189>29: RP/0/RSP0/CPU0:Mar  1 18:46:11.123 UTC: config[65703]: %MGBL-SYS-5-CONFIG_I : x",
+            "<189>29: r1: soon: %LINK-3-UPDOWN: down",
             "no time that is known before the message of a device at byte 9",
+        ),
+        (
+            Auto,
+            "<13>Foo  1 18:46:11 h a: x",
+            "expected a priority or a time at byte 4",
+        ),
+        (
+            Auto,
+            "<13>M\u{e4}r  1 18:46:11 h a: x",
+            "expected a priority or a time at byte 4",
+        ),
+        (
+            Auto,
+            "<13>[2003-02-30 18:46:11] app: x",
+            "expected a day of the month at byte 13",
+        ),
+        (
+            Auto,
+            "<13>20030230T184611Z h a: x",
+            "expected a day of the month at byte 10",
+        ),
+        (
+            Auto,
+            "<13>20030228T186611Z h a: x",
+            "expected a time of day at byte 13",
+        ),
+        (
+            Auto,
+            "<1>1 2003-10-11T22:14Z h a - - - x",
+            "expected a time of day at byte 16",
         ),
         (
             Auto,

@@ -37,9 +37,9 @@ fn check_whole(line: &str, event: &Value) {
         gaps.pop();
     }
     let left: String = gaps.concat();
-    // The zone of a device's time is no field of its own.
+    // The zone of a time is no field of its own.
     let is_zone = |word: &&str| {
-        let name = word.strip_suffix(':').unwrap_or_default();
+        let name = word.strip_suffix(':').unwrap_or(word);
         (1..=5).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_uppercase())
     };
     let zone = left.split(' ').find(is_zone).unwrap_or_default();

@@ -32,6 +32,8 @@ pub(crate) struct Sent {
     pub(crate) filtered: Vec<codec::Dropped>,
     /// Where a later run goes on when all of it is safe.
     pub(crate) after: Resume,
+    /// Whether all of it was sent. The pipeline may have stopped taking events half way.
+    pub(crate) is_whole: bool,
 }
 
 /// Files whose state is to be written to the registry.
@@ -101,7 +103,12 @@ async fn settle(sent: Sent, dirty: &Dirty) {
         return;
     }
     let streams = deliveries.iter().flat_map(|delivery| &delivery.streams);
-    let cut = streams.filter_map(|stream| stream.cut).min();
+    let mut cut = streams.clone().filter_map(|stream| stream.cut).min();
+    if !sent.is_whole {
+        is_delivered = false;
+        // The position moves behind what was delivered of it.
+        cut = cut.or_else(|| streams.map(|stream| stream.end).max());
+    }
     if let Some(cut) = cut {
         settle_cut(&mut state, &deliveries, cut);
     } else if is_delivered {
@@ -190,6 +197,7 @@ mod tests {
                 offset: end,
                 ..Resume::default()
             },
+            is_whole: true,
         }
     }
 
@@ -242,5 +250,33 @@ mod tests {
         assert_eq!((counts.dropped_bytes(), counts.in_flight_bytes), (25, 200));
         drop(state);
         assert_eq!(dirty.take().len(), 1);
+    }
+    #[tokio::test]
+    async fn what_was_sent_of_a_chunk_is_acknowledged() {
+        for (cut, position) in [(None, 100), (Some(60), 60)] {
+            let file = File::new(1, FileState::default());
+            let dirty = Arc::new(Dirty::default());
+            let (sender, receiver) = mpsc::channel(10);
+            let task = tokio::spawn(acknowledge(receiver, dirty));
+            let (issuer, of_part) = receipt();
+            let part = Sent {
+                is_whole: false,
+                ..sent(&file, vec![of_part], 300)
+            };
+            assert!(sender.send(part).await.is_ok());
+            let (late, of_next) = receipt();
+            let next = sent(&file, vec![of_next], 500);
+            assert!(sender.send(next).await.is_ok());
+            drop(sender);
+            late.resolve(delivery());
+            let mut first = delivery();
+            first.streams[0].cut = cut;
+            issuer.resolve(first);
+            task.await.expect("no panic");
+            let state = file.lock();
+            assert_eq!(state.position.offset, position);
+            assert_eq!(state.counts.acknowledged_events, 8);
+            assert!(state.is_frozen);
+        }
     }
 }

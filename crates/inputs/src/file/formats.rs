@@ -72,6 +72,19 @@ impl Formats {
     }
 }
 
+/// Whether any of the paths may stand for a file whose name says that it is CSV. One with a wildcard or without a dot may stand for
+/// many names.
+pub(super) fn may_be_csv(config: &Config) -> bool {
+    let may_be = |path: &String| {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let ending = name.rsplit_once('.').map(|(_, ending)| ending);
+        let is_open = |ending: &str| ending.contains(['*', '?', '[', '{', '\\']);
+        ending.is_none_or(is_open) || matches!(Kind::of(path), Kind::Csv | Kind::Tsv)
+    };
+    let is_text = config.container.is_some() || config.multiline.is_some();
+    !is_text && config.paths.iter().any(may_be)
+}
+
 impl Kind {
     fn of(path: &str) -> Self {
         let name = path.rsplit('/').next().unwrap_or(path).to_lowercase();

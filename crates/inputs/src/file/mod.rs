@@ -42,7 +42,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use component::{
-    Build, BuildContext, Effects, Example, Input, InputContext, InputError, Limit, Spec, thread,
+    Build, BuildContext, Effects, Example, Input, InputContext, InputError, Limit, Spec,
+    plural_were, thread,
 };
 use config::{ConfigError, Node, Positional};
 
@@ -188,6 +189,12 @@ fn check(node: &Node, config: &Config, follow: bool) -> Result<(), ConfigError> 
             .nearest("scan_interval")
             .error("`scan_interval` must be at least 10ms"));
     }
+    if config.csv.is_some() && config.codec.is_none() && !formats::may_be_csv(config) {
+        let error = node
+            .nearest("csv")
+            .error("`csv` has no effect: none of the files is read as CSV");
+        return Err(error.note("files called `.csv` and `.tsv` are; for others set `codec: csv`"));
+    }
     if config.delete_after.is_some() && !follow {
         return Err(node
             .nearest("delete_after")
@@ -212,6 +219,12 @@ struct FileInput {
 impl Input for FileInput {
     fn can_wait(&self) -> bool {
         true
+    }
+
+    fn notices(&self) -> Vec<String> {
+        let unmatched = Watch::unmatched(&self.watch).into_iter();
+        let text = |index: usize| missing(self.watch.patterns[index].text());
+        unmatched.map(text).collect()
     }
 
     fn reads(&self, path: &Path) -> bool {
@@ -297,7 +310,7 @@ impl FileInput {
         let mut tracker = Tracker::new(self.following, ctx, known, &pool, dirty, heard);
         tracker.show_ledger();
         if rules.follow {
-            follow(&mut tracker, watch, ctx);
+            follow(&mut tracker, watch, &patterns, ctx);
         } else {
             read_once(&mut tracker, watch, &patterns, ctx, &rules);
         }
@@ -311,7 +324,8 @@ impl FileInput {
 }
 
 /// Reads what there is and what comes, until it is time to stop.
-fn follow(tracker: &mut Tracker, mut watch: Watch, ctx: &InputContext) {
+fn follow(tracker: &mut Tracker, mut watch: Watch, patterns: &[String], ctx: &InputContext) {
+    let mut is_first = true;
     let waker = watch.waker();
     let stop = ctx.stop.clone();
     let stopping = tokio::runtime::Handle::current().spawn(async move {
@@ -321,10 +335,19 @@ fn follow(tracker: &mut Tracker, mut watch: Watch, ctx: &InputContext) {
     while !ctx.stop.is_stopped() {
         match watch.wait(tracker.patience(TICK)) {
             Some(Change::Scan {
-                files, problems, ..
+                files,
+                problems,
+                unmatched,
             }) => {
                 for problem in problems {
                     ctx.diagnostics.warn(&problem);
+                }
+                if std::mem::take(&mut is_first) {
+                    for index in unmatched {
+                        let missing = missing(&patterns[index]);
+                        ctx.diagnostics
+                            .warn(&format!("{missing} yet; waiting for it"));
+                    }
                 }
                 tracker.scanned(files);
             }
@@ -364,6 +387,7 @@ fn read_once(
     let is_file =
         |found: &Found| found.meta.kind == Kind::File && (found.meta.size > 0 || rules.remembers);
     let (files, others): (Vec<Found>, Vec<Found>) = files.into_iter().partition(is_file);
+    let with_content = files.iter().filter(|found| found.meta.size > 0).count();
     tracker.scanned(files);
     loop {
         tracker.tick_once();
@@ -371,6 +395,13 @@ fn read_once(
             break;
         }
         tracker.wait_for_event(TICK);
+    }
+    let is_quiet = tracker.problems.is_empty() && others.is_empty() && !ctx.stop.is_stopped();
+    if is_quiet && rules.remembers && with_content > 0 && ctx.metrics.snapshot().bytes == 0 {
+        let were = plural_were(with_content as u64, "file");
+        ctx.diagnostics.info(&format!(
+            "nothing new: {were} already read to the end by an earlier run with this data directory"
+        ));
     }
     for found in others {
         if found.meta.kind == Kind::Other && !is_named(&found, patterns) {

@@ -221,7 +221,9 @@ impl Sending {
         let path = stream.source.path().unwrap_or_default();
         let emitter = &mut self.emitters[self.formats.index(path)];
         let end = emitter.emit_into(stream, chunk, &mut emitted);
-        if let Err(End::Stopped) = end {
+        // What was sent of it is still acknowledged; nothing behind it is.
+        let is_whole = !matches!(end, Err(End::Stopped));
+        if !is_whole && emitted.receipts.is_empty() {
             file.lock().is_frozen = true;
             return end;
         }
@@ -238,6 +240,7 @@ impl Sending {
             bytes,
             filtered: emitted.filtered,
             after,
+            is_whole,
         };
         if self.sent.blocking_send(sent).is_err() {
             return Err(End::Stopped);

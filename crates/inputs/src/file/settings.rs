@@ -101,7 +101,8 @@ pub(super) struct Config {
     /// Regular expressions: events that match one of them are discarded. Default: none.
     #[serde(default)]
     pub(super) exclude_lines: Vec<String>,
-    /// The time zone of syslog times without one, such as `Europe/Berlin` or `+02:00`. Default: UTC.
+    /// The time zone of syslog times without one, such as `Europe/Berlin` or `+02:00`. Default: the local time
+    /// zone of the machine, as in `date`.
     #[serde(default)]
     pub(super) timezone: Option<String>,
 }

@@ -206,7 +206,7 @@ impl Records<'_> {
             return Ok(None);
         }
         let zone = match self.timezone {
-            None => Zone::utc(),
+            None => Zone::of_host(),
             Some(name) => Zone::named(name).ok_or_else(|| {
                 node.nearest("timezone").error(format!(
                     "`{name}` is not a time zone; use a name such as Europe/Berlin, or an offset such as +02:00"

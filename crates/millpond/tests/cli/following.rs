@@ -107,7 +107,9 @@ fn a_one_line_pipeline_gives_only_what_is_new() {
     assert!(ended.out.contains("packed\n"), "{}", ended.out);
     let first = ended.out.lines().count();
     let ended = remembering(&pipeline, &data).expect(0);
-    assert_eq!((ended.out.as_str(), ended.err.as_str()), ("", ""));
+    assert_eq!(ended.out, "");
+    let nothing_new = "input file: nothing new: 2 files were already read to the end by an earlier run with this data directory\n";
+    assert_eq!(ended.err, nothing_new);
     append(&log, "f\nthree\n");
     let ended = remembering(&pipeline, &data).expect(0);
     // Half a line at the end of a file that is read once is given; its rest is a line then.
@@ -264,4 +266,41 @@ fn files_that_come_and_go_disturb_nobody() {
     let whole = delivered.values().filter(|line| line.starts_with("stays"));
     assert_eq!(whole.count(), stays, "each once");
     assert!(!Path::new(&place.data).join("registry.tmp").exists());
+}
+
+#[test]
+fn what_is_not_there_yet_is_reported_once() {
+    let folder = Folder::new();
+    std::fs::create_dir(folder.path("empty")).expect("created");
+    let yaml = format!(
+        "pipelines:\n  one:\n    input: {{ file: {{ paths: [{0}/missing.log, {0}/empty, {0}/none/*.log, {0}/here.log] }} }}\n    output: {{ file: {0}/out.ndjson }}\n",
+        folder.path("").trim_end_matches('/')
+    );
+    folder.write("here.log", "one\n");
+    let path = folder.write("p.yaml", yaml);
+    let checked = millpond(&["check", &path]).expect(0);
+    let mut service = Service::start(&folder, &["run", &path]);
+    service.until("it runs", || {
+        Path::new(&folder.path("out.ndjson")).exists() && !folder.read("out.ndjson").is_empty()
+    });
+    std::fs::write(folder.path("missing.log"), "two\n").expect("written");
+    service.until("the file is read", || {
+        folder.read("out.ndjson").lines().count() == 2
+    });
+    let said = service.stop();
+    for part in [
+        "missing.log: no such file",
+        "empty: no files in this folder",
+        "no file matches",
+    ] {
+        assert_eq!(said.matches(part).count(), 1, "{part} in {said}");
+        assert_eq!(
+            checked.err.matches(part).count(),
+            1,
+            "{part} in {}",
+            checked.err
+        );
+    }
+    assert_eq!(said.matches("yet; waiting for it").count(), 3, "{said}");
+    assert!(!said.contains("here.log"), "{said}");
 }

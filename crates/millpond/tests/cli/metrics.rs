@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::program::{millpond, run_on};
+use crate::program::{Folder, millpond, run_on};
 
 #[test]
 fn the_table_counts_what_came_what_left_and_why_not() {
@@ -101,4 +101,34 @@ fn bench_says_what_a_pipeline_costs_and_what_limits_it() {
             .as_str()
             .is_some_and(|sentence| sentence.ends_with('.'))
     );
+}
+
+#[test]
+fn the_ledger_ends_true_after_head() {
+    let lines: String = (0..20_000).map(|n| format!("line {n}\n")).collect();
+    let folder = Folder::new();
+    let path = folder.write("many.log", lines);
+    for (stages, read, dropped) in [
+        ("head 100", "100", "0"),
+        ("drop message == \"line 1\" | head 100", "101", "1"),
+    ] {
+        let pipeline = format!("file {path} | {stages} | discard");
+        let data_dir = folder.path(&format!("state{dropped}"));
+        let (plain, kept): (&[&str], &[&str]) = (&[], &["--data-dir", &data_dir]);
+        for more in [plain, kept] {
+            let args = [&["run", &pipeline, "--metrics"][..], more].concat();
+            let ended = millpond(&args).expect(0);
+            let row = ended.err.lines().find(|line| line.contains("many.log"));
+            let row = row.unwrap_or_else(|| panic!("{}", ended.err));
+            let cells: Vec<&str> = row.split_whitespace().collect();
+            // Read, acknowledged, dropped, dead letters, in flight.
+            let found = &cells[cells.len() - 6..cells.len() - 1];
+            assert_eq!(
+                found,
+                [read, "100", dropped, "0", "0"],
+                "{stages}: {}",
+                ended.err
+            );
+        }
+    }
 }

@@ -89,3 +89,58 @@ fn a_processor_handles_the_events_for_which_its_condition_holds() {
         [false, true]
     );
 }
+
+#[test]
+fn events_that_no_output_takes_are_reported() {
+    let folder = Folder::new();
+    let events = "{\"n\":1}\n{\"n\":2}\n{\"n\":3}\n{\"m\":\"x\"}\n";
+    let input = folder.write("in.ndjson", events);
+    let yaml = |name: &str, conditions: [&str; 2]| {
+        let output = |(index, condition): (usize, &str)| {
+            let path = folder.path(&format!("{name}{index}.out"));
+            format!("      - file: {{ path: \"{path}\", name: o{index}{condition} }}\n")
+        };
+        let outputs: String = conditions.into_iter().enumerate().map(output).collect();
+        let text = format!(
+            "pipelines:\n  one:\n    input: {{ file: {{ paths: [\"{input}\"], follow: false }} }}\n    outputs:\n{outputs}"
+        );
+        folder.write(&format!("{name}.yaml"), text)
+    };
+    let path = yaml("none", [", if: n == 1", ", if: n > 2"]);
+    let ended = millpond(&["run", &path, "--metrics"]).expect(0);
+    for part in [
+        "2 events went to no output, because no `if` was true",
+        "(no output)",
+    ] {
+        assert!(ended.err.contains(part), "{part} in {}", ended.err);
+    }
+    let row = ended.err.lines().find(|line| line.contains("in.ndjson"));
+    let cells: Vec<&str> = row.expect("the file's row").split_whitespace().collect();
+    // Read, acknowledged, dropped.
+    assert_eq!(
+        cells[cells.len() - 6..cells.len() - 3],
+        ["4", "2", "2"],
+        "{}",
+        ended.err
+    );
+    let sample = millpond(&["check", &path, "--sample", &input]).expect(0);
+    assert!(
+        sample.err.contains("2 events went to no output"),
+        "{}",
+        sample.err
+    );
+
+    let path = yaml("all", [", if: n == 1", ""]);
+    let ended = millpond(&["run", &path, "--metrics"]).expect(0);
+    assert!(!ended.err.contains("no output"), "{}", ended.err);
+
+    let path = yaml("fails", [", if: m + 1 > 2", ""]);
+    let ended = millpond(&["run", &path]).expect(0);
+    assert!(
+        ended
+            .err
+            .contains("`if` could not be evaluated for 4 events"),
+        "{}",
+        ended.err
+    );
+}

@@ -176,7 +176,8 @@ fn the_end_of_a_service_reports_them_too() {
     assert_eq!(
         ended.err,
         "warning: pipeline app: processor grok #2: no event had the field `respnse`; did you mean `response`?\n\
-         warning: pipeline app: output discard: no event had the field `wrd`; did you mean `word`?\n"
+         warning: pipeline app: output discard: no event had the field `wrd`; did you mean `word`?\n\
+         warning: pipeline app: 2 events went to no output, because no `if` was true\n"
     );
 }
 

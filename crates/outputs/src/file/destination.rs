@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use batch::{Batch, Bitmap};
+use component::Warning;
 use config::{ConfigError, Node};
 use expr::Template;
 use rustix::fs::{Access, access};
@@ -109,6 +110,17 @@ impl Destination {
             Self::Template { template, .. } => template.with_each("x").into(),
         };
         (!path.starts_with("/dev")).then_some(path)
+    }
+
+    /// What is to be said of a fixed path that holds a time or a field as other tools write them.
+    pub fn foreign_time(&self) -> Option<Warning> {
+        let Self::Fixed(path) = self else { return None };
+        let foreign = ["%Y", "%m", "%d", "%H", "%F", "{{"];
+        let found = foreign.iter().find(|part| path.contains(**part))?;
+        let text = format!(
+            "`{found}` is a part of the file name `{path}` as it stands; a time is written like `%{{+%Y-%m-%d}}`, a field like `%{{name}}`"
+        );
+        Some(text.into())
     }
 
     /// Whether the directory that all paths have in common is there, so that what is wrong with one of them is its own fault.

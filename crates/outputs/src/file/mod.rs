@@ -246,6 +246,7 @@ impl FileOutput {
             Effects::Nothing => Ok(()),
             Effects::All | Effects::Outputs => destination.look(config.create_dirs, rotates),
         };
+        files.warnings.extend(destination.foreign_time());
         match look {
             Ok(()) => {}
             Err(Obstacle { message, note }) if ctx.finite => {

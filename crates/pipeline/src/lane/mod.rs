@@ -274,32 +274,43 @@ impl Lane {
         }
     }
 
-    /// What the processors below the output make of a batch. Gives a batch of its own, and what becomes dead letters before that is
-    /// offered. To be called for every turn where there are any.
+    /// Whether it takes only the events for which its `if` holds.
+    pub fn is_conditional(&self) -> bool {
+        self.common.condition.is_some()
+    }
+
+    /// The rows of a processed batch that the output takes. To be called once for every turn.
+    pub fn branch(&self, batch: &Arc<Batch>) -> Branch {
+        Branch {
+            batch: batch.clone(),
+            rows: self.common.rows(batch),
+        }
+    }
+
+    /// What the processors below the output make of its rows of a batch. Gives a batch of its own, and what becomes dead letters before
+    /// that is offered. To be called for every turn where there are any.
     pub fn process(
         &self,
         stages: &mut [Stage],
         turn: u64,
-        batch: &Arc<Batch>,
+        Branch { batch, rows }: Branch,
     ) -> (Branch, Vec<Buried>) {
-        let rows = self.common.rows(batch);
         let is_wanted = !rows.is_empty() && self.common.works();
         let first = match is_wanted {
-            true => self.first_stage(batch),
+            true => self.first_stage(&batch),
             false => stages.len(),
         };
         for stage in &self.stages[..first] {
             stage.skip(turn);
         }
         if first == stages.len() {
-            let batch = batch.clone();
             return (Branch { batch, rows }, Vec::new());
         }
         let mut own = batch.branch(&rows);
         let stages = stages[first..].iter_mut();
         let buried = stages.filter_map(|stage| stage.process(&mut own, Some(turn)));
         let buried = buried.collect();
-        own.charge_beyond(batch, &self.written);
+        own.charge_beyond(&batch, &self.written);
         let branch = Branch {
             rows: own.alive().clone(),
             batch: Arc::new(own),
@@ -319,17 +330,8 @@ impl Lane {
         }
     }
 
-    /// Offers a processed batch. Called once for every turn.
-    pub fn offer(&self, turn: u64, batch: &Arc<Batch>, ticket: &Arc<Ticket>) {
-        let branch = Branch {
-            batch: batch.clone(),
-            rows: self.common.rows(batch),
-        };
-        self.offer_branch(turn, branch, ticket);
-    }
-
-    /// Offers what [`Lane::process`] gave. Called once for every turn, instead of [`Lane::offer`].
-    pub fn offer_branch(&self, turn: u64, branch: Branch, ticket: &Arc<Ticket>) {
+    /// Offers what [`Lane::branch`] or [`Lane::process`] gave. Called once for every turn.
+    pub fn offer(&self, turn: u64, branch: Branch, ticket: &Arc<Ticket>) {
         let common = &self.common;
         let Branch { batch, rows } = branch;
         let mut item = Item {
@@ -384,6 +386,13 @@ impl Lane {
     /// Whether it came to its end: it was not waited for beyond the deadline of a stop.
     pub fn has_ended(&self) -> bool {
         self.has_ended.load(Ordering::Acquire)
+    }
+}
+
+impl Branch {
+    /// The rows that the output takes.
+    pub fn rows(&self) -> &Bitmap {
+        &self.rows
     }
 }
 

@@ -208,6 +208,13 @@ impl Watch {
         Walk::new(patterns, exclusion, *follow_links)
     }
 
+    /// Indices of the patterns that stand for nothing now.
+    pub(crate) fn unmatched(settings: &WatchSettings) -> Vec<usize> {
+        let mut walk = Self::walk(settings);
+        walk.run(&mut Scan::new(WatchMode::Poll, None));
+        unmatched(&walk.matched)
+    }
+
     fn scan(&mut self) -> Change {
         let started = Instant::now();
         let settings = &self.settings;
@@ -236,9 +243,7 @@ impl Watch {
         Change::Scan {
             files,
             problems: self.begun(problems),
-            unmatched: (0..matched.len())
-                .filter(|index| !matched[*index])
-                .collect(),
+            unmatched: unmatched(&matched),
         }
     }
 
@@ -335,6 +340,12 @@ impl Watch {
             self.schedule.request_scan(Instant::now());
         }
     }
+}
+
+/// Indices of the patterns that stand for nothing.
+fn unmatched(matched: &[bool]) -> Vec<usize> {
+    let indices = 0..matched.len();
+    indices.filter(|index| !matched[*index]).collect()
 }
 
 #[cfg(test)]
