@@ -1,7 +1,8 @@
 //! Names of fields.
 //!
 //! `a.b` means field `b` in object `a`, and where that does not exist the literal key `a.b`, as ECS loggers write.
-//! `[a][b]` says the same; keys that hold dots or brackets are written `a['x.y']` or `[a][x.y]`.
+//! `[a][b]` says the same; keys that hold dots or brackets are written `` a.`x.y` ``, as in expressions, `a['x.y']` or
+//! `[a][x.y]`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,23 +22,61 @@ pub enum PathError {
     /// A bracket without its partner, or text between brackets.
     #[error("the brackets of the field name do not match; write a.b, [a][b] or a['x-y']")]
     Brackets,
+    /// A backtick without its partner, or text behind a closing one.
+    #[error("the backticks of the field name do not match; write a.`x.y`")]
+    Backticks,
+    /// A character that a name only has in backticks.
+    #[error("`{0}` is not part of a field name unless the name is in backticks")]
+    Special(char),
 }
 
 impl FieldPath {
     /// Reads a field name in any of its spellings.
     ///
     /// # Errors
-    /// An empty part, or brackets that do not match.
+    /// An empty part, or brackets or backticks that do not match.
     pub fn parse(text: &str) -> Result<Self, PathError> {
+        Self::read(text, |_| Ok(()))
+    }
+
+    /// Reads a field name that a person wrote where names of fields are listed: a blank, comma, semicolon or asterisk in it, or a
+    /// leading `!` or `-`, is a slip unless it stands in backticks or brackets.
+    ///
+    /// # Errors
+    /// As [`FieldPath::parse`], and such a character.
+    pub fn parse_listed(text: &str) -> Result<Self, PathError> {
+        Self::read(text, |key| {
+            let is_special = |c: char| c.is_whitespace() || matches!(c, ',' | ';' | '*' | '=');
+            let leading = key.chars().next().filter(|c| matches!(c, '!' | '-'));
+            match leading.or_else(|| key.chars().find(|c| is_special(*c))) {
+                Some(c) => Err(PathError::Special(c)),
+                None => Ok(()),
+            }
+        })
+    }
+
+    /// Reads a name whose plain keys `check` accepts.
+    fn read(text: &str, check: fn(&str) -> Result<(), PathError>) -> Result<Self, PathError> {
         let mut keys: Vec<Box<str>> = Vec::new();
         let mut rest = text;
         loop {
-            rest = if let Some(inner) = rest.strip_prefix('[') {
+            rest = if let Some(inner) = rest.strip_prefix('`') {
+                let (key, after) = inner.split_once('`').ok_or(PathError::Backticks)?;
+                if !after.is_empty() && !after.starts_with(['.', '[']) {
+                    return Err(PathError::Backticks);
+                }
+                keys.push(key.into());
+                after
+            } else if let Some(inner) = rest.strip_prefix('[') {
                 let (key, after) = bracketed(inner)?;
                 keys.push(key.into());
                 after
             } else {
                 let end = rest.find(['.', '[']).unwrap_or(rest.len());
+                if rest[..end].contains('`') {
+                    return Err(PathError::Backticks);
+                }
+                check(&rest[..end])?;
                 keys.push(rest[..end].into());
                 &rest[end..]
             };
@@ -135,6 +174,9 @@ mod tests {
             ("[a][x.y]", vec!["a", "x.y"]),
             ("@timestamp", vec!["@timestamp"]),
             ("a[b]", vec!["a", "b"]),
+            ("a.`b.c`", vec!["a", "b.c"]),
+            ("`b c`.d", vec!["b c", "d"]),
+            ("`a`[b].`c-d`", vec!["a", "b", "c-d"]),
         ] {
             let path = FieldPath::parse(text).expect(text);
             assert_eq!(
@@ -154,6 +196,51 @@ mod tests {
             assert!(FieldPath::parse(text).is_err() || text == "a]b[", "{text}");
         }
         assert_eq!(FieldPath::parse("[a]b"), Err(PathError::Brackets));
+        for text in ["`a", "a`", "a`b`", "`a`b", "a.`b"] {
+            assert_eq!(FieldPath::parse(text), Err(PathError::Backticks), "{text}");
+        }
+        assert_eq!(FieldPath::parse("``"), Err(PathError::Empty));
+    }
+
+    #[test]
+    fn a_listed_name_has_special_characters_in_backticks_only() {
+        for (text, special) in [
+            ("level, n", ','),
+            ("level;n", ';'),
+            ("user name", ' '),
+            ("user.*", '*'),
+            ("!clientip", '!'),
+            ("-message", '-'),
+            ("a.-b", '-'),
+            ("n == 2", ' '),
+            ("==", '='),
+        ] {
+            assert_eq!(
+                FieldPath::parse_listed(text),
+                Err(PathError::Special(special)),
+                "{text}"
+            );
+            let quoted = format!("`{text}`");
+            let keys = FieldPath::parse_listed(&quoted).map(|path| path.keys().to_vec());
+            assert_eq!(keys, Ok(vec![text.into()]));
+        }
+        for text in [
+            "user-agent",
+            "@timestamp",
+            "a['x y']",
+            "[a][x, y]",
+            "größe",
+            "a:b",
+            "a/b",
+            "$x",
+        ] {
+            assert_eq!(
+                FieldPath::parse_listed(text),
+                FieldPath::parse(text),
+                "{text}"
+            );
+            assert!(FieldPath::parse(text).is_ok(), "{text}");
+        }
     }
 
     #[test]

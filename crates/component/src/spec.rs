@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use batch::{FieldPath, HostInfo};
+use batch::{FieldPath, HostInfo, PathError};
 use config::{ConfigError, Node, Positional, StageRole};
 use schemars::{Schema, SchemaGenerator};
 
@@ -144,9 +144,29 @@ pub fn parse<T: serde::de::DeserializeOwned>(node: &Node) -> Result<T, ConfigErr
 /// # Errors
 /// A text that is no field name, with its place.
 pub fn field(node: &Node, name: &str, text: &str) -> Result<FieldPath, ConfigError> {
-    FieldPath::parse(text).map_err(|error| {
-        node.nearest(name)
-            .error(format!("`{text}` is not a field name: {error}"))
+    field_at(node.nearest(name), text)
+}
+
+/// The field path in `text`, which stands at `node`. Special characters in it need backticks, so that a list of names in one
+/// text, a wildcard or a slip is not taken for the name of a field that no event has.
+///
+/// # Errors
+/// A text that is no field name, with its place.
+pub fn field_at(node: &Node, text: &str) -> Result<FieldPath, ConfigError> {
+    FieldPath::parse_listed(text).map_err(|error| {
+        let refused = node.error(format!("`{text}` is not a field name: {error}"));
+        match error {
+            PathError::Special('*') => refused.note(
+                "wildcards are not supported; name the fields, or the object that holds them: remove kubernetes",
+            ),
+            PathError::Special(',' | ' ' | ';') if !text.contains('`') => refused.note(format!(
+                "a name is one field; several are a list where a setting takes more than one: [a, b]; as one name it is written `{text}`"
+            )),
+            PathError::Special(_) if !text.contains('`') => {
+                refused.note(format!("if a field is called so, write `{text}`"))
+            }
+            _ => refused,
+        }
     })
 }
 

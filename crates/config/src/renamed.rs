@@ -36,7 +36,20 @@ pub(crate) fn unknown_setting<S: Into<String>>(
         Some(new) => error
             .note(format!("`{name}` has been renamed to `{new}`"))
             .accepted(accepted),
-        None => error.accepted(accepted).closest_to(name),
+        None => {
+            let takes_fields = accepted.iter().any(|name| name == "fields");
+            let takes_values = accepted.iter().any(|name| name == "values");
+            let error = error.accepted(accepted).closest_to(name);
+            match (error.suggestion(), takes_fields, takes_values) {
+                (None, true, true) => error.note(format!(
+                    "a constant goes below `values`, {{ values: {{ {name}: … }} }}, an expression below `fields`"
+                )),
+                (None, true, false) => {
+                    error.note("the names of fields go below `fields`: { fields: … }")
+                }
+                _ => error,
+            }
+        }
     }
 }
 

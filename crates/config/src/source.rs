@@ -28,6 +28,11 @@ impl Source {
         Self::new(Self::COMMAND_LINE, text)
     }
 
+    /// Whether the text was given as an argument.
+    pub(crate) fn is_command_line(&self) -> bool {
+        self.name == Self::COMMAND_LINE
+    }
+
     /// The line and the column (both from 1, columns in characters) of a byte offset.
     /// An offset past the end counts as the end, one inside a character as that character.
     pub fn locate(&self, offset: usize) -> (usize, usize) {

@@ -2,7 +2,8 @@
 //!
 //! Expansion happens in scalar values of the finished tree, never in keys: a variable's value may hold any character
 //! and still is part of one value. `$${` stands for a literal `${`. A default reaches to the next `}` and is used when
-//! the variable is not set; a variable that is set to nothing gives nothing. Values are not expanded again.
+//! the variable is not set; a variable that is set to nothing gives nothing. As in a shell, `${NAME:-default}` gives the
+//! default in that case too. Values are not expanded again.
 
 use std::collections::BTreeMap;
 
@@ -86,7 +87,9 @@ impl Problem {
         let error = node.error(self.message).pointing_at_range(self.range);
         match self.suggestion {
             Some(name) => error.suggest(name),
-            None => error.note("`${NAME:default}` sets a default; `$${` is a literal `${`"),
+            None => error.note(
+                "`${NAME:default}` sets a default, `${NAME:-default}` also for a variable that is empty; without a default a variable must be set; `$${` is a literal `${`",
+            ),
         }
     }
 }
@@ -130,7 +133,17 @@ fn value(
     if !valid || name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
         return Err(problem(range, format!("`{name}` is not a variable's name")));
     }
-    let value = variables.get(name).or_else(|| default.map(str::to_owned));
+    if let Some(operator @ ('?' | '+' | '=')) = default.and_then(|text| text.chars().next()) {
+        let message = format!("`:{operator}` after the name of a variable is not supported");
+        return Err(problem(range, message));
+    }
+    let value = match default.and_then(|text| text.strip_prefix('-')) {
+        Some(default) => {
+            let value = variables.get(name).filter(|value| !value.is_empty());
+            value.or_else(|| Some(default.to_owned()))
+        }
+        None => variables.get(name).or_else(|| default.map(str::to_owned)),
+    };
     value.ok_or_else(|| {
         let names = variables.names();
         let mut missing = problem(range, format!("the variable `{name}` is not set"));
@@ -175,6 +188,11 @@ mod tests {
             ("a: ${NOPE:x:y}", "x:y"),
             ("a: '${NOPE:}'", ""),
             ("a: '${EMPTY:d}'", ""),
+            ("a: ${NOPE:-x:y}", "x:y"),
+            ("a: ${HOST:-x}", "es1"),
+            ("a: '${EMPTY:-d}'", "d"),
+            ("a: '${NOPE:-}'", ""),
+            ("a: '${NOPE:--1}'", "-1"),
             ("a: '$${HOST}'", "${HOST}"),
             ("a: '$$${HOST}'", "$${HOST}"),
             ("a: '$${${HOST}}'", "${es1}"),
@@ -201,6 +219,14 @@ mod tests {
             ("a: [b, 'x${QUUX}']", 10, "${NAME:default}"),
             ("a: ${HOST", 4, "without a closing"),
             ("a: '${a b}'", 5, "`a b` is not a variable's name"),
+            ("a: '${HOST:?unset}'", 5, "`:?` after the name"),
+            (
+                "a: '${HOST:?}'",
+                5,
+                "without a default a variable must be set",
+            ),
+            ("a: '${HOST:+x}'", 5, "`:+` after the name"),
+            ("a: '${HOST-x}'", 5, "`HOST-x` is not a variable's name"),
             ("a: '${}'", 5, "`` is not a variable's name"),
             ("a: '${1}'", 5, "not a variable's name"),
         ] {

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use component::{Build, Example, Spec};
 use config::{Positional, Shape, StageRole, closest};
+use grok::{Library, PatternSet};
 use pipeline::settings::{DiskQueueSettings, MemoryQueueSettings, ProcessSettings, RetrySettings};
 use serde_json::{Value, json};
 
@@ -42,8 +43,7 @@ pub fn docs(topic: Option<&str>, out: Option<&Path>) -> anyhow::Result<ExitCode>
                     .iter()
                     .flat_map(|role| REGISTRY.of(*role))
                     .map(|spec| spec.name);
-                let hint = closest(topic, short.chain(names.iter().copied()))
-                    .map_or(String::new(), |word| format!("; did you mean `{word}`?"));
+                let hint = hint(topic, short.chain(names.iter().copied()));
                 bail!(
                     "there is no page named `{topic}`{hint}\naccepted: {}",
                     names.join(", ")
@@ -54,6 +54,29 @@ pub fn docs(topic: Option<&str>, out: Option<&Path>) -> anyhow::Result<ExitCode>
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where to read on when there is no page of that name.
+fn hint<'n>(topic: &str, names: impl Iterator<Item = &'n str>) -> String {
+    let functions = || {
+        expr::FUNCTION_GROUPS
+            .iter()
+            .flat_map(|group| group.functions)
+    };
+    let name = topic.trim_end_matches("()");
+    if functions().any(|function| is_called(function.signature, name)) {
+        return format!("; `{name}` is a function: millpond docs functions");
+    }
+    if name == "syslog" {
+        return "; syslog is a codec of inputs: millpond docs input-file".to_owned();
+    }
+    closest(topic, names).map_or(String::new(), |word| format!("; did you mean `{word}`?"))
+}
+
+/// Whether a signature, such as `text.contains(part)` or `math.abs(x)`, is that of the function `name`.
+fn is_called(signature: &str, name: &str) -> bool {
+    let (called, _) = signature.split_once('(').unwrap_or((signature, ""));
+    called == name || called.rsplit('.').next() == Some(name)
 }
 
 impl Page {
@@ -108,6 +131,11 @@ fn pages() -> Vec<Page> {
             name: "functions".into(),
             summary: "functions in expressions, each with an example".into(),
             text: functions_page(),
+        },
+        Page {
+            name: "grok-patterns".into(),
+            summary: "the definitions that patterns of `grok` can use".into(),
+            text: grok_page(),
         },
         Page {
             name: "exit-codes".into(),
@@ -296,6 +324,25 @@ fn functions_page() -> String {
             );
         }
     }
+    text
+}
+
+/// The definitions of both sets.
+fn grok_page() -> String {
+    let mut text = String::from(include_str!("grok_patterns.md"));
+    let ecs = Library::new(PatternSet::EcsV1);
+    let legacy = Library::new(PatternSet::Legacy);
+    let table = |text: &mut String, library: &Library, is_shown: &dyn Fn(&str) -> bool| {
+        text.push_str("| name | definition |\n| --- | --- |\n");
+        for name in library.names().filter(|name| is_shown(name)) {
+            let definition = library.get(name).unwrap_or_default().replace('|', "\\|");
+            let _ = writeln!(text, "| `{name}` | `` {definition} `` |");
+        }
+    };
+    text.push_str("\n## `legacy`, the default\n\n");
+    table(&mut text, &legacy, &|_| true);
+    text.push_str("\n## `ecs_v1`, where it differs\n\n");
+    table(&mut text, &ecs, &|name| ecs.get(name) != legacy.get(name));
     text
 }
 

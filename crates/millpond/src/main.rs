@@ -63,6 +63,20 @@ struct Source {
     /// 'INPUT | PROCESSOR … | OUTPUT', or the path of a YAML file.
     #[arg(value_name = "PIPELINE")]
     pipeline: String,
+    /// What follows is most likely a pipeline without quotes.
+    #[arg(hide = true)]
+    rest: Vec<String>,
+}
+
+impl Source {
+    /// The pipeline, which must be one argument.
+    fn pipeline(&self) -> anyhow::Result<&str> {
+        if self.rest.is_empty() {
+            return Ok(&self.pipeline);
+        }
+        let given = format!("{} {}", self.pipeline, self.rest.join(" "));
+        anyhow::bail!("a pipeline is one argument: put it in quotes, '{given}'")
+    }
 }
 
 #[derive(Args)]
@@ -119,7 +133,7 @@ struct FilesArgs {
 
 #[derive(Args)]
 struct DocsArgs {
-    /// A component's name, or `pipeline`, `notation`, `queue`, `queue-tools`, `dead-letters`, `expressions`, `functions`, `exit-codes`.
+    /// A component's name, or `pipeline`, `notation`, `queue`, `queue-tools`, `dead-letters`, `expressions`, `functions`, `grok-patterns`, `exit-codes`.
     topic: Option<String>,
     /// Writes one Markdown file for each page into this directory instead.
     #[arg(long, value_name = "DIR")]
@@ -147,17 +161,17 @@ fn main() -> ExitCode {
 fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(args) if args.print_config => {
-            run::print(load::load(&args.source.pipeline)?.yaml().as_bytes())?;
+            run::print(load::load(args.source.pipeline()?)?.yaml().as_bytes())?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Run(args) => run::run(&args.source.pipeline, args.data_dir, args.metrics),
+        Command::Run(args) => run::run(args.source.pipeline()?, args.data_dir, args.metrics),
         Command::Check(args) => match args.sample {
-            None => load::check(&args.source.pipeline, args.data_dir),
+            None => load::check(args.source.pipeline()?, args.data_dir),
             Some(file) => {
-                load::check_sample(&args.source.pipeline, args.data_dir, &file, args.lines)
+                load::check_sample(args.source.pipeline()?, args.data_dir, &file, args.lines)
             }
         },
-        Command::Bench(args) => bench::bench(&args.source.pipeline, args.json, args.real_outputs),
+        Command::Bench(args) => bench::bench(args.source.pipeline()?, args.json, args.real_outputs),
         Command::Files(args) => files::files(&args.data_dir, args.json),
         Command::Queue(command) => queue::queue(&command),
         Command::DeadLetters(command) => dead_letters::dead_letters(&command),

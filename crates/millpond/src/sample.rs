@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use batch::HostInfo;
-use component::{AnyOutput, Build, BuildContext, Effects, grouped};
-use config::{Node, NodeKind, Source, StageRole, parse_yaml};
-use pipeline::graph::OutputNode;
+use component::{AnyOutput, Build, BuildContext, Effects, Spec, grouped};
+use config::{Node, NodeKind, Source, StageRole, expand_short_forms, parse_yaml};
+use pipeline::graph::{OutputNode, StageNode};
 use pipeline::report::{OperatorReport, PipelineReport, Role};
 use pipeline::settings::SendingSettings;
-use pipeline::{Graph, Report};
+use pipeline::{BuildOptions, Graph, PipelineGraph, Report};
 
 use crate::REGISTRY;
 use crate::load::{Loaded, host};
@@ -45,32 +45,90 @@ const NOT_ABOUT_CONTENT: &[&str] = &[
 pub fn sample(loaded: Loaded, file: &str, lines: u64) -> anyhow::Result<ExitCode> {
     let host = host();
     let mut root = loaded.expanded()?;
-    read_instead(&mut root, file, lines)?;
-    let options = pipeline::BuildOptions {
+    read_instead(&mut root, file)?;
+    let options = BuildOptions {
         finite: true,
         data_dir: None,
         effects: Effects::Nothing,
     };
-    let graph = Graph::build(&REGISTRY, &root.rooted(), &host, options)?;
+    let graph = Graph::build(&REGISTRY, &root.rooted(), &host, options.clone())?;
     let session = Session::begin(&graph, true, false)?;
     let is_alone = graph.pipelines.len() == 1;
     let mut code = 0;
-    for mut pipeline in graph.pipelines {
-        pipeline.outputs.push(printer(&host)?);
-        pipeline.is_watched = true;
-        let one = Graph {
+    for mut pipelines in linked(graph.pipelines) {
+        for pipeline in &mut pipelines {
+            pipeline.is_watched = true;
+            if pipeline.fed.is_none() {
+                pipeline
+                    .stages
+                    .insert(0, limiter(lines, &host, options.clone())?);
+            }
+            if pipeline
+                .outputs
+                .iter()
+                .any(|output| target(output).is_none())
+            {
+                pipeline.outputs.push(printer(&host)?);
+            }
+        }
+        let group = Graph {
             process: graph.process.clone(),
-            pipelines: vec![pipeline],
+            pipelines,
         };
-        let report = session.execute(one, true, &host, None, false)?;
+        let report = session.execute(group, true, &host, None, false)?;
         say(&summary(&report, is_alone));
         code = code.max(session.conclude(&report));
     }
     Ok(code.into())
 }
 
-/// Puts the file in the place of every pipeline's inputs, and has the run end after so many events.
-fn read_instead(root: &mut Node, file: &str, lines: u64) -> anyhow::Result<()> {
+/// The pipeline that an output feeds.
+fn target(output: &OutputNode) -> Option<&str> {
+    match &output.component {
+        AnyOutput::Feeder(feeder) => Some(feeder.pipeline()),
+        _ => None,
+    }
+}
+
+/// The pipelines in groups: those that feed each other run together, all others alone.
+fn linked(pipelines: Vec<PipelineGraph>) -> Vec<Vec<PipelineGraph>> {
+    let mut groups: Vec<Vec<PipelineGraph>> = Vec::new();
+    for pipeline in pipelines {
+        let feeds = |a: &PipelineGraph, b: &PipelineGraph| {
+            a.outputs.iter().any(|it| target(it) == Some(&b.name))
+        };
+        let is_linked = |group: &Vec<PipelineGraph>| {
+            group
+                .iter()
+                .any(|other| feeds(other, &pipeline) || feeds(&pipeline, other))
+        };
+        let (joined, rest): (Vec<_>, Vec<_>) = groups.into_iter().partition(is_linked);
+        groups = rest;
+        groups.push(joined.into_iter().flatten().chain([pipeline]).collect());
+    }
+    groups
+}
+
+/// The processor that ends the run after so many events. It is added to what the configuration builds, so that it changes no
+/// name there.
+fn limiter(lines: u64, host: &Arc<HostInfo>, options: BuildOptions) -> anyhow::Result<StageNode> {
+    let text = format!(
+        "pipelines: {{ p: {{ input: stdin, processors: [head: {lines}], output: discard }} }}"
+    );
+    let tree = parse_yaml(&Source::new("the sample's limit", text))?;
+    let tree = expand_short_forms(tree, &REGISTRY)?;
+    let graph = Graph::build(&REGISTRY, &tree, host, options)?;
+    let mut stages = graph
+        .pipelines
+        .into_iter()
+        .flat_map(|pipeline| pipeline.stages);
+    stages
+        .next()
+        .context("internal error: there is no processor `head`")
+}
+
+/// Puts the file in the place of every pipeline's inputs, but not where other pipelines feed it.
+fn read_instead(root: &mut Node, file: &str) -> anyhow::Result<()> {
     let NodeKind::Map(top) = &mut root.kind else {
         bail!("the configuration holds no pipelines");
     };
@@ -83,29 +141,26 @@ fn read_instead(root: &mut Node, file: &str, lines: u64) -> anyhow::Result<()> {
     for (_, pipeline) in pipelines {
         let (source, span) = (pipeline.source().clone(), pipeline.span);
         let scalar = |text: &str| Node::scalar(&source, span, text, true);
-        let map = |key: &str, value: Node| Node::map(&source, span, vec![(scalar(key), value)]);
         let inputs = pipeline.get("input").or(pipeline.get("inputs"));
         let Some(first) = inputs.and_then(|inputs| inputs.items().first()) else {
             continue;
         };
+        let (name, _) = first.component("an input")?;
+        if REGISTRY
+            .resolve(StageRole::Input, name)
+            .is_ok_and(Spec::is_link)
+        {
+            continue;
+        }
         let mut settings = content_settings(first, file)?;
         settings.push((scalar("paths"), scalar(file)));
-        let input = map("file", Node::map(&source, span, settings));
-        let count = Node::scalar(&source, span, lines.to_string(), false);
-        let mut stages = vec![map("head", map("count", count))];
-        stages.extend(
-            pipeline
-                .get("processors")
-                .map_or(&[][..], Node::items)
-                .iter()
-                .cloned(),
-        );
+        let settings = Node::map(&source, span, settings);
+        let input = Node::map(&source, span, vec![(scalar("file"), settings)]);
         let NodeKind::Map(entries) = &mut pipeline.kind else {
             continue;
         };
-        entries.retain(|(key, _)| !matches!(key.as_str(), Some("input" | "inputs" | "processors")));
+        entries.retain(|(key, _)| !matches!(key.as_str(), Some("input" | "inputs")));
         entries.push((scalar("input"), input));
-        entries.push((scalar("processors"), Node::list(&source, span, stages)));
     }
     Ok(())
 }
@@ -159,15 +214,33 @@ fn printer(host: &Arc<HostInfo>) -> anyhow::Result<OutputNode> {
 fn summary(report: &Report, is_alone: bool) -> String {
     let mut lines = Vec::new();
     for PipelineReport {
-        name, operators, ..
+        name,
+        is_fed,
+        operators,
+        ..
     } in &report.pipelines
     {
         let of = |role| move |operator: &&OperatorReport| operator.role == role;
-        let mut stages = operators.iter().filter(of(Role::Processor));
-        // The first processor is the one that ends the run.
-        let read = stages.next().map_or(0, |head| head.counts.events_out);
+        let mut stages: Vec<&OperatorReport> =
+            operators.iter().filter(of(Role::Processor)).collect();
+        let read = match is_fed {
+            // What the pipelines before it handed on.
+            true => {
+                let fed = operators.iter().filter(of(Role::Input));
+                fed.map(|input| input.counts.events_out).sum()
+            }
+            // The first processor is the one that ends the run.
+            false => stages.drain(..1).map(|head| head.counts.events_out).sum(),
+        };
         let mut outputs: Vec<&OperatorReport> = operators.iter().filter(of(Role::Output)).collect();
-        let printed = outputs.pop().map_or(0, |printer| printer.counts.events_in);
+        let printed = match outputs.pop_if(|output| output.name == PRINTER) {
+            Some(printer) => printer.counts.events_in,
+            None => outputs
+                .iter()
+                .map(|output| output.counts.events_in)
+                .max()
+                .unwrap_or(0),
+        };
         let pipeline = if is_alone {
             String::new()
         } else {

@@ -55,8 +55,8 @@ fn pipeline() -> Value {
             "retry": settings::<RetrySettings>(),
         },
         "allOf": [
-            { "oneOf": [{ "required": ["input"] }, { "required": ["inputs"] }] },
-            { "oneOf": [{ "required": ["output"] }, { "required": ["outputs"] }] },
+            { "not": { "required": ["input", "inputs"] } },
+            { "not": { "required": ["output", "outputs"] } },
         ],
     });
     let one_line =

@@ -21,8 +21,7 @@ pub fn path(at: &Node, text: &str) -> Result<FieldPath, ConfigError> {
             "`set NAME = {text}` writes its value to a field; a field that is called so is written ['{text}']"
         )));
     }
-    FieldPath::parse(text)
-        .map_err(|error| at.error(format!("`{text}` is not a field name: {error}")))
+    component::field_at(at, text)
 }
 
 /// The field that the setting `name` of `node` holds.

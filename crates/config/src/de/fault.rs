@@ -47,10 +47,18 @@ impl Fault {
         match self {
             Self::Located(error) => error,
             Self::UnknownSetting { name, accepted } => unknown_setting(node, &name, accepted),
-            Self::UnknownVariant { name, accepted } => node
-                .error(format!("`{name}` is not accepted here"))
-                .accepted(accepted)
-                .closest_to(&name),
+            Self::UnknownVariant { name, accepted } => {
+                let error = node
+                    .error(format!("`{name}` is not accepted here"))
+                    .accepted(accepted)
+                    .closest_to(&name);
+                match &*name {
+                    "docker" | "cri" | "kubernetes" if node.path().last_key() == Some("codec") => {
+                        error.note("the wrapping of container logs is a setting of its own: container=docker, container=cri")
+                    }
+                    _ => error,
+                }
+            }
             Self::MissingSetting(name) => {
                 let owner = owner(node.path().last_key());
                 node.error(format!("the setting `{name}` is missing{owner}"))

@@ -25,8 +25,8 @@ use access::{Entries, Items, Variant};
 use fault::Fault;
 
 /// The name by which a newtype asks for a number as it is written, so that no digit is lost. Where the value is an
-/// unquoted number that JSON writes the same way, `visit_newtype_struct` gets its text; every other value is visited as
-/// by `deserialize_any`.
+/// unquoted number that JSON writes the same way, `visit_newtype_struct` gets its text. Another unquoted number, such as `007`, is
+/// refused: it would become another text. Every other value is visited as by `deserialize_any`.
 pub const NUMBER_AS_WRITTEN: &str = "$config::number_as_written";
 
 impl Node {
@@ -95,6 +95,46 @@ impl<'de> Reader<'de, '_> {
             } => scalar::is_json_number(text),
             _ => false,
         }
+    }
+
+    /// The error for something else where a map of these settings belongs.
+    fn no_map(&self, fields: &[&str]) -> ConfigError {
+        let found = self.node.kind_name();
+        let error = self
+            .node
+            .error(format!("expected a map of settings, found {found}"))
+            .accepted(fields.iter().copied());
+        match self.node.path().last_key() {
+            Some(name) if self.node.source().is_command_line() => error.note(format!(
+                "write {name}.SETTING=VALUE, with one of these settings"
+            )),
+            Some(name) => error.note(format!(
+                "write {name}: {{ SETTING: VALUE }}, with one of these settings"
+            )),
+            None => error,
+        }
+    }
+
+    /// The refusal of a number that would lose how it is written: `00123`, `+5`, `0x1F`, `.5`.
+    fn renumbered(&self) -> Option<Fault> {
+        let NodeKind::Scalar {
+            text,
+            quoted: false,
+        } = self.kind()
+        else {
+            return None;
+        };
+        let value = match scalar::resolve(text) {
+            Resolved::Integer(value) => value.to_string(),
+            Resolved::Float(value) if value.is_finite() => value.to_string(),
+            _ => return None,
+        };
+        Some(Fault::Wrong {
+            message: format!(
+                "`{text}` is the number {value}; put it in quotes to keep its text, or write the number as {value}"
+            ),
+            suggestion: Some(format!("\"{text}\"")),
+        })
     }
 
     fn mismatch(&self, expected: &str) -> Fault {
@@ -258,8 +298,19 @@ impl<'de> Deserializer<'de> for Reader<'de, '_> {
         deserialize_tuple(_len: usize): sequence,
         deserialize_tuple_struct(_name: &'static str, _len: usize): sequence,
         deserialize_map(): map,
-        deserialize_struct(_name: &'static str, _fields: &'static [&'static str]): map,
     );
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        if let NodeKind::Scalar { .. } | NodeKind::List(_) = self.kind() {
+            return Err(Fault::Located(self.no_map(fields)));
+        }
+        self.at(self.map(visitor))
+    }
 
     fn deserialize_u128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         // Texts beyond 127 bits are refused: no setting counts that far.
@@ -320,7 +371,10 @@ impl<'de> Deserializer<'de> for Reader<'de, '_> {
         visitor: V,
     ) -> Result<V::Value, Fault> {
         if name == NUMBER_AS_WRITTEN && !self.is_plain_json_number() {
-            return self.at(self.any(visitor));
+            return self.at(match self.renumbered() {
+                Some(fault) => Err(fault),
+                None => self.any(visitor),
+            });
         }
         self.at(visitor.visit_newtype_struct(self))
     }

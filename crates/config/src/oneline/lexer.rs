@@ -228,6 +228,8 @@ impl<'s> Cursor<'s> {
                     self.quoted_piece(c, &mut text)?;
                     quoted = true;
                 }
+                // The name of a field, which keeps them.
+                '`' if self.rest()[1..].contains('`') => text.push_str(self.backticks()?),
                 '|' if self.rest().starts_with("||") => {
                     text.push_str("||");
                     self.at += 2;
@@ -269,6 +271,18 @@ impl<'s> Cursor<'s> {
             }
         }
         Err(self.unterminated(start, quote))
+    }
+
+    /// Steps over what stands in the backticks that open here; it, with them.
+    fn backticks(&mut self) -> Result<&'s str, ConfigError> {
+        let start = self.at;
+        match self.rest()[1..].find('`') {
+            Some(length) => {
+                self.at += length + 2;
+                Ok(&self.text[start..self.at])
+            }
+            None => Err(self.unterminated(start, '`')),
+        }
     }
 
     fn unterminated(&self, start: usize, quote: char) -> ConfigError {
@@ -316,23 +330,11 @@ impl<'s> Cursor<'s> {
         Ok((old, self.field(&[])?))
     }
 
-    /// A field's name: plain, or in quotes or backticks where it has characters that end it. Steps over blanks after it.
+    /// A field's name: plain, or in quotes or backticks where it has characters that end it. Backticks are part of the
+    /// text, since only one key of the name may stand in them. Steps over blanks after it.
     pub(super) fn field(&mut self, stops: &[char]) -> Result<Word, ConfigError> {
         self.skip_space();
         let start = self.at;
-        if let Some(rest) = self.rest().strip_prefix('`') {
-            let Some(length) = rest.find('`') else {
-                return Err(self.unterminated(start, '`'));
-            };
-            self.at += length + 2;
-            let (span, text) = (Span::new(start, self.at), rest[..length].to_owned());
-            self.skip_space();
-            return Ok(Word {
-                span,
-                text,
-                quoted: true,
-            });
-        }
         let mut word = Word {
             span: Span::empty(start),
             text: String::new(),
@@ -353,6 +355,10 @@ impl<'s> Cursor<'s> {
                 }
                 '\'' | '"' => {
                     self.quoted_piece(c, &mut word.text)?;
+                    word.quoted = true;
+                }
+                '`' => {
+                    word.text.push_str(self.backticks()?);
                     word.quoted = true;
                 }
                 c => {
@@ -401,9 +407,23 @@ impl<'s> Cursor<'s> {
                     continue;
                 }
                 '|' if self.rest().starts_with("||") => self.at += 1,
+                '|' if depth > 0 => {
+                    return Err(self
+                        .error(self.next_char(), "`|` is not an operator of expressions")
+                        .suggest("||")
+                        .note("`|` separates stages, and a bracket is still open here"));
+                }
                 '|' => break,
                 '(' | '[' | '{' => depth += 1,
                 ')' | ']' | '}' => depth = depth.saturating_sub(1),
+                '=' if depth == 0 && self.is_setting_sign(start) => {
+                    return Err(self.second_setting(start, stops));
+                }
+                ';' if depth == 0 => {
+                    return Err(self
+                        .error(self.next_char(), "`;` separates nothing here")
+                        .note("assignments are separated by commas, stages by `|`"));
+                }
                 c if depth == 0 && stops.contains(&c) => break,
                 _ => {}
             }
@@ -416,6 +436,44 @@ impl<'s> Cursor<'s> {
             text,
             quoted: true,
         })
+    }
+
+    /// Whether the `=` here is part of no operator and stands directly behind a name that follows a blank, as in
+    /// `set a = 1 b = 2` and `drop n == 1 on_failure=drop`.
+    fn is_setting_sign(&self, start: usize) -> bool {
+        let before = &self.text[start..self.at];
+        let after = &self.rest()[1..];
+        if after.starts_with(['=', '~']) || before.ends_with(['=', '!', '<', '>']) {
+            return false;
+        }
+        let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '@' | '-' | '`');
+        let name = before.trim_end();
+        let rest = name.trim_end_matches(is_name);
+        let behind = rest.trim_end();
+        rest.len() < name.len()
+            && behind.len() < rest.len()
+            && behind.ends_with(|c: char| is_name(c) || matches!(c, '"' | '\'' | ')' | ']' | '}'))
+    }
+
+    /// The error for such an `=`.
+    fn second_setting(&self, start: usize, stops: &[char]) -> ConfigError {
+        let before = self.text[start..self.at].trim_end();
+        let name = before
+            .rsplit(char::is_whitespace)
+            .next()
+            .unwrap_or_default();
+        let end = start + before.len();
+        let span = Span::new(end - name.len(), end);
+        if stops.is_empty() {
+            return self
+                .error(
+                    span,
+                    format!("`{name}` cannot be set behind an expression, which takes the rest of the stage"),
+                )
+                .note(format!("in YAML, `{name}` can be set like any other setting; to compare, write `==`"));
+        }
+        self.error(span, format!("a comma is missing before `{name}`"))
+            .note("example: set total = bytes_in + bytes_out, env = \"prod\"")
     }
 
     /// Steps over a string literal of the expression language: in one or three quotes, with backslash escapes unless

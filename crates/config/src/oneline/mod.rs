@@ -28,6 +28,7 @@
 
 mod lexer;
 mod short;
+mod slips;
 mod stage;
 
 #[cfg(test)]

@@ -12,7 +12,11 @@
 //!       - remove: [a, b]
 //!     output: stdout
 //! ```
-//! Processors below an output take the same forms as those of a pipeline.
+//! Processors below an output take the same forms as those of a pipeline. Without an input a pipeline reads standard input,
+//! without an output it writes to standard output.
+//!
+//! Behind a component's name stands one value. A text that one line would read as several is refused unless quotes say
+//! that it is one; what takes its whole stage (an expression, assignments, names) is read as in one line.
 //!
 //! They become what their long forms would have given, before anything else reads the tree. Where a text stands in the file as
 //! it is, without escapes and line breaks, errors point into it; else at the whole of it.
@@ -66,12 +70,35 @@ fn expand_pipeline(pipeline: &mut Node, catalogue: &dyn Catalogue) -> Result<(),
         *pipeline = parse_pipeline(Cursor::within(&source, span), catalogue)?;
         return Ok(());
     }
+    add_ends(pipeline);
     for (name, role) in PLACES {
         if let Some(components) = entry(pipeline, name) {
             expand_components(components, role, catalogue)?;
         }
     }
     Ok(())
+}
+
+/// Adds standard input and standard output where a pipeline names no input and no output.
+fn add_ends(pipeline: &mut Node) {
+    let (source, span) = (pipeline.source().clone(), pipeline.span);
+    let NodeKind::Map(entries) = &mut pipeline.kind else {
+        return;
+    };
+    if entries.is_empty() {
+        return;
+    }
+    for (one, many, default) in [
+        ("input", "inputs", super::INPUT),
+        ("output", "outputs", super::OUTPUT),
+    ] {
+        let is_given =
+            |(key, _): &(Node, Node)| key.as_str().is_some_and(|key| key == one || key == many);
+        if !entries.iter().any(is_given) {
+            let scalar = |text| Node::scalar(&source, span, text, false);
+            entries.push((scalar(one), scalar(default)));
+        }
+    }
 }
 
 fn expand_components(
@@ -174,8 +201,62 @@ fn expand_settings(
                 .ok()
                 .map(|(_, settings)| settings.into_owned())
         }
-        (NodeKind::Scalar { .. }, _) => Some(as_field(settings.clone())),
+        (NodeKind::Scalar { text, quoted }, _) => {
+            one_value(name, settings, text, *quoted, positional)?;
+            Some(as_field(settings.clone()))
+        }
         _ => None,
+    })
+}
+
+/// Refuses a text behind a component's name that one line would read as several values or settings: in YAML it is one value.
+/// Quotes say that this is meant, but for paths and addresses, which nobody writes so.
+fn one_value(
+    name: &Node,
+    settings: &Node,
+    text: &str,
+    quoted: bool,
+    Positional { shape, fields, .. }: Positional,
+) -> Result<(), ConfigError> {
+    let component = name.as_str().unwrap_or_default();
+    let text = text.trim();
+    let has_setting = || text.split_whitespace().skip(1).any(begins_setting);
+    let is_slip = match shape {
+        // What takes the rest as another setting has no use for the first one alone.
+        Shape::Rest if fields.len() > 1 => text.contains(char::is_whitespace),
+        Shape::Values | Shape::Rest if quoted => false,
+        Shape::Values | Shape::Rest => text.contains(char::is_whitespace),
+        Shape::List if quoted => text.contains(", ") || has_setting(),
+        Shape::List => text.contains(char::is_whitespace),
+        _ => false,
+    };
+    if !is_slip {
+        return Ok(());
+    }
+    let message =
+        format!("what stands behind `{component}:` is one value, but this reads like several");
+    let error = settings.error(message).note(format!(
+        "write it as a stage, without the colon, or its settings as a map: {component}: {{ … }}"
+    ));
+    let example = match text.contains(['"', '\'', ':', '#']) {
+        false => format!("for example: {component} {text}"),
+        true => format!("for example, in quotes as a whole: '{component} …'"),
+    };
+    let one = match shape {
+        Shape::List => "a list, [\"…\"], takes each value as it stands",
+        _ => "put the value in quotes if it is one",
+    };
+    Err(error.note(example).note(one))
+}
+
+/// Whether a word is `name=value`.
+fn begins_setting(word: &str) -> bool {
+    word.split_once('=').is_some_and(|(name, value)| {
+        !value.starts_with('=')
+            && name.starts_with(|c: char| c.is_ascii_lowercase())
+            && name
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '.'))
     })
 }
 

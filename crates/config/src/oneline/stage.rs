@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::lexer::{Cursor, Token, Value, Word};
-use super::{Catalogue, Positional, Shape, StageRole};
+use super::{Catalogue, Positional, Shape, StageRole, slips};
 use crate::error::ConfigError;
 use crate::node::{Node, NodeKind};
 use crate::source::{Source, Span};
@@ -87,11 +87,15 @@ impl Stage {
         if catalogue.positional(role, name).is_some() {
             return None;
         }
-        let others = [StageRole::Input, StageRole::Processor, StageRole::Output];
+        let others = [StageRole::Output, StageRole::Processor, StageRole::Input];
         let other = others
             .into_iter()
             .find(|other| catalogue.positional(*other, name).is_some());
         let message = match other {
+            None if role == StageRole::Output => {
+                return Some(self.unknown(&[StageRole::Processor, role], catalogue));
+            }
+            None => return Some(self.unknown(&[role], catalogue)),
             Some(other) => {
                 let place = match role {
                     StageRole::Input => "the first stage must be an input",
@@ -100,10 +104,39 @@ impl Stage {
                 };
                 format!("`{name}` is {}; {place}", other.with_article())
             }
-            None => format!("there is no {} `{name}`", role.word()),
         };
         let error = ConfigError::in_source(&self.source, self.name.span, message);
+        let error = match (role, other) {
+            (StageRole::Processor, Some(StageRole::Output)) => error.note(
+                "a one-line pipeline has one output; several are listed below `outputs` in YAML",
+            ),
+            _ => error,
+        };
         Some(error.accepted(catalogue.names(role)).closest_to(name))
+    }
+
+    /// The error for a name that no component has, where one of these was expected.
+    fn unknown(&self, roles: &[StageRole], catalogue: &dyn Catalogue) -> ConfigError {
+        let name = &self.name.text;
+        let words: Vec<&str> = roles.iter().map(|role| role.word()).collect();
+        let message = format!("there is no {} `{name}`", words.join(" or "));
+        let names = roles.iter().flat_map(|role| catalogue.names(*role));
+        let error = ConfigError::in_source(&self.source, self.name.span, message)
+            .accepted(names)
+            .closest_to(name);
+        let is_path = name.contains(['.', '/', '~', '*']);
+        match (roles.first(), is_path, &**name) {
+            (Some(StageRole::Input), true, _) => {
+                error.note(format!("to read a file: file {name}"))
+            }
+            (Some(StageRole::Processor), true, _) if roles.len() > 1 => {
+                error.note(format!("to write to a file: file {name}"))
+            }
+            (Some(StageRole::Input), _, "syslog" | "tcp" | "udp") => error.note(
+                "syslog is read from files and standard input with codec=syslog; there is no input that listens for it yet",
+            ),
+            _ => error,
+        }
     }
 
     /// The node `{name: {settings}}`.
@@ -130,6 +163,13 @@ impl Stage {
             Body::Pairs(pairs) => settings.pairs(pairs)?,
             Body::Names(names) => settings.names(names),
             Body::Tokens(tokens) => {
+                slips::refuse(
+                    &self.source,
+                    &self.name.text,
+                    positional.shape,
+                    &tokens,
+                    catalogue,
+                )?;
                 for token in tokens {
                     settings.token(token)?;
                 }
@@ -212,8 +252,28 @@ fn no_settings(cursor: &mut Cursor<'_>, name: &Word, shape: Shape) -> Result<(),
         return Ok(());
     };
     let (component, given) = (&name.text, &setting.text);
-    if shape == Shape::Assignments && !COMMON.contains(&&**given) {
-        return Ok(());
+    let is_setting = COMMON.contains(&&**given);
+    match shape {
+        Shape::Assignments if !is_setting && !given.starts_with("fields.") => return Ok(()),
+        // The expression's own error names `==`.
+        Shape::Expression if !is_setting && given != "condition" => return Ok(()),
+        Shape::Renames if !is_setting => {
+            let message = format!("expected `->` and the new name after `{given}`");
+            return Err(cursor
+                .error(setting.span, message)
+                .note(format!("example: {component} clientip -> source.ip")));
+        }
+        Shape::Assignments if !is_setting => {
+            let field = &given["fields.".len()..];
+            let message = format!("`{component}` takes the names of fields without `fields.`");
+            return Err(cursor
+                .error(setting.span, message)
+                .note(format!("write {component} {field} = EXPRESSION"))
+                .note(format!(
+                    "for a field in an object `fields`: {component} {given} = EXPRESSION, with blanks around the `=`"
+                )));
+        }
+        _ => {}
     }
     let written = match shape {
         Shape::Expression => format!("{component} level == \"DEBUG\""),

@@ -146,7 +146,7 @@ const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "set a = b + 1, `c d`='x, y' ,e.f=[1, {2: 3}], 'g,h' = i == j",
-        r#"{fields: {a: "b + 1", "c d": "'x, y'", e.f: "[1, {2: 3}]", "g,h": "i == j"}}"#,
+        r#"{fields: {a: "b + 1", "`c d`": "'x, y'", e.f: "[1, {2: 3}]", "g,h": "i == j"}}"#,
     ),
     ("set if_a = 1 || x", r#"{fields: {if_a: "1 || x"}}"#),
     (
@@ -156,11 +156,11 @@ const SETTINGS: &[(&str, &str)] = &[
     ("set", "{}"),
     (
         "rename a -> b.c , x-y->@z, 'p q' -> `r,s`",
-        r#"{fields: {a: b.c, x-y: @z, "p q": "r,s"}}"#,
+        r#"{fields: {a: b.c, x-y: @z, "p q": "`r,s`"}}"#,
     ),
     (
         "remove a, b c,d , `e f`",
-        r#"{fields: [a, b, c, d, "e f"]}"#,
+        r#"{fields: [a, b, c, d, "`e f`"]}"#,
     ),
     ("remove", "{}"),
 ];
@@ -521,4 +521,119 @@ fn commas_separate_paths_like_blanks() {
     assert_eq!(date.nearest("formats[0]").as_str(), Some("HH:mm:ss,SSS"));
     let error = parse("file a.log,, b.log | stdout").expect_err("nothing between commas");
     assert_eq!(error.message(), "a value is missing before this `,`");
+}
+
+#[test]
+fn what_can_only_be_a_slip_is_refused() {
+    for (text, column, part) in [
+        ("stdin | grok x if=a==\"b\"", 19, "write if='a==\"b\"'"),
+        ("stdin | grok x if='a'\"b\"c", 19, "quotes around the whole"),
+        ("stdin | grok x y=a&&\"b\"", 18, "only partly quoted"),
+        ("stdin | grok x if=a == b z=1", 16, "write if='a == b'"),
+        ("file a == | stdout", 8, "`==` is not a value of `file`"),
+        ("file a >b | stdout", 8, "| file out.ndjson"),
+        ("stdin | date a b where c", 18, "did you forget the `|`"),
+        ("stdin | grok x --y", 16, "name=value"),
+        ("stdin | where (a | b)", 18, "did you mean `||`?"),
+        (
+            "stdin | set a = b c = d",
+            19,
+            "a comma is missing before `c`",
+        ),
+        ("stdin | set a = b; c = d", 18, "separated by commas"),
+        ("stdin | where a == 1 if=b", 22, "`if` cannot be set behind"),
+        ("stdin | set fields.a=1", 13, "write set a = EXPRESSION"),
+        ("stdin | rename a=b", 16, "expected `->`"),
+        ("stdin | wher a == 1", 9, "did you mean `where`?"),
+        ("stdin | file a | file b", 9, "has one output"),
+        ("a.log | stdout", 1, "file a.log"),
+    ] {
+        let error = parse(text).expect_err(text);
+        assert!(
+            error.to_string().contains(part),
+            "{text}: {part} in\n{error}"
+        );
+        assert_eq!(error.column(), Some(column), "{text}\n{error}");
+    }
+    for text in [
+        "stdin | grok x if='a == b' if2=c\"d e\"",
+        "stdin | grok \"==\" | discard",
+        "file 'stdout' '>' '--x' | discard",
+        "file stdout | discard",
+        "stdin | date a b \"where\" | discard",
+        "stdin | where a == {\"b\": [c, d]} && e <= f && g != 'h=i' | discard",
+        "stdin | set a = b <= c, d = e != f, g = h == i ? j : k | discard",
+    ] {
+        parse(text).expect(text);
+    }
+}
+
+#[test]
+fn backticks_stay_in_the_names_of_fields() {
+    for (stage, expected) in [
+        ("remove `a b`, c.`d.e` f", "fields: ['`a b`', 'c.`d.e`', f]"),
+        (
+            "rename a.`b -> c` -> `d | e`",
+            "fields: {'a.`b -> c`': '`d | e`'}",
+        ),
+        ("set `a=b` = `c d` + 1", "fields: {'`a=b`': '`c d` + 1'}"),
+        ("put `a b` to=`c | d`", "{from: '`a b`', to: '`c | d`'}"),
+        ("put a`b", "{from: 'a`b'}"),
+    ] {
+        let expected = parse_yaml(&Source::new("t.yaml", expected)).expect("YAML");
+        assert_eq!(settings(stage).expect(stage), expected, "{stage}");
+    }
+}
+
+#[test]
+fn one_value_stands_behind_a_name() {
+    for (item, part) in [
+        ("put: a b", "for example: put a b"),
+        ("put: a to=b", "reads like several"),
+        ("date: a b", "reads like several"),
+        ("date: 'a b'", "reads like several"),
+    ] {
+        let yaml = format!("pipelines: {{ p: {{ processors: [{item}] }} }}");
+        let tree = parse_yaml(&Source::new("t.yaml", yaml)).expect("valid");
+        let error = expand_short_forms(tree, &Components).expect_err(item);
+        assert!(error.to_string().contains(part), "{item}: {error}");
+    }
+    for (input, is_right) in [
+        ("a.log", true),
+        ("'my a.log'", true),
+        ("['a, b.log', c d=e]", true),
+        ("'a.log, b.log'", false),
+        ("'a.log x=y'", false),
+        ("a.log b.log", false),
+    ] {
+        let yaml = format!("pipelines: {{ p: {{ input: {{ file: {input} }} }} }}");
+        let tree = parse_yaml(&Source::new("t.yaml", yaml)).expect("valid");
+        let expanded = expand_short_forms(tree, &Components);
+        assert_eq!(expanded.is_ok(), is_right, "{input}");
+    }
+}
+
+#[test]
+fn a_pipeline_without_ends_gets_them() {
+    let parse = |text: &str| parse_yaml(&Source::new("t.yaml", text)).expect("valid");
+    for (short, long) in [
+        (
+            "{ processors: [] }",
+            "{ processors: [], input: stdin, output: stdout }",
+        ),
+        (
+            "{ inputs: [file x], queue: disk }",
+            "{ inputs: [file: { paths: [x] }], queue: disk, output: stdout }",
+        ),
+        (
+            "{ outputs: [discard] }",
+            "{ outputs: [discard], input: stdin }",
+        ),
+        ("{}", "{}"),
+    ] {
+        let expanded =
+            expand_short_forms(parse(&format!("pipelines: {{ p: {short} }}")), &Components);
+        let expected = parse(&format!("pipelines: {{ p: {long} }}"));
+        assert_eq!(expanded.expect(short), expected, "{short}");
+    }
 }

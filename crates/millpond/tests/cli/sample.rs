@@ -253,3 +253,34 @@ fn a_sample_stands_in_for_any_input() {
     // What is invalid is refused as without a sample.
     millpond(&["check", "stdin | where a ==", "--sample", &json]).expect(2);
 }
+
+#[test]
+fn a_sample_goes_through_pipelines_that_feed_each_other() {
+    let folder = Folder::new();
+    let log = folder.write("a.ndjson", b"{\"n\":1}\n{\"n\":2}\n{\"n\":3}\n");
+    let yaml = folder.write(
+        "linked.yaml",
+        "pipelines:
+  one:
+    input: { file: { paths: [/var/log/app.log], codec: json } }
+    processors: [where: n > 1, head: 5]
+    output: pipeline two
+  two:
+    input: pipeline
+    processors: [set: m = n + 1, 'drop n == 3']
+    output: discard
+  alone: file /var/log/other.log codec=json | set n = n | where n > 5
+",
+    );
+    let ended = millpond(&["check", &yaml, "--sample", &log, "--lines", "2"]).expect(0);
+    assert_eq!(ended.out, "{\"n\":2,\"m\":3}\n");
+    assert_eq!(
+        ended.err,
+        "pipeline one: 2 events read, 1 event out
+  where: 1 dropped, 0 failed
+pipeline two: 1 event read, 1 event out
+pipeline alone: 2 events read, 0 events out
+  where: 2 dropped, 0 failed
+"
+    );
+}

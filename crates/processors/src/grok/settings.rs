@@ -278,8 +278,15 @@ impl Builder<'_> {
             None => refused,
         };
         match error {
-            GrokError::UnknownPattern { closest, .. } if !closest.is_empty() => {
-                refused.suggest(&closest[0])
+            GrokError::UnknownPattern { name, closest, .. } => {
+                let refused = match closest.first() {
+                    _ if name.starts_with("NGINX") => refused
+                        .suggest("COMBINEDAPACHELOG")
+                        .note("nginx writes access logs in Apache's combined format by default"),
+                    Some(closest) => refused.suggest(closest),
+                    None => refused,
+                };
+                refused.note("`millpond docs grok-patterns` lists all definitions")
             }
             _ => refused,
         }
