@@ -14,11 +14,19 @@ use crate::functions::{self, FunctionDoc, Kind, Macro, Question, Refused};
 use crate::node::{Arithmetic, Literals, Node, Op, Test};
 use crate::number::Num;
 use crate::parser::{Ast, Syntax};
+use crate::slips;
+use crate::types::{self, known};
 use crate::value::{Comparison, Val, key_text};
 
-/// Checks a parsed expression; gives it and the fields it reads.
-pub(crate) fn check(ast: &Ast) -> Result<(Node, Vec<Field>), ExprError> {
-    let mut checker = Checker::default();
+/// Checks a parsed expression, whose text is `source`; gives it and the fields it reads.
+pub(crate) fn check(source: &str, ast: &Ast) -> Result<(Node, Vec<Field>), ExprError> {
+    let mut checker = Checker {
+        source,
+        fields: Vec::new(),
+        asks: false,
+        catches: false,
+        locals: Vec::new(),
+    };
     let node = checker.node(ast)?;
     Ok((node, checker.fields))
 }
@@ -30,21 +38,26 @@ pub(crate) struct Field {
     pub may_be_absent: bool,
 }
 
-#[derive(Default)]
-struct Checker {
+struct Checker<'s> {
+    source: &'s str,
     fields: Vec<Field>,
     /// Whether the part at hand asks if fields are there.
     asks: bool,
+    /// Whether an error of the part at hand gives way to another value: `try(x, y)`.
+    catches: bool,
     /// Variables of the macros around, the outermost first.
     locals: Vec<Box<str>>,
 }
 
 type Checked = Result<Node, ExprError>;
 
-impl Checker {
+impl Checker<'_> {
     fn node(&mut self, ast: &Ast) -> Checked {
         let op = match &ast.syntax {
-            Syntax::Literal(value) => Op::Const(value.clone()),
+            Syntax::Literal(value) => {
+                slips::refuse_reference(ast)?;
+                Op::Const(value.clone())
+            }
             Syntax::Name(name) if self.local(name).is_some() => {
                 Op::Local(self.local(name).unwrap_or(0))
             }
@@ -55,18 +68,21 @@ impl Checker {
             Syntax::Negate(operand) => Op::Negate(self.boxed(operand)?),
             Syntax::Chain("||", operands) => Op::Or(self.conditions(operands)?),
             Syntax::Chain(_, operands) => Op::And(self.conditions(operands)?),
-            Syntax::Binary("??", a, b) => binary("??", self.asking(a)?, self.node(b)?)?,
+            Syntax::Binary("??", a, b) => coalesce(self.asking(a)?, self.node(b)?),
             Syntax::Binary(operator, a, b) if is_null(a) || is_null(b) => {
-                binary(operator, self.asking(a)?, self.asking(b)?)?
+                let (a, b) = (self.asking(a)?, self.asking(b)?);
+                self.binary(operator, a, b)?
             }
-            Syntax::Binary("-", a, b) => {
+            Syntax::Binary(operator @ ("-" | "/"), a, b) => {
                 let (a, b) = (self.node(a)?, self.node(b)?);
                 dashed::refuse_subtracted(ast, &b)?;
-                binary("-", a, b)?
+                self.binary(operator, a, b)?
             }
             Syntax::Binary(operator, a, b) => {
                 dashed::refuse_compared(a, b)?;
-                binary(operator, self.node(a)?, self.node(b)?)?
+                slips::refuse_list(self.source, operator, a, b)?;
+                let (a, b) = (self.node(a)?, self.node(b)?);
+                self.binary(operator, a, b)?
             }
             Syntax::Conditional(parts) => {
                 let [condition, yes, no] = &**parts;
@@ -79,7 +95,7 @@ impl Checker {
             Syntax::List(items) => Op::List(self.nodes(items)?),
             Syntax::Map(entries) => self.map(entries)?,
         };
-        folded(op, &ast.at)
+        self.folded(op, &ast.at)
     }
 
     /// A map. A key that is given twice cannot be meant; `1` and `"1"` are the same.
@@ -159,10 +175,41 @@ impl Checker {
                     at: ast.at.clone(),
                 },
             ),
-            Syntax::Index(of, index) => (self.node(of)?, self.node(index)?),
+            Syntax::Index(of, index) => {
+                slips::refuse_brackets(self.source, of, index)?;
+                (self.node(of)?, self.node(index)?)
+            }
             _ => return Err(ExprError::new("expected a field", ast.at.clone())),
         };
-        folded(Op::Index(Box::new([of, index])), &ast.at)
+        self.check_index(&of, &index)?;
+        self.folded(Op::Index(Box::new([of, index])), &ast.at)
+    }
+
+    /// Refuses an index that no list has, and a part that no URL has.
+    fn check_index(&self, of: &Node, index: &Node) -> Result<(), ExprError> {
+        let Op::Const(constant) = &index.op else {
+            return Ok(());
+        };
+        if let Some(Num::Int(number)) = constant.number()
+            && number < 0
+            && known(of).is_none_or(|kind| kind == types::Known::List)
+        {
+            let list = &self.source[of.at.clone()];
+            let message = "elements are counted from 0, so that no index is below it";
+            let right = format!("{list}[size({list}) - {}]", -number);
+            return Err(ExprError::new(message, index.at.clone()).suggest(&right));
+        }
+        let Op::Call(function, _) = &of.op else {
+            return Ok(());
+        };
+        let key = types::literal_text(index).unwrap_or_default();
+        match function.unknown_member(key) {
+            Some((message, meant)) => {
+                let error = ExprError::new(message, of.at.start..index.at.end);
+                Err(meant.map_or(error.clone(), |meant| error.suggest(meant)))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The keys of a field path: a name, and selections and text indexes behind it.
@@ -210,6 +257,11 @@ impl Checker {
     fn call(&mut self, ast: &Ast) -> Checked {
         let (function, args) = self.function(ast)?;
         if !function.accepts_count(args.len()) {
+            if function.name == "exists" && args.len() == 1 {
+                let message = "`exists` looks for an element of a list; whether a field is there is another function";
+                let right = format!("has({})", &self.source[args[0].at.clone()]);
+                return Err(ExprError::new(message, ast.at.clone()).suggest(&right));
+            }
             let message = format!(
                 "wrong number of arguments; the function is `{}`",
                 function.signature
@@ -231,6 +283,12 @@ impl Checker {
                 let operands = args.iter().map(|arg| self.asking(arg));
                 Op::Coalesce(operands.collect::<Result<_, _>>()?)
             }
+            Kind::Try => {
+                let before = std::mem::replace(&mut self.catches, true);
+                let operands: Result<_, _> = args.iter().map(|arg| self.asking(arg)).collect();
+                self.catches = before;
+                Op::Try(operands?)
+            }
             Kind::Matches => self.matches(function, args[0], args[1])?,
             Kind::Question(question) => self.question(function, question, &args)?,
             Kind::Macro(kind) => self.over_elements(function, kind, &args)?,
@@ -239,7 +297,7 @@ impl Checker {
                 bound(function, self.arguments(function, &args)?)?
             }
         };
-        folded(op, &ast.at)
+        self.folded(op, &ast.at)
     }
 
     /// The function that is called, and its arguments. In front of the dot stands the first one, or a namespace.
@@ -287,7 +345,15 @@ impl Checker {
     }
 
     fn operands(&mut self, args: &[&Ast]) -> Result<Vec<Node>, ExprError> {
-        args.iter().map(|arg| self.node(arg)).collect()
+        let operand = |arg: &&Ast| match &arg.syntax {
+            // Whatever a function is asked to look for may be meant as it stands.
+            Syntax::Literal(value) => Ok(Node {
+                op: Op::Const(value.clone()),
+                at: arg.at.clone(),
+            }),
+            _ => self.node(arg),
+        };
+        args.iter().map(operand).collect()
     }
 
     /// The arguments of a function. Constants that it cannot take are refused here, whatever the events have.
@@ -298,8 +364,13 @@ impl Checker {
     ) -> Result<Vec<Node>, ExprError> {
         let nodes = self.operands(args)?;
         for (index, node) in nodes.iter().enumerate() {
-            if let Op::Const(constant) = &node.op {
-                let checked = function.check(index, constant);
+            let checked = match &node.op {
+                Op::Const(constant) => function.check(index, constant),
+                _ => known(node).map_or(Ok(()), |kind| function.check_type(index, kind)),
+            };
+            checked.map_err(|message| ExprError::new(message, node.at.clone()))?;
+            if let Syntax::Literal(Val::Text(text)) = &args[index].syntax {
+                let checked = function.check_plain(index, &String::from_utf8_lossy(text));
                 checked.map_err(|message| ExprError::new(message, node.at.clone()))?;
             }
         }
@@ -314,6 +385,14 @@ impl Checker {
         args: &[&Ast],
     ) -> Result<Op, ExprError> {
         let list = self.node(args[0])?;
+        if let Some(other) = known(&list).filter(|kind| !kind.has_elements()) {
+            let message = format!(
+                "`{}` needs a list or a map, and this is {}",
+                function.name,
+                other.name()
+            );
+            return Err(ExprError::new(message, list.at));
+        }
         let Syntax::Name(variable) = &args[1].syntax else {
             let message = format!(
                 "expected a name for the element; the function is `{}`",
@@ -351,9 +430,12 @@ impl Checker {
             Syntax::Name(_) | Syntax::Select(..) | Syntax::Index(..)
         ) {
             let message = match dashed::dashed_name(ast) {
-                Some(right) => format!(
-                    "`has` takes a field, and this is a subtraction; a name with a dash in it stands in backticks: has({right})"
-                ),
+                Some(right) => {
+                    let (what, sign) = dashed::words(ast);
+                    format!(
+                        "`has` takes a field, and this is a {what}; a name with a {sign} in it stands in backticks: has({right})"
+                    )
+                }
                 None => "`has` takes a field, such as has(user.name)".to_owned(),
             };
             return Err(ExprError::new(message, ast.at.clone()));
@@ -409,6 +491,52 @@ impl Checker {
         let text = args.swap_remove(0);
         Ok(Op::Test(Box::new(text), Box::new(test)))
     }
+    fn binary(&mut self, operator: &str, a: Node, b: Node) -> Result<Op, ExprError> {
+        let is_time = [self.is_time(&a), self.is_time(&b)];
+        if let Some(kind) = arithmetic(operator) {
+            if !self.catches {
+                types::check_arithmetic(kind, &a, &b, is_time)?;
+            }
+            return Ok(Op::Arithmetic(kind, Box::new([a, b])));
+        }
+        if let Some(kind) = relation(operator) {
+            types::check_comparison((operator, is_time), &a, &b)?;
+            if !matches!(kind, Comparison::Eq | Comparison::Ne) {
+                types::check_order(self.source, &a, &b)?;
+            }
+            return Ok(comparison(kind, a, b));
+        }
+        types::check_in(self.source, &a, &b)?;
+        Ok(match &b.op {
+            Op::Const(Val::List(literals)) => {
+                let literals: Vec<_> = literals
+                    .iter()
+                    .cloned()
+                    .map(|value| as_time(value, &a))
+                    .collect();
+                Op::Test(Box::new(a), Box::new(Test::OneOf(Literals::new(&literals))))
+            }
+            _ => Op::In(Box::new([a, b])),
+        })
+    }
+
+    /// Whether this is the field that holds the time of an event, as a timestamp or as a text.
+    fn is_time(&self, node: &Node) -> bool {
+        let Op::Field(field) = node.op else {
+            return matches!(node.op, Op::Now);
+        };
+        let name = self.fields[field].path.to_string();
+        matches!(&*name, "@timestamp" | "@metadata.timestamp")
+    }
+
+    /// A node whose operands are all constants becomes one. One that fails would fail for every row: that is an error here, unless
+    /// the expression says what to do with errors.
+    fn folded(&self, op: Op, at: &Range<usize>) -> Checked {
+        match folded(op, at) {
+            Err((_, node)) if self.catches => Ok(node),
+            outcome => outcome.map_err(|(error, _)| error),
+        }
+    }
 }
 
 fn is_null(ast: &Ast) -> bool {
@@ -442,59 +570,45 @@ fn bound(function: &'static FunctionDoc, args: Vec<Node>) -> Result<Op, ExprErro
     Ok(Op::Call(Box::new(bound), args))
 }
 
-fn binary(operator: &str, a: Node, b: Node) -> Result<Op, ExprError> {
-    let arithmetic = |kind, a, b| Op::Arithmetic(kind, Box::new([a, b]));
-    let ordering = |kind, a: Node, b: Node| {
-        refuse_quoted_number(&a, &b)?;
-        Ok(comparison(kind, a, b))
-    };
-    Ok(match operator {
-        "==" => comparison(Comparison::Eq, a, b),
-        "!=" => comparison(Comparison::Ne, a, b),
-        "<" => ordering(Comparison::Lt, a, b)?,
-        "<=" => ordering(Comparison::Le, a, b)?,
-        ">" => ordering(Comparison::Gt, a, b)?,
-        ">=" => ordering(Comparison::Ge, a, b)?,
-        "+" => arithmetic(Arithmetic::Add, a, b),
-        "-" => arithmetic(Arithmetic::Sub, a, b),
-        "*" => arithmetic(Arithmetic::Mul, a, b),
-        "/" => arithmetic(Arithmetic::Div, a, b),
-        "%" => arithmetic(Arithmetic::Rem, a, b),
-        "??" => match a.op {
-            Op::Coalesce(mut operands) => {
-                operands.push(b);
-                Op::Coalesce(operands)
-            }
-            _ => Op::Coalesce(vec![a, b]),
-        },
-        _ => match &b.op {
-            Op::Const(Val::List(literals)) => {
-                let literals = Literals::new(literals);
-                Op::Test(Box::new(a), Box::new(Test::OneOf(literals)))
-            }
-            _ => Op::In(Box::new([a, b])),
-        },
+/// `a ?? b`; a chain of them becomes one node.
+fn coalesce(a: Node, b: Node) -> Op {
+    match a.op {
+        Op::Coalesce(mut operands) => {
+            operands.push(b);
+            Op::Coalesce(operands)
+        }
+        _ => Op::Coalesce(vec![a, b]),
+    }
+}
+
+fn arithmetic(operator: &str) -> Option<Arithmetic> {
+    Some(match operator {
+        "+" => Arithmetic::Add,
+        "-" => Arithmetic::Sub,
+        "*" => Arithmetic::Mul,
+        "/" => Arithmetic::Div,
+        "%" => Arithmetic::Rem,
+        _ => return None,
     })
 }
 
-/// Refuses an order with a number in quotes: between texts it would be one of characters, in which `"9"` is above `"10"`.
-fn refuse_quoted_number(a: &Node, b: &Node) -> Result<(), ExprError> {
-    let is_const = |node: &Node| matches!(node.op, Op::Const(_));
-    for (literal, other) in [(a, b), (b, a)] {
-        if let Op::Const(Val::Text(text)) = &literal.op
-            && Num::read(text).is_some()
-            && !is_const(other)
-        {
-            let number = String::from_utf8_lossy(text);
-            let message = "texts are ordered by their characters, so that \"9\" is above \"10\"; write the number without quotes";
-            return Err(ExprError::new(message, literal.at.clone()).suggest(&number));
-        }
-    }
-    Ok(())
+fn relation(operator: &str) -> Option<Comparison> {
+    Some(match operator {
+        "==" => Comparison::Eq,
+        "!=" => Comparison::Ne,
+        "<" => Comparison::Lt,
+        "<=" => Comparison::Le,
+        ">" => Comparison::Gt,
+        ">=" => Comparison::Ge,
+        _ => return None,
+    })
 }
 
 /// A comparison; with a literal on one side it becomes a test of the other.
 fn comparison(comparison: Comparison, a: Node, b: Node) -> Op {
+    if matches!((&a.op, &b.op), (Op::Const(_), Op::Const(_))) {
+        return Op::Compare(comparison, Box::new([a, b]));
+    }
     let (comparison, operand, literal) = match (a, b) {
         (
             operand,
@@ -512,15 +626,23 @@ fn comparison(comparison: Comparison, a: Node, b: Node) -> Op {
         ) => (comparison.mirrored(), operand, literal),
         (a, b) => return Op::Compare(comparison, Box::new([a, b])),
     };
-    let time = literal.time();
+    let literal = as_time(literal, &operand);
     Op::Test(
         Box::new(operand),
-        Box::new(Test::Compare(comparison, literal, time)),
+        Box::new(Test::Compare(comparison, literal)),
     )
 }
 
-/// A node whose operands are all constants becomes one. One that fails would fail for every row: that is an error here.
-fn folded(op: Op, at: &Range<usize>) -> Checked {
+/// A literal that reads as a time is one, so that texts compare with it as times, whatever their zones. Beside another literal it
+/// is a text, as in CEL.
+fn as_time(literal: Val<'static>, beside: &Node) -> Val<'static> {
+    match literal.time() {
+        Some(nanos) if !matches!(beside.op, Op::Const(_)) => Val::Time(nanos),
+        _ => literal,
+    }
+}
+
+fn folded(op: Op, at: &Range<usize>) -> Result<Node, (ExprError, Node)> {
     let node = Node { op, at: at.clone() };
     if matches!(node.op, Op::Const(_)) || !has_constant_operands(&node.op) {
         return Ok(node);
@@ -531,27 +653,34 @@ fn folded(op: Op, at: &Range<usize>) -> Checked {
             op: Op::Const(value),
             at: node.at,
         }),
-        Err(fault) => Err(ExprError::new(fault.what().to_string(), fault.at())),
+        Err(fault) => Err((ExprError::new(fault.what().to_string(), fault.at()), node)),
     }
 }
 
 fn has_constant_operands(op: &Op) -> bool {
-    let is_const = |node: &Node| matches!(node.op, Op::Const(_));
     match op {
-        Op::Const(_) => true,
-        Op::Field(_) | Op::Local(_) | Op::Now | Op::Macro(..) => false,
-        Op::Not(operand) | Op::Negate(operand) | Op::Test(operand, _) => is_const(operand),
-        Op::And(operands)
-        | Op::Or(operands)
-        | Op::List(operands)
-        | Op::Coalesce(operands)
-        | Op::Call(_, operands) => operands.iter().all(is_const),
-        Op::Compare(_, pair) | Op::Arithmetic(_, pair) | Op::In(pair) | Op::Index(pair) => {
-            pair.iter().all(is_const)
+        Op::Field(_) | Op::Local(_) | Op::Now => false,
+        Op::Macro(_, pair) => is_closed(&pair[0], 0) && is_closed(&pair[1], 1),
+        Op::Try(operands) => operands.iter().all(|operand| {
+            // One that fails stays as it is.
+            matches!(operand.op, Op::Const(_)) || has_constant_operands(&operand.op)
+        }),
+        _ => {
+            let operands = op.operands();
+            operands.iter().all(|node| matches!(node.op, Op::Const(_)))
         }
-        Op::Conditional(parts) => parts.iter().all(is_const),
-        Op::Map(entries) => entries
-            .iter()
-            .all(|(key, value)| is_const(key) && is_const(value)),
+    }
+}
+
+/// Whether a part depends on nothing but constants and the variables of so many macros around it.
+fn is_closed(node: &Node, macros: usize) -> bool {
+    match &node.op {
+        Op::Field(_) | Op::Now => false,
+        Op::Local(distance) => *distance < macros,
+        Op::Macro(_, pair) => is_closed(&pair[0], macros) && is_closed(&pair[1], macros + 1),
+        op => {
+            let mut operands = op.operands().into_iter();
+            operands.all(|operand| is_closed(operand, macros))
+        }
     }
 }

@@ -4,6 +4,8 @@
 //! the other side decides, as CEL has it, and so do `exists` and `all`. What a node does beyond a few lines is kept out of
 //! [`evaluate`] itself, whose stack frame every level of nesting pays for.
 
+use std::ops::Range;
+
 use crate::columns::Columns;
 use crate::fault::{Fault, What};
 use crate::functions::{Bound, Macro};
@@ -71,6 +73,7 @@ pub(crate) fn evaluate<'a>(
             )
         }
         Op::Coalesce(operands) => return first_of(operands, value),
+        Op::Try(operands) => return first_that_works(operands, value),
         Op::Call(function, args) => return call(function, node, args, value),
         Op::Macro(kind, pair) => {
             let [list, body] = &**pair;
@@ -99,6 +102,22 @@ fn first_of<'a>(
         }
     }
     Ok(last)
+}
+
+/// The first value that can be computed and is there, else what the last one gives.
+#[inline(never)]
+fn first_that_works<'a>(
+    operands: &'a [Node],
+    value: impl Fn(&'a Node) -> Result<Val<'a>, Fault>,
+) -> Result<Val<'a>, Fault> {
+    let mut last = Ok(Val::Absent);
+    for operand in operands {
+        last = value(operand);
+        if matches!(&last, Ok(value) if !value.is_nothing()) {
+            break;
+        }
+    }
+    last
 }
 
 /// A function of the values of its arguments.
@@ -144,6 +163,29 @@ pub(crate) fn write_call<'a>(
         let written = function.write(values, out);
         written.map_err(|what| Fault::new(what, &node.at))
     })
+}
+
+/// The text of `row` that a function could not read, which stands at `at`; nothing where it cannot be told.
+pub(crate) fn unreadable(
+    node: &Node,
+    at: &Range<usize>,
+    columns: &Columns<'_>,
+    row: usize,
+) -> Option<String> {
+    let args = match &node.op {
+        Op::Call(_, args) if node.at == *at => args,
+        op => {
+            let mut operands = op.operands().into_iter();
+            return operands.find_map(|operand| unreadable(operand, at, columns, row));
+        }
+    };
+    // Of several texts any may be the one.
+    let varying = args.iter().filter(|arg| !matches!(arg.op, Op::Const(_)));
+    let mut texts = varying.filter_map(|arg| match evaluate(arg, columns, row, None) {
+        Ok(Val::Text(text)) => Some(String::from_utf8_lossy(&text).into_owned()),
+        _ => None,
+    });
+    texts.next().filter(|_| texts.next().is_none())
 }
 
 /// A macro: `run` gives what its body makes of an item.
@@ -309,17 +351,7 @@ fn with_time_text<'a>(operator: Arithmetic, a: &Val<'a>, b: &Val<'a>) -> Result<
     };
     match pair {
         Some((a, b)) => calculate(operator, &a, &b),
-        None => Err(What::Operator(symbol(operator), a.kind(), b.kind())),
-    }
-}
-
-fn symbol(operator: Arithmetic) -> &'static str {
-    match operator {
-        Arithmetic::Add => "+",
-        Arithmetic::Sub => "-",
-        Arithmetic::Mul => "*",
-        Arithmetic::Div => "/",
-        Arithmetic::Rem => "%",
+        None => Err(What::Operator(operator.symbol(), a.kind(), b.kind())),
     }
 }
 

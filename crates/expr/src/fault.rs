@@ -55,8 +55,8 @@ impl Fault {
         }
     }
 
-    /// The sentence; `source` is the expression's text.
-    pub fn in_text(self, source: &str) -> impl fmt::Display + '_ {
+    /// The sentence; `source` is the expression's text, and `value` what could not be read.
+    pub fn in_text<'s>(self, source: &'s str, value: Option<&'s str>) -> impl fmt::Display + 's {
         let part = source
             .get(self.start as usize..self.end as usize)
             .unwrap_or(source);
@@ -65,16 +65,39 @@ impl Fault {
                 None => write!(f, "`{part}`")?,
                 Some((end, _)) => write!(f, "`{}…`", &part[..end])?,
             }
-            write!(f, ": {}", self.what)?;
+            match (self.what, value) {
+                (What::Unreadable(wanted), Some(value)) => {
+                    let shown: String = value.chars().take(VALUE_MAX).collect();
+                    let more = if shown.len() < value.len() { "…" } else { "" };
+                    return write!(f, ": {shown:?}{more} does not read as {wanted}");
+                }
+                _ => write!(f, ": {}", self.what)?,
+            }
             match (self.what, dashed_name(part)) {
-                (What::Operator("-", a, b), Some(name))
+                (What::Operator(sign @ ("-" | "/"), a, b), Some(name))
                     if a == Type::Absent || b == Type::Absent =>
                 {
-                    write!(f, "; a name with a dash in it stands in backticks: {name}")
+                    let sign = if sign == "-" { "dash" } else { "slash" };
+                    write!(
+                        f,
+                        "; a name with a {sign} in it stands in backticks: {name}"
+                    )
+                }
+                (What::Operator(_, a, b), _)
+                    if [a, b]
+                        .iter()
+                        .any(|kind| matches!(kind, Type::Absent | Type::Null)) =>
+                {
+                    write!(f, "; `field ?? value` gives a default")
                 }
                 _ => Ok(()),
             }
         })
+    }
+
+    /// Whether the sentence shows a value of the row.
+    pub fn shows_value(self) -> bool {
+        matches!(self.what, What::Unreadable(_))
     }
 
     /// What went wrong.
@@ -88,18 +111,22 @@ impl Fault {
     }
 }
 
-/// What looks like the name of one field but is a subtraction, `http.user-agent`, with backticks around the part with the dash.
+/// What looks like the name of one field but is a subtraction or a division, `http.user-agent`, with backticks around the part with
+/// the dash or slash.
 fn dashed_name(part: &str) -> Option<String> {
-    let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '@' | '.' | '-');
-    if !part.contains('-') || !part.chars().all(is_name) {
+    let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '@' | '.' | '-' | '/');
+    if !part.contains(['-', '/']) || !part.chars().all(is_name) {
         return None;
     }
-    let quoted = |key: &str| match key.contains('-') {
+    let quoted = |key: &str| match key.contains(['-', '/']) {
         true => format!("`{key}`"),
         false => key.to_owned(),
     };
     Some(part.split('.').map(quoted).collect::<Vec<_>>().join("."))
 }
+
+/// How many characters of a value are shown.
+const VALUE_MAX: usize = 60;
 
 /// How many characters of the faulty part are shown.
 const PART_MAX: usize = 80;

@@ -165,13 +165,13 @@ fn test_column(test: &Test, column: &Column, rows: &Bitmap, node: &Node) -> Answ
     }
     match test {
         Test::Present => Answer::each(rows, |row| Ok(!column.cell(row).is_absent())),
-        Test::Compare(Comparison::Eq, Val::Text(literal), _) => texts(column, rows, slow, |text| {
+        Test::Compare(Comparison::Eq, Val::Text(literal)) => texts(column, rows, slow, |text| {
             text.len() == literal.len() && *text == **literal
         }),
-        Test::Compare(Comparison::Ne, Val::Text(literal), _) => texts(column, rows, slow, |text| {
+        Test::Compare(Comparison::Ne, Val::Text(literal)) => texts(column, rows, slow, |text| {
             text.len() != literal.len() || *text != **literal
         }),
-        Test::Compare(comparison, Val::Int(literal), _) => {
+        Test::Compare(comparison, Val::Int(literal)) => {
             numbers(column, rows, slow, *comparison, *literal)
         }
         Test::Compare(..) => Answer::each(rows, |row| slow(column.cell(row))),

@@ -38,7 +38,9 @@ const SYMBOLS: [&str; 26] = [
 ];
 
 /// What people write out of habit, and what it is here.
-const HABITS: [(&str, &str); 5] = [
+const HABITS: [(&str, &str); 7] = [
+    ("=>", "list.exists(x, condition)"),
+    ("<>", "!="),
     ("===", "=="),
     ("=~", ".matches(\"…\")"),
     ("=", "=="),
@@ -51,7 +53,7 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<Token>, ExprError> {
     let mut lexer = Lexer { text, pos: 0 };
     let mut tokens = Vec::new();
     loop {
-        lexer.skip_blank();
+        lexer.skip_blank()?;
         let start = lexer.pos;
         let tok = lexer.next()?;
         let end = tok == Tok::End;
@@ -87,12 +89,18 @@ impl<'t> Lexer<'t> {
         &rest[..len]
     }
 
-    /// Skips whitespace and `//` comments.
-    fn skip_blank(&mut self) {
+    /// Skips whitespace and `//` comments, which end with their line. Where there is one line only, `//` is a division that other
+    /// languages have, and would silently take the rest of the expression away.
+    fn skip_blank(&mut self) -> Result<(), ExprError> {
         loop {
             self.take_while(char::is_whitespace);
             if !self.rest().starts_with("//") {
-                return;
+                return Ok(());
+            }
+            if !self.text.trim().contains('\n') {
+                let message = "`//` starts a comment, which only an expression of several lines may have; `/` divides whole numbers \
+                               without decimals, and `int(a / b)` any others";
+                return Err(ExprError::new(message, self.pos..self.pos + 2).suggest("/"));
             }
             self.take_while(|c| c != '\n');
         }
@@ -118,6 +126,11 @@ impl<'t> Lexer<'t> {
         if let Some((habit, right)) = HABITS.iter().find(|(habit, _)| self.is_habit(habit)) {
             let at = self.pos..self.pos + habit.len();
             return Err(ExprError::new(format!("`{habit}` is not an operator"), at).suggest(right));
+        }
+        if "“”„‘’‚«»".contains(first) {
+            let message = format!("`{first}` is a typographic quote; texts stand in straight ones");
+            let at = self.pos..self.pos + first.len_utf8();
+            return Err(ExprError::new(message, at).suggest("\""));
         }
         let Some(symbol) = SYMBOLS
             .iter()
@@ -200,10 +213,23 @@ impl<'t> Lexer<'t> {
             whole = false;
         }
         let text = &self.text[start..self.pos];
+        self.refuse_more_dots(start)?;
         self.end_of_number(start, whole)?;
         check_number(text, start)?;
         let zero = if text.starts_with('.') { "0" } else { "" };
         Ok(Tok::Number(format!("{zero}{text}").into()))
+    }
+
+    /// Refuses `1.2.3` and `10.0.0.1`, which no number is.
+    fn refuse_more_dots(&mut self, start: usize) -> Result<(), ExprError> {
+        let mut after = self.rest().chars();
+        if after.next() != Some('.') || !after.next().is_some_and(|c| c.is_ascii_digit()) {
+            return Ok(());
+        }
+        self.take_while(|c| c.is_ascii_digit() || c == '.');
+        let text = &self.text[start..self.pos];
+        let message = format!("`{text}` is not a number; a text stands in quotes");
+        Err(ExprError::new(message, start..self.pos).suggest(&format!("\"{text}\"")))
     }
 
     /// Takes the `u` of an unsigned number, which says nothing here, and refuses letters that stick to a number.
@@ -405,6 +431,13 @@ mod tests {
             ("x > 007.5", 4..9, Some("\"007.5\"")),
             ("x < 1e400", 4..9, None),
             ("x > -1.5e999", 5..12, None),
+            ("seconds // 60", 8..10, Some("/")),
+            ("a == 1 // one\n", 7..9, Some("/")),
+            ("v == 1.2.3", 5..10, Some("\"1.2.3\"")),
+            ("ip == 10.0.0.1", 6..14, Some("\"10.0.0.1\"")),
+            ("a == “x”", 5..8, Some("\"")),
+            ("a <> 1", 2..4, Some("!=")),
+            ("t => t", 2..4, Some("list.exists(x, condition)")),
         ];
         for (text, at, suggestion) in cases {
             let error = tokens(text).expect_err(text);

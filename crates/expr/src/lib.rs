@@ -28,7 +28,7 @@
 //! | --- | --- |
 //! | `lexer`, `parser` | text → tokens → syntax |
 //! | `check` | syntax → nodes: names, argument counts, regexes, constants |
-//! | `dashed` | subtractions that are names without their backticks |
+//! | `dashed`, `slips`, `types` | what parses and cannot be meant: names without backticks, notations of other tools, types that never work |
 //! | `filter`, `evaluate` | nodes over sets of rows; nodes for one row |
 //! | `value`, `number`, `time` | values and how they compare |
 //! | `functions` | the functions and their reference, a module for each group |
@@ -45,9 +45,11 @@ mod lexer;
 mod node;
 mod number;
 mod parser;
+mod slips;
 mod template;
 mod time;
 mod time_letters;
+mod types;
 mod value;
 
 use std::collections::HashMap;
@@ -145,7 +147,11 @@ impl Expr {
     /// Broken syntax, unknown functions, wrong argument counts, broken regexes, nesting beyond 50 levels, and constant
     /// parts that fail, such as `1 / 0` or `duration("soon")`.
     pub fn parse(text: &str) -> Result<Self, ExprError> {
-        let (node, fields) = check::check(&parser::parse(text)?)?;
+        Self::checked(text, &parser::parse(text)?)
+    }
+
+    fn checked(text: &str, ast: &parser::Ast) -> Result<Self, ExprError> {
+        let (node, fields) = check::check(text, ast)?;
         let read = |field: check::Field| {
             let read = FieldRead::lazily(field.path).may_be_absent(field.may_be_absent);
             Arc::new(read)
@@ -162,16 +168,20 @@ impl Expr {
     /// Parses and checks a condition: an expression that may be true.
     ///
     /// # Errors
-    /// As for [`Expr::parse`], and where the expression can never be a truth value, such as a text in quotes.
+    /// As for [`Expr::parse`], and where the expression can never be a truth value, such as a text in quotes, or has a part that is
+    /// the same for every event, `"response" == 404`; `true` and `false` may stand.
     pub fn parse_condition(text: &str) -> Result<Self, ExprError> {
-        let condition = Self::parse(text)?;
+        let ast = parser::parse(text)?;
+        let condition = Self::checked(text, &ast)?;
         let message = match &condition.inner.node.op {
-            Op::Const(value::Val::Bool(_)) => return Ok(condition),
             Op::Const(value::Val::Text(_)) => {
                 "this is a text, which is never true; write the expression without quotes around it"
             }
             op if op.is_never_true() => "this is never true or false, so it is no condition",
-            _ => return Ok(condition),
+            _ => {
+                slips::refuse_constant(text, &ast)?;
+                return Ok(condition);
+            }
         };
         Err(ExprError::new(message, 0..text.len()))
     }
@@ -197,7 +207,7 @@ impl Expr {
         let columns = Columns::new(batch, &self.inner.reads);
         let answer = filter::filter(&self.inner.node, &columns, rows);
         let first = answer.faults.iter().min_by_key(|(row, _)| *row);
-        let first_error = first.map(|(row, fault)| (*row, self.sentence(*fault)));
+        let first_error = first.map(|(row, fault)| (*row, self.sentence(*fault, &columns, *row)));
         Filtered {
             holds: answer.holds,
             errors: answer.faults.len(),
@@ -239,7 +249,7 @@ impl Expr {
             match outcome {
                 Ok(None) => builder.set(row, Cell::Text(span)),
                 Ok(Some(value)) => value.with_value(|value| builder.set_value(row, value)),
-                Err(fault) => errors.push(row, fault),
+                Err(fault) => errors.push(row, fault, columns),
             }
         }
         Evaluated {
@@ -254,7 +264,7 @@ impl Expr {
         for row in rows.iter() {
             match evaluate::evaluate(&self.inner.node, columns, row, None) {
                 Ok(value) => value.with_value(|value| builder.set_value(row, value)),
-                Err(fault) => errors.push(row, fault),
+                Err(fault) => errors.push(row, fault, columns),
             }
         }
         Evaluated {
@@ -263,12 +273,18 @@ impl Expr {
         }
     }
 
-    fn sentence(&self, fault: Fault) -> String {
-        fault.in_text(&self.inner.text).to_string()
+    fn sentence(&self, fault: Fault, columns: &Columns<'_>, row: usize) -> String {
+        let value = match fault.shows_value() {
+            true => evaluate::unreadable(&self.inner.node, &fault.at(), columns, row),
+            false => None,
+        };
+        fault
+            .in_text(&self.inner.text, value.as_deref())
+            .to_string()
     }
 }
 
-/// The rows that failed. Rows that failed in the same way share a sentence.
+/// The rows that failed. Rows that failed in the same way share a sentence, unless it shows the value.
 struct Errors<'e> {
     expr: &'e Expr,
     rows: Vec<(usize, Arc<str>)>,
@@ -284,10 +300,13 @@ impl<'e> Errors<'e> {
         }
     }
 
-    fn push(&mut self, row: usize, fault: Fault) {
-        let sentence = self.sentences.entry(fault);
-        let sentence = sentence.or_insert_with(|| self.expr.sentence(fault).into());
-        self.rows.push((row, sentence.clone()));
+    fn push(&mut self, row: usize, fault: Fault, columns: &Columns<'_>) {
+        let sentence = || self.expr.sentence(fault, columns, row).into();
+        let sentence = match fault.shows_value() {
+            true => sentence(),
+            false => self.sentences.entry(fault).or_insert_with(sentence).clone(),
+        };
+        self.rows.push((row, sentence));
     }
 }
 

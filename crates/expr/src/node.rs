@@ -40,11 +40,37 @@ pub(crate) enum Op {
     Call(Box<Bound>, Vec<Node>),
     /// The first that is neither absent nor null.
     Coalesce(Vec<Node>),
+    /// The first that can be computed and is neither absent nor null.
+    Try(Vec<Node>),
     /// The list, and what is evaluated for each element.
     Macro(Macro, Box<[Node; 2]>),
 }
 
 impl Op {
+    /// The parts that it is made of.
+    pub fn operands(&self) -> Vec<&Node> {
+        match self {
+            Self::Const(_) | Self::Field(_) | Self::Local(_) | Self::Now => Vec::new(),
+            Self::Not(operand) | Self::Negate(operand) | Self::Test(operand, _) => vec![operand],
+            Self::And(operands)
+            | Self::Or(operands)
+            | Self::List(operands)
+            | Self::Coalesce(operands)
+            | Self::Try(operands)
+            | Self::Call(_, operands) => operands.iter().collect(),
+            Self::Compare(_, pair)
+            | Self::Arithmetic(_, pair)
+            | Self::In(pair)
+            | Self::Index(pair)
+            | Self::Macro(_, pair) => pair.iter().collect(),
+            Self::Conditional(parts) => parts.iter().collect(),
+            Self::Map(entries) => entries
+                .iter()
+                .flat_map(|(key, value)| [key, value])
+                .collect(),
+        }
+    }
+
     /// Whether the value is neither true nor false, whatever the event has.
     pub fn is_never_true(&self) -> bool {
         match self {
@@ -69,12 +95,23 @@ pub(crate) enum Arithmetic {
     Rem,
 }
 
+impl Arithmetic {
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Self::Add => "+",
+            Self::Sub => "-",
+            Self::Mul => "*",
+            Self::Div => "/",
+            Self::Rem => "%",
+        }
+    }
+}
+
 /// A question about one value.
 #[derive(Debug)]
 pub(crate) enum Test {
     Present,
-    /// The literal, and the time that it reads as.
-    Compare(Comparison, Val<'static>, Option<i64>),
+    Compare(Comparison, Val<'static>),
     OneOf(Literals),
     Matches(Regex),
     Contains(Box<memchr::memmem::Finder<'static>>),
@@ -88,10 +125,7 @@ impl Test {
     pub fn holds(&self, value: &Val<'_>) -> Result<bool, What> {
         match self {
             Self::Present => Ok(!matches!(value, Val::Absent)),
-            Self::Compare(comparison, literal, time) => match (value, time) {
-                (Val::Time(value), Some(time)) => Ok(comparison.accepts(value.cmp(time))),
-                _ => comparison.holds(value, literal),
-            },
+            Self::Compare(comparison, literal) => comparison.holds(value, literal),
             Self::OneOf(literals) => Ok(literals.have(value)),
             Self::Matches(regex) => of_text(value, |text| regex.is_match(text)),
             Self::Contains(finder) => of_text(value, |text| finder.find(text).is_some()),

@@ -52,6 +52,7 @@ pub(crate) enum Syntax {
 /// Parses a whole expression.
 pub(crate) fn parse(text: &str) -> Result<Ast, ExprError> {
     let mut parser = Parser {
+        text,
         tokens: lexer::tokens(text)?,
         next: 0,
         open: 0,
@@ -74,7 +75,21 @@ const LEVELS: [&[&str]; 4] = [
 /// Words of other languages, and what they are here.
 const HABITS: [(&str, &str); 4] = [("and", "&&"), ("or", "||"), ("is", "=="), ("not", "!")];
 
-struct Parser {
+/// Literals as other languages write them.
+const LITERAL_HABITS: [(&str, &str); 9] = [
+    ("TRUE", "true"),
+    ("True", "true"),
+    ("FALSE", "false"),
+    ("False", "false"),
+    ("NULL", "null"),
+    ("Null", "null"),
+    ("None", "null"),
+    ("nil", "null"),
+    ("undefined", "null"),
+];
+
+struct Parser<'t> {
+    text: &'t str,
     tokens: Vec<Token>,
     next: usize,
     /// How many rules are in progress that may contain themselves.
@@ -83,7 +98,7 @@ struct Parser {
 
 type Parsed = Result<Ast, ExprError>;
 
-impl Parser {
+impl Parser<'_> {
     fn peek(&self) -> &Tok {
         &self.tokens[self.next].tok
     }
@@ -122,7 +137,7 @@ impl Parser {
         let found = match self.peek() {
             Tok::End => "the end".to_owned(),
             Tok::Name(word) | Tok::Quoted(word) => format!("`{word}`"),
-            Tok::Number(number) => format!("`{number}`"),
+            Tok::Number(_) => format!("`{}`", &self.text[self.here()]),
             Tok::Text(_) => "a text".to_owned(),
             Tok::Symbol(symbol) => format!("`{symbol}`"),
         };
@@ -270,9 +285,24 @@ impl Parser {
                 let (at, depth) = (ast.at.start..self.expect("]")?, ast.depth.max(index.depth));
                 ast = self.node(Syntax::Index(Box::new(ast), Box::new(index)), at, depth)?;
             } else {
+                self.refuse_dotted_index(&ast)?;
                 return Ok(ast);
             }
         }
+    }
+
+    /// Refuses `list.0`, which reads as a name and the number 0.0.
+    fn refuse_dotted_index(&self, of: &Ast) -> Result<(), ExprError> {
+        let number = &self.text[self.here()];
+        if !matches!(self.peek(), Tok::Number(_))
+            || self.here().start != of.at.end
+            || !number.starts_with('.')
+        {
+            return Ok(());
+        }
+        let message = format!("expected an operator or the end, found `{number}`");
+        let right = format!("{}[{}]", &self.text[of.at.clone()], &number[1..]);
+        Err(ExprError::new(message, self.here()).suggest(&right))
     }
 
     fn member(&mut self, of: Ast) -> Parsed {
@@ -333,6 +363,17 @@ impl Parser {
             Tok::Name(word) if &*word == "true" => literal(self, Val::Bool(true)),
             Tok::Name(word) if &*word == "false" => literal(self, Val::Bool(false)),
             Tok::Name(word) if &*word == "null" => literal(self, Val::Null),
+            Tok::Name(ref word) if &**word == "if" && self.is_condition_next() => {
+                let message = "there is no `if` in expressions: a condition stands alone, and a choice is `condition ? value : other`; \
+                               a field of this name stands in backticks";
+                Err(ExprError::new(message, token.at))
+            }
+            Tok::Name(ref word) if self.literal_habit(word).is_some() => {
+                let message =
+                    format!("`{word}` would be a field; a field of this name stands in backticks");
+                let right = self.literal_habit(word).unwrap_or_default();
+                Err(ExprError::new(message, token.at).suggest(right))
+            }
             Tok::Name(ref word) if &**word != "in" && !self.is_foreign(word) => {
                 self.named(word.clone(), token.at)
             }
@@ -360,6 +401,23 @@ impl Parser {
     fn is_foreign(&self, word: &str) -> bool {
         word.eq_ignore_ascii_case("not")
             && matches!(self.peek(), Tok::Name(next) if &**next != "in")
+    }
+
+    /// Whether what comes next would be the condition of an `if`.
+    fn is_condition_next(&self) -> bool {
+        match self.peek() {
+            Tok::Name(next) => &**next != "in",
+            Tok::Quoted(_) | Tok::Number(_) | Tok::Text(_) => true,
+            Tok::Symbol(symbol) => matches!(*symbol, "[" | "(" | "!"),
+            Tok::End => false,
+        }
+    }
+
+    /// The literal that somebody who wrote `True` means. Before a dot it is a field.
+    fn literal_habit(&self, word: &str) -> Option<&'static str> {
+        let is_field = [".", "[", "("].iter().any(|symbol| self.is_symbol(symbol));
+        let habit = LITERAL_HABITS.iter().find(|(habit, _)| *habit == word);
+        habit.filter(|_| !is_field).map(|(_, right)| *right)
     }
 
     fn named(&mut self, name: Box<str>, at: Range<usize>) -> Parsed {
@@ -527,6 +585,30 @@ mod tests {
             ),
             ("a ? b", 5..5, "expected `:`, found the end", None),
             ("{'a' 1}", 5..6, "expected `:`, found `1`", None),
+            (
+                "a.0 == 1",
+                1..3,
+                "expected an operator or the end, found `.0`",
+                Some("a[0]"),
+            ),
+            (
+                "a 1.50",
+                2..6,
+                "expected an operator or the end, found `1.50`",
+                None,
+            ),
+            (
+                "a == TRUE",
+                5..9,
+                "`TRUE` would be a field; a field of this name stands in backticks",
+                Some("true"),
+            ),
+            (
+                "if[level] == 'x'",
+                0..2,
+                "there is no `if` in expressions: a condition stands alone, and a choice is `condition ? value : other`; a field of this name stands in backticks",
+                None,
+            ),
             ("ä == )", 6..7, "expected a value, found `)`", None),
         ];
         for (text, at, message, suggestion) in cases {

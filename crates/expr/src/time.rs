@@ -1,12 +1,14 @@
 //! Points in time and spans between them, in nanoseconds.
 
+use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone};
 use jiff::{Span, SpanRelativeTo, Timestamp, Zoned};
 
-const UNITS: [(&str, i64); 8] = [
+const UNITS: [(&str, i64); 9] = [
     ("ns", 1),
     ("us", 1_000),
     ("µs", 1_000),
+    ("μs", 1_000),
     ("ms", 1_000_000),
     ("s", NANOS_PER_SECOND),
     ("m", 60 * NANOS_PER_SECOND),
@@ -33,6 +35,19 @@ pub(crate) fn parse_time(text: &[u8]) -> Option<i64> {
     }
     let time: Timestamp = std::str::from_utf8(text).ok()?.parse().ok()?;
     i64::try_from(time.as_nanosecond()).ok()
+}
+
+/// Whether this is an RFC 3339 time that [`parse_time`] has no nanoseconds for.
+pub(crate) fn is_beyond(text: &[u8]) -> bool {
+    let text = std::str::from_utf8(text).unwrap_or_default();
+    let Some((Ok(local), zone)) = text
+        .split_at_checked("2015-05-18T07:00:00".len())
+        .map(|(local, zone)| (local.parse::<DateTime>(), zone))
+    else {
+        return false;
+    };
+    let is_year = |year: &i16| (1678..2262).contains(year);
+    !is_year(&local.year()) && (zone.ends_with(['Z', 'z']) || zone.contains(['+', '-']))
 }
 
 /// Reads a duration: `90s`, `1h30m`, `1.5s`, `-250ms`, `2d`, `0`; in nanoseconds.
@@ -68,7 +83,14 @@ pub(crate) fn parse_loose_duration(text: &str) -> Option<i64> {
     if let Some(nanos) = parse_duration(text) {
         return Some(nanos);
     }
-    let span: Span = text.parse().ok()?;
+    // `1,500 ms` may be one and a half or fifteen hundred, and `5m ago` is no span but a point in time.
+    let mut after_comma = text.split(',').skip(1);
+    if after_comma.any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        || text.to_ascii_lowercase().ends_with("ago")
+    {
+        return None;
+    }
+    let span: Span = text.replace('μ', "µ").parse().ok()?;
     let duration = span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?;
     i64::try_from(duration.as_nanos()).ok()
 }

@@ -206,7 +206,7 @@ impl<'a> Val<'a> {
     #[inline]
     pub fn number_or_text(&self) -> Option<Num<'_>> {
         match self {
-            Self::Text(text) => Num::read(text),
+            Self::Text(text) => Num::read(text.trim_ascii()),
             other => other.number(),
         }
     }

@@ -38,9 +38,12 @@ fn absent_null_and_values() {
             ("size(gone) == 0", "false"),
             (
                 "gone + 1",
-                "error: `gone + 1`: `+` does not work on an absent field and int",
+                "error: `gone + 1`: `+` does not work on an absent field and int; `field ?? value` gives a default",
             ),
-            ("1 - n", "error: `1 - n`: `-` does not work on int and null"),
+            (
+                "1 - n",
+                "error: `1 - n`: `-` does not work on int and null; `field ?? value` gives a default",
+            ),
             (
                 "-gone",
                 "error: `-gone`: needs a number behind `-`, got an absent field",
@@ -126,14 +129,14 @@ fn numbers_and_texts_that_read_as_numbers() {
             ("int('-1.9')", "-1"),
             (
                 "int(w)",
-                "error: `int(w)`: the value does not read as a number",
+                "error: `int(w)`: \"abc\" does not read as a number",
             ),
             ("double(t)", "502.0"),
             ("string(d) + '|' + string(i)", "\"1.50|502\""),
             ("string(u)", "\"18446744073709551615\""),
             (
                 "bool(w)",
-                "error: `bool(w)`: the value does not read as true or false",
+                "error: `bool(w)`: \"abc\" does not read as true or false",
             ),
             ("bool(i == 502)", "true"),
             (
@@ -201,7 +204,7 @@ fn lists_maps_and_paths() {
             ("key in {'x-y': 1}", "true"),
             ("tags[1]", "\"b\""),
             ("tags[9]", "absent"),
-            ("tags[-1]", "absent"),
+            ("tags[size(tags) - 5]", "absent"),
             ("tags['0']", "absent"),
             ("o['x-y'].p[0].q", "\"deep\""),
             ("o[key].p[0]['q']", "\"deep\""),
@@ -224,8 +227,8 @@ fn lists_maps_and_paths() {
             ("`in`", "1"),
             ("o.`x-y`.p[0].q", "\"deep\""),
             ("tags == ['a', 'b', 3, null]", "true"),
-            ("tags == ['a', 'b']", "false"),
-            ("tags != ['a', 'b']", "true"),
+            ("tags == [] + ['a', 'b']", "false"),
+            ("tags != [] + ['a', 'b']", "true"),
             ("o['x-y'].p == [{'q': 'deep'}]", "true"),
             ("{'b': 1, 'a': [2]} == {'a': [2], 'b': 1}", "true"),
             ("[key, 1, [gone]]", "[\"x-y\",1,[null]]"),
@@ -315,7 +318,6 @@ fn texts() {
             ("m.substring(16)", "\"502\""),
             ("m.substring(5, 2) == ''", "true"),
             ("m.substring(100) == ''", "true"),
-            ("m.substring(-3, 1)", "\"Ä\""),
             ("csv.split(',')", "[\"a\",\"b\",\"\",\"c\"]"),
             ("csv.split(',', 2)", "[\"a\",\"b,,c\"]"),
             ("csv.split('').join('-')", "\"a-,-b-,-,-c\""),
@@ -372,7 +374,7 @@ fn times() {
             ("int(now())", "1709251200"),
             (
                 "timestamp(bad)",
-                "error: `timestamp(bad)`: the value does not read as an RFC 3339 timestamp",
+                "error: `timestamp(bad)`: \"soon\" does not read as an RFC 3339 timestamp",
             ),
             ("now().getDayOfWeek()", "5"),
             ("now().getHours('America/New_York')", "19"),
@@ -380,7 +382,7 @@ fn times() {
             ("now().getHours('-02:00')", "22"),
             (
                 "now().getHours(bad)",
-                "error: `now().getHours(bad)`: the value does not read as a time zone",
+                "error: `now().getHours(bad)`: \"soon\" does not read as a time zone",
             ),
             (
                 "bad.getHours()",
@@ -389,10 +391,6 @@ fn times() {
             (
                 "string(now()) + ' ' + string(duration('90s'))",
                 "\"2024-03-01T00:00:00.000Z 90s\"",
-            ),
-            (
-                "now() + now()",
-                "error: `now() + now()`: `+` does not work on timestamp and timestamp",
             ),
         ],
     );
@@ -507,12 +505,12 @@ fn what_the_start_refuses() {
         (
             r#"m.replace(r"\d{4}", "X")"#,
             10..18,
-            "`replace` takes plain text, and this reads as a regular expression, which `regex.replace` takes",
+            "`replace` takes plain text, and this reads as a regular expression, which `regex.replace` takes; a text that is meant as it stands is written in two parts: \"\\\\\" + \"d{4}\"",
         ),
         (
             "m.contains('[0-9]+')",
             11..19,
-            "`contains` takes plain text, and this reads as a regular expression, which `matches` takes",
+            "`contains` takes plain text, and this reads as a regular expression, which `matches` takes; a text that is meant as it stands is written in two parts: \"[\" + \"0-9]+\"",
         ),
         ("m.replace('a', 5)", 15..16, "needs a text, got int"),
         (

@@ -3,8 +3,9 @@
 use std::fmt;
 
 use super::time::bind_part;
-use super::{FunctionDoc, Kind, text_format};
+use super::{FunctionDoc, Kind, bytes, text_format};
 use crate::fault::What;
+use crate::types::Known;
 use crate::value::Val;
 
 /// What is wrong with a constant argument: which one, and why.
@@ -115,6 +116,35 @@ impl Bound {
     pub fn may_be_true(&self) -> bool {
         let result = self.function.signature.rsplit(' ').next();
         matches!(result, Some("bool" | "value"))
+    }
+
+    /// The type of the value where it is there, as the signature has it.
+    pub fn gives(&self) -> Option<Known> {
+        Known::of_signature(self.function.signature)
+    }
+
+    /// Whether the value is a text of letters, which nobody means to compare with numbers.
+    pub fn is_wordy(&self) -> bool {
+        const WORDY: [&str; 9] = [
+            "lower",
+            "upper",
+            "lowerAscii",
+            "upperAscii",
+            "sha256",
+            "sha512",
+            "sha1",
+            "md5",
+            "uuid",
+        ];
+        WORDY.contains(&self.function.name)
+    }
+
+    /// What is wrong with this key of the map that it gives, and the one that may be meant.
+    pub fn unknown_member(&self, key: &str) -> Option<(String, Option<&'static str>)> {
+        match self.function.name {
+            "url.parse" => bytes::unknown_part(key),
+            _ => None,
+        }
     }
 
     /// Whether the value is a text that [`Self::write`] appends.

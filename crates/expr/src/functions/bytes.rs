@@ -67,7 +67,7 @@ pub(super) const FUNCTIONS: &[FunctionDoc] = &[
         Kind::Call(url_parse),
         [
             "url.parse(text) -> map",
-            "The parts of a URL as they stand there: `scheme`, `username`, `password`, `domain`, `port` (a number), `path`, `query`, `fragment`; only those that are there. A path alone, as in access logs, is a URL too.",
+            "The parts of a URL as they stand there: `scheme`, `username`, `password`, `domain`, `port` (a number), `path`, `query`, `fragment`; only those that are there. A path alone, as in access logs, is a URL too; it begins with `/`. Anything else without a scheme (`example.com:8080/a`, `not a url`) is an error. Other names of parts are refused at the start.",
             "url.parse(url).domain == 'example.com' && url.parse(url).port == 8443 && url.parse('/a?b=c') == {'path': '/a', 'query': 'b=c'}",
         ],
     ),
@@ -135,9 +135,65 @@ fn url_decode(args: &[Val<'_>], out: &mut Vec<u8>) -> Result<(), What> {
     utf8(&out[start..])
 }
 
+/// The parts that there are.
+const PARTS: [&str; 8] = [
+    "scheme", "username", "password", "domain", "port", "path", "query", "fragment",
+];
+
+/// What other tools call the parts.
+const PART_HABITS: [(&str, &str); 12] = [
+    ("host", "domain"),
+    ("hostname", "domain"),
+    ("authority", "domain"),
+    ("address", "domain"),
+    ("protocol", "scheme"),
+    ("user", "username"),
+    ("pathname", "path"),
+    ("params", "query"),
+    ("search", "query"),
+    ("querystring", "query"),
+    ("hash", "fragment"),
+    ("anchor", "fragment"),
+];
+
+/// What is wrong with a part of a URL that nothing is called, and what may be meant.
+pub(super) fn unknown_part(name: &str) -> Option<(String, Option<&'static str>)> {
+    if PARTS.contains(&name) {
+        return None;
+    }
+    let message = format!(
+        "a URL has no part `{name}`; its parts are {}",
+        PARTS.join(", ")
+    );
+    let lower = name.to_ascii_lowercase();
+    let habit = PART_HABITS.iter().find(|(habit, _)| *habit == lower);
+    let distance = |part: &&str| strsim::damerau_levenshtein(part, &lower);
+    let close = PARTS.iter().copied().min_by_key(distance);
+    let close = close.filter(|part| distance(part) <= 2);
+    Some((message, habit.map(|(_, part)| *part).or(close)))
+}
+
+/// Whether this is a URL with a scheme, or a path. `host:80/a` begins like one with a scheme, behind which no digit stands.
+fn is_url(text: &str) -> bool {
+    if text.starts_with(['/', '?', '#']) || text == "*" {
+        return true;
+    }
+    let (scheme, rest) = split(text, ':');
+    is_scheme(scheme)
+        && rest.is_some_and(|rest| {
+            let opaque = !rest.is_empty() && !rest.starts_with(|c: char| c.is_ascii_digit());
+            rest.starts_with("//") || opaque && !text.contains(char::is_whitespace)
+        })
+}
+
 /// The parts by the rules of RFC 3986, appendix B. Nothing is normalised: a log shows what was asked for.
 fn url_parse<'a>(args: &[Val<'a>]) -> Result<Val<'a>, What> {
     let text = text_of(&args[0])?;
+    if !is_url(text) {
+        return Err(What::Unreadable(
+            "a URL: it begins with a scheme, as in `https://example.com/a`, or with `/`",
+        ));
+    }
     let mut parts: Vec<(&str, Val<'_>)> = Vec::new();
     let (rest, fragment) = split(text, '#');
     let (rest, query) = split(rest, '?');

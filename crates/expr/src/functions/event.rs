@@ -33,8 +33,19 @@ pub(super) const FUNCTIONS: &[FunctionDoc] = &[
         Kind::Coalesce,
         [
             "coalesce(value, …) -> value",
-            "The first value that is neither absent nor null, else the last one; `a ?? b` is the same for two. An error in a value that is looked at stays an error.",
+            "The first value that is neither absent nor null, else the last one; `a ?? b` is the same for two. An error in a value that is looked at stays an error; `try` catches those.",
             "coalesce(user.name, note, method) == 'get' && (user.name ?? 'nobody') == 'nobody'",
+        ],
+    )
+    .repeats(),
+    FunctionDoc::new(
+        "try",
+        &[Any, Any],
+        Kind::Try,
+        [
+            "try(value, …, default) -> value",
+            "The first value that can be computed and is neither absent nor null, else what the last one gives. Unlike `??` and `coalesce` it catches errors: `try(int(x), 0)` is 0 where `x` is missing or reads as no number.",
+            "try(int(method), 0) == 0 && try(int(status), 0) == 502 && try(int(user.age), -1) == -1",
         ],
     )
     .repeats(),

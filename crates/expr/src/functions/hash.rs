@@ -7,7 +7,7 @@ use md5::Md5;
 use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha512};
 
-use super::Takes::{Any, Text};
+use super::Takes::{Among, Any, Text};
 use super::{FunctionDoc, Kind, Write, text_of};
 use crate::fault::What;
 use crate::value::Val;
@@ -65,7 +65,7 @@ pub(super) const FUNCTIONS: &[FunctionDoc] = &[
     ),
     FunctionDoc::new(
         "hmac",
-        &[Any, Text, Text],
+        &[Any, Text, Among(&["sha256", "sha512", "sha1", "md5"], ALGORITHMS)],
         Kind::Write(hmac),
         [
             "hmac(value, key[, algorithm]) -> string",
@@ -75,6 +75,8 @@ pub(super) const FUNCTIONS: &[FunctionDoc] = &[
     )
     .optional(1),
 ];
+
+const ALGORITHMS: &str = "the algorithm is sha256, sha512, sha1 or md5";
 
 /// The bytes that are hashed.
 fn bytes_of<'v>(value: &'v Val<'_>) -> Cow<'v, [u8]> {
@@ -107,7 +109,7 @@ fn hmac(args: &[Val<'_>], out: &mut Vec<u8>) -> Result<(), What> {
         Some("sha512") => code::<Hmac<Sha512>>(key, &text, out),
         Some("sha1") => code::<Hmac<Sha1>>(key, &text, out),
         Some("md5") => code::<Hmac<Md5>>(key, &text, out),
-        Some(_) => Err(What::Other("the algorithm is sha256, sha512, sha1 or md5")),
+        Some(_) => Err(What::Other(ALGORITHMS)),
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::Takes::{Any, List, Map, Whole};
-use super::{FunctionDoc, Kind, Macro, list_of, whole_of};
+use super::Takes::{Any, List, Map, Within};
+use super::{BELOW_ZERO, FunctionDoc, INDEX, Kind, Macro, list_of, whole_of};
 use crate::fault::What;
 use crate::number::Num;
 use crate::value::{Type, Val, equals, map_of, sort};
@@ -81,7 +81,7 @@ pub(super) const FUNCTIONS: &[FunctionDoc] = &[
     ),
     FunctionDoc::new(
         "flatten",
-        &[List, Whole],
+        &[List, Within(0, i64::MAX, LEVELS)],
         Kind::Call(flatten),
         [
             "list.flatten([levels]) -> list",
@@ -92,11 +92,11 @@ pub(super) const FUNCTIONS: &[FunctionDoc] = &[
     .optional(1),
     FunctionDoc::new(
         "slice",
-        &[List, Whole, Whole],
+        &[List, INDEX, INDEX],
         Kind::Call(slice),
         [
             "list.slice(start, end) -> list",
-            "The elements from `start` up to but without `end`, counted from 0. What lies beyond the list is left out (in cel-go an error).",
+            "The elements from `start` up to but without `end`, counted from 0. What lies beyond the end is left out (in cel-go an error); a negative number is an error.",
             "tags.slice(0, 1) == ['web'] && tags.slice(1, 9) == ['slow']",
         ],
     ),
@@ -134,6 +134,8 @@ pub(super) const FUNCTIONS: &[FunctionDoc] = &[
     .of_nothing(),
 ];
 
+const LEVELS: &str = "the number of levels is not below 0";
+
 fn distinct<'a>(args: &[Val<'a>]) -> Result<Val<'a>, What> {
     let elements = list_of(&args[0])?;
     let mut texts = HashSet::new();
@@ -166,7 +168,7 @@ fn holds_equal(kept: &[&Val<'_>], element: &Val<'_>) -> bool {
 fn flatten<'a>(args: &[Val<'a>]) -> Result<Val<'a>, What> {
     let levels = args.get(1).map(whole_of).transpose()?.unwrap_or(1);
     if levels < 0 {
-        return Err(What::Other("the number of levels is not below 0"));
+        return Err(What::Other(LEVELS));
     }
     let mut elements = list_of(&args[0])?;
     for _ in 0..levels {
@@ -189,7 +191,7 @@ fn slice<'a>(args: &[Val<'a>]) -> Result<Val<'a>, What> {
     let mut elements = list_of(&args[0])?;
     let index = |value: &Val<'a>| {
         let index = usize::try_from(whole_of(value)?);
-        index.map_err(|_| What::Other("the index lies before the list"))
+        index.map_err(|_| What::Other(BELOW_ZERO))
     };
     let (start, end) = (index(&args[1])?, index(&args[2])?);
     elements.truncate(end);

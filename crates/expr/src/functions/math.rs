@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt::{self, Write};
 
-use super::Takes::{Any, Number, Whole};
+use super::Takes::{Any, Number, Within};
 use super::{FunctionDoc, Kind, number_of, whole_of};
 use crate::fault::What;
 use crate::number::{Num, whole};
@@ -12,7 +12,7 @@ use crate::value::Val;
 pub(super) const FUNCTIONS: &[FunctionDoc] = &[
     FunctionDoc::new(
         "math.round",
-        &[Number, Whole],
+        &[Number, Within(0, DECIMALS_MAX, DECIMALS)],
         Kind::Call(round),
         [
             "math.round(number[, decimals]) -> int or double",
@@ -99,11 +99,12 @@ pub(super) const FUNCTIONS: &[FunctionDoc] = &[
 
 /// So many decimals of a 64-bit float are exact.
 const DECIMALS_MAX: i64 = 15;
+const DECIMALS: &str = "the number of decimals is 0 to 15";
 
 fn round<'a>(args: &[Val<'a>]) -> Result<Val<'a>, What> {
     let decimals = args.get(1).map(whole_of).transpose()?.unwrap_or(0);
     if !(0..=DECIMALS_MAX).contains(&decimals) {
-        return Err(What::Other("the number of decimals is 0 to 15"));
+        return Err(What::Other(DECIMALS));
     }
     if decimals == 0 {
         return float_part(&args[0], f64::round);

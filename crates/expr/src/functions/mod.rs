@@ -28,11 +28,13 @@ mod time;
 
 use crate::fault::What;
 use crate::time::Part;
+use crate::types::Known;
 use crate::value::Val;
 
 pub(crate) use bind::{Bound, Refused, bind, bind_format};
+pub(crate) use convert::read_bytes;
 pub(crate) use regex::compile;
-use regex::looks_like_a_regex;
+use regex::{looks_like_a_group, regex_in};
 
 /// Functions that belong together.
 #[derive(Clone, Copy, Debug)]
@@ -137,18 +139,52 @@ impl FunctionDoc {
         if (argument == 0 || self.repeats) && constant.is_nothing() {
             return Ok(());
         }
-        let takes = self.takes.get(argument).or(self.takes.last());
-        if let Some(Takes::Plain(other)) = takes
-            && text_of(constant).is_ok_and(looks_like_a_regex)
-        {
-            return Err(format!(
-                "`{}` takes plain text, and this reads as a regular expression, which `{other}` takes",
-                self.name
-            ));
-        }
-        takes.map_or(Ok(()), |takes| {
+        self.takes(argument).map_or(Ok(()), |takes| {
             takes.check(constant).map_err(|what| what.to_string())
         })
+    }
+
+    fn takes(&self, argument: usize) -> Option<Takes> {
+        self.takes.get(argument).or(self.takes.last()).copied()
+    }
+
+    /// Whether a value of this type may be the argument with this number.
+    pub(crate) fn check_type(&self, argument: usize, kind: Known) -> Result<(), String> {
+        let Some(takes) = self.takes(argument).filter(|takes| !takes.accepts(kind)) else {
+            return Ok(());
+        };
+        let hint = match (takes, kind) {
+            (Takes::Number | Takes::Whole | Takes::Within(..), Known::Text) => {
+                "; `int(…)` or `double(…)` makes a number of a text"
+            }
+            (Takes::Text | Takes::Plain(_) | Takes::Among(..), _) => {
+                "; `string(…)` makes a text of any value"
+            }
+            _ => "",
+        };
+        let (name, needs, is) = (self.name, takes.name(), kind.name());
+        Err(format!("`{name}` needs {needs}, and this is {is}{hint}"))
+    }
+
+    /// Refuses a literal that can hardly be meant as plain text where the function takes that.
+    pub(crate) fn check_plain(&self, argument: usize, text: &str) -> Result<(), String> {
+        let name = self.name;
+        match self.takes(argument) {
+            Some(Takes::Plain(other)) => match regex_in(text) {
+                Some(at) => Err(format!(
+                    "`{name}` takes plain text, and this reads as a regular expression, which `{other}` takes; a text that is meant as \
+                     it stands is written in two parts: {:?} + {:?}",
+                    &text[..at],
+                    &text[at..]
+                )),
+                None => Ok(()),
+            },
+            Some(Takes::Replacement) if looks_like_a_group(text) => Err(format!(
+                "`{name}` puts this in as it stands; groups of a regular expression are for `regex.replace`, as in \
+                 regex.replace(text, r\"(\\w+)=\", r\"\\1:\")"
+            )),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -159,7 +195,15 @@ pub(crate) enum Takes {
     Text,
     /// A text that stands for itself; and the function that takes a regular expression instead.
     Plain(&'static str),
+    /// The plain text that stands for what was found.
+    Replacement,
+    /// One of a few texts; and what to say otherwise.
+    Among(&'static [&'static str], &'static str),
+    /// A text that is not empty.
+    Separator,
     Whole,
+    /// A whole number within bounds; and what to say otherwise.
+    Within(i64, i64, &'static str),
     Number,
     List,
     Map,
@@ -167,11 +211,58 @@ pub(crate) enum Takes {
     Time,
 }
 
+/// A position in a text or a list.
+const INDEX: Takes = Takes::Within(0, i64::MAX, BELOW_ZERO);
+const BELOW_ZERO: &str = "positions are counted from 0, so that none is below it";
+
 impl Takes {
+    /// Whether values of this type may do.
+    fn accepts(self, kind: Known) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Text | Self::Plain(_) | Self::Replacement | Self::Among(..) | Self::Separator => {
+                kind == Known::Text
+            }
+            Self::Whole | Self::Within(..) | Self::Number => kind == Known::Number,
+            Self::List => kind == Known::List,
+            Self::Map => kind == Known::Map,
+            Self::Time => matches!(kind, Known::Time | Known::Text),
+        }
+    }
+
+    /// What it takes, with its article.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Any => "a value",
+            Self::Text | Self::Plain(_) | Self::Replacement | Self::Among(..) | Self::Separator => {
+                "a text"
+            }
+            Self::Whole | Self::Within(..) => "a whole number",
+            Self::Number => "a number",
+            Self::List => "a list",
+            Self::Map => "a map",
+            Self::Time => "a timestamp",
+        }
+    }
+
     fn check(self, value: &Val<'_>) -> Result<(), What> {
         match self {
             Self::Any => Ok(()),
-            Self::Text | Self::Plain(_) => text_of(value).map(drop),
+            Self::Text | Self::Plain(_) | Self::Replacement => text_of(value).map(drop),
+            Self::Among(texts, message) => match texts.contains(&text_of(value)?) {
+                true => Ok(()),
+                false => Err(What::Other(message)),
+            },
+            Self::Separator => match text_of(value)?.is_empty() {
+                true => Err(What::Other("a separator is not empty")),
+                false => Ok(()),
+            },
+            Self::Within(least, most, message) => {
+                match (least..=most).contains(&whole_of(value)?) {
+                    true => Ok(()),
+                    false => Err(What::Other(message)),
+                }
+            }
             Self::Whole => whole_of(value).map(drop),
             Self::Number => number_of(value).map(drop),
             Self::List => list_of(value).map(drop),
@@ -206,6 +297,8 @@ pub(crate) enum Kind {
     Matches,
     /// The first of its arguments that is neither absent nor null.
     Coalesce,
+    /// The first of its arguments that can be computed and is neither absent nor null.
+    Try,
     /// The value of a field that every event has.
     Metadata(&'static [&'static str]),
     /// A text made of such a field.
@@ -264,7 +357,37 @@ pub(crate) fn is_namespace(word: &str) -> bool {
 }
 
 /// Names that other languages have for functions.
-const HABITS: [(&str, &str); 40] = [
+const HABITS: [(&str, &str); 70] = [
+    ("parseint", "int"),
+    ("parsefloat", "double"),
+    ("parsenumber", "double"),
+    ("tonumber", "double"),
+    ("tofloat", "double"),
+    ("todouble", "double"),
+    ("todouble", "double"),
+    ("toboolean", "bool"),
+    ("tobool", "bool"),
+    ("todate", "timestamp"),
+    ("totimestamp", "timestamp"),
+    ("parsetime", "timestamp"),
+    ("isnull", "has"),
+    ("isnotnull", "has"),
+    ("isset", "has"),
+    ("isdefined", "has"),
+    ("defined", "has"),
+    ("isempty", "size"),
+    ("ispresent", "has"),
+    ("orelse", "try"),
+    ("catch", "try"),
+    ("default", "coalesce"),
+    ("isip", "ip.isValid"),
+    ("isipv4", "ip.isValid"),
+    ("isvalidip", "ip.isValid"),
+    ("concat", "format"),
+    ("concatenate", "format"),
+    ("datediff", "duration"),
+    ("parseduration", "parseDuration"),
+    ("trunc", "math.trunc"),
     ("tolower", "lower"),
     ("lowercase", "lower"),
     ("downcase", "lower"),
@@ -347,12 +470,16 @@ fn list_of<'a>(value: &Val<'a>) -> Result<Vec<Val<'a>>, What> {
     value.elements().ok_or(What::Needs("a list", value.kind()))
 }
 
+/// What is said of a time that does not fit into nanoseconds since 1970.
+const BEYOND: What = What::Other("the time is out of range, which is 1677-09-21 to 2262-04-11");
+
 /// The point in time of an argument, in nanoseconds since 1970.
 fn time_of(value: &Val<'_>) -> Result<i64, What> {
     match value {
-        Val::Text(_) => value
-            .time()
-            .ok_or(What::Unreadable("an RFC 3339 timestamp")),
+        Val::Text(text) => value.time().ok_or(match crate::time::is_beyond(text) {
+            true => BEYOND,
+            false => What::Unreadable("an RFC 3339 timestamp"),
+        }),
         _ => value.time().ok_or(What::Needs("a timestamp", value.kind())),
     }
 }

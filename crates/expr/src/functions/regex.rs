@@ -87,17 +87,62 @@ fn build_message(error: &BuildError) -> String {
     }
 }
 
-/// Whether a text can hardly be meant literally: it has `\d` or the like, a class such as `[0-9]`, `.*` or `.+`.
-pub(super) fn looks_like_a_regex(text: &str) -> bool {
+/// Where in a text there is what can hardly be meant literally: `\d` or `\.`, a class such as `[0-9]`, `.*`, words with `|` between
+/// them, `^` in front, `$` at the end, `+` or `*` behind a letter or a blank at the end. Never the very start of the text.
+pub(super) fn regex_in(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
-    let is_class = |pair: &[u8]| pair[0] == b'\\' && b"dDwWsS".contains(&pair[1]);
-    let escapes = bytes.windows(2).enumerate().any(|(at, pair)| {
+    let at = |index: usize| bytes.get(index).copied();
+    let is_word = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
+    let found = (0..bytes.len()).find(|&index| match bytes[index] {
+        b'\\' => is_regex_escape(&bytes[index..]) && !text.contains(".."),
+        b'[' => {
+            is_word(at(index + 1)) && at(index + 2) == Some(b'-') && is_word(at(index + 3))
+                || at(index + 1) == Some(b'^') && text[index..].contains(']')
+        }
+        b'.' => matches!(at(index + 1), Some(b'*' | b'+')),
+        b']' | b')' => matches!(at(index + 1), Some(b'+' | b'*')),
+        b'(' => {
+            at(index + 1) == Some(b'?')
+                && matches!(at(index + 2), Some(b':' | b'i' | b'=' | b'!' | b'<' | b'P'))
+        }
+        b'|' => {
+            let is_between_words =
+                is_word(index.checked_sub(1).and_then(at)) && is_word(at(index + 1));
+            is_between_words && !text.starts_with('|') && !text.ends_with('|')
+        }
+        b'^' => index == 0 && bytes.len() > 1,
+        b'$' if index == 0 => bytes.len() == 2 && bytes[1].is_ascii_digit(),
+        b'$' => index + 1 == bytes.len(),
+        b'+' | b'*' if index > 0 && index + 1 == bytes.len() => {
+            let before = at(index - 1);
+            is_word(before) || matches!(before, Some(b' ' | b','))
+        }
+        b'*' => index == 0 && at(1) == Some(b'.') && is_word(at(2)),
+        _ => false,
+    })?;
+    // Split there, neither part reads as one.
+    Some(if found == 0 { 1 } else { found })
+}
+
+/// Whether a backslash begins `\d` or the like, or stands before what is a sign of regular expressions.
+fn is_regex_escape(bytes: &[u8]) -> bool {
+    let next = bytes.get(2).copied().unwrap_or(b' ');
+    match bytes.get(1) {
         // A letter behind it rather is a Windows path such as `C:\data`.
-        let next = bytes.get(at + 2).copied().unwrap_or(b' ');
-        is_class(pair) && !next.is_ascii_alphanumeric() && next != b'\\'
-    });
-    let classes = ["[0-9", "[a-z", "[A-Z", ".*", ".+", "(?:", "(?i)"];
-    escapes || classes.iter().any(|class| text.contains(class))
+        Some(b'd' | b'D' | b'w' | b'W' | b's' | b'S' | b'b') => {
+            !next.is_ascii_alphanumeric() && next != b'\\'
+        }
+        Some(b'.' | b'|' | b'[' | b']' | b'(' | b')' | b'+' | b'*' | b'?' | b'^' | b'{') => true,
+        _ => false,
+    }
+}
+
+/// Whether a text that is put in stands for a group: `\1`, or `$1` and no price.
+pub(super) fn looks_like_a_group(text: &str) -> bool {
+    let is_group = |pair: &[u8]| pair[0] == b'\\' && pair[1].is_ascii_digit();
+    let is_dollar =
+        text.len() == 2 && text.starts_with('$') && text.ends_with(|c: char| c.is_ascii_digit());
+    is_dollar || text.starts_with("${") || text.as_bytes().windows(2).any(is_group)
 }
 
 fn compiled(args: &[Option<&Val<'static>>], name: &str) -> Result<Regex, Refused> {

@@ -2,7 +2,7 @@
 
 use batch::json;
 
-use super::Takes::{Any, Text};
+use super::Takes::{Any, Separator, Text};
 use super::{FunctionDoc, Kind, text_of};
 use crate::fault::What;
 use crate::value::{Val, map_of};
@@ -30,7 +30,7 @@ pub(super) const FUNCTIONS: &[FunctionDoc] = &[
     ),
     FunctionDoc::new(
         "parseKv",
-        &[Text, Text, Text],
+        &[Text, Separator, Separator],
         Kind::Call(parse_kv),
         [
             "parseKv(text[, between_pairs[, between_key_and_value]]) -> map",

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::Takes::{Any, List, Plain, Text, Whole};
-use super::{FunctionDoc, Kind, Question, list_of, text_of, whole_of};
+use super::Takes::{Any, List, Plain, Replacement, Text, Whole};
+use super::{BELOW_ZERO, FunctionDoc, INDEX, Kind, Question, list_of, text_of, whole_of};
 use crate::fault::What;
 use crate::value::{Type, Val};
 
@@ -103,7 +103,7 @@ pub(super) const FUNCTIONS: &[FunctionDoc] = &[
     ),
     FunctionDoc::new(
         "replace",
-        &[Text, Plain("regex.replace"), Text, Whole],
+        &[Text, Plain("regex.replace"), Replacement, Whole],
         Kind::Write(replace),
         [
             "text.replace(part, by[, times]) -> string",
@@ -136,18 +136,18 @@ pub(super) const FUNCTIONS: &[FunctionDoc] = &[
     .optional(1),
     FunctionDoc::new(
         "substring",
-        &[Text, Whole, Whole],
+        &[Text, INDEX, INDEX],
         Kind::Call(substring),
         [
             "text.substring(start[, end]) -> string",
-            "The characters from `start` up to but without `end`, counted from 0. What lies beyond the text is left out (in cel-go an error).",
+            "The characters from `start` up to but without `end`, counted from 0. What lies beyond the end is left out (in cel-go an error); a negative number is an error.",
             "message.substring(0, 3).lower() == method",
         ],
     )
     .optional(1),
     FunctionDoc::new(
         "charAt",
-        &[Text, Whole],
+        &[Text, INDEX],
         Kind::Call(char_at),
         [
             "text.charAt(index) -> string",
@@ -157,7 +157,7 @@ pub(super) const FUNCTIONS: &[FunctionDoc] = &[
     ),
     FunctionDoc::new(
         "indexOf",
-        &[Text, Plain("regex.extract"), Whole],
+        &[Text, Plain("regex.extract"), INDEX],
         Kind::Call(index_of),
         [
             "text.indexOf(part[, start]) -> int",
@@ -168,7 +168,7 @@ pub(super) const FUNCTIONS: &[FunctionDoc] = &[
     .optional(1),
     FunctionDoc::new(
         "lastIndexOf",
-        &[Text, Plain("regex.extract"), Whole],
+        &[Text, Plain("regex.extract"), INDEX],
         Kind::Call(last_index_of),
         [
             "text.lastIndexOf(part[, start]) -> int",
@@ -328,12 +328,11 @@ fn substring<'a>(args: &[Val<'a>]) -> Result<Val<'a>, What> {
     let text = text_of(&args[0])?;
     let end = args.get(2).map(whole_of).transpose()?.unwrap_or(i64::MAX);
     let byte_of = |index: i64| {
-        let index = usize::try_from(index).unwrap_or(0);
-        text.char_indices()
-            .nth(index)
-            .map_or(text.len(), |(at, _)| at)
+        let index = usize::try_from(index).map_err(|_| What::Other(BELOW_ZERO))?;
+        let found = text.char_indices().nth(index);
+        Ok(found.map_or(text.len(), |(at, _)| at))
     };
-    let (start, end) = (byte_of(whole_of(&args[1])?), byte_of(end));
+    let (start, end) = (byte_of(whole_of(&args[1])?)?, byte_of(end)?);
     Ok(piece(&args[0], start, end.max(start)))
 }
 

@@ -4,7 +4,7 @@ use jiff::tz::TimeZone;
 
 use super::Takes::{Any, Text, Time};
 use super::bind::{Refused, Run};
-use super::{FunctionDoc, Kind, text_of, time_of};
+use super::{BEYOND, FunctionDoc, Kind, text_of, time_of};
 use crate::fault::What;
 use crate::number::Num;
 use crate::template::time_text::TimeText;
@@ -18,7 +18,7 @@ pub(super) const FUNCTIONS: &[FunctionDoc] = &[
         Kind::Call(timestamp),
         [
             "timestamp(value) -> timestamp",
-            "A point in time from an RFC 3339 text, or from a whole number of seconds since 1970.",
+            "A point in time from an RFC 3339 text, or from a whole number of seconds since 1970; 1677-09-21 to 2262-04-11.",
             "timestamp(@timestamp) - timestamp('2024-02-29T12:00:00Z') > duration('30m')",
         ],
     ),
@@ -55,11 +55,11 @@ pub(super) const FUNCTIONS: &[FunctionDoc] = &[
     ),
     FunctionDoc::new(
         "parseDuration",
-        &[Text],
+        &[Any],
         Kind::Call(parse_duration),
         [
             "parseDuration(text) -> duration",
-            "A span of time as people and programs write it: `1h 30m`, `250 ms`, `2 days`, `1.5 seconds`, `01:02:03.5` (hours, minutes, seconds), `PT1H30M` (ISO 8601). Years and months have no fixed length and are an error.",
+            "A span of time as people and programs write it: `1h 30m`, `250 ms`, `2 days`, `1.5 seconds`, `01:02:03.5` (hours, minutes, seconds), `PT1H30M` (ISO 8601). Years and months have no fixed length and are an error, and so are a number without a unit (`took * duration('1s')` says that they are seconds) and a comma between digits.",
             "parseDuration('1 hour 30 min') == duration('90m') && parseDuration('00:00:01.250') / duration('1ms') == 1250",
         ],
     ),
@@ -136,7 +136,12 @@ fn of_epoch<'a>(value: &Val<'a>, unit: i64, wanted: &'static str) -> Result<Val<
     };
     let nanos = count.checked_mul(unit.into());
     let nanos = nanos.and_then(|nanos| i64::try_from(nanos).ok());
-    nanos.map(Val::Time).ok_or(What::Overflow)
+    nanos.map(Val::Time).ok_or(match unit {
+        NANOS_PER_SECOND => What::Other(
+            "so many seconds are beyond the year 2262; `epochMillis(…)` takes milliseconds",
+        ),
+        _ => BEYOND,
+    })
 }
 
 fn epoch_millis<'a>(args: &[Val<'a>]) -> Result<Val<'a>, What> {
@@ -146,18 +151,28 @@ fn epoch_millis<'a>(args: &[Val<'a>]) -> Result<Val<'a>, What> {
     Ok(Val::Int(time_of(&args[0])?.div_euclid(1_000_000)))
 }
 
+/// The text of a span of time; a number says nothing of its unit.
+fn span_text<'v>(value: &'v Val<'_>) -> Result<&'v str, What> {
+    const NEEDS: &str =
+        "a text with a unit such as \"1.5s\" (a number of seconds is `x * duration(\"1s\")`)";
+    match value.number() {
+        Some(_) => Err(What::Needs(NEEDS, value.kind())),
+        None => text_of(value),
+    }
+}
+
 fn duration<'a>(args: &[Val<'a>]) -> Result<Val<'a>, What> {
     if let Val::Duration(nanos) = args[0] {
         return Ok(Val::Duration(nanos));
     }
-    let nanos = time::parse_duration(text_of(&args[0])?);
+    let nanos = time::parse_duration(span_text(&args[0])?);
     nanos
         .map(Val::Duration)
         .ok_or(What::Unreadable("a duration such as 90s, 1h30m or 250ms"))
 }
 
 fn parse_duration<'a>(args: &[Val<'a>]) -> Result<Val<'a>, What> {
-    time::parse_loose_duration(text_of(&args[0])?)
+    time::parse_loose_duration(span_text(&args[0])?)
         .map(Val::Duration)
         .ok_or(What::Unreadable(
             "a duration such as 1h 30m, 01:30:00 or PT1H30M",

@@ -119,6 +119,54 @@ fn what_cannot_be_meant_is_refused_and_the_right_form_named() {
             ["does not read as a time zone", "'25:00'"],
         ),
         (
+            "set minutes = n // 60",
+            ["`//` starts a comment", "did you mean `/`?"],
+        ),
+        (
+            "where message.contains(\"error|fatal\")",
+            ["reads as a regular expression", "\"error\" + \"|fatal\""],
+        ),
+        (
+            "where \"level\" == \"DEBUG\"",
+            ["reads no field", "did you mean `level == \"DEBUG\"`?"],
+        ),
+        (
+            "where n > \"5k\"",
+            ["texts are ordered", "parseBytes(n) > parseBytes(\"5k\")"],
+        ),
+        (
+            "where @timestamp >= \"2015-05-18\"",
+            ["a timestamp compares", "\"2015-05-18T00:00:00Z\""],
+        ),
+        (
+            "where [level] == \"DEBUG\"",
+            ["a field stands without brackets", "did you mean `level`?"],
+        ),
+        (
+            "drop if [level] == \"DEBUG\"",
+            ["there is no `if`", "a condition stands alone"],
+        ),
+        (
+            "where n in 404",
+            ["`in` needs a list", "did you mean `n in [404]`?"],
+        ),
+        (
+            "where n == [404, 500]",
+            ["a list itself", "did you mean `n in [404, 500]`?"],
+        ),
+        (
+            "set m = level.charAt(-1)",
+            ["counted from 0", "charAt(-1)"],
+        ),
+        (
+            "set m = \"%{level}-x\"",
+            ["outside of expressions", "did you mean `level + \"-x\"`?"],
+        ),
+        (
+            "set m = TRUE",
+            ["`TRUE` would be a field", "did you mean `true`?"],
+        ),
+        (
             "set m = {1: \"a\", \"1\": \"b\"}",
             ["the key `1` is given twice", "\"1\""],
         ),
@@ -142,6 +190,10 @@ fn what_is_meant_does_what_it_says() {
             r#"{"user-agent":"curl","n":5}"#,
         ),
         ("drop level == \"DEBUG\"", ""),
+        (
+            "set a = try(int(level), 0), t = \"2015-05-18T08:30:00+02:00\" | set later = t >= \"2015-05-18T07:00:00Z\" | keep a later",
+            r#"{"a":0,"later":false}"#,
+        ),
         (
             "where `user-agent` == 'curl' | set m = regex.replace(message, r\"\\d{4}\", \"X\"), z = zip == 123, t = zip == \"123\"",
             r#""m":"id X","z":true,"t":false}"#,
