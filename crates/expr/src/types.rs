@@ -279,7 +279,9 @@ pub(crate) fn check_arithmetic(
     if constant(a).is_some() && constant(b).is_some() {
         return Ok(());
     }
-    let of = |node: &Node, is_time: bool| match is_time {
+    // Such a field may be a number of seconds, which is multiplied and divided.
+    let is_span = matches!(operator, Arithmetic::Add | Arithmetic::Sub);
+    let of = |node: &Node, is_time: bool| match is_time && is_span {
         true => Some(Known::Time),
         false => known(node),
     };
@@ -306,7 +308,6 @@ pub(crate) fn check_arithmetic(
         name(of_b)
     );
     let at = a.at.start..b.at.end;
-    let is_span = matches!(operator, Arithmetic::Add | Arithmetic::Sub);
     if is_span && !kinds.contains(&Some(Known::List)) {
         let others = [(a, of_b), (b, of_a)];
         let span = others.iter().find_map(|(node, other)| {
