@@ -357,13 +357,12 @@ pub(crate) fn is_namespace(word: &str) -> bool {
 }
 
 /// Names that other languages have for functions.
-const HABITS: [(&str, &str); 70] = [
+const HABITS: [(&str, &str); 69] = [
     ("parseint", "int"),
     ("parsefloat", "double"),
     ("parsenumber", "double"),
     ("tonumber", "double"),
     ("tofloat", "double"),
-    ("todouble", "double"),
     ("todouble", "double"),
     ("toboolean", "bool"),
     ("tobool", "bool"),

@@ -27,7 +27,7 @@ pub(super) const FUNCTIONS: &[FunctionDoc] = &[
         Kind::Call(|args| Ok(Val::Bool(is_private(address_of(&args[0])?)))),
         [
             "ip.isPrivate(address) -> bool",
-            "Whether an IP address is not from the public internet: private (10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, fc00::/7), loopback, link-local, shared by carriers (100.64.0.0/10), multicast, broadcast, reserved, or for documentation and benchmarks; all that is not globally reachable in IANA's registries of special-purpose addresses (October 2025). Lists and blanks as in `ip.inCidr`.",
+            "Whether an IP address is not from the public internet: private (10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, fc00::/7), loopback, link-local, shared by carriers (100.64.0.0/10), multicast, broadcast, reserved, or for documentation and benchmarks; all that is not globally reachable in IANA's registries of special-purpose addresses. Lists and blanks as in `ip.inCidr`.",
             "ip.isPrivate(client.ip) && ip.isPrivate('224.0.0.1') && !ip.isPrivate('8.8.8.8')",
         ],
     ),

@@ -154,10 +154,7 @@ fn what_cannot_be_meant_is_refused_and_the_right_form_named() {
             "where n == [404, 500]",
             ["a list itself", "did you mean `n in [404, 500]`?"],
         ),
-        (
-            "set m = level.charAt(-1)",
-            ["counted from 0", "charAt(-1)"],
-        ),
+        ("set m = level.charAt(-1)", ["counted from 0", "charAt(-1)"]),
         (
             "set m = \"%{level}-x\"",
             ["outside of expressions", "did you mean `level + \"-x\"`?"],
