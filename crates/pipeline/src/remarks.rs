@@ -1,25 +1,19 @@
 //! What is likely a slip of the configuration and only shows at the end of a run.
 
-use component::metrics::Snapshot;
-use component::plural;
-
 use crate::report::{Problem, Role};
-use crate::stage::EXPRESSION_ERRORS;
 use crate::worker::Ends;
 
-/// Fields that were read and that no event had, and conditions of outputs that could not be evaluated.
+/// Fields that were read and that no event had, events that processors failed on, and conditions that could not be evaluated.
 pub fn remarks(ends: &Ends) -> Vec<Problem> {
     let mut all = Vec::new();
     for stage in &ends.stages {
-        let (name, sentences) = stage.missing();
+        let (name, sentences) = stage.remarks();
         all.push((Role::Processor, name.to_owned(), sentences));
     }
     for lane in &ends.lanes {
-        let (metrics, mut sentences) = (lane.metrics().snapshot(), lane.missing());
-        sentences.extend(failed_conditions(&metrics));
-        all.push((Role::Output, lane.name().to_owned(), sentences));
+        all.push((Role::Output, lane.name().to_owned(), lane.remarks()));
         for stage in lane.stages() {
-            let (name, sentences) = stage.missing();
+            let (name, sentences) = stage.remarks();
             let name = format!("{}/{name}", lane.name());
             all.push((Role::Processor, name, sentences));
         }
@@ -30,13 +24,4 @@ pub fn remarks(ends: &Ends) -> Vec<Problem> {
             sentences.into_iter().map(remark)
         })
         .collect()
-}
-
-/// What is to be said of conditions of an output that could not be evaluated.
-fn failed_conditions(metrics: &Snapshot) -> Option<String> {
-    let count = *metrics.named.get(EXPRESSION_ERRORS)?;
-    let events = plural(count, "event");
-    Some(format!(
-        "`if` could not be evaluated for {events}, which did not go to this output"
-    ))
 }

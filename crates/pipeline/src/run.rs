@@ -609,30 +609,6 @@ impl Running {
         inputs.flat_map(|input| input.ledger.files()).collect()
     }
 
-    /// What is likely a slip: fields that no event had, and events that processors failed on.
-    fn remarks(&self) -> Vec<Problem> {
-        let ends = &self.job.ends;
-        let mut all = Vec::new();
-        for stage in &ends.stages {
-            let (name, sentences) = stage.remarks();
-            all.push((Role::Processor, name.to_owned(), sentences));
-        }
-        for lane in &ends.lanes {
-            all.push((Role::Output, lane.name().to_owned(), lane.remarks()));
-            for stage in lane.stages() {
-                let (name, sentences) = stage.remarks();
-                let name = format!("{}/{name}", lane.name());
-                all.push((Role::Processor, name, sentences));
-            }
-        }
-        all.into_iter()
-            .flat_map(|(role, name, sentences)| {
-                let remark = move |text| Problem::new(role, &name, text);
-                sentences.into_iter().map(remark)
-            })
-            .collect()
-    }
-
     /// The ledger at the end. What was read ahead and is not wanted any more, as after `head`, was never taken by anybody: it
     /// counts as not read, and a later run reads it.
     fn last_ledger(&self, undelivered: u64) -> Vec<FileLedger> {

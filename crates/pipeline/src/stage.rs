@@ -372,9 +372,6 @@ impl SharedStage {
     }
 }
 
-/// The counter of expressions that could not be evaluated.
-pub(crate) const EXPRESSION_ERRORS: &str = "expression_errors";
-
 /// Counts rows whose condition could not be evaluated and warns of one.
 pub(crate) fn report_expression_errors(
     metrics: &OperatorMetrics,
