@@ -5,7 +5,8 @@
 //! store, in the queue, or in both, when an output gets the event a second time with the same id.
 //!
 //! Limits: [`WINDOW`] batches are on their way at once. Where a pipeline has a disk queue, a receipt says that the queue has the
-//! letters; what is refused behind it becomes a letter again, which the answer to the request cannot tell.
+//! letters; what is refused behind it becomes a letter again, which the answer to the request cannot tell. What a full queue drops
+//! stays a letter.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,7 +20,7 @@ use component::input::Sink;
 use component::thread;
 use component::{Diagnostics, Phase, Phases, Receipt, grouped, plural_were};
 use queue::letters::request::{self, Action, Outcome, Request};
-use queue::letters::{DeadLetters, LetterFolder, Options, Page};
+use queue::letters::{DeadLetters, Done, LetterFolder, Options, Page};
 use queue::{Inlet, Queue};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -131,8 +132,14 @@ impl Replaying {
 
 impl Replayer {
     async fn run(self: Arc<Self>, once: bool) {
+        // A purge waits for no replay: it may be what that one waits for.
+        tokio::join!(self.serve(true, once), self.serve(false, once));
+    }
+
+    /// Carries out purges, or all other requests, one at a time.
+    async fn serve(self: &Arc<Self>, purges: bool, once: bool) {
         loop {
-            let has_more = self.look().await;
+            let has_more = self.look(purges).await;
             if self.is_stopped() || (once && !has_more) {
                 return;
             }
@@ -149,10 +156,12 @@ impl Replayer {
         *self.is_over.borrow() || self.phases.now() > Phase::Running
     }
 
-    /// Carries out the requests that there are; whether there were any.
-    async fn look(self: &Arc<Self>) -> bool {
+    /// Carries out those requests that there are; whether there were any.
+    async fn look(self: &Arc<Self>, purges: bool) -> bool {
         let store = self.letters.folder();
-        let left = request::left(store).unwrap_or_default();
+        let is_purge = |request: &Request| request.action == Action::Purge;
+        let mut left = request::left(store).unwrap_or_default();
+        left.retain(|(_, request)| request.as_ref().is_ok_and(is_purge) == purges);
         let has_any = !left.is_empty();
         for (id, request) in left {
             if self.is_stopped() {
@@ -194,6 +203,7 @@ impl Replayer {
             waiting: VecDeque::new(),
             told: Instant::now(),
             is_left: false,
+            seen: 0,
         };
         match request.action {
             Action::Purge => replay.purge(),
@@ -223,12 +233,12 @@ impl Replayer {
                 store.display()
             ));
         }
-        self.diagnostics.info(&text(&outcome));
+        self.diagnostics.info(&text(request.action, &outcome));
     }
 }
 
 /// What became of a request, as people read it.
-fn text(outcome: &Outcome) -> String {
+fn text(action: Action, outcome: &Outcome) -> String {
     let Outcome {
         delivered,
         again,
@@ -239,13 +249,13 @@ fn text(outcome: &Outcome) -> String {
     let problem = problem
         .as_ref()
         .map_or_else(String::new, |problem| format!("; {problem}"));
-    match purged {
-        0 => format!(
+    match action {
+        Action::Replay | Action::ReplayFromStart => format!(
             "dead letters replayed: {} accepted, {} became dead letters again{problem}",
             grouped(*delivered),
             grouped(*again)
         ),
-        purged => format!("dead letters purged: {}{problem}", grouped(*purged)),
+        Action::Purge => format!("dead letters purged: {}{problem}", grouped(*purged)),
     }
 }
 
@@ -266,11 +276,15 @@ struct Replay<'a> {
     told: Instant,
     /// Whether some of it is left for the next start.
     is_left: bool,
+    /// Letters that were asked for and are there.
+    seen: u64,
 }
 
 impl Replay<'_> {
     fn purge(&mut self) {
-        match self.remove(self.request.ranges()) {
+        let purge = self.request.purge();
+        let letters = &self.replayer.letters;
+        match removed(|done| letters.purge(purge, done)) {
             Ok(gone) => self.outcome.purged = gone,
             Err(reason) => self.outcome.problem = Some(reason.to_string()),
         }
@@ -284,15 +298,24 @@ impl Replay<'_> {
             .folder
             .each(&is_wanted, &mut |page| self.page(&page));
         match read {
-            Ok(damage) if damage.is_empty() => {}
-            Ok(damage) => {
-                let count = damage.len() as u64;
+            Ok(unreadable) if unreadable.damage.is_empty() => {}
+            Ok(unreadable) => {
+                let count = unreadable.damage.len() as u64;
                 self.problem(format!("{} skipped", plural_were(count, "damaged range")));
             }
             Err(error) => self.problem(error.to_string()),
         }
+        if !self.is_left {
+            self.outcome.gone = self.request.count().saturating_sub(self.seen);
+        }
         while !self.waiting.is_empty() {
             self.settle();
+        }
+        if self.outcome.dropped > 0 {
+            self.problem(format!(
+                "the queue is full and drops new events (`when_full: drop_newest`): {} kept; replay again when the queue has space",
+                plural_were(self.outcome.dropped, "dead letter")
+            ));
         }
     }
 
@@ -310,6 +333,7 @@ impl Replay<'_> {
         if rows.is_empty() {
             return ControlFlow::Continue(());
         }
+        self.seen += rows.len() as u64;
         let batch = match self.batch(page, &rows) {
             Ok(batch) => batch,
             Err(reason) => {
@@ -367,11 +391,17 @@ impl Replay<'_> {
                 Err(_) => self.tell(),
             }
         };
-        if result.is_err() {
-            return self.leave();
+        match result {
+            Err(_) => return self.leave(),
+            Ok(delivery) if queue::was_dropped(&delivery) => {
+                self.outcome.dropped += sent.letters.len() as u64;
+                return;
+            }
+            Ok(_) => {}
         }
         let numbers = ranges(sent.letters.iter().chain(&sent.originals));
-        let removed = self.remove(numbers);
+        let letters = &self.replayer.letters;
+        let removed = removed(|done| letters.settle(numbers, done));
         for number in sent.letters {
             match self.replayer.letters.take_again(number) {
                 true => self.outcome.again += 1,
@@ -406,14 +436,14 @@ impl Replay<'_> {
         let _: io::Result<()> =
             request::report(self.replayer.letters.folder(), self.id, &self.outcome);
     }
+}
 
-    fn remove(&self, numbers: Vec<Range<u64>>) -> Result<u64, Arc<str>> {
-        let (sender, removed) = std::sync::mpsc::channel();
-        let done = Box::new(move |result| drop(sender.send(result)));
-        self.replayer.letters.remove(numbers, done);
-        let ended = |_| Err("the thread that writes dead letters has stopped".into());
-        removed.recv().unwrap_or_else(ended)
-    }
+/// Waits for a removal.
+fn removed(begin: impl FnOnce(Done)) -> Result<u64, Arc<str>> {
+    let (sender, removed) = std::sync::mpsc::channel();
+    begin(Box::new(move |result| drop(sender.send(result))));
+    let ended = |_| Err("the thread that writes dead letters has stopped".into());
+    removed.recv().unwrap_or_else(ended)
 }
 
 /// Numbers as ranges, ascending.

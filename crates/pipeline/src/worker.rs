@@ -361,7 +361,7 @@ impl Ends {
         mut batch: Batch,
     ) -> (Processed, Drafts) {
         let mut drafts = Vec::new();
-        let first = self.first_stage(&mut batch, &mut drafts);
+        let first = self.first_stage(entry, &mut batch, &mut drafts);
         let is_whole = first == 0 && self.letters.is_some();
         let buries = is_whole && self.stages.iter().any(|stage| stage.buries());
         let original = buries.then(|| batch.snapshot());
@@ -373,7 +373,7 @@ impl Ends {
                 continue;
             }
             if let Some(buried) = stage.process(&mut batch, entry.turn) {
-                drafts.push(draft(buried, original.as_ref()));
+                drafts.push(draft(entry, buried, original.as_ref()));
             }
         }
         let batch = Arc::new(batch);
@@ -432,7 +432,7 @@ impl Ends {
             let (branch, buried) = lane.process(stages, place.turn, branch);
             for buried in buried {
                 entry.ticket.bury(&buried.batch, 0..buried.batch.len());
-                drafts.push(draft(buried, None));
+                drafts.push(draft(entry, buried, None));
             }
             ways.push(OwnWay {
                 place,
@@ -460,7 +460,7 @@ impl Ends {
     }
 
     /// The processor at which a batch goes on. One whose place is not in the configuration any more becomes dead letters again.
-    fn first_stage(&self, batch: &mut Batch, drafts: &mut Drafts) -> usize {
+    fn first_stage(&self, entry: &Entry, batch: &mut Batch, drafts: &mut Drafts) -> usize {
         let Some(at) = batch.reentry().cloned() else {
             return 0;
         };
@@ -479,6 +479,7 @@ impl Ends {
             batch: Arc::new(batch.snapshot()),
             original: None,
             at,
+            sequence: entry.sequence,
             rows: rows.iter().map(|row| dead(*row)).collect(),
         };
         drafts.push((draft, Arc::default()));
@@ -517,11 +518,12 @@ impl Ends {
 }
 
 /// What a processor could not handle, as it is written down.
-fn draft(buried: Buried, original: Option<&Batch>) -> (Draft, Arc<OperatorMetrics>) {
+fn draft(entry: &Entry, buried: Buried, original: Option<&Batch>) -> (Draft, Arc<OperatorMetrics>) {
     let draft = Draft {
         original: original.map(|original| Arc::new(original.pick(&buried.rows))),
         batch: Arc::new(buried.batch),
         at: buried.at,
+        sequence: entry.sequence,
         rows: buried.dead,
     };
     (draft, buried.metrics)

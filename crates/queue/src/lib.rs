@@ -20,7 +20,7 @@ mod synced;
 pub use budget::DiskBudget;
 pub use engine::{
     AHEAD_MAX, Bell, Clock, DiskOptions, Entry, Held, Inlet, LaneTurn, Limits, Mode, Next, Offer,
-    Queue, QueuePhase, Refused, Taken, Ticket,
+    Queue, QueuePhase, Refused, Taken, Ticket, was_dropped,
 };
 pub use error::QueueError;
 pub use settings::{DiskSettings, Durability, NewOutput, WhenFull};

@@ -42,6 +42,7 @@ impl LaneLetters {
             batch: batch.clone(),
             original: None,
             at: self.at.clone(),
+            sequence: ticket.sequence(),
             rows: refused.into_iter().map(dead).collect(),
         };
         let (sender, stored) = oneshot::channel();

@@ -77,7 +77,7 @@ use tokio::sync::Notify;
 pub use bell::Bell;
 pub use open::{DiskOptions, Mode};
 pub use phase::QueuePhase;
-pub use send::{Inlet, Offer, Refused};
+pub use send::{Inlet, Offer, Refused, was_dropped};
 pub use state::Held;
 pub use take::{Entry, LaneTurn, Next, Taken};
 pub use ticket::Ticket;

@@ -220,9 +220,19 @@ impl Queue {
         let (issuer, receipt) = receipt();
         self.metrics.events(batch.len(), 0);
         self.count_dropped("dropped_newest", batch.len() as u64);
-        issuer.resolve(Delivery::dropped(&batch, &"queue full".into()));
+        issuer.resolve(Delivery::dropped(&batch, &QUEUE_FULL.into()));
         Decision::Taken(receipt)
     }
+}
+
+/// Why a batch is dropped that comes to a full queue.
+const QUEUE_FULL: &str = "queue full";
+
+/// Whether the queue dropped a batch because it was full.
+pub fn was_dropped(delivery: &Delivery) -> bool {
+    let dropped = delivery.streams.iter().flat_map(|stream| &stream.dropped);
+    let mut reasons = dropped.map(|dropped| &*dropped.reason);
+    reasons.any(|reason| reason == QUEUE_FULL)
 }
 
 /// The end of a queue that an input sends to. A [`Sink::send`] that was begun is to be polled until it is done, or dropped: it

@@ -47,6 +47,11 @@ impl Ticket {
         self.lock().1.add_dead(elsewhere);
     }
 
+    /// The batch's sequence in its queue.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
     /// What the queue counts for the batch, in bytes.
     pub fn size(&self) -> usize {
         self.size

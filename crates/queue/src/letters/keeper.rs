@@ -12,7 +12,7 @@ use component::thread::{self, Work};
 use component::{Diagnostics, Limit, Phase, Phases, plural_were};
 
 use super::store::{Prepared, Refusal, Store};
-use super::{Draft, LetterSettings};
+use super::{Draft, LetterSettings, Purge};
 use crate::QueueError;
 
 /// The first pause after a failure, and the longest.
@@ -30,7 +30,15 @@ pub type Done = Box<dyn FnOnce(Result<u64, Arc<str>>) + Send>;
 
 /// Letters to be written, and numbers to be removed, each with whoever waits for it.
 type Drafts = Vec<(Draft, Done)>;
-type Removals = Vec<(Vec<Range<u64>>, Done)>;
+type Removals = Vec<(Removal, Done)>;
+
+/// Numbers to be removed.
+enum Removal {
+    /// Whatever becomes of them.
+    Purge(Purge),
+    /// Because they were delivered, or became letters once more.
+    Settle(Vec<Range<u64>>),
+}
 
 /// What a store is opened with.
 #[derive(Debug, Clone)]
@@ -118,9 +126,15 @@ impl DeadLetters {
         self.send(|inbox| inbox.drafts.push((draft, done)));
     }
 
-    /// Has letters removed, by their numbers.
-    pub fn remove(self: &Arc<Self>, numbers: Vec<Range<u64>>, done: Done) {
-        self.send(|inbox| inbox.removals.push((numbers, done)));
+    /// Has letters removed. `done` is told how many there were.
+    pub fn purge(self: &Arc<Self>, purge: Purge, done: Done) {
+        self.send(|inbox| inbox.removals.push((Removal::Purge(purge), done)));
+    }
+
+    /// Has letters removed whose events were delivered or became letters once more. Those that were refused again and stay as they
+    /// are, because the store is full, are not.
+    pub fn settle(self: &Arc<Self>, numbers: Vec<Range<u64>>, done: Done) {
+        self.send(|inbox| inbox.removals.push((Removal::Settle(numbers), done)));
     }
 
     /// Whether a letter that was on its way again became one once more. Answered once.
@@ -232,7 +246,7 @@ impl Keeper {
                 return;
             };
             for (numbers, done) in removals {
-                done(self.remove(&numbers));
+                done(self.remove(numbers));
             }
             let is_due = self.trouble.as_ref().is_some_and(Trouble::is_due);
             let is_late = self.letters.options.phases.now() >= Phase::Leaving;
@@ -251,7 +265,12 @@ impl Keeper {
             let now = Instant::now();
             let is_late = self.letters.options.phases.now() >= Phase::Leaving;
             let is_due = match &self.trouble {
-                Some(trouble) => trouble.due <= now || is_late,
+                // What takes the place of letters may find room where others do not.
+                Some(trouble) => {
+                    trouble.due <= now
+                        || is_late
+                        || inbox.drafts.iter().any(|(draft, _)| draft.is_again())
+                }
                 None => !inbox.drafts.is_empty(),
             };
             if is_due || !inbox.removals.is_empty() || begin.elapsed() >= AGE_CHECK {
@@ -286,8 +305,12 @@ impl Keeper {
         self.store.as_mut().ok_or_else(String::new)
     }
 
-    fn remove(&mut self, numbers: &[Range<u64>]) -> Result<u64, Arc<str>> {
-        let removed = self.store()?.remove(numbers);
+    fn remove(&mut self, removal: Removal) -> Result<u64, Arc<str>> {
+        let store = self.store()?;
+        let removed = match removal {
+            Removal::Purge(purge) => store.purge(&purge),
+            Removal::Settle(numbers) => store.settle(&numbers),
+        };
         // There may be room again.
         if let Some(trouble) = &mut self.trouble {
             trouble.due = Instant::now();
@@ -373,57 +396,73 @@ impl Keeper {
                 }
             }
         }
-        while !self.pending.is_empty() {
-            self.write_group()?;
+        // What takes the place of letters needs no room that others have to make first.
+        let pending = mem::take(&mut self.pending).into_iter();
+        let (again, new): (Vec<_>, Vec<_>) =
+            pending.partition(|pending| pending.prepared.only_replaces());
+        for pending in [again, new] {
+            let mut pending: VecDeque<Pending> = pending.into();
+            while !pending.is_empty() && failure.is_none() {
+                failure = self.write_group(&mut pending).err();
+            }
+            self.pending.append(&mut pending);
         }
         failure.map_or(Ok(()), Err)
     }
 
     /// Writes as many of those that wait as make a group.
-    fn write_group(&mut self) -> Result<(), String> {
+    fn write_group(&mut self, waiting: &mut VecDeque<Pending>) -> Result<(), String> {
         let group_max = self.store()?.group_size_max();
         let mut size = 0;
-        let sizes = self.pending.iter().map(|pending| {
+        let sizes = waiting.iter().map(|pending| {
             size += pending.prepared.size();
             size
         });
         let count = sizes.take_while(|size| *size <= group_max).count().max(1);
-        let group: Vec<Pending> = self
-            .pending
-            .drain(..count.min(self.pending.len()))
-            .collect();
+        let mut group: Vec<Pending> = waiting.drain(..count.min(waiting.len())).collect();
         let prepared: Vec<&Prepared> = group.iter().map(|pending| &pending.prepared).collect();
         let written = self.store()?.write(&prepared);
         let said = self.store()?.damage();
         self.letters.say(said);
         match written {
             Ok(dropped) => {
-                let again = prepared.iter().flat_map(|prepared| prepared.replaces());
-                lock(&self.letters.again).extend(again);
                 self.count_dropped(dropped);
                 if let Some(trouble) = &mut self.trouble {
                     trouble.since = Instant::now();
                 }
-                for Pending { prepared, waiting } in group {
-                    // The number is told once.
-                    let numbers = [prepared.letters()].into_iter().chain(std::iter::repeat(0));
-                    numbers
-                        .zip(waiting)
-                        .for_each(|(letters, done)| done(Ok(letters)));
-                }
+                group.into_iter().for_each(|pending| self.done(pending));
                 Ok(())
             }
             Err(refusal) => {
+                if matches!(refusal, Refusal::Full) {
+                    let store = self.store()?;
+                    let is_kept = |pending: &mut Pending| store.keep(&pending.prepared);
+                    let kept: Vec<Pending> = group.extract_if(.., is_kept).collect();
+                    kept.into_iter().for_each(|pending| self.done(pending));
+                    if group.is_empty() {
+                        return Ok(());
+                    }
+                }
                 group
                     .into_iter()
                     .rev()
-                    .for_each(|pending| self.pending.push_front(pending));
+                    .for_each(|pending| waiting.push_front(pending));
                 Err(match refusal {
                     Refusal::Full => "`max_bytes` is reached; `millpond dead-letters replay` or `purge` frees space".to_owned(),
                     Refusal::Io(error) => error.to_string(),
                 })
             }
         }
+    }
+
+    /// Tells whoever waits that letters are safe.
+    fn done(&self, Pending { prepared, waiting }: Pending) {
+        lock(&self.letters.again).extend(prepared.again());
+        // The number is told once.
+        let numbers = [prepared.letters()].into_iter().chain(std::iter::repeat(0));
+        numbers
+            .zip(waiting)
+            .for_each(|(letters, done)| done(Ok(letters)));
     }
 
     fn prepare(&mut self, draft: &Draft) -> Result<Prepared, String> {

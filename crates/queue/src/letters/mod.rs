@@ -6,6 +6,7 @@
 //! | --- | --- |
 //! | `segment-*.log` | the letters, in the format of [`crate::log`]: one batch a block |
 //! | `removed` | which of them are gone: see `removed.rs` |
+//! | `synced` | how far they were synced: see [`crate::synced`] |
 //! | `requests/` | what a running service is asked to do: see [`request`] |
 //! | `lock` | held by the process that writes |
 //!
@@ -25,16 +26,20 @@
 //! - A letter is removed when what became of it is safe: its receipt resolved, or the letter that takes its place is written. The
 //!   file of removed letters says "removed if letter N is there" before letter N is written, so that of the two exactly one
 //!   counts after a crash at any point.
-//! - An event has one letter for each component: a second pass over the same batch finds the key of the letter, made of component,
-//!   event id and attempts, among those of the newest [`KEYS_MAX`] letters that are there, and writes none. Once a letter is removed
-//!   its event can have one again.
+//! - An event has one letter for each component: a second pass over the same batch writes none, neither in the same run nor after a
+//!   crash (`keys.rs`). Two events of the same id have two letters.
+//! - A letter that is refused again where it was before is replaced. Where there is no room for the new one, the old one stays as it
+//!   is: what is refused again waits for nobody. A letter that went on and is refused elsewhere is removed when its receipt has
+//!   resolved, because other outputs may still be to get it.
 //! - A segment is removed when all of its letters are, except the newest, which keeps numbers from being given twice.
-//! - A damaged block costs its letters, never the start. It is copied to `quarantine/`.
+//! - A damaged block costs its letters, never the start. It is copied to `quarantine/`. Letters below the mark in `synced` that are in
+//!   no block and in `removed` neither are reported, until a person purges them: `removed` is saved before a segment goes.
 //!
 //! # Limits
-//! Memory: 64 bytes for each of the newest [`KEYS_MAX`] letters, from the first letter that a run writes; 16 bytes for each second in
+//! Memory: 64 bytes for each of the newest [`KEYS_MAX`] letters of earlier runs, from the first letter that a run writes, and as much for
+//! each that it writes itself; 16 bytes for each second in
 //! which letters came, where an age limit is set; two numbers for each range of removed letters. `max_size` counts segments with
-//! the room that they reserve.
+//! the room that they reserve; the last segment's worth of it is for what is refused again.
 
 mod keeper;
 mod keys;
@@ -46,17 +51,19 @@ mod store;
 mod tests;
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use batch::{Batch, FieldPath, Reentry};
+use component::plural;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use keeper::{DeadLetters, Options};
+pub use keeper::{DeadLetters, Done, Options};
 pub use keys::KEYS_MAX;
-pub use read::{Letter, LetterFolder, Page};
+pub use read::{Letter, LetterFolder, Page, Unreadable};
 
 use crate::cursor;
 
@@ -90,6 +97,27 @@ pub struct LetterSettings {
     pub when_full: WhenLettersFull,
 }
 
+/// What is removed, whatever becomes of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Purge {
+    /// The numbers of letters.
+    pub letters: Vec<Range<u64>>,
+    /// Numbers that go with them, and are not counted: those of originals.
+    pub others: Vec<Range<u64>>,
+    /// Damaged parts, which are reported no more, and with them letters that cannot be found: segment, offset, length.
+    pub cleared: Option<Vec<(u64, u64, u64)>>,
+}
+
+impl Purge {
+    /// These letters alone.
+    pub fn of(letters: &[Range<u64>]) -> Self {
+        Self {
+            letters: letters.to_vec(),
+            ..Self::default()
+        }
+    }
+}
+
 /// Rows of a batch that become dead letters.
 #[derive(Debug, Clone)]
 pub struct Draft {
@@ -99,8 +127,17 @@ pub struct Draft {
     pub original: Option<Arc<Batch>>,
     /// Where they go on.
     pub at: Arc<Reentry>,
+    /// The batch's sequence in the pipeline's queue.
+    pub sequence: u64,
     /// Which rows, and why.
     pub rows: Vec<Dead>,
+}
+
+impl Draft {
+    /// Whether these are letters that were refused again where they had been before.
+    fn is_again(&self) -> bool {
+        self.batch.reentry() == Some(&self.at)
+    }
 }
 
 /// A row that becomes a dead letter.
@@ -143,6 +180,19 @@ fn component(at: &Reentry) -> (&'static str, Cow<'_, str>) {
         Reentry::OutputProcessor { output, name, .. } => {
             ("processor", format!("{output}/{name}").into())
         }
+    }
+}
+
+/// Letters that cannot be found, as people read it.
+pub fn missing(numbers: &Range<u64>) -> String {
+    match numbers.end - numbers.start {
+        1 => format!("dead letter {} is missing", numbers.start),
+        count => format!(
+            "{} are missing, numbers {} to {}",
+            plural(count, "dead letter"),
+            numbers.start,
+            numbers.end - 1
+        ),
     }
 }
 

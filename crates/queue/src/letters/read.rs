@@ -14,7 +14,8 @@ use super::store::number;
 use super::{FOLDER, component, field, path};
 use crate::disk::{FolderStorage, holder};
 use crate::inspect::{Block, Damage, InspectError, QueueFolder, Range};
-use crate::{QueueError, cursor};
+use crate::log::segment_number;
+use crate::{QueueError, cursor, synced};
 
 /// How often, and after which pause, it is looked again whether something is damaged that a process may be writing.
 const LOOKS: usize = 3;
@@ -66,6 +67,51 @@ pub struct Letter {
     pub attempts: u64,
     /// The event's id.
     pub id: String,
+}
+
+/// What could not be read of a store.
+#[derive(Debug, Default)]
+pub struct Unreadable {
+    /// Parts of its segments.
+    pub damage: Vec<Damage>,
+    /// Numbers of letters that were stored and cannot be found.
+    pub lost: Vec<std::ops::Range<u64>>,
+    /// Above every number of a letter that was seen or is missed.
+    pub end: u64,
+}
+
+impl Unreadable {
+    /// Whether all could be read.
+    pub fn is_empty(&self) -> bool {
+        self.damage.is_empty() && self.lost.is_empty()
+    }
+
+    /// The damaged parts: segment, offset, length.
+    pub fn parts(&self) -> Vec<(u64, u64, u64)> {
+        let damage = self.damage.iter();
+        let part = |damage: &Damage| {
+            let segment = segment_number(&damage.file)?;
+            Some((segment, damage.offset, damage.length))
+        };
+        damage.filter_map(part).collect()
+    }
+}
+
+/// What lies between blocks: up to which sequence and number there is something before it, and from which on behind it.
+struct Gap {
+    before: (Option<u64>, u64),
+    behind: (Option<u64>, u64),
+}
+
+impl Gap {
+    /// Whether these sequences are missing in it.
+    fn holds(&self, damage: &Damage) -> bool {
+        let (Some(first), Some(last)) = (damage.first_sequence, damage.last_sequence) else {
+            return false;
+        };
+        self.before.0.is_none_or(|before| before < first)
+            && self.behind.0.is_none_or(|behind| last < behind)
+    }
 }
 
 impl LetterFolder {
@@ -127,16 +173,26 @@ impl LetterFolder {
         &self,
         is_wanted: &dyn Fn(std::ops::Range<u64>) -> bool,
         visit: &mut dyn FnMut(Page) -> ControlFlow<()>,
-    ) -> Result<Vec<Damage>, InspectError> {
+    ) -> Result<Unreadable, InspectError> {
         let queue = match QueueFolder::open(&self.path) {
-            Err(InspectError::NotAQueue(_)) => return Ok(Vec::new()),
+            Err(InspectError::NotAQueue(_)) => return self.without_segments(),
             queue => queue?,
         };
+        let synced = synced::read(&FolderStorage::read_only(&self.path)?).end();
         let removed = self.removed(&queue)?;
-        let mut unreadable = Vec::new();
+        let mut unreadable = Unreadable::default();
+        let mut gaps = Vec::new();
+        let mut before = (None, 0);
         let scan = queue.scan(Range::ALL, false, &mut |block| {
             let first = block.header.ordinal;
             let numbers = first..first + u64::from(block.header.events);
+            if !block.superseded {
+                let behind = (Some(block.header.sequence), first);
+                if first > before.1 {
+                    gaps.push(Gap { before, behind });
+                }
+                before = (behind.0, numbers.end);
+            }
             if block.superseded || removed.left_in(&numbers) == 0 || !is_wanted(numbers) {
                 return ControlFlow::Continue(());
             }
@@ -144,28 +200,65 @@ impl LetterFolder {
                 Ok(batch) if batch.reentry().is_none_or(|at| **at == Reentry::Start) => {
                     ControlFlow::Continue(())
                 }
-                Ok(batch) => {
-                    let is_there = |row: &usize| !removed.contains(first + *row as u64);
-                    visit(Page {
-                        rows: (0..batch.len()).filter(is_there).collect(),
-                        batch,
-                        first,
-                        sequence: block.header.sequence,
-                    })
-                }
+                Ok(batch) => visit(Page::of(batch, block, &removed)),
                 Err(reason) => {
-                    unreadable.push(damage(block, reason));
+                    unreadable.damage.push(damage(block, reason));
                     ControlFlow::Continue(())
                 }
             }
         })?;
-        // Segments that were removed leave nothing behind that could be damaged.
-        let is_damage = |damage: &Damage| !damage.torn && damage.length > 0;
-        unreadable.extend(scan.damage.into_iter().filter(is_damage));
-        if !unreadable.is_empty() {
-            self.leave_out_unwritten(&queue, &mut unreadable)?;
+        let behind = (None, synced.ordinal.max(before.1));
+        gaps.push(Gap { before, behind });
+        unreadable.end = behind.1;
+        let damage = scan.damage.into_iter().filter(|damage| !damage.torn);
+        let (parts, missing): (Vec<_>, Vec<_>) = damage.partition(|damage| damage.length > 0);
+        let is_cleared = |damage: &Damage| {
+            let segment = segment_number(&damage.file);
+            segment.is_some_and(|segment| removed.is_cleared(segment, damage.offset))
+        };
+        unreadable.damage.extend(parts);
+        unreadable.damage.retain(|damage| !is_cleared(damage));
+        if !unreadable.damage.is_empty() {
+            self.leave_out_unwritten(&queue, &mut unreadable.damage)?;
         }
+        unreadable.lost = self.lost(&queue, &gaps, &missing)?;
         Ok(unreadable)
+    }
+
+    /// What is missing of a store that has no segments.
+    fn without_segments(&self) -> Result<Unreadable, InspectError> {
+        if !self.path.exists() {
+            return Ok(Unreadable::default());
+        }
+        let storage = FolderStorage::read_only(&self.path)?;
+        let end = synced::read(&storage).end().ordinal;
+        let removed = Removed::read(&storage)
+            .map_err(QueueError::io("read", self.path.join(super::removed::NAME)))?
+            .unwrap_or_default();
+        let mut lost = removed.lost();
+        lost.extend(removed.gaps(&(0..end)));
+        Ok(Unreadable {
+            damage: Vec::new(),
+            lost,
+            end,
+        })
+    }
+
+    /// Letters that were stored and cannot be found. What was removed meanwhile is none of them.
+    fn lost(
+        &self,
+        queue: &QueueFolder,
+        gaps: &[Gap],
+        missing: &[Damage],
+    ) -> Result<Vec<std::ops::Range<u64>>, InspectError> {
+        let removed = self.removed(queue)?;
+        let mut lost = removed.lost();
+        for gap in gaps {
+            if missing.iter().any(|damage| gap.holds(damage)) {
+                lost.extend(removed.gaps(&(gap.before.1..gap.behind.1)));
+            }
+        }
+        Ok(lost)
     }
 
     /// Of damage, what a process was about to write when it was read is none: such letters came later than this look.
@@ -231,7 +324,7 @@ impl LetterFolder {
                 end = end.max(block.header.ordinal + u64::from(block.header.events));
                 ControlFlow::Continue(())
             })?;
-            removed.settle(end);
+            removed.settle(|new| new < end);
         }
         Ok(removed)
     }
@@ -256,6 +349,17 @@ fn damage(block: &Block, reason: String) -> Damage {
 }
 
 impl Page {
+    fn of(batch: Batch, block: &Block, removed: &Removed) -> Self {
+        let first = block.header.ordinal;
+        let is_there = |row: &usize| !removed.contains(first + *row as u64);
+        Self {
+            rows: (0..batch.len()).filter(is_there).collect(),
+            batch,
+            first,
+            sequence: block.header.sequence,
+        }
+    }
+
     /// Whether the letters' originals are there.
     pub fn has_originals(&self) -> bool {
         let original = self.batch.column(&path(field::ORIGINAL));

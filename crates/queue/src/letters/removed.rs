@@ -1,8 +1,9 @@
 //! Which letters are gone.
 //!
 //! The file `removed` holds a CRC-32 in 8 hexadecimal digits, a space, and a JSON object, over which the CRC goes: `version` (1);
-//! `removed`, ranges of numbers, begin and end, that are gone; `replaced`, pairs of numbers, the first of which is gone if the store
-//! comes as far as the second. It is written as a new file, synced, and renamed, so that it is there whole or as before. Where it
+//! `removed`, ranges of numbers, begin and end, that are gone; `replaced`, pairs of numbers, the first of which is gone if the
+//! letter of the second is there; `lost`, ranges of numbers of letters that were written and cannot be found; `cleared`, damaged parts of
+//! segments that a person has seen and purged: segment, offset, length. It is written as a new file, synced, and renamed, so that it is there whole or as before. Where it
 //! cannot be read, letters come back that were gone: they are never lost for it.
 
 use std::io;
@@ -24,15 +25,26 @@ const VERSION: u32 = 1;
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Removed {
     spans: Spans,
-    /// The first is gone if the store comes as far as the second.
+    /// The first is gone if the second is there.
     replaced: Vec<(u64, u64)>,
+    /// Letters that were written and cannot be found; nobody has purged them yet.
+    lost: Spans,
+    /// Damaged parts that were purged.
+    cleared: Vec<Part>,
 }
+
+/// A damaged part: segment, offset, length.
+pub(crate) type Part = (u64, u64, u64);
 
 #[derive(Serialize, Deserialize)]
 struct Content {
     version: u32,
     removed: Vec<(u64, u64)>,
     replaced: Vec<(u64, u64)>,
+    #[serde(default)]
+    lost: Vec<(u64, u64)>,
+    #[serde(default)]
+    cleared: Vec<Part>,
 }
 
 impl Removed {
@@ -61,10 +73,14 @@ impl Removed {
         }
         let mut removed = Self {
             replaced: content.replaced,
+            cleared: content.cleared,
             ..Self::default()
         };
         for (start, end) in content.removed {
             removed.spans.insert(start..end);
+        }
+        for (start, end) in content.lost {
+            removed.lost.insert(start..end);
         }
         Ok(Some(removed))
     }
@@ -77,14 +93,16 @@ impl Removed {
 
     /// Writes the file.
     pub fn save(&self, storage: &dyn Storage) -> io::Result<()> {
+        let pairs = |spans: &Spans| {
+            let ranges = spans.iter();
+            ranges.map(|range| (range.start, range.end)).collect()
+        };
         let content = Content {
             version: VERSION,
-            removed: self
-                .spans
-                .iter()
-                .map(|range| (range.start, range.end))
-                .collect(),
+            removed: pairs(&self.spans),
             replaced: self.replaced.clone(),
+            lost: pairs(&self.lost),
+            cleared: self.cleared.clone(),
         };
         let json = serde_json::to_vec(&content)?;
         let mut bytes = format!("{:08x} ", crc32fast::hash(&json)).into_bytes();
@@ -97,16 +115,16 @@ impl Removed {
         storage.sync_folder("")
     }
 
-    /// Decides what was replaced, for a store that comes as far as `end`.
-    pub fn settle(&mut self, end: u64) {
+    /// Decides what was replaced, by whether the letters are there that take the place.
+    pub fn settle(&mut self, is_there: impl Fn(u64) -> bool) {
         for (old, new) in std::mem::take(&mut self.replaced) {
-            if new < end {
+            if is_there(new) {
                 self.spans.insert(old..old + 1);
             }
         }
     }
 
-    /// A letter is gone if the store comes as far as another one.
+    /// A letter is gone if another one is there.
     pub fn replace(&mut self, old: u64, new: u64) {
         self.replaced.push((old, new));
     }
@@ -119,6 +137,42 @@ impl Removed {
     /// Removes letters; how many of them were there.
     pub fn insert(&mut self, range: Range<u64>) -> u64 {
         self.spans.insert(range)
+    }
+
+    /// The numbers of a range that are not gone.
+    pub fn gaps(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        self.spans.gaps(range)
+    }
+
+    /// Letters cannot be found, and are gone.
+    pub fn lose(&mut self, range: Range<u64>) {
+        self.lost.insert(range.clone());
+        self.spans.insert(range);
+    }
+
+    /// Letters that cannot be found.
+    pub fn lost(&self) -> Vec<Range<u64>> {
+        self.lost.iter().collect()
+    }
+
+    /// What is damaged or cannot be found is reported no more.
+    pub fn clear(&mut self, parts: &[Part]) {
+        self.lost = Spans::default();
+        let is_new = |part: &&Part| !self.cleared.contains(part);
+        let new: Vec<Part> = parts.iter().filter(is_new).copied().collect();
+        self.cleared.extend(new);
+    }
+
+    pub fn is_cleared(&self, segment: u64, offset: u64) -> bool {
+        let is_of = |(of, start, length): &Part| {
+            *of == segment && (*start..start.saturating_add(*length)).contains(&offset)
+        };
+        self.cleared.iter().any(is_of)
+    }
+
+    /// Of segments that are not there any more nothing is known.
+    pub fn forget_cleared(&mut self, is_there: impl Fn(u64) -> bool) {
+        self.cleared.retain(|(segment, ..)| is_there(*segment));
     }
 
     /// How many numbers of a range are not gone.

@@ -10,6 +10,7 @@ use std::io::{self, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use super::Purge;
 use registry::folders;
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,12 @@ pub struct Request {
     pub action: Action,
     /// Which letters, by ranges of their numbers: begin and end.
     pub numbers: Vec<(u64, u64)>,
+    /// What is purged with them, and not counted: see [`Purge::others`].
+    #[serde(default)]
+    pub others: Vec<(u64, u64)>,
+    /// See [`Purge::cleared`].
+    #[serde(default)]
+    pub cleared: Option<Vec<(u64, u64, u64)>>,
 }
 
 /// What is done with letters.
@@ -45,6 +52,12 @@ pub struct Outcome {
     pub delivered: u64,
     /// Letters that were refused or failed again, and are letters still.
     pub again: u64,
+    /// Letters that the queue dropped, because it is full and is set to drop what comes; they stay letters.
+    #[serde(default)]
+    pub dropped: u64,
+    /// Letters that were not there any more.
+    #[serde(default)]
+    pub gone: u64,
     /// Letters that were removed.
     pub purged: u64,
     /// What is in the way, for each letter or for all.
@@ -83,12 +96,23 @@ impl Request {
             .is_some_and(|(start, _)| *start < numbers.end)
     }
 
-    /// The numbers as ranges.
-    pub fn ranges(&self) -> Vec<Range<u64>> {
-        self.numbers
-            .iter()
-            .map(|(start, end)| *start..*end)
-            .collect()
+    /// How many numbers it asks for.
+    pub fn count(&self) -> u64 {
+        let counts = self.numbers.iter().map(|(start, end)| end - start);
+        counts.sum()
+    }
+
+    /// What it has removed, where that is what it asks for.
+    pub fn purge(&self) -> Purge {
+        let ranges = |pairs: &[(u64, u64)]| {
+            let pairs = pairs.iter();
+            pairs.map(|(start, end)| *start..*end).collect()
+        };
+        Purge {
+            letters: ranges(&self.numbers),
+            others: ranges(&self.others),
+            cleared: self.cleared.clone(),
+        }
     }
 }
 

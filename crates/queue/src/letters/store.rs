@@ -1,22 +1,28 @@
 //! The store of one pipeline, as the one thread that writes sees it.
 
 use component::plural;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use batch::{Batch, Bitmap, Cell, Column, ColumnBuilder, Edit, FieldPath, Reentry, Value};
+use batch::{
+    Batch, Bitmap, Cell, Column, ColumnBuilder, Edit, FieldPath, JsonWriter, Reentry, Value,
+};
 
-use super::keys::{KEYS_MAX, Keys, key};
+use super::keys::{KEYS_MAX, Keys, KeysOf, without_time};
 use super::removed::{NAME as REMOVED, Removed};
-use super::{Draft, LetterSettings, WhenLettersFull, component, field, now, path};
+use super::{
+    Dead, Draft, LetterSettings, Purge, WhenLettersFull, component, field, missing, now, path,
+};
 use crate::QueueError;
 use crate::disk::FolderStorage;
-use crate::log::{BLOCK_HEADER, Block, Compression, Log, LogEnd, LogSettings, Payload};
+use crate::log::{BLOCK_HEADER, Block, Compression, Damage, Log, LogEnd, LogSettings, Payload};
 use crate::pages::PagePool;
+use crate::spans::Spans;
 use crate::storage::PAGE;
+use crate::synced::{self, Said, SyncedMark};
 
 /// So many segments fit into the largest size at least, so that room comes back early.
 const SEGMENTS_MIN: u64 = 8;
@@ -39,6 +45,8 @@ pub(super) struct Prepared {
     payload: Option<Payload>,
     original: Option<Payload>,
     keys: Vec<u128>,
+    /// Letters on their way again that these are of.
+    again: Vec<u64>,
     /// Rows that take the place of letters: the row, the letter, its original.
     replaced: Vec<(u64, u64, Option<u64>)>,
 }
@@ -54,9 +62,20 @@ impl Prepared {
         self.payload.iter().chain(&self.original).map(size).sum()
     }
 
-    /// The letters whose place they take.
-    pub fn replaces(&self) -> impl Iterator<Item = u64> + '_ {
-        self.replaced.iter().map(|(_, old, _)| *old)
+    /// The letters on their way again that these are of.
+    pub fn again(&self) -> impl Iterator<Item = u64> + '_ {
+        self.again.iter().copied()
+    }
+
+    /// Whether each takes the place of another letter, so that there are no more letters than before.
+    pub fn only_replaces(&self) -> bool {
+        self.replaced.len() as u64 == self.letters()
+    }
+
+    /// The numbers of letters whose place these take, and of their originals.
+    fn replaced_numbers(&self) -> impl Iterator<Item = u64> + '_ {
+        let numbers = self.replaced.iter();
+        numbers.flat_map(|(_, old, original)| [*old].into_iter().chain(*original))
     }
 
     fn numbers(&self) -> u64 {
@@ -65,6 +84,15 @@ impl Prepared {
             None => self.letters(),
         }
     }
+}
+
+/// Rows of a draft that have no letter yet, each with its attempts, and by what they are known.
+#[derive(Default)]
+struct Unknown<'d> {
+    letters: Vec<(&'d Dead, u64)>,
+    keys: Vec<u128>,
+    /// Letters on their way again that others stand for.
+    again: Vec<u64>,
 }
 
 /// Why letters were not written.
@@ -89,6 +117,9 @@ pub(super) struct Store {
     /// Where letters of an age end, the oldest first.
     ages: VecDeque<(u64, i64)>,
     keys: Option<Keys>,
+    /// Letters that were refused again and stay as they are, because there is no room to write them anew.
+    kept: HashSet<u64>,
+    synced: SyncedMark,
     pool: PagePool,
 }
 
@@ -103,16 +134,24 @@ impl Store {
         let page = PAGE as u64;
         let segment_size = (settings.max_size / SEGMENTS_MIN).clamp(SEGMENT_MIN, SEGMENT_MAX);
         let segment_size = segment_size / page * page;
+        let said = synced::read(&*storage);
+        if said == Said::Damaged {
+            notes.push(format!(
+                "the file {} cannot be read: it is unknown whether the last dead letters before a crash were stored",
+                folder.join(synced::NAME).display()
+            ));
+        }
         let settings_of_log = LogSettings {
             segment_size,
             quarantine_size_max: QUARANTINE_MAX,
-            synced: LogEnd::START,
+            synced: said.end(),
             passed: LogEnd::START,
         };
         let (log, recovered) =
             Log::open(storage.clone(), settings_of_log).map_err(|error| error.within(folder))?;
         let removed =
             Removed::read(&*storage).map_err(QueueError::io("read", folder.join(REMOVED)))?;
+        let is_known = removed.is_some();
         let removed = match removed {
             Some(removed) => removed,
             None => {
@@ -133,34 +172,76 @@ impl Store {
             removed,
             is_stale: true,
             next: LogEnd {
-                sequence: recovered.next_sequence,
-                ordinal: recovered.next_ordinal,
+                sequence: recovered.next_sequence.max(said.end().sequence),
+                ordinal: recovered.next_ordinal.max(said.end().ordinal),
             },
+            synced: SyncedMark::default(),
             ages: VecDeque::new(),
             keys: None,
+            kept: HashSet::new(),
             pool: PagePool::default(),
         };
-        store
+        let lost = store
             .walk()
             .map_err(QueueError::io("read", folder.to_owned()))?;
         notes.extend(store.damage());
-        store.removed.settle(store.next.ordinal);
+        if is_known {
+            notes.extend(store.lose(lost));
+        }
         Ok((store, notes))
     }
 
-    /// Looks at the headers of all blocks: how old they are, and what is missing.
-    fn walk(&mut self) -> io::Result<()> {
+    /// Looks at the headers of all blocks, and at all of those at the end: how old they are, and which letters were written and are in
+    /// none of them.
+    fn walk(&mut self) -> io::Result<Vec<Range<u64>>> {
+        let newest = self.log.first_of_segments().last().map(|last| last.number);
         let mut reader = self.log.reader(0, None);
-        let mut end = 0;
+        let mut lost = Vec::new();
+        let (mut end, mut sequence) = (0, 0);
+        let mut gone = Vec::new();
+        let mut there = Spans::default();
         while let Some(found) = reader.next()? {
-            // What was lost is not waited for.
-            self.removed.insert(end..found.ordinal.max(end));
-            end = found.ordinal_end();
+            let gap = end..found.ordinal.max(end);
+            lost.extend(self.log.lost_of(gap.clone(), sequence, Some(&found)));
+            gone.push(gap);
+            (end, sequence) = (found.ordinal_end(), found.sequence + 1);
             self.note_age(end, found.time);
+            // What is damaged is reported by the log.
+            let is_newest = newest == Some(found.place.segment);
+            if !is_newest || self.log.load(&found, &self.pool).is_ok() {
+                there.insert(found.ordinals());
+            }
         }
+        self.removed.settle(|new| there.contains(new));
         self.next.ordinal = self.next.ordinal.max(end);
-        self.removed.insert(end..self.next.ordinal);
-        Ok(())
+        let behind = end..self.next.ordinal;
+        lost.extend(self.log.lost_of(behind.clone(), sequence, None));
+        gone.push(behind);
+        let there = |range: &Range<u64>| self.removed.gaps(range);
+        let lost = lost.iter().flat_map(there).collect();
+        // What is in no block is not waited for.
+        for range in gone {
+            self.removed.insert(range);
+        }
+        Ok(lost)
+    }
+
+    /// Letters were written and cannot be found; what there is to say of it.
+    fn lose(&mut self, lost: Vec<Range<u64>>) -> Vec<String> {
+        if lost.is_empty() {
+            return Vec::new();
+        }
+        let mut said = Vec::new();
+        for range in lost {
+            said.push(format!(
+                "{}: they were stored and cannot be found",
+                missing(&range)
+            ));
+            self.removed.lose(range);
+        }
+        // What cannot be saved now is found again at the next start.
+        let _ = self.removed.save(&*self.storage);
+        said
     }
 
     fn note_age(&mut self, end: u64, time: i64) {
@@ -176,7 +257,10 @@ impl Store {
     /// What was found damaged, as people read it.
     pub fn damage(&self) -> Vec<String> {
         let damage = self.log.take_damage().into_iter();
-        let said = damage.filter(|damage| !damage.torn).map(|damage| {
+        let is_told = |damage: &Damage| {
+            !damage.torn && !self.removed.is_cleared(damage.segment, damage.offset)
+        };
+        let said = damage.filter(is_told).map(|damage| {
             format!(
                 "segment {} is damaged at offset {}, {}: {}; its dead letters are lost{}",
                 damage.segment,
@@ -199,23 +283,26 @@ impl Store {
             self.keys = Some(self.load_keys()?);
         }
         let again = Again::of(&draft.batch);
-        let keys = self.keys.get_or_insert_default();
-        let (removed, end) = (&self.removed, self.next.ordinal);
-        let is_gone = |number| number >= end || removed.contains(number);
-        let (mut rows, mut announced) = (Vec::new(), Vec::new());
-        for dead in &draft.rows {
-            let attempts = again.as_ref().map_or(0, |again| again.attempts(dead.row)) + 1;
-            let key = key(&draft.batch, dead.row, &draft.at, attempts);
-            if !keys.contains(key, is_gone) {
-                keys.announce(key);
-                announced.push(key);
-                rows.push((dead, attempts));
-            }
-        }
+        let rows = self.unknown(draft, again.as_ref());
+        let Unknown {
+            letters: rows,
+            keys,
+            again: mut numbers,
+        } = rows;
         if rows.is_empty() {
-            return Ok(Prepared::default());
+            return Ok(Prepared {
+                again: numbers,
+                ..Prepared::default()
+            });
         }
         let picked: Vec<usize> = rows.iter().map(|(dead, _)| dead.row).collect();
+        let replaced = again.as_ref().filter(|_| draft.is_again());
+        let replaced = replaced.map_or_else(Vec::new, |again| again.replaced(&picked));
+        let is_there = |(_, old, _): &(u64, u64, Option<u64>)| !self.is_gone(*old);
+        let replaced = replaced.into_iter().filter(is_there).collect();
+        if let Some(again) = &again {
+            numbers.extend(again.numbers(&picked));
+        }
         let original = match (&draft.original, &again) {
             (Some(batch), _) => Some(batch.pick(&picked)),
             (None, Some(again)) => again
@@ -230,15 +317,58 @@ impl Store {
         let has_original = original.is_some();
         Ok(Prepared {
             events: rows.len() as u32,
-            keys: announced,
+            keys,
+            again: numbers,
             payload: Some(stored(
                 draft.batch.pick(&picked),
                 draft.at.clone(),
                 has_original,
             )),
             original: original.map(|batch| stored(batch, Arc::new(Reentry::Start), false)),
-            replaced: again.map_or_else(Vec::new, |again| again.replaced(&picked)),
+            replaced,
         })
+    }
+
+    /// The rows of a draft that have no letter yet.
+    fn unknown<'d>(&mut self, draft: &'d Draft, again: Option<&Again>) -> Unknown<'d> {
+        let mut unknown = Unknown::default();
+        let mut keys_of = KeysOf::new(&draft.batch, &draft.at);
+        let mut keys = self.keys.take().unwrap_or_default();
+        let content = keys.has_earlier().then(|| without_time(&draft.batch));
+        let content = content.as_ref().map(JsonWriter::new);
+        for dead in &draft.rows {
+            let key = keys_of.row(draft.sequence, dead.row);
+            if !keys.see(key) {
+                continue;
+            }
+            let attempts = again.map_or(0, |again| again.attempts(dead.row)) + 1;
+            let old = again.filter(|_| draft.is_again());
+            let old = old.and_then(|again| again.number(dead.row));
+            let letter = old.map(|old| keys_of.letter(old));
+            if letter.is_some_and(|letter| !keys.see(letter)) {
+                // Another pass of the same letter.
+                continue;
+            }
+            let is_there = old.is_some_and(|old| !self.is_gone(old));
+            if !is_there
+                && let Some(content) = &content
+                && let event = keys_of.event(content, dead.row)
+                && keys.claim(event, |number| self.is_gone(number)).is_some()
+            {
+                unknown
+                    .again
+                    .extend(again.and_then(|again| again.number(dead.row)));
+                continue;
+            }
+            unknown.keys.extend([key].into_iter().chain(letter));
+            unknown.letters.push((dead, attempts));
+        }
+        self.keys = Some(keys);
+        unknown
+    }
+
+    fn is_gone(&self, number: u64) -> bool {
+        number >= self.next.ordinal || self.removed.contains(number)
     }
 
     /// Rows of one block by their numbers, as long as its segment is there.
@@ -265,7 +395,8 @@ impl Store {
             return Ok(0);
         }
         let need: u64 = blocks.iter().map(Block::stored_size).sum();
-        let dropped = self.make_room(need.next_multiple_of(PAGE as u64))?;
+        let is_again = self.is_again(prepared);
+        self.check_room(need.next_multiple_of(PAGE as u64), is_again)?;
         let written = self.append(prepared, &blocks);
         if let Err(error) = written {
             self.removed.forget_replaced();
@@ -275,24 +406,33 @@ impl Store {
         for block in &blocks {
             self.note_age(block.ordinal + u64::from(block.events), block.time);
         }
-        let mut first = self.next.ordinal;
-        let keys = self.keys.get_or_insert_default();
-        for one in prepared {
-            for (number, key) in (first..).zip(&one.keys) {
-                keys.insert(*key, number);
-            }
-            first += one.numbers();
-        }
         self.next = end;
-        self.removed.settle(end.ordinal);
-        Ok(dropped)
+        self.synced.advance(&*self.storage, end);
+        self.removed.settle(|new| new < end.ordinal);
+        // What cannot be given back now is given back later.
+        let _ = self.give_back();
+        Ok(match is_again {
+            true => 0,
+            false => self.drop_oldest().unwrap_or(0),
+        })
     }
 
     /// Letters that were prepared are not written.
     pub fn withdraw(&mut self, prepared: &Prepared) {
         if let Some(keys) = &mut self.keys {
-            prepared.keys.iter().for_each(|key| keys.withdraw(*key));
+            prepared.keys.iter().for_each(|key| keys.forget(*key));
         }
+    }
+
+    /// Lets letters that were refused again stay as they are, because there is no room to write them anew; false where they are not
+    /// there any more.
+    pub fn keep(&mut self, prepared: &Prepared) -> bool {
+        if !self.is_again(&[prepared]) {
+            return false;
+        }
+        self.withdraw(prepared);
+        self.kept.extend(prepared.replaced_numbers());
+        true
     }
 
     /// What is written at once at most, in bytes.
@@ -348,37 +488,106 @@ impl Store {
         done
     }
 
-    /// Room for a group of that size, by the settings; how many letters were dropped for it.
-    fn make_room(&mut self, need: u64) -> Result<u64, Refusal> {
-        let mut dropped = 0;
-        loop {
-            let segments = self.log.first_of_segments();
-            let more = self.segment_size.max(PAGE as u64 + need);
-            let fits = self.log.size() + more <= self.settings.max_size;
-            if self.log.room() >= need || fits || segments.len() < 2 {
-                return Ok(dropped);
-            }
-            match self.settings.when_full {
-                WhenLettersFull::Block => return Err(Refusal::Full),
-                WhenLettersFull::DropOldest => {
-                    let range = segments[0].first_ordinal..segments[1].first_ordinal;
-                    self.log.remove(segments[0].number).map_err(Refusal::Io)?;
-                    dropped += self.removed.insert(range);
-                }
-            }
+    /// Whether there is room for a group of that size, by the settings. The last segment's worth is for letters that take the
+    /// place of others, whose room comes back.
+    fn check_room(&self, need: u64, is_again: bool) -> Result<(), Refusal> {
+        let more = self.segment_size.max(PAGE as u64 + need);
+        let size_max = match is_again {
+            true => self.settings.max_size,
+            false => self.size_max(),
+        };
+        let fits = self.log.room() >= need
+            || self.log.size() + more <= size_max
+            || self.log.first_of_segments().len() < 2;
+        // The oldest go when the new ones are there.
+        let drops = self.settings.when_full == WhenLettersFull::DropOldest && !is_again;
+        match fits || drops {
+            true => Ok(()),
+            false => Err(Refusal::Full),
         }
     }
 
-    /// Removes letters; how many of these numbers were there.
-    pub fn remove(&mut self, ranges: &[Range<u64>]) -> io::Result<u64> {
-        let mut gone = 0;
-        for range in ranges {
-            gone += self
-                .removed
-                .insert(range.start.min(self.next.ordinal)..range.end.min(self.next.ordinal));
+    /// Whether all of these take the place of letters that are there.
+    fn is_again(&self, prepared: &[&Prepared]) -> bool {
+        prepared.iter().all(|one| {
+            let mut replaced = one.replaced_numbers();
+            one.only_replaces() && replaced.all(|number| !self.is_gone(number))
+        })
+    }
+
+    /// The most that letters take where none is about to take the place of another.
+    fn size_max(&self) -> u64 {
+        self.settings.max_size.saturating_sub(self.segment_size)
+    }
+
+    /// Drops the oldest letters where there are too many, if that is set; how many.
+    fn drop_oldest(&mut self) -> io::Result<u64> {
+        let mut dropped = 0;
+        if self.settings.when_full == WhenLettersFull::DropOldest {
+            let segments = self.log.first_of_segments();
+            for pair in segments.windows(2) {
+                if self.log.size() <= self.size_max() {
+                    break;
+                }
+                let range = pair[0].first_ordinal..pair[1].first_ordinal;
+                dropped += self.count(&range);
+                self.removed.insert(range);
+                self.removed.save(&*self.storage)?;
+                self.log.remove(pair[0].number)?;
+            }
+        }
+        Ok(dropped)
+    }
+
+    /// How many letters there are of a range of numbers, their originals not among them.
+    fn count(&self, range: &Range<u64>) -> u64 {
+        let mut reader = self.log.reader(0, None);
+        let mut letters = 0;
+        while let Ok(Some(found)) = reader.next() {
+            let ordinals = found.ordinals();
+            let counted = ordinals.start.max(range.start)..ordinals.end.min(range.end);
+            if counted.is_empty() || self.removed.left_in(&counted) == 0 {
+                continue;
+            }
+            let batch = self.log.load(&found, &self.pool).ok();
+            let batch = batch.and_then(|payload| Batch::thaw(payload).ok());
+            // What is damaged was reported.
+            if batch.is_some_and(|batch| is_of_letters(&batch)) {
+                letters += self.removed.left_in(&counted);
+            }
+        }
+        letters
+    }
+
+    /// Removes letters and what goes with them; how many letters were there.
+    pub fn purge(&mut self, purge: &Purge) -> io::Result<u64> {
+        let end = self.next.ordinal;
+        let mut insert = |range: &Range<u64>| {
+            let (start, end) = (range.start.min(end), range.end.min(end));
+            self.removed.insert(start..end)
+        };
+        let gone = purge.letters.iter().map(&mut insert).sum();
+        for range in &purge.others {
+            insert(range);
+        }
+        if let Some(parts) = &purge.cleared {
+            self.removed.clear(parts);
         }
         self.tidy()?;
         Ok(gone)
+    }
+
+    /// Removes letters of which it is known what became of them, and those not that were refused again and stay as they are.
+    pub fn settle(&mut self, ranges: &[Range<u64>]) -> io::Result<u64> {
+        if self.kept.is_empty() {
+            return self.purge(&Purge::of(ranges));
+        }
+        let numbers = ranges.iter().cloned().flatten();
+        let settled: Vec<Range<u64>> = numbers
+            .filter(|number| !self.kept.remove(number))
+            .map(|number| number..number + 1)
+            .collect();
+        self.purge(&Purge::of(&settled))
     }
 
     /// Removes the letters that are too old; how many these were.
@@ -389,7 +598,9 @@ impl Store {
         let limit = now().saturating_sub(i64::try_from(max_age.as_nanos()).unwrap_or(i64::MAX));
         let mut gone = 0;
         while let Some((end, _)) = self.ages.front().filter(|(_, time)| *time < limit) {
-            gone += self.removed.insert(0..*end);
+            let old = 0..*end;
+            gone += self.count(&old);
+            self.removed.insert(old);
             self.ages.pop_front();
         }
         if gone > 0 {
@@ -398,8 +609,19 @@ impl Store {
         Ok(gone)
     }
 
-    /// Gives back segments in which nothing is left, then saves what else is gone: so that a full disk is in no one's way.
+    /// Saves what is gone, then gives back segments in which nothing is left: what is in neither was lost. On a full disk a segment
+    /// has to go first.
     fn tidy(&mut self) -> io::Result<()> {
+        let saved = self.removed.save(&*self.storage);
+        self.give_back()?;
+        if saved.is_err() {
+            self.removed.save(&*self.storage)?;
+        }
+        self.is_stale = false;
+        Ok(())
+    }
+
+    fn give_back(&mut self) -> io::Result<()> {
         let segments = self.log.first_of_segments();
         for pair in segments.windows(2) {
             let range = pair[0].first_ordinal..pair[1].first_ordinal;
@@ -407,8 +629,8 @@ impl Store {
                 self.log.remove(pair[0].number)?;
             }
         }
-        self.removed.save(&*self.storage)?;
-        self.is_stale = false;
+        let is_there = |number| segments.iter().any(|segment| segment.number == number);
+        self.removed.forget_cleared(is_there);
         Ok(())
     }
 
@@ -437,18 +659,26 @@ impl Store {
             // What is damaged was reported by the log.
             let batch = payload.ok().and_then(|payload| Batch::thaw(payload).ok());
             let Some(batch) = batch else { continue };
-            let Some(at) = batch.reentry().filter(|at| ***at != Reentry::Start) else {
+            let Some(at) = batch.reentry().filter(|_| is_of_letters(&batch)) else {
                 continue;
             };
-            let attempts = batch.column(&path(field::ATTEMPTS));
+            let mut keys_of = KeysOf::new(&batch, at);
+            let content = without_time(&batch);
+            let content = JsonWriter::new(&content);
             for row in 0..batch.len() {
-                let attempts = number(attempts.value(row)).unwrap_or(1);
                 let number = found.ordinal + row as u64;
-                keys.insert(key(&batch, row, at, attempts), number);
+                if !self.removed.contains(number) {
+                    keys.insert(keys_of.event(&content, row), number);
+                }
             }
         }
         Ok(keys)
     }
+}
+
+/// Whether a batch of the store is one of letters, not of originals.
+fn is_of_letters(batch: &Batch) -> bool {
+    batch.reentry().is_some_and(|at| **at != Reentry::Start)
 }
 
 /// A batch of letters that are on their way again.
@@ -472,6 +702,14 @@ impl Again {
         number(self.attempts.value(row)).unwrap_or(0)
     }
 
+    fn number(&self, row: usize) -> Option<u64> {
+        number(self.numbers.value(row))
+    }
+
+    fn numbers(&self, rows: &[usize]) -> Vec<u64> {
+        rows.iter().filter_map(|&row| self.number(row)).collect()
+    }
+
     /// The numbers of the originals, where all of these rows have one.
     fn originals(&self, rows: &[usize]) -> Option<Vec<u64>> {
         let numbers = rows.iter().map(|&row| number(self.originals.value(row)));
@@ -480,7 +718,7 @@ impl Again {
 
     fn replaced(&self, rows: &[usize]) -> Vec<(u64, u64, Option<u64>)> {
         let numbers = rows.iter().enumerate().filter_map(|(place, &row)| {
-            let old = number(self.numbers.value(row))?;
+            let old = self.number(row)?;
             Some((place as u64, old, number(self.originals.value(row))))
         });
         numbers.collect()
@@ -501,7 +739,7 @@ fn describe(
     batch: &mut Batch,
     pipeline: &str,
     draft: &Draft,
-    rows: &[(&super::Dead, u64)],
+    rows: &[(&Dead, u64)],
     has_original: bool,
 ) {
     let len = rows.len();

@@ -3,6 +3,7 @@
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -128,9 +129,13 @@ fn draft(batch: Batch, rows: &[usize]) -> Draft {
         batch: Arc::new(batch),
         original: None,
         at: output(),
+        sequence: SEQUENCES.fetch_add(1, Relaxed),
         rows: rows.iter().map(dead).collect(),
     }
 }
+
+/// Batches of the queue that drafts are of.
+static SEQUENCES: AtomicU64 = AtomicU64::new(0);
 
 fn put(letters: &Arc<DeadLetters>, draft: Draft) -> Receiver<Result<u64, Arc<str>>> {
     let (sender, receiver) = mpsc::channel();
@@ -138,10 +143,10 @@ fn put(letters: &Arc<DeadLetters>, draft: Draft) -> Receiver<Result<u64, Arc<str
     receiver
 }
 
-fn remove(letters: &Arc<DeadLetters>, numbers: std::ops::Range<u64>) -> u64 {
+fn remove(letters: &Arc<DeadLetters>, numbers: Range<u64>) -> u64 {
     let (sender, receiver) = mpsc::channel();
     let done = Box::new(move |result| drop(sender.send(result)));
-    letters.remove(vec![numbers], done);
+    letters.purge(Purge::of(&[numbers]), done);
     written(&receiver)
 }
 
@@ -172,7 +177,8 @@ fn letters_are_there_with_what_is_known_of_them() {
     let world = World::new(PLENTY);
     let letters = world.open();
     assert!(!world.path().exists(), "nothing is made for nothing");
-    assert_eq!(written(&put(&letters, draft(batch(0, 5), &[1, 3]))), 2);
+    let first = draft(batch(0, 5), &[1, 3]);
+    assert_eq!(written(&put(&letters, first.clone())), 2);
     let found = world.letters();
     assert_eq!(found.len(), 2);
     let (letter, event) = &found[1];
@@ -187,7 +193,7 @@ fn letters_are_there_with_what_is_known_of_them() {
     assert!(event.starts_with(r#"{"n":3,"#), "{event}");
     assert!(!event.contains("dead_letter"), "{event}");
     // A second pass, in this run and in a later one.
-    assert_eq!(written(&put(&letters, draft(batch(0, 5), &[1, 3]))), 0);
+    assert_eq!(written(&put(&letters, first)), 0);
     end(&letters);
     let letters = world.open();
     assert_eq!(written(&put(&letters, draft(batch(0, 5), &[1, 2, 3]))), 1);
@@ -221,8 +227,9 @@ fn what_is_removed_stays_gone_and_numbers_come_once() {
     written(&put(&letters, draft(batch(100, 1), &[0])));
     assert_eq!(world.numbers(), [10]);
     // Its event came again, and is refused again.
-    assert_eq!(written(&put(&letters, draft(batch(0, 2), &[0]))), 1);
-    assert_eq!(written(&put(&letters, draft(batch(0, 2), &[0]))), 0);
+    let came_again = draft(batch(0, 2), &[0]);
+    assert_eq!(written(&put(&letters, came_again.clone())), 1);
+    assert_eq!(written(&put(&letters, came_again)), 0);
     remove(&letters, 10..12);
     assert_eq!(written(&put(&letters, draft(batch(100, 1), &[0]))), 1);
     assert_eq!(world.numbers(), [12]);
@@ -456,7 +463,7 @@ fn damage_costs_its_letters_alone() {
     bytes[2 * 4096 + 80] ^= 1;
     fs::write(segment, &bytes).expect("written");
     let mut numbers = Vec::new();
-    let damage = world
+    let unreadable = world
         .folder_of_letters()
         .each(&|_| true, &mut |page| {
             numbers.extend(page.rows.iter().map(|row| page.number(*row)));
@@ -464,7 +471,8 @@ fn damage_costs_its_letters_alone() {
         })
         .expect("it is read");
     assert_eq!(numbers, [0, 1, 4, 5]);
-    assert_eq!(damage.len(), 1, "{damage:?}");
+    assert_eq!(unreadable.damage.len(), 1, "{unreadable:?}");
+    assert!(unreadable.lost.is_empty(), "{unreadable:?}");
     let letters = world.open();
     assert_eq!(written(&put(&letters, draft(batch(0, 3), &[0, 1, 2]))), 1);
     end(&letters);
@@ -496,6 +504,8 @@ fn requests_say_which_numbers_they_want() {
     let request = Request {
         action: Action::Replay,
         numbers: vec![(2, 4), (10, 11)],
+        others: Vec::new(),
+        cleared: None,
     };
     for (range, is_wanted) in [
         (0..2, false),
@@ -525,4 +535,204 @@ fn requests_say_which_numbers_they_want() {
     request::finish(&store, &id).expect("done");
     request::forget(&store, &id);
     assert!(request::left(&store).expect("none").is_empty());
+}
+
+/// The events of a batch that another way brings: the same ids, and of what number says, another content.
+fn other_way(count: u64) -> Batch {
+    let host = Arc::new(HostInfo { name: "h".into() });
+    let mut builder = BatchBuilder::new(Encoding::Json, &host, 5, false);
+    builder.stream(&Arc::new(Stream::file(7, "/log")));
+    for number in 0..count {
+        let text = format!(r#"{{"n":{number},"way":"other"}}"#);
+        let span = Span {
+            buffer: builder.buffer(text.clone().into()),
+            start: 0,
+            len: text.len() as u32,
+        };
+        builder.push(span, number, number + 1);
+    }
+    builder.finish()
+}
+
+#[test]
+fn events_of_one_id_have_a_letter_each() {
+    let world = World::new(PLENTY);
+    let letters = world.open();
+    let all: Vec<usize> = (0..10).collect();
+    // Twice the same, and a third time with another content.
+    assert_eq!(written(&put(&letters, draft(batch(0, 10), &all))), 10);
+    assert_eq!(written(&put(&letters, draft(batch(0, 10), &all))), 10);
+    assert_eq!(written(&put(&letters, draft(other_way(10), &all))), 10);
+    assert_eq!(world.letters().len(), 30);
+    // After a crash they come again, and one of them once more.
+    end(&letters);
+    let letters = world.open();
+    assert_eq!(written(&put(&letters, draft(other_way(10), &all))), 0);
+    assert_eq!(written(&put(&letters, draft(batch(0, 10), &all))), 0);
+    assert_eq!(written(&put(&letters, draft(batch(0, 10), &all))), 0);
+    assert_eq!(written(&put(&letters, draft(batch(0, 10), &[3]))), 1);
+    end(&letters);
+    assert_eq!(world.letters().len(), 31);
+}
+
+#[test]
+fn a_letter_that_was_replaced_is_known_after_a_crash() {
+    let world = World::new(PLENTY);
+    let letters = world.open();
+    written(&put(&letters, draft(batch(0, 3), &[0, 1, 2])));
+    let pages = world.pages();
+    assert_eq!(written(&put(&letters, again(&pages[0]))), 3);
+    end(&letters);
+    let letters = world.open();
+    // The input reads the events again.
+    assert_eq!(written(&put(&letters, draft(batch(0, 3), &[0, 1, 2]))), 0);
+    let known = world.letters();
+    assert!(known.len() == 3 && known.iter().all(|(letter, _)| letter.attempts == 2));
+    end(&letters);
+}
+
+/// Fills a store that blocks; the letter for which there was no room.
+fn fill(letters: &Arc<DeadLetters>) -> (u64, Receiver<Result<u64, Arc<str>>>) {
+    for number in 0..100 {
+        let receiver = put(letters, large(number));
+        if receiver.recv_timeout(Duration::from_millis(700)).is_err() {
+            return (number, receiver);
+        }
+    }
+    panic!("it never is full");
+}
+
+fn settle(letters: &Arc<DeadLetters>, number: u64) {
+    let (sender, receiver) = mpsc::channel();
+    let done = Box::new(move |result| drop(sender.send(result)));
+    letters.settle(vec![number..number + 1], done);
+    written(&receiver);
+}
+
+#[test]
+fn what_is_refused_again_by_a_full_store_waits_for_nobody() {
+    let world = World::new(SMALL);
+    let letters = world.open();
+    let (count, waiting) = fill(&letters);
+    for round in 0..3 {
+        // Every second one first, so that no segment becomes free for long.
+        let pages = world.pages();
+        let halves = pages
+            .iter()
+            .step_by(2)
+            .chain(pages.iter().skip(1).step_by(2));
+        for page in halves {
+            assert_eq!(written(&put(&letters, again(page))), 1, "round {round}");
+            let number = page.number(0);
+            assert!(letters.take_again(number));
+            settle(&letters, number);
+        }
+        let left = world.letters();
+        // The one that waits may have found room.
+        let all = count..=count + 1;
+        assert!(all.contains(&(left.len() as u64)), "round {round}");
+        let ids: std::collections::BTreeSet<_> =
+            left.iter().map(|(letter, _)| &letter.id).collect();
+        assert_eq!(ids.len(), left.len());
+        let size: u64 = segments(&world.path())
+            .iter()
+            .map(|path| fs::metadata(path).expect("a segment").len())
+            .sum();
+        assert!(size <= SMALL.max_size, "{size}");
+    }
+    assert!(
+        world
+            .letters()
+            .iter()
+            .any(|(letter, _)| letter.attempts > 2)
+    );
+    remove(&letters, 0..u64::MAX);
+    assert_eq!(written(&waiting), 1);
+    end(&letters);
+}
+
+#[test]
+fn what_is_refused_again_is_not_dropped() {
+    let world = World::new(LetterSettings {
+        when_full: WhenLettersFull::DropOldest,
+        ..SMALL
+    });
+    let letters = world.open();
+    for number in 0..30 {
+        written(&put(&letters, large(number)));
+    }
+    let dropped = letters.counts().dropped;
+    let before = world.letters().len();
+    assert_eq!(before as u64 + dropped, 30);
+    for page in world.pages() {
+        assert_eq!(written(&put(&letters, again(&page))), 1);
+    }
+    assert_eq!(world.letters().len(), before);
+    assert_eq!(letters.counts().dropped, dropped);
+    end(&letters);
+}
+
+/// What `spoil` does to the only segment is told by the next start and to who reads.
+fn is_told(spoil: impl Fn(&Path), lost: &[Range<u64>], parts: usize) {
+    let world = World::new(PLENTY);
+    let letters = world.open();
+    written(&put(&letters, draft(batch(0, 4), &[0, 1, 2, 3])));
+    written(&put(&letters, draft(batch(10, 2), &[0, 1])));
+    end(&letters);
+    let segment = &segments(&world.path())[0];
+    spoil(segment);
+    let look = || {
+        let folder = world.folder_of_letters();
+        let unreadable = folder.each(&|_| true, &mut |_| ControlFlow::Continue(()));
+        let unreadable = unreadable.expect("it is read");
+        (unreadable.lost.clone(), unreadable.damage.len(), unreadable)
+    };
+    let (found, damage, _) = look();
+    assert_eq!((&found[..], damage), (lost, parts), "before the start");
+    let letters = world.open();
+    let said = world.said.lock().expect("no panic").join("\n");
+    let is_said = said.contains("damaged at offset") || said.contains("cannot be found");
+    assert!(is_said, "{said}");
+    assert_eq!(parts > 0, world.path().join("quarantine").exists());
+    // Numbers of lost letters are not given again.
+    written(&put(&letters, draft(batch(20, 1), &[0])));
+    assert_eq!(world.numbers().last(), Some(&6));
+    let (found, damage, unreadable) = look();
+    assert_eq!((&found[..], damage), (lost, parts), "after the start");
+    // A person purges all of it.
+    let purge = Purge {
+        letters: vec![0..7],
+        others: vec![0..unreadable.end],
+        cleared: Some(unreadable.parts()),
+    };
+    let (sender, receiver) = mpsc::channel();
+    letters.purge(purge, Box::new(move |result| drop(sender.send(result))));
+    written(&receiver);
+    assert!(look().2.is_empty(), "{:?}", look().2);
+    end(&letters);
+    world.said.lock().expect("no panic").clear();
+    end(&world.open());
+    assert_eq!(world.said.lock().expect("no panic").join("\n"), "");
+    assert!(look().2.is_empty());
+}
+
+fn change(segment: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = fs::read(segment).expect("a segment");
+    change(&mut bytes);
+    fs::write(segment, bytes).expect("written");
+}
+
+#[test]
+fn damage_at_the_end_is_told() {
+    let flip = |segment: &Path| change(segment, |bytes| bytes[2 * 4096 + 80] ^= 1);
+    is_told(flip, &[], 1);
+    let zeros = |segment: &Path| change(segment, |bytes| bytes[2 * 4096..].fill(0));
+    is_told(zeros, &[4..6], 0);
+    let cut = |segment: &Path| change(segment, |bytes| bytes.truncate(2 * 4096));
+    is_told(cut, &[4..6], 0);
+    is_told(
+        |segment| fs::remove_file(segment).expect("removed"),
+        &[0..6],
+        0,
+    );
 }
