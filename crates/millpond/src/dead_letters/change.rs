@@ -1,6 +1,7 @@
 //! `replay` and `purge`: what is asked of a running service, or done here.
 
-use std::ops::{ControlFlow, Range};
+use std::fmt::Write;
+use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::thread;
@@ -10,7 +11,9 @@ use anyhow::{Context, anyhow, bail};
 use component::{Diagnostics, Phases, grouped, plural, plural_were};
 use queue::QueueError;
 use queue::letters::request::{self, Action, Outcome, Request};
-use queue::letters::{DeadLetters, LetterFolder, LetterSettings, Options, WhenLettersFull};
+use queue::letters::{
+    DeadLetters, LetterFolder, LetterSettings, Options, Unreadable, WhenLettersFull,
+};
 
 use super::{PurgeArgs, ReplayArgs, Selection};
 use crate::run::{print, say};
@@ -22,8 +25,10 @@ const LOOK: Duration = Duration::from_millis(100);
 struct Chosen<'s> {
     store: &'s LetterFolder,
     count: u64,
-    /// Their numbers, and with `originals` those of their originals.
+    /// Their numbers.
     numbers: Vec<(u64, u64)>,
+    /// The numbers of their originals.
+    originals: Vec<(u64, u64)>,
 }
 
 /// A request that was left.
@@ -32,14 +37,13 @@ struct Left<'s> {
     id: String,
 }
 
-/// The letters that are wanted, by store.
+/// The letters that are wanted, by store, and for each store what cannot be read.
 fn choose<'s>(
     selection: &Selection,
     stores: &'s [LetterFolder],
-    with_originals: bool,
-) -> anyhow::Result<(Vec<Chosen<'s>>, bool)> {
+) -> anyhow::Result<(Vec<Chosen<'s>>, Vec<Unreadable>)> {
     let mut chosen: Vec<Chosen<'s>> = Vec::new();
-    let is_complete = selection.each(stores, &mut |store, page, row, letter| {
+    let unreadable = selection.each(stores, &mut |store, page, row, letter| {
         let place = stores.iter().position(|known| known.path() == store.path());
         let store = &stores[place.unwrap_or_default()];
         if chosen
@@ -50,21 +54,23 @@ fn choose<'s>(
                 store,
                 count: 0,
                 numbers: Vec::new(),
+                originals: Vec::new(),
             });
         }
         if let Some(last) = chosen.last_mut() {
             last.count += 1;
             last.numbers.push((letter.number, letter.number + 1));
-            let original = page.original_number(row).filter(|_| with_originals);
-            last.numbers
+            let original = page.original_number(row);
+            last.originals
                 .extend(original.map(|number| (number, number + 1)));
         }
         Ok(ControlFlow::Continue(()))
     })?;
     for chosen in &mut chosen {
         chosen.numbers = joined(std::mem::take(&mut chosen.numbers));
+        chosen.originals = joined(std::mem::take(&mut chosen.originals));
     }
-    Ok((chosen, is_complete))
+    Ok((chosen, unreadable))
 }
 
 /// Ranges that touch as one.
@@ -83,7 +89,9 @@ fn joined(mut numbers: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
 /// Has letters delivered.
 pub fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     let stores = args.selection.stores()?;
-    let (chosen, is_complete) = choose(&args.selection, &stores, false)?;
+    args.selection.one_store(&stores)?;
+    let (chosen, unreadable) = choose(&args.selection, &stores)?;
+    let is_complete = unreadable.iter().all(Unreadable::is_empty);
     if chosen.is_empty() {
         print(b"no dead letter matches; nothing was replayed\n")?;
         return Ok(ExitCode::from(u8::from(!is_complete)));
@@ -144,22 +152,32 @@ fn leave(chosen: Vec<Chosen<'_>>, action: Action) -> anyhow::Result<Vec<Left<'_>
         let request = Request {
             action,
             numbers: chosen.numbers.clone(),
+            others: Vec::new(),
+            cleared: None,
         };
-        let path = chosen.store.path();
-        let place = || format!("cannot write a request to {}", path.display());
-        let id = request.leave(path).with_context(place)?;
+        let id = ask(chosen.store, &request)?;
         left.push(Left { chosen, id });
     }
     Ok(left)
 }
 
-/// Waits until the process that has the store has carried a request out, or is gone.
+/// Leaves a request in a store; its name.
+fn ask(store: &LetterFolder, request: &Request) -> anyhow::Result<String> {
+    let path = store.path();
+    let place = || format!("cannot write a request to {}", path.display());
+    request.leave(path).with_context(place)
+}
+
 fn wait(left: &Left<'_>) -> Outcome {
-    let store = left.chosen.store;
+    wait_for(left.chosen.store, &left.id)
+}
+
+/// Waits until the process that has the store has carried a request out, or is gone.
+fn wait_for(store: &LetterFolder, id: &str) -> Outcome {
     loop {
         let is_held = store.holder().is_some();
-        let is_left = request::is_left(store.path(), &left.id);
-        let outcome = request::outcome(store.path(), &left.id);
+        let is_left = request::is_left(store.path(), id);
+        let outcome = request::outcome(store.path(), id);
         match outcome {
             Some(outcome) if outcome.is_done => return outcome,
             outcome if !is_held => {
@@ -201,19 +219,30 @@ fn finish(
 /// Says what became of the letters of a store; whether all of them are gone.
 fn tell(chosen: &Chosen<'_>, outcome: &Outcome) -> anyhow::Result<bool> {
     let taken = match outcome.is_queued {
-        true => "accepted by the disk queue, which delivers them",
+        true => "accepted by the disk queue",
         false => "delivered",
     };
-    let left = chosen
-        .count
-        .saturating_sub(outcome.delivered + outcome.again);
-    let text = format!(
-        "{}: {} {taken}, {} became dead letters again, {} left\n",
+    let Outcome {
+        delivered,
+        again,
+        gone,
+        ..
+    } = outcome;
+    let left = chosen.count.saturating_sub(delivered + again + gone);
+    let mut text = format!(
+        "{}: {} {taken}, {} became dead letters again, {} left",
         chosen.store.pipeline(),
-        grouped(outcome.delivered),
-        grouped(outcome.again),
+        grouped(*delivered),
+        grouped(*again),
         grouped(left)
     );
+    if *gone > 0 {
+        let _ = write!(text, ", {} no longer there", grouped(*gone));
+    }
+    text.push('\n');
+    if outcome.is_queued && *delivered > 0 {
+        text.push_str("the events are delivered after those that were already in the queue: `millpond queue inspect` shows how many the output still has to get, and `millpond dead-letters list` which are rejected again\n");
+    }
     print(text.as_bytes())?;
     if let Some(problem) = &outcome.problem {
         say(&format!(
@@ -233,44 +262,54 @@ pub fn purge(args: &PurgeArgs) -> anyhow::Result<ExitCode> {
         );
     }
     let stores = selection.stores()?;
-    let (mut chosen, _) = choose(selection, &stores, true)?;
-    if args.all && !selection.is_restricted() {
-        // What is damaged goes, too.
-        chosen = chosen
-            .into_iter()
-            .map(|chosen| Chosen {
-                numbers: chosen
-                    .numbers
-                    .last()
-                    .map_or_else(Vec::new, |last| vec![(0, last.1)]),
-                ..chosen
-            })
-            .collect();
+    selection.one_store(&stores)?;
+    let (chosen, unreadable) = choose(selection, &stores)?;
+    let (mut count, mut cleared) = (0, 0);
+    for (store, unreadable) in stores.iter().zip(&unreadable) {
+        let chosen = chosen
+            .iter()
+            .find(|chosen| chosen.store.path() == store.path());
+        let mut request = Request {
+            action: Action::Purge,
+            numbers: chosen.map_or_else(Vec::new, |chosen| chosen.numbers.clone()),
+            others: chosen.map_or_else(Vec::new, |chosen| chosen.originals.clone()),
+            cleared: None,
+        };
+        if args.all && selection.is_everything() && !unreadable.is_empty() {
+            // What is damaged goes, too.
+            cleared += unreadable.damage.len() + unreadable.lost.len();
+            request.others = vec![(0, unreadable.end)];
+            request.cleared = Some(unreadable.parts());
+        }
+        if chosen.is_some() || request.cleared.is_some() {
+            count += remove(store, &request)?;
+        }
     }
-    let mut count = 0;
-    for chosen in chosen {
-        let letters = chosen.count;
-        remove(chosen)?;
-        count += letters;
-    }
-    let text = match count {
-        0 => "no dead letter matches; nothing was removed\n".to_owned(),
-        count => format!("{} removed\n", plural_were(count, "dead letter")),
+    let mut text = match (count, cleared) {
+        (0, 0) => "no dead letter matches; nothing was removed\n".to_owned(),
+        (count, _) => format!("{} removed\n", plural_were(count, "dead letter")),
     };
+    if cleared > 0 {
+        let _ = writeln!(
+            text,
+            "{} cleared and will not be reported again; copies of damaged data are in `quarantine`",
+            plural_were(cleared as u64, "damaged or missing range")
+        );
+    }
     print(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Removes letters through the process that has the store, or here.
-fn remove(chosen: Chosen<'_>) -> anyhow::Result<()> {
+/// Removes letters through the process that has the store, or here; how many were there.
+fn remove(store: &LetterFolder, request: &Request) -> anyhow::Result<u64> {
     let settings = LetterSettings {
         max_size: u64::MAX,
         max_age: None,
         when_full: WhenLettersFull::Block,
     };
     let options = Options {
-        folder: chosen.store.path().to_owned(),
-        pipeline: chosen.store.pipeline().into(),
+        folder: store.path().to_owned(),
+        pipeline: store.pipeline().into(),
         settings,
         phases: Phases::default(),
         give_up_after: Some(Duration::ZERO),
@@ -279,29 +318,24 @@ fn remove(chosen: Chosen<'_>) -> anyhow::Result<()> {
     let letters = match DeadLetters::open(options) {
         Ok(letters) => letters,
         Err(QueueError::InUse { .. }) => {
-            let mut left = leave(vec![chosen], Action::Purge)?;
-            let left = left
-                .pop()
-                .ok_or_else(|| anyhow!("no request was written"))?;
-            let outcome = wait(&left);
-            request::forget(left.chosen.store.path(), &left.id);
+            let id = ask(store, request)?;
+            let outcome = wait_for(store, &id);
+            request::forget(store.path(), &id);
             return match outcome.problem {
-                None => Ok(()),
+                None => Ok(outcome.purged),
                 Some(problem) => Err(anyhow!("{problem}")),
             };
         }
         Err(error) => return Err(error.into()),
     };
     let (sender, removed) = mpsc::channel();
-    let ranges: Vec<Range<u64>> = chosen
-        .numbers
-        .iter()
-        .map(|(start, end)| *start..*end)
-        .collect();
-    letters.remove(ranges, Box::new(move |result| drop(sender.send(result))));
+    letters.purge(
+        request.purge(),
+        Box::new(move |result| drop(sender.send(result))),
+    );
     let result = removed
         .recv()
         .context("the dead letters cannot be changed")?;
     letters.close();
-    result.map(drop).map_err(|reason| anyhow!("{reason}"))
+    result.map_err(|reason| anyhow!("{reason}"))
 }

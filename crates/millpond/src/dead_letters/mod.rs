@@ -6,6 +6,7 @@
 mod change;
 mod show;
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,10 +14,11 @@ use std::str::FromStr;
 
 use anyhow::{anyhow, bail};
 use clap::{Args, Subcommand};
+use component::{plural, plural_were};
 use config::Period;
-use queue::letters::{Letter, LetterFolder, Page};
+use queue::letters::{Letter, LetterFolder, Page, Unreadable};
 
-use crate::queue::{describe_damage, now};
+use crate::queue::now;
 use crate::run::say;
 
 /// The commands for dead letters.
@@ -43,13 +45,13 @@ pub struct Selection {
     /// Only those of this pipeline.
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
-    /// Only those of this output or processor.
+    /// Only those of this output or processor; of an output also those of its processors.
     #[arg(long, value_name = "NAME")]
     component: Option<String>,
     /// Only those whose reason contains this text.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Only those created at or after this time: 2026-01-31T12:00:00Z, or a duration before now, such as 2h.
+    /// Only those created at or after this time: 2026-01-31T12:00:00Z, 2026-01-31 (in UTC), or a duration before now, such as 2h.
     #[arg(long, value_name = "TIME", value_parser = time)]
     since: Option<i64>,
     /// Only those created before this time.
@@ -129,10 +131,15 @@ fn time(text: &str) -> Result<i64, String> {
     if let Ok(time) = jiff::Timestamp::from_str(text) {
         return Ok(clamp(time.as_nanosecond()));
     }
+    if let Ok(date) = jiff::civil::Date::from_str(text)
+        && let Ok(time) = date.to_zoned(jiff::tz::TimeZone::UTC)
+    {
+        return Ok(clamp(time.timestamp().as_nanosecond()));
+    }
     match Period::from_str(text) {
         Ok(ago) => Ok(now().saturating_sub(clamp(ago.0.as_nanos().cast_signed()))),
         Err(_) => Err(
-            "expected a time such as 2026-01-31T12:00:00Z or a duration before now, such as 2h"
+            "expected a time such as 2026-01-31T12:00:00Z, a date such as 2026-01-31 (its beginning in UTC), or a duration before now, such as 2h"
                 .to_owned(),
         ),
     }
@@ -155,12 +162,28 @@ impl Selection {
 
     /// Whether anything says which dead letters.
     fn is_restricted(&self) -> bool {
-        let texts = [&self.pipeline, &self.component, &self.reason];
-        texts.iter().any(|text| text.is_some())
-            || self.since.is_some()
-            || self.until.is_some()
-            || self.limit.is_some()
-            || !self.number.is_empty()
+        self.pipeline.is_some() || !self.is_everything()
+    }
+
+    /// Whether all letters of the stores are wanted.
+    fn is_everything(&self) -> bool {
+        self.component.is_none()
+            && self.reason.is_none()
+            && self.since.is_none()
+            && self.until.is_none()
+            && self.limit.is_none()
+            && self.number.is_empty()
+    }
+
+    /// A number is one of a single pipeline.
+    ///
+    /// # Errors
+    /// There are several.
+    fn one_store(&self, stores: &[LetterFolder]) -> anyhow::Result<()> {
+        match self.number.is_empty() || stores.len() < 2 {
+            true => Ok(()),
+            false => Err(several(stores)),
+        }
     }
 
     /// The stores.
@@ -203,10 +226,7 @@ impl Selection {
     }
 
     fn holds(&self, letter: &Letter) -> bool {
-        let is = |wanted: &Option<String>, what: &str| {
-            wanted.as_ref().is_none_or(|wanted| wanted == what)
-        };
-        is(&self.component, &letter.component)
+        self.is_of(letter)
             && self
                 .reason
                 .as_ref()
@@ -216,22 +236,41 @@ impl Selection {
             && (self.number.is_empty() || self.number.contains(&letter.number))
     }
 
-    /// Shows the dead letters that are wanted, with the page that they are on; whether everything could be read. An error of
+    /// Whether a letter is of the component that is wanted: the whole name, or of `OUTPUT/PROCESSOR` one of both.
+    fn is_of(&self, letter: &Letter) -> bool {
+        self.component.as_ref().is_none_or(|wanted| {
+            let parts = letter.component.split_once('/');
+            *wanted == letter.component
+                || parts.is_some_and(|(output, name)| wanted == output || wanted == name)
+        })
+    }
+
+    /// Shows the dead letters that are wanted, with the page that they are on; for each store what cannot be read. An error of
     /// `visit` ends it.
-    fn each(&self, stores: &[LetterFolder], visit: &mut Visit<'_>) -> anyhow::Result<bool> {
+    fn each(
+        &self,
+        stores: &[LetterFolder],
+        visit: &mut Visit<'_>,
+    ) -> anyhow::Result<Vec<Unreadable>> {
         let mut left = self.limit.unwrap_or(usize::MAX);
-        let mut is_complete = true;
+        let mut all = Vec::new();
+        let mut components = BTreeSet::new();
+        let mut is_known = self.component.is_none();
         let is_wanted = |numbers: std::ops::Range<u64>| {
             self.number.is_empty() || self.number.iter().any(|number| numbers.contains(number))
         };
         for store in stores {
             let mut outcome = Ok(ControlFlow::Continue(()));
-            let damage = store.each(&is_wanted, &mut |page| {
+            let unreadable = store.each(&is_wanted, &mut |page| {
                 for &row in &page.rows {
                     if left == 0 {
                         return ControlFlow::Break(());
                     }
                     let letter = page.letter(row);
+                    is_known |= self.is_of(&letter);
+                    if !is_known && !components.contains(&letter.component) {
+                        components.insert(letter.component.clone());
+                    }
                     if !self.holds(&letter) {
                         continue;
                     }
@@ -243,39 +282,65 @@ impl Selection {
                 }
                 ControlFlow::Continue(())
             })?;
-            for damage in damage {
-                is_complete = false;
-                let file = store.path().join(&damage.file);
-                say(&format!(
-                    "error: {} {}; its dead letters are skipped",
-                    file.display(),
-                    describe_damage(&damage)
-                ));
-            }
+            report(store, &unreadable);
+            all.push(unreadable);
             if outcome?.is_break() {
                 break;
             }
         }
-        Ok(is_complete)
+        if let Some(wanted) = self.component.as_ref().filter(|_| !is_known)
+            && !components.is_empty()
+        {
+            let known: Vec<String> = components.iter().map(|name| format!("`{name}`")).collect();
+            bail!(
+                "no dead letter belongs to the component `{wanted}`; components with dead letters: {}",
+                known.join(", ")
+            );
+        }
+        Ok(all)
+    }
+}
+
+/// Says what cannot be read.
+fn report(store: &LetterFolder, unreadable: &Unreadable) {
+    for damage in &unreadable.damage {
+        let lost = match damage.events {
+            0 => "the dead letters in it are lost".to_owned(),
+            events => format!("{} lost", plural_were(events, "dead letter")),
+        };
+        say(&format!(
+            "error: {} is damaged at offset {}, {}: {}; {lost}; `purge --all` removes the damage",
+            store.path().join(&damage.file).display(),
+            damage.offset,
+            plural(damage.length, "byte"),
+            damage.reason
+        ));
+    }
+    for range in &unreadable.lost {
+        say(&format!(
+            "error: pipeline {}: {}: they were stored and cannot be found; `purge --all` ends this report",
+            store.pipeline(),
+            queue::letters::missing(range)
+        ));
     }
 }
 
 /// Which store a letter is looked for in.
 fn only(stores: Vec<LetterFolder>, data_dir: &std::path::Path) -> anyhow::Result<LetterFolder> {
+    if stores.len() > 1 {
+        return Err(several(&stores));
+    }
+    let none = || anyhow!("there are no dead letters in {}", data_dir.display());
+    stores.into_iter().next().ok_or_else(none)
+}
+
+fn several(stores: &[LetterFolder]) -> anyhow::Error {
     let names: Vec<String> = stores
         .iter()
         .map(|store| format!("`{}`", store.pipeline()))
         .collect();
-    let mut stores = stores.into_iter();
-    match (stores.next(), stores.next()) {
-        (Some(only), None) => Ok(only),
-        (None, _) => Err(anyhow!(
-            "there are no dead letters in {}",
-            data_dir.display()
-        )),
-        _ => Err(anyhow!(
-            "several pipelines have dead letters; select one with --pipeline: {}",
-            names.join(", ")
-        )),
-    }
+    anyhow!(
+        "several pipelines have dead letters; select one with --pipeline: {}",
+        names.join(", ")
+    )
 }

@@ -7,10 +7,11 @@ use std::process::ExitCode;
 use anyhow::bail;
 use batch::{FieldPath, JsonWriter, Value, time};
 use component::plural;
-use queue::letters::{Letter, LetterFolder, Page};
+use queue::letters::{Letter, LetterFolder, Page, Unreadable};
 
 use super::{Selection, ShowArgs, only};
 use crate::queue::Out;
+use crate::run::say;
 
 /// So much of a reason is shown in a list, in characters.
 const REASON_SHOWN: usize = 100;
@@ -20,7 +21,7 @@ pub fn list(selection: &Selection, as_json: bool) -> anyhow::Result<ExitCode> {
     let stores = selection.stores()?;
     let mut out = Out::new();
     let mut count = 0;
-    let is_complete = selection.each(&stores, &mut |_, page, row, letter| {
+    let unreadable = selection.each(&stores, &mut |_, page, row, letter| {
         let line = match as_json {
             true => json(page, row, &letter)?,
             false => {
@@ -36,6 +37,7 @@ pub fn list(selection: &Selection, as_json: bool) -> anyhow::Result<ExitCode> {
     })?;
     if !as_json {
         let text = match (count, stores.iter().find_map(LetterFolder::holder)) {
+            (0, _) if selection.is_restricted() => "no dead letter matches".to_owned(),
             (0, _) => "no dead letters".to_owned(),
             (count, None) => plural(count, "dead letter"),
             (count, Some(_)) => {
@@ -46,6 +48,7 @@ pub fn list(selection: &Selection, as_json: bool) -> anyhow::Result<ExitCode> {
         out.write(format!("{text}\n").as_bytes())?;
     }
     out.flush()?;
+    let is_complete = unreadable.iter().all(Unreadable::is_empty);
     Ok(ExitCode::from(u8::from(!is_complete)))
 }
 
@@ -79,13 +82,22 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<ExitCode> {
 pub fn export(selection: &Selection) -> anyhow::Result<ExitCode> {
     let stores = selection.stores()?;
     let mut out = Out::new();
-    let is_complete = selection.each(&stores, &mut |_, page, row, _| {
+    let mut is_empty = true;
+    let unreadable = selection.each(&stores, &mut |_, page, row, _| {
+        is_empty = false;
         let mut event = event(page, row);
         event.push('\n');
         out.write(event.as_bytes())?;
         Ok(go_on(&out))
     })?;
     out.flush()?;
+    if is_empty {
+        say(match selection.is_restricted() {
+            true => "no dead letter matches",
+            false => "no dead letters",
+        });
+    }
+    let is_complete = unreadable.iter().all(Unreadable::is_empty);
     Ok(ExitCode::from(u8::from(!is_complete)))
 }
 

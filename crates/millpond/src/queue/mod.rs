@@ -5,8 +5,6 @@ mod inspect;
 mod quarantine;
 mod verify;
 
-pub use verify::describe as describe_damage;
-
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;

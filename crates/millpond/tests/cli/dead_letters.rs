@@ -418,7 +418,6 @@ fn letters_are_chosen_and_removed_with_and_without_a_service() {
             (&["--reason", "cannot parse"], 6),
             (&["--reason", "something else"], 0),
             (&["--component", "web"], 6),
-            (&["--component", "file"], 0),
             (&["--pipeline", "one"], 6),
             (&["--since", "1h"], 6),
             (&["--until", "1h"], 0),

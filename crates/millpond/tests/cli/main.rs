@@ -7,6 +7,7 @@ mod commands;
 mod configuration;
 mod dead_letters;
 mod dead_letters_killed;
+mod dead_letters_replay;
 mod failures;
 mod faults;
 mod fed_pipelines;
