@@ -76,10 +76,6 @@ impl TimeFormat {
                     }
                 })?;
             tokens.push(token);
-            refuse_mixed(format, pos, first).map_err(|message| TemplateError {
-                message,
-                at: start + pos..start + pos + len,
-            })?;
             pos += len;
         }
         if tokens.is_empty() {
@@ -112,39 +108,6 @@ impl TimeFormat {
             }
         }
     }
-}
-
-/// Refuses minutes where the month is meant, months where the minutes are, and the day of the year beside a month. The letter stands at
-/// byte `pos`.
-fn refuse_mixed(format: &str, pos: usize, letter: char) -> Result<(), String> {
-    let letters = |text: &str| -> Vec<char> {
-        let mut is_quoted = false;
-        let unquoted = text.chars().filter(|c| {
-            is_quoted ^= *c == '\'';
-            !is_quoted && c.is_ascii_alphabetic()
-        });
-        unquoted.collect()
-    };
-    let before = letters(&format[..pos]);
-    let rest: Vec<char> = letters(format).split_off(before.len());
-    let has = |wanted: &[char]| before.iter().chain(&rest).any(|c| wanted.contains(c));
-    let width = rest.iter().take_while(|next| **next == letter).count();
-    let next = rest.get(width);
-    let message = match letter {
-        'm' if before.last() == Some(&'y') || next == Some(&'y') => {
-            "`mm` are minutes; the month is `MM`"
-        }
-        'm' if has(&['y', 'd']) && !has(&['M', 'H', 'h']) => "`mm` are minutes; the month is `MM`",
-        'M' if matches!(before.last(), Some('H' | 'h')) => "`MM` is the month; minutes are `mm`",
-        'D' if width <= 2
-            && !has(&['d'])
-            && (before.last() == Some(&'M') || next == Some(&'M')) =>
-        {
-            "`DD` is the day of the year; the day of the month is `dd`"
-        }
-        _ => return Ok(()),
-    };
-    Err(message.to_owned())
 }
 
 /// The token at the start of `rest`, which begins with `first`, and its length; or what is wrong with how many bytes.

@@ -557,7 +557,11 @@ async fn settings_that_cannot_work_are_refused_at_their_place() {
     for (settings, place, part) in [
         ("{}", "1:1", "`hosts` is missing"),
         ("{hosts: []}", "1:1", "`hosts` is missing"),
-        ("{hosts: 'localhost:9200'}", "1:9", "not `localhost`"),
+        (
+            "{hosts: 'localhost:9200'}",
+            "1:9",
+            "such as http://localhost:9200",
+        ),
         ("{hosts: ['http://h', 'ftp://h']}", "1:22", "not `ftp`"),
         ("{hosts: 'http://u:hunter2@h'}", "1:", "use `auth`"),
         ("{hosts: 'http://h?x=1'}", "1:9", "cannot contain `?`"),
