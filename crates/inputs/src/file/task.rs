@@ -140,17 +140,16 @@ impl Task {
         }
         let stream = Arc::new(Stream::file(file.id, &*name));
         let now = Instant::now();
-        let content_failure = content.is_compressed().then(Arc::default);
         Ok(Box::new(Self {
             file: file.clone(),
             stream,
             disk_offset: content.disk_offset(),
+            failure: content.is_compressed().then(Arc::default),
             skipped: 0,
             content,
             chunker,
             place: Place::of(&meta),
             order: desk.first_order(),
-            failure: content_failure,
             times: Times {
                 opened: now,
                 data: now,
