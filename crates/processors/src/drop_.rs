@@ -96,7 +96,10 @@ mod tests {
         check_errors(
             &SPEC,
             &[
-                ("drop rows=all", "`drop` does not accept the setting `rows`"),
+                (
+                    "drop a == 1 tag=b",
+                    "`tag` cannot be set behind an expression",
+                ),
                 (
                     "drop if=level==\"DEBUG\"",
                     "`drop` does not accept the setting `if`",

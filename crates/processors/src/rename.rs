@@ -332,7 +332,7 @@ mod tests {
                 ("rename", "fields"),
                 ("rename a", "expected `->` and the new name after `a`"),
                 ("rename a b", "expected `->`"),
-                ("rename to=a", "`rename` does not accept the setting `to`"),
+                ("rename to=a", "expected `->` and the new name after `to`"),
                 ("rename a -> a", "`a` has that name already"),
                 ("rename a.b -> a", "`a.b` is inside `a`"),
                 ("rename a -> b..c", "`b..c` is not a field name"),

@@ -310,9 +310,6 @@ mod tests {
                 "{values: {f: [1.50, {a: 18446744073709551616}]}}",
                 r#"[1.50,{"a":18446744073709551616}]"#,
             ),
-            ("{values: {f: +7}}", "7"),
-            ("{values: {f: .5}}", "0.5"),
-            ("{values: {f: 0x1F}}", "31"),
             ("{values: {f: '42'}}", "\"42\""),
             ("{values: {f: 1.5}}", "1.5"),
             ("{values: {f: true}}", "true"),
@@ -338,6 +335,18 @@ mod tests {
             );
             let line = format!(r#"{{"a":1,"f":{value}}}"#);
             assert_eq!(lines_of(&batch), [line.clone(), line], "{settings}");
+        }
+    }
+
+    #[test]
+    fn a_number_that_would_lose_its_text_is_refused() {
+        for number in ["+7", ".5", "0x1F", "007", "00123", "1.", "-01"] {
+            for value in [number.to_owned(), format!("[1, {{a: {number}}}]")] {
+                let settings = format!("{{values: {{f: {value}}}}}");
+                let error = build_yaml(&SPEC, &settings).err().expect(&settings);
+                let expected = format!("\"{number}\"");
+                assert_eq!(error.suggestion(), Some(&*expected), "{settings}");
+            }
         }
     }
 
