@@ -392,12 +392,12 @@ fn types_that_never_work() {
             "outside of expressions",
             "\"logs-\" + formatTime(@timestamp, \"yyyy.MM.dd\")",
         ),
-        ("formatTime(t, 'yyyy-mm-dd')", "the month is `MM`", ""),
-        ("formatTime(t, 'dd/mm/yyyy HH:mm')", "the month is `MM`", ""),
-        ("formatTime(t, 'yyyy-MM-dd HH:MM')", "minutes are `mm`", ""),
+        ("formatTime(t, 'yyyy-mm-dd')", "did you mean `MM`?", ""),
+        ("formatTime(t, 'dd/mm/yyyy HH:mm')", "did you mean `MM`?", ""),
+        ("formatTime(t, 'yyyy-MM-dd HH:MM')", "did you mean `mm`?", ""),
         (
             "formatTime(t, 'yyyy-MM-DD')",
-            "the day of the month is `dd`",
+            "did you mean `dd`?",
             "",
         ),
     ] {

@@ -481,7 +481,7 @@ fn folder_from_a_newer_version() {
         let message = refused.expect_err("it is newer").to_string();
         assert!(message.contains(&segment_name(number)), "{message}");
         assert!(
-            message.contains("later version of Millpond (6; this one reads up to 5)"),
+            message.contains("later version of Millpond (format 6; this version reads up to 5)"),
             "{message}"
         );
         assert!(message.contains("nothing was changed"), "{message}");

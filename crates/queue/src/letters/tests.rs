@@ -605,7 +605,7 @@ fn fill(letters: &Arc<DeadLetters>) -> (u64, Receiver<Result<u64, Arc<str>>>) {
 fn settle(letters: &Arc<DeadLetters>, number: u64) {
     let (sender, receiver) = mpsc::channel();
     let done = Box::new(move |result| drop(sender.send(result)));
-    letters.settle(vec![number..number + 1], done);
+    letters.settle(std::iter::once(number..number + 1).collect(), done);
     written(&receiver);
 }
 
@@ -701,8 +701,8 @@ fn is_told(spoil: impl Fn(&Path), lost: &[Range<u64>], parts: usize) {
     assert_eq!((&found[..], damage), (lost, parts), "after the start");
     // A person purges all of it.
     let purge = Purge {
-        letters: vec![0..7],
-        others: vec![0..unreadable.end],
+        letters: std::iter::once(0..7).collect(),
+        others: std::iter::once(0..unreadable.end).collect(),
         cleared: Some(unreadable.parts()),
     };
     let (sender, receiver) = mpsc::channel();
