@@ -393,13 +393,17 @@ fn types_that_never_work() {
             "\"logs-\" + formatTime(@timestamp, \"yyyy.MM.dd\")",
         ),
         ("formatTime(t, 'yyyy-mm-dd')", "did you mean `MM`?", ""),
-        ("formatTime(t, 'dd/mm/yyyy HH:mm')", "did you mean `MM`?", ""),
-        ("formatTime(t, 'yyyy-MM-dd HH:MM')", "did you mean `mm`?", ""),
         (
-            "formatTime(t, 'yyyy-MM-DD')",
-            "did you mean `dd`?",
+            "formatTime(t, 'dd/mm/yyyy HH:mm')",
+            "did you mean `MM`?",
             "",
         ),
+        (
+            "formatTime(t, 'yyyy-MM-dd HH:MM')",
+            "did you mean `mm`?",
+            "",
+        ),
+        ("formatTime(t, 'yyyy-MM-DD')", "did you mean `dd`?", ""),
     ] {
         refused(Expr::parse(text), text, part, right);
     }

@@ -1,11 +1,12 @@
 //! By what a second pass over a refused event is known.
 //!
-//! Within a run it is the batch's sequence in the queue, the row, the event's id and the place that refused it: the same of all
-//! these comes twice only where an output gets a batch again. A later run numbers its batches anew, so that a letter of an
-//! earlier run is known by the event's id and content, its `@timestamp` left out, which may be the time of reading. Each such letter stands for one event: a second event of the same id and
-//! content makes a second letter.
+//! A letter is known by the place that refused it, the event's id and content, and which one it is of the same events in its batch.
+//! So an event that comes again, because an output gets a batch again or an input reads again after a crash, makes no second letter;
+//! another event of the same id does, and so do two in one batch that are the same in all. The content is taken without
+//! `@timestamp`, which may be the time of reading.
 //!
-//! Limits: an event whose content is another one each time that it is processed (`now()`) can have a second letter after a crash.
+//! Limits: the same event in two batches has one letter; one whose content is another each time that it is processed (`now()`) can
+//! have a second one after a crash.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -14,19 +15,21 @@ use batch::{Batch, Bitmap, Edit, FieldPath, JsonWriter, Reentry};
 
 use super::component;
 
-/// So many letters of earlier runs, and so many refused events of this one, are known.
+/// So many letters are known.
 pub const KEYS_MAX: usize = 1 << 18;
 
-/// What was refused in this run, and the letters of earlier ones.
+/// The number of a letter that is about to be written.
+const PENDING: u64 = u64::MAX;
+
+/// What was refused in this run, and which letters there are.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
-    /// What was seen in this run. The oldest is forgotten.
+    /// Rows and letters that were seen in this run. The oldest is forgotten.
     seen: HashSet<u128>,
     order: VecDeque<u128>,
-    /// The newest letter of earlier runs for each event.
-    earlier: HashMap<u128, u64>,
-    /// The next older letter of the same event.
-    older: HashMap<u64, u64>,
+    /// The numbers of letters. The oldest are forgotten.
+    letters: HashMap<u128, u64>,
+    letters_order: VecDeque<u128>,
 }
 
 impl Keys {
@@ -36,7 +39,8 @@ impl Keys {
             return false;
         }
         self.order.push_back(key);
-        if self.order.len() > KEYS_MAX
+        // Of a letter: its row, its event, and itself where it was one before.
+        if self.order.len() > 3 * KEYS_MAX
             && let Some(oldest) = self.order.pop_front()
         {
             self.seen.remove(&oldest);
@@ -49,30 +53,63 @@ impl Keys {
         self.seen.remove(&key);
     }
 
-    /// A letter of an earlier run.
-    pub fn insert(&mut self, event: u128, number: u64) {
-        if let Some(older) = self.earlier.insert(event, number) {
-            self.older.insert(number, older);
+    /// Whether there is a letter of this key, or is about to be. `is_gone` says of a number whether its letter was removed.
+    pub fn has(&self, key: u128, is_gone: impl Fn(u64) -> bool) -> bool {
+        let known = self.letters.get(&key);
+        known.is_some_and(|number| *number == PENDING || !is_gone(*number))
+    }
+
+    /// A letter is about to be written.
+    pub fn announce(&mut self, key: u128) {
+        self.insert(key, PENDING);
+    }
+
+    /// A letter has this number.
+    pub fn insert(&mut self, key: u128, number: u64) {
+        if self.letters.insert(key, number).is_some() {
+            return;
+        }
+        self.letters_order.push_back(key);
+        if self.letters_order.len() > KEYS_MAX
+            && let Some(oldest) = self.letters_order.pop_front()
+        {
+            self.letters.remove(&oldest);
         }
     }
 
-    pub fn has_earlier(&self) -> bool {
-        !self.earlier.is_empty()
+    /// A letter that was about to be written never was.
+    pub fn withdraw(&mut self, key: u128) {
+        if let Some(number) = self.letters.get_mut(&key)
+            && *number == PENDING
+        {
+            // Of no letter, so that it is gone.
+            *number = PENDING - 1;
+        }
     }
 
-    /// Takes a letter of an earlier run for an event, so that no other event is taken for it. `is_gone` says of a number whether its
-    /// letter was removed.
-    pub fn claim(&mut self, event: u128, is_gone: impl Fn(u64) -> bool) -> Option<u64> {
-        while let Some(number) = self.earlier.remove(&event) {
-            if let Some(older) = self.older.remove(&number) {
-                self.earlier.insert(event, older);
-            }
-            if !is_gone(number) {
-                return Some(number);
-            }
+    /// The key of an event as a letter of a batch: of the same events in it, the next; and that under which it was seen.
+    pub fn of_batch(&mut self, sequence: u64, event: Fnv128) -> (u128, u128) {
+        let mut in_batch = event;
+        in_batch.add_part(&sequence.to_le_bytes());
+        let mut count = 0;
+        while !self.see(numbered(in_batch, count)) {
+            count += 1;
         }
-        None
+        (numbered(event, count), numbered(in_batch, count))
     }
+
+    /// A letter of the store, of the same events the next.
+    pub fn load(&mut self, event: Fnv128, number: u64) {
+        let mut keys = (0_u64..).map(|count| numbered(event, count));
+        if let Some(key) = keys.find(|key| !self.letters.contains_key(key)) {
+            self.insert(key, number);
+        }
+    }
+}
+
+fn numbered(mut event: Fnv128, count: u64) -> u128 {
+    event.add_part(&count.to_le_bytes());
+    event.value()
 }
 
 /// The events of a batch without their `@timestamp`, which may be the time at which they were read.
@@ -120,14 +157,14 @@ impl<'b> KeysOf<'b> {
         hash.value()
     }
 
-    /// The event, in whichever run, by what [`without_time`] leaves of it.
-    pub fn event(&mut self, content: &JsonWriter<'_>, row: usize) -> u128 {
+    /// The event, in whichever batch, by what [`without_time`] leaves of it.
+    pub fn event(&mut self, content: &JsonWriter<'_>, row: usize) -> Fnv128 {
         let mut hash = self.with_id(row);
         self.buffer.clear();
         content.write(row, &mut self.buffer);
         hash.add_part(b"event");
         hash.add_part(&self.buffer);
-        hash.value()
+        hash
     }
 
     /// The letter that is on its way again.

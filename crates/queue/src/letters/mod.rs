@@ -46,6 +46,7 @@ mod keys;
 mod read;
 mod removed;
 pub mod request;
+mod rows;
 mod store;
 #[cfg(test)]
 mod tests;

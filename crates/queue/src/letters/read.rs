@@ -10,7 +10,7 @@ use batch::{Batch, Column, Reentry, Value};
 use serde::Serialize;
 
 use super::removed::Removed;
-use super::store::number;
+use super::rows::number;
 use super::{FOLDER, component, field, path};
 use crate::disk::{FolderStorage, holder};
 use crate::inspect::{Block, Damage, InspectError, QueueFolder, Range};

@@ -7,15 +7,12 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use batch::{
-    Batch, Bitmap, Cell, Column, ColumnBuilder, Edit, FieldPath, JsonWriter, Reentry, Value,
-};
+use batch::{Batch, JsonWriter, Reentry};
 
 use super::keys::{KEYS_MAX, Keys, KeysOf, without_time};
 use super::removed::{NAME as REMOVED, Removed};
-use super::{
-    Dead, Draft, LetterSettings, Purge, WhenLettersFull, component, field, missing, now, path,
-};
+use super::rows::{Again, describe};
+use super::{Dead, Draft, LetterSettings, Purge, WhenLettersFull, missing, now};
 use crate::QueueError;
 use crate::disk::FolderStorage;
 use crate::log::{BLOCK_HEADER, Block, Compression, Damage, Log, LogEnd, LogSettings, Payload};
@@ -44,7 +41,12 @@ pub(super) struct Prepared {
     /// None where all of them are known already.
     payload: Option<Payload>,
     original: Option<Payload>,
-    keys: Vec<u128>,
+    /// By what each is known.
+    letters: Vec<u128>,
+    /// What was seen for them.
+    seen: Vec<u128>,
+    /// What was seen of the letters whose place they take.
+    passes: Vec<u128>,
     /// Letters on their way again that these are of.
     again: Vec<u64>,
     /// Rows that take the place of letters: the row, the letter, its original.
@@ -89,8 +91,10 @@ impl Prepared {
 /// Rows of a draft that have no letter yet, each with its attempts, and by what they are known.
 #[derive(Default)]
 struct Unknown<'d> {
-    letters: Vec<(&'d Dead, u64)>,
-    keys: Vec<u128>,
+    rows: Vec<(&'d Dead, u64)>,
+    letters: Vec<u128>,
+    seen: Vec<u128>,
+    passes: Vec<u128>,
     /// Letters on their way again that others stand for.
     again: Vec<u64>,
 }
@@ -285,8 +289,10 @@ impl Store {
         let again = Again::of(&draft.batch);
         let rows = self.unknown(draft, again.as_ref());
         let Unknown {
-            letters: rows,
-            keys,
+            rows,
+            letters,
+            seen,
+            passes,
             again: mut numbers,
         } = rows;
         if rows.is_empty() {
@@ -317,7 +323,9 @@ impl Store {
         let has_original = original.is_some();
         Ok(Prepared {
             events: rows.len() as u32,
-            keys,
+            letters,
+            seen,
+            passes,
             again: numbers,
             payload: Some(stored(
                 draft.batch.pick(&picked),
@@ -334,8 +342,8 @@ impl Store {
         let mut unknown = Unknown::default();
         let mut keys_of = KeysOf::new(&draft.batch, &draft.at);
         let mut keys = self.keys.take().unwrap_or_default();
-        let content = keys.has_earlier().then(|| without_time(&draft.batch));
-        let content = content.as_ref().map(JsonWriter::new);
+        let content = without_time(&draft.batch);
+        let content = JsonWriter::new(&content);
         for dead in &draft.rows {
             let key = keys_of.row(draft.sequence, dead.row);
             if !keys.see(key) {
@@ -349,19 +357,19 @@ impl Store {
                 // Another pass of the same letter.
                 continue;
             }
+            let event = keys_of.event(&content, dead.row);
+            let (event, in_batch) = keys.of_batch(draft.sequence, event);
             let is_there = old.is_some_and(|old| !self.is_gone(old));
-            if !is_there
-                && let Some(content) = &content
-                && let event = keys_of.event(content, dead.row)
-                && keys.claim(event, |number| self.is_gone(number)).is_some()
-            {
-                unknown
-                    .again
-                    .extend(again.and_then(|again| again.number(dead.row)));
+            if !is_there && keys.has(event, |number| self.is_gone(number)) {
+                let on_its_way = again.and_then(|again| again.number(dead.row));
+                unknown.again.extend(on_its_way);
                 continue;
             }
-            unknown.keys.extend([key].into_iter().chain(letter));
-            unknown.letters.push((dead, attempts));
+            keys.announce(event);
+            unknown.seen.extend([key, in_batch]);
+            unknown.passes.extend(letter);
+            unknown.letters.push(event);
+            unknown.rows.push((dead, attempts));
         }
         self.keys = Some(keys);
         unknown
@@ -406,6 +414,14 @@ impl Store {
         for block in &blocks {
             self.note_age(block.ordinal + u64::from(block.events), block.time);
         }
+        let mut first = self.next.ordinal;
+        let keys = self.keys.get_or_insert_default();
+        for one in prepared {
+            for (number, key) in (first..).zip(&one.letters) {
+                keys.insert(*key, number);
+            }
+            first += one.numbers();
+        }
         self.next = end;
         self.synced.advance(&*self.storage, end);
         self.removed.settle(|new| new < end.ordinal);
@@ -420,7 +436,9 @@ impl Store {
     /// Letters that were prepared are not written.
     pub fn withdraw(&mut self, prepared: &Prepared) {
         if let Some(keys) = &mut self.keys {
-            prepared.keys.iter().for_each(|key| keys.forget(*key));
+            let seen = prepared.seen.iter().chain(&prepared.passes);
+            seen.for_each(|key| keys.forget(*key));
+            prepared.letters.iter().for_each(|key| keys.withdraw(*key));
         }
     }
 
@@ -430,7 +448,12 @@ impl Store {
         if !self.is_again(&[prepared]) {
             return false;
         }
-        self.withdraw(prepared);
+        if let Some(keys) = &mut self.keys {
+            prepared.passes.iter().for_each(|key| keys.forget(*key));
+            let old = prepared.replaced.iter().map(|(_, old, _)| *old);
+            let known = prepared.letters.iter().zip(old);
+            known.for_each(|(key, old)| keys.insert(*key, old));
+        }
         self.kept.extend(prepared.replaced_numbers());
         true
     }
@@ -668,7 +691,7 @@ impl Store {
             for row in 0..batch.len() {
                 let number = found.ordinal + row as u64;
                 if !self.removed.contains(number) {
-                    keys.insert(keys_of.event(&content, row), number);
+                    keys.load(keys_of.event(&content, row), number);
                 }
             }
         }
@@ -679,120 +702,4 @@ impl Store {
 /// Whether a batch of the store is one of letters, not of originals.
 fn is_of_letters(batch: &Batch) -> bool {
     batch.reentry().is_some_and(|at| **at != Reentry::Start)
-}
-
-/// A batch of letters that are on their way again.
-struct Again {
-    attempts: Arc<Column>,
-    numbers: Arc<Column>,
-    originals: Arc<Column>,
-}
-
-impl Again {
-    fn of(batch: &Batch) -> Option<Self> {
-        batch.reentry()?;
-        Some(Self {
-            attempts: batch.column(&path(field::ATTEMPTS)),
-            numbers: batch.column(&path(field::NUMBER)),
-            originals: batch.column(&path(field::ORIGINAL_NUMBER)),
-        })
-    }
-
-    fn attempts(&self, row: usize) -> u64 {
-        number(self.attempts.value(row)).unwrap_or(0)
-    }
-
-    fn number(&self, row: usize) -> Option<u64> {
-        number(self.numbers.value(row))
-    }
-
-    fn numbers(&self, rows: &[usize]) -> Vec<u64> {
-        rows.iter().filter_map(|&row| self.number(row)).collect()
-    }
-
-    /// The numbers of the originals, where all of these rows have one.
-    fn originals(&self, rows: &[usize]) -> Option<Vec<u64>> {
-        let numbers = rows.iter().map(|&row| number(self.originals.value(row)));
-        numbers.collect()
-    }
-
-    fn replaced(&self, rows: &[usize]) -> Vec<(u64, u64, Option<u64>)> {
-        let numbers = rows.iter().enumerate().filter_map(|(place, &row)| {
-            let old = self.number(row)?;
-            Some((place as u64, old, number(self.originals.value(row))))
-        });
-        numbers.collect()
-    }
-}
-
-/// A whole number.
-pub(super) fn number(value: Value<'_>) -> Option<u64> {
-    match value {
-        Value::Int(n) => u64::try_from(n).ok(),
-        Value::UInt(n) => Some(n),
-        _ => None,
-    }
-}
-
-/// Writes down what became of the rows of a batch that was picked.
-fn describe(
-    batch: &mut Batch,
-    pipeline: &str,
-    draft: &Draft,
-    rows: &[(&Dead, u64)],
-    has_original: bool,
-) {
-    let len = rows.len();
-    let (role, name) = component(&draft.at);
-    let mut reasons = ColumnBuilder::new(len);
-    let mut tags = ColumnBuilder::new(len);
-    for (row, (dead, _)) in rows.iter().enumerate() {
-        reasons.set_text(row, dead.reason.as_bytes());
-        match &dead.tag {
-            Some(tag) => tags.set_text(row, tag.as_bytes()),
-            None => tags.set(row, Cell::Missing),
-        }
-    }
-    let attempts = rows
-        .iter()
-        .map(|(_, attempts)| Cell::Int(attempts.cast_signed()));
-    let text = |text: &str| Column::constant_text(text.as_bytes(), len);
-    let none = || Column::constant(Cell::Missing, len);
-    let columns = [
-        (field::PIPELINE, text(pipeline)),
-        (field::ROLE, text(role)),
-        (field::COMPONENT, text(&name)),
-        (field::TIME, Column::constant(Cell::Time(now()), len)),
-        (field::REASON, reasons.finish()),
-        (field::TAG, tags.finish()),
-        (
-            field::ATTEMPTS,
-            Column::new(attempts.collect(), Arc::new([])),
-        ),
-        (
-            field::ORIGINAL,
-            Column::constant(Cell::Bool(has_original), len),
-        ),
-        (field::NUMBER, none()),
-        (field::ORIGINAL_NUMBER, none()),
-    ];
-    let mut edit = Edit::new();
-    for (name, column) in &columns {
-        edit.set(path(name), column.clone());
-    }
-    let blocked = batch.apply(edit);
-    if blocked.is_empty() {
-        return;
-    }
-    // An event with an `@metadata` of its own that is no object.
-    let rows: Vec<usize> = blocked.into_iter().map(|(row, _)| row).collect();
-    let blocked = Bitmap::from_fn(len, |row| rows.contains(&row));
-    let mut edit = Edit::new();
-    edit.remove(FieldPath::from_keys(["@metadata"]), &blocked);
-    batch.apply(edit);
-    let mut edit = Edit::new();
-    for (name, column) in columns {
-        edit.set(path(name), column);
-    }
-    batch.apply(edit);
 }
