@@ -57,7 +57,6 @@ pub fn sample(loaded: Loaded, file: &str, lines: u64) -> anyhow::Result<ExitCode
     let mut code = 0;
     for mut pipelines in linked(graph.pipelines) {
         for pipeline in &mut pipelines {
-            pipeline.is_watched = true;
             if pipeline.fed.is_none() {
                 pipeline
                     .stages
@@ -69,6 +68,7 @@ pub fn sample(loaded: Loaded, file: &str, lines: u64) -> anyhow::Result<ExitCode
                 .any(|output| target(output).is_none())
             {
                 pipeline.outputs.push(printer(&host)?);
+                pipeline.is_watched = true;
             }
         }
         let group = Graph {

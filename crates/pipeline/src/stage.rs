@@ -387,7 +387,7 @@ pub(crate) fn report_expression_errors(
     if let Some((row, message)) = first {
         diagnostics.warn_limited(Limit::events(EXPRESSION_ERRORS), || {
             let id = batch.origin().shown_id(row);
-            format!("`if` is false for event {id}: {message}")
+            format!("a condition could not be evaluated, so that it counts as false: {message}; event {id}")
         });
     }
 }

@@ -20,7 +20,9 @@ fn counters_messages_and_check_use_names() {
         assert!(row.is_some(), "{name}: {}", ended.err);
     }
     assert!(
-        ended.err.contains("processor grok #3: `if` is false"),
+        ended
+            .err
+            .contains("processor grok #3: a condition could not be evaluated"),
         "{}",
         ended.err
     );

@@ -139,7 +139,7 @@ fn events_that_no_output_takes_are_reported() {
     assert!(
         ended
             .err
-            .contains("`if` could not be evaluated for 4 events"),
+            .contains("the condition could not be evaluated for 4 of 4 events"),
         "{}",
         ended.err
     );
