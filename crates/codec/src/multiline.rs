@@ -103,7 +103,7 @@ enum Rule {
 
 /// What a line does to the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Step {
+pub(crate) struct LineEffect {
     /// It begins one: what was open ends before it.
     pub(crate) begins: bool,
     /// It ends one.
@@ -165,7 +165,7 @@ impl Multiline {
     }
 
     /// What a line does, while a record is open or none is.
-    pub(crate) fn step(&self, line: &[u8], is_open: bool) -> Step {
+    pub(crate) fn step(&self, line: &[u8], is_open: bool) -> LineEffect {
         match &self.rule {
             Rule::Continues {
                 pattern,
@@ -174,11 +174,11 @@ impl Multiline {
             } => {
                 let goes_on = pattern.is_match(line) != *negate;
                 match matching {
-                    Match::After => Step {
+                    Match::After => LineEffect {
                         begins: !goes_on,
                         ends: false,
                     },
-                    Match::Before => Step {
+                    Match::Before => LineEffect {
                         begins: false,
                         ends: !goes_on,
                     },
@@ -189,10 +189,10 @@ impl Multiline {
                 let ends = end
                     .as_ref()
                     .is_some_and(|end| (!begins && !is_open) || end.is_match(line));
-                Step { begins, ends }
+                LineEffect { begins, ends }
             }
             // A row that is open is one whose quote is.
-            Rule::Quotes(scan) => Step {
+            Rule::Quotes(scan) => LineEffect {
                 begins: false,
                 ends: !scan.is_open_after(line, is_open),
             },

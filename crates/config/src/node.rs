@@ -289,14 +289,14 @@ impl fmt::Debug for Node {
 
 /// The way from the root to a node, such as `pipelines.apache.processors[0].grok`. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Path(Option<Arc<Step>>);
+pub struct Path(Option<Arc<PathPart>>);
 
-struct Step {
+struct PathPart {
     above: Path,
-    name: StepName,
+    name: PartName,
 }
 
-enum StepName {
+enum PartName {
     Key(String),
     Item(usize),
 }
@@ -304,17 +304,17 @@ enum StepName {
 impl Path {
     /// The path of the value of `key` below this one.
     pub fn key(&self, key: &str) -> Self {
-        self.step(StepName::Key(key.to_owned()))
+        self.step(PartName::Key(key.to_owned()))
     }
 
     /// The path of a list's item below this one.
     pub fn item(&self, index: usize) -> Self {
-        self.step(StepName::Item(index))
+        self.step(PartName::Item(index))
     }
 
-    fn step(&self, name: StepName) -> Self {
+    fn step(&self, name: PartName) -> Self {
         let above = self.clone();
-        Self(Some(Arc::new(Step { above, name })))
+        Self(Some(Arc::new(PathPart { above, name })))
     }
 
     /// True at the root.
@@ -331,8 +331,8 @@ impl Path {
     pub fn last_key(&self) -> Option<&str> {
         let step = self.0.as_ref()?;
         match &step.name {
-            StepName::Key(key) => Some(key),
-            StepName::Item(_) => step.above.last_key(),
+            PartName::Key(key) => Some(key),
+            PartName::Item(_) => step.above.last_key(),
         }
     }
 }
@@ -342,9 +342,9 @@ impl fmt::Display for Path {
         let Some(step) = &self.0 else { return Ok(()) };
         step.above.fmt(f)?;
         match &step.name {
-            StepName::Key(key) if step.above.is_root() => write!(f, "{key}"),
-            StepName::Key(key) => write!(f, ".{key}"),
-            StepName::Item(index) => write!(f, "[{index}]"),
+            PartName::Key(key) if step.above.is_root() => write!(f, "{key}"),
+            PartName::Key(key) => write!(f, ".{key}"),
+            PartName::Item(index) => write!(f, "[{index}]"),
         }
     }
 }

@@ -91,7 +91,7 @@ pub mod tests {
 
     /// What a scripted sink does with one write.
     #[derive(Debug, Clone, Copy)]
-    pub enum Step {
+    pub enum ScriptedWrite {
         /// Takes at most so many bytes.
         Take(usize),
         /// Fails.
@@ -101,13 +101,13 @@ pub mod tests {
     /// A sink that follows a script and takes everything once that has ended.
     #[derive(Debug, Clone, Default)]
     pub struct Script {
-        pub steps: Arc<Mutex<VecDeque<Step>>>,
+        pub steps: Arc<Mutex<VecDeque<ScriptedWrite>>>,
         pub taken: Arc<Mutex<Vec<u8>>>,
         pub waits: Arc<Mutex<usize>>,
     }
 
     impl Script {
-        pub fn new(steps: impl IntoIterator<Item = Step>) -> Self {
+        pub fn new(steps: impl IntoIterator<Item = ScriptedWrite>) -> Self {
             Self {
                 steps: Arc::new(Mutex::new(steps.into_iter().collect())),
                 ..Self::default()
@@ -118,8 +118,8 @@ pub mod tests {
     impl Sink for Script {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             let len = match self.steps.lock().unwrap().pop_front() {
-                Some(Step::Fail(errno)) => return Err(errno.into()),
-                Some(Step::Take(len)) => len.min(bytes.len()),
+                Some(ScriptedWrite::Fail(errno)) => return Err(errno.into()),
+                Some(ScriptedWrite::Take(len)) => len.min(bytes.len()),
                 None => bytes.len(),
             };
             self.taken.lock().unwrap().extend_from_slice(&bytes[..len]);
@@ -135,11 +135,11 @@ pub mod tests {
     #[test]
     fn short_writes_and_interruptions_are_not_seen_outside() {
         let mut sink = Script::new([
-            Step::Take(2),
-            Step::Fail(Errno::INTR),
-            Step::Fail(Errno::AGAIN),
-            Step::Take(1),
-            Step::Fail(Errno::NOSPC),
+            ScriptedWrite::Take(2),
+            ScriptedWrite::Fail(Errno::INTR),
+            ScriptedWrite::Fail(Errno::AGAIN),
+            ScriptedWrite::Take(1),
+            ScriptedWrite::Fail(Errno::NOSPC),
         ]);
         let mut done = 0;
         let error = write_rest(&mut sink, b"abcdef", &mut done).expect_err("the disk is full");
@@ -154,7 +154,7 @@ pub mod tests {
 
     #[test]
     fn a_sink_that_takes_nothing_is_an_error() {
-        let mut sink = Script::new([Step::Take(0)]);
+        let mut sink = Script::new([ScriptedWrite::Take(0)]);
         assert!(write_rest(&mut sink, b"a", &mut 0).is_err());
     }
 

@@ -287,14 +287,14 @@ mod tests {
     use rustix::io::Errno;
 
     use super::*;
-    use crate::sink::tests::{Script, Step};
+    use crate::sink::tests::{Script, ScriptedWrite};
     use crate::testing;
 
     fn gate() -> &'static Gate {
         Box::leak(Box::new(Gate::new()))
     }
 
-    fn stdout(format: Format, is_terminal: bool, steps: &[Step]) -> (Stdout, Script) {
+    fn stdout(format: Format, is_terminal: bool, steps: &[ScriptedWrite]) -> (Stdout, Script) {
         let script = Script::new(steps.iter().copied());
         let sink = Box::new(script.clone());
         (Stdout::new(format, is_terminal, sink, gate()), script)
@@ -340,8 +340,14 @@ mod tests {
 
     #[test]
     fn a_rest_goes_out_before_anything_else_and_once() {
-        let full = Step::Fail(Errno::NOSPC);
-        let steps = [Step::Take(3), full, Step::Take(1), full, full];
+        let full = ScriptedWrite::Fail(Errno::NOSPC);
+        let steps = [
+            ScriptedWrite::Take(3),
+            full,
+            ScriptedWrite::Take(1),
+            full,
+            full,
+        ];
         let (first, script) = stdout(Format::Json, false, &steps);
         let second = Stdout::new(Format::Json, false, Box::new(script.clone()), first.gate);
         let retry = |outcome: Result<(), WriteError>| {
@@ -358,11 +364,17 @@ mod tests {
 
     #[test]
     fn a_full_disk_neither_doubles_nor_loses_anything() {
-        let full = Step::Fail(Errno::NOSPC);
+        let full = ScriptedWrite::Fail(Errno::NOSPC);
         let (output, script) = stdout(
             Format::Json,
             false,
-            &[Step::Take(5), full, Step::Take(3), full, full],
+            &[
+                ScriptedWrite::Take(5),
+                full,
+                ScriptedWrite::Take(3),
+                full,
+                full,
+            ],
         );
         let batches = [
             testing::documents(&[r#"{"a":1}"#, r#"{"a":2}"#]),
@@ -385,7 +397,7 @@ mod tests {
 
     #[test]
     fn a_closed_pipe_ends_the_pipeline() {
-        let (output, _) = stdout(Format::Json, false, &[Step::Fail(Errno::PIPE)]);
+        let (output, _) = stdout(Format::Json, false, &[ScriptedWrite::Fail(Errno::PIPE)]);
         let encoded = testing::encode(&output, &testing::lines(&["a"]));
         assert_eq!(
             testing::wait(output.write(&encoded)).expect_err("nobody reads"),

@@ -1,16 +1,16 @@
 //! What is likely a slip of the configuration and only shows at the end of a run.
 
 use crate::report::{Problem, Role};
-use crate::worker::Ends;
+use crate::worker::Parts;
 
 /// Fields that were read and that no event had, events that processors failed on, and conditions that could not be evaluated.
-pub fn remarks(ends: &Ends) -> Vec<Problem> {
+pub fn remarks(parts: &Parts) -> Vec<Problem> {
     let mut all = Vec::new();
-    for stage in &ends.stages {
+    for stage in &parts.stages {
         let (name, sentences) = stage.remarks();
         all.push((Role::Processor, name.to_owned(), sentences));
     }
-    for lane in &ends.lanes {
+    for lane in &parts.lanes {
         all.push((Role::Output, lane.name().to_owned(), lane.remarks()));
         for stage in lane.stages() {
             let (name, sentences) = stage.remarks();

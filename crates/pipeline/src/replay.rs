@@ -27,7 +27,7 @@ use tokio::sync::watch;
 
 use crate::graph::{Graph, PipelineGraph};
 use crate::run::{RunOptions, StartError};
-use crate::worker::Ends;
+use crate::worker::Parts;
 
 /// How often it is looked whether a tool asks for something.
 const LOOK: Duration = Duration::from_millis(500);
@@ -67,7 +67,7 @@ pub fn open_letters(graph: &Graph, options: &RunOptions) -> Result<Vec<Opened>, 
 
 /// What looks after requests while a pipeline runs.
 pub struct Replayer {
-    ends: Arc<Ends>,
+    parts: Arc<Parts>,
     letters: Arc<DeadLetters>,
     queue: Arc<Queue>,
     folder: LetterFolder,
@@ -86,17 +86,17 @@ pub struct Replaying {
 
 impl Replaying {
     /// Begins to look for requests; with `once`, until all that there are now are carried out.
-    pub fn start(ends: &Arc<Ends>, pipeline: &str, once: bool) -> Option<Self> {
-        let letters = ends.letters.clone()?;
+    pub fn start(parts: &Arc<Parts>, pipeline: &str, once: bool) -> Option<Self> {
+        let letters = parts.letters.clone()?;
         let (over, is_over) = watch::channel(false);
         let (sent, has_sent) = watch::channel(false);
         let replayer = Replayer {
             folder: LetterFolder::at(letters.folder().to_owned(), pipeline),
             letters,
-            queue: ends.queue.clone(),
-            phases: ends.phases.clone(),
-            diagnostics: ends.diagnostics.clone(),
-            ends: ends.clone(),
+            queue: parts.queue.clone(),
+            phases: parts.phases.clone(),
+            diagnostics: parts.diagnostics.clone(),
+            parts: parts.clone(),
             is_over,
         };
         Some(Self {
@@ -366,7 +366,7 @@ impl Replay<'_> {
         let from_start = self.request.action == Action::ReplayFromStart;
         let at = page.batch.reentry().map_or(&Reentry::Start, |at| &**at);
         if !from_start {
-            self.replayer.ends.place_of(at)?;
+            self.replayer.parts.place_of(at)?;
             return Ok(page.again(rows, None));
         }
         if let Reentry::Output { .. } | Reentry::OutputProcessor { .. } = at {

@@ -32,7 +32,7 @@ use crate::report::{OperatorReport, PipelineReport, Problem, Report, Role};
 use crate::retry::caught;
 use crate::settings::{ProcessSettings, RetrySettings};
 use crate::stage::{SharedStage, WorkerStages, make_stages};
-use crate::worker::{Ends, Job, Useful, Worker};
+use crate::worker::{Job, Parts, Useful, Worker};
 
 /// Size of the buffers that inputs read into.
 pub const BUFFER_SIZE: usize = 256 << 10;
@@ -350,20 +350,25 @@ async fn start_all(
 /// Ends what was started before anything was read.
 fn call_off(pipelines: Vec<Running>, threads: Vec<Work<()>>) {
     for pipeline in &pipelines {
-        pipeline.job.ends.queue.close(QueuePhase::Aborted);
+        pipeline.job.parts.queue.close(QueuePhase::Aborted);
         // A backlog of an earlier run may be on its way to the outputs that have their threads.
         pipeline.phases.advance(Phase::Aborted);
     }
     // Panics there have been said.
     threads.into_iter().for_each(|worker| drop(worker.join()));
     for pipeline in pipelines {
-        pipeline.job.ends.lanes.iter().for_each(|lane| lane.close());
+        pipeline
+            .job
+            .parts
+            .lanes
+            .iter()
+            .for_each(|lane| lane.close());
         pipeline
             .writers
             .into_iter()
             .for_each(|writer| drop(writer.join()));
-        pipeline.job.ends.queue.shut();
-        if let Some(letters) = &pipeline.job.ends.letters {
+        pipeline.job.parts.queue.shut();
+        if let Some(letters) = &pipeline.job.parts.letters {
             letters.close();
         }
     }
@@ -400,7 +405,7 @@ impl Running {
         let (common, stages) = make_stages(graph.stages, resources.workers, &diagnostics, None);
         let mut per_worker: Vec<WorkerStages> = common.into_iter().map(Into::into).collect();
         let lanes = make_lanes(graph.outputs, &shared, &mut per_worker);
-        let ends = Arc::new(Ends {
+        let parts = Arc::new(Parts {
             diagnostics,
             queue,
             stages,
@@ -431,7 +436,7 @@ impl Running {
             inputs: Vec::new(),
             replaying: None,
             writers: Vec::new(),
-            job: Job::new(ends),
+            job: Job::new(parts),
             phases,
         };
         (running, per_worker)
@@ -456,11 +461,11 @@ impl Running {
     /// # Errors
     /// The system refuses one; those before it wait for work.
     fn start_writers(&mut self) -> io::Result<()> {
-        for lane in &self.job.ends.lanes {
-            let (lane, ends) = (lane.clone(), self.job.ends.clone());
+        for lane in &self.job.parts.lanes {
+            let (lane, parts) = (lane.clone(), self.job.parts.clone());
             // Of its own, so that a request passes through no other thread on its way to the network and back.
             let runtime = OwnRuntime::new()?;
-            let run = move || runtime.block_on(lane.run(&|| ends.check()));
+            let run = move || runtime.block_on(lane.run(&|| parts.check()));
             self.writers.push(thread::start("output", run)?);
         }
         Ok(())
@@ -469,13 +474,13 @@ impl Running {
     /// Starts the inputs.
     fn start_inputs(&mut self) {
         let once = self.waiting.options.finite || self.waiting.options.replays;
-        self.replaying = Replaying::start(&self.job.ends, &self.name, once);
+        self.replaying = Replaying::start(&self.job.parts, &self.name, once);
         let waiting = &mut self.waiting;
         let options = &waiting.options;
         for node in std::mem::take(&mut waiting.inputs) {
             let context = InputContext {
                 sink: Arc::new(Inlet {
-                    queue: self.job.ends.queue.clone(),
+                    queue: self.job.parts.queue.clone(),
                     can_wait: node.component.can_wait(),
                 }),
                 pool: waiting.pool.clone(),
@@ -498,8 +503,8 @@ impl Running {
 
     /// Waits for the inputs to end, then for everything accepted to be delivered.
     async fn finish(mut self, outer: Stop, deadline: Duration) -> PipelineReport {
-        let (queue, phases) = (self.job.ends.queue.clone(), self.phases.clone());
-        let intake = self.job.ends.intake.clone();
+        let (queue, phases) = (self.job.parts.queue.clone(), self.phases.clone());
+        let intake = self.job.parts.intake.clone();
         let stopping = stop_by(outer.clone(), phases, queue.clone(), intake, deadline);
         let stopping = tokio::spawn(stopping);
         let mut problems = Vec::new();
@@ -543,18 +548,18 @@ impl Running {
         if let Some(replaying) = self.replaying.take() {
             replaying.ended().await;
         }
-        if let Some(letters) = &self.job.ends.letters {
+        if let Some(letters) = &self.job.parts.letters {
             letters.close();
             letters.ended().await;
         }
-        self.job.ends.retire();
+        self.job.parts.retire();
         self.settle_ledger().await;
         self.report(problems)
     }
 
     /// Waits until no other pipeline hands anything over any more, or this one takes no more.
     async fn feeders_ended(&mut self, outer: &Stop) {
-        let Some(intake) = &self.job.ends.intake else {
+        let Some(intake) = &self.job.parts.intake else {
             return;
         };
         tokio::select! {
@@ -581,7 +586,7 @@ impl Running {
     /// Waits until everything has left that is to leave before the end: all of it, or after a stop only what a disk queue
     /// does not keep.
     async fn deliver(&mut self, outer: &Stop) {
-        let queue = self.job.ends.queue.clone();
+        let queue = self.job.parts.queue.clone();
         let mut may_leave = !queue.drains();
         queue.close(QueuePhase::Draining);
         let draining = drain(&self.job, std::mem::take(&mut self.writers));
@@ -613,20 +618,20 @@ impl Running {
     /// counts as not read, and a later run reads it.
     fn last_ledger(&self, undelivered: u64) -> Vec<FileLedger> {
         let mut files = self.ledger();
-        if self.job.ends.is_satisfied() && undelivered == 0 {
+        if self.job.parts.is_satisfied() && undelivered == 0 {
             files.iter_mut().for_each(FileLedger::forget_in_flight);
         }
         files
     }
 
     fn report(&self, mut problems: Vec<Problem>) -> PipelineReport {
-        for lane in &self.job.ends.lanes {
+        for lane in &self.job.parts.lanes {
             let failure = lane.failure().map(str::to_owned);
             let failure = failure.or_else(|| (!lane.has_ended()).then(|| NOT_ENDED.to_owned()));
             problems.extend(failure.map(|reason| Problem::new(Role::Output, lane.name(), reason)));
         }
-        let held = self.job.ends.queue.held();
-        let lost = self.job.ends.queue.lost();
+        let held = self.job.parts.queue.held();
+        let lost = self.job.parts.queue.lost();
         if lost > 0 {
             let text = format!(
                 "{} lost because its files are damaged",
@@ -643,17 +648,17 @@ impl Running {
             .inputs
             .iter()
             .map(|input| operator(Role::Input, &input.name, &input.metrics));
-        let fed = self.fed.iter().zip(&self.job.ends.intake);
+        let fed = self.fed.iter().zip(&self.job.parts.intake);
         let fed = fed.map(|(name, intake)| operator(Role::Input, name, intake.metrics()));
-        let queue = self.job.ends.queue.is_on_disk().then(|| {
-            let metrics = self.job.ends.queue.metrics();
+        let queue = self.job.parts.queue.is_on_disk().then(|| {
+            let metrics = self.job.parts.queue.metrics();
             operator(Role::Queue, "disk", metrics)
         });
         let stage =
             |name: &str, stage: &SharedStage| operator(Role::Processor, name, stage.metrics());
-        let stages = self.job.ends.stages.iter();
+        let stages = self.job.parts.stages.iter();
         let stages = stages.map(|it| stage(it.name(), it));
-        let lanes = self.job.ends.lanes.iter().flat_map(|lane| {
+        let lanes = self.job.parts.lanes.iter().flat_map(|lane| {
             let name = |it: &SharedStage| format!("{}/{}", lane.name(), it.name());
             let below = lane.stages().iter().map(move |it| stage(&name(it), it));
             let output = operator(Role::Output, lane.name(), lane.metrics());
@@ -670,11 +675,11 @@ impl Running {
                 .collect(),
             files: self.last_ledger(held.unsafe_events),
             problems,
-            remarks: remarks(&self.job.ends),
-            unclaimed: self.job.ends.unclaimed.load(Ordering::Relaxed),
+            remarks: remarks(&self.job.parts),
+            unclaimed: self.job.parts.unclaimed.load(Ordering::Relaxed),
             undelivered: held.unsafe_events,
-            refused: self.job.ends.lanes.iter().map(|lane| lane.lost()).sum(),
-            letters_dropped: self.job.ends.letters.as_ref().map_or(0, |letters| {
+            refused: self.job.parts.lanes.iter().map(|lane| lane.lost()).sum(),
+            letters_dropped: self.job.parts.letters.as_ref().map_or(0, |letters| {
                 let counts = letters.counts();
                 counts.dropped + counts.expired
             }),
@@ -773,7 +778,7 @@ fn input_problems(
 /// Waits until workers and outputs are done with a pipeline.
 async fn drain(job: &Job, writers: Vec<Work<()>>) {
     job.ended().await;
-    job.ends.lanes.iter().for_each(|lane| lane.close());
+    job.parts.lanes.iter().for_each(|lane| lane.close());
     for writer in writers {
         // One that panicked has said so; what it held counts as not delivered.
         let _ = writer.ended().await;

@@ -48,8 +48,8 @@ impl Useful {
     }
 }
 
-/// What decides that nobody wants more.
-pub struct Ends {
+/// The parts of a running pipeline that its threads share.
+pub struct Parts {
     pub diagnostics: Diagnostics,
     pub queue: Arc<Queue>,
     pub stages: Vec<Arc<SharedStage>>,
@@ -70,7 +70,7 @@ pub struct Ends {
     pub unclaimed: AtomicU64,
 }
 
-impl Ends {
+impl Parts {
     /// Ends the inputs when nobody wants more: an ordered processor is finished, or every reader is gone. So does an output
     /// that has failed, where the run is finite; in a service the other outputs go on until none is left.
     pub fn check(&self) {
@@ -143,7 +143,7 @@ impl Ends {
 
 /// One pipeline as the pool sees it.
 pub struct Job {
-    pub ends: Arc<Ends>,
+    pub parts: Arc<Parts>,
     /// Workers that look after it at this moment, and batches that wait for their dead letters.
     at_work: AtomicUsize,
     /// Its queue gives nothing more.
@@ -158,9 +158,9 @@ pub struct Job {
 const ARREARS_MAX: Duration = Duration::from_millis(100);
 
 impl Job {
-    pub fn new(ends: Arc<Ends>) -> Arc<Self> {
+    pub fn new(parts: Arc<Parts>) -> Arc<Self> {
         Arc::new(Self {
-            ends,
+            parts,
             at_work: AtomicUsize::new(0),
             is_over: AtomicBool::new(false),
             used: AtomicU64::new(0),
@@ -206,7 +206,7 @@ pub struct Worker {
 }
 
 /// What a look at all pipelines came to.
-enum Look {
+enum Round {
     Worked,
     Nothing,
     Over,
@@ -227,20 +227,20 @@ impl Worker {
         loop {
             let seen = self.bell.rung();
             match self.look() {
-                Look::Worked => {}
-                Look::Nothing => self.bell.wait(seen),
-                Look::Over => return,
+                Round::Worked => {}
+                Round::Nothing => self.bell.wait(seen),
+                Round::Over => return,
             }
         }
     }
 
     /// Handles one batch of the pipeline that has used the least time and has one.
-    fn look(&mut self) -> Look {
+    fn look(&mut self) -> Round {
         let mut order = std::mem::take(&mut self.order);
         let used = |index: &usize| self.jobs[*index].0.used.load(Ordering::Relaxed);
         order.sort_by_cached_key(used);
         let most = order.last().map_or(0, used);
-        let mut look = Look::Over;
+        let mut look = Round::Over;
         for &index in &order {
             let (job, stages) = &mut self.jobs[index];
             if job.is_over.load(Ordering::SeqCst) {
@@ -248,8 +248,8 @@ impl Worker {
             }
             let _at_work = job.begin();
             // Before taking: a lane may be waiting for the very batch that a worker holds while later ones fill it.
-            let has_room = |lane: usize| job.ends.lanes[lane].has_room();
-            match job.ends.queue.next(&has_room) {
+            let has_room = |lane: usize| job.parts.lanes[lane].has_room();
+            match job.parts.queue.next(&has_room) {
                 Next::Taken(taken) => {
                     let begin = Instant::now();
                     job.handle(stages, taken);
@@ -257,10 +257,10 @@ impl Worker {
                     job.used.fetch_max(floor, Ordering::Relaxed);
                     let spent = begin.elapsed().as_nanos() as u64;
                     job.used.fetch_add(spent, Ordering::Relaxed);
-                    look = Look::Worked;
+                    look = Round::Worked;
                     break;
                 }
-                Next::Wait => look = Look::Nothing,
+                Next::Wait => look = Round::Nothing,
                 Next::End => job.is_over.store(true, Ordering::SeqCst),
             }
         }
@@ -274,7 +274,7 @@ impl Job {
         match taken {
             Taken::Batch(entry, batch) => self.guarded(stages, entry, *batch),
             Taken::Lost(entry) => {
-                self.ends.skip(entry.turn, &entry.lanes);
+                self.parts.skip(entry.turn, &entry.lanes);
                 for place in &entry.lanes {
                     entry.ticket.pass(place.lane);
                 }
@@ -285,14 +285,14 @@ impl Job {
     /// Handles a batch; a panic loses it and stops nothing else. Its ticket then goes without being passed, so that its
     /// events count as not delivered.
     fn guarded(self: &Arc<Self>, stages: &mut WorkerStages, mut entry: Entry, batch: Batch) {
-        let ends = &self.ends;
+        let parts = &self.parts;
         let process = || {
-            let (processed, drafts) = ends.process(stages, &entry, batch);
+            let (processed, drafts) = parts.process(stages, &entry, batch);
             if !drafts.is_empty() {
                 return Some((processed, drafts));
             }
             match processed.branches.iter().all(|way| way.drafts.is_empty()) {
-                true => ends.offer(&entry, processed),
+                true => parts.offer(&entry, processed),
                 false => self.part(&mut entry, processed),
             }
             None
@@ -306,7 +306,7 @@ impl Job {
                 }
                 Burial::begin(self, entry, processed, drafts);
             }
-            Err(_) => ends.lose(&entry, "internal error"),
+            Err(_) => parts.lose(&entry, "internal error"),
         }
     }
 
@@ -318,7 +318,7 @@ impl Job {
         let buried: Vec<OwnWay> = branches.extract_if(.., is_buried).collect();
         let is_left = |place: &LaneTurn| !buried.iter().any(|way| way.place == *place);
         entry.lanes.retain(is_left);
-        self.ends.offer(entry, Processed { branches });
+        self.parts.offer(entry, Processed { branches });
         for mut way in buried {
             let own = Entry {
                 sequence: entry.sequence,
@@ -352,7 +352,7 @@ struct OwnWay {
     drafts: Drafts,
 }
 
-impl Ends {
+impl Parts {
     /// What processors make of a batch, and what becomes dead letters. The batch may be offered once these are on disk.
     fn process(
         &self,
@@ -540,8 +540,8 @@ struct Burial {
 
 impl Burial {
     fn begin(job: &Arc<Job>, entry: Entry, processed: Processed, drafts: Drafts) {
-        let Some(letters) = &job.ends.letters else {
-            return job.ends.lose(&entry, "dead letters need a `data_dir`");
+        let Some(letters) = &job.parts.letters else {
+            return job.parts.lose(&entry, "dead letters need a `data_dir`");
         };
         job.at_work.fetch_add(1, Ordering::SeqCst);
         let burial = Arc::new(Self {
@@ -568,16 +568,16 @@ impl Burial {
     }
 
     fn end(&self) {
-        let ends = &self.job.ends;
+        let parts = &self.job.parts;
         match self.failure.get() {
-            Some(reason) => ends.lose(&self.entry, reason),
+            Some(reason) => parts.lose(&self.entry, reason),
             None => {
                 let mut processed = self.processed.lock();
                 let taken = processed.as_mut().map_or_else(|_| None, |all| all.take());
                 drop(processed);
-                let offer = || taken.map(|processed| ends.offer(&self.entry, processed));
+                let offer = || taken.map(|processed| parts.offer(&self.entry, processed));
                 if catch_unwind(AssertUnwindSafe(offer)).is_err() {
-                    ends.lose(&self.entry, "internal error");
+                    parts.lose(&self.entry, "internal error");
                 }
             }
         }

@@ -167,7 +167,7 @@ impl Progress {
 
 /// What one step did.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct Decompressed {
     /// Compressed bytes that were read.
     pub consumed: usize,
     /// Decompressed bytes that were written. They are good, even with a failure.
@@ -224,8 +224,8 @@ impl Decompressor {
 
     /// Decompresses what is there into `output`. It stops when `input` is read or `output` is full; behind the last
     /// input, it is called with none until it produces nothing. After a failure it only repeats that.
-    pub fn step(&mut self, input: &[u8], output: &mut [u8]) -> Step {
-        let mut step = Step {
+    pub fn step(&mut self, input: &[u8], output: &mut [u8]) -> Decompressed {
+        let mut step = Decompressed {
             consumed: 0,
             produced: 0,
             failure: None,
@@ -317,7 +317,7 @@ impl Decompressor {
     }
 
     /// Decompresses within a member or frame; whether to go on.
-    fn inside(&mut self, rest: &[u8], output: &mut [u8], step: &mut Step) -> bool {
+    fn inside(&mut self, rest: &[u8], output: &mut [u8], step: &mut Decompressed) -> bool {
         let Some(coder) = &mut self.coder else {
             return false;
         };

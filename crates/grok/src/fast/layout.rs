@@ -6,7 +6,7 @@
 //! an operation without choices becomes part of it.
 
 use super::machine::chooses;
-use super::program::{Index, NO_CHOICE, NO_LITERAL, Op, Program, Short, Step};
+use super::program::{Index, Instruction, NO_CHOICE, NO_LITERAL, Op, Program, Short};
 
 /// Puts the operations in order, into `program`, whose choices are given their new targets.
 pub(super) fn lay_out(ops: &[Op], program: &mut Program) {
@@ -50,7 +50,7 @@ pub(super) fn lay_out(ops: &[Op], program: &mut Program) {
     }
     program.steps = order
         .iter()
-        .map(|&op| Step {
+        .map(|&op| Instruction {
             op,
             then: NO_LITERAL,
         })

@@ -8,7 +8,7 @@ pub(super) type Index = u32;
 
 /// A place in the program.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Step {
+pub(super) struct Instruction {
     /// What is done.
     pub op: Op,
     /// A literal that has to follow what the operation took: an index into [`Program::shorts`], or
@@ -340,7 +340,7 @@ impl Short {
 /// A compiled pattern.
 #[derive(Debug, Default)]
 pub(super) struct Program {
-    pub steps: Vec<Step>,
+    pub steps: Vec<Instruction>,
     pub shorts: Vec<Short>,
     pub literals: Vec<u8>,
     pub tables: Vec<[u8; 256]>,

@@ -17,7 +17,7 @@ use component::FileStatus;
 use super::content::{Head, read_exact_at};
 use super::pool::Order;
 use super::probe::{Probe, Purpose, Seen};
-use super::state::{File, LIKENESS_MIN, Look, Lost, Place, UNKNOWN_PLACE};
+use super::state::{File, FileStat, LIKENESS_MIN, Lost, Place, UNKNOWN_PLACE};
 use super::tracker::Tracker;
 use super::verdict::{Ending, Facts, Fate, Passed, Verdict, continuation, verdict};
 use super::watch::Found;
@@ -150,7 +150,7 @@ impl Tracker {
         if held.stage == Stage::Probed {
             return true;
         }
-        let has_changed = Look::of(&held.found.meta) != Look::of(&found.meta);
+        let has_changed = FileStat::of(&held.found.meta) != FileStat::of(&found.meta);
         held.found = found.clone();
         if has_changed && held.stage != Stage::Growing {
             held.wait.since = Instant::now();
@@ -520,7 +520,7 @@ impl Tracker {
         {
             let mut state = like.lock();
             state.path = probe.found.path.to_path_buf();
-            state.look = Look::of(&probe.found.meta);
+            state.look = FileStat::of(&probe.found.meta);
             state.format = probe.format;
             state.lost = None;
             state.left = None;

@@ -13,7 +13,7 @@ use codec::Check;
 use registry::{Registry, RegistryError};
 
 use super::record;
-use super::state::{File, FileState, Kept, LIKENESS_MIN, Lost, Place};
+use super::state::{File, FileState, LIKENESS_MIN, Lost, Place, StoredCheckpoint};
 
 /// The files in memory, shared with whoever looks at the ledger.
 pub(crate) type Awake = Arc<Mutex<HashMap<u128, Arc<File>>>>;
@@ -208,7 +208,7 @@ impl Known {
             state.lost = Some(Lost::Truncated);
         }
         if let Ok(Some(bytes)) = registry.get(record::checkpoint_key(id))
-            && let Some(kept) = Kept::decode(&bytes)
+            && let Some(kept) = StoredCheckpoint::decode(&bytes)
         {
             state.saved_checkpoint = Some(kept.place);
             state.checkpoints.push_back(kept);

@@ -10,7 +10,7 @@ use codec::compress::Format;
 
 use super::content::{Content, Got, Scratch};
 use super::judge::open_found;
-use super::state::{File, Kept};
+use super::state::{File, StoredCheckpoint};
 use super::trail::Trail;
 use super::watch::Found;
 
@@ -41,7 +41,7 @@ pub(crate) struct Probe {
     /// What was passed so far.
     pub(crate) trail: Trail,
     /// The newest checkpoint so far.
-    pub(crate) checkpoint: Option<Kept>,
+    pub(crate) checkpoint: Option<StoredCheckpoint>,
     content: Option<Content>,
 }
 
@@ -97,7 +97,7 @@ impl Probe {
         let content = self.content.as_mut().expect("it was opened before");
         let got = content.pass(self.target, SLICE_BYTES, &mut self.trail, scratch)?;
         if let Some(checkpoint) = content.take_checkpoint() {
-            self.checkpoint = Kept::new(&checkpoint, content.file()).ok();
+            self.checkpoint = StoredCheckpoint::new(&checkpoint, content.file()).ok();
         }
         let at = content.offset();
         if at < self.target && !content.is_compressed() {

@@ -25,7 +25,7 @@ use super::pool::{Active, Order, Pool, Waiting, Work};
 use super::probe::{Probe, Seen};
 use super::record;
 use super::state::{File, FileState};
-use super::task::{Desk, OpenError, Outcome, Task};
+use super::task::{OpenError, Outcome, SliceContext, Task};
 use crate::paths::meta::Meta;
 use crate::reading::emitter::{Emitted, Emitter, End};
 use crate::reading::settings::Compression;
@@ -309,7 +309,7 @@ impl Reader {
     }
 }
 
-impl Desk for Reader {
+impl SliceContext for Reader {
     fn scratch(&mut self) -> &mut Scratch {
         &mut self.scratch
     }

@@ -15,7 +15,7 @@ use component::{Dropped, FileStatus};
 use registry::Key;
 use serde::{Deserialize, Serialize};
 
-use super::state::{Counts, Ends, FileState, Look, Lost, Place};
+use super::state::{Counts, FileStat, FileState, KnownEnds, Lost, Place};
 
 /// The kind of keys under which files are.
 pub(crate) const FILE: u8 = 1;
@@ -246,9 +246,9 @@ impl Record {
         }
     }
 
-    fn ends(&self, position: &Resume) -> Ends {
+    fn ends(&self, position: &Resume) -> KnownEnds {
         let read = self.ends.iter().copied().map(end_of);
-        Ends {
+        KnownEnds {
             read: read.chain([(position.offset, position.check)]).collect(),
             copies: self.copies.iter().copied().map(end_of).collect(),
         }
@@ -288,7 +288,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(String, FileState)> {
         left: (lost == Some(Lost::Truncated)).then_some(place),
         lost,
         lost_since: record.lost_since,
-        look: Look {
+        look: FileStat {
             born_ns: record.born_ns,
             size: record.size,
             modified_ns: record.modified_ns,
@@ -360,7 +360,7 @@ mod tests {
                 device: 1,
                 inode: 2,
             }),
-            look: Look {
+            look: FileStat {
                 born_ns: Some(-5),
                 size: 10,
                 modified_ns: 11,

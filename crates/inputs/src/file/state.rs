@@ -42,14 +42,14 @@ impl Place {
 
 /// What the system said of the file when it was looked at last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Look {
+pub(crate) struct FileStat {
     pub(crate) born_ns: Option<i64>,
     /// Bytes on disk.
     pub(crate) size: u64,
     pub(crate) modified_ns: i64,
 }
 
-impl Look {
+impl FileStat {
     /// What was found.
     pub(crate) fn of(meta: &Meta) -> Self {
         Self {
@@ -96,13 +96,13 @@ pub(crate) struct FileState {
     /// Where it was truncated: what is there now is another file, however alike.
     pub(crate) left: Option<Place>,
     /// Where it, or a copy of it, is known to have ended.
-    pub(crate) ends: Ends,
+    pub(crate) ends: KnownEnds,
     /// What was passed of a plain file in this run.
     pub(crate) trail: Trail,
     /// Where it ends at its place, if that is before the position: it is a copy that was made before the last lines were
     /// written, which were read from the original.
     pub(crate) short_end: Option<(u64, Check)>,
-    pub(crate) look: Look,
+    pub(crate) look: FileStat,
     /// It was looked at in this run, and nothing has happened since that needs another look.
     pub(crate) is_seen: bool,
     pub(crate) format: Option<Format>,
@@ -132,7 +132,7 @@ pub(crate) struct FileState {
     pub(crate) lost_since: Option<u64>,
     pub(crate) counts: Counts,
     /// Checkpoints, ascending by place. One at most lies at or before `position`.
-    pub(crate) checkpoints: VecDeque<Kept>,
+    pub(crate) checkpoints: VecDeque<StoredCheckpoint>,
     /// The place of the checkpoint that the registry has.
     pub(crate) saved_checkpoint: Option<u64>,
     /// It waits to be written to the registry.
@@ -147,14 +147,14 @@ const ENDS_MAX: usize = 8;
 
 /// Where a file is known to have ended, with the bytes before.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Ends {
+pub(crate) struct KnownEnds {
     /// When it was read to its end: a copy may have been made then.
     pub(crate) read: VecDeque<(u64, Check)>,
     /// Where copies of it end.
     pub(crate) copies: VecDeque<(u64, Check)>,
 }
 
-impl Ends {
+impl KnownEnds {
     /// Notes that the file was read to an end.
     pub(crate) fn note_read(&mut self, end: u64, check: Check) {
         remember(&mut self.read, (end, check));
@@ -191,7 +191,7 @@ pub(crate) const UNKNOWN_PLACE: u64 = u64::MAX;
 
 /// A checkpoint as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct StoredCheckpoint {
     /// The decompressed offset where it goes on.
     pub(crate) place: u64,
     /// The compressed bytes right before it: where these differ it is of no use.
@@ -199,7 +199,7 @@ pub(crate) struct Kept {
     encoded: Vec<u8>,
 }
 
-impl Kept {
+impl StoredCheckpoint {
     /// Keeps a checkpoint of a file.
     ///
     /// # Errors
@@ -397,7 +397,7 @@ impl FileState {
 /// What tells whether a file's content is what was read from it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Likeness {
-    pub(crate) look: Look,
+    pub(crate) look: FileStat,
     pub(crate) format: Option<Format>,
     pub(crate) fingerprint: Check,
     pub(crate) sent: (u64, Check),

@@ -12,7 +12,7 @@ use codec::{Check, Chunk, Chunker, Header};
 
 use super::content::{Content, Got, Scratch};
 use super::pool::Order;
-use super::state::{File, FileState, Kept, Look, Place, Times};
+use super::state::{File, FileStat, FileState, Place, StoredCheckpoint, Times};
 use super::trail::Trail;
 use crate::paths::meta::Meta;
 use crate::reading::emitter::ago;
@@ -84,7 +84,7 @@ pub(crate) enum Outcome {
 }
 
 /// What a slice works with.
-pub(crate) trait Desk {
+pub(crate) trait SliceContext {
     /// Memory to read with.
     fn scratch(&mut self) -> &mut Scratch;
     /// A buffer of at least `size` bytes to read into, waiting for it. More than `room` is not needed.
@@ -116,7 +116,10 @@ impl Task {
     ///
     /// # Errors
     /// It is not there, or not what it was.
-    pub(crate) fn open(file: &Arc<File>, desk: &mut impl Desk) -> Result<Box<Self>, OpenError> {
+    pub(crate) fn open(
+        file: &Arc<File>,
+        desk: &mut impl SliceContext,
+    ) -> Result<Box<Self>, OpenError> {
         let (path, place) = {
             let state = file.lock();
             (state.path.clone(), state.place)
@@ -208,7 +211,7 @@ impl Task {
             && meta.size == self.content.offset()
             && state.place == Some(Place::of(&meta))
         {
-            state.look = Look::of(&meta);
+            state.look = FileStat::of(&meta);
         }
         state.counts.read_bytes -= state.counts.pending_bytes;
         state.counts.pending_bytes = 0;
@@ -217,7 +220,7 @@ impl Task {
     }
 
     /// Reads and sends some of it.
-    pub(crate) fn slice(&mut self, desk: &mut impl Desk) -> Outcome {
+    pub(crate) fn slice(&mut self, desk: &mut impl SliceContext) -> Outcome {
         // What was read is given wherever the file goes on.
         if self.order == Order::Finish {
             return match self.send_all(desk) {
@@ -274,7 +277,7 @@ impl Task {
         }
     }
 
-    fn advance(&mut self, read: usize, start: Instant, desk: &mut impl Desk) {
+    fn advance(&mut self, read: usize, start: Instant, desk: &mut impl SliceContext) {
         if desk.follows() && !self.content.is_compressed() {
             let at = self.content.offset() - read as u64;
             let bytes = &self.chunker.space()[..read];
@@ -290,7 +293,7 @@ impl Task {
     }
 
     /// Counts what was read, of the content and of the disk.
-    fn count(&mut self, read: usize, time: Duration, desk: &mut impl Desk) {
+    fn count(&mut self, read: usize, time: Duration, desk: &mut impl SliceContext) {
         let disk_offset = self.content.disk_offset();
         desk.count(read, disk_offset - self.disk_offset, time);
         self.disk_offset = disk_offset;
@@ -298,7 +301,7 @@ impl Task {
     }
 
     /// Nothing more can be read now.
-    fn at_end(&mut self, got: Got, desk: &mut impl Desk) -> Outcome {
+    fn at_end(&mut self, got: Got, desk: &mut impl SliceContext) -> Outcome {
         if matches!(got, Got::Replaced) {
             return Outcome::Replaced;
         }
@@ -348,7 +351,7 @@ impl Task {
     }
 
     /// Sends the whole records.
-    fn send_ready(&mut self, desk: &mut impl Desk) -> Result<(), Outcome> {
+    fn send_ready(&mut self, desk: &mut impl SliceContext) -> Result<(), Outcome> {
         while let Some(chunk) = self.chunker.take() {
             self.send(chunk, desk)?;
         }
@@ -356,7 +359,7 @@ impl Task {
     }
 
     /// Sends the record that waits for its end, too.
-    fn send_flushed(&mut self, desk: &mut impl Desk) -> Result<(), Outcome> {
+    fn send_flushed(&mut self, desk: &mut impl SliceContext) -> Result<(), Outcome> {
         self.send_ready(desk)?;
         while let Some(chunk) = self.chunker.flush() {
             self.send(chunk, desk)?;
@@ -365,14 +368,14 @@ impl Task {
     }
 
     /// Sends everything, half a line too.
-    fn send_all(&mut self, desk: &mut impl Desk) -> Result<(), Outcome> {
+    fn send_all(&mut self, desk: &mut impl SliceContext) -> Result<(), Outcome> {
         while let Some(chunk) = self.chunker.finish() {
             self.send(chunk, desk)?;
         }
         Ok(())
     }
 
-    fn send(&mut self, chunk: Chunk, desk: &mut impl Desk) -> Result<(), Outcome> {
+    fn send(&mut self, chunk: Chunk, desk: &mut impl SliceContext) -> Result<(), Outcome> {
         {
             let mut state = self.file.lock();
             self.skipped = settle(&mut state, &self.chunker, self.skipped);
@@ -394,7 +397,7 @@ fn settle(state: &mut FileState, chunker: &Chunker, skipped_before: u64) -> u64 
 fn keep_checkpoint(file: &Arc<File>, content: &mut Content) {
     // Where the bytes before it cannot be read it is of no use, and the next read says why.
     if let Some(checkpoint) = content.take_checkpoint()
-        && let Ok(kept) = Kept::new(&checkpoint, content.file())
+        && let Ok(kept) = StoredCheckpoint::new(&checkpoint, content.file())
     {
         let mut state = file.lock();
         let last = state.checkpoints.back().map(|kept| kept.place);

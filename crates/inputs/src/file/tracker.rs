@@ -30,7 +30,7 @@ use super::probe::{Probe, Purpose};
 use super::readers::Event;
 use super::settings::{Following, StartAt};
 use super::state::{
-    Counts, File, FileState, Likeness, Look, Lost, Place, UNKNOWN_PLACE, fingerprint,
+    Counts, File, FileStat, FileState, Likeness, Lost, Place, UNKNOWN_PLACE, fingerprint,
 };
 use super::task::{OpenError, Outcome, Task};
 use super::watch::Found;
@@ -216,7 +216,7 @@ impl Tracker {
     pub(super) fn is_replaced(&self, file: &Arc<File>, found: &Found) -> bool {
         let known = Likeness::from(&*file.lock());
         // With the same times, size and birth it is what it was.
-        if Look::of(&found.meta) == known.look {
+        if FileStat::of(&found.meta) == known.look {
             return false;
         }
         // Nothing is known of what cannot be read now; it is tried again when it is opened.
@@ -243,7 +243,7 @@ impl Tracker {
     /// Notes what the system says of a known file, and has it read if there is something to read.
     fn renew(&mut self, file: &Arc<File>, found: &Found) {
         let mut state = file.lock();
-        let look = Look::of(&found.meta);
+        let look = FileStat::of(&found.meta);
         let is_changed = look != state.look || !state.is_seen;
         // A file of two names keeps the one under which it was found first.
         let is_there = |path: &Path| {
@@ -349,7 +349,7 @@ impl Tracker {
         let state = FileState {
             path: found.path.to_path_buf(),
             place: Some(Place::of(&found.meta)),
-            look: Look::of(&found.meta),
+            look: FileStat::of(&found.meta),
             is_seen: true,
             format: head.format,
             fingerprint: fingerprint(&head.bytes),

@@ -9,7 +9,7 @@ use registry::Change;
 
 use super::pool::Order;
 use super::record;
-use super::state::{File, Look, Lost, Place};
+use super::state::{File, FileStat, Lost, Place};
 use super::task::{HALF_LINE_PATIENCE, Task};
 use super::tracker::{Tracker, seconds_now};
 use crate::paths::meta::Meta;
@@ -174,7 +174,7 @@ impl Tracker {
             };
             // Between this look and the deletion nothing may be written; that is as close as it gets.
             let is_same = Meta::of(&path)
-                .is_ok_and(|meta| Look::of(&meta) == look && Some(Place::of(&meta)) == place);
+                .is_ok_and(|meta| FileStat::of(&meta) == look && Some(Place::of(&meta)) == place);
             if !is_same {
                 continue;
             }

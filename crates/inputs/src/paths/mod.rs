@@ -19,14 +19,14 @@ pub(crate) mod walk;
 pub(crate) struct Pattern {
     text: String,
     absolute: bool,
-    steps: Vec<Step>,
+    steps: Vec<NamePattern>,
     /// What a folder at its end stands for.
-    inside: Step,
+    inside: NamePattern,
 }
 
 /// One name of a path.
 #[derive(Debug)]
-struct Step {
+struct NamePattern {
     /// As it was written.
     name: OsString,
     rule: Rule,
@@ -51,28 +51,28 @@ impl Pattern {
     /// A wildcard that is not finished.
     pub(crate) fn parse(text: &str) -> Result<Self, globset::Error> {
         let path = Path::new(text);
-        let mut steps: Vec<Step> = Vec::new();
+        let mut steps: Vec<NamePattern> = Vec::new();
         for component in path.components().filter(|it| *it != Component::RootDir) {
-            let step = Step::parse(component.as_os_str())?;
-            let any_depth = |step: &Step| matches!(step.rule, Rule::AnyDepth);
+            let step = NamePattern::parse(component.as_os_str())?;
+            let any_depth = |step: &NamePattern| matches!(step.rule, Rule::AnyDepth);
             if !(any_depth(&step) && steps.last().is_some_and(any_depth)) {
                 steps.push(step);
             }
         }
         if matches!(
             steps.last(),
-            Some(Step {
+            Some(NamePattern {
                 rule: Rule::AnyDepth,
                 ..
             })
         ) {
-            steps.push(Step::parse(OsStr::new("*"))?);
+            steps.push(NamePattern::parse(OsStr::new("*"))?);
         }
         Ok(Self {
             text: text.to_owned(),
             absolute: path.is_absolute(),
             steps,
-            inside: Step::parse(OsStr::new("*"))?,
+            inside: NamePattern::parse(OsStr::new("*"))?,
         })
     }
 
@@ -83,7 +83,7 @@ impl Pattern {
 
     /// Whether it stands for one path only.
     pub(crate) fn is_plain(&self) -> bool {
-        let is_name = |step: &Step| matches!(step.rule, Rule::Name);
+        let is_name = |step: &NamePattern| matches!(step.rule, Rule::Name);
         self.steps.iter().all(is_name) || fs::symlink_metadata(&self.text).is_ok()
     }
 }
@@ -98,7 +98,7 @@ impl Pattern {
         if self.is_plain() {
             return self.names(&by_name) || self.names(&target) || self.is_same_file(&target);
         }
-        let is_name = |step: &&Step| matches!(step.rule, Rule::Name);
+        let is_name = |step: &&NamePattern| matches!(step.rule, Rule::Name);
         let fixed = self.steps.iter().take_while(is_name).count();
         let root = if self.absolute { "/" } else { "" };
         let mut folder = Path::new(root).to_owned();
@@ -146,7 +146,7 @@ fn resolve(path: &Path) -> PathBuf {
 }
 
 /// Whether steps match names, all of both.
-fn matches(steps: &[Step], names: &[&OsStr]) -> bool {
+fn matches(steps: &[NamePattern], names: &[&OsStr]) -> bool {
     let Some((step, steps)) = steps.split_first() else {
         return names.is_empty();
     };
@@ -165,7 +165,7 @@ fn matches(steps: &[Step], names: &[&OsStr]) -> bool {
     }
 }
 
-impl Step {
+impl NamePattern {
     fn parse(name: &OsStr) -> Result<Self, globset::Error> {
         let text = name.to_string_lossy();
         let rule = if text == "**" {

@@ -25,7 +25,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
 use super::meta::{Kind, Meta, stat_at};
-use super::{Exclusion, Pattern, Rule, Step, is_hidden};
+use super::{Exclusion, NamePattern, Pattern, Rule, is_hidden};
 use crate::reading::reader::describe;
 
 /// Bytes of names that are read from a folder at once.
@@ -410,7 +410,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The step that a state takes, and whether it takes one name only.
-    fn step(&self, state: State) -> (&'a Step, bool) {
+    fn step(&self, state: State) -> (&'a NamePattern, bool) {
         let pattern = &self.patterns[state.pattern as usize];
         match pattern.steps.get(state.step as usize) {
             Some(step) => (step, state.literal || matches!(step.rule, Rule::Name)),
@@ -483,7 +483,7 @@ impl<'a> Walk<'a> {
         if matches!(
             self.step(state),
             (
-                Step {
+                NamePattern {
                     rule: Rule::AnyDepth,
                     ..
                 },

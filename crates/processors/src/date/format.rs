@@ -23,7 +23,7 @@ pub(super) enum Format {
 #[derive(Clone, Debug)]
 pub(super) struct Steps {
     /// What to read, in order.
-    pub list: Vec<Step>,
+    pub list: Vec<FormatItem>,
     /// The language of names; English without.
     pub names: Option<Arc<Names>>,
     /// Whether the format has one place for seconds, and at most one for their fraction.
@@ -34,7 +34,7 @@ pub(super) struct Steps {
 
 /// One thing to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum FormatItem {
     /// These bytes.
     Text(Box<[u8]>),
     /// Any number of blanks.
@@ -141,7 +141,7 @@ fn meant_literal(text: &str, error: FormatError) -> FormatError {
 
 impl Steps {
     fn compile(text: &str, names: Option<&Arc<Names>>) -> Result<Self, FormatError> {
-        let mut list: Vec<Step> = Vec::new();
+        let mut list: Vec<FormatItem> = Vec::new();
         let mut at = 0;
         while let Some(&byte) = text.as_bytes().get(at) {
             let run = text.as_bytes()[at..]
@@ -164,12 +164,13 @@ impl Steps {
         Self::new(list, names)
     }
 
-    fn new(mut list: Vec<Step>, names: Option<&Arc<Names>>) -> Result<Self, FormatError> {
+    fn new(mut list: Vec<FormatItem>, names: Option<&Arc<Names>>) -> Result<Self, FormatError> {
         bound_years(&mut list);
-        let count = |wanted: fn(&Step) -> bool| list.iter().filter(|step| wanted(step)).count();
+        let count =
+            |wanted: fn(&FormatItem) -> bool| list.iter().filter(|step| wanted(step)).count();
         if list
             .iter()
-            .all(|step| matches!(step, Step::Text(_) | Step::Pad))
+            .all(|step| matches!(step, FormatItem::Text(_) | FormatItem::Pad))
         {
             let message = format!("a format needs letters for the parts of a time: {LETTERS}");
             return Err(FormatError { offset: 0, message });
@@ -177,16 +178,16 @@ impl Steps {
         let seconds = count(|step| {
             matches!(
                 step,
-                Step::Number {
+                FormatItem::Number {
                     part: Part::Second,
                     ..
                 }
             )
         });
-        let fractions = count(|step| matches!(step, Step::Fraction { .. }));
+        let fractions = count(|step| matches!(step, FormatItem::Fraction { .. }));
         Ok(Self {
             has_one_second: seconds == 1 && fractions <= 1,
-            needs_now: count(|step| matches!(step, Step::Year { .. })) == 0,
+            needs_now: count(|step| matches!(step, FormatItem::Year { .. })) == 0,
             list,
             names: names.cloned(),
         })
@@ -194,9 +195,9 @@ impl Steps {
 }
 
 /// The step of a letter that stands `run` times.
-pub(super) fn step(letter: u8, run: usize) -> Result<Step, String> {
+pub(super) fn step(letter: u8, run: usize) -> Result<FormatItem, String> {
     let number = |part, digits, least, most| {
-        Ok(Step::Number {
+        Ok(FormatItem::Number {
             part,
             digits,
             least,
@@ -204,17 +205,17 @@ pub(super) fn step(letter: u8, run: usize) -> Result<Step, String> {
         })
     };
     match letter {
-        b'y' | b'Y' | b'x' if run == 2 => Ok(Step::ShortYear { week_based: letter == b'x' }),
-        b'y' | b'Y' | b'x' => Ok(Step::Year { week_based: letter == b'x', least: run.min(9) as u8, most: 9 }),
-        b'M' if run > 2 => Ok(Step::Month),
+        b'y' | b'Y' | b'x' if run == 2 => Ok(FormatItem::ShortYear { week_based: letter == b'x' }),
+        b'y' | b'Y' | b'x' => Ok(FormatItem::Year { week_based: letter == b'x', least: run.min(9) as u8, most: 9 }),
+        b'M' if run > 2 => Ok(FormatItem::Month),
         b'M' => number(Part::Month, 2, 1, 12),
         b'd' => number(Part::Day, 2, 1, 31),
         b'D' => number(Part::DayOfYear, 3, 1, 366),
         b'w' => number(Part::Week, 2, 1, 53),
         b'e' => number(Part::Weekday, 1, 1, 7),
-        b'E' => Ok(Step::Weekday),
-        b'a' => Ok(Step::HalfDay),
-        b'G' => Ok(Step::Era),
+        b'E' => Ok(FormatItem::Weekday),
+        b'a' => Ok(FormatItem::HalfDay),
+        b'G' => Ok(FormatItem::Era),
         b'H' => number(Part::Hour, 2, 0, 23),
         b'k' => number(Part::HourFromOne, 2, 1, 24),
         b'K' => number(Part::HalfDayHour, 2, 0, 11),
@@ -222,9 +223,9 @@ pub(super) fn step(letter: u8, run: usize) -> Result<Step, String> {
         b'm' => number(Part::Minute, 2, 0, 59),
         // A leap second counts as the next minute's first.
         b's' => number(Part::Second, 2, 0, 60),
-        b'S' => Ok(Step::Fraction { digits: run.min(255) as u8 }),
-        b'Z' if run > 2 => Ok(Step::Zone),
-        b'Z' => Ok(Step::Offset),
+        b'S' => Ok(FormatItem::Fraction { digits: run.min(255) as u8 }),
+        b'Z' if run > 2 => Ok(FormatItem::Zone),
+        b'Z' => Ok(FormatItem::Offset),
         b'z' => Err("names of zones such as `CST` mean several places and cannot be read; use `Z` for offsets, `ZZZ` for \
                      names such as `Europe/Berlin`, or quote the text and set `timezone`"
             .to_owned()),
@@ -236,7 +237,7 @@ pub(super) fn step(letter: u8, run: usize) -> Result<Step, String> {
 }
 
 /// Adds the quoted text that begins at `start`, and gives where it ends. Two quotes are one quote.
-fn quoted(text: &str, start: usize, list: &mut Vec<Step>) -> Result<usize, FormatError> {
+fn quoted(text: &str, start: usize, list: &mut Vec<FormatItem>) -> Result<usize, FormatError> {
     if text[start + 1..].starts_with('\'') {
         add_text(list, b"'");
         return Ok(start + 2);
@@ -259,26 +260,26 @@ fn quoted(text: &str, start: usize, list: &mut Vec<Step>) -> Result<usize, Forma
     }
 }
 
-pub(super) fn add_text(list: &mut Vec<Step>, text: &[u8]) {
+pub(super) fn add_text(list: &mut Vec<FormatItem>, text: &[u8]) {
     match list.last_mut() {
-        Some(Step::Text(before)) => *before = [before, text].concat().into(),
-        _ => list.push(Step::Text(text.into())),
+        Some(FormatItem::Text(before)) => *before = [before, text].concat().into(),
+        _ => list.push(FormatItem::Text(text.into())),
     }
 }
 
 /// A year takes as many digits as there are, unless another number follows.
-fn bound_years(list: &mut [Step]) {
+fn bound_years(list: &mut [FormatItem]) {
     for index in 0..list.len() {
         let number_follows = matches!(
             list.get(index + 1),
             Some(
-                Step::Number { .. }
-                    | Step::Year { .. }
-                    | Step::ShortYear { .. }
-                    | Step::Fraction { .. }
+                FormatItem::Number { .. }
+                    | FormatItem::Year { .. }
+                    | FormatItem::ShortYear { .. }
+                    | FormatItem::Fraction { .. }
             )
         );
-        if let Step::Year { least, most, .. } = &mut list[index] {
+        if let FormatItem::Year { least, most, .. } = &mut list[index] {
             if number_follows {
                 *most = *least;
             } else {
@@ -292,7 +293,7 @@ fn bound_years(list: &mut [Step]) {
 mod tests {
     use super::*;
 
-    fn steps(text: &str) -> Vec<Step> {
+    fn steps(text: &str) -> Vec<FormatItem> {
         match Format::compile(text, None) {
             Ok(Format::Steps(steps)) => steps.list,
             other => panic!("{text}: {other:?}"),
@@ -301,8 +302,8 @@ mod tests {
 
     #[test]
     fn letters_become_steps() {
-        let text = |text: &str| Step::Text(text.as_bytes().into());
-        let number = |part, digits, least, most| Step::Number {
+        let text = |text: &str| FormatItem::Text(text.as_bytes().into());
+        let number = |part, digits, least, most| FormatItem::Number {
             part,
             digits,
             least,
@@ -313,9 +314,9 @@ mod tests {
             [
                 number(Part::Day, 2, 1, 31),
                 text("/"),
-                Step::Month,
+                FormatItem::Month,
                 text("/"),
-                Step::Year {
+                FormatItem::Year {
                     week_based: false,
                     least: 1,
                     most: 9
@@ -323,12 +324,12 @@ mod tests {
                 text(" at "),
                 number(Part::Hour, 2, 0, 23),
                 text("'"),
-                Step::Offset,
+                FormatItem::Offset,
             ]
         );
         assert_eq!(
             steps("yyyyMM")[0],
-            Step::Year {
+            FormatItem::Year {
                 week_based: false,
                 least: 4,
                 most: 4

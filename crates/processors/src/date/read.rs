@@ -1,7 +1,7 @@
 //! Reading a text by the steps of a format.
 
 use super::fields::{Fault, Fields, Moment, SecondPlace, Surroundings};
-use super::format::{Format, Part, Step, Steps};
+use super::format::{Format, FormatItem, Part, Steps};
 use super::names::{NameOf, Names};
 use super::zone::{self, Zone};
 
@@ -80,14 +80,14 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn step(&mut self, step: &Step, fields: &mut Fields) -> Option<()> {
+    fn step(&mut self, step: &FormatItem, fields: &mut Fields) -> Option<()> {
         match step {
-            Step::Text(expected) => self.literal(expected)?,
-            Step::Pad => {
+            FormatItem::Text(expected) => self.literal(expected)?,
+            FormatItem::Pad => {
                 let rest = &self.text[self.at..];
                 self.at += rest.iter().take_while(|byte| **byte == b' ').count();
             }
-            Step::Number {
+            FormatItem::Number {
                 part,
                 digits,
                 least,
@@ -106,7 +106,7 @@ impl Reader<'_> {
                 }
                 set(fields, *part, number);
             }
-            Step::Year {
+            FormatItem::Year {
                 week_based,
                 least,
                 most,
@@ -118,7 +118,7 @@ impl Reader<'_> {
                     &mut fields.year
                 } = Some(year);
             }
-            Step::ShortYear { week_based } => {
+            FormatItem::ShortYear { week_based } => {
                 let year = i64::from(self.number(2, 2)?);
                 fields.short_year = true;
                 *if *week_based {
@@ -127,7 +127,7 @@ impl Reader<'_> {
                     &mut fields.year
                 } = Some(year);
             }
-            Step::Fraction { digits } => {
+            FormatItem::Fraction { digits } => {
                 let start = self.at;
                 fields.nanos = self.fraction(usize::from(*digits))?;
                 // A fraction that stands elsewhere counts as one of the bytes that must be the same.
@@ -137,12 +137,14 @@ impl Reader<'_> {
                     place.fraction_digits = self.at - start;
                 }
             }
-            Step::Month => fields.month = self.name(&MONTHS)?,
-            Step::Weekday => fields.weekday = self.name(&WEEKDAYS)?,
-            Step::HalfDay => fields.is_afternoon = self.one_of(&[b"am", b"pm"])? == 1,
-            Step::Era => fields.before_christ = self.one_of(&[b"ad", b"ce", b"bce", b"bc"])? > 1,
-            Step::Offset => fields.zone = Some(self.offset()?),
-            Step::Zone => fields.zone = Some(self.zone()?),
+            FormatItem::Month => fields.month = self.name(&MONTHS)?,
+            FormatItem::Weekday => fields.weekday = self.name(&WEEKDAYS)?,
+            FormatItem::HalfDay => fields.is_afternoon = self.one_of(&[b"am", b"pm"])? == 1,
+            FormatItem::Era => {
+                fields.before_christ = self.one_of(&[b"ad", b"ce", b"bce", b"bc"])? > 1
+            }
+            FormatItem::Offset => fields.zone = Some(self.offset()?),
+            FormatItem::Zone => fields.zone = Some(self.zone()?),
         }
         Some(())
     }
@@ -196,10 +198,10 @@ impl Reader<'_> {
     }
 
     /// Reads a name of another language with the point after it, unless the format has one there.
-    fn local_name(&mut self, names: &Names, of: NameOf, next: Option<&Step>) -> Option<u32> {
+    fn local_name(&mut self, names: &Names, of: NameOf, next: Option<&FormatItem>) -> Option<u32> {
         let (number, length) = names.read(of, &self.text[self.at..])?;
         self.at += length;
-        let has_point = matches!(next, Some(Step::Text(text)) if text.starts_with(b"."));
+        let has_point = matches!(next, Some(FormatItem::Text(text)) if text.starts_with(b"."));
         self.at += usize::from(!has_point && self.text.get(self.at) == Some(&b'.'));
         Some(number)
     }
@@ -241,11 +243,11 @@ impl Reader<'_> {
 }
 
 /// What a step names.
-fn name_of(step: &Step) -> Option<NameOf> {
+fn name_of(step: &FormatItem) -> Option<NameOf> {
     match step {
-        Step::Month => Some(NameOf::Month),
-        Step::Weekday => Some(NameOf::Weekday),
-        Step::HalfDay => Some(NameOf::HalfDay),
+        FormatItem::Month => Some(NameOf::Month),
+        FormatItem::Weekday => Some(NameOf::Weekday),
+        FormatItem::HalfDay => Some(NameOf::HalfDay),
         _ => None,
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A format with a percent sign is read here. Its letters become the steps that the letters of Joda-Time give.
 
-use super::format::{FormatError, Step, add_text, step};
+use super::format::{FormatError, FormatItem, add_text, step};
 
 /// The letters with the Joda-Time letter that each stands for, and how often that one stands.
 const LETTERS: [(char, u8, usize); 29] = [
@@ -47,13 +47,13 @@ const SHORT_FORMS: [(char, &str); 5] = [
 ];
 
 /// Makes steps of a format.
-pub(super) fn compile(text: &str) -> Result<Vec<Step>, FormatError> {
+pub(super) fn compile(text: &str) -> Result<Vec<FormatItem>, FormatError> {
     let mut list = Vec::new();
     add(text, 0, &mut list)?;
     Ok(list)
 }
 
-fn add(text: &str, offset: usize, list: &mut Vec<Step>) -> Result<(), FormatError> {
+fn add(text: &str, offset: usize, list: &mut Vec<FormatItem>) -> Result<(), FormatError> {
     let mut at = 0;
     while let Some(next) = text[at..].find('%') {
         add_literal(list, &text[at..at + next]);
@@ -107,7 +107,7 @@ fn add(text: &str, offset: usize, list: &mut Vec<Step>) -> Result<(), FormatErro
             add_text(list, b".");
         }
         if matches!(letter, 'e' | 'k' | 'l') {
-            list.push(Step::Pad);
+            list.push(FormatItem::Pad);
         }
         let run = match letter {
             'f' | 'N' | 'L' => width.unwrap_or(*run),
@@ -119,7 +119,7 @@ fn add(text: &str, offset: usize, list: &mut Vec<Step>) -> Result<(), FormatErro
     Ok(())
 }
 
-fn add_literal(list: &mut Vec<Step>, text: &str) {
+fn add_literal(list: &mut Vec<FormatItem>, text: &str) {
     if !text.is_empty() {
         add_text(list, text.as_bytes());
     }

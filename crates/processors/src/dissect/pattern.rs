@@ -16,14 +16,14 @@ pub(super) type Capture = (usize, usize);
 pub(super) struct Pattern {
     /// What the text must begin with.
     prefix: Box<[u8]>,
-    steps: Vec<Step>,
+    steps: Vec<DelimitedKey>,
     pub outputs: Vec<Output>,
     pub pairs: Vec<NamedByText>,
 }
 
 /// A key with the text after it.
 #[derive(Debug, Clone)]
-struct Step {
+struct DelimitedKey {
     /// Without a delimiter the capture takes the rest of the text.
     delimiter: Option<Finder<'static>>,
     /// Whether the delimiter may come several times in a row.
@@ -87,7 +87,7 @@ impl Pattern {
     /// Keys that are broken, stand side by side, contradict each other or miss their partner.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         let (keys, tail) = keys_of(text)?;
-        let step = |(index, key): (usize, &Key<'_>)| Step {
+        let step = |(index, key): (usize, &Key<'_>)| DelimitedKey {
             delimiter: match keys.get(index + 1).map_or(tail, |next| next.before) {
                 "" => None,
                 delimiter => Some(Finder::new(delimiter).into_owned()),
@@ -140,7 +140,7 @@ impl Pattern {
     }
 }
 
-impl Step {
+impl DelimitedKey {
     #[cold]
     fn not_found(&self, pos: usize) -> String {
         let delimiter = self

@@ -18,7 +18,7 @@ use bytes::Bytes;
 
 use super::format::{BLOCK_HEADER, BlockHeader, segment_name};
 use super::payload::decompress;
-use super::walk::{Step, Walk};
+use super::walk::{NextBlock, Walk};
 use super::{Compression, Place, Shared};
 use crate::pages::PagePool;
 use crate::storage::{PAGE, StoredFile};
@@ -228,8 +228,10 @@ impl Reader {
     /// Takes one step.
     fn read(&mut self, file: &Arc<dyn StoredFile>, view: &View) -> io::Result<Option<Found>> {
         match self.walk.step(&**file, view.end)? {
-            Step::End | Step::Free(_) => self.walk.offset = self.walk.offset.max(view.end),
-            Step::Damage {
+            NextBlock::End | NextBlock::Free(_) => {
+                self.walk.offset = self.walk.offset.max(view.end)
+            }
+            NextBlock::Damage {
                 range,
                 reason,
                 is_zero,
@@ -243,11 +245,11 @@ impl Reader {
                 self.damage(file, from, range.end - range.start, reason);
             }
             // Copies that do not count, and so are all that follow.
-            Step::Block { header, .. } if header.sequence >= view.limit => {
+            NextBlock::Block { header, .. } if header.sequence >= view.limit => {
                 self.walk.offset = u64::MAX;
             }
-            Step::Block { header, .. } if header.sequence < self.next => (),
-            Step::Block { offset, header } => {
+            NextBlock::Block { header, .. } if header.sequence < self.next => (),
+            NextBlock::Block { offset, header } => {
                 let stored = self.walk.payload(&**file, offset, &header, view.end);
                 // The walk is behind the block already, so it is given; its payload is read when it is loaded.
                 let stored = stored.unwrap_or_default();

@@ -8,7 +8,7 @@ use crc32fast::Hasher;
 
 use super::SegmentInfo;
 use super::format::{BlockHeader, SegmentHeader, SegmentPage, segment_name, segment_number};
-use super::walk::{Step, Walk};
+use super::walk::{NextBlock, Walk};
 use super::window::Window;
 use crate::QueueError;
 use crate::log::format::{BLOCK_HEADER, BLOCK_VERSION, VERSION};
@@ -107,16 +107,16 @@ impl<'a> Scanner<'a> {
         }
         let start = self.walk.offset;
         let item = match self.walk.step(self.file, self.end)? {
-            Step::End => return Ok(None),
-            Step::Free(range) => Item::Free(range),
-            Step::Block { offset, header } => Item::Block {
+            NextBlock::End => return Ok(None),
+            NextBlock::Free(range) => Item::Free(range),
+            NextBlock::Block { offset, header } => Item::Block {
                 offset,
                 header,
                 payload_ok: self
                     .check(offset, &header)
                     .inspect_err(|_| self.walk.offset = start)?,
             },
-            Step::Damage {
+            NextBlock::Damage {
                 range,
                 reason,
                 cut,

@@ -21,7 +21,7 @@ static ZEROS: [u8; PAGE] = [0; PAGE];
 
 /// What comes next in a segment.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(super) enum NextBlock {
     /// The header of a block whose payload lies within the segment. The payload was not looked at.
     Block { offset: u64, header: BlockHeader },
     /// No block can be read here.
@@ -100,10 +100,10 @@ impl Walk {
     }
 
     /// What comes next before `end`. After an error the walk stands where it stood.
-    pub(super) fn step(&mut self, file: &dyn StoredFile, end: u64) -> io::Result<Step> {
+    pub(super) fn step(&mut self, file: &dyn StoredFile, end: u64) -> io::Result<NextBlock> {
         loop {
             match self.look(file, end)? {
-                Spot::End => return Ok(Step::End),
+                Spot::End => return Ok(NextBlock::End),
                 Spot::Padding(next) => self.offset = next,
                 Spot::Trouble(trouble) => return self.pass(file, end, trouble),
                 Spot::Block(header) => {
@@ -111,7 +111,7 @@ impl Walk {
                     self.offset += header.length();
                     let jumps = header.length() > JUMP;
                     self.ahead = if jumps { PAGE } else { self.window.capacity() };
-                    return Ok(Step::Block { offset, header });
+                    return Ok(NextBlock::Block { offset, header });
                 }
             }
         }
@@ -184,12 +184,12 @@ impl Walk {
     }
 
     /// Goes on to the next block, or to the end of what was written.
-    fn pass(&mut self, file: &dyn StoredFile, end: u64, trouble: Trouble) -> io::Result<Step> {
+    fn pass(&mut self, file: &dyn StoredFile, end: u64, trouble: Trouble) -> io::Result<NextBlock> {
         let from = self.offset;
         let (next, data_end) = self.search(file, from, end)?;
         if data_end == from && next.is_none() {
             self.offset = end;
-            return Ok(Step::Free(from..end));
+            return Ok(NextBlock::Free(from..end));
         }
         let until = next.unwrap_or_else(|| data_end.next_multiple_of(PAGE as u64).min(end));
         let is_zero = data_end == from;
@@ -199,7 +199,7 @@ impl Walk {
             trouble.reason
         };
         self.offset = until;
-        Ok(Step::Damage {
+        Ok(NextBlock::Damage {
             range: from..until,
             reason,
             is_zero,

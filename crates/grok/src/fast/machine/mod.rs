@@ -22,7 +22,7 @@ mod thorough;
 
 use crate::fast::atom;
 use crate::fast::lower::member;
-use crate::fast::program::{Index, Op, Program, Step};
+use crate::fast::program::{Index, Instruction, Op, Program};
 use crate::fast::{MatcherScratch, Verdict};
 use crate::pattern::Span;
 pub(super) use memo::Memo;
@@ -144,7 +144,7 @@ impl<const THOROUGH: bool> Machine<'_, THOROUGH> {
 
     /// Runs one operation: gives the next one, or how the path ended.
     #[inline(always)]
-    fn step(&mut self, program: &Program, step: &Step, pc: Index, at: &mut usize) -> Index {
+    fn step(&mut self, program: &Program, step: &Instruction, pc: Index, at: &mut usize) -> Index {
         let (next, then) = (pc + 1, step.then);
         let start = *at;
         match step.op {
