@@ -229,7 +229,7 @@ impl Reader {
     fn read(&mut self, file: &Arc<dyn StoredFile>, view: &View) -> io::Result<Option<Found>> {
         match self.walk.step(&**file, view.end)? {
             NextBlock::End | NextBlock::Free(_) => {
-                self.walk.offset = self.walk.offset.max(view.end)
+                self.walk.offset = self.walk.offset.max(view.end);
             }
             NextBlock::Damage {
                 range,
