@@ -141,7 +141,7 @@ impl Reader<'_> {
             FormatItem::Weekday => fields.weekday = self.name(&WEEKDAYS)?,
             FormatItem::HalfDay => fields.is_afternoon = self.one_of(&[b"am", b"pm"])? == 1,
             FormatItem::Era => {
-                fields.before_christ = self.one_of(&[b"ad", b"ce", b"bce", b"bc"])? > 1
+                fields.before_christ = self.one_of(&[b"ad", b"ce", b"bce", b"bc"])? > 1;
             }
             FormatItem::Offset => fields.zone = Some(self.offset()?),
             FormatItem::Zone => fields.zone = Some(self.zone()?),
