@@ -84,7 +84,8 @@ fn functions(text: &str) -> Vec<(String, usize)> {
             "const fn ",
             "pub const fn ",
         ];
-        if !starts.iter().any(|start| code.starts_with(start)) {
+        // A declaration in a trait has no lines of its own.
+        if code.ends_with(';') || !starts.iter().any(|start| code.starts_with(start)) {
             continue;
         }
         let end = format!("{}}}", &line[..line.len() - code.len()]);
