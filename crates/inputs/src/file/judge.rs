@@ -17,7 +17,7 @@ use component::FileStatus;
 use super::content::{Head, read_exact_at};
 use super::pool::Order;
 use super::probe::{Probe, Purpose, Seen};
-use super::state::{File, FileStat, LIKENESS_MIN, Lost, Place, UNKNOWN_PLACE};
+use super::state::{File, FileStat, Lost, Place, UNKNOWN_PLACE};
 use super::tracker::Tracker;
 use super::verdict::{Ending, Facts, Fate, Passed, Verdict, continuation, verdict};
 use super::watch::Found;
@@ -252,13 +252,15 @@ impl Tracker {
             let is_moved = look.size == meta.size && look.modified_ns == meta.modified_ns;
             let size = look.size.max(state.sent.offset);
             let is_all_of_it = head.is_whole && head.bytes.len() as u64 == size;
-            let is_tiny =
-                state.fingerprint.len < LIKENESS_MIN && state.sent.offset < u64::from(LIKENESS_MIN);
+            let is_original = head.format.is_none()
+                && state.format.is_some()
+                && matches!((meta.born_ns, look.born_ns), (Some(it), Some(known)) if it < known);
             let limit = if is_packed { QUIET } else { COPY_GRACE };
             let is_fresh = last_change(meta) < limit || has_waited && wait.since.elapsed() < limit;
             Facts {
                 fate,
                 is_packed,
+                is_original,
                 has_same_format: head.format == state.format,
                 is_plain: head.format.is_none(),
                 is_fresh: is_fresh && self.following.follow,
@@ -266,7 +268,7 @@ impl Tracker {
                 was_beside: wait.was_beside || state.ends.has_copy_of(meta.size),
                 is_moved,
                 is_left_behind: state.left == Some(Place::of(meta)),
-                is_tiny: is_tiny && !(is_packed && is_all_of_it) && !is_moved,
+                is_tiny: state.is_tiny() && !(is_packed && is_all_of_it) && !is_moved,
             }
         };
         Some(self.compare(facts, like, found, wait))

@@ -333,6 +333,13 @@ impl FileState {
         }
     }
 
+    /// Whether so little of it was read that others are alike by chance. An earlier run that was killed may have read more than
+    /// the fingerprint tells.
+    pub(crate) fn is_tiny(&self) -> bool {
+        let read = self.sent.offset.max(self.given.0);
+        self.fingerprint.len < LIKENESS_MIN && read < u64::from(LIKENESS_MIN)
+    }
+
     /// Notes that it was read to its end as it is now.
     pub(crate) fn note_end(&mut self) {
         self.ends.note_read(self.sent.offset, self.sent.check);
@@ -424,4 +431,23 @@ pub(crate) struct Times {
     pub(crate) opened: Instant,
     /// When bytes came last.
     pub(crate) data: Instant,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_tiny_until_enough_of_it_was_read_in_any_run() {
+        let mut state = FileState {
+            fingerprint: fingerprint(b"header\n"),
+            ..FileState::default()
+        };
+        assert!(state.is_tiny());
+        state.given.0 = 500;
+        assert!(!state.is_tiny(), "it grew before the last run was killed");
+        state.given.0 = 0;
+        state.sent.offset = 500;
+        assert!(!state.is_tiny());
+    }
 }

@@ -7,6 +7,7 @@
 //!
 //! | the known file | the new one | verdict |
 //! | --- | --- | --- |
+//! | is where it was, compressed | plain, and made before it | may continue it: the known one is a copy of it that was found first, and was read |
 //! | is where it was | compressed, the known one plain | held back while it is being written; then compared as a whole: a copy stays held back, anything else is new |
 //! | is where it was | a part of it, byte for byte at its end | held back a moment, because a copy is made before its original is truncated; new if the original stays |
 //! | is where it was | anything else | new |
@@ -50,6 +51,8 @@ pub(super) struct Facts {
     pub(super) fate: Fate,
     /// The new one is compressed, the known one is not.
     pub(super) is_packed: bool,
+    /// The new one is plain and was made before the known one, which is compressed.
+    pub(super) is_original: bool,
     /// Both are plain, or compressed in the same way.
     pub(super) has_same_format: bool,
     /// The new one is not compressed.
@@ -84,6 +87,7 @@ pub(super) enum Verdict {
 /// Judges a file by one known file.
 pub(super) fn verdict(facts: &Facts) -> Verdict {
     match facts.fate {
+        Fate::InPlace if facts.is_original => Verdict::Continues,
         Fate::InPlace if facts.is_packed && facts.is_fresh => Verdict::Hold,
         Fate::InPlace if facts.is_packed => Verdict::Compare,
         Fate::InPlace => {
@@ -150,6 +154,7 @@ mod tests {
     const PLAIN: Facts = Facts {
         fate: Fate::InPlace,
         is_packed: false,
+        is_original: false,
         has_same_format: true,
         is_plain: true,
         is_fresh: true,
@@ -211,6 +216,14 @@ mod tests {
                 "plain, the known one compressed",
                 facts(InPlace, PLAIN, |facts| facts.has_same_format = false),
                 Verdict::New,
+            ),
+            (
+                "plain, and older than the known one, which is compressed",
+                facts(InPlace, PLAIN, |facts| {
+                    facts.has_same_format = false;
+                    facts.is_original = true;
+                }),
+                Verdict::Continues,
             ),
             (
                 "written since the truncation",

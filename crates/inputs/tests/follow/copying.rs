@@ -52,6 +52,16 @@ fn copying() {
             rotation_behind(world, "app.log.1");
         }),
         ("half a line and a copy that comes slowly", LIVE, slow_copy),
+        (
+            "a compressed copy that is found before its original",
+            LIVE,
+            |world| copy_found_first(world, false),
+        ),
+        (
+            "a compressed copy that is found before its original by an earlier run",
+            LIVE,
+            |world| copy_found_first(world, true),
+        ),
     ]);
 }
 
@@ -271,4 +281,27 @@ fn copied_only(world: &mut World) {
         world.expect(line);
     }
     world.settle();
+}
+
+/// Where files are renamed while a folder is listed, the list may have the copy and not the original.
+fn copy_found_first(world: &mut World, is_restarted: bool) {
+    let text = world.text(3000);
+    world.raw("original.tmp", text.as_bytes());
+    // Birth times have the resolution of the kernel's clock tick.
+    std::thread::sleep(Duration::from_millis(30));
+    let packed = gzip(text.as_bytes());
+    let (first, rest) = packed.split_at(packed.len() / 2);
+    world.raw("app.log.1.gz", first);
+    world.follow();
+    world.wait("lines of the copy", |world| world.count() > 0);
+    if is_restarted {
+        let _ = world.stop();
+    }
+    world.rename("original.tmp", "app.log.1");
+    world.settle();
+    world.raw("app.log.1.gz", rest);
+    world.delete("app.log.1");
+    world.append("app.log", 10);
+    world.settle();
+    assert_eq!(world.ids().len(), 2);
 }
