@@ -29,7 +29,7 @@ pub(crate) struct Records {
     pub(crate) list: Vec<Record>,
     /// Texts that do not stand in the chunk as they are.
     pub(crate) side: Bytes,
-    /// Bytes of a byte order mark.
+    /// Bytes that belong to no record: a byte order mark, and what separates JSON documents.
     pub(crate) blank: u64,
 }
 
