@@ -4,7 +4,7 @@
 //! 100 ms when the run is told to stop; a line that is not finished then is not sent.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -108,6 +108,10 @@ impl Input for Stdin {
 
     fn exclusive(&self) -> Option<String> {
         Some("standard input".to_owned())
+    }
+
+    fn reads_terminal(&self) -> bool {
+        io::stdin().is_terminal()
     }
 }
 

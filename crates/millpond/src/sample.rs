@@ -214,6 +214,7 @@ fn printer(host: &Arc<HostInfo>) -> anyhow::Result<OutputNode> {
         ordered,
         sending: SendingSettings::default(),
         condition: None,
+        otherwise: Vec::new(),
         stages: Vec::new(),
     })
 }

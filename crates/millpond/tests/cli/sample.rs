@@ -109,7 +109,7 @@ fn fields_in_templates_that_no_event_had_are_reported() {
             "levle",
         ),
         (
-            "{ http: { url: 'http://127.0.0.1:9/', template: '%{mesage}' } }",
+            "{ http: { url: 'http://127.0.0.1:9/', format: single, template: '%{mesage}' } }",
             "mesage",
         ),
         (

@@ -87,6 +87,8 @@ struct Common {
     queue: Arc<Queue>,
     output: Arc<dyn Output>,
     condition: Option<Expr>,
+    /// The conditions of the other outputs, where it takes the events for which none of them holds.
+    otherwise: Vec<Expr>,
     /// What the condition reads.
     reading: Reading,
     /// What the output's templates read.
@@ -169,6 +171,7 @@ impl Lane {
             reading: Reading::new(reads.iter().cloned()),
             template_reading: Reading::new(node.component.output().reads()),
             condition: node.condition,
+            otherwise: node.otherwise,
             retry: shared.retry,
             metrics: Arc::default(),
             offers: Offers::new(2 * shared.workers),
@@ -283,9 +286,9 @@ impl Lane {
         }
     }
 
-    /// Whether it takes only the events for which its `if` holds.
+    /// Whether it takes only the events for which its `if` holds, or that of no other output.
     pub fn is_conditional(&self) -> bool {
-        self.common.condition.is_some()
+        self.common.condition.is_some() || !self.common.otherwise.is_empty()
     }
 
     /// The rows of a processed batch that the output takes. To be called once for every turn.
@@ -433,7 +436,13 @@ impl Common {
             };
         }
         let Some(condition) = &self.condition else {
-            return batch.alive().clone();
+            let mut rows = batch.alive().clone();
+            for other in &self.otherwise {
+                // Whoever has the condition reports what cannot be evaluated, and does not take it.
+                let taken = other.filter(batch, &rows).holds;
+                rows.and_not(&taken);
+            }
+            return rows;
         };
         self.note(&self.reading, batch, batch.alive());
         let filtered = condition.filter(batch, batch.alive());
