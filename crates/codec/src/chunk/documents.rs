@@ -365,6 +365,7 @@ impl Documents {
             format,
             records: Some(Box::new(Records {
                 list,
+                attrs: Vec::new(),
                 side: std::mem::take(&mut self.side).into(),
                 blank,
             })),
