@@ -12,6 +12,7 @@ use std::ops::Range;
 use batch::{BatchBuilder, Encoding, Span, json};
 use bytes::Bytes;
 
+use crate::lines::write_on_one_line;
 use crate::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
 
 /// How many events are listed at a time.
@@ -307,17 +308,7 @@ impl Documents {
             return self.within(range);
         }
         let start = self.rewritten.len();
-        if scan.rewrite {
-            json::normalise(text, &mut self.rewritten);
-        } else {
-            self.rewritten.extend_from_slice(text);
-        }
-        // Within a string a line feed is written `\n`: what is found stands between tokens.
-        for byte in &mut self.rewritten[start..] {
-            if matches!(byte, b'\n' | b'\r') {
-                *byte = b' ';
-            }
-        }
+        write_on_one_line(text, scan.rewrite, &mut self.rewritten);
         self.beside(start);
     }
 

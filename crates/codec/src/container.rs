@@ -11,6 +11,8 @@
 //! ```text
 //! {"log":"text\n","stream":"stderr","time":"2019-03-01T10:00:00.123456789Z"}
 //! ```
+//! With the logging options `labels`, `env` and `tag` it has an object `attrs` of these, too.
+//!
 //! Sources: <https://github.com/kubernetes/design-proposals-archive/blob/main/node/kubelet-cri-logging.md>,
 //! <https://docs.docker.com/engine/logging/drivers/json-file/>.
 
@@ -35,7 +37,12 @@ pub enum ContainerFormat {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// When its first line was written, in nanoseconds since 1970, and where to.
-    Written { time: i64, is_stderr: bool },
+    Written {
+        time: i64,
+        is_stderr: bool,
+        /// The number of its attributes, among those of its chunk.
+        attrs: Option<u32>,
+    },
     /// Nothing: it is no line of a container.
     Other,
 }
@@ -51,13 +58,16 @@ pub(crate) struct ContainerLine {
     pub(crate) text: Range<usize>,
     /// The text is the body of a JSON string.
     pub(crate) is_escaped: bool,
+    /// Where the attributes stand in the line: a JSON object.
+    pub(crate) attrs: Option<Range<usize>>,
 }
 
 impl ContainerLine {
-    pub(crate) fn origin(&self) -> Origin {
+    pub(crate) fn origin(&self, attrs: Option<u32>) -> Origin {
         Origin::Written {
             time: self.time,
             is_stderr: self.is_stderr,
+            attrs,
         }
     }
 }
@@ -90,6 +100,7 @@ fn parse_cri(line: &[u8]) -> Option<ContainerLine> {
         is_partial,
         text: (tags_end + 1).min(line.len())..line.len(),
         is_escaped: false,
+        attrs: None,
     })
 }
 
@@ -97,11 +108,16 @@ fn parse_docker(line: &[u8]) -> Option<ContainerLine> {
     if simdutf8::basic::from_utf8(line).is_err() || json::validate_object(line).is_err() {
         return None;
     }
-    let (mut log, mut stream, mut written) = (None, None, None);
+    let (mut log, mut stream, mut written, mut attrs) = (None, None, None, None);
     for member in json::members(line) {
         let value = &line[member.value.clone()];
-        if json::kind(value) != json::Kind::String {
-            continue;
+        match json::kind(value) {
+            json::Kind::String => {}
+            json::Kind::Object if member.key == b"attrs" => {
+                attrs = Some(member.value);
+                continue;
+            }
+            _ => continue,
         }
         let body = member.value.start + 1..member.value.end - 1;
         match member.key {
@@ -121,6 +137,7 @@ fn parse_docker(line: &[u8]) -> Option<ContainerLine> {
         is_partial: !is_whole,
         is_escaped: json::has_escape(&line[text.clone()]),
         text,
+        attrs,
     })
 }
 

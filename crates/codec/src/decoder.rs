@@ -66,6 +66,14 @@ impl Settings {
         self.container.is_some() || self.multiline.is_some() || self.csv.is_some()
     }
 
+    /// Whether JSON documents need not be one per line: their layout is found out by the first bytes of the stream.
+    pub fn has_layout(&self) -> bool {
+        self.encoding == Encoding::Json
+            && self.line_ending == LineEnding::Lf
+            && charset::foreign(self.charset).is_none()
+            && !self.is_assembled()
+    }
+
     /// Room for the header of a stream, where its rows have one.
     pub(crate) fn header_slot(&self) -> Option<Arc<HeaderSlot>> {
         let csv = self.csv.as_ref().filter(|csv| csv.has_header());

@@ -7,6 +7,7 @@
 //! | [`body`] | [`Documents`]: the events of a message that is received as a whole |
 //! | [`resume`] | [`Resume`]: where a later run goes on, and how it knows that the stream is the same |
 //! | [`multiline`], [`container`], [`filter`] | which lines belong together, what containers add to lines, what is left out |
+//! | [`layout`] | whether JSON documents are one per line |
 //! | [`charset`](mod@charset), [`terminator`] | other encodings than UTF-8, and what ends a line |
 //! | [`compress`] | [`Decompressor`]: gzip and zstd as they are found in the wild, with places to resume at |
 //! | [`csv`] | [`Csv`]: the fields of CSV rows in lines of text |
@@ -24,6 +25,7 @@ mod csv;
 pub mod decoder;
 mod error;
 mod filter;
+mod layout;
 mod lines;
 mod msgpack;
 mod multiline;
@@ -42,6 +44,7 @@ pub use csv::{Csv, Header};
 pub use decoder::{Counts, Decoder, Firsts, Settings};
 pub use error::CodecError;
 pub use filter::Dropped;
+pub use layout::{LAYOUT_BYTES, Layout};
 pub use multiline::{LINES_MAX_DEFAULT, Match, Multiline, MultilineConfig, MultilineError};
 pub use resume::{CHECK_BYTES, Check, Resume, Skip};
 pub use terminator::LineEnding;

@@ -200,6 +200,30 @@ impl Decoder {
         }
     }
 
+    /// As [`Self::document`], for a document of several lines: it becomes one line, because outputs write one per line.
+    pub(crate) fn document_of_lines(
+        &mut self,
+        text: &Text<'_>,
+        part: Range<usize>,
+        place: Place,
+        rows: &mut Rows,
+    ) -> Option<json::Scan> {
+        let document = &text.bytes()[part.clone()];
+        match json::validate_object(document) {
+            Ok(scan) => {
+                if scan.dotted_keys {
+                    rows.builder.dotted_keys();
+                }
+                rows.push_written(place, |out| write_on_one_line(document, scan.rewrite, out));
+                Some(scan)
+            }
+            Err(error) => {
+                self.broken_document(text, part.start, place, error, rows);
+                None
+            }
+        }
+    }
+
     /// Adds a line that holds no document.
     #[cold]
     fn broken_document(
@@ -218,6 +242,22 @@ impl Decoder {
             &self.tags.broken_json,
             Some(format!("invalid JSON: {error} of the line")),
         );
+    }
+}
+
+/// Writes a valid document with blanks in place of its line ends, and with its keys in order if it has to be rewritten.
+pub(crate) fn write_on_one_line(document: &[u8], rewrite: bool, out: &mut Vec<u8>) {
+    let start = out.len();
+    if rewrite {
+        json::normalise(document, out);
+    } else {
+        out.extend_from_slice(document);
+    }
+    // Within a string a line feed is written `\n`: those that are found stand between tokens.
+    for byte in &mut out[start..] {
+        if matches!(byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
     }
 }
 

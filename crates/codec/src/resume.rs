@@ -77,6 +77,11 @@ impl Tail {
         Self(before[before.len().saturating_sub(CHECK_BYTES)..].to_vec())
     }
 
+    /// The bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     /// Takes what went by next.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         let bytes = &bytes[bytes.len().saturating_sub(CHECK_BYTES)..];

@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use batch::{Batch, BatchBuilder, Cell, ColumnBuilder, Edit, FieldPath, Span};
+use batch::{Batch, BatchBuilder, Cell, ColumnBuilder, Edit, FieldPath, Span, json};
 use bytes::Bytes;
 
 use crate::chunk::{Chunk, Origin};
@@ -22,6 +22,8 @@ pub(crate) struct Rows {
     side_number: u32,
     /// What a container says of each row, and whether the row has a time of its own.
     origins: Vec<(Origin, bool)>,
+    /// The attributes that these name.
+    attrs: Vec<Arc<[u8]>>,
 }
 
 /// Text as it stands in a buffer of the chunk, or as it was rewritten.
@@ -70,6 +72,10 @@ impl Rows {
             side: Vec::new(),
             side_number,
             origins: Vec::new(),
+            attrs: match &chunk.records {
+                Some(records) => records.attrs.clone(),
+                None => Vec::new(),
+            },
         }
     }
 
@@ -122,6 +128,10 @@ impl Rows {
         if !self.origins.is_empty() {
             let refused = batch.apply(origin_fields(&self.origins));
             debug_assert!(refused.is_empty(), "every event is an object");
+            if !self.attrs.is_empty() {
+                // An event whose own `docker` is no object keeps that.
+                batch.apply(attrs_field(&self.origins, &self.attrs));
+            }
         }
         Some(batch)
     }
@@ -151,7 +161,10 @@ fn origin_fields(origins: &[(Origin, bool)]) -> Edit {
     let names = ["stdout", "stderr"]
         .map(|name| streams.append(|out| out.extend_from_slice(name.as_bytes())));
     for (row, (origin, has_time)) in origins.iter().enumerate() {
-        let Origin::Written { time, is_stderr } = origin else {
+        let Origin::Written {
+            time, is_stderr, ..
+        } = origin
+        else {
             continue;
         };
         streams.set(row, Cell::Text(names[usize::from(*is_stderr)]));
@@ -163,6 +176,30 @@ fn origin_fields(origins: &[(Origin, bool)]) -> Edit {
     let path = |name| FieldPath::parse(name).expect("it is one key");
     edit.set(path("@timestamp"), times.finish());
     edit.set(path("stream"), streams.finish());
+    edit
+}
+
+/// The field `docker.attrs` of rows that a container wrote.
+fn attrs_field(origins: &[(Origin, bool)], attrs: &[Arc<[u8]>]) -> Edit {
+    let mut column = ColumnBuilder::new(origins.len());
+    let mut last: Option<(u32, Span)> = None;
+    for (row, (origin, _)) in origins.iter().enumerate() {
+        let Origin::Written {
+            attrs: Some(number),
+            ..
+        } = origin
+        else {
+            continue;
+        };
+        let span = match last {
+            Some((known, span)) if known == *number => span,
+            _ => column.append(|out| json::normalise(&attrs[*number as usize], out)),
+        };
+        last = Some((*number, span));
+        column.set(row, Cell::Json(span));
+    }
+    let mut edit = Edit::new();
+    edit.set(FieldPath::from_keys(["docker", "attrs"]), column.finish());
     edit
 }
 

@@ -259,6 +259,58 @@ fn documents_of_a_container() {
     assert_eq!(seen, expected);
 }
 
+#[test]
+fn attributes_of_a_container_are_kept() {
+    let line = |log: &str, attrs: &str| {
+        let log = serde_json::Value::from(log);
+        format!(
+            "{{\"log\":{log},\"stream\":\"stdout\",{attrs}\"time\":\"2026-10-06T00:17:09.5Z\"}}\n"
+        )
+    };
+    let one = "\"attrs\":{\"tag\":\"a\",\"com.example/x\":\"1\"},";
+    let content = [
+        line("{\"n\":1}\n", one),
+        line("{\"n\":", one),
+        line("2}\n", "\"attrs\":{\"tag\":\"b\"},"),
+        line("{\"n\":3}\n", "\"attrs\":{\"tag\":\"b\",\"tag\":\"c\"},"),
+        line("{\"n\":4}\n", ""),
+        line("{\"n\":5}\n", "\"attrs\":\"text\","),
+        line("{\"n\":6,\"docker\":1}\n", one),
+        line("{\"n\":7,\"docker\":{\"id\":1}}\n", one),
+    ]
+    .concat();
+    let one = serde_json::json!({ "tag": "a", "com.example/x": "1" });
+    let expected = [
+        serde_json::json!({ "attrs": one }),
+        serde_json::json!({ "attrs": one }),
+        serde_json::json!({ "attrs": { "tag": "c" } }),
+        serde_json::Value::Null,
+        serde_json::Value::Null,
+        serde_json::json!(1),
+        serde_json::json!({ "id": 1, "attrs": one }),
+    ];
+    let settings = Settings {
+        container: Some(ContainerFormat::Docker),
+        ..Settings::new(Encoding::Json, 1000)
+    };
+    // Chunks of any size, which a record that is not whole outlives.
+    for (buffer, take_every) in [(1 << 20, 1), (100, 1), (700, 2)] {
+        let plan = Plan {
+            buffer,
+            reads: vec![90],
+            take_every,
+            ..Plan::simple()
+        };
+        let events = read(content.as_bytes(), &settings, &plan);
+        for (index, (event, expected)) in events.iter().zip(&expected).enumerate() {
+            let seen: serde_json::Value = serde_json::from_str(&event.text).expect("JSON");
+            assert_eq!(seen["n"], index + 1);
+            assert_eq!(&seen["docker"], expected, "{}", event.text);
+        }
+        assert_eq!(events.len(), expected.len());
+    }
+}
+
 /// Gives `content` to a chunker in one piece.
 fn feed(chunker: &mut Chunker, content: &[u8]) {
     let pool = Budget::new(1 << 20).pool(1 << 20, 4096);

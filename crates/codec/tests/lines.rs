@@ -284,7 +284,10 @@ fn json_lines() {
             "[1]\n{\"a\":1}\n",
             &[("[1]", "[\"_jsonparsefailure\"]"), ("{\"a\":1}", "")],
         ),
-        (" {\"a\":\n", &[(" {\"a\":", "[\"_jsonparsefailure\"]")]),
+        (
+            "{}\n {\"a\":\n",
+            &[("{}", ""), (" {\"a\":", "[\"_jsonparsefailure\"]")],
+        ),
         (
             "{\"a\":1} x\n",
             &[("{\"a\":1} x", "[\"_jsonparsefailure\"]")],
@@ -363,15 +366,16 @@ fn nested_json() {
 #[test]
 fn nothing_but_broken_documents() {
     let settings = settings(Encoding::Json, 1 << 20);
-    let content = "{\"a\":\n".repeat(50_000);
+    // The first line says that there is a document on each.
+    let content = "{}\n".to_owned() + &"{\"a\":\n".repeat(50_000);
     let pool = pool(256 << 10);
     let (events, counts, _) = decode(
         chunks(content.as_bytes(), &settings, &pool, &[256 << 10], 1),
         &settings,
     );
-    assert_eq!((events.len(), counts.broken_documents), (50_000, 50_000));
+    assert_eq!((events.len(), counts.broken_documents), (50_001, 50_000));
     assert!(
-        events
+        events[1..]
             .iter()
             .all(|event| event.tags == "[\"_jsonparsefailure\"]")
     );

@@ -54,6 +54,11 @@ pub trait Input: Send {
         false
     }
 
+    /// Whether it waits for what somebody types, who may not know that.
+    fn reads_terminal(&self) -> bool {
+        false
+    }
+
     /// What no other component of the process may use at the same time, such as standard input.
     fn exclusive(&self) -> Option<String> {
         None

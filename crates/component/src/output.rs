@@ -48,7 +48,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use batch::{Batch, Bitmap};
+use batch::{Batch, Bitmap, FieldRead};
 use bytes::Bytes;
 use config::ConfigError;
 
@@ -70,6 +70,11 @@ pub trait Output: Send + Sync {
 
     /// Renders rows of a batch into `encoded`, which is empty. Called on any worker, for several batches at once.
     fn encode(&self, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded);
+
+    /// The fields that its templates name. Asked once, at the start: those that no event has are reported.
+    fn reads(&self) -> Vec<Arc<FieldRead>> {
+        Vec::new()
+    }
 
     /// What no other component of the process may use at the same time, such as a file that is written.
     fn exclusive(&self) -> Option<String> {

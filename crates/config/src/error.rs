@@ -93,10 +93,16 @@ impl ConfigError {
                 .iter()
                 .any(|(key, _)| key.path().to_string() == at && Some(key.span) == self.span())
         });
-        if stands_in_rest && self.message().starts_with("unknown setting") {
-            self.accepted(keys.iter().copied())
-        } else {
-            self
+        let unknown = self.message().strip_prefix("unknown setting `");
+        let unknown = unknown.filter(|_| stands_in_rest);
+        let Some(name) = unknown.and_then(|rest| rest.split('`').next()) else {
+            return self;
+        };
+        let means_if = ["condition", "when", "expression"].contains(&name) && keys.contains(&"if");
+        let error = self.accepted(keys.iter().copied());
+        match means_if {
+            true => error.suggest("if"),
+            false => error,
         }
     }
 

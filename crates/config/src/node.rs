@@ -205,13 +205,33 @@ impl Node {
             NodeKind::Map(entries) => match entries.as_slice() {
                 [(name, settings)] => Ok((name, Cow::Borrowed(settings))),
                 [] => Err(self.error(format!("{what} is missing here"))),
-                [_, (second, _), ..] => Err(second.error(format!(
-                    "{what} has only one name; `{}` is a second one",
-                    second.as_str().unwrap_or_default()
-                ))
-                .note("indent settings one level below the name; each further component starts with its own `-`")),
+                [(first, _), (second, _), ..] => Err(self.second_name(what, first, second)),
             },
-            _ => Err(self.error(format!("expected {what}: its name, then its settings below it"))),
+            _ => Err(self.error(format!(
+                "expected {what}: its name, then its settings below it"
+            ))),
+        }
+    }
+
+    /// The error for a map with two keys where one component is expected.
+    fn second_name(&self, what: &str, first: &Self, second: &Self) -> ConfigError {
+        let name = |node: &Self| node.as_str().unwrap_or_default().to_owned();
+        let (first_name, second_name) = (name(first), name(second));
+        let path = self.path.to_string();
+        match path.rsplit('.').next() {
+            Some(list @ ("inputs" | "outputs" | "processors")) => self
+                .error(format!("`{list}` is a list, and each component in it starts with its own `-`"))
+                .note(format!("write `- {first_name}: …` and `- {second_name}: …` on lines of their own")),
+            _ if COMMON_SETTINGS.contains(&&*second_name) => second
+                .error(format!(
+                    "`{second_name}` is a setting of `{first_name}` and must be indented below it"
+                ))
+                .note(format!(
+                    "write `{first_name}: {{ {second_name}: …, … }}`, where every setting has its name (`millpond docs {first_name}`)"
+                )),
+            _ => second
+                .error(format!("{what} has only one name; `{second_name}` is a second one"))
+                .note("indent settings one level below the name; each further component starts with its own `-`"),
         }
     }
 
@@ -355,6 +375,9 @@ impl fmt::Debug for Path {
     }
 }
 
+/// Settings that components of all kinds have.
+const COMMON_SETTINGS: &[&str] = &["name", "if", "on_failure", "tag", "processors"];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -423,5 +446,19 @@ mod tests {
             "an output has only one name; `b` is a second one"
         );
         assert!(items[3].component("an output").is_err());
+        let root = parse("processors: [{where: n == 2, name: w}]\noutputs: {stdout: {}, file: {}}");
+        for (node, said) in [
+            (
+                &root.nearest("processors").items()[0],
+                "`name` is a setting of `where` and must be indented below it",
+            ),
+            (
+                root.nearest("outputs"),
+                "`outputs` is a list, and each component in it starts with its own `-`",
+            ),
+        ] {
+            let error = node.component("a component").expect_err("two names");
+            assert_eq!(error.message(), said);
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! 100 ms when the run is told to stop; a line that is not finished then is not sent.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -27,7 +27,7 @@ pub const SPEC: Spec = Spec {
     name: "stdin",
     summary: "Reads standard input until it ends, plain or compressed with gzip.",
     description: "\
-Lines, documents and gzip are read in the same way as by the input `file`, with the same tags and counters. Events are sent within 50 ms of their arrival, or earlier if there are many.\n\n\
+Lines, documents (JSON in any layout) and gzip are read in the same way as by the input `file`, with the same tags and counters. Events are sent within 50 ms of their arrival, or earlier if there are many.\n\n\
 Each run is a separate stream: if the same lines are piped in twice, they are different events with different ids.",
     positional: Positional::NONE,
     one_line: &[],
@@ -39,7 +39,7 @@ Each run is a separate stream: if the same lines are piped in twice, they are di
             output: "",
         },
         Example {
-            title: "JSON documents, one per line",
+            title: "JSON documents: one per line, of several lines, or in an array",
             stage: "stdin codec=json",
             input: "",
             output: "",
@@ -108,6 +108,10 @@ impl Input for Stdin {
 
     fn exclusive(&self) -> Option<String> {
         Some("standard input".to_owned())
+    }
+
+    fn reads_terminal(&self) -> bool {
+        io::stdin().is_terminal()
     }
 }
 

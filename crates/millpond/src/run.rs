@@ -40,6 +40,8 @@ pub fn run(pipeline: &str, data_dir: Option<PathBuf>, metrics: bool) -> anyhow::
     let session = Session::begin(&graph, finite, true)?;
     if !finite {
         session.introduce(&graph, pipeline);
+    } else if graph.reads_terminal() {
+        say(TERMINAL_HINT);
     }
     let data_dir = graph.process.data_dir.clone();
     let report = session.execute(graph, finite, &host, data_dir.as_deref(), metrics)?;
@@ -52,6 +54,9 @@ pub fn run(pipeline: &str, data_dir: Option<PathBuf>, metrics: bool) -> anyhow::
     }
     Ok(code.into())
 }
+
+/// Nobody who forgot the input would know that one is waited for.
+const TERMINAL_HINT: &str = "reading events from the terminal, one per line; Ctrl-D ends them (to read a file: file PATH | …)";
 
 /// A run that replays dead letters and reads nothing.
 pub struct Replay {

@@ -23,6 +23,9 @@ use crate::run::{Session, say};
 /// The output that prints.
 const PRINTER: &str = "sample";
 
+/// How much of a file shows whether it holds JSON.
+const FIRST_BYTES: u64 = 256;
+
 /// Settings of inputs that say which files are read and when, not how.
 const NOT_ABOUT_CONTENT: &[&str] = &[
     "name",
@@ -166,7 +169,7 @@ fn read_instead(root: &mut Node, file: &str) -> anyhow::Result<()> {
 }
 
 /// How the content of a file is to be read: as the input says, where it reads files or standard input; otherwise as JSON where it
-/// begins like an object, and as text where it does not.
+/// begins like an object or an array of objects, and as text where it does not.
 fn content_settings(input: &Node, file: &str) -> anyhow::Result<Vec<(Node, Node)>> {
     let (name, settings) = input.component("an input")?;
     if let Some("file" | "stdin") = name.as_str() {
@@ -174,11 +177,16 @@ fn content_settings(input: &Node, file: &str) -> anyhow::Result<Vec<(Node, Node)
         let is_kept = |key: &Node| !NOT_ABOUT_CONTENT.contains(&key.as_str().unwrap_or_default());
         return Ok(entries.filter(|(key, _)| is_kept(key)).cloned().collect());
     }
-    let mut first = [0];
+    let mut first = Vec::new();
     let opened = std::fs::File::open(file).with_context(|| format!("cannot read {file}"))?;
-    // An empty file has no first byte.
-    let _ = opened.take(1).read(&mut first);
-    let codec = if first == *b"{" { "json" } else { "text" };
+    // What cannot be read is reported by the input.
+    let _ = opened.take(FIRST_BYTES).read_to_end(&mut first);
+    let first = first.trim_ascii_start();
+    let first = first.strip_prefix(b"[").unwrap_or(first);
+    let codec = match first.trim_ascii_start().first() {
+        Some(b'{') => "json",
+        _ => "text",
+    };
     let scalar = |text: &str| Node::scalar(input.source(), input.span, text, true);
     Ok(vec![(scalar("codec"), scalar(codec))])
 }
@@ -206,6 +214,7 @@ fn printer(host: &Arc<HostInfo>) -> anyhow::Result<OutputNode> {
         ordered,
         sending: SendingSettings::default(),
         condition: None,
+        otherwise: Vec::new(),
         stages: Vec::new(),
     })
 }

@@ -57,6 +57,13 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Self, String> {
         let (host, port) = match text.rsplit_once(':') {
             None if text.bytes().all(|byte| byte.is_ascii_digit()) => (Host::Loopback, text),
+            None if text.starts_with(|first: char| first.is_ascii_digit())
+                && !text.contains('.') =>
+            {
+                return Err(format!(
+                    "`{text}` is not a port: expected a number from 0 to 65535, such as 8080, or HOST:8080"
+                ));
+            }
             None => {
                 return Err(format!(
                     "`{text}` has no port: use {text}:8080, or 8080 for that port on this machine only"
@@ -424,6 +431,8 @@ mod tests {
         for (text, part) in [
             ("", "is not a port"),
             ("localhost", "`localhost` has no port: use localhost:8080"),
+            ("80a", "`80a` is not a port: expected a number"),
+            ("10.0.0.1", "`10.0.0.1` has no port: use 10.0.0.1:8080"),
             ("localhost:", "`` is not a port"),
             ("localhost:http", "`http` is not a port"),
             ("65536", "`65536` is not a port"),

@@ -2,7 +2,9 @@
 //!
 //! Invariant: with `json`, every event is one line. Newlines that a JSON document holds between its tokens become spaces.
 
-use batch::{Batch, Bitmap, JsonWriter, MsgPackWriter};
+use std::sync::Arc;
+
+use batch::{Batch, Bitmap, FieldRead, JsonWriter, MsgPackWriter};
 use config::{ConfigError, Node};
 use expr::{Absent, BoundTemplate, Template, Zone};
 
@@ -24,6 +26,17 @@ pub enum Format {
     Line(Template),
     /// MessagePack maps, one after the other.
     MsgPack,
+}
+
+impl Format {
+    /// The fields that it names.
+    pub fn reads(&self) -> impl Iterator<Item = Arc<FieldRead>> {
+        let template = match self {
+            Self::Line(template) => Some(template),
+            Self::Json | Self::Pretty(_) | Self::Dots | Self::MsgPack => None,
+        };
+        template.into_iter().flat_map(Template::reads)
+    }
 }
 
 /// The template in a setting of an output, `at`, with times in the zone of the output's setting `timezone`.

@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use batch::{Batch, Bitmap};
+use batch::{Batch, Bitmap, FieldRead};
 use component::{
     Build, BuildContext, Encoded, Example, Output, Spec, WriteError, Writer, Written, WrittenFiles,
     parse, standard,
@@ -252,6 +252,10 @@ impl Output for Stdout {
     fn encode(&self, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded) {
         self.format.bind(batch).write(rows, &mut encoded.bytes);
         encoded.rows = rows.count();
+    }
+
+    fn reads(&self) -> Vec<Arc<FieldRead>> {
+        self.format.reads().collect()
     }
 
     fn uses_standard_output(&self) -> bool {

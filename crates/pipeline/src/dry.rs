@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use batch::{Batch, Bitmap};
+use batch::{Batch, Bitmap, FieldRead};
 use component::{
     AnyOutput, Compression, Encoded, Output, Request, Requests, SendError, Sender, Sent, Warning,
     WriteError, Writer, Written,
@@ -32,6 +32,10 @@ struct Dry<T: ?Sized>(Arc<T>);
 impl<T: Output + ?Sized> Output for Dry<T> {
     fn encode(&self, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded) {
         self.0.encode(batch, rows, encoded);
+    }
+
+    fn reads(&self) -> Vec<Arc<FieldRead>> {
+        self.0.reads()
     }
 
     fn take_counters(&self) -> Vec<(&'static str, u64)> {

@@ -92,6 +92,8 @@ pub struct OutputNode {
     pub sending: SendingSettings,
     /// Which events it takes.
     pub condition: Option<Expr>,
+    /// The conditions of the other outputs, where it takes the events for which none of them holds.
+    pub otherwise: Vec<Expr>,
     /// Processors that only its events go through, behind the pipeline's own.
     pub stages: Vec<StageNode>,
 }
@@ -133,16 +135,17 @@ impl Graph {
         for key in PROCESS {
             top.take(key);
         }
+        if pipelines.is_none() {
+            return Err(no_pipelines(root));
+        }
         top.finish()?;
         let (mut process, _) = split::<ProcessSettings>(root, PROCESS)?;
         process.data_dir = options.data_dir.or(process.data_dir);
         check_process(root, &process)?;
-        let pipelines = pipelines
-            .ok_or_else(|| root.error("the configuration needs the setting `pipelines`"))?;
+        let pipelines = pipelines.ok_or_else(|| no_pipelines(root))?;
         let Some(entries) = pipelines.as_map().filter(|entries| !entries.is_empty()) else {
-            return Err(
-                pipelines.error("`pipelines` must contain at least one pipeline, under its name")
-            );
+            let message = "`pipelines` must contain at least one pipeline, under its name";
+            return Err(pipelines.error(message).note(PIPELINES_FORM));
         };
         let mut builder = Builder {
             registry,
@@ -183,6 +186,12 @@ impl Graph {
         }
     }
 
+    /// Whether an input of any pipeline waits for what somebody types.
+    pub fn reads_terminal(&self) -> bool {
+        let mut inputs = self.pipelines.iter().flat_map(|it| &it.inputs);
+        inputs.any(|input| input.component.reads_terminal())
+    }
+
     /// Whether events of any pipeline go to standard output.
     pub fn uses_standard_output(&self) -> bool {
         let outputs = self.pipelines.iter().flat_map(|pipeline| &pipeline.outputs);
@@ -220,17 +229,24 @@ impl Builder<'_> {
         let on_failure = reader.parse("on_failure")?.unwrap_or_default();
         self.check_failure_policy(on_failure, node)?;
         // A misspelt name is told before the one that is missing because of it.
-        reader.finish()?;
+        reader.finish().map_err(|error| match node.get("name") {
+            Some(_) if error.message().starts_with("unknown setting `name`") => {
+                error.note("a pipeline is called by the key that it stands under")
+            }
+            _ => error,
+        })?;
         let inputs = one_or_more(input, inputs, node, "input")?;
         let outputs = one_or_more(output, outputs, node, "output")?;
         let name = name.as_str().unwrap_or_default().to_owned();
         let (inputs, fed) = self.inputs(&name, inputs)?;
         let stages = self.stages(stages, on_failure, &[])?;
         let mut names = BTreeSet::new();
-        let outputs = outputs
+        let nodes = outputs;
+        let mut outputs = nodes
             .iter()
             .map(|node| self.output(&name, node, on_failure, &stages, &mut names))
-            .collect::<Result<_, _>>()?;
+            .collect::<Result<Vec<_>, _>>()?;
+        self.take_the_rest(nodes, &mut outputs)?;
         Ok(PipelineGraph {
             name,
             inputs,
@@ -427,9 +443,9 @@ impl Builder<'_> {
         before: &[StageNode],
         names: &mut BTreeSet<String>,
     ) -> Result<OutputNode, ConfigError> {
-        const COMMON: &[&str] = &["name", "if"];
+        const COMMON: &[&str] = &["name", "if", "otherwise"];
         const SENDING: &[&str] = &["batch", "concurrency"];
-        const ALL: &[&str] = &["name", "if", PROCESSORS];
+        const ALL: &[&str] = &["name", "if", "otherwise", PROCESSORS];
         let (spec, settings) = self.component(StageRole::Output, node)?;
         let (stages, settings) = settings.divide(&[PROCESSORS]);
         let (common, own) = split::<OutputSettings>(&settings, COMMON)?;
@@ -477,8 +493,35 @@ impl Builder<'_> {
             ordered,
             sending,
             condition,
+            otherwise: Vec::new(),
             stages,
         })
+    }
+
+    /// Gives the outputs that take what no other one does the conditions of the others.
+    fn take_the_rest(&self, nodes: &[Node], outputs: &mut [OutputNode]) -> Result<(), ConfigError> {
+        let conditions: Vec<Expr> = outputs
+            .iter()
+            .filter_map(|output| output.condition.clone())
+            .collect();
+        for (node, output) in nodes.iter().zip(outputs) {
+            let (_, settings) = self.component(StageRole::Output, node)?;
+            let (common, _) = settings.divide(&["otherwise"]);
+            let common = common.map(|common| common.deserialize::<OutputSettings>());
+            if !common.transpose()?.unwrap_or_default().otherwise {
+                continue;
+            }
+            let at = settings.nearest("otherwise");
+            if output.condition.is_some() {
+                return Err(at.error("`otherwise` and `if` cannot be combined"));
+            }
+            if conditions.is_empty() {
+                let error = at.error("`otherwise` has no effect: no other output has an `if`");
+                return Err(error.note("an output without `if` receives every event"));
+            }
+            output.otherwise.clone_from(&conditions);
+        }
+        Ok(())
     }
 
     /// Takes what a component has for itself; refuses it where another one has it.
@@ -542,6 +585,37 @@ fn check_process(root: &Node, process: &ProcessSettings) -> Result<(), ConfigErr
         return Err(error.error(format!("`max_disk_bytes` must be at least {DISK_SIZE_MIN}")));
     }
     Ok(())
+}
+
+/// What a configuration looks like.
+const PIPELINES_FORM: &str =
+    "a configuration is written `pipelines: { NAME: { input: …, processors: […], output: … } }`";
+
+/// The error for a configuration without pipelines: what belongs into one of them, or is one, may stand at the top.
+fn no_pipelines(root: &Node) -> ConfigError {
+    const SETTINGS: &[&str] = &[
+        "input", "inputs", "output", "outputs", PROCESSORS, "queue", "retry",
+    ];
+    let entries = root.as_map().unwrap_or_default();
+    let text = |key: &Node| key.as_str().unwrap_or_default().to_owned();
+    let setting = entries
+        .iter()
+        .find(|(key, _)| SETTINGS.contains(&&*text(key)));
+    let pipeline = entries
+        .iter()
+        .find(|(_, node)| SETTINGS.iter().any(|setting| node.get(setting).is_some()));
+    let error = match (setting, pipeline) {
+        (Some((key, _)), _) => key.error(format!(
+            "`{}` belongs to a pipeline, and pipelines stand below `pipelines`, each under its name",
+            text(key)
+        )),
+        (None, Some((key, _))) => key.error(format!(
+            "`{}` looks like a pipeline, and pipelines stand below `pipelines`",
+            text(key)
+        )),
+        (None, None) => root.error("the configuration has no `pipelines`"),
+    };
+    error.note(PIPELINES_FORM)
 }
 
 /// The nodes of `input`/`inputs` or `output`/`outputs`: one of the two settings, with at least one component.

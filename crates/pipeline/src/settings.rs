@@ -207,6 +207,8 @@ pub struct OutputSettings {
     /// An expression: the output only receives events for which it is true.
     #[serde(rename = "if")]
     pub condition: Option<String>,
+    /// Whether the output receives the events for which the `if` of no other output of the pipeline is true. Default: false.
+    pub otherwise: bool,
 }
 
 /// Settings that every output takes that sends requests.

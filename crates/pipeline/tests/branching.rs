@@ -190,6 +190,7 @@ fn run(batches: usize, outputs: &[(u64, &[Does])], on_failure: OnFailure) -> Ran
         ordered: true,
         sending: SendingSettings::default(),
         condition: None,
+        otherwise: Vec::new(),
         stages: does.iter().map(|does| does.stage(on_failure)).collect(),
     });
     let pipeline = PipelineGraph {

@@ -195,6 +195,7 @@ fn run(batches: usize, fragile_at: Option<usize>, moods: &[Mood], ordered: bool)
             ordered,
             sending: SendingSettings::default(),
             condition: None,
+            otherwise: Vec::new(),
             stages: Vec::new(),
         });
     let stage = |at| StageNode {

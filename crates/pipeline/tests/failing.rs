@@ -196,6 +196,7 @@ impl Pipeline {
             sending: SendingSettings::default(),
             ordered: true,
             condition: None,
+            otherwise: Vec::new(),
             stages: Vec::new(),
         });
         PipelineGraph {

@@ -129,6 +129,7 @@ fn output(name: &str, component: AnyOutput) -> OutputNode {
         ordered: true,
         sending: SendingSettings::default(),
         condition: None,
+        otherwise: Vec::new(),
         stages: Vec::new(),
     }
 }

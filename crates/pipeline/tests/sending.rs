@@ -262,6 +262,7 @@ impl Case {
                 ..SendingSettings::default()
             },
             condition: None,
+            otherwise: Vec::new(),
             stages: Vec::new(),
         });
         let pipeline = PipelineGraph {

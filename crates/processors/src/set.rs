@@ -252,11 +252,12 @@ impl Processor for Set {
     }
 
     fn reads(&self) -> Vec<Arc<FieldRead>> {
-        let expressions = self.assignments.iter().filter_map(|set| match &set.value {
-            SetTo::Expression(expression) => Some(expression.reads()),
-            SetTo::Literal(_) | SetTo::Template(_) => None,
+        let reads = self.assignments.iter().flat_map(|set| match &set.value {
+            SetTo::Expression(expression) => expression.reads().to_vec(),
+            SetTo::Template(template) => template.reads().collect(),
+            SetTo::Literal(_) => Vec::new(),
         });
-        expressions.flatten().cloned().collect()
+        reads.collect()
     }
 
     fn fork(&self) -> Box<dyn Processor> {

@@ -29,7 +29,9 @@ pub(crate) struct Records {
     pub(crate) list: Vec<Record>,
     /// Texts that do not stand in the chunk as they are.
     pub(crate) side: Bytes,
-    /// Bytes of a byte order mark.
+    /// What containers say of records, see [`Origin`].
+    pub(crate) attrs: Vec<Arc<[u8]>>,
+    /// Bytes that belong to no record: a byte order mark, and what separates JSON documents.
     pub(crate) blank: u64,
 }
 
@@ -84,6 +86,8 @@ pub(super) struct Assembler {
     pub(super) lanes: [Lane; 2],
     pub(super) records: Vec<Record>,
     pub(super) side: Vec<u8>,
+    /// Attributes of records since the last chunk, and of those that are not whole.
+    attrs: Vec<Arc<[u8]>>,
     pub(super) blank: u64,
     pub(super) skip: Skip,
     pub(super) skipped: u64,
@@ -110,6 +114,7 @@ impl Assembler {
             lanes: Default::default(),
             records: Vec::new(),
             side: Vec::new(),
+            attrs: Vec::new(),
             blank: 0,
             skip: resume.skip.unwrap_or_default(),
             skipped: 0,
@@ -276,6 +281,7 @@ impl Assembler {
         };
         let blank = std::mem::take(&mut self.blank);
         let records = Records {
+            attrs: self.take_attrs(),
             side: std::mem::take(&mut self.side).into(),
             blank,
             list,
@@ -295,6 +301,32 @@ impl Assembler {
             records: Some(Box::new(records)),
             header: None,
         }
+    }
+
+    /// The number of the attributes in this text. A container has the same ones on every line.
+    pub(super) fn attrs_number(&mut self, text: &[u8]) -> u32 {
+        if self.attrs.last().is_none_or(|last| **last != *text) {
+            self.attrs.push(text.into());
+        }
+        self.attrs.len() as u32 - 1
+    }
+
+    /// The attributes so far. Those of records that are not whole are kept, under new numbers.
+    fn take_attrs(&mut self) -> Vec<Arc<[u8]>> {
+        let all = std::mem::take(&mut self.attrs);
+        for lane in &mut self.lanes {
+            for held in lane.record.iter_mut().chain(&mut lane.line) {
+                if let Some(Origin::Written {
+                    attrs: Some(number),
+                    ..
+                }) = &mut held.origin
+                {
+                    self.attrs.push(all[*number as usize].clone());
+                    *number = self.attrs.len() as u32 - 1;
+                }
+            }
+        }
+        all
     }
 
     /// Where to go on when all records were delivered that are whole.

@@ -6,6 +6,7 @@
 //! | [`assembler`] | records of several lines and container logs: which lines belong together |
 //! | [`steps`] | what is done with each of their lines |
 //! | [`held`] | what of them is not whole yet |
+//! | [`documents`] | JSON documents that are not one per line |
 //!
 //! Whoever reads asks for [`Chunker::space`], reads into it and says how much with [`Chunker::advance`]; [`Chunker::take`]
 //! gives the whole records so far. What follows the last of them, the *tail*, is copied to the front of the next
@@ -25,6 +26,7 @@
 //! waits for memory never holds any.
 
 mod assembler;
+mod documents;
 mod held;
 mod steps;
 mod window;
@@ -37,11 +39,13 @@ use bytes::Bytes;
 use crate::charset;
 use crate::csv::{Header, HeaderSlot};
 use crate::decoder::Settings;
+use crate::layout::Layout;
 use crate::resume::{Check, Resume};
 use crate::terminator::{LineEnding, Terminator};
 
 use assembler::Assembler;
 pub(crate) use assembler::{Origin, Record, Records};
+use documents::Documents;
 use window::{SPACE_MIN, Window};
 
 /// Whole records that follow each other in a stream.
@@ -129,6 +133,10 @@ enum Framing {
     MsgPack,
     /// Lines have to be looked at one by one.
     Assembled(Box<Assembler>),
+    /// JSON documents, on any number of lines.
+    Documents(Box<Documents>),
+    /// JSON documents whose layout is not known yet.
+    Undecided,
 }
 
 /// A line that is too long: its first bytes. Those behind them are read over.
@@ -188,6 +196,8 @@ impl Chunker {
             let assembler = Assembler::new(settings, resume);
             let line_max = assembler.line_max();
             (Framing::Assembled(Box::new(assembler)), line_max)
+        } else if settings.has_layout() && resume.offset == 0 {
+            (Framing::Undecided, settings.record_max)
         } else {
             (Framing::Lines, settings.record_max)
         };
@@ -213,6 +223,19 @@ impl Chunker {
         if let Some(slot) = &self.header {
             // Only the first one counts.
             let _ = slot.set(header);
+        }
+    }
+
+    /// Says how the JSON documents of the stream are laid out, to a chunker that goes on in its middle and has read nothing: one at
+    /// the start finds out by itself.
+    pub fn set_layout(&mut self, layout: Layout) {
+        let offset = self.window.end();
+        match (&self.framing, layout) {
+            (Framing::Lines, Layout::Documents) if offset == self.origin => {
+                let documents = Documents::new(offset, self.window.before());
+                self.framing = Framing::Documents(Box::new(documents));
+            }
+            _ => {}
         }
     }
 
@@ -242,7 +265,11 @@ impl Chunker {
         if self.awaits_mark && !self.read_mark() {
             return;
         }
-        self.scan(from);
+        if matches!(self.framing, Framing::Undecided) {
+            self.decide(false);
+        } else {
+            self.scan(from);
+        }
         self.make_room();
     }
 
@@ -294,6 +321,8 @@ impl Chunker {
             cut
         } else if let Framing::Assembled(assembler) = &mut self.framing {
             assembler.take(&mut self.window, self.long.as_ref(), self.format)?
+        } else if let Framing::Documents(documents) = &mut self.framing {
+            documents.take(&mut self.window, self.format)?
         } else if self.complete > 0 {
             let at = std::mem::take(&mut self.complete);
             self.cut_off(at)
@@ -314,12 +343,17 @@ impl Chunker {
 
     /// What is left at the end of the stream: first as [`Self::take`], then the last record, whole or not.
     pub fn finish(&mut self) -> Option<Chunk> {
+        if matches!(self.framing, Framing::Undecided) {
+            self.decide(true);
+        }
         if let Some(chunk) = self.take() {
             return Some(chunk);
         }
         let big_endian = self.after.big_endian;
         let chunk = if let Framing::Assembled(assembler) = &mut self.framing {
             assembler.finish(&mut self.window, self.long.take(), self.format)?
+        } else if let Framing::Documents(documents) = &mut self.framing {
+            documents.finish(&mut self.window, self.format)?
         } else if let Some(long) = self.long.take() {
             let rest = self.window.bytes().len();
             self.window.forget(rest);
@@ -336,9 +370,15 @@ impl Chunker {
     /// Gives the buffer back, and keeps what is in it in as little memory as it needs. For streams that nothing is read
     /// from for a while.
     pub fn release(&mut self) {
-        if let Framing::Assembled(assembler) = &mut self.framing {
-            assembler.forget(&mut self.window);
-            assembler.release();
+        match &mut self.framing {
+            Framing::Assembled(assembler) => {
+                assembler.forget(&mut self.window);
+                assembler.release();
+            }
+            Framing::Documents(documents) => {
+                documents.forget(&mut self.window);
+            }
+            _ => {}
         }
         self.window.release();
     }
@@ -346,6 +386,7 @@ impl Chunker {
     fn has_records(&self) -> bool {
         match &self.framing {
             Framing::Assembled(assembler) => assembler.is_ready(),
+            Framing::Documents(documents) => documents.is_ready(),
             _ => self.complete > 0,
         }
     }
@@ -410,7 +451,19 @@ impl Chunker {
             }
             Framing::MsgPack => self.walk_values(),
             Framing::Assembled(assembler) => assembler.scan(&self.window, self.format),
+            Framing::Documents(documents) => documents.scan(&self.window),
+            Framing::Undecided => {}
         }
+    }
+
+    /// Finds out how JSON documents are laid out, if the first bytes tell; at the end of the stream they always do.
+    fn decide(&mut self, is_end: bool) {
+        self.framing = match Layout::of(self.window.bytes(), is_end) {
+            None => return,
+            Some(Layout::Lines) => Framing::Lines,
+            Some(Layout::Documents) => Framing::Documents(Box::new(Documents::new(0, &[]))),
+        };
+        self.scan(0);
     }
 
     /// Moves `complete` over the whole values that were read.
@@ -432,9 +485,12 @@ impl Chunker {
         if !self.window.is_full() || self.is_ready() {
             return;
         }
-        if let Framing::Assembled(assembler) = &mut self.framing
-            && assembler.forget(&mut self.window)
-        {
+        let has_forgotten = match &mut self.framing {
+            Framing::Assembled(assembler) => assembler.forget(&mut self.window),
+            Framing::Documents(documents) => documents.forget(&mut self.window),
+            _ => false,
+        };
+        if has_forgotten {
             return;
         }
         let kept = self.kept();
@@ -447,6 +503,8 @@ impl Chunker {
             && assembler.unpin(&mut self.window)
         {
             // The lines before this one have moved out of the window.
+        } else if let Framing::Documents(documents) = &mut self.framing {
+            documents.give_up(&mut self.window, kept);
         } else {
             self.give_up_line();
         }

@@ -104,7 +104,9 @@ impl Assembler {
             self.skipped += piece.source;
             return;
         }
-        piece.origin = Some(line.origin());
+        let attrs = line.attrs.clone();
+        let attrs = attrs.map(|attrs| self.attrs_number(&piece.text[attrs]));
+        piece.origin = Some(line.origin(attrs));
         if !line.is_escaped {
             piece.at = piece.at.map(|at| at + line.text.start as u64);
             piece.text = &piece.text[line.text];

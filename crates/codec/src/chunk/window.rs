@@ -90,6 +90,11 @@ impl Window {
         self.start + self.bytes().len() as u64
     }
 
+    /// What stood right before.
+    pub(super) fn before(&self) -> &[u8] {
+        self.tail.bytes()
+    }
+
     /// Whether there is a buffer without room.
     pub(super) fn is_full(&self) -> bool {
         self.buffer

@@ -67,7 +67,18 @@ pub(super) fn rfc3339(line: &[u8], at: usize, seconds: Seconds) -> Result<(Stamp
         Seconds::Required => time_of_day(line, at + 11)?,
         Seconds::Optional => loose_time_of_day(line, at + 11)?,
     };
-    let (nanos, end) = fraction(line, end)?;
+    zoned(line, end, (year, month, day), second_of_day)
+}
+
+/// Reads what follows the seconds of a time with a full date, at `at`: the fraction and the zone. Gives where they end.
+#[inline]
+fn zoned(
+    line: &[u8],
+    at: usize,
+    (year, month, day): (i64, u32, u32),
+    second_of_day: u32,
+) -> Result<(Stamp, usize), Problem> {
+    let (nanos, end) = fraction(line, at)?;
     let (offset, end) = offset(line, end)?;
     let stamp = Stamp {
         year: Some(year),
@@ -103,17 +114,7 @@ fn basic(line: &[u8], at: usize) -> Result<(Stamp, usize), Problem> {
     let (Some(second_of_day), end) = (seconds_of(part(9)?, part(11)?, part(13)?), at + 15) else {
         return Err(wrong);
     };
-    let (nanos, end) = fraction(line, end)?;
-    let (offset, end) = offset(line, end)?;
-    let stamp = Stamp {
-        year: Some(year),
-        month,
-        day,
-        second_of_day,
-        nanos,
-        offset,
-    };
-    Ok((stamp, end))
+    zoned(line, end, (year, month, day), second_of_day)
 }
 
 /// Reads seconds since 1970 at `at`, in ten digits with or without a fraction and with a blank behind them: nanoseconds, and where

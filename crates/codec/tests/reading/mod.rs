@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use batch::{Budget, BufferPool, Encoding, FieldPath, HostInfo, JsonWriter, Stream, Value};
-use codec::{BATCH_EVENTS_MAX, Check, Chunk, Chunker, Decoder, Resume, Settings};
+use codec::{
+    BATCH_EVENTS_MAX, Check, Chunk, Chunker, Decoder, LAYOUT_BYTES, Layout, Resume, Settings,
+};
 
 /// An event: text or JSON, start, end, tags, and what a container says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,6 +101,10 @@ impl<'a> Run<'a> {
         let mut chunker = Chunker::resume(settings, resume, tail);
         if resume.offset > 0 {
             chunker.set_header(settings.header_of(content));
+            if settings.has_layout() {
+                let layout = Layout::of(content, content.len() < LAYOUT_BYTES);
+                chunker.set_layout(layout.expect("all of it is there"));
+            }
         }
         Self {
             content,

@@ -20,7 +20,7 @@ mod tests;
 use std::ops::Range;
 use std::sync::Arc;
 
-use batch::{Batch, Column, FieldPath, Value};
+use batch::{Batch, Column, FieldPath, FieldRead, Value};
 
 use jiff::tz::TimeZone;
 
@@ -182,6 +182,14 @@ impl Template {
             Piece::Field { .. } | Piece::Time(..) => place,
         });
         pieces.collect()
+    }
+
+    /// The fields that it names, to find out whether any event has them.
+    pub fn reads(&self) -> impl Iterator<Item = Arc<FieldRead>> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Field { path, .. } => Some(Arc::new(FieldRead::always(path.clone()))),
+            Piece::Literal(_) | Piece::Time(..) => None,
+        })
     }
 
     /// The template over the columns of one batch.

@@ -84,8 +84,8 @@ pub const SPEC: Spec = Spec {
             output: "",
         },
         Example {
-            title: "JSON documents, one per line",
-            stage: "file eve.json.gz codec=json",
+            title: "JSON documents: one per line, of several lines, or in an array",
+            stage: "file eve.json.gz result.json",
             input: "",
             output: "",
         },

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use batch::{PooledBuffer, Stream};
-use codec::{Chunk, Chunker, Header, Resume};
+use codec::{Chunk, Chunker, Header, LAYOUT_BYTES, Layout, Resume};
 use component::InputContext;
 use registry::{Change, Registry};
 use tokio::runtime::Handle;
@@ -307,6 +307,32 @@ impl Reader {
             outcome => (self.common.events)(Event::Ended(task, outcome)),
         }
     }
+
+    /// The header at the start of a file, where its rows have one.
+    fn header(&self, settings: &codec::Settings, file: &Opened) -> Option<Arc<Header>> {
+        settings.csv.as_ref().filter(|csv| csv.has_header())?;
+        // The header of a file is short, unless somebody has very many columns.
+        [
+            HEADER_BYTES,
+            settings.record_max.saturating_add(HEADER_BYTES),
+        ]
+        .iter()
+        .find_map(|bytes| {
+            let head = Head::read(file, self.common.rules.compression, *bytes).ok()?;
+            settings.header_of(&head.bytes)
+        })
+    }
+
+    /// How the JSON documents of a file are laid out.
+    fn layout(&self, file: &Opened) -> Layout {
+        let layout = |bytes, is_all| {
+            let head = Head::read(file, self.common.rules.compression, bytes).ok()?;
+            Layout::of(&head.bytes, is_all)
+        };
+        layout(HEADER_BYTES, false)
+            .or_else(|| layout(LAYOUT_BYTES, true))
+            .unwrap_or_default()
+    }
 }
 
 impl SliceContext for Reader {
@@ -362,20 +388,12 @@ impl SliceContext for Reader {
         Chunker::resume(settings, &state.sent, tail)
     }
 
-    fn header(&self, path: &str, file: &Opened) -> Option<Arc<Header>> {
-        let rules = &self.common.rules;
-        let settings = rules.formats.of(path);
-        settings.csv.as_ref().filter(|csv| csv.has_header())?;
-        // The header of a file is short, unless somebody has very many columns.
-        [
-            HEADER_BYTES,
-            settings.record_max.saturating_add(HEADER_BYTES),
-        ]
-        .iter()
-        .find_map(|bytes| {
-            let head = Head::read(file, rules.compression, *bytes).ok()?;
-            settings.header_of(&head.bytes)
-        })
+    fn tell_start(&self, chunker: &mut Chunker, path: &str, file: &Opened) {
+        let settings = self.common.rules.formats.of(path);
+        chunker.set_header(self.header(settings, file));
+        if settings.has_layout() {
+            chunker.set_layout(self.layout(file));
+        }
     }
 
     fn follows(&self) -> bool {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use batch::Stream;
 use codec::compress::{Checkpoint, Format};
-use codec::{Check, Chunk, Chunker, Header};
+use codec::{Check, Chunk, Chunker};
 
 use super::content::{Content, Got, Scratch};
 use super::pool::Order;
@@ -99,8 +99,9 @@ pub(crate) trait SliceContext {
     fn is_own(&self, file: &Opened) -> bool;
     /// A chunker that goes on where one was, with the bytes before.
     fn chunker(&self, path: &str, state: &FileState, tail: &[u8]) -> Chunker;
-    /// The header at the start of a file, where its rows have one.
-    fn header(&self, path: &str, file: &Opened) -> Option<Arc<Header>>;
+    /// Tells a chunker that goes on in the middle of a file what the start of the file says: the header of its rows, or how its
+    /// JSON documents are laid out.
+    fn tell_start(&self, chunker: &mut Chunker, path: &str, file: &Opened);
     /// Whether more may come behind the end of a file in this run.
     fn follows(&self) -> bool;
     /// Whether NULs at the end of a plain file are room that is still to be written to.
@@ -134,12 +135,13 @@ impl Task {
             content.await_nuls();
         }
         let name = path.to_string_lossy();
-        let header = desk.header(&name, content.file());
         let mut state = file.lock();
         state.counts.pending_bytes = 0;
         let mut chunker = desk.chunker(&name, &state, &tail);
-        if state.sent.offset > 0 {
-            chunker.set_header(header);
+        let is_at_start = state.sent.offset == 0;
+        drop(state);
+        if !is_at_start {
+            desk.tell_start(&mut chunker, &name, content.file());
         }
         let stream = Arc::new(Stream::file(file.id, &*name));
         let now = Instant::now();

@@ -12,8 +12,8 @@ pub(crate) enum Codec {
     /// Each line is an event with the line as `message`.
     #[default]
     Text,
-    /// Each line is a JSON object. Blank lines count for nothing; a line that is no JSON object becomes an event of text
-    /// with the tag `_jsonparsefailure`.
+    /// JSON objects: one per line, or of any layout if the stream begins with an array of objects or with an object that
+    /// does not end on its line, or is not alone on it. What is no object becomes an event of text with the tag `_jsonparsefailure`.
     Json,
     /// MessagePack maps, one after the other. A broken one ends the stream with an error.
     Msgpack,

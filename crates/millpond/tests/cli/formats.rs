@@ -72,6 +72,96 @@ fn a_file_is_read_as_what_its_name_says() {
 }
 
 #[test]
+fn json_is_read_in_any_layout() {
+    let folder = Folder::new();
+    let expected = json!([{ "a": 1, "b": { "c": [1, "x\ny"] } }, { "a": 2 }]);
+    let pretty = serde_json::to_string_pretty(&expected).expect("JSON");
+    let documents = expected.as_array().expect("a list");
+    let each = documents
+        .iter()
+        .map(|one| serde_json::to_string_pretty(one).expect("JSON"));
+    let each: String = each.map(|one| one + "\n").collect();
+    for content in [expected.to_string(), pretty.clone(), each] {
+        let path = folder.write("a.json", &content);
+        let ended = run(&format!("file {path}")).expect(0);
+        assert_eq!(Value::Array(ended.events()), expected, "{content}");
+        assert_eq!(ended.out.lines().count(), 2, "{}", ended.out);
+        let packed = folder.write("b.json.gz", gzip(content.as_bytes()));
+        assert_eq!(events(&format!("file {packed}")), expected, "{content}");
+        let piped = run_on(content.as_bytes(), "stdin codec=json").expect(0);
+        assert_eq!(Value::Array(piped.events()), expected, "{content}");
+        let sampled = millpond(&["check", "http 8080", "--sample", &path]).expect(0);
+        assert_eq!(Value::Array(sampled.events()), expected, "{content}");
+    }
+    // What is broken is tagged and takes nothing with it.
+    let broken = pretty.replace("\"a\": 1", "\"a\": ");
+    let path = folder.write("c.json", &broken);
+    let seen = events(&format!("file {path}"));
+    assert_eq!(seen[0]["tags"], json!(["_jsonparsefailure"]));
+    assert_eq!(seen[1], expected[1]);
+    assert_eq!(seen.as_array().map(Vec::len), Some(2));
+    // A document may be as long as a line, and an array of any length.
+    let many = Value::Array(vec![json!({ "a": "x".repeat(90) }); 100]).to_string();
+    let path = folder.write("d.json", many);
+    let seen = events(&format!("file {path} max_line_bytes=100"));
+    assert_eq!(seen.as_array().map(Vec::len), Some(100));
+    let ended = run(&format!(
+        "file {path} max_line_bytes=50 | where '_truncated' in tags"
+    ))
+    .expect(0);
+    assert_eq!(ended.events().len(), 100);
+    assert!(ended.err.contains("was truncated"), "{}", ended.err);
+}
+
+#[test]
+fn an_array_that_grows_is_read_on() {
+    for is_packed in [false, true] {
+        let folder = Folder::new();
+        let data = folder.path("data");
+        let name = if is_packed { "a.json.gz" } else { "a.json" };
+        let mut content = "[\n  {\n    \"a\": 1\n  },\n  {\n    \"a\"".to_owned();
+        let write = |content: &str| match is_packed {
+            true => folder.write(name, gzip(content.as_bytes())),
+            false => folder.write(name, content),
+        };
+        let path = write("");
+        let out = folder.path("out.ndjson");
+        let yaml = format!(
+            "data_dir: {data}\npipelines: {{ p: {{ input: {{ file: {{ paths: ['{path}'] }} }}, output: {{ file: '{out}' }} }} }}\n"
+        );
+        let yaml = folder.write("p.yaml", yaml);
+        let lines = || std::fs::read_to_string(&out).unwrap_or_default();
+        for (count, more) in [
+            (1, ": 2\n  },\n  {"),
+            (2, "\n    \"a\": 3\n  }\n]\n"),
+            (3, "{\"a\":4}"),
+        ] {
+            write(&content);
+            let mut service = Service::start(&folder, &["run", &yaml]);
+            service.until("the next document", || lines().lines().count() == count);
+            service.stop();
+            content += more;
+        }
+        let ended = millpond(&["files", "--data-dir", &data]).expect(0);
+        let read = content.len() - "{\"a\":4}".len();
+        assert!(
+            is_packed || ended.out.contains(&read.to_string()),
+            "{}",
+            ended.out
+        );
+        let seen: Vec<Value> = lines()
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .collect();
+        assert_eq!(
+            seen,
+            [json!({ "a": 1 }), json!({ "a": 2 }), json!({ "a": 3 })],
+            "{name}"
+        );
+    }
+}
+
+#[test]
 fn a_setting_overrules_the_name() {
     let folder = Folder::new();
     let csv = folder.write("a.csv", "{\"a\":1}\n");

@@ -103,8 +103,8 @@ fn paths_of_outputs_and_settings_know_the_home_directory() {
     }
 }
 
-/// Runs a pipeline whose standard output is a terminal; what it shows.
-fn on_terminal(folder: &Folder, pipeline: &str, environment: &[(&str, &str)]) -> String {
+/// A terminal, as its user and as a program sees it.
+fn terminal() -> (std::fs::File, std::fs::File) {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&controller).expect("granted");
@@ -114,10 +114,50 @@ fn on_terminal(folder: &Folder, pipeline: &str, environment: &[(&str, &str)]) ->
         .read(true)
         .write(true)
         .open(name.to_str().expect("a path"));
+    (controller.into(), options.expect("opens"))
+}
+
+#[test]
+fn whoever_forgets_the_input_is_told_that_the_terminal_is_read() {
+    use std::io::Write;
+    let hint = "reading events from the terminal, one per line; Ctrl-D ends them (to read a file: file PATH | …)\n";
+    for (pipeline, stdin, expected) in [
+        ("keep message | stdout format=json", true, hint),
+        ("stdin | keep message | stdout format=json", true, hint),
+        ("generate apache count=1 | discard", true, ""),
+        ("keep message | stdout format=json", false, ""),
+    ] {
+        let (mut controller, user) = terminal();
+        let mut command = command(&["run", pipeline]);
+        let is_given = match stdin {
+            true => command.stdin(user),
+            false => command.stdin(std::fs::File::open("/dev/null").expect("opens")),
+        };
+        let child = is_given.spawn().expect("the executable runs");
+        drop(command);
+        controller.write_all(b"one\n\x04").expect("typed");
+        let ended = child.wait_with_output().expect("it ends");
+        assert_eq!(
+            String::from_utf8_lossy(&ended.stderr),
+            expected,
+            "{pipeline}"
+        );
+        let out = if !expected.is_empty() {
+            "{\"message\":\"one\"}\n"
+        } else {
+            ""
+        };
+        assert_eq!(String::from_utf8_lossy(&ended.stdout), out, "{pipeline}");
+    }
+}
+
+/// Runs a pipeline whose standard output is a terminal; what it shows.
+fn on_terminal(folder: &Folder, pipeline: &str, environment: &[(&str, &str)]) -> String {
+    let (mut controller, user) = terminal();
     let mut command = command(&["run", pipeline]);
     command
         .current_dir(folder)
-        .stdout(options.expect("opens"))
+        .stdout(user)
         .env_remove("NO_COLOR")
         .env("TERM", "xterm");
     command.envs(environment.iter().copied());
@@ -126,7 +166,7 @@ fn on_terminal(folder: &Folder, pipeline: &str, environment: &[(&str, &str)]) ->
     drop(command);
     let mut shown = Vec::new();
     // The end of a terminal is an error.
-    let _ = std::io::Read::read_to_end(&mut std::fs::File::from(controller), &mut shown);
+    let _ = std::io::Read::read_to_end(&mut controller, &mut shown);
     assert!(child.wait().expect("it ends").success());
     String::from_utf8(shown)
         .expect("text")

@@ -45,6 +45,68 @@ pipelines:
 }
 
 #[test]
+fn an_output_takes_what_no_condition_holds_for() {
+    let folder = Folder::new();
+    // The example of the page.
+    let page = include_str!("../../src/pipeline.md");
+    let (_, section) = page
+        .split_once("## Routing by condition")
+        .expect("the section");
+    let (_, yaml) = section.split_once("```yaml\n").expect("an example");
+    let (yaml, _) = yaml.split_once("```").expect("its end");
+    let yaml = folder.write(
+        "p.yaml",
+        yaml.replace("path: ", &format!("path: {}/", folder.path(""))),
+    );
+    let events = [
+        r#"{"n":1,"level":"ERROR","took_ms":2000}"#,
+        r#"{"n":2,"level":"INFO"}"#,
+        // Cannot be evaluated, and has no level.
+        r#"{"n":3,"took_ms":"x"}"#,
+        r#"{"n":4,"took_ms":[]}"#,
+        r#"{"n":5,"level":"INFO","took_ms":1001}"#,
+    ];
+    let input = folder.write("in.ndjson", events.join("\n"));
+    let mut command = crate::program::command(&["run", &yaml, "--metrics"]);
+    command.stdin(std::fs::File::open(input).expect("opens"));
+    let ended = command.output().expect("runs");
+    let err = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success(), "{err}");
+    assert!(!err.contains("no output"), "{err}");
+    let numbers = |name: &str| {
+        let lines = folder.read(name);
+        let of = |line: &str| line[5..6].to_owned();
+        lines.lines().map(of).collect::<String>()
+    };
+    for (name, expected) in [
+        ("errors", "1"),
+        ("slow", "15"),
+        ("rest", "234"),
+        ("all", "12345"),
+    ] {
+        assert_eq!(
+            numbers(&format!("{name}.ndjson")),
+            expected,
+            "{name}: {err}"
+        );
+    }
+    for (outputs, said) in [
+        (
+            "[{ discard: { otherwise: true } }]",
+            "no other output has an `if`",
+        ),
+        (
+            "[{ discard: { if: a == 1, otherwise: true } }]",
+            "`otherwise` and `if` cannot be combined",
+        ),
+    ] {
+        let yaml = format!("pipelines: {{ p: {{ input: stdin, outputs: {outputs} }} }}\n");
+        let refused = millpond(&["check", &folder.write("bad.yaml", yaml)]).expect(2);
+        assert!(refused.err.contains(said), "{}", refused.err);
+    }
+}
+
+#[test]
 fn failure_policies_do_what_they_say() {
     for (policy, events, seen) in [("publish", 2, 1), ("continue", 2, 2), ("drop", 1, 1)] {
         let pipeline = format!(

@@ -75,6 +75,77 @@ fn a_field_that_no_event_had_is_reported() {
 }
 
 #[test]
+fn fields_in_templates_that_no_event_had_are_reported() {
+    let folder = Folder::new();
+    let path = folder.path("%{levl}-%{level}.log");
+    let event = br#"{"level":"info","message":"m"}"#;
+    let hint = "no event had the field `levl`; did you mean `level`?\n";
+    for (stages, component) in [
+        (format!("file '{path}'"), "output file"),
+        (
+            "stdout format=line template='%{levl}: %{message} %{+yyyy}'".to_owned(),
+            "output stdout",
+        ),
+    ] {
+        let ended = run_on(event, &format!("stdin codec=json | {stages}")).expect(0);
+        assert_eq!(
+            ended.err,
+            format!("warning: {component}: {hint}"),
+            "{stages}"
+        );
+    }
+    let yaml = |outputs: &str| {
+        folder.write(
+            "p.yaml",
+            format!("pipelines: {{ p: {{ input: {{ stdin: {{ codec: json }} }}, processors: [{{ set: {{ values: {{ x: '%{{levl}}' }} }} }}], outputs: [{outputs}] }} }}\n"),
+        )
+    };
+    // Nothing is sent where a sample is tried, and the templates are filled in nevertheless.
+    let sample = folder.write("a.json", event);
+    for (outputs, field) in [
+        ("{ http: { url: 'http://127.0.0.1:9/%{indx}' } }", "indx"),
+        (
+            "{ http: { url: 'http://127.0.0.1:9/', headers: { X-Level: '%{levle}' } } }",
+            "levle",
+        ),
+        (
+            "{ http: { url: 'http://127.0.0.1:9/', format: single, template: '%{mesage}' } }",
+            "mesage",
+        ),
+        (
+            "{ elasticsearch: { hosts: ['http://127.0.0.1:9'], index: 'logs-%{servce}' } }",
+            "servce",
+        ),
+        (
+            "{ elasticsearch: { hosts: ['http://127.0.0.1:9'], index: logs, routing: '%{usr}' } }",
+            "usr",
+        ),
+    ] {
+        let ended = millpond(&["check", &yaml(outputs), "--sample", &sample]);
+        let output = outputs
+            .trim_start_matches("{ ")
+            .split(':')
+            .next()
+            .unwrap_or_default();
+        let expected = format!("output {output}: no event had the field `{field}`");
+        assert!(ended.err.contains(&expected), "{outputs}: {}", ended.err);
+        assert!(
+            ended
+                .err
+                .contains("processor set: no event had the field `levl`; did you mean `level`?"),
+            "{}",
+            ended.err
+        );
+    }
+    // The output's own processors come first, and rows that it does not take say nothing.
+    let ended = run_on(
+        event,
+        "stdin codec=json | set a = 1 | stdout format=line template='%{a}%{level}'",
+    );
+    assert_eq!(ended.expect(0).err, "");
+}
+
+#[test]
 fn what_events_may_do_without_is_not_reported() {
     for stages in [
         // One event has it; in another one it is null.

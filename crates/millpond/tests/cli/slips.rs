@@ -10,6 +10,103 @@ fn on_event(stage: &str) -> Ended {
 }
 
 #[test]
+fn what_stands_in_the_wrong_place_is_named_with_its_right_place() {
+    let folder = Folder::new();
+    let pipeline = |rest: &str| format!("pipelines:\n  p:\n    input: stdin\n{rest}");
+    for (yaml, parts) in [
+        (
+            pipeline("    processors:\n      - drop: { condition: n == 1 }\n"),
+            [
+                "5:17",
+                "unknown setting `condition` for drop",
+                "did you mean `if`?",
+            ],
+        ),
+        (
+            pipeline("    outputs:\n      stdout: {}\n      file: { path: x }\n"),
+            [
+                "5:7",
+                "`outputs` is a list, and each component in it starts with its own `-`",
+                "write `- stdout: …` and `- file: …`",
+            ],
+        ),
+        (
+            pipeline("    processors:\n      - where: n == 2\n        name: w\n"),
+            [
+                "6:9",
+                "`name` is a setting of `where` and must be indented below it",
+                "write `where: { name: …, … }`",
+            ],
+        ),
+        (
+            pipeline("    name: q\n"),
+            [
+                "4:5",
+                "unknown setting `name` for a pipeline",
+                "called by the key that it stands under",
+            ],
+        ),
+        (
+            "input: stdin\noutput: stdout\n".to_owned(),
+            [
+                "1:1",
+                "`input` belongs to a pipeline",
+                "`pipelines: { NAME: { input: …, processors: […], output: … } }`",
+            ],
+        ),
+        (
+            "a:\n  input: stdin\n  output: stdout\n".to_owned(),
+            ["1:1", "`a` looks like a pipeline", "`pipelines: { NAME: "],
+        ),
+        (
+            "workers: 2\n".to_owned(),
+            [
+                "1:1",
+                "the configuration has no `pipelines`",
+                "`pipelines: { NAME: ",
+            ],
+        ),
+        (
+            String::new(),
+            [
+                "1:1",
+                "the configuration has no `pipelines`",
+                "`pipelines: { NAME: ",
+            ],
+        ),
+    ] {
+        let path = folder.write("p.yaml", &yaml);
+        let ended = millpond(&["check", &path]).expect(2);
+        for part in parts {
+            assert!(ended.err.contains(part), "{yaml}: {part}: {}", ended.err);
+        }
+    }
+    for (line, parts) in [
+        (
+            "http 80a",
+            [
+                "1:6",
+                "`80a` is not a port: expected a number from 0 to 65535",
+            ],
+        ),
+        (
+            "follow a.log",
+            ["there is no input `follow`", "file PATH follow=true"],
+        ),
+        ("stdin | follow", ["follow`", "file PATH follow=true"]),
+        (
+            "tail a.log | stdout",
+            ["there is no input `tail`", "file PATH follow=true"],
+        ),
+    ] {
+        let ended = millpond(&["check", line]).expect(2);
+        for part in parts {
+            assert!(ended.err.contains(part), "{line}: {part}: {}", ended.err);
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_meant_is_refused_and_the_right_form_named() {
     for (stage, parts) in [
         (

@@ -3,7 +3,9 @@
 //! The first line is as short as it can be. The index stands in the address, so that the line is `{"create":{"_id":"…"}}`
 //! unless the settings ask for more. Both lines go straight into the request's bytes.
 
-use batch::{Batch, Bitmap, Cell, Column, FieldPath, JsonWriter, ShortIds, time};
+use std::sync::Arc;
+
+use batch::{Batch, Bitmap, Cell, Column, FieldPath, FieldRead, JsonWriter, ShortIds, time};
 use component::Encoded;
 use expr::{Absent, BoundTemplate, Template};
 use ring::digest::{SHA256, digest};
@@ -76,11 +78,21 @@ struct Bound<'a> {
 
 /// The column that says which documents have an `@timestamp`, and the one that has it for the others.
 struct Times {
-    own: std::sync::Arc<Column>,
-    given: std::sync::Arc<Column>,
+    own: Arc<Column>,
+    given: Arc<Column>,
 }
 
 impl Action {
+    /// The fields that its templates name.
+    pub fn reads(&self) -> impl Iterator<Item = Arc<FieldRead>> {
+        let id = match &self.id {
+            DocumentId::Text(template) => Some(template),
+            DocumentId::Event | DocumentId::None => None,
+        };
+        let templates = [id, self.pipeline.as_ref(), self.routing.as_ref()];
+        templates.into_iter().flatten().flat_map(Template::reads)
+    }
+
     /// Whether a document of the same id may be there already, as it is when it was sent before.
     pub fn finds_repeats(&self) -> bool {
         self.verb == Verb::Create && !matches!(self.id, DocumentId::None)

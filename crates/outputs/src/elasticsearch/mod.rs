@@ -26,7 +26,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use batch::{Batch, Bitmap};
+use batch::{Batch, Bitmap, FieldRead};
 use component::{
     Build, BuildContext, Compression, Encoded, Example, Framing, Output, Request, RequestLimits,
     RequestOrder, Requests, RowAnswer, SendError, Sender, Sent, Spec, Warning,
@@ -397,6 +397,10 @@ impl Output for Elasticsearch {
         // Called once.
         let _ = self.opened.set(Opened { client, setup });
         Ok(())
+    }
+
+    fn reads(&self) -> Vec<Arc<FieldRead>> {
+        self.target.reads().chain(self.action.reads()).collect()
     }
 
     fn encode(&self, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded) {

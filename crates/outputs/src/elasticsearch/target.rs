@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use batch::{Batch, Bitmap};
+use batch::{Batch, Bitmap, FieldRead};
 use config::{ConfigError, Node};
 use expr::{Absent, Template};
 use net::client::reqwest::Url;
@@ -39,6 +39,15 @@ enum Name {
 }
 
 impl Target {
+    /// The fields that its name is made of.
+    pub fn reads(&self) -> impl Iterator<Item = Arc<FieldRead>> {
+        let template = match &self.name {
+            Name::Fixed(_) => None,
+            Name::ByEvent(template) => Some(template),
+        };
+        template.into_iter().flat_map(Template::reads)
+    }
+
     /// The data stream or index of this name, which stands in a setting of the output.
     ///
     /// # Errors

@@ -75,6 +75,14 @@ impl Destination {
         Ok(Self::Fixed(fixed.into()))
     }
 
+    /// The template, where each event has a path of its own.
+    pub fn template(&self) -> Option<&Template> {
+        match self {
+            Self::Fixed(_) => None,
+            Self::Template { template, .. } => Some(template),
+        }
+    }
+
     /// Looks whether files can be written there now.
     ///
     /// # Errors

@@ -29,12 +29,13 @@ mod tests;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use batch::{Batch, Bitmap};
+use batch::{Batch, Bitmap, FieldRead};
 use component::{
     Build, BuildContext, Compression, Effects, Encoded, Example, Output, Part, RowAnswer, Spec,
     Warning, WriteError, Writer, Written, WrittenFiles, parse,
 };
 use config::{ConfigError, Node, Period, Positional, Size};
+use expr::Template;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -337,6 +338,12 @@ impl Output for FileOutput {
         }
     }
 
+    fn reads(&self) -> Vec<Arc<FieldRead>> {
+        let path = self.destination.template().into_iter();
+        let path = path.flat_map(Template::reads);
+        path.chain(self.format.reads()).collect()
+    }
+
     fn written(&self) -> Option<Arc<WrittenFiles>> {
         Some(self.written.clone())
     }
@@ -348,12 +355,9 @@ impl Output for FileOutput {
 
     fn encode(&self, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded) {
         let mut format = self.format.bind(batch);
-        let template = match &self.destination {
-            Destination::Template { template, .. } => template,
-            Destination::Fixed(_) => {
-                encoded.rows = rows.count();
-                return format.write(rows, &mut encoded.bytes);
-            }
+        let Some(template) = self.destination.template() else {
+            encoded.rows = rows.count();
+            return format.write(rows, &mut encoded.bytes);
         };
         for group in by_path(template, batch, rows) {
             match group.destination {

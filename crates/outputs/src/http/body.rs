@@ -1,6 +1,8 @@
 //! What a request's body holds of each event.
 
-use batch::{Batch, Bitmap, JsonWriter};
+use std::sync::Arc;
+
+use batch::{Batch, Bitmap, FieldRead, JsonWriter};
 use component::{Encoded, Framing};
 use expr::Template;
 
@@ -32,6 +34,15 @@ pub const ARRAY: Framing = Framing {
 };
 
 impl Rendering {
+    /// The fields that it names.
+    pub fn reads(&self) -> impl Iterator<Item = Arc<FieldRead>> {
+        let template = match self {
+            Self::Text { template, .. } => Some(template),
+            Self::Lines | Self::Documents => None,
+        };
+        template.into_iter().flat_map(Template::reads)
+    }
+
     /// Appends rows, and says where each ends.
     pub fn write(&self, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded) {
         encoded.ends.reserve(rows.count());

@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use batch::{Batch, Bitmap};
+use batch::{Batch, Bitmap, FieldRead};
 use component::{
     Build, BuildContext, Compression, Encoded, Example, Framing, Output, Request, RequestLimits,
     RequestOrder, Requests, RowAnswer, SendError, Sender, Sent, Spec, Warning, parse,
@@ -331,6 +331,12 @@ impl Output for Http {
         // Called once.
         let _ = self.client.set(client);
         Ok(())
+    }
+
+    fn reads(&self) -> Vec<Arc<FieldRead>> {
+        let mut reads = self.target.reads();
+        reads.extend(self.rendering.reads());
+        reads
     }
 
     fn encode(&self, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded) {

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use batch::{Batch, Bitmap};
+use batch::{Batch, Bitmap, FieldRead};
 use config::{ConfigError, Node};
 use expr::Template;
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
@@ -82,6 +82,16 @@ impl Target {
             Self::Fixed(url) => origin(url),
             Self::ByEvent(target) => target.origin.clone(),
         }
+    }
+
+    /// The fields that its templates name.
+    pub fn reads(&self) -> Vec<Arc<FieldRead>> {
+        let Self::ByEvent(target) = self else {
+            return Vec::new();
+        };
+        let headers = target.headers.iter().map(|(_, template)| template);
+        let templates = std::iter::once(&target.url).chain(headers);
+        templates.flat_map(Template::reads).collect()
     }
 
     /// Whether requests are encrypted.

@@ -87,8 +87,12 @@ struct Common {
     queue: Arc<Queue>,
     output: Arc<dyn Output>,
     condition: Option<Expr>,
+    /// The conditions of the other outputs, where it takes the events for which none of them holds.
+    otherwise: Vec<Expr>,
     /// What the condition reads.
     reading: Reading,
+    /// What the output's templates read.
+    template_reading: Reading,
     retry: RetrySettings,
     metrics: Arc<OperatorMetrics>,
     diagnostics: Diagnostics,
@@ -165,7 +169,9 @@ impl Lane {
             queue: shared.queue.clone(),
             output: node.component.output(),
             reading: Reading::new(reads.iter().cloned()),
+            template_reading: Reading::new(node.component.output().reads()),
             condition: node.condition,
+            otherwise: node.otherwise,
             retry: shared.retry,
             metrics: Arc::default(),
             offers: Offers::new(2 * shared.workers),
@@ -241,12 +247,18 @@ impl Lane {
         }
     }
 
-    /// A sentence for every field that its condition read and that no event had, and one where it could not be evaluated.
+    /// A sentence for every field that its condition or its templates read and that no event had, and one where the condition could
+    /// not be evaluated.
     pub fn remarks(&self) -> Vec<String> {
         let Common {
-            reading, metrics, ..
+            reading,
+            template_reading,
+            metrics,
+            ..
         } = &self.common;
         let mut sentences = reading.missing();
+        sentences.extend(template_reading.missing());
+        sentences.dedup();
         sentences.extend(expression_errors(metrics, reading.events()));
         sentences
     }
@@ -274,9 +286,9 @@ impl Lane {
         }
     }
 
-    /// Whether it takes only the events for which its `if` holds.
+    /// Whether it takes only the events for which its `if` holds, or that of no other output.
     pub fn is_conditional(&self) -> bool {
-        self.common.condition.is_some()
+        self.common.condition.is_some() || !self.common.otherwise.is_empty()
     }
 
     /// The rows of a processed batch that the output takes. To be called once for every turn.
@@ -340,6 +352,9 @@ impl Lane {
             ticket: ticket.clone(),
             encoded: None,
         };
+        if common.works() {
+            common.note(&common.template_reading, &item.batch, &item.rows);
+        }
         if !item.rows.is_empty() && common.works() && self.has_room_for_encoded() {
             let spare = common.offers.reserve();
             item.encoded = Some(common.encode(&item, spare));
@@ -421,13 +436,15 @@ impl Common {
             };
         }
         let Some(condition) = &self.condition else {
-            return batch.alive().clone();
+            let mut rows = batch.alive().clone();
+            for other in &self.otherwise {
+                // Whoever has the condition reports what cannot be evaluated, and does not take it.
+                let taken = other.filter(batch, &rows).holds;
+                rows.and_not(&taken);
+            }
+            return rows;
         };
-        self.reading.note(batch, batch.alive());
-        self.reading.count(batch.alive().count());
-        for sentence in self.reading.missing_so_far(Instant::now()) {
-            self.diagnostics.warn(&sentence);
-        }
+        self.note(&self.reading, batch, batch.alive());
         let filtered = condition.filter(batch, batch.alive());
         report_expression_errors(
             &self.metrics,
@@ -437,6 +454,15 @@ impl Common {
             filtered.first_error,
         );
         filtered.holds
+    }
+
+    /// Looks at rows of a batch for the fields that are read.
+    fn note(&self, reading: &Reading, batch: &Batch, rows: &Bitmap) {
+        reading.note(batch, rows);
+        reading.count(rows.count());
+        for sentence in reading.missing_so_far(Instant::now()) {
+            self.diagnostics.warn(&sentence);
+        }
     }
 
     /// Renders a batch. Rows on which the output panics are refused, and the others rendered without them.

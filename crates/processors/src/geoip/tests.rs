@@ -35,6 +35,62 @@ fn city() -> tempfile::NamedTempFile {
     ))
 }
 
+/// `geoip` and the functions of addresses read the same texts as the same addresses, so that `if: "!ip.isPrivate(a)"` keeps out of
+/// `geoip` what it should.
+#[test]
+fn the_functions_of_addresses_agree_on_what_an_address_is() {
+    use expr::Expr;
+    let everywhere = json!({ "country": { "iso_code": "XX" } });
+    let database = file(&write_database(
+        "GeoLite2-City",
+        &[
+            ("0.0.0.0/1", everywhere.clone()),
+            ("128.0.0.0/1", everywhere.clone()),
+            ("8000::/1", everywhere.clone()),
+            ("2000::/3", everywhere),
+        ],
+    ));
+    let (is_valid, is_private) = ("ip.isValid(a)", "ip.isValid(a) && ip.isPrivate(a)");
+    let holds = |text: &str, event: &str| {
+        let batch = batch_of([event]);
+        let rows = batch.alive().clone();
+        Expr::parse_condition(text)
+            .unwrap()
+            .filter(&batch, &rows)
+            .holds
+            .contains(0)
+    };
+    for (value, valid, private) in [
+        ("\"10.1.2.3\"", true, true),
+        ("\" 192.168.0.1 \"", true, true),
+        ("\"100.64.0.1\"", true, true),
+        ("\"::ffff:172.16.0.1\"", true, true),
+        ("[\"127.0.0.1\",\"8.8.8.8\"]", true, true),
+        ("\"fd00::1\"", true, true),
+        ("\"fe80::1\"", true, true),
+        ("\"224.0.0.1\"", true, true),
+        ("\"8.8.8.8\"", true, false),
+        ("[\"8.8.8.8\",\"10.0.0.1\"]", true, false),
+        ("\"::ffff:8.8.8.8\"", true, false),
+        ("\"2606:4700::1111\"", true, false),
+        ("\"10.1.2\"", false, false),
+        ("\"010.1.2.3\"", false, false),
+        ("\"fe80::1%eth0\"", false, false),
+        ("\"8.8.8.8:53\"", false, false),
+        ("\"\"", false, false),
+        ("[]", false, false),
+        ("17", false, false),
+    ] {
+        let event = format!("{{\"a\":{value}}}");
+        assert_eq!(holds(is_valid, &event), valid, "{value}");
+        assert_eq!(holds(is_private, &event), private, "{value}");
+        // The database knows every IPv4 address, and the IPv6 addresses that are not private here.
+        let found = run("target: g", &database, &[&event]);
+        let is_found = found[0].contains("\"XX\"");
+        assert_eq!(is_found, valid, "{value}: {found:?}");
+    }
+}
+
 fn asn() -> tempfile::NamedTempFile {
     let network = json!({ "autonomous_system_number": 4_200_000_000u32, "autonomous_system_organization": "Example" });
     file(&write_database("GeoLite2-ASN", &[("81.2.0.0/15", network)]))
