@@ -158,6 +158,14 @@ impl Batch {
         apply::apply(self, edit)
     }
 
+    /// Sets a field below `@metadata` for a batch that was just built, whatever `@metadata` is in its documents. Costs nothing
+    /// for each row, because nothing below `@metadata` is written out.
+    pub fn set_metadata(&mut self, key: &str, column: Column) {
+        self.forget(&[METADATA.into(), key.into()]);
+        let metadata = self.root.child_or_insert(METADATA);
+        metadata.child_or_insert(key).write(column);
+    }
+
     /// Appends a tag to `tags` in these rows; a single tag becomes an array.
     pub fn add_tag(&mut self, rows: &Bitmap, tag: &str) {
         if !tag.is_empty() {

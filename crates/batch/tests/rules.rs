@@ -133,6 +133,30 @@ fn metadata_of_the_sender_is_readable_and_no_part_of_the_event() {
 }
 
 #[test]
+fn metadata_of_a_whole_batch_is_readable_whatever_documents_hold() {
+    let documents = [
+        r#"{"a":1}"#,
+        r#"{"@metadata":5,"a.b":2}"#,
+        r#"{"@metadata":{"index":"own","x":1}}"#,
+    ];
+    let mut batch = json(&documents);
+    let id = read(&batch, "@metadata.id", 1);
+    batch.set_metadata("index", Column::constant_text(b"logs", 3));
+    let mut some = ColumnBuilder::new(3);
+    let text = some.append(|out| out.extend_from_slice(b"p"));
+    some.set(1, Cell::Text(text));
+    batch.set_metadata("pipeline", some.finish());
+    for (row, document) in documents.into_iter().enumerate() {
+        assert_eq!(read(&batch, "@metadata.index", row), "logs");
+        let pipeline = if row == 1 { "p" } else { "" };
+        assert_eq!(read(&batch, "@metadata.pipeline", row), pipeline);
+        assert_eq!(written(&batch, row), document, "nothing of it is written");
+    }
+    assert_eq!(read(&batch, "@metadata.id", 1), id);
+    assert_eq!(read(&batch, "@metadata.x", 2), "1");
+}
+
+#[test]
 fn facts_and_id_are_readable_under_metadata_and_never_written() {
     let mut batch = json(&[r#"{"a":1}"#]);
     assert_eq!(
