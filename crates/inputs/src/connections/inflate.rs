@@ -51,7 +51,7 @@ pub(crate) fn inflate(
     let mut inflater = Inflater::new(coding, compressed);
     // One byte more than allowed, so that too large a body shows.
     let space_max = limit.saturating_add(1);
-    let first = (compressed.len().saturating_mul(4)).clamp(4096, space_max.max(4096));
+    let first = expected(coding, compressed).clamp(4096, space_max.max(4096));
     grow(reservation, first);
     let mut buffer = reservation.take(first);
     let (mut filled, mut input) = (0, compressed);
@@ -75,6 +75,23 @@ pub(crate) fn inflate(
     buffer.shorten(filled);
     Ok(buffer)
 }
+
+/// How much a body seems to decompress to, and one byte more, so that its end shows without growing. A gzip member ends with the
+/// length of its content (RFC 1952, section 2.3.1), which is believed up to [`RATIO_MAX`]: a buffer that grows is zeroed and often moved.
+fn expected(coding: Coding, compressed: &[u8]) -> usize {
+    let usual = compressed.len().saturating_mul(4);
+    match (coding, compressed.last_chunk()) {
+        (Coding::Gzip, Some(length)) => {
+            let said = u32::from_le_bytes(*length) as usize;
+            let is_likely = said >= compressed.len() / 2 && said / RATIO_MAX <= compressed.len();
+            if is_likely { said + 1 } else { usual }
+        }
+        _ => usual,
+    }
+}
+
+/// How much smaller than its content a body may be for the length that it states to be believed.
+const RATIO_MAX: usize = 32;
 
 /// Decompresses one stream, piece by piece.
 pub(crate) enum Inflater {
