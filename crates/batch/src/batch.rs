@@ -158,6 +158,14 @@ impl Batch {
         apply::apply(self, edit)
     }
 
+    /// Sets a field below `@metadata` for a batch that was just built, whatever `@metadata` is in its documents. Costs nothing
+    /// for each row, because nothing below `@metadata` is written out.
+    pub fn set_metadata(&mut self, key: &str, column: Column) {
+        self.forget(&[METADATA.into(), key.into()]);
+        let metadata = self.root.child_or_insert(METADATA);
+        metadata.child_or_insert(key).write(column);
+    }
+
     /// Appends a tag to `tags` in these rows; a single tag becomes an array.
     pub fn add_tag(&mut self, rows: &Bitmap, tag: &str) {
         if !tag.is_empty() {
@@ -275,6 +283,8 @@ pub struct BatchBuilder {
     tags: Vec<RowTag>,
     /// Made for the first row whose id does not follow from its place.
     ids: Option<Box<IdsBuilder>>,
+    /// What senders gave beside their documents; rows behind the last one that was set have nothing.
+    metadata: Vec<Cell>,
     dotted: bool,
     size: usize,
 }
@@ -301,6 +311,7 @@ impl BatchBuilder {
             ends: Vec::new(),
             tags: Vec::new(),
             ids: None,
+            metadata: Vec::new(),
             dotted: false,
             size: 0,
         }
@@ -374,6 +385,18 @@ impl BatchBuilder {
         Ok(())
     }
 
+    /// Gives the row added last a JSON object that is readable under `@metadata` and no part of the event. It lies in a buffer
+    /// of this builder, validated and without duplicate or escaped keys.
+    ///
+    /// # Panics
+    /// There is no row.
+    pub fn metadata_last(&mut self, object: Span) {
+        let row = self.documents.len() - 1;
+        self.metadata.resize(row, Cell::Keep);
+        self.metadata.push(Cell::Json(object));
+        self.size += object.len as usize + size_of::<Cell>();
+    }
+
     /// Gives the row added last the id of what sums up a window.
     ///
     /// # Panics
@@ -442,6 +465,7 @@ impl BatchBuilder {
         let len = self.documents.len();
         let ids = self.ids.map(|ids| ids.finish(len, &mut self.buffers));
         let buffers: Arc<[Bytes]> = self.buffers.into();
+        let metadata_buffers = buffers.clone();
         let ids = ids.and_then(|(bases, parts)| {
             let bases = Column::new(bases, buffers.clone());
             Ids::new(bases, parts)
@@ -485,6 +509,11 @@ impl BatchBuilder {
                 texts
             };
             batch.lay_fields(messages.as_ref(), &rows);
+        }
+        if !self.metadata.is_empty() {
+            self.metadata.resize(len, Cell::Keep);
+            let column = Column::new(self.metadata, metadata_buffers);
+            batch.root.child_or_insert(METADATA).write(column);
         }
         batch.lay_tags(&self.tags);
         batch

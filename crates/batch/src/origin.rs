@@ -32,6 +32,11 @@ impl Stream {
         Self::new(id, Source::File { path })
     }
 
+    /// Appends the event id that follows from a place in the stream: stream id, start and end in hexadecimal, joined by `-`.
+    pub fn write_id(&self, start: u64, end: u64, out: &mut Vec<u8>) {
+        write_place((self.id, start, end), out);
+    }
+
     /// A stream of which nothing but the id is known.
     pub fn unnamed(id: u128) -> Self {
         Self::new(id, Source::Unnamed)

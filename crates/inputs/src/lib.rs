@@ -3,6 +3,7 @@
 //! Adding one touches its own file and two lines here: its module and its place in [`SPECS`].
 
 mod connections;
+mod elasticsearch;
 mod file;
 mod generate;
 mod http;
@@ -17,6 +18,7 @@ pub use file::{FileEntries, read_ledger};
 
 /// Every input, by name.
 pub static SPECS: &[Spec] = &[
+    elasticsearch::SPEC,
     file::SPEC,
     generate::SPEC,
     http::SPEC,

@@ -6,7 +6,31 @@ use std::net::TcpStream;
 
 use testkit::conformance::input::{InputCase, check};
 
+/// Posts a body, and waits for the end of the connection. Where the input is stopped before, or takes nothing, there is no
+/// answer.
+fn post(port: u16, path: &str, body: &str) {
+    if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let _ = stream.write_all((head + body).as_bytes());
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+}
+
 static CASES: &[InputCase] = &[
+    InputCase {
+        name: "elasticsearch",
+        settings: |place| format!("address: {}", place.port),
+        feed: |place, events| {
+            let body: String = (0..events)
+                .map(|event| format!("{{\"create\":{{}}}}\n{{\"n\":{event}}}\n"))
+                .collect();
+            post(place.port, "/logs/_bulk", &body);
+        },
+        reads: false,
+    },
     InputCase {
         name: "file",
         settings: |place| format!("paths: {}", place.path("*.log").display()),
@@ -26,16 +50,8 @@ static CASES: &[InputCase] = &[
         name: "http",
         settings: |place| format!("{{address: {}, format: lines}}", place.port),
         feed: |place, events| {
-            // Where it is stopped before, or takes nothing, there is no answer.
-            if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", place.port)) {
-                let body: String = (0..events).map(|event| format!("line {event}\n")).collect();
-                let head = format!(
-                    "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
-                    body.len()
-                );
-                let _ = stream.write_all((head + &body).as_bytes());
-                let _ = stream.read_to_end(&mut Vec::new());
-            }
+            let body: String = (0..events).map(|event| format!("line {event}\n")).collect();
+            post(place.port, "/", &body);
         },
         reads: false,
     },

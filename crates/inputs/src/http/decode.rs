@@ -2,33 +2,21 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use batch::{Batch, Reservation, Stream};
-use bytes::Bytes;
+use batch::Batch;
 use codec::{BodyFormat, Documents};
 use http::StatusCode;
 
 use super::fields::{self, Given};
-use super::inflate::{Coding, InflateError, inflate};
 use super::refusal::Refusal;
 use crate::connections::answer::Answer;
 use crate::connections::batcher::{Joiner, Protocol};
-
-/// What is kept of a connection.
-#[derive(Debug)]
-pub(super) struct Session {
-    /// The stream that its events belong to.
-    pub(super) stream: Arc<Stream>,
-    /// The number of its next event.
-    pub(super) next: AtomicU64,
-}
+use crate::connections::request::{Fault, Received};
+use crate::connections::session::Session;
 
 /// A request that was read whole.
 pub(super) struct Message {
-    pub(super) body: Bytes,
-    /// How it is compressed, with the memory that it may grow in.
-    pub(super) compressed: Option<(Coding, Reservation)>,
+    pub(super) received: Received,
     /// None where its first character says.
     pub(super) format: Option<BodyFormat>,
     pub(super) session: Arc<Session>,
@@ -54,15 +42,15 @@ impl Protocol for Decoding {
             return answer.reject(refusal);
         }
         let Message {
-            body,
+            received,
             session,
             fields,
             format,
-            ..
         } = message;
         let encoding = format.unwrap_or(BodyFormat::Lines).encoding();
         let count = self.documents.len();
-        let first = session.next.fetch_add(count as u64, Ordering::Relaxed);
+        let first = session.numbers(count);
+        let body = received.bytes;
         let mut from = 0;
         while from < count {
             let kind = (encoding, self.add_fields);
@@ -82,31 +70,14 @@ impl Protocol for Decoding {
 impl Decoding {
     /// Decompresses and reads a message. Afterwards its format is known.
     fn read(&mut self, message: &mut Message, joiner: &mut HttpJoiner) -> Result<(), Refusal> {
-        if let Some((coding, mut reservation)) = message.compressed.take() {
-            let body = inflate(
-                coding,
-                &message.body,
-                self.body_max,
-                &mut reservation,
-                |reservation, more| joiner.grow(reservation, more),
-            );
-            let body = body.map_err(|error| {
-                let status = match error {
-                    InflateError::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-                    InflateError::Damaged(_) => StatusCode::BAD_REQUEST,
-                };
-                Refusal::new(status, error.to_string())
-            })?;
-            let len = body.len();
-            message.body = body.freeze(len);
-        }
-        joiner.ctx.metrics.bytes(message.body.len());
-        let format = message
-            .format
-            .unwrap_or_else(|| BodyFormat::guess(&message.body));
+        let inflated = message.received.inflate(self.body_max, joiner);
+        inflated.map_err(Fault::from)?;
+        let body = &message.received.bytes;
+        joiner.ctx.metrics.bytes(body.len());
+        let format = message.format.unwrap_or_else(|| BodyFormat::guess(body));
         message.format = Some(format);
         self.documents
-            .read(&message.body, format)
+            .read(body, format)
             .map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error.to_string()))
     }
 }

@@ -5,6 +5,8 @@ use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICAT
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 
+use crate::connections::request::Fault;
+
 /// Seconds after which a client may try again.
 const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("5");
 
@@ -37,14 +39,14 @@ impl Refusal {
     }
 
     /// It may be sent again.
-    pub(super) fn later(reason: &str) -> Self {
+    fn later(reason: impl Into<String>) -> Self {
         Self {
             header: Some((RETRY_AFTER, RETRY_SECONDS)),
             ..Self::new(StatusCode::SERVICE_UNAVAILABLE, reason)
         }
     }
 
-    pub(super) fn unauthorized(challenge: HeaderValue) -> Self {
+    fn unauthorized(challenge: HeaderValue) -> Self {
         Self {
             header: Some((WWW_AUTHENTICATE, challenge)),
             ..Self::new(StatusCode::UNAUTHORIZED, "wrong or missing credentials")
@@ -73,5 +75,25 @@ impl Refusal {
             headers.insert(name, value);
         }
         response
+    }
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Self {
+        let reason = fault.to_string();
+        let status = match fault {
+            Fault::Coding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Fault::TooLarge(_) | Fault::InflatesTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Fault::Incomplete | Fault::Damaged(_) => StatusCode::BAD_REQUEST,
+            Fault::Late => StatusCode::REQUEST_TIMEOUT,
+            Fault::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
+            Fault::Unauthorized(challenge) => return Self::unauthorized(challenge),
+            Fault::NoMemory
+            | Fault::Stopping
+            | Fault::NotDelivered
+            | Fault::NotInTime
+            | Fault::Unchecked => return Self::later(reason),
+        };
+        Self::new(status, reason)
     }
 }

@@ -2,129 +2,15 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command};
+use std::net::TcpListener;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::program::{Ended, Folder, command, ended, gzip, millpond};
-
-/// A port that nobody listens on.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("an address").port()
-}
-
-/// A service that takes requests.
-struct Service {
-    child: Option<Child>,
-    port: u16,
-}
-
-impl Service {
-    /// Runs what `command` says, and waits until the port is open.
-    fn start(mut command: Command, port: u16) -> Self {
-        let child = command.spawn().expect("the executable runs");
-        let begin = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(begin.elapsed() < Duration::from_secs(20), "it listens");
-            sleep(Duration::from_millis(10));
-        }
-        Self {
-            child: Some(child),
-            port,
-        }
-    }
-
-    /// A pipeline with these settings of the input, in YAML, into a file.
-    fn with(folder: &Folder, settings: &str, pipeline: &str) -> Self {
-        let port = free_port();
-        let text = format!(
-            "data_dir: {}\npipelines:\n  p:\n    input:\n      http: {{address: {port}{settings}}}\n{pipeline}",
-            folder.path("state")
-        );
-        let path = folder.write("c.yaml", text);
-        Self::start(command(&["run", &path]), port)
-    }
-
-    fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("connected");
-        let patience = Some(Duration::from_secs(20));
-        stream.set_read_timeout(patience).expect("set");
-        stream
-    }
-
-    /// Sends a request as it is and gives the answer, read to the end of the connection.
-    fn raw(&self, request: &[u8]) -> Answer {
-        let mut stream = self.connect();
-        // A server that refuses the head closes before everything is sent.
-        let _ = stream.write_all(request);
-        Answer::read(&mut stream)
-    }
-
-    /// Posts a body with these headers.
-    fn post(&self, target: &str, headers: &str, body: &[u8]) -> Answer {
-        self.raw(&request(target, headers, body))
-    }
-
-    fn signal(&self, signal: Signal) {
-        let child = self.child.as_ref().expect("it runs");
-        let pid = Pid::from_raw(child.id() as i32).expect("a process");
-        kill_process(pid, signal).expect("signalled");
-    }
-
-    fn ended(mut self) -> Ended {
-        let child = self.child.take().expect("it runs");
-        ended(child.wait_with_output().expect("it ends"))
-    }
-
-    /// Stops the service, which must end well.
-    fn stop(self) -> Ended {
-        self.signal(Signal::TERM);
-        self.ended().expect(0)
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-fn request(target: &str, headers: &str, body: &[u8]) -> Vec<u8> {
-    let head = format!(
-        "POST {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n{headers}\r\n",
-        body.len()
-    );
-    [head.as_bytes(), body].concat()
-}
-
-/// The answer to a request.
-#[derive(Debug)]
-struct Answer {
-    status: u16,
-    text: String,
-}
-
-impl Answer {
-    fn read(stream: &mut TcpStream) -> Self {
-        let mut bytes = Vec::new();
-        // A connection that is reset behind the answer has brought the answer.
-        let _ = stream.read_to_end(&mut bytes);
-        let text = String::from_utf8(bytes).expect("UTF-8");
-        let status = text.get(9..12).and_then(|status| status.parse().ok());
-        Self {
-            status: status.unwrap_or_else(|| panic!("no answer: {text:?}")),
-            text,
-        }
-    }
-}
+use crate::posting::{Answer, Service, free_port, request};
+use crate::program::{Folder, command, ended, gzip, millpond};
 
 fn lines(folder: &Folder, name: &str) -> Vec<Value> {
     let text = fs::read_to_string(folder.path(name)).unwrap_or_default();
@@ -140,7 +26,7 @@ fn to_file(folder: &Folder) -> String {
 #[test]
 fn what_is_posted_comes_out_as_it_came() {
     let folder = Folder::new();
-    let service = Service::with(&folder, "", &to_file(&folder));
+    let service = Service::with(&folder, "http", "", &to_file(&folder));
     let zstd = zstd::encode_all(&b"{\"n\":6}\n"[..], 3).expect("compressed");
     let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
     zlib.write_all(b"[{\"n\":7}]").expect("compressed");
@@ -176,7 +62,7 @@ fn what_is_posted_comes_out_as_it_came() {
 fn lines_headers_and_parameters_become_fields() {
     let folder = Folder::new();
     let settings = ", format: lines, headers: [X-Team], query: [src], response_code: 202";
-    let service = Service::with(&folder, settings, &to_file(&folder));
+    let service = Service::with(&folder, "http", settings, &to_file(&folder));
     let answer = service.post("/?src=a+%C3%A9", "X-Team: red\r\n", b"one\r\ntwo");
     assert_eq!(answer.status, 202);
     assert_eq!(service.post("/", "", b"three").status, 202);
@@ -203,7 +89,7 @@ fn requests_that_are_not_taken_leave_nothing() {
         ", path: [/in, /api/*], method: POST, max_request_bytes: 1KiB, auth: {{basic: {{user: u, password: p}}}}, require_headers: {{x-key: \"file:{}\"}}",
         folder.path("key")
     );
-    let service = Service::with(&folder, &settings, &to_file(&folder));
+    let service = Service::with(&folder, "http", &settings, &to_file(&folder));
     let good = "Authorization: Basic dTpw\r\nX-Key: k3y\r\n";
     let gzipped = format!("{good}Content-Encoding: gzip\r\n");
     let json = format!("{good}Content-Type: application/json\r\n");
@@ -243,7 +129,7 @@ fn requests_that_are_not_taken_leave_nothing() {
         ),
         (
             413,
-            "the decompressed body is larger",
+            "the decompressed data is larger",
             request("/in", &gzipped, &bomb[..1000]),
         ),
         (
@@ -345,7 +231,12 @@ fn to_missing(folder: &Folder) -> String {
 #[test]
 fn clients_are_told_to_try_again_when_nothing_is_delivered() {
     let folder = Folder::new();
-    let service = Service::with(&folder, ", ack_timeout: 300ms", &to_missing(&folder));
+    let service = Service::with(
+        &folder,
+        "http",
+        ", ack_timeout: 300ms",
+        &to_missing(&folder),
+    );
     let begin = Instant::now();
     let answer = service.post("/", "", b"{\"a\":1}");
     assert_eq!(answer.status, 503, "{answer:?}");
@@ -368,7 +259,7 @@ fn clients_are_told_to_try_again_when_nothing_is_delivered() {
 fn a_disk_queue_answers_for_outputs_that_are_away() {
     let folder = Folder::new();
     let pipeline = format!("    queue: disk\n{}", to_missing(&folder));
-    let service = Service::with(&folder, "", &pipeline);
+    let service = Service::with(&folder, "http", "", &pipeline);
     for n in 0..20 {
         let answer = service.post("/", "", format!("{{\"n\":{n}}}").as_bytes());
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -376,7 +267,7 @@ fn a_disk_queue_answers_for_outputs_that_are_away() {
     service.signal(Signal::KILL);
     assert_eq!(service.ended().code, None);
     fs::create_dir(folder.path("gone")).expect("created");
-    let service = Service::with(&folder, "", &pipeline);
+    let service = Service::with(&folder, "http", "", &pipeline);
     let begin = Instant::now();
     while lines(&folder, "gone/out").len() < 20 {
         assert!(
@@ -396,7 +287,7 @@ fn a_disk_queue_answers_for_outputs_that_are_away() {
 #[test]
 fn a_stop_answers_what_was_read_and_refuses_the_rest() {
     let folder = Folder::new();
-    let service = Service::with(&folder, "", &to_file(&folder));
+    let service = Service::with(&folder, "http", "", &to_file(&folder));
     let mut idle = service.connect();
     let mut half = service.connect();
     let whole = request("/", "", b"{\"half\":1}");
@@ -415,7 +306,7 @@ fn a_stop_answers_what_was_read_and_refuses_the_rest() {
 fn a_body_that_does_not_come_is_given_up() {
     let folder = Folder::new();
     let settings = ", body_timeout: 200ms, idle_timeout: 200ms";
-    let service = Service::with(&folder, settings, &to_file(&folder));
+    let service = Service::with(&folder, "http", settings, &to_file(&folder));
     let mut half = service.connect();
     half.write_all(&request("/", "", b"{}")[..40])
         .expect("sent");
@@ -432,7 +323,12 @@ fn a_body_that_does_not_come_is_given_up() {
 #[test]
 fn a_client_that_sends_everything_first_reads_that_it_is_too_much() {
     let folder = Folder::new();
-    let service = Service::with(&folder, ", max_request_bytes: 1MiB", &to_file(&folder));
+    let service = Service::with(
+        &folder,
+        "http",
+        ", max_request_bytes: 1MiB",
+        &to_file(&folder),
+    );
     let large = vec![b' '; 8 << 20];
     let mut announced = request("/", "", &large);
     // Without a length it is found out in the middle.
@@ -457,7 +353,7 @@ fn a_client_that_sends_everything_first_reads_that_it_is_too_much() {
 #[test]
 fn more_events_than_are_listed_at_once_arrive_once_each() {
     let folder = Folder::new();
-    let service = Service::with(&folder, "", &to_file(&folder));
+    let service = Service::with(&folder, "http", "", &to_file(&folder));
     let body: String = (0..200_000).map(|n| format!("{{\"n\":{n}}}")).collect();
     assert_eq!(service.post("/", "", body.as_bytes()).status, 200);
     // Nothing of a body that is broken at its end.

@@ -141,13 +141,17 @@ fn run(pipeline: &str) -> Given {
     given(&folder, &finish(start(&folder, pipeline)), Vec::new())
 }
 
-/// Runs a pipeline that takes requests at port 8080, which becomes another one here; stops it after one request.
+/// Runs a pipeline that takes requests at port 8080 or 9200, which becomes another one here; stops it after one request.
 fn run_with_client(pipeline: &str) -> Given {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = free.local_addr().expect("an address").port();
     drop(free);
     let folder = folder();
-    let child = start(&folder, &pipeline.replace("8080", &port.to_string()));
+    let port_text = port.to_string();
+    let pipeline = pipeline
+        .replace("8080", &port_text)
+        .replace("9200", &port_text);
+    let child = start(&folder, &pipeline);
     let begin = Instant::now();
     let mut stream = loop {
         match TcpStream::connect(("127.0.0.1", port)) {
@@ -159,12 +163,18 @@ fn run_with_client(pipeline: &str) -> Given {
         }
         std::thread::sleep(Duration::from_millis(10));
     };
-    let body = "{\"message\":\"posted\"}\n";
+    let document = "{\"message\":\"posted\"}\n";
+    let (path, body) = match pipeline.contains("elasticsearch") {
+        true => ("/logs/_bulk", format!("{{\"create\":{{}}}}\n{document}")),
+        false => ("/logs", document.to_owned()),
+    };
     let head = format!(
-        "POST /logs HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        "POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
-    stream.write_all((head + body).as_bytes()).expect("written");
+    stream
+        .write_all((head + &body).as_bytes())
+        .expect("written");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 200"), "{pipeline}: {answer}");
@@ -248,7 +258,7 @@ fn both_forms_of_every_row_give_the_same() {
     let nothing = run("file events.ndjson | discard");
     for row in rows() {
         let run = match (row.kind.as_str(), row.stage.as_str()) {
-            ("inputs", "http") => run_with_client,
+            ("inputs", "http" | "elasticsearch") => run_with_client,
             ("outputs", "http" | "elasticsearch") => run_with_server,
             _ => run,
         };

@@ -1,33 +1,34 @@
-//! Decompressing the body of a request.
+//! Decompressing what was received: a whole body at once ([`inflate`]), or piece by piece into buffers of the caller
+//! ([`Inflater`]).
 
 use batch::{PooledBuffer, Reservation};
 use codec::Decompressor;
 use codec::compress::Format;
 use flate2::{Decompress, FlushDecompress, Status};
 
-/// How a body is compressed (RFC 9110, section 8.4; RFC 8878).
+/// How data is compressed (RFC 9110, section 8.4; RFC 8878).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Coding {
+pub(crate) enum Coding {
     Gzip,
     Zstd,
     /// Deflate in the format of zlib, or, as some clients send it, without that.
     Deflate,
 }
 
-/// Why a body cannot be decompressed.
+/// Why data cannot be decompressed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum InflateError {
+pub(crate) enum InflateError {
     /// It holds more than is allowed.
-    #[error("the decompressed body is larger than allowed")]
+    #[error("the decompressed data is larger than allowed")]
     TooLarge,
     /// It is damaged.
-    #[error("the body cannot be decompressed: {0}")]
+    #[error("the data cannot be decompressed: {0}")]
     Damaged(String),
 }
 
 impl Coding {
     /// The coding of a `Content-Encoding`: none for a body as it is.
-    pub(super) fn of(header: &[u8]) -> Result<Option<Self>, ()> {
+    pub(crate) fn of(header: &[u8]) -> Result<Option<Self>, ()> {
         let name = header.trim_ascii().to_ascii_lowercase();
         Ok(match name.as_slice() {
             b"" | b"identity" => None,
@@ -40,7 +41,7 @@ impl Coding {
 }
 
 /// Decompresses a body of `limit` bytes at most. `grow` reserves more.
-pub(super) fn inflate(
+pub(crate) fn inflate(
     coding: Coding,
     compressed: &[u8],
     limit: usize,
@@ -50,7 +51,7 @@ pub(super) fn inflate(
     let mut inflater = Inflater::new(coding, compressed);
     // One byte more than allowed, so that too large a body shows.
     let space_max = limit.saturating_add(1);
-    let first = (compressed.len().saturating_mul(4)).clamp(4096, space_max.max(4096));
+    let first = expected(coding, compressed).clamp(4096, space_max.max(4096));
     grow(reservation, first);
     let mut buffer = reservation.take(first);
     let (mut filled, mut input) = (0, compressed);
@@ -75,13 +76,32 @@ pub(super) fn inflate(
     Ok(buffer)
 }
 
-enum Inflater {
+/// How much a body seems to decompress to, and one byte more, so that its end shows without growing. A gzip member ends with the
+/// length of its content (RFC 1952, section 2.3.1), which is believed up to [`RATIO_MAX`]: a buffer that grows is zeroed and often moved.
+fn expected(coding: Coding, compressed: &[u8]) -> usize {
+    let usual = compressed.len().saturating_mul(4);
+    match (coding, compressed.last_chunk()) {
+        (Coding::Gzip, Some(length)) => {
+            let said = u32::from_le_bytes(*length) as usize;
+            let is_likely = said >= compressed.len() / 2 && said / RATIO_MAX <= compressed.len();
+            if is_likely { said + 1 } else { usual }
+        }
+        _ => usual,
+    }
+}
+
+/// How much smaller than its content a body may be for the length that it states to be believed.
+const RATIO_MAX: usize = 32;
+
+/// Decompresses one stream, piece by piece.
+pub(crate) enum Inflater {
     Codec(Box<Decompressor>),
     Deflate { state: Decompress, ended: bool },
 }
 
 impl Inflater {
-    fn new(coding: Coding, compressed: &[u8]) -> Self {
+    /// For a stream that begins with these bytes.
+    pub(crate) fn new(coding: Coding, compressed: &[u8]) -> Self {
         let codec = |format| {
             // Nobody resumes a body.
             Self::Codec(Box::new(Decompressor::new(format).with_interval(u64::MAX)))
@@ -96,8 +116,30 @@ impl Inflater {
         }
     }
 
-    /// Bytes read and written.
-    fn step(&mut self, input: &[u8], output: &mut [u8]) -> Result<(usize, usize), InflateError> {
+    /// Begins with another stream of zlib. Its memory is kept, which is worth more than the time for a short stream.
+    pub(crate) fn restart_zlib(&mut self) {
+        match self {
+            Self::Deflate { state, ended } => {
+                state.reset(true);
+                *ended = false;
+            }
+            Self::Codec(_) => *self = Self::new(Coding::Deflate, &[]),
+        }
+    }
+
+    /// Whether the stream has ended; what follows does not belong to it. Only known of zlib and deflate before
+    /// [`Self::finish`].
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self, Self::Deflate { ended: true, .. })
+    }
+
+    /// Reads from `input` and writes to `output`; gives how many bytes it read and wrote. Neither means that it needs more of
+    /// one of them, or has ended.
+    pub(crate) fn step(
+        &mut self,
+        input: &[u8],
+        output: &mut [u8],
+    ) -> Result<(usize, usize), InflateError> {
         match self {
             Self::Codec(decompressor) => {
                 let step = decompressor.step(input, output);
@@ -121,9 +163,9 @@ impl Inflater {
     }
 
     /// Checks that the data ends here, with nothing behind it.
-    fn finish(mut self, rest: &[u8]) -> Result<(), InflateError> {
+    pub(crate) fn finish(&mut self, rest: &[u8]) -> Result<(), InflateError> {
         let damaged = |reason: &str| Err(InflateError::Damaged(reason.to_owned()));
-        match &mut self {
+        match self {
             Self::Codec(decompressor) => {
                 if let Err(failure) = decompressor.finish() {
                     return damaged(&failure.to_string());

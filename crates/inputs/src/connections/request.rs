@@ -1,0 +1,284 @@
+//! HTTP requests of clients, from what is checked first to what became of their events.
+//!
+//! Nothing here blocks or decompresses: it runs on the reactor. What is checked before the body is read costs no memory, and
+//! memory is reserved before a body is read into it. A [`Fault`] says what is wrong with a request; how its client hears of
+//! it is the input's matter.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use batch::{PooledBuffer, Reservation};
+use bytes::Bytes;
+use component::{InputContext, Limit};
+use config::{Positive, Size};
+use http::header::CONTENT_ENCODING;
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
+use net::{Auth, SecretError};
+use tokio::time::timeout;
+
+use super::answer::{Outcome, answer};
+use super::batcher::{Inbox, Joiner, Protocol};
+use super::inflate::{Coding, InflateError, inflate};
+
+/// What is reserved for a body whose length is not known.
+const FIRST_BYTES: usize = 16 << 10;
+
+/// Why a request is not taken.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Fault {
+    /// It is compressed in a way that is not read.
+    #[error("the Content-Encoding is not supported: gzip, zstd, deflate or none")]
+    Coding,
+    /// The body is too large.
+    #[error("the body is larger than {0}")]
+    TooLarge(Positive<Size>),
+    /// The connection ended in the body.
+    #[error("the body ends unexpectedly")]
+    Incomplete,
+    /// The body is too slow.
+    #[error("the body did not arrive in time")]
+    Late,
+    /// Others use all the memory.
+    #[error("no memory is available for the body at the moment; send it again")]
+    NoMemory,
+    /// The input ends.
+    #[error("Millpond is stopping; send the events again")]
+    Stopping,
+    /// The pipeline did not take the events.
+    #[error("the events were not delivered; send them again")]
+    NotDelivered,
+    /// Nothing is known of the events yet.
+    #[error("the events were not delivered in time; send them again")]
+    NotInTime,
+    /// Decoding the body panicked.
+    #[error("an internal error, see Millpond's log; some of the events may have been accepted")]
+    Panicked,
+    /// The client is not who it should be. Holds the challenge.
+    #[error("wrong or missing credentials")]
+    Unauthorized(HeaderValue),
+    /// The secret to compare with cannot be read.
+    #[error("credentials cannot be checked at the moment")]
+    Unchecked,
+    /// What the body decompresses to is too large.
+    #[error("{}", InflateError::TooLarge)]
+    InflatesTooLarge,
+    /// The compressed body is damaged.
+    #[error("{0}")]
+    Damaged(InflateError),
+}
+
+impl From<InflateError> for Fault {
+    fn from(error: InflateError) -> Self {
+        match error {
+            InflateError::TooLarge => Self::InflatesTooLarge,
+            InflateError::Damaged(_) => Self::Damaged(error),
+        }
+    }
+}
+
+/// Limits of requests, and the input that takes them.
+pub(crate) struct Requests {
+    pub(crate) ctx: InputContext,
+    pub(crate) max_bytes: Positive<Size>,
+    pub(crate) body_timeout: Duration,
+    /// How long a request waits for memory, and then for its events to be safe.
+    pub(crate) ack_timeout: Duration,
+}
+
+/// A body that was read whole.
+pub(crate) struct Received {
+    pub(crate) bytes: Bytes,
+    coding: Option<Coding>,
+    /// Work in hand, which may grow.
+    pub(crate) reservation: Reservation,
+}
+
+impl Received {
+    /// Decompresses the body, where it is compressed, to `limit` bytes at most.
+    pub(crate) fn inflate<M, R: Send + 'static>(
+        &mut self,
+        limit: usize,
+        joiner: &mut Joiner<M, R>,
+    ) -> Result<(), InflateError> {
+        let Some(coding) = self.coding.take() else {
+            return Ok(());
+        };
+        let body = inflate(
+            coding,
+            &self.bytes,
+            limit,
+            &mut self.reservation,
+            |reservation, more| joiner.grow(reservation, more),
+        )?;
+        let len = body.len();
+        self.bytes = body.freeze(len);
+        Ok(())
+    }
+}
+
+impl Requests {
+    /// Checks what is known before the body is read; gives how it is compressed.
+    pub(crate) fn admit(&self, head: &Parts, body: &Incoming) -> Result<Option<Coding>, Fault> {
+        let mut codings = head.headers.get_all(CONTENT_ENCODING).iter();
+        let coding = codings.next().map_or(&b""[..], HeaderValue::as_bytes);
+        let (Ok(coding), None) = (Coding::of(coding), codings.next()) else {
+            return Err(Fault::Coding);
+        };
+        match body.size_hint().lower() > self.max_bytes.0 {
+            true => Err(Fault::TooLarge(self.max_bytes)),
+            false => Ok(coding),
+        }
+    }
+
+    /// Checks who the client is, where somebody is asked for.
+    pub(crate) fn authenticate(
+        &self,
+        auth: Option<&Auth>,
+        headers: &HeaderMap,
+    ) -> Result<(), Fault> {
+        match auth {
+            Some(auth)
+                if !auth
+                    .admits(headers)
+                    .map_err(|error| self.unreadable(&error))? =>
+            {
+                Err(Fault::Unauthorized(auth.challenge()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Warns of a secret that cannot be read.
+    pub(crate) fn unreadable(&self, error: &SecretError) -> Fault {
+        let limit = Limit::events("unreadable_secrets");
+        let text = || format!("requests are answered with 503: {error}");
+        self.ctx.diagnostics.warn_limited(limit, text);
+        Fault::Unchecked
+    }
+
+    /// Reads a body into memory that is reserved before.
+    pub(crate) async fn read(
+        &self,
+        mut body: Incoming,
+        coding: Option<Coding>,
+    ) -> Result<Received, Fault> {
+        let stopped = self.ctx.stop.stopped();
+        let mut stopped = std::pin::pin!(stopped);
+        let limit = self.max_bytes.bytes();
+        // What is announced may never come: memory follows what does.
+        let known = body.size_hint().exact().map(|length| length as usize);
+        let largest = known.unwrap_or(limit).min(limit);
+        let first = FIRST_BYTES.min(largest);
+        let reserve = self.ctx.pool.reserve(first);
+        let mut reservation = self.for_memory(reserve, stopped.as_mut()).await?;
+        let mut buffer = reservation.take(first);
+        let mut filled = 0;
+        let mut deadline = Instant::now() + self.body_timeout;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let frame = tokio::select! {
+                frame = timeout(left, body.frame()) => frame,
+                () = stopped.as_mut() => return Err(Fault::Stopping),
+            };
+            let data = match frame {
+                Ok(None) => break,
+                Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
+                Ok(Some(Err(_))) => return Err(Fault::Incomplete),
+                Err(_) => return Err(Fault::Late),
+            };
+            if data.len() > limit - filled {
+                return Err(Fault::TooLarge(self.max_bytes));
+            }
+            if data.len() > buffer.len() - filled {
+                let begin = Instant::now();
+                let needed = filled + data.len() - buffer.len();
+                let more = needed.max(buffer.len().min(largest - buffer.len()));
+                self.for_memory(reservation.grow(more), stopped.as_mut())
+                    .await?;
+                reservation.extend(&mut buffer, more);
+                deadline += begin.elapsed();
+            }
+            buffer[filled..filled + data.len()].copy_from_slice(&data);
+            filled += data.len();
+        }
+        // Others may wait for what it holds.
+        reservation.settle();
+        Ok(Received {
+            bytes: frozen(buffer, filled),
+            coding,
+            reservation,
+        })
+    }
+
+    /// Reads a body of which nothing is needed.
+    pub(crate) async fn discard(&self, mut body: Incoming) -> Result<(), Fault> {
+        let limit = self.max_bytes.bytes();
+        let mut read = 0;
+        let all = async {
+            while let Some(frame) = body.frame().await {
+                let frame = frame.map_err(|_| Fault::Incomplete)?;
+                read += frame.data_ref().map_or(0, Bytes::len);
+                if read > limit {
+                    return Err(Fault::TooLarge(self.max_bytes));
+                }
+            }
+            Ok(())
+        };
+        tokio::select! {
+            all = timeout(self.body_timeout, all) => all.unwrap_or(Err(Fault::Late)),
+            () = self.ctx.stop.stopped() => Err(Fault::Stopping),
+        }
+    }
+
+    /// Waits for memory, but not for ever.
+    async fn for_memory<T>(
+        &self,
+        memory: impl Future<Output = T>,
+        stopped: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<T, Fault> {
+        let begin = Instant::now();
+        let waited = tokio::select! {
+            memory = timeout(self.ack_timeout, memory) => memory,
+            () = stopped => return Err(Fault::Stopping),
+        };
+        self.ctx.metrics.waited(begin.elapsed());
+        waited.map_err(|_| {
+            self.ctx.metrics.count("memory_timeouts", 1);
+            Fault::NoMemory
+        })
+    }
+
+    /// Has a message decoded, and waits until its events are safe.
+    pub(crate) async fn deliver<P: Protocol>(
+        &self,
+        inbox: &Inbox<P>,
+        message: P::Message,
+    ) -> Result<(), P::Reason>
+    where
+        P::Reason: From<Fault>,
+    {
+        let (answer, outcome) = answer();
+        inbox.put(message, answer);
+        let fault = match timeout(self.ack_timeout, outcome).await {
+            Ok(Ok(Outcome::Delivered)) => return Ok(()),
+            Ok(Ok(Outcome::Rejected(reason))) => return Err(reason),
+            Ok(Ok(Outcome::Failed)) => Fault::Panicked,
+            Ok(Ok(Outcome::NotDelivered) | Err(_)) => Fault::NotDelivered,
+            Err(_) => {
+                self.ctx.metrics.count("ack_timeouts", 1);
+                Fault::NotInTime
+            }
+        };
+        Err(fault.into())
+    }
+}
+
+/// The bytes that were read. What was reserved for nothing is given back.
+fn frozen(mut buffer: PooledBuffer, filled: usize) -> Bytes {
+    buffer.shorten(filled);
+    buffer.freeze(filled)
+}

@@ -1,0 +1,152 @@
+//! `elasticsearch`: takes the documents of clients that write to Elasticsearch, and answers as it does when they are safe.
+//!
+//! # Guarantees
+//! - The answer comes after the receipt: a document with status 201 was synced by a disk queue, or taken by every output.
+//! - Documents stay as they were sent; each was validated once.
+//! - Memory is reserved before a body is read, and again for what it decompresses to and for the reply.
+//! - Every request is answered, those that nothing is known of with an error in Elasticsearch's form.
+//!
+//! # Parts
+//! [`service`] reads requests on the reactor and answers them; [`route`] says what they ask for, [`discovery`] answers what
+//! clients ask before they send documents. On the threads of a [`Batcher`], [`bulk`] reads bodies, [`decode`] makes events
+//! of them, [`target`] makes metadata of what actions say, [`reply`] writes the replies as far as [`filter`] wants them.
+//!
+//! # Limits
+//! HTTP/1.1. Nothing but documents is kept: no templates, no pipelines, no searches.
+
+mod bulk;
+mod decode;
+mod discovery;
+mod failure;
+mod filter;
+mod reply;
+mod route;
+mod service;
+mod settings;
+mod target;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use component::{Build, BuildContext, Example, Input, InputContext, InputError, Spec};
+use config::{ConfigError, Node, Positional};
+use net::Listener;
+
+use self::decode::Decoding;
+use self::service::Service;
+use self::settings::Config;
+use crate::connections::batcher::Batcher;
+use crate::connections::settings as listening;
+
+/// The component.
+pub const SPEC: Spec = Spec {
+    name: "elasticsearch",
+    summary: "Receives documents from clients of Elasticsearch, such as Filebeat, Fluent Bit and Logstash.",
+    description: include_str!("rules.md"),
+    positional: Positional::fields(&["address"]).nested(&["auth.basic"]),
+    one_line: &[],
+    examples: &[
+        Example {
+            title: "What agents on this machine send to `http://localhost:9200`",
+            stage: "elasticsearch 9200",
+            input: "",
+            output: "",
+        },
+        Example {
+            title: "From other machines, with TLS and an API key",
+            stage: "elasticsearch 0.0.0.0:9200 tls.cert=server.pem tls.key=server.key auth.api_key='file:/run/secrets/api-key'",
+            input: "",
+            output: "",
+        },
+        Example {
+            title: "With a user and a password, as a server of version 8.19.0",
+            stage: "elasticsearch :9200 version=8.19.0 auth.basic.user=agent auth.basic.password='file:/run/secrets/password'",
+            input: "",
+            output: "",
+        },
+    ],
+    schema: |generator| generator.subschema_for::<Config>(),
+    build: Build::Input(build),
+};
+
+fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigError> {
+    let config: Config = component::parse(node).map_err(|error| with_output(error, node))?;
+    config.check(node)?;
+    listening::check_effects("elasticsearch", node, context)?;
+    Ok(Box::new(Elasticsearch {
+        config,
+        node: node.clone(),
+        listener: None,
+    }))
+}
+
+/// What to do where the output of the same name was meant: a URL stands where the address should.
+fn with_output(error: ConfigError, node: &Node) -> ConfigError {
+    let address = node.get("address").and_then(Node::as_str);
+    match address.is_some_and(|address| address.contains("://")) {
+        true => error.note(
+            "the first stage is the input `elasticsearch`; to send what comes on standard input, write `stdin | elasticsearch URL`",
+        ),
+        false => error,
+    }
+}
+
+struct Elasticsearch {
+    config: Config,
+    /// The settings, for the places of errors.
+    node: Node,
+    listener: Option<Listener>,
+}
+
+#[async_trait]
+impl Input for Elasticsearch {
+    async fn open(&mut self) -> Result<(), ConfigError> {
+        if let Some(auth) = &self.config.auth {
+            auth.check(self.node.nearest("auth"))?;
+        }
+        let (config, node) = (&self.config, &self.node);
+        let tls = config.tls.as_ref();
+        let listener = listening::listen(&config.address, tls, config.max_connections, node);
+        self.listener = Some(listener.await?);
+        Ok(())
+    }
+
+    async fn run(mut self: Box<Self>, ctx: InputContext) -> Result<(), InputError> {
+        if self.listener.is_none() {
+            self.open()
+                .await
+                .map_err(|error| InputError::new(error.to_string()))?;
+        }
+        let Some(listener) = self.listener.take() else {
+            return Ok(());
+        };
+        let local = listener.local_addr().map_err(|error| {
+            InputError::new(format!("the local address cannot be determined: {error}"))
+        })?;
+        let (body_max, items_max) = (
+            self.config.max_request_bytes.bytes(),
+            self.config.max_request_actions,
+        );
+        let batcher = Batcher::start(&ctx, || Decoding {
+            body_max,
+            items_max,
+            items: bulk::Items::default(),
+            draft: reply::Draft::default(),
+        })?;
+        let idle_timeout = self.config.idle_timeout.get().0;
+        let service = Service::new(self.config, ctx.clone(), local, batcher.inbox());
+        let stop = ctx.stop.clone();
+        ctx.diagnostics.info(&format!("listening on {local}"));
+        let warn = |warning: &str| ctx.diagnostics.warn(warning);
+        net::serve(
+            listener,
+            Arc::new(service),
+            idle_timeout,
+            stop.stopped(),
+            warn,
+        )
+        .await;
+        batcher.finish().await;
+        Ok(())
+    }
+}

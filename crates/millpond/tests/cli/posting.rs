@@ -1,0 +1,130 @@
+//! A service that clients post to, and requests byte by byte.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::program::{Ended, Folder, command, ended};
+
+/// A port that nobody listens on.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("an address").port()
+}
+
+/// A service that takes requests.
+pub struct Service {
+    child: Option<Child>,
+    pub port: u16,
+}
+
+impl Service {
+    /// Runs what `command` says, and waits until the port is open.
+    pub fn start(mut command: Command, port: u16) -> Self {
+        let child = command.spawn().expect("the executable runs");
+        let begin = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(begin.elapsed() < Duration::from_secs(20), "it listens");
+            sleep(Duration::from_millis(10));
+        }
+        Self {
+            child: Some(child),
+            port,
+        }
+    }
+
+    /// A pipeline with an input that has these settings, in YAML, into what `pipeline` says.
+    pub fn with(folder: &Folder, input: &str, settings: &str, pipeline: &str) -> Self {
+        Self::on(free_port(), folder, input, settings, pipeline)
+    }
+
+    /// The same on this port.
+    pub fn on(port: u16, folder: &Folder, input: &str, settings: &str, pipeline: &str) -> Self {
+        let text = format!(
+            "data_dir: {}\npipelines:\n  p:\n    input:\n      {input}: {{address: {port}{settings}}}\n{pipeline}",
+            folder.path("state")
+        );
+        let path = folder.write("c.yaml", text);
+        Self::start(command(&["run", &path]), port)
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("connected");
+        let patience = Some(Duration::from_secs(20));
+        stream.set_read_timeout(patience).expect("set");
+        stream
+    }
+
+    /// Sends a request as it is and gives the answer, read to the end of the connection.
+    pub fn raw(&self, request: &[u8]) -> Answer {
+        let mut stream = self.connect();
+        // A server that refuses the head closes before everything is sent.
+        let _ = stream.write_all(request);
+        Answer::read(&mut stream)
+    }
+
+    /// Posts a body with these headers.
+    pub fn post(&self, target: &str, headers: &str, body: &[u8]) -> Answer {
+        self.raw(&request(target, headers, body))
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        let child = self.child.as_ref().expect("it runs");
+        let pid = Pid::from_raw(child.id() as i32).expect("a process");
+        kill_process(pid, signal).expect("signalled");
+    }
+
+    pub fn ended(mut self) -> Ended {
+        let child = self.child.take().expect("it runs");
+        ended(child.wait_with_output().expect("it ends"))
+    }
+
+    /// Stops the service, which must end well.
+    pub fn stop(self) -> Ended {
+        self.signal(Signal::TERM);
+        self.ended().expect(0)
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A request that posts a body.
+pub fn request(target: &str, headers: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "POST {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n{headers}\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body].concat()
+}
+
+/// The answer to a request.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub text: String,
+}
+
+impl Answer {
+    pub fn read(stream: &mut TcpStream) -> Self {
+        let mut bytes = Vec::new();
+        // A connection that is reset behind the answer has brought the answer.
+        let _ = stream.read_to_end(&mut bytes);
+        let text = String::from_utf8(bytes).expect("UTF-8");
+        let status = text.get(9..12).and_then(|status| status.parse().ok());
+        Self {
+            status: status.unwrap_or_else(|| panic!("no answer: {text:?}")),
+            text,
+        }
+    }
+}

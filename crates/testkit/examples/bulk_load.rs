@@ -1,0 +1,142 @@
+//! Writes documents as agents do: `bulk_load ADDRESS DOCUMENTS CONNECTIONS BATCH [gzip] [ids]`, or `bulk_load file DOCUMENTS`,
+//! which prints them as lines.
+//!
+//! A document has about 700 bytes. Requests hold BATCH of them each and are made before anything is sent, so that little time is
+//! spent here. Each connection sends one request after the other. At the end it says how many documents were taken.
+
+use std::io::{BufWriter, Read, Write};
+use std::net::TcpStream;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |at: usize| {
+        arguments
+            .get(at)
+            .and_then(|text| text.parse::<usize>().ok())
+    };
+    let (Some(target), Some(documents)) = (arguments.first(), number(1)) else {
+        return ExitCode::from(2);
+    };
+    if target == "file" {
+        let mut out = BufWriter::new(std::io::stdout().lock());
+        let written = (0..documents).try_for_each(|n| out.write_all(document(n).as_bytes()));
+        return match written.and_then(|()| out.flush()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
+    let (Some(connections), Some(batch)) = (number(2), number(3)) else {
+        return ExitCode::from(2);
+    };
+    let has = |word: &str| arguments.iter().any(|argument| argument == word);
+    let request: Arc<[u8]> = request(batch, has("gzip"), has("ids")).into();
+    let requests = documents.div_ceil(batch * connections);
+    let threads: Vec<_> = (0..connections)
+        .map(|_| {
+            let (request, target) = (request.clone(), target.clone());
+            // Thousands of them need little room each.
+            let builder = thread::Builder::new().stack_size(64 << 10);
+            builder.spawn(move || send(&target, &request, requests))
+        })
+        .collect();
+    let mut taken = 0;
+    for thread in threads {
+        match thread.map(thread::JoinHandle::join) {
+            Ok(Ok(Ok(count))) => taken += count * batch,
+            failed => {
+                let _ = writeln!(std::io::stderr(), "a connection failed: {failed:?}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    let _ = writeln!(std::io::stdout(), "{taken}");
+    ExitCode::SUCCESS
+}
+
+/// Sends so many requests over one connection; gives how many were taken as a whole.
+fn send(target: &str, request: &[u8], requests: usize) -> std::io::Result<usize> {
+    let mut stream = TcpStream::connect(target)?;
+    stream.set_nodelay(true)?;
+    let mut answer = Vec::new();
+    for _ in 0..requests {
+        stream.write_all(request)?;
+        read_answer(&mut stream, &mut answer)?;
+        if !answer.starts_with(b"HTTP/1.1 200") || !answer.ends_with(b"{\"errors\":false}") {
+            let text = String::from_utf8_lossy(&answer).into_owned();
+            return Err(std::io::Error::other(text));
+        }
+    }
+    Ok(requests)
+}
+
+/// Reads an answer to the end of its body.
+fn read_answer(stream: &mut TcpStream, answer: &mut Vec<u8>) -> std::io::Result<()> {
+    answer.clear();
+    let mut piece = [0; 4096];
+    loop {
+        let read = stream.read(&mut piece)?;
+        if read == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        answer.extend_from_slice(&piece[..read]);
+        let text = String::from_utf8_lossy(answer);
+        let Some((head, body)) = text.split_once("\r\n\r\n") else {
+            continue;
+        };
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+        if length.is_none_or(|length: usize| body.len() >= length) {
+            return Ok(());
+        }
+    }
+}
+
+fn request(batch: usize, is_gzip: bool, has_ids: bool) -> Vec<u8> {
+    let mut body = String::new();
+    for n in 0..batch {
+        match has_ids {
+            true => body.push_str(&format!("{{\"create\":{{\"_id\":\"document-{n:08}\"}}}}\n")),
+            false => body.push_str("{\"create\":{}}\n"),
+        }
+        body.push_str(&document(n));
+    }
+    let mut body = body.into_bytes();
+    let mut coding = "";
+    if is_gzip {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::new(1));
+        let written = encoder.write_all(&body);
+        body = written.and_then(|()| encoder.finish()).unwrap_or_default();
+        coding = "Content-Encoding: gzip\r\n";
+    }
+    let head = format!(
+        "POST /logs-bench-default/_bulk?filter_path=errors,items.*.error HTTP/1.1\r\nHost: x\r\n\
+         Content-Type: application/x-ndjson\r\n{coding}Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    [head.into_bytes(), body].concat()
+}
+
+/// A line of an access log as Filebeat sends it, with its end.
+fn document(n: usize) -> String {
+    let mut hash = (n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    hash ^= hash >> 29;
+    let (a, b, c) = (hash & 255, hash >> 8 & 255, hash >> 16 & 4095);
+    format!(
+        "{{\"@timestamp\":\"2026-01-02T03:04:{:02}.{:03}Z\",\"agent\":{{\"id\":\"5c9c9a33-93d5-4b8c-8c5a-000000000001\",\"name\":\"web-{a}\",\
+         \"type\":\"filebeat\",\"version\":\"9.2.0\"}},\"ecs\":{{\"version\":\"8.0.0\"}},\"event\":{{\"dataset\":\"nginx.access\",\"module\":\"nginx\"}},\
+         \"host\":{{\"name\":\"web-{a}\",\"architecture\":\"x86_64\"}},\"input\":{{\"type\":\"filestream\"}},\"log\":{{\"file\":{{\"path\":\"/var/log/nginx/access.log\",\
+         \"inode\":\"{hash}\"}},\"offset\":{}}},\"message\":\"10.{a}.{b}.7 - - [02/Jan/2026:03:04:05 +0000] \\\"GET /products/{c}/reviews?page={b} HTTP/1.1\\\" \
+         200 {} \\\"https://shop.example/products/{c}\\\" \\\"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36\\\"\",\"service\":{{\"type\":\"nginx\"}}}}\n",
+        n % 60,
+        n % 1000,
+        n * 213,
+        c * 17,
+    )
+}
