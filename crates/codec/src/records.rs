@@ -23,7 +23,7 @@ struct Found<'c> {
 
 impl Decoder {
     /// Adds the records of the chunk, as many as a batch takes; gives the position behind them.
-    pub(crate) fn records(&mut self, chunk: &Chunk, rows: &mut Rows) -> usize {
+    pub(crate) fn records(&mut self, chunk: &Chunk, rows: &mut Rows<'_>) -> usize {
         let mut position = chunk.position;
         let mut bytes = 0;
         while position < chunk.positions() {
@@ -146,7 +146,7 @@ impl Decoder {
     }
 
     /// Adds a record, unless it is filtered out.
-    fn record(&mut self, found: &Found<'_>, rows: &mut Rows) {
+    fn record(&mut self, found: &Found<'_>, rows: &mut Rows<'_>) {
         let text = found.text.bytes();
         if let Some(reason) = self.filter.as_ref().and_then(|filter| filter.refuses(text)) {
             return self.dropped.add(reason, 1, found.place.bytes());
@@ -160,7 +160,7 @@ impl Decoder {
         } else if found.origin == Some(Origin::Other) {
             rows.push_text(&found.text, found.place);
         } else {
-            let scan = self.document(&found.text, part.clone(), found.place, rows);
+            let scan = self.document_of_lines(&found.text, part.clone(), found.place, rows);
             has_time = found.origin.is_some()
                 && scan.is_some_and(|scan| says_time(&text[part], scan.rewrite));
         }
@@ -176,6 +176,31 @@ impl Decoder {
                 rows.tag(&self.tags.broken_container, None);
             }
         }
+    }
+
+    /// Adds the document in this part of a record, which may be written on several lines. Outputs write a document a line, so
+    /// the line ends between its tokens become spaces.
+    fn document_of_lines(
+        &mut self,
+        record: &Text<'_>,
+        part: Range<usize>,
+        place: Place,
+        rows: &mut Rows<'_>,
+    ) -> Option<json::Scan> {
+        let text = &record.bytes()[part.clone()];
+        let is_line_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
+        // Within a string a line end is written as an escape: one that stands there makes the document invalid.
+        if memchr::memchr2(b'\n', b'\r', text).is_none() || json::validate_object(text).is_err() {
+            return self.document(record, part, place, rows);
+        }
+        let joined = text.iter();
+        let joined = joined.map(|byte| if is_line_end(byte) { b' ' } else { *byte });
+        self.document(
+            &Text::Written(joined.collect()),
+            0..part.len(),
+            place,
+            rows,
+        )
     }
 
     /// A line cut to what is allowed, at a whole character, and with U+FFFD in place of what is not UTF-8; whether it

@@ -1,4 +1,4 @@
-//! Rows of a batch that is being built from one chunk.
+//! The rows that a chunk adds to a batch that is being built.
 //!
 //! Documents point into the chunk; those that had to be rewritten point into a buffer beside it.
 
@@ -10,13 +10,15 @@ use bytes::Bytes;
 
 use crate::chunk::{Chunk, Origin};
 
-/// The number of the chunk's buffer, and of that with the texts that its chunker wrote.
+/// The number of the chunk's buffer among those that it adds to the batch, and of that with the texts that its chunker wrote.
 pub(crate) const CHUNK: u32 = 0;
 pub(crate) const CHUNK_SIDE: u32 = 1;
 
-/// A batch that is being built from one chunk.
-pub(crate) struct Rows {
-    pub(crate) builder: BatchBuilder,
+/// What a chunk adds to a batch.
+pub(crate) struct Rows<'b> {
+    pub(crate) builder: &'b mut BatchBuilder,
+    /// The number of the chunk's buffer in the batch.
+    first: u32,
     /// Documents that had to be rewritten, and the number of their buffer.
     side: Vec<u8>,
     side_number: u32,
@@ -56,17 +58,17 @@ impl Place {
     }
 }
 
-impl Rows {
+impl<'b> Rows<'b> {
     /// No rows yet; documents may point into `chunk`.
-    pub(crate) fn new(mut builder: BatchBuilder, chunk: &Chunk) -> Self {
-        let number = builder.buffer(chunk.bytes.clone());
-        debug_assert_eq!(number, CHUNK, "the chunk is the first buffer");
+    pub(crate) fn new(builder: &'b mut BatchBuilder, chunk: &Chunk) -> Self {
+        let first = builder.buffer(chunk.bytes.clone());
         let side_number = match &chunk.records {
-            Some(records) => 1 + builder.buffer(records.side.clone()),
+            Some(records) => 1 + builder.buffer(records.side.clone()) - first,
             None => CHUNK_SIDE,
         };
         Self {
             builder,
+            first,
             side: Vec::new(),
             side_number,
             origins: Vec::new(),
@@ -76,8 +78,8 @@ impl Rows {
     /// Adds a document that lies in the chunk at `start`.
     #[inline]
     pub(crate) fn push(&mut self, start: usize, len: usize, place: Place) {
-        self.builder
-            .push(span(CHUNK, start, len), place.start, place.end);
+        let span = span(self.first + CHUNK, start, len);
+        self.builder.push(span, place.start, place.end);
     }
 
     /// Adds a document that is written now.
@@ -109,26 +111,21 @@ impl Rows {
         self.origins.push((origin, has_time));
     }
 
-    /// The batch; none without rows.
-    pub(crate) fn finish(mut self) -> Option<Batch> {
-        if self.builder.is_empty() {
-            return None;
-        }
+    /// Hands over the documents that were rewritten. Gives what containers say of the rows, for [`set_origins`].
+    pub(crate) fn finish(self) -> Vec<(Origin, bool)> {
         if !self.side.is_empty() {
             let number = self.builder.buffer(Bytes::from(self.side));
-            debug_assert_eq!(number, self.side_number, "rewritten documents come last");
+            let side_number = self.first + self.side_number;
+            debug_assert_eq!(number, side_number, "rewritten documents come last");
         }
-        let mut batch = self.builder.finish();
-        if !self.origins.is_empty() {
-            let refused = batch.apply(origin_fields(&self.origins));
-            debug_assert!(refused.is_empty(), "every event is an object");
-        }
-        Some(batch)
+        self.origins
     }
 
     fn span(&mut self, text: &Text<'_>, part: Range<usize>) -> Span {
         match text {
-            Text::InChunk { buffer, start, .. } => span(*buffer, start + part.start, part.len()),
+            Text::InChunk { buffer, start, .. } => {
+                span(self.first + *buffer, start + part.start, part.len())
+            }
             Text::Written(text) => self.write(|out| out.extend_from_slice(&text[part])),
         }
     }
@@ -138,9 +135,17 @@ impl Rows {
         write(&mut self.side);
         match self.side.len() - start {
             // The buffer may stay empty, and is not there then.
-            0 => span(CHUNK, 0, 0),
-            len => span(self.side_number, start, len),
+            0 => span(self.first, 0, 0),
+            len => span(self.first + self.side_number, start, len),
         }
+    }
+}
+
+/// Sets the fields `@timestamp` and `stream` of a batch whose rows containers wrote, where any did.
+pub(crate) fn set_origins(batch: &mut Batch, origins: &[(Origin, bool)]) {
+    if !origins.is_empty() {
+        let refused = batch.apply(origin_fields(origins));
+        debug_assert!(refused.is_empty(), "every event is an object");
     }
 }
 

@@ -47,7 +47,7 @@ use std::sync::Arc;
 
 use batch::{Batch, Cell, Failures, FieldPath};
 
-use columns::{Columns, Fields};
+use columns::{Columns, Fields, Hosts};
 use header::Header;
 use zone::Clock;
 pub use zone::Zone;
@@ -115,7 +115,7 @@ impl Syslog {
     pub fn apply(&self, batch: &mut Batch) -> Counts {
         let lines = batch.column(&FieldPath::from_keys(["message"]));
         let mut clock = Clock::new(&self.zone, batch.received());
-        let mut columns = Columns::new(&self.fields, batch.len(), lines.buffers());
+        let mut columns = Columns::new(&self.fields, batch.len(), lines.buffers(), Hosts::of(batch));
         let mut structured = data::Scratch::default();
         let mut failures = Failures::none();
         // Broken lines tend to be broken in the same way: they share the text that says how.

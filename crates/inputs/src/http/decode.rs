@@ -1,10 +1,9 @@
 //! From the body of a request to events.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use batch::{Batch, Reservation, Stream};
+use batch::{Reservation, Stream};
 use bytes::Bytes;
 use codec::{BodyFormat, Documents};
 use http::StatusCode;
@@ -13,7 +12,7 @@ use super::fields::{self, Given};
 use super::inflate::{Coding, InflateError, inflate};
 use super::refusal::Refusal;
 use crate::connections::answer::Answer;
-use crate::connections::batcher::{Joiner, Protocol};
+use crate::connections::batcher::{Completion, Joiner, Protocol};
 
 /// What is kept of a connection.
 #[derive(Debug)]
@@ -74,8 +73,8 @@ impl Protocol for Decoding {
         answer.complete();
     }
 
-    fn complete(batch: &mut Batch, marks: &[(Range<usize>, Self::Mark)]) {
-        fields::set(batch, marks);
+    fn completion(&self) -> Completion<Self::Mark> {
+        Box::new(fields::set)
     }
 }
 
