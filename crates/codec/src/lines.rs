@@ -86,7 +86,12 @@ impl Iterator for Lines<'_> {
 
 impl Decoder {
     /// Adds the lines of the chunk, as many as a batch takes.
-    pub(crate) fn text_lines(&mut self, chunk: &Chunk, terminator: u8, rows: &mut Rows<'_>) -> usize {
+    pub(crate) fn text_lines(
+        &mut self,
+        chunk: &Chunk,
+        terminator: u8,
+        rows: &mut Rows<'_>,
+    ) -> usize {
         let bytes_max = if chunk.is_utf8 == Some(true) {
             self.record_max
         } else {
@@ -117,7 +122,12 @@ impl Decoder {
     }
 
     /// Adds the documents of the chunk, as many as a batch takes. What is no document becomes an event of text.
-    pub(crate) fn json_lines(&mut self, chunk: &Chunk, terminator: u8, rows: &mut Rows<'_>) -> usize {
+    pub(crate) fn json_lines(
+        &mut self,
+        chunk: &Chunk,
+        terminator: u8,
+        rows: &mut Rows<'_>,
+    ) -> usize {
         let mut lines = Lines::of(chunk, terminator);
         for line in lines.by_ref() {
             let trimmed = trim(&chunk.bytes, line.range.clone());

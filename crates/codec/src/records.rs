@@ -195,12 +195,7 @@ impl Decoder {
         }
         let joined = text.iter();
         let joined = joined.map(|byte| if is_line_end(byte) { b' ' } else { *byte });
-        self.document(
-            &Text::Written(joined.collect()),
-            0..part.len(),
-            place,
-            rows,
-        )
+        self.document(&Text::Written(joined.collect()), 0..part.len(), place, rows)
     }
 
     /// A line cut to what is allowed, at a whole character, and with U+FFFD in place of what is not UTF-8; whether it

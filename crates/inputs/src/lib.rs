@@ -9,6 +9,7 @@ mod http;
 mod paths;
 mod pipeline;
 mod reading;
+mod socket;
 mod stdin;
 
 use component::Spec;
@@ -22,4 +23,8 @@ pub static SPECS: &[Spec] = &[
     http::SPEC,
     pipeline::SPEC,
     stdin::SPEC,
+    socket::SYSLOG,
+    socket::TCP,
+    socket::UDP,
+    socket::UNIX,
 ];

@@ -167,8 +167,9 @@ impl Counted {
     /// A message that ends with a line feed.
     fn line(&self, bytes: &[u8]) -> Next {
         let from = (self.searched.saturating_sub(self.scanned) as usize).min(bytes.len());
-        if let Some(at) = memchr::memchr(b'\n', &bytes[from..]) {
-            let end = from + at;
+        let end = memchr::memchr(b'\n', &bytes[from..]).map(|at| from + at);
+        // A line that is too long is cut there, however much of it was read.
+        if let Some(end) = end.filter(|end| *end <= self.record_max) {
             let len = without_end(&bytes[..end]);
             return Next::Message {
                 start: 0,
@@ -263,4 +264,146 @@ fn without_end(text: &[u8]) -> usize {
     text.iter()
         .rposition(|byte| !is_end(byte))
         .map_or(0, |last| last + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use batch::{Budget, Encoding};
+
+    use crate::{Chunker, Settings};
+
+    /// The messages of a stream that is read in pieces of these lengths, with whether they are cut.
+    fn messages(
+        stream: &[u8],
+        record_max: usize,
+        mut piece: impl FnMut() -> usize,
+    ) -> Vec<(String, bool)> {
+        let pool = Budget::new(64 << 20).pool(64 << 20, 4096);
+        let mut settings = Settings::new(Encoding::Text, record_max);
+        settings.is_counted = true;
+        let mut chunker = Chunker::new(&settings);
+        let mut found = Vec::new();
+        let mut collect = |chunk: crate::Chunk| {
+            let records = chunk.records.expect("it has records");
+            for record in &records.list {
+                let start = record.at as usize;
+                let text = &chunk.bytes[start..start + record.len];
+                let text = String::from_utf8_lossy(text).into_owned();
+                found.push((text, record.is_cut));
+            }
+        };
+        let mut left = stream;
+        while !left.is_empty() {
+            if chunker.is_full() {
+                chunker.take().into_iter().for_each(&mut collect);
+            }
+            if let Some(size) = chunker.needs() {
+                chunker.give(pool.take_sized(size));
+            }
+            let space = chunker.space();
+            let read = left.len().min(space.len()).min(piece().max(1));
+            space[..read].copy_from_slice(&left[..read]);
+            left = &left[read..];
+            chunker.advance(read);
+            if read % 3 == 0 {
+                chunker.take().into_iter().for_each(&mut collect);
+            }
+        }
+        while let Some(chunk) = chunker.finish() {
+            collect(chunk);
+        }
+        found
+    }
+
+    #[test]
+    fn what_the_messages_are_does_not_depend_on_how_they_are_read() {
+        let long = "z".repeat(300);
+        let cut_line = format!("<{}", &long[..99]);
+        let table: &[(&str, String, &[(&str, bool)])] = &[
+            (
+                "counted",
+                "5 <1>ab6 <2>c\ne".into(),
+                &[("<1>ab", false), ("<2>c\ne", false)],
+            ),
+            (
+                "lines",
+                "<1>a\r\n<2>b\n".into(),
+                &[("<1>a", false), ("<2>b", false)],
+            ),
+            (
+                "both, with line feeds between",
+                "5 <1>ab\n<2>line\n6 <3>abc\n\n4 <4>d".into(),
+                &[
+                    ("<1>ab", false),
+                    ("<2>line", false),
+                    ("<3>abc", false),
+                    ("<4>d", false),
+                ],
+            ),
+            (
+                "a line feed that counts",
+                "4 <1>\n4 <2>\n".into(),
+                &[("<1>", false), ("<2>", false)],
+            ),
+            ("the end is missing", "9 <1>abc".into(), &[("<1>abc", true)]),
+            (
+                "a line without its end",
+                "<1>abc".into(),
+                &[("<1>abc", false)],
+            ),
+            (
+                "a line that begins with digits",
+                "2026 was fine\n12x y\n".into(),
+                &[
+                    // It says that it has 2,026 bytes.
+                    ("was fine\n12x y", true),
+                ],
+            ),
+            (
+                "digits and something else",
+                "12x y\n<1>a\n".into(),
+                &[("12x y", false), ("<1>a", false)],
+            ),
+            (
+                "too long, counted",
+                format!("300 {long}3 <1>"),
+                &[(&long[..100], true), ("<1>", false)],
+            ),
+            (
+                "too long, a line",
+                format!("<{long}\n3 <1>"),
+                &[(&cut_line, true), ("<1>", false)],
+            ),
+            (
+                "more digits than a length has",
+                "12345678901 x\n".into(),
+                &[("12345678901 x", false)],
+            ),
+        ];
+        let mut random = fastrand::Rng::with_seed(5);
+        for (name, stream, wanted) in table {
+            for most in [1, 2, 7, 4000] {
+                for _ in 0..20 {
+                    let found = messages(stream.as_bytes(), 100, || random.usize(1..=most));
+                    let found: Vec<(&str, bool)> =
+                        found.iter().map(|(text, cut)| (&**text, *cut)).collect();
+                    assert_eq!(found, *wanted, "{name}, read by {most}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn anything_can_be_read() {
+        let mut random = fastrand::Rng::with_seed(9);
+        let letters = b"0123456789 <>\na";
+        for _ in 0..300 {
+            let stream: Vec<u8> = (0..random.usize(..400))
+                .map(|_| letters[random.usize(..letters.len())])
+                .collect();
+            let whole = messages(&stream, 50, || usize::MAX);
+            let pieces = messages(&stream, 50, || random.usize(1..9));
+            assert_eq!(whole, pieces, "{:?}", String::from_utf8_lossy(&stream));
+        }
+    }
 }

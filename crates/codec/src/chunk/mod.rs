@@ -260,6 +260,11 @@ impl Chunker {
         self.window.least()
     }
 
+    /// Bytes that were read and belong to no whole record yet, once what there is was taken.
+    pub fn unfinished(&self) -> usize {
+        self.window.bytes().len()
+    }
+
     /// Takes the buffer that it needs.
     ///
     /// # Panics

@@ -168,8 +168,10 @@ impl<'a> Hosts<'a> {
     /// The address, without its port, that a row was received from.
     fn sender(&self, row: usize) -> Option<&'a str> {
         let peer = self.origin.stream(row).source.peer()?;
-        let host = peer.rsplit_once(':').map_or(peer, |(host, _)| host);
-        Some(host.trim_matches(['[', ']']))
+        let (host, _) = peer.rsplit_once(':')?;
+        // A socket of Unix has a path instead, and its senders are on this machine.
+        let is_address = host.starts_with(|first: char| first.is_ascii_digit() || first == '[');
+        is_address.then(|| host.trim_matches(['[', ']']))
     }
 }
 

@@ -92,21 +92,11 @@ impl Emitter {
 
 /// Counts what a decoder changed or could not read in a stream; of each kind, the first one is also told. `cut` is what is said
 /// of a record that was truncated.
-pub(crate) fn count(
-    decoder: &mut Decoder,
-    stream: &Stream,
-    ctx: &InputContext,
-    cut: &'static str,
-) {
+pub(crate) fn count(decoder: &mut Decoder, stream: &Stream, ctx: &InputContext, cut: &'static str) {
     let counts = decoder.take_counts();
     let firsts = decoder.take_firsts();
     let kinds = [
-        (
-            "truncated_lines",
-            counts.truncated,
-            firsts.truncated,
-            cut,
-        ),
+        ("truncated_lines", counts.truncated, firsts.truncated, cut),
         (
             "invalid_utf8_lines",
             counts.invalid_utf8,
