@@ -92,6 +92,11 @@ impl Batch {
         &self.origin
     }
 
+    /// The machine that the batch was received on.
+    pub fn host(&self) -> &HostInfo {
+        &self.host
+    }
+
     /// When the batch was received, in nanoseconds since 1970: what `now()` gives.
     pub fn received(&self) -> i64 {
         self.received

@@ -12,7 +12,7 @@ use crate::csv::{Csv, Header, HeaderSlot};
 use crate::error::CodecError;
 use crate::filter::{Dropped, Drops, Filter};
 use crate::multiline::Multiline;
-use crate::rows::{Place, Rows};
+use crate::rows::{Origins, Place, Rows};
 use crate::syslog::Syslog;
 use crate::terminator::LineEnding;
 
@@ -25,6 +25,8 @@ pub struct Settings {
     pub record_max: usize,
     /// Whether JSON and MessagePack events get the fields that lines of text always have.
     pub add_fields: bool,
+    /// Messages may have their length before them, as syslog has over TCP: see [`crate::chunk`].
+    pub is_counted: bool,
     /// Which lines belong to one record; each is one when not set.
     pub multiline: Option<Arc<Multiline>>,
     /// The lines are those of a container's log.
@@ -50,6 +52,7 @@ impl Settings {
             encoding,
             record_max,
             add_fields: false,
+            is_counted: false,
             multiline: None,
             container: None,
             charset: None,
@@ -194,18 +197,10 @@ impl Decoder {
             let mut builder =
                 BatchBuilder::new(self.encoding, &self.host, received, self.add_fields);
             builder.reserve(self.rows_before + self.rows_before / 8);
-            builder.stream(stream);
-            let mut rows = Rows::new(builder, chunk);
-            chunk.position = match self.add_records(chunk, &mut rows) {
-                Ok(position) => position,
-                Err(error) => {
-                    let left = (chunk.bytes.len() - chunk.position) as u64;
-                    self.dropped.add("unreadable", 0, left);
-                    chunk.position = chunk.positions();
-                    return Err(error);
-                }
-            };
-            if let Some(mut batch) = rows.finish() {
+            let origins = self.add_rows(stream, chunk, &mut builder)?;
+            if !builder.is_empty() {
+                let mut batch = builder.finish();
+                origins.set(&mut batch);
                 self.rows_before = batch.len();
                 if let Some(syslog) = &self.syslog {
                     let counts = syslog.apply(&mut batch);
@@ -222,6 +217,59 @@ impl Decoder {
             }
         }
         Ok(None)
+    }
+
+    /// Adds the next events of a chunk of `stream` to a batch of the same encoding that is not full yet, as many as it takes;
+    /// whether there are more. Where the streams have syslog messages, [`Self::completion`] is for the whole batch. Not for
+    /// containers and CSV.
+    ///
+    /// # Errors
+    /// The next document is broken in such a way that nothing behind it can be read.
+    pub fn add(
+        &mut self,
+        stream: &Arc<Stream>,
+        chunk: &mut Chunk,
+        builder: &mut BatchBuilder,
+    ) -> Result<bool, CodecError> {
+        if chunk.position == 0 && self.encoding != Encoding::MsgPack {
+            self.begin(chunk);
+        }
+        if chunk.position < chunk.positions() {
+            let origins = self.add_rows(stream, chunk, builder)?;
+            debug_assert!(origins.is_empty(), "no streams of containers");
+        }
+        Ok(chunk.position < chunk.positions())
+    }
+
+    /// How events are written in batches.
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// What remains to be done to a batch whose events [`Self::add`] added.
+    pub fn completion(&self) -> Option<Syslog> {
+        self.syslog.clone()
+    }
+
+    /// Adds the next rows of a chunk to a batch.
+    fn add_rows(
+        &mut self,
+        stream: &Arc<Stream>,
+        chunk: &mut Chunk,
+        builder: &mut BatchBuilder,
+    ) -> Result<Origins, CodecError> {
+        builder.stream(stream);
+        let mut rows = Rows::new(builder, chunk);
+        match self.add_records(chunk, &mut rows) {
+            Ok(position) => chunk.position = position,
+            Err(error) => {
+                let left = (chunk.bytes.len() - chunk.position) as u64;
+                self.dropped.add("unreadable", 0, left);
+                chunk.position = chunk.positions();
+                return Err(error);
+            }
+        }
+        Ok(rows.finish())
     }
 
     /// Whether a record is no row of CSV, because it is blank or the header of its stream; drops it then.
@@ -275,7 +323,7 @@ impl Decoder {
     }
 
     /// Adds as many records as a batch takes; gives the position behind them.
-    fn add_records(&mut self, chunk: &Chunk, rows: &mut Rows) -> Result<usize, CodecError> {
+    fn add_records(&mut self, chunk: &Chunk, rows: &mut Rows<'_>) -> Result<usize, CodecError> {
         let is_simple =
             self.filter.is_none() && chunk.records.is_none() && chunk.format.charset.is_none();
         let terminator = chunk.format.terminator.byte().filter(|_| is_simple);

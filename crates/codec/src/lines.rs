@@ -86,7 +86,12 @@ impl Iterator for Lines<'_> {
 
 impl Decoder {
     /// Adds the lines of the chunk, as many as a batch takes.
-    pub(crate) fn text_lines(&mut self, chunk: &Chunk, terminator: u8, rows: &mut Rows) -> usize {
+    pub(crate) fn text_lines(
+        &mut self,
+        chunk: &Chunk,
+        terminator: u8,
+        rows: &mut Rows<'_>,
+    ) -> usize {
         let bytes_max = if chunk.is_utf8 == Some(true) {
             self.record_max
         } else {
@@ -108,7 +113,7 @@ impl Decoder {
 
     /// Adds a line that may be too long or broken.
     #[cold]
-    fn doubtful_line(&mut self, chunk: &Chunk, line: &Line, rows: &mut Rows) {
+    fn doubtful_line(&mut self, chunk: &Chunk, line: &Line, rows: &mut Rows<'_>) {
         let (text, is_cut) = self.cut_and_repaired(chunk, CHUNK, line.range.clone(), line.place);
         rows.push_text(&text, line.place);
         if is_cut {
@@ -117,7 +122,12 @@ impl Decoder {
     }
 
     /// Adds the documents of the chunk, as many as a batch takes. What is no document becomes an event of text.
-    pub(crate) fn json_lines(&mut self, chunk: &Chunk, terminator: u8, rows: &mut Rows) -> usize {
+    pub(crate) fn json_lines(
+        &mut self,
+        chunk: &Chunk,
+        terminator: u8,
+        rows: &mut Rows<'_>,
+    ) -> usize {
         let mut lines = Lines::of(chunk, terminator);
         for line in lines.by_ref() {
             let trimmed = trim(&chunk.bytes, line.range.clone());
@@ -151,7 +161,7 @@ impl Decoder {
         chunk: &Chunk,
         line: &Line,
         trimmed: Range<usize>,
-        rows: &mut Rows,
+        rows: &mut Rows<'_>,
     ) {
         let range = self.shortened(line.range.clone(), trimmed);
         let (text, is_cut) = self.cut_and_repaired(chunk, CHUNK, range, line.place);
@@ -178,7 +188,7 @@ impl Decoder {
         line: &Text<'_>,
         part: Range<usize>,
         place: Place,
-        rows: &mut Rows,
+        rows: &mut Rows<'_>,
     ) -> Option<json::Scan> {
         let text = &line.bytes()[part.clone()];
         match json::validate_object(text) {
@@ -206,7 +216,7 @@ impl Decoder {
         text: &Text<'_>,
         part: Range<usize>,
         place: Place,
-        rows: &mut Rows,
+        rows: &mut Rows<'_>,
     ) -> Option<json::Scan> {
         let document = &text.bytes()[part.clone()];
         match json::validate_object(document) {
@@ -232,7 +242,7 @@ impl Decoder {
         start: usize,
         place: Place,
         mut error: json::JsonError,
-        rows: &mut Rows,
+        rows: &mut Rows<'_>,
     ) {
         self.counts.broken_documents += 1;
         self.firsts.broken_document.get_or_insert(place.start);
@@ -263,7 +273,7 @@ pub(crate) fn write_on_one_line(document: &[u8], rewrite: bool, out: &mut Vec<u8
 
 /// Whether a batch takes no further event, where the last one of the chunk ended at `end`.
 #[inline]
-fn is_enough(rows: &Rows, chunk: &Chunk, end: usize) -> bool {
+fn is_enough(rows: &Rows<'_>, chunk: &Chunk, end: usize) -> bool {
     rows.builder.len() == BATCH_EVENTS_MAX || end - chunk.position >= BATCH_BYTES_MAX
 }
 

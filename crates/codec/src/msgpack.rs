@@ -18,13 +18,13 @@ impl Decoder {
     pub(crate) fn msgpack_documents(
         &mut self,
         chunk: &Chunk,
-        rows: &mut Rows,
+        rows: &mut Rows<'_>,
     ) -> Result<usize, CodecError> {
         let mut position = chunk.position;
         while position < chunk.bytes.len() {
             match self.msgpack_document(chunk, position, rows) {
                 Ok(len) => position += len,
-                Err(error) if rows.builder.is_empty() => return Err(error),
+                Err(error) if position == chunk.position => return Err(error),
                 Err(_) => break,
             }
             if rows.builder.len() == BATCH_EVENTS_MAX
@@ -41,7 +41,7 @@ impl Decoder {
         &self,
         chunk: &Chunk,
         position: usize,
-        rows: &mut Rows,
+        rows: &mut Rows<'_>,
     ) -> Result<usize, CodecError> {
         let start = chunk.start + position as u64;
         let refused = |error: MsgPackError, base: u64| CodecError::MsgPack {

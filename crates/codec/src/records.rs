@@ -23,7 +23,7 @@ struct Found<'c> {
 
 impl Decoder {
     /// Adds the records of the chunk, as many as a batch takes; gives the position behind them.
-    pub(crate) fn records(&mut self, chunk: &Chunk, rows: &mut Rows) -> usize {
+    pub(crate) fn records(&mut self, chunk: &Chunk, rows: &mut Rows<'_>) -> usize {
         let mut position = chunk.position;
         let mut bytes = 0;
         while position < chunk.positions() {
@@ -146,7 +146,7 @@ impl Decoder {
     }
 
     /// Adds a record, unless it is filtered out.
-    fn record(&mut self, found: &Found<'_>, rows: &mut Rows) {
+    fn record(&mut self, found: &Found<'_>, rows: &mut Rows<'_>) {
         let text = found.text.bytes();
         if let Some(reason) = self.filter.as_ref().and_then(|filter| filter.refuses(text)) {
             return self.dropped.add(reason, 1, found.place.bytes());

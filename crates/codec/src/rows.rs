@@ -1,4 +1,4 @@
-//! Rows of a batch that is being built from one chunk.
+//! The rows that a chunk adds to a batch that is being built.
 //!
 //! Documents point into the chunk; those that had to be rewritten point into a buffer beside it.
 
@@ -10,13 +10,15 @@ use bytes::Bytes;
 
 use crate::chunk::{Chunk, Origin};
 
-/// The number of the chunk's buffer, and of that with the texts that its chunker wrote.
+/// The number of the chunk's buffer among those that it adds to the batch, and of that with the texts that its chunker wrote.
 pub(crate) const CHUNK: u32 = 0;
 pub(crate) const CHUNK_SIDE: u32 = 1;
 
-/// A batch that is being built from one chunk.
-pub(crate) struct Rows {
-    pub(crate) builder: BatchBuilder,
+/// What a chunk adds to a batch.
+pub(crate) struct Rows<'b> {
+    pub(crate) builder: &'b mut BatchBuilder,
+    /// The number of the chunk's buffer in the batch.
+    first: u32,
     /// Documents that had to be rewritten, and the number of their buffer.
     side: Vec<u8>,
     side_number: u32,
@@ -58,17 +60,17 @@ impl Place {
     }
 }
 
-impl Rows {
+impl<'b> Rows<'b> {
     /// No rows yet; documents may point into `chunk`.
-    pub(crate) fn new(mut builder: BatchBuilder, chunk: &Chunk) -> Self {
-        let number = builder.buffer(chunk.bytes.clone());
-        debug_assert_eq!(number, CHUNK, "the chunk is the first buffer");
+    pub(crate) fn new(builder: &'b mut BatchBuilder, chunk: &Chunk) -> Self {
+        let first = builder.buffer(chunk.bytes.clone());
         let side_number = match &chunk.records {
-            Some(records) => 1 + builder.buffer(records.side.clone()),
+            Some(records) => 1 + builder.buffer(records.side.clone()) - first,
             None => CHUNK_SIDE,
         };
         Self {
             builder,
+            first,
             side: Vec::new(),
             side_number,
             origins: Vec::new(),
@@ -82,8 +84,8 @@ impl Rows {
     /// Adds a document that lies in the chunk at `start`.
     #[inline]
     pub(crate) fn push(&mut self, start: usize, len: usize, place: Place) {
-        self.builder
-            .push(span(CHUNK, start, len), place.start, place.end);
+        let span = span(self.first + CHUNK, start, len);
+        self.builder.push(span, place.start, place.end);
     }
 
     /// Adds a document that is written now.
@@ -115,30 +117,24 @@ impl Rows {
         self.origins.push((origin, has_time));
     }
 
-    /// The batch; none without rows.
-    pub(crate) fn finish(mut self) -> Option<Batch> {
-        if self.builder.is_empty() {
-            return None;
-        }
+    /// Hands over the documents that were rewritten. Gives what containers say of the rows.
+    pub(crate) fn finish(self) -> Origins {
         if !self.side.is_empty() {
             let number = self.builder.buffer(Bytes::from(self.side));
-            debug_assert_eq!(number, self.side_number, "rewritten documents come last");
+            let side_number = self.first + self.side_number;
+            debug_assert_eq!(number, side_number, "rewritten documents come last");
         }
-        let mut batch = self.builder.finish();
-        if !self.origins.is_empty() {
-            let refused = batch.apply(origin_fields(&self.origins));
-            debug_assert!(refused.is_empty(), "every event is an object");
-            if !self.attrs.is_empty() {
-                // An event whose own `docker` is no object keeps that.
-                batch.apply(attrs_field(&self.origins, &self.attrs));
-            }
+        Origins {
+            list: self.origins,
+            attrs: self.attrs,
         }
-        Some(batch)
     }
 
     fn span(&mut self, text: &Text<'_>, part: Range<usize>) -> Span {
         match text {
-            Text::InChunk { buffer, start, .. } => span(*buffer, start + part.start, part.len()),
+            Text::InChunk { buffer, start, .. } => {
+                span(self.first + *buffer, start + part.start, part.len())
+            }
             Text::Written(text) => self.write(|out| out.extend_from_slice(&text[part])),
         }
     }
@@ -148,8 +144,35 @@ impl Rows {
         write(&mut self.side);
         match self.side.len() - start {
             // The buffer may stay empty, and is not there then.
-            0 => span(CHUNK, 0, 0),
-            len => span(self.side_number, start, len),
+            0 => span(self.first, 0, 0),
+            len => span(self.first + self.side_number, start, len),
+        }
+    }
+}
+
+/// What containers say of the rows of a batch.
+pub(crate) struct Origins {
+    /// Of each row, with whether it has a time of its own; empty where no container wrote them.
+    list: Vec<(Origin, bool)>,
+    attrs: Vec<Arc<[u8]>>,
+}
+
+impl Origins {
+    /// Whether no container wrote the rows.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Sets the fields `@timestamp`, `stream` and `docker.attrs` of the batch.
+    pub(crate) fn set(&self, batch: &mut Batch) {
+        if self.list.is_empty() {
+            return;
+        }
+        let refused = batch.apply(origin_fields(&self.list));
+        debug_assert!(refused.is_empty(), "every event is an object");
+        if !self.attrs.is_empty() {
+            // An event whose own `docker` is no object keeps that.
+            batch.apply(attrs_field(&self.list, &self.attrs));
         }
     }
 }

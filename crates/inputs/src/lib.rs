@@ -10,6 +10,7 @@ mod http;
 mod paths;
 mod pipeline;
 mod reading;
+mod socket;
 mod stdin;
 
 use component::Spec;
@@ -24,4 +25,8 @@ pub static SPECS: &[Spec] = &[
     http::SPEC,
     pipeline::SPEC,
     stdin::SPEC,
+    socket::SYSLOG,
+    socket::TCP,
+    socket::UDP,
+    socket::UNIX,
 ];

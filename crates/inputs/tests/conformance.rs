@@ -2,7 +2,8 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
+use std::os::unix::net::UnixStream;
 
 use testkit::conformance::input::{InputCase, check};
 
@@ -66,6 +67,52 @@ static CASES: &[InputCase] = &[
             rustix::stdio::dup2_stdin(file).expect("standard input");
         },
         reads: true,
+    },
+    InputCase {
+        name: "syslog",
+        settings: |place| format!("{{transport: tcp, address: {}}}", place.port),
+        feed: |place, events| {
+            if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", place.port)) {
+                for event in 0..events {
+                    let _ = writeln!(stream, "<13>1 - host app - - - event {event}");
+                }
+            }
+        },
+        reads: false,
+    },
+    InputCase {
+        name: "tcp",
+        settings: |place| format!("{{address: {}}}", place.port),
+        feed: |place, events| {
+            if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", place.port)) {
+                let text: String = (0..events).map(|event| format!("line {event}\n")).collect();
+                let _ = stream.write_all(text.as_bytes());
+            }
+        },
+        reads: false,
+    },
+    InputCase {
+        name: "udp",
+        settings: |place| format!("{{address: {}}}", place.port),
+        feed: |place, events| {
+            let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+            for event in 0..events {
+                let text = format!("datagram {event}");
+                let _ = socket.send_to(text.as_bytes(), ("127.0.0.1", place.port));
+            }
+        },
+        reads: false,
+    },
+    InputCase {
+        name: "unix",
+        settings: |place| format!("path: {}", place.path("socket").display()),
+        feed: |place, events| {
+            if let Ok(mut stream) = UnixStream::connect(place.path("socket")) {
+                let text: String = (0..events).map(|event| format!("line {event}\n")).collect();
+                let _ = stream.write_all(text.as_bytes());
+            }
+        },
+        reads: false,
     },
 ];
 

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::pin::Pin;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -149,19 +149,46 @@ impl Address {
     /// # Errors
     /// The address is taken, or is none of this machine, at the place of the setting.
     pub async fn bind(&self, node: &Node) -> Result<TcpListener, ConfigError> {
-        self.listen().await.map_err(|error| {
-            let failed = |reason: &str| node.error(format!("cannot listen on {self}: {reason}"));
-            match error.kind() {
-                io::ErrorKind::AddrInUse => failed("another program is already listening there")
-                    .note(format!("find it with `ss -ltnp 'sport = :{}'`", self.port)),
-                io::ErrorKind::PermissionDenied => failed(&error.to_string())
-                    .note("ports below 1024 require root or the capability CAP_NET_BIND_SERVICE"),
-                io::ErrorKind::AddrNotAvailable => {
-                    failed("this machine does not have that address")
+        let listening = self.listen().await;
+        listening.map_err(|error| self.refused(node, 't', &error))
+    }
+
+    /// A socket that receives datagrams. `node` is the setting.
+    ///
+    /// # Errors
+    /// The address is taken, or is none of this machine, at the place of the setting.
+    pub async fn bind_udp(&self, node: &Node) -> Result<UdpSocket, ConfigError> {
+        let bound = match &self.host {
+            Host::Loopback => UdpSocket::bind((Ipv4Addr::LOCALHOST, self.port)),
+            // An IPv6 socket takes IPv4 datagrams too; a machine may be without IPv6.
+            Host::Every => match UdpSocket::bind((Ipv6Addr::UNSPECIFIED, self.port)) {
+                Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
+                    UdpSocket::bind((Ipv4Addr::UNSPECIFIED, self.port))
                 }
-                _ => failed(&error.to_string()),
+                other => other,
+            },
+            Host::Named(host) => match lookup_host((host.as_str(), self.port)).await {
+                Ok(addresses) => UdpSocket::bind(&addresses.collect::<Vec<_>>()[..]),
+                Err(error) => Err(error),
+            },
+        };
+        bound.map_err(|error| self.refused(node, 'u', &error))
+    }
+
+    /// Why the address cannot be had; `protocol` is the letter of TCP or UDP for `ss`.
+    fn refused(&self, node: &Node, protocol: char, error: &io::Error) -> ConfigError {
+        let failed = |reason: &str| node.error(format!("cannot listen on {self}: {reason}"));
+        match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                let command = format!("ss -ln{protocol}p 'sport = :{}'", self.port);
+                failed("another program is already listening there")
+                    .note(format!("find it with `{command}`"))
             }
-        })
+            io::ErrorKind::PermissionDenied => failed(&error.to_string())
+                .note("ports below 1024 require root or the capability CAP_NET_BIND_SERVICE"),
+            io::ErrorKind::AddrNotAvailable => failed("this machine does not have that address"),
+            _ => failed(&error.to_string()),
+        }
     }
 
     async fn listen(&self) -> io::Result<TcpListener> {

@@ -7,6 +7,7 @@
 //! | [`steps`] | what is done with each of their lines |
 //! | [`held`] | what of them is not whole yet |
 //! | [`documents`] | JSON documents that are not one per line |
+//! | [`counted`] | syslog messages with their length before them |
 //!
 //! Whoever reads asks for [`Chunker::space`], reads into it and says how much with [`Chunker::advance`]; [`Chunker::take`]
 //! gives the whole records so far. What follows the last of them, the *tail*, is copied to the front of the next
@@ -26,6 +27,7 @@
 //! waits for memory never holds any.
 
 mod assembler;
+mod counted;
 mod documents;
 mod held;
 mod steps;
@@ -45,6 +47,7 @@ use crate::terminator::{LineEnding, Terminator};
 
 use assembler::Assembler;
 pub(crate) use assembler::{Origin, Record, Records};
+use counted::Counted;
 use documents::Documents;
 use window::{SPACE_MIN, Window};
 
@@ -98,6 +101,32 @@ impl Chunk {
         Self::cut(bytes, start, after, format)
     }
 
+    /// Messages that were received each for itself, such as datagrams: the ranges of `bytes` where they are. In their stream, the
+    /// first one is number `first`.
+    pub fn of_messages(bytes: Bytes, messages: &[std::ops::Range<usize>], first: u64) -> Self {
+        let mut chunk = Self::new(bytes, first);
+        let record = |(number, message): (u64, &std::ops::Range<usize>)| Record {
+            at: message.start as u64,
+            len: message.len(),
+            in_side: false,
+            is_cut: false,
+            replaced: false,
+            start: number,
+            end: number + 1,
+            origin: None,
+        };
+        let list: Vec<Record> = (first..).zip(messages).map(record).collect();
+        chunk.end = first + list.len() as u64;
+        chunk.source_bytes = list.len() as u64;
+        chunk.records = Some(Box::new(Records {
+            list,
+            side: Bytes::new(),
+            attrs: Default::default(),
+            blank: 0,
+        }));
+        chunk
+    }
+
     /// Where a decoder is at the end.
     pub(crate) fn positions(&self) -> usize {
         match &self.records {
@@ -137,6 +166,8 @@ enum Framing {
     Documents(Box<Documents>),
     /// JSON documents whose layout is not known yet.
     Undecided,
+    /// Messages with their length before them, or lines.
+    Counted(Counted),
 }
 
 /// A line that is too long: its first bytes. Those behind them are read over.
@@ -192,6 +223,9 @@ impl Chunker {
         };
         let (framing, line_max) = if settings.encoding == Encoding::MsgPack {
             (Framing::MsgPack, settings.record_max)
+        } else if settings.is_counted {
+            let counted = Counted::new(settings.record_max, resume.offset);
+            (Framing::Counted(counted), settings.record_max)
         } else if settings.is_assembled() {
             let assembler = Assembler::new(settings, resume);
             let line_max = assembler.line_max();
@@ -244,10 +278,21 @@ impl Chunker {
         self.window.needs()
     }
 
+    /// How large the smallest buffer is that it could do with, to which room for what is read next is to be added; none when it
+    /// has one. For streams that are read in small pieces: no chunk should lie in a buffer far larger than itself.
+    pub fn least(&self) -> Option<usize> {
+        self.window.least()
+    }
+
+    /// Bytes that were read and belong to no whole record yet, once what there is was taken.
+    pub fn unfinished(&self) -> usize {
+        self.window.bytes().len()
+    }
+
     /// Takes the buffer that it needs.
     ///
     /// # Panics
-    /// The buffer is smaller than [`Self::needs`] says.
+    /// The buffer is smaller than [`Self::least`] says.
     pub fn give(&mut self, buffer: PooledBuffer) {
         self.window.give(buffer);
         self.make_room();
@@ -323,6 +368,8 @@ impl Chunker {
             assembler.take(&mut self.window, self.long.as_ref(), self.format)?
         } else if let Framing::Documents(documents) = &mut self.framing {
             documents.take(&mut self.window, self.format)?
+        } else if let Framing::Counted(counted) = &mut self.framing {
+            counted.take(&mut self.window, self.format)?
         } else if self.complete > 0 {
             let at = std::mem::take(&mut self.complete);
             self.cut_off(at)
@@ -354,6 +401,9 @@ impl Chunker {
             assembler.finish(&mut self.window, self.long.take(), self.format)?
         } else if let Framing::Documents(documents) = &mut self.framing {
             documents.finish(&mut self.window, self.format)?
+        } else if let Framing::Counted(counted) = &mut self.framing {
+            counted.end(&mut self.window);
+            counted.take(&mut self.window, self.format)?
         } else if let Some(long) = self.long.take() {
             let rest = self.window.bytes().len();
             self.window.forget(rest);
@@ -387,6 +437,7 @@ impl Chunker {
         match &self.framing {
             Framing::Assembled(assembler) => assembler.is_ready(),
             Framing::Documents(documents) => documents.is_ready(),
+            Framing::Counted(counted) => counted.is_ready(),
             _ => self.complete > 0,
         }
     }
@@ -453,6 +504,7 @@ impl Chunker {
             Framing::Assembled(assembler) => assembler.scan(&self.window, self.format),
             Framing::Documents(documents) => documents.scan(&self.window),
             Framing::Undecided => {}
+            Framing::Counted(counted) => counted.scan(&mut self.window),
         }
     }
 

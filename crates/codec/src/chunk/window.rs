@@ -47,6 +47,14 @@ impl Window {
         }
     }
 
+    /// How large the smallest buffer is that takes what it keeps; none when it has one. What is read next needs room beside that.
+    pub(super) fn least(&self) -> Option<usize> {
+        match self.buffer {
+            Some(_) => None,
+            None => Some(self.wanted.max(self.carry.len())),
+        }
+    }
+
     /// Takes a buffer of the size that it needs.
     pub(super) fn give(&mut self, mut buffer: PooledBuffer) {
         buffer[..self.carry.len()].copy_from_slice(&self.carry);

@@ -3,10 +3,13 @@
 //! The names are those of the Elastic Common Schema: <https://www.elastic.co/docs/reference/ecs/ecs-log>, and `event.sequence`
 //! of <https://www.elastic.co/docs/reference/ecs/ecs-event>. A column is made
 //! when the first row has something for it.
+//!
+//! `host.name` is the host that the message comes from: the one that it names, or the address that it was received from. The
+//! machine on which Millpond runs is `agent.name` then. A message in a file that names no host is one of this machine.
 
 use std::sync::Arc;
 
-use batch::{Cell, ColumnBuilder, Edit, FieldPath, Span};
+use batch::{Batch, Cell, ColumnBuilder, Edit, FieldPath, Origin, Span};
 use bytes::Bytes;
 
 use super::data::Scratch;
@@ -24,6 +27,8 @@ enum Field {
     SeverityName,
     Version,
     Hostname,
+    Host,
+    Agent,
     Appname,
     Procid,
     Msgid,
@@ -31,7 +36,7 @@ enum Field {
     Sequence,
 }
 
-const FIELDS: usize = 14;
+const FIELDS: usize = 16;
 
 const PATHS: [&[&str]; FIELDS] = [
     &["message"],
@@ -43,6 +48,8 @@ const PATHS: [&[&str]; FIELDS] = [
     &["log", "syslog", "severity", "name"],
     &["log", "syslog", "version"],
     &["log", "syslog", "hostname"],
+    &["host", "name"],
+    &["agent", "name"],
     &["log", "syslog", "appname"],
     &["log", "syslog", "procid"],
     &["log", "syslog", "msgid"],
@@ -138,12 +145,42 @@ pub(super) struct Columns<'a> {
     columns: [Option<ColumnBuilder>; FIELDS],
     /// Some key of some structured data holds a dot.
     dotted_keys: bool,
+    hosts: Hosts<'a>,
+    /// The cell that holds the name of this machine.
+    collector: Option<Cell>,
+}
+
+/// Where messages come from.
+pub(super) struct Hosts<'a> {
+    origin: &'a Origin,
+    /// The name of this machine.
+    collector: &'a Arc<str>,
+}
+
+impl<'a> Hosts<'a> {
+    pub fn of(batch: &'a Batch) -> Self {
+        Self {
+            origin: batch.origin(),
+            collector: &batch.host().name,
+        }
+    }
+
+    /// The address, without its port, that a row was received from.
+    fn sender(&self, row: usize) -> Option<&'a str> {
+        let peer = self.origin.stream(row).source.peer()?;
+        let (host, _) = peer.rsplit_once(':')?;
+        // A socket of Unix has a path instead, and its senders are on this machine.
+        let is_address = host.starts_with(|first: char| first.is_ascii_digit() || first == '[');
+        is_address.then(|| host.trim_matches(['[', ']']))
+    }
 }
 
 impl<'a> Columns<'a> {
     /// Columns of `len` rows whose lines point into `lines`.
-    pub fn new(fields: &'a Fields, len: usize, lines: &'a Arc<[Bytes]>) -> Self {
+    pub fn new(fields: &'a Fields, len: usize, lines: &'a Arc<[Bytes]>, hosts: Hosts<'a>) -> Self {
         Self {
+            hosts,
+            collector: None,
             fields,
             len,
             lines,
@@ -171,6 +208,7 @@ impl<'a> Columns<'a> {
         }
         self.set_part(row, line, Field::Version, header.version);
         self.set_part(row, line, Field::Hostname, header.hostname);
+        self.set_host(row, line, header.hostname);
         self.set_part(row, line, Field::Appname, header.appname);
         self.set_part(row, line, Field::Procid, header.procid);
         self.set_part(row, line, Field::Msgid, header.msgid);
@@ -182,6 +220,29 @@ impl<'a> Columns<'a> {
             let span = column.append(|out| out.extend_from_slice(&structured.json));
             column.set(row, Cell::Json(span));
             self.dotted_keys |= structured.dotted_keys;
+        }
+    }
+
+    /// Sets the sender as `host.name`, and this machine as `agent.name`.
+    fn set_host(&mut self, row: usize, line: Span, hostname: Part) {
+        let sender = if hostname.is_empty() {
+            let Some(sender) = self.hosts.sender(row) else {
+                return;
+            };
+            let column = self.column(Field::Host);
+            Cell::Text(column.append(|out| out.extend_from_slice(sender.as_bytes())))
+        } else {
+            Cell::Text(hostname.of(line))
+        };
+        self.set(row, Field::Host, sender);
+        if let Some(collector) = self.collector {
+            self.set(row, Field::Agent, collector);
+        } else {
+            let name = self.hosts.collector;
+            let column = self.column(Field::Agent);
+            let cell = Cell::Text(column.append(|out| out.extend_from_slice(name.as_bytes())));
+            column.set(row, cell);
+            self.collector = Some(cell);
         }
     }
 
@@ -224,6 +285,7 @@ impl<'a> Columns<'a> {
             | Field::FacilityCode
             | Field::SeverityCode
             | Field::StructuredData
+            | Field::Agent
             | Field::Sequence => ColumnBuilder::new(len),
             _ => ColumnBuilder::over(len, lines.clone()),
         })

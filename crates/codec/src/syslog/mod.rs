@@ -47,7 +47,7 @@ use std::sync::Arc;
 
 use batch::{Batch, Cell, Failures, FieldPath};
 
-use columns::{Columns, Fields};
+use columns::{Columns, Fields, Hosts};
 use header::Header;
 use zone::Clock;
 pub use zone::Zone;
@@ -73,6 +73,8 @@ pub struct Counts {
     pub failures: u64,
     /// The offset in its stream of the first of them.
     pub first_failure: Option<u64>,
+    /// The row of the first of them.
+    pub first_row: Option<usize>,
 }
 
 /// Why a line is not a syslog message, and where.
@@ -115,7 +117,8 @@ impl Syslog {
     pub fn apply(&self, batch: &mut Batch) -> Counts {
         let lines = batch.column(&FieldPath::from_keys(["message"]));
         let mut clock = Clock::new(&self.zone, batch.received());
-        let mut columns = Columns::new(&self.fields, batch.len(), lines.buffers());
+        let mut columns =
+            Columns::new(&self.fields, batch.len(), lines.buffers(), Hosts::of(batch));
         let mut structured = data::Scratch::default();
         let mut failures = Failures::none();
         // Broken lines tend to be broken in the same way: they share the text that says how.
@@ -145,6 +148,7 @@ impl Syslog {
         Counts {
             failures: failures.rows().len() as u64,
             first_failure: first.map(|row| batch.origin().start(row)),
+            first_row: first,
         }
     }
 }

@@ -50,11 +50,17 @@ fn event_of(syslog: &Syslog, line: &str, received: i64) -> (Value, Counts) {
 fn read(format: Format, line: &str) -> Value {
     let (mut event, counts) = event_of(&Syslog::new(format, Zone::utc()), line, nanos(RECEIVED));
     let object = event.as_object_mut().expect("an object");
-    object.remove("host");
+    let host = object.remove("host").unwrap_or_default();
+    let agent = object.remove("agent");
     let log = object.remove("log").unwrap_or_default();
     assert_eq!(log["file"]["path"], "/var/log/syslog", "{line}");
     if let Some(fields) = log.get("syslog") {
         object.insert("syslog".into(), fields.clone());
+    }
+    match log["syslog"].get("hostname") {
+        Some(sender) => assert_eq!((&host["name"], agent), (sender, Some(json!({"name": "h"})))),
+        // It is of this machine.
+        None => assert_eq!((&host["name"], agent), (&json!("h"), None)),
     }
     assert_eq!(counts.failures, u64::from(object.contains_key("tags")));
     event
@@ -574,7 +580,8 @@ fn a_batch_of_both_kinds() {
         counts,
         Counts {
             failures: 2,
-            first_failure: Some(27)
+            first_failure: Some(27),
+            first_row: Some(1),
         }
     );
     let messages: Vec<Value> = (0..4)

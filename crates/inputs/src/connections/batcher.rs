@@ -54,9 +54,12 @@ pub(crate) trait Protocol: Send + 'static {
         joiner: &mut Joiner<Self::Mark, Self::Reason>,
     );
 
-    /// Completes a batch whose rows come from messages with these marks.
-    fn complete(batch: &mut Batch, marks: &[(Range<usize>, Self::Mark)]);
+    /// What completes a batch whose rows come from messages with given marks.
+    fn completion(&self) -> Completion<Self::Mark>;
 }
+
+/// Completes a batch whose rows come from messages with these marks.
+pub(crate) type Completion<M> = Box<dyn FnMut(&mut Batch, &[(Range<usize>, M)]) + Send>;
 
 /// Takes messages and sends batches.
 pub(crate) struct Batcher<P: Protocol> {
@@ -235,7 +238,7 @@ fn run<P: Protocol>(list: &List<P>, ctx: InputContext, mut protocol: P) {
         began: Instant::now(),
         marks: Vec::new(),
         parts: Vec::new(),
-        complete: P::complete,
+        complete: protocol.completion(),
         joined: 0,
         waited: Duration::ZERO,
     };
@@ -295,9 +298,6 @@ fn text(panic: &(dyn Any + Send)) -> &str {
     text.unwrap_or("unknown reason")
 }
 
-/// A completion of a batch.
-type Complete<M> = fn(&mut Batch, &[(Range<usize>, M)]);
-
 /// The batch that is being joined.
 pub(crate) struct Joiner<M, R> {
     pub(crate) ctx: InputContext,
@@ -306,7 +306,7 @@ pub(crate) struct Joiner<M, R> {
     began: Instant,
     marks: Vec<(Range<usize>, M)>,
     parts: Vec<Part<R>>,
-    complete: Complete<M>,
+    complete: Completion<M>,
     /// How many parts were ever added.
     joined: u64,
     /// Time spent waiting since the last message came.

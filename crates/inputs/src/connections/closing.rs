@@ -1,5 +1,6 @@
 //! Why connections are closed, and how that is reported.
 
+use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
 
@@ -65,12 +66,22 @@ impl From<Fault> for Ending {
 /// Counts how a connection ended, and reports a fault in one line with the peer. Of each peer, a kind of fault is reported
 /// once a minute.
 pub(crate) fn report(ctx: &InputContext, peer: SocketAddr, ending: &Ending) {
+    report_as(ctx, &peer, &peer.ip(), ending);
+}
+
+/// As [`report`], for a peer that is shown so; `address` is what several connections of the same one have in common.
+pub(crate) fn report_as(
+    ctx: &InputContext,
+    peer: &dyn Display,
+    address: &dyn Display,
+    ending: &Ending,
+) {
     match ending {
         Ending::Usual => {}
         Ending::Idle => ctx.metrics.count("idle_timeouts", 1),
         Ending::Fault(Fault { counter, reason }) => {
             ctx.metrics.count(counter, 1);
-            let address = peer.ip().to_string();
+            let address = address.to_string();
             let text = || format!("{peer}: {reason}; the connection was closed");
             ctx.diagnostics
                 .warn_limited(Limit::peer(counter, &address), text);

@@ -1,9 +1,8 @@
 //! From the body of a request to events.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use batch::{Batch, Encoding};
+use batch::Encoding;
 use component::Limit;
 use tokio::sync::oneshot;
 
@@ -13,7 +12,7 @@ use super::filter::Filter;
 use super::reply::{Draft, Reply};
 use super::target::{self, Runs, Verb};
 use crate::connections::answer::Answer;
-use crate::connections::batcher::{Joiner, Protocol};
+use crate::connections::batcher::{Completion, Joiner, Protocol};
 use crate::connections::request::{Fault, Received};
 use crate::connections::session::Session;
 
@@ -72,8 +71,10 @@ impl Protocol for Decoding {
         answer.complete();
     }
 
-    fn complete(batch: &mut Batch, marks: &[(Range<usize>, Runs)]) {
-        target::lay(batch, marks);
+    fn completion(&self) -> Completion<Runs> {
+        Box::new(|batch, marks| {
+            target::lay(batch, marks);
+        })
     }
 }
 

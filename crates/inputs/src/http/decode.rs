@@ -1,16 +1,14 @@
 //! From the body of a request to events.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use batch::Batch;
 use codec::{BodyFormat, Documents};
 use http::StatusCode;
 
 use super::fields::{self, Given};
 use super::refusal::Refusal;
 use crate::connections::answer::Answer;
-use crate::connections::batcher::{Joiner, Protocol};
+use crate::connections::batcher::{Completion, Joiner, Protocol};
 use crate::connections::request::{Fault, Received};
 use crate::connections::session::Session;
 
@@ -62,8 +60,8 @@ impl Protocol for Decoding {
         answer.complete();
     }
 
-    fn complete(batch: &mut Batch, marks: &[(Range<usize>, Self::Mark)]) {
-        fields::set(batch, marks);
+    fn completion(&self) -> Completion<Self::Mark> {
+        Box::new(fields::set)
     }
 }
 

@@ -2,7 +2,6 @@
 //!
 //! What was changed or could not be read is counted; of each kind, the first one of an input is also told.
 
-use std::fmt::Display;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -75,7 +74,7 @@ impl Emitter {
             let start = Instant::now();
             let batch = self.decoder.next_batch(stream, &mut chunk, received);
             self.ctx.metrics.busy(start.elapsed());
-            self.count(stream);
+            count(&mut self.decoder, stream, &self.ctx, self.cut);
             emitted.filtered.extend(self.decoder.take_dropped());
             match batch {
                 Ok(Some(batch)) => {
@@ -89,69 +88,64 @@ impl Emitter {
             }
         }
     }
+}
 
-    fn count(&mut self, stream: &Stream) {
-        let counts = self.decoder.take_counts();
-        let firsts = self.decoder.take_firsts();
-        let kinds = [
-            (
-                "truncated_lines",
-                counts.truncated,
-                firsts.truncated,
-                self.cut,
-            ),
-            (
-                "invalid_utf8_lines",
-                counts.invalid_utf8,
-                firsts.invalid_utf8,
-                "is not valid UTF-8: invalid bytes were replaced by U+FFFD",
-            ),
-            (
-                "broken_documents",
-                counts.broken_documents,
-                firsts.broken_document,
-                "is not a JSON object: it was kept as text",
-            ),
-            (
-                "broken_containers",
-                counts.broken_containers,
-                firsts.broken_container,
-                "is not a line of a container log: it was kept as text",
-            ),
-            (
-                "broken_syslog_lines",
-                counts.broken_syslog,
-                firsts.broken_syslog,
-                "is not a syslog message: it was kept as text",
-            ),
-            (
-                "broken_csv_rows",
-                counts.broken_rows,
-                firsts.broken_row,
-                "does not fit the header of its CSV: it was kept as text",
-            ),
-        ];
-        for (name, count, first, what) in kinds {
-            if count == 0 {
-                continue;
-            }
-            self.ctx.metrics.count(name, count);
-            if let Some(offset) = first {
-                let text = || {
-                    let name: &dyn Display = match &stream.source {
-                        // The one thing without a name that is read here.
-                        Source::Unnamed => &"standard input",
-                        source => source,
-                    };
-                    format!("{name}: the line at byte {offset} {what}")
-                };
-                self.ctx.diagnostics.warn_limited(Limit::events(name), text);
-            }
+/// Counts what a decoder changed or could not read in a stream; of each kind, the first one is also told. `cut` is what is said
+/// of a record that was truncated.
+pub(crate) fn count(decoder: &mut Decoder, stream: &Stream, ctx: &InputContext, cut: &'static str) {
+    let counts = decoder.take_counts();
+    let firsts = decoder.take_firsts();
+    let kinds = [
+        ("truncated_lines", counts.truncated, firsts.truncated, cut),
+        (
+            "invalid_utf8_lines",
+            counts.invalid_utf8,
+            firsts.invalid_utf8,
+            "is not valid UTF-8: invalid bytes were replaced by U+FFFD",
+        ),
+        (
+            "broken_documents",
+            counts.broken_documents,
+            firsts.broken_document,
+            "is not a JSON object: it was kept as text",
+        ),
+        (
+            "broken_containers",
+            counts.broken_containers,
+            firsts.broken_container,
+            "is not a line of a container log: it was kept as text",
+        ),
+        (
+            "broken_syslog_lines",
+            counts.broken_syslog,
+            firsts.broken_syslog,
+            "is not a syslog message: it was kept as text",
+        ),
+        (
+            "broken_csv_rows",
+            counts.broken_rows,
+            firsts.broken_row,
+            "does not fit the header of its CSV: it was kept as text",
+        ),
+    ];
+    for (name, count, first, what) in kinds {
+        if count == 0 {
+            continue;
         }
-        let lines = counts.broken_documents + counts.broken_containers + counts.broken_syslog;
-        let failures = lines + counts.broken_rows;
-        self.ctx.metrics.failures(failures as usize);
+        ctx.metrics.count(name, count);
+        if let Some(offset) = first {
+            let text = || match &stream.source {
+                // The one thing without a name that is read here.
+                Source::Unnamed => format!("standard input: the line at byte {offset} {what}"),
+                Source::Connection { peer, .. } => format!("{peer}: a message {what}"),
+                source => format!("{source}: the line at byte {offset} {what}"),
+            };
+            ctx.diagnostics.warn_limited(Limit::events(name), text);
+        }
     }
+    let lines = counts.broken_documents + counts.broken_containers + counts.broken_syslog;
+    let failures = lines + counts.broken_rows;
+    ctx.metrics.failures(failures as usize);
 }
 
 /// How long ago something was that happened at `time_ns`, in nanoseconds since 1970.

@@ -43,6 +43,7 @@ mod running;
 mod sample;
 mod search_servers;
 mod slips;
+mod sockets;
 mod stopping;
 mod surroundings;
 mod torn_archives;

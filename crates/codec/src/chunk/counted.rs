@@ -1,0 +1,410 @@
+//! Syslog messages as TCP carries them (RFC 6587): with their length before them, `LENGTH SP MESSAGE`, or as lines.
+//!
+//! Which of the two it is shows in each frame, because no message begins with a digit: `<` or a letter begins a line. Senders that
+//! change their framing therefore need no new connection. Line feeds between frames, which some senders add, are passed over.
+//!
+//! A message longer than the limit is given as soon as its first bytes are there, up to the limit, and the rest is read over.
+
+use bytes::Bytes;
+
+use super::window::Window;
+use super::{Chunk, LineFormat, Record, Records};
+use crate::resume::Resume;
+
+/// Digits of a length at most.
+const DIGITS_MAX: usize = 10;
+
+/// What is read over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Over {
+    Nothing,
+    Bytes(u64),
+    /// Up to and with the next line feed.
+    Line,
+}
+
+/// How the bytes behind a place go on.
+enum Next {
+    /// So many bytes belong to what is read over, or lie between frames.
+    Pass(usize),
+    /// A message: its place, and how many bytes its frame has so far.
+    Message {
+        start: usize,
+        len: usize,
+        frame: usize,
+        over: Over,
+    },
+    /// More must be read first.
+    Incomplete,
+}
+
+/// Makes records of frames.
+#[derive(Debug)]
+pub(super) struct Counted {
+    record_max: usize,
+    /// Offset behind the last frame that was looked at.
+    scanned: u64,
+    /// Offset up to which the line at `scanned` does not end.
+    searched: u64,
+    over: Over,
+    records: Vec<Record>,
+}
+
+impl Counted {
+    pub(super) fn new(record_max: usize, start: u64) -> Self {
+        Self {
+            record_max,
+            scanned: start,
+            searched: start,
+            over: Over::Nothing,
+            records: Vec::new(),
+        }
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        !self.records.is_empty()
+    }
+
+    /// Looks at the whole frames of the window.
+    pub(super) fn scan(&mut self, window: &mut Window) {
+        loop {
+            let from = (self.scanned - window.start()) as usize;
+            match self.next(&window.bytes()[from..]) {
+                Next::Pass(0) | Next::Incomplete => break,
+                Next::Pass(bytes) => self.scanned += bytes as u64,
+                Next::Message {
+                    start,
+                    len,
+                    frame,
+                    over,
+                } => {
+                    let is_cut = over != Over::Nothing;
+                    self.push(start, len, frame, is_cut);
+                    self.over = over;
+                }
+            }
+        }
+        self.searched = window.end();
+        if self.records.is_empty() {
+            window.forget((self.scanned - window.start()) as usize);
+        }
+    }
+
+    fn push(&mut self, start: usize, len: usize, frame: usize, is_cut: bool) {
+        self.records.push(Record {
+            at: self.scanned + start as u64,
+            len,
+            in_side: false,
+            is_cut,
+            replaced: false,
+            start: self.scanned,
+            end: self.scanned + frame as u64,
+            origin: None,
+        });
+        self.scanned += frame as u64;
+    }
+
+    fn next(&mut self, bytes: &[u8]) -> Next {
+        match self.over {
+            Over::Bytes(left) => {
+                let passed = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+                let left = left - passed as u64;
+                self.over = if left == 0 {
+                    Over::Nothing
+                } else {
+                    Over::Bytes(left)
+                };
+                return Next::Pass(passed);
+            }
+            Over::Line => {
+                let Some(end) = memchr::memchr(b'\n', bytes) else {
+                    return Next::Pass(bytes.len());
+                };
+                self.over = Over::Nothing;
+                return Next::Pass(end + 1);
+            }
+            Over::Nothing => {}
+        }
+        match bytes.first() {
+            None => Next::Incomplete,
+            Some(b'\n' | b'\r' | 0) => Next::Pass(1),
+            Some(b'1'..=b'9') => match length(bytes) {
+                Length::Is { digits, len } => self.counted(bytes, digits + 1, len),
+                Length::Incomplete => Next::Incomplete,
+                Length::None => self.line(bytes),
+            },
+            Some(_) => self.line(bytes),
+        }
+    }
+
+    /// A message of `len` bytes from `start` on.
+    fn counted(&self, bytes: &[u8], start: usize, len: u64) -> Next {
+        let there = bytes.len() - start;
+        let is_long = len > self.record_max as u64;
+        let kept = if is_long {
+            self.record_max
+        } else {
+            len as usize
+        };
+        if there < kept {
+            return Next::Incomplete;
+        }
+        let over = match len - kept as u64 {
+            0 => Over::Nothing,
+            left => Over::Bytes(left),
+        };
+        // Some senders count a line feed as a part of the message.
+        let text = &bytes[start..start + kept];
+        let len = if is_long { kept } else { without_end(text) };
+        Next::Message {
+            start,
+            len,
+            frame: start + kept,
+            over,
+        }
+    }
+
+    /// A message that ends with a line feed.
+    fn line(&self, bytes: &[u8]) -> Next {
+        let from = (self.searched.saturating_sub(self.scanned) as usize).min(bytes.len());
+        let end = memchr::memchr(b'\n', &bytes[from..]).map(|at| from + at);
+        // A line that is too long is cut there, however much of it was read.
+        if let Some(end) = end.filter(|end| *end <= self.record_max) {
+            let len = without_end(&bytes[..end]);
+            return Next::Message {
+                start: 0,
+                len,
+                frame: end + 1,
+                over: Over::Nothing,
+            };
+        }
+        if bytes.len() <= self.record_max {
+            return Next::Incomplete;
+        }
+        Next::Message {
+            start: 0,
+            len: self.record_max,
+            frame: self.record_max,
+            over: Over::Line,
+        }
+    }
+
+    /// Makes a record of what there is, because nothing follows.
+    pub(super) fn end(&mut self, window: &mut Window) {
+        let from = (self.scanned - window.start()) as usize;
+        let bytes = &window.bytes()[from..];
+        if bytes.is_empty() {
+            return;
+        }
+        let (start, is_counted) = match length(bytes) {
+            Length::Is { digits, .. } => (digits + 1, true),
+            _ => (0, false),
+        };
+        let (len, frame) = (without_end(&bytes[start..]), bytes.len());
+        self.push(start, len, frame, is_counted);
+    }
+
+    /// The records so far as a chunk.
+    pub(super) fn take(&mut self, window: &mut Window, format: LineFormat) -> Option<Chunk> {
+        if self.records.is_empty() {
+            return None;
+        }
+        let base = window.start();
+        let mut list = std::mem::take(&mut self.records);
+        for record in &mut list {
+            record.at -= base;
+        }
+        let at = (self.scanned - base) as usize;
+        let after = Resume {
+            offset: self.scanned,
+            check: window.check(at),
+            ..Resume::default()
+        };
+        let mut chunk = Chunk::cut(window.cut_off(at), base, after, format);
+        chunk.records = Some(Box::new(Records {
+            list,
+            side: Bytes::new(),
+            attrs: Default::default(),
+            blank: 0,
+        }));
+        Some(chunk)
+    }
+}
+
+enum Length {
+    Is {
+        digits: usize,
+        len: u64,
+    },
+    /// There are only digits so far.
+    Incomplete,
+    None,
+}
+
+/// The length that a frame begins with.
+fn length(bytes: &[u8]) -> Length {
+    let digits = bytes.iter().take(DIGITS_MAX + 1);
+    let digits = digits.take_while(|byte| byte.is_ascii_digit()).count();
+    if digits == 0 || digits > DIGITS_MAX {
+        return Length::None;
+    }
+    match bytes.get(digits) {
+        None => Length::Incomplete,
+        Some(b' ') => {
+            let value = |len: u64, digit: &u8| len * 10 + u64::from(digit - b'0');
+            let len = bytes[..digits].iter().fold(0, value);
+            Length::Is { digits, len }
+        }
+        Some(_) => Length::None,
+    }
+}
+
+/// How long a message is without the line feed, carriage return or zero byte at its end.
+fn without_end(text: &[u8]) -> usize {
+    let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r' | 0);
+    text.iter()
+        .rposition(|byte| !is_end(byte))
+        .map_or(0, |last| last + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use batch::{Budget, Encoding};
+
+    use crate::{Chunker, Settings};
+
+    /// The messages of a stream that is read in pieces of these lengths, with whether they are cut.
+    fn messages(
+        stream: &[u8],
+        record_max: usize,
+        mut piece: impl FnMut() -> usize,
+    ) -> Vec<(String, bool)> {
+        let pool = Budget::new(64 << 20).pool(64 << 20, 4096);
+        let mut settings = Settings::new(Encoding::Text, record_max);
+        settings.is_counted = true;
+        let mut chunker = Chunker::new(&settings);
+        let mut found = Vec::new();
+        let mut collect = |chunk: crate::Chunk| {
+            let records = chunk.records.expect("it has records");
+            for record in &records.list {
+                let start = record.at as usize;
+                let text = &chunk.bytes[start..start + record.len];
+                let text = String::from_utf8_lossy(text).into_owned();
+                found.push((text, record.is_cut));
+            }
+        };
+        let mut left = stream;
+        while !left.is_empty() {
+            if chunker.is_full() {
+                chunker.take().into_iter().for_each(&mut collect);
+            }
+            if let Some(size) = chunker.needs() {
+                chunker.give(pool.take_sized(size));
+            }
+            let space = chunker.space();
+            let read = left.len().min(space.len()).min(piece().max(1));
+            space[..read].copy_from_slice(&left[..read]);
+            left = &left[read..];
+            chunker.advance(read);
+            if read % 3 == 0 {
+                chunker.take().into_iter().for_each(&mut collect);
+            }
+        }
+        while let Some(chunk) = chunker.finish() {
+            collect(chunk);
+        }
+        found
+    }
+
+    #[test]
+    fn what_the_messages_are_does_not_depend_on_how_they_are_read() {
+        let long = "z".repeat(300);
+        let cut_line = format!("<{}", &long[..99]);
+        let table: &[(&str, String, &[(&str, bool)])] = &[
+            (
+                "counted",
+                "5 <1>ab6 <2>c\ne".into(),
+                &[("<1>ab", false), ("<2>c\ne", false)],
+            ),
+            (
+                "lines",
+                "<1>a\r\n<2>b\n".into(),
+                &[("<1>a", false), ("<2>b", false)],
+            ),
+            (
+                "both, with line feeds between",
+                "5 <1>ab\n<2>line\n6 <3>abc\n\n4 <4>d".into(),
+                &[
+                    ("<1>ab", false),
+                    ("<2>line", false),
+                    ("<3>abc", false),
+                    ("<4>d", false),
+                ],
+            ),
+            (
+                "a line feed that counts",
+                "4 <1>\n4 <2>\n".into(),
+                &[("<1>", false), ("<2>", false)],
+            ),
+            ("the end is missing", "9 <1>abc".into(), &[("<1>abc", true)]),
+            (
+                "a line without its end",
+                "<1>abc".into(),
+                &[("<1>abc", false)],
+            ),
+            (
+                "a line that begins with digits",
+                "2026 was fine\n12x y\n".into(),
+                &[
+                    // It says that it has 2,026 bytes.
+                    ("was fine\n12x y", true),
+                ],
+            ),
+            (
+                "digits and something else",
+                "12x y\n<1>a\n".into(),
+                &[("12x y", false), ("<1>a", false)],
+            ),
+            (
+                "too long, counted",
+                format!("300 {long}3 <1>"),
+                &[(&long[..100], true), ("<1>", false)],
+            ),
+            (
+                "too long, a line",
+                format!("<{long}\n3 <1>"),
+                &[(&cut_line, true), ("<1>", false)],
+            ),
+            (
+                "more digits than a length has",
+                "12345678901 x\n".into(),
+                &[("12345678901 x", false)],
+            ),
+        ];
+        let mut random = fastrand::Rng::with_seed(5);
+        for (name, stream, wanted) in table {
+            for most in [1, 2, 7, 4000] {
+                for _ in 0..20 {
+                    let found = messages(stream.as_bytes(), 100, || random.usize(1..=most));
+                    let found: Vec<(&str, bool)> =
+                        found.iter().map(|(text, cut)| (&**text, *cut)).collect();
+                    assert_eq!(found, *wanted, "{name}, read by {most}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn anything_can_be_read() {
+        let mut random = fastrand::Rng::with_seed(9);
+        let letters = b"0123456789 <>\na";
+        for _ in 0..300 {
+            let stream: Vec<u8> = (0..random.usize(..400))
+                .map(|_| letters[random.usize(..letters.len())])
+                .collect();
+            let whole = messages(&stream, 50, || usize::MAX);
+            let pieces = messages(&stream, 50, || random.usize(1..9));
+            assert_eq!(whole, pieces, "{:?}", String::from_utf8_lossy(&stream));
+        }
+    }
+}

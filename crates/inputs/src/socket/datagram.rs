@@ -1,0 +1,254 @@
+//! Datagrams: UDP, and datagram sockets of Unix. Each is an event.
+//!
+//! One thread takes up to [`AT_ONCE`] datagrams with a call and gives those of each sender to the batcher. Where the queue is full it
+//! takes none; then the system drops what does not fit into the socket's buffer, and says how many those were (`SO_RXQ_OVFL`).
+
+use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
+use std::io::{self, IoSliceMut};
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use batch::Stream;
+use codec::Chunk;
+use component::{InputContext, Limit};
+use nix::errno::Errno;
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, setsockopt, sockopt,
+};
+use nix::sys::time::{TimeVal, TimeValLike};
+
+use super::Identities;
+use super::decode::{Decoding, Message};
+use crate::connections::answer::{Awaited, answer};
+use crate::connections::batcher::Inbox;
+
+/// Datagrams that are taken with one call.
+const AT_ONCE: usize = 32;
+
+/// The largest datagram of IP; those of Unix sockets may be larger and are truncated here.
+const DATAGRAM_MAX: usize = 64 << 10;
+
+/// How long a call waits before it is looked whether to stop.
+const STOP_CHECK_TIME: Duration = Duration::from_millis(100);
+
+/// Messages that may be under way; the memory budget is reached earlier, unless they are small.
+const AHEAD_MAX: usize = 4096;
+
+/// Senders that are remembered.
+const SENDERS_MAX: usize = 10_000;
+
+/// Receives datagrams.
+pub(super) struct Receiver {
+    socket: OwnedFd,
+    inbox: Inbox<Decoding>,
+    ctx: InputContext,
+    identities: Identities,
+    senders: HashMap<Option<SockaddrStorage>, Sender>,
+    ahead: VecDeque<Awaited<Infallible>>,
+    /// What the system says it has dropped.
+    dropped: u32,
+}
+
+/// A sender: its stream, and the number of its next datagram.
+struct Sender {
+    stream: Arc<Stream>,
+    next: u64,
+}
+
+/// Datagrams of one sender that came after each other.
+struct Run {
+    sender: Option<SockaddrStorage>,
+    /// Their places among those received.
+    slots: Range<usize>,
+}
+
+impl Receiver {
+    /// Makes a socket ready. `buffer_bytes` is how much the system is asked to hold; gives what it holds.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) fn prepare(socket: &impl AsFd, buffer_bytes: usize) -> io::Result<usize> {
+        setsockopt(socket, sockopt::RxqOvfl, &1)?;
+        let wait = TimeVal::milliseconds(STOP_CHECK_TIME.as_millis() as i64);
+        setsockopt(socket, sockopt::ReceiveTimeout, &wait)?;
+        // Beyond the limit of the system only where Millpond may.
+        if setsockopt(socket, sockopt::RcvBufForce, &buffer_bytes).is_err() {
+            setsockopt(socket, sockopt::RcvBuf, &buffer_bytes)?;
+        }
+        // The system counts its own needs too, and says twice what it was asked for.
+        Ok(nix::sys::socket::getsockopt(socket, sockopt::RcvBuf)? / 2)
+    }
+
+    pub(super) fn new(
+        socket: OwnedFd,
+        inbox: Inbox<Decoding>,
+        ctx: InputContext,
+        identities: Identities,
+    ) -> Self {
+        Self {
+            socket,
+            inbox,
+            ctx,
+            identities,
+            senders: HashMap::new(),
+            ahead: VecDeque::new(),
+            dropped: 0,
+        }
+    }
+
+    /// Receives until it is time to stop, and waits until what was received is safe; gives what went wrong.
+    pub(super) fn run(mut self) -> Option<String> {
+        let mut slots = vec![0; AT_ONCE * DATAGRAM_MAX];
+        let mut problem = None;
+        while problem.is_none() && !self.ctx.stop.is_stopped() {
+            match self.receive(&mut slots) {
+                Ok(()) | Err(Errno::EAGAIN | Errno::EINTR) => {}
+                Err(error) => problem = Some(format!("datagrams cannot be received: {error}")),
+            }
+        }
+        for outcome in std::mem::take(&mut self.ahead) {
+            // No sender can be told what was not delivered.
+            let _ = outcome.blocking_recv();
+        }
+        problem
+    }
+
+    /// Receives what there is, waiting for the first datagram.
+    fn receive(&mut self, slots: &mut [u8]) -> Result<(), Errno> {
+        let control = nix::cmsg_space!(u32);
+        let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(AT_ONCE, Some(control));
+        let mut lens = [0; AT_ONCE];
+        let mut runs: Vec<Run> = Vec::new();
+        {
+            let mut space: Vec<[IoSliceMut<'_>; 1]> = slots
+                .chunks_mut(DATAGRAM_MAX)
+                .map(|slot| [IoSliceMut::new(slot)])
+                .collect();
+            let received = recvmmsg(
+                self.socket.as_raw_fd(),
+                &mut headers,
+                space.iter_mut(),
+                MsgFlags::MSG_WAITFORONE,
+                None,
+            )?;
+            let mut truncated = 0;
+            let mut dropped = self.dropped;
+            for (slot, message) in received.enumerate() {
+                lens[slot] = message.bytes;
+                truncated += u64::from(message.flags.contains(MsgFlags::MSG_TRUNC));
+                for control in message.cmsgs()? {
+                    if let ControlMessageOwned::RxqOvfl(total) = control {
+                        dropped = total;
+                    }
+                }
+                match runs.last_mut() {
+                    Some(run) if run.sender == message.address => run.slots.end = slot + 1,
+                    _ => runs.push(Run {
+                        sender: message.address,
+                        slots: slot..slot + 1,
+                    }),
+                }
+            }
+            self.note_losses(dropped, truncated);
+        }
+        for run in runs {
+            self.take(&run, slots, &lens);
+        }
+        self.make_way();
+        Ok(())
+    }
+
+    /// Counts what the system dropped and what was too large.
+    fn note_losses(&mut self, dropped: u32, truncated: u64) {
+        // The counter of the system begins again at 0 when it is full.
+        let more = dropped.wrapping_sub(std::mem::replace(&mut self.dropped, dropped));
+        if more > 0 {
+            self.ctx.metrics.count("kernel_drops", u64::from(more));
+            let text = || {
+                format!(
+                    "{more} datagrams were dropped by the system, because they came faster than they were taken; a larger `receive_buffer_bytes` or `queue: disk` helps"
+                )
+            };
+            self.ctx
+                .diagnostics
+                .warn_limited(Limit::events("kernel_drops"), text);
+        }
+        if truncated > 0 {
+            self.ctx.metrics.count("truncated_datagrams", truncated);
+        }
+    }
+
+    /// Hands over the datagrams of one sender.
+    fn take(&mut self, run: &Run, slots: &[u8], lens: &[usize; AT_ONCE]) {
+        let datagrams = run.slots.clone().map(|slot| {
+            let start = slot * DATAGRAM_MAX;
+            without_end(&slots[start..start + lens[slot]])
+        });
+        let total: usize = datagrams.clone().map(<[u8]>::len).sum();
+        if total == 0 {
+            return;
+        }
+        let mut buffer = self.ctx.pool.take_small(total);
+        let mut places = Vec::with_capacity(run.slots.len());
+        let mut filled = 0;
+        for datagram in datagrams.filter(|datagram| !datagram.is_empty()) {
+            buffer[filled..filled + datagram.len()].copy_from_slice(datagram);
+            places.push(filled..filled + datagram.len());
+            filled += datagram.len();
+        }
+        self.ctx.metrics.bytes(total);
+        let sender = self.sender(run.sender);
+        let chunk = Chunk::of_messages(buffer.freeze(filled), &places, sender.next);
+        sender.next += places.len() as u64;
+        let stream = sender.stream.clone();
+        let (answer, outcome) = answer();
+        let message = Message {
+            stream,
+            chunk,
+            broken: None,
+        };
+        self.inbox.put(message, answer);
+        self.ahead.push_back(outcome);
+    }
+
+    fn sender(&mut self, address: Option<SockaddrStorage>) -> &mut Sender {
+        if self.senders.len() >= SENDERS_MAX && !self.senders.contains_key(&address) {
+            // Those that still send get a new stream.
+            self.senders.clear();
+        }
+        let identities = &mut self.identities;
+        self.senders.entry(address).or_insert_with(|| {
+            let shown = address.map(|address| address.to_string());
+            Sender {
+                stream: identities.stream(shown.as_deref()),
+                next: 0,
+            }
+        })
+    }
+
+    /// Forgets messages that are safe; waits while too many are not.
+    fn make_way(&mut self) {
+        while let Some(first) = self.ahead.front_mut() {
+            let is_waiting =
+                first.try_recv() == Err(tokio::sync::oneshot::error::TryRecvError::Empty);
+            if is_waiting && self.ahead.len() <= AHEAD_MAX {
+                return;
+            }
+            if let Some(first) = self.ahead.pop_front()
+                && is_waiting
+            {
+                let _ = first.blocking_recv();
+            }
+        }
+    }
+}
+
+/// A datagram without the line end or zero byte that many senders add.
+fn without_end(datagram: &[u8]) -> &[u8] {
+    let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r' | 0);
+    let len = datagram.iter().rposition(|byte| !is_end(byte));
+    &datagram[..len.map_or(0, |last| last + 1)]
+}

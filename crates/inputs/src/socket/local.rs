@@ -1,0 +1,218 @@
+//! Sockets of Unix: their files, and the connections of stream sockets.
+
+use std::fmt;
+use std::fs::{self, Permissions};
+use std::future::Future;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use component::{InputContext, Limit};
+use config::{ConfigError, Node};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::stream::Conversation;
+use crate::connections::closing::report_as;
+
+/// Where a socket is made, and who may write to it.
+#[derive(Debug, Clone)]
+pub(super) struct Path {
+    path: PathBuf,
+    mode: u32,
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.path.display().fmt(f)
+    }
+}
+
+/// The file of a socket, which is removed when this is dropped.
+pub(super) struct File {
+    path: PathBuf,
+    /// Device and inode: another one may have made a socket of that name since.
+    identity: Option<(u64, u64)>,
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if self.identity.is_some() && identity(&self.path) == self.identity {
+            // Where it cannot be removed, the next run replaces it.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn identity(path: &std::path::Path) -> Option<(u64, u64)> {
+    let meta = fs::symlink_metadata(path).ok()?;
+    Some((meta.dev(), meta.ino()))
+}
+
+impl Path {
+    /// A path with the permissions that `mode` says in octal.
+    ///
+    /// # Errors
+    /// The permissions are none.
+    pub(super) fn new(path: &str, mode: &str, node: &Node) -> Result<Self, ConfigError> {
+        let digits = mode.strip_prefix("0o").unwrap_or(mode);
+        let mode = u32::from_str_radix(digits, 8)
+            .ok()
+            .filter(|mode| *mode <= 0o777);
+        let mode = mode.ok_or_else(|| {
+            let setting = node.nearest("mode");
+            setting.error("permissions are expected in octal, such as 0660")
+        })?;
+        if path.is_empty() {
+            return Err(node.nearest("path").error("a path is expected"));
+        }
+        Ok(Self {
+            path: path.into(),
+            mode,
+        })
+    }
+
+    /// A socket that receives datagrams.
+    ///
+    /// # Errors
+    /// The socket cannot be made there, at the place of the setting.
+    pub(super) fn bind_datagrams(&self, node: &Node) -> Result<(OwnedFd, File), ConfigError> {
+        self.make_way(node, |path| UnixDatagram::unbound()?.connect(path))?;
+        let socket = UnixDatagram::bind(&self.path).map_err(|error| self.refused(node, &error))?;
+        Ok((socket.into(), self.made(node)?))
+    }
+
+    /// Removes a socket that nobody listens on.
+    fn make_way(
+        &self,
+        node: &Node,
+        connect: impl Fn(&std::path::Path) -> io::Result<()>,
+    ) -> Result<(), ConfigError> {
+        let Ok(meta) = fs::symlink_metadata(&self.path) else {
+            return Ok(());
+        };
+        if !meta.file_type().is_socket() {
+            let text = format!("{self} is there already, and is not a socket");
+            return Err(node.error(text));
+        }
+        match connect(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                fs::remove_file(&self.path).map_err(|error| self.refused(node, &error))
+            }
+            _ => Err(node.error(format!("another program is already listening on {self}"))),
+        }
+    }
+
+    /// Sets the permissions of the socket that was made.
+    fn made(&self, node: &Node) -> Result<File, ConfigError> {
+        let file = File {
+            path: self.path.clone(),
+            identity: identity(&self.path),
+        };
+        fs::set_permissions(&self.path, Permissions::from_mode(self.mode))
+            .map_err(|error| self.refused(node, &error))?;
+        Ok(file)
+    }
+
+    fn refused(&self, node: &Node, error: &io::Error) -> ConfigError {
+        node.error(format!("cannot listen on {self}: {error}"))
+    }
+}
+
+/// Accepts connections.
+pub(super) struct LocalListener {
+    listener: UnixListener,
+    name: String,
+    permits: Arc<Semaphore>,
+    _file: File,
+}
+
+impl LocalListener {
+    /// Starts to listen.
+    ///
+    /// # Errors
+    /// The socket cannot be made there, at the place of the setting.
+    pub(super) fn open(
+        path: &Path,
+        max_connections: usize,
+        node: &Node,
+    ) -> Result<Self, ConfigError> {
+        path.make_way(node, |path| UnixStream::connect(path).map(drop))?;
+        let listener =
+            UnixListener::bind(&path.path).map_err(|error| path.refused(node, &error))?;
+        let file = path.made(node)?;
+        listener
+            .set_nonblocking(true)
+            .map_err(|error| path.refused(node, &error))?;
+        Ok(Self {
+            listener,
+            name: path.to_string(),
+            permits: Arc::new(Semaphore::new(max_connections.min(Semaphore::MAX_PERMITS))),
+            _file: file,
+        })
+    }
+
+    /// The path.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Serves connections until it is time to stop and all have ended. `begin` makes the conversation of each.
+    pub(super) async fn serve(
+        self,
+        begin: impl Fn(tokio::net::UnixStream, u64) -> Conversation<tokio::net::UnixStream>,
+        ctx: &InputContext,
+    ) {
+        let Ok(listener) = tokio::net::UnixListener::from_std(self.listener) else {
+            return ctx.diagnostics.warn("the socket cannot be listened on");
+        };
+        let mut tasks = JoinSet::new();
+        let stop = ctx.stop.stopped();
+        let mut stop = std::pin::pin!(stop);
+        for number in 0.. {
+            let accepted = tokio::select! {
+                biased;
+                () = &mut stop => break,
+                accepted = accept(&listener, &self.permits, ctx) => accepted,
+            };
+            let (connection, permit) = accepted;
+            let conversation = begin(connection, number);
+            let (ctx, name) = (ctx.clone(), self.name.clone());
+            while tasks.try_join_next().is_some() {}
+            tasks.spawn(async move {
+                let ending = conversation.read(ctx.stop.stopped()).await;
+                report_as(&ctx, &name, &name, &ending);
+                drop(permit);
+            });
+        }
+        drop(listener);
+        while tasks.join_next().await.is_some() {}
+    }
+}
+
+/// The next connection, once there is room for it.
+fn accept<'a>(
+    listener: &'a tokio::net::UnixListener,
+    permits: &'a Arc<Semaphore>,
+    ctx: &'a InputContext,
+) -> impl Future<Output = (tokio::net::UnixStream, tokio::sync::OwnedSemaphorePermit)> + 'a {
+    async move {
+        loop {
+            let Ok(permit) = permits.clone().acquire_owned().await else {
+                // Nobody closes the semaphore.
+                return std::future::pending().await;
+            };
+            match listener.accept().await {
+                Ok((connection, _)) => return (connection, permit),
+                Err(error) => {
+                    let text = || format!("cannot accept connections: {error}; trying again");
+                    ctx.diagnostics.warn_limited(Limit::once("accept"), text);
+                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Connections without answers: TCP and stream sockets of Unix.
+//!
+//! A connection that is idle holds no memory of the budget: its next bytes are read into [`SMALL`] bytes of its own first. Then memory is
+//! reserved, as much as the last reads needed, and what is there is read without waiting. Half a line that is longer than
+//! [`KEPT_MAX`] stays charged, and the rest of it must come within `line_timeout`.
+//!
+//! A connection whose [`AHEAD_MAX`] last messages are not safe is not read on, nor is one that waits for memory: its client then
+//! finds that it cannot write.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::future::ready;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use batch::Stream;
+use codec::Chunker;
+use component::InputContext;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::oneshot::error::TryRecvError;
+use tokio::time::{Instant, timeout_at};
+
+use super::decode::{Decoding, Message};
+use crate::connections::answer::{Awaited, answer};
+use crate::connections::batcher::Inbox;
+use crate::connections::closing::{Ending, Fault};
+
+/// Bytes of a connection that are read before memory is reserved.
+const SMALL: usize = 1024;
+
+/// The smallest room to read into.
+const ROOM_MIN: usize = 4 << 10;
+
+/// How much of half a record is kept without being charged.
+const KEPT_MAX: usize = 4 << 10;
+
+/// Messages of a connection that may be under way.
+const AHEAD_MAX: usize = 16;
+
+/// Limits on the time that a client may take.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Patience {
+    /// Between messages; none where it may be silent for ever.
+    pub(super) idle: Option<Duration>,
+    /// For the rest of a record.
+    pub(super) line: Duration,
+}
+
+/// Reads one connection.
+pub(super) struct Conversation<R> {
+    pub(super) io: R,
+    pub(super) stream: Arc<Stream>,
+    pub(super) chunker: Chunker,
+    pub(super) inbox: Inbox<Decoding>,
+    pub(super) ctx: InputContext,
+    pub(super) patience: Patience,
+    state: State,
+}
+
+/// How far it is.
+struct State {
+    /// How much room the next buffer has.
+    room: usize,
+    /// Messages under way.
+    ahead: VecDeque<Awaited<Infallible>>,
+    broken: Arc<OnceLock<String>>,
+    /// When the record that has begun must be there.
+    deadline: Option<Instant>,
+    has_ended: bool,
+}
+
+impl<R: AsyncRead + Unpin> Conversation<R> {
+    pub(super) fn new(
+        io: R,
+        stream: Arc<Stream>,
+        settings: &codec::Settings,
+        inbox: Inbox<Decoding>,
+        ctx: InputContext,
+        patience: Patience,
+    ) -> Self {
+        Self {
+            io,
+            stream,
+            chunker: Chunker::new(settings),
+            inbox,
+            ctx,
+            patience,
+            state: State {
+                room: ROOM_MIN,
+                ahead: VecDeque::new(),
+                broken: Arc::default(),
+                deadline: None,
+                has_ended: false,
+            },
+        }
+    }
+
+    /// Reads until the client has gone, is at fault, or `stop` completes, and waits until what was read is safe.
+    pub(super) async fn read(mut self, stop: impl Future<Output = ()>) -> Ending {
+        let mut stop = std::pin::pin!(stop);
+        let ending = self.converse(stop.as_mut()).await;
+        // The last record may lack its end.
+        while let Some(chunk) = self.chunker.finish() {
+            self.put(chunk);
+        }
+        for outcome in std::mem::take(&mut self.state.ahead) {
+            // Nobody can be told what was not delivered.
+            let _ = outcome.await;
+        }
+        ending
+    }
+
+    async fn converse(&mut self, mut stop: Pin<&mut impl Future<Output = ()>>) -> Ending {
+        let mut small = [0; SMALL];
+        loop {
+            let read = tokio::select! {
+                biased;
+                () = stop.as_mut() => return Ending::Usual,
+                read = self.wait(&mut small) => match read {
+                    Ok(0) => return Ending::Usual,
+                    Ok(read) => read,
+                    Err(ending) => return ending,
+                },
+            };
+            // From here to the next wait nothing is cancelled: what was read is not lost.
+            if let Err(error) = self.fill(&small[..read]).await {
+                return Fault::cut(&error).into();
+            }
+            while let Some(chunk) = self.chunker.take() {
+                self.put(chunk);
+            }
+            let reason = match self.state.broken.get() {
+                Some(reason) => Some(reason.clone()),
+                None if self.chunker.is_broken() => Some("not a MessagePack map".to_owned()),
+                None => None,
+            };
+            if let Some(reason) = reason {
+                return Fault::malformed(reason).into();
+            }
+            if self.state.has_ended {
+                return Ending::Usual;
+            }
+            self.rest();
+            self.make_way().await;
+        }
+    }
+
+    /// Waits for the next bytes.
+    async fn wait(&mut self, small: &mut [u8]) -> Result<usize, Ending> {
+        let idle = self.patience.idle.map(|idle| Instant::now() + idle);
+        let read = self.io.read(small);
+        let read = match self.state.deadline.or(idle) {
+            Some(deadline) => match timeout_at(deadline, read).await {
+                Ok(read) => read,
+                Err(_) if self.state.deadline.is_some() => {
+                    let reason = "the rest of a message did not arrive in time";
+                    return Err(Fault::new("line_timeouts", reason).into());
+                }
+                Err(_) => return Err(Ending::Idle),
+            },
+            None => read.await,
+        };
+        read.map_err(|error| Fault::cut(&error).into())
+    }
+
+    /// Takes the bytes that were read, and what else there is.
+    async fn fill(&mut self, first: &[u8]) -> io::Result<()> {
+        let mut given = 0;
+        let mut total = 0;
+        loop {
+            if self.chunker.is_full() {
+                while let Some(chunk) = self.chunker.take() {
+                    self.put(chunk);
+                }
+                if given == first.len() {
+                    break;
+                }
+            }
+            if let Some(least) = self.chunker.least() {
+                let size = least + self.state.room.max(first.len() - given);
+                let begin = Instant::now();
+                let mut reservation = self.ctx.pool.reserve(size).await;
+                self.ctx.metrics.waited(begin.elapsed());
+                self.chunker.give(reservation.take(size));
+            }
+            let space = self.chunker.space();
+            if given < first.len() {
+                let bytes = space.len().min(first.len() - given);
+                space[..bytes].copy_from_slice(&first[given..given + bytes]);
+                given += bytes;
+                total += bytes;
+                self.ctx.metrics.bytes(bytes);
+                self.chunker.advance(bytes);
+                continue;
+            }
+            let read = tokio::select! {
+                biased;
+                read = self.io.read(space) => read?,
+                // There is no more for now.
+                () = ready(()) => break,
+            };
+            if read == 0 {
+                self.state.has_ended = true;
+                break;
+            }
+            total += read;
+            self.ctx.metrics.bytes(read);
+            self.chunker.advance(read);
+            if total >= self.ctx.pool.buffer_size() {
+                break;
+            }
+        }
+        // Room for as much as there was, and a little more.
+        let wanted = (total + total / 2).clamp(ROOM_MIN, self.ctx.pool.buffer_size());
+        self.state.room = wanted;
+        Ok(())
+    }
+
+    /// Gives back what is not needed while the client is silent, and sets the time for half a record.
+    fn rest(&mut self) {
+        let begun = self.chunker.unfinished();
+        if begun <= KEPT_MAX {
+            self.chunker.release();
+        }
+        self.state.deadline = match self.state.deadline {
+            _ if begun <= KEPT_MAX => None,
+            Some(deadline) => Some(deadline),
+            None => Some(Instant::now() + self.patience.line),
+        };
+    }
+
+    fn put(&mut self, chunk: codec::Chunk) {
+        let (answer, outcome) = answer();
+        let message = Message {
+            stream: self.stream.clone(),
+            chunk,
+            broken: Some(self.state.broken.clone()),
+        };
+        self.inbox.put(message, answer);
+        self.state.ahead.push_back(outcome);
+        // A record came: the next one has its own time.
+        self.state.deadline = None;
+    }
+
+    /// Forgets messages that are safe; waits while too many are not.
+    async fn make_way(&mut self) {
+        let ahead = &mut self.state.ahead;
+        loop {
+            let is_ahead = ahead.len() > AHEAD_MAX;
+            let Some(first) = ahead.front_mut() else {
+                return;
+            };
+            if is_ahead {
+                // Nobody can be told what was not delivered.
+                let _ = first.await;
+            } else if first.try_recv() == Err(TryRecvError::Empty) {
+                return;
+            }
+            ahead.pop_front();
+        }
+    }
+}

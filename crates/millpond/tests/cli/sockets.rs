@@ -1,0 +1,351 @@
+//! The inputs `tcp`, `udp`, `unix` and `syslog`, with clients as they are.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::program::{Folder, millpond};
+use crate::running::Service;
+
+/// A port that nobody listens on.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("an address").port()
+}
+
+/// A running one-liner from `input` to standard output.
+struct Receiving {
+    folder: Folder,
+    service: Service,
+}
+
+impl Receiving {
+    fn start(input: &str) -> Self {
+        Self::with(Folder::new(), &format!("{input} | stdout"))
+    }
+
+    fn with(folder: Folder, pipeline: &str) -> Self {
+        let mut service = Service::start(&folder, &["run", pipeline]);
+        service.until("a socket", || {
+            let said = fs::read_to_string(folder.path("err")).unwrap_or_default();
+            said.contains("listening on") || said.contains("receiving on")
+        });
+        Self { folder, service }
+    }
+
+    /// The whole events so far.
+    fn events(&self) -> Vec<Value> {
+        let out = fs::read_to_string(self.folder.path("out")).expect("a file");
+        let whole = out.rfind('\n').map_or("", |end| &out[..end]);
+        let lines = whole.lines().map(serde_json::from_str);
+        lines.collect::<Result<_, _>>().expect("JSON lines")
+    }
+
+    fn until(&mut self, count: usize) {
+        let out = self.folder.path("out");
+        self.service.until("the events", || {
+            let out = fs::read_to_string(&out).unwrap_or_default();
+            out.lines().count() >= count && out.ends_with('\n')
+        });
+    }
+
+    /// Ends it; the events, and what it said.
+    fn stop(self) -> (Vec<Value>, String) {
+        let Self { folder, service } = self;
+        let said = service.stop();
+        let out = fs::read_to_string(folder.path("out")).expect("a file");
+        let lines = out.lines().map(serde_json::from_str);
+        (lines.collect::<Result<_, _>>().expect("JSON lines"), said)
+    }
+}
+
+fn messages(events: &[Value]) -> Vec<&str> {
+    let message = |event| Value::pointer(event, "/message").and_then(Value::as_str);
+    events.iter().filter_map(message).collect()
+}
+
+fn connect(port: u16) -> TcpStream {
+    TcpStream::connect(("127.0.0.1", port)).expect("connected")
+}
+
+#[test]
+fn every_number_of_many_connections_comes_once_and_in_order() {
+    const CONNECTIONS: usize = 20;
+    const NUMBERS: usize = 2_000;
+    let port = free_port();
+    let mut receiving = Receiving::start(&format!("tcp {port}"));
+    let threads: Vec<_> = (0..CONNECTIONS)
+        .map(|connection| {
+            std::thread::spawn(move || {
+                let mut random = fastrand::Rng::with_seed(connection as u64);
+                let text: String = (0..NUMBERS)
+                    .map(|number| {
+                        format!(
+                            "{connection} {number} {}\n",
+                            "x".repeat(random.usize(..300))
+                        )
+                    })
+                    .collect();
+                let mut stream = connect(port);
+                let mut left = text.as_bytes();
+                while !left.is_empty() {
+                    let piece = left.len().min(random.usize(1..20_000));
+                    stream.write_all(&left[..piece]).expect("written");
+                    left = &left[piece..];
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+    receiving.until(CONNECTIONS * NUMBERS);
+    let (events, _) = receiving.stop();
+    let mut next = [0; CONNECTIONS];
+    for message in messages(&events) {
+        let mut words = message.split(' ').map(str::parse::<usize>);
+        let (Some(Ok(connection)), Some(Ok(number))) = (words.next(), words.next()) else {
+            panic!("{message}");
+        };
+        assert_eq!(number, next[connection], "of connection {connection}");
+        next[connection] += 1;
+    }
+    assert_eq!(next, [NUMBERS; CONNECTIONS]);
+}
+
+#[test]
+fn what_was_received_before_a_stop_is_delivered() {
+    let port = free_port();
+    let mut receiving = Receiving::start(&format!("tcp {port}"));
+    let mut stream = connect(port);
+    stream.write_all(b"one\ntwo\nhalf of thr").expect("written");
+    receiving.until(2);
+    let (events, said) = receiving.stop();
+    assert_eq!(messages(&events), ["one", "two", "half of thr"], "{said}");
+}
+
+#[test]
+fn a_full_queue_stops_reading() {
+    let port = free_port();
+    let folder = Folder::new();
+    // Nobody takes what the output sends.
+    let text = format!(
+        "max_memory_bytes: 32MiB\npipelines:\n  p:\n    input:\n      tcp: {port}\n    outputs:\n      - http: http://127.0.0.1:{}/\n",
+        free_port()
+    );
+    let path = folder.write("c.yaml", text);
+    let mut service = Service::start(&folder, &["run", &path]);
+    service.until_said("listening on");
+    let mut stream = connect(port);
+    let patience = Some(Duration::from_secs(2));
+    stream.set_write_timeout(patience).expect("set");
+    let line = [b'x'; 1023]
+        .iter()
+        .chain(b"\n")
+        .copied()
+        .collect::<Vec<u8>>();
+    let mut sent = 0;
+    let error = loop {
+        match stream.write(&line) {
+            Ok(written) => sent += written,
+            Err(error) => break error,
+        }
+        assert!(
+            sent < 200 << 20,
+            "it takes more than the queue and the memory hold"
+        );
+    };
+    assert!(
+        matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+        "{error}"
+    );
+    service.kill();
+}
+
+#[test]
+fn messages_that_cannot_be_read_close_their_connection_only() {
+    let port = free_port();
+    let mut receiving = Receiving::start(&format!("tcp {port} codec=msgpack"));
+    let mut good = connect(port);
+    good.write_all(b"\x81\xa1a\x01").expect("written");
+    let mut bad = connect(port);
+    bad.write_all(b"\x81\xa1b\x02\xc1").expect("written");
+    let mut none = connect(port);
+    none.write_all(b"\x93\x01\x02\x03").expect("written");
+    receiving.service.until_said("the connection was closed");
+    receiving.until(2);
+    good.write_all(b"\x81\xa1c\x03").expect("written");
+    receiving.until(3);
+    let (events, said) = receiving.stop();
+    let found: BTreeSet<String> = events.iter().map(Value::to_string).collect();
+    let wanted = [json!({"a": 1}), json!({"b": 2}), json!({"c": 3})];
+    assert_eq!(found, wanted.iter().map(Value::to_string).collect());
+    assert!(said.contains("127.0.0.1:"), "{said}");
+}
+
+#[test]
+fn a_client_that_does_not_go_on_loses_its_connection() {
+    let port = free_port();
+    let mut receiving =
+        Receiving::start(&format!("tcp {port} line_timeout=300ms idle_timeout=600ms"));
+    let mut slow = connect(port);
+    slow.write_all(&[b'x'; 10_000]).expect("written");
+    receiving.service.until_said("did not arrive in time");
+    receiving.until(1);
+    let idle = connect(port);
+    idle.set_read_timeout(Some(Duration::from_secs(20)))
+        .expect("set");
+    let read = std::io::Read::read(&mut &idle, &mut [0; 1]).expect("no error");
+    assert_eq!(read, 0, "it was closed");
+    let (events, _) = receiving.stop();
+    assert_eq!(messages(&events)[0].len(), 10_000);
+}
+
+#[test]
+fn octet_counted_messages_and_lines_are_syslog() {
+    let port = free_port();
+    let mut receiving = Receiving::start(&format!("syslog tcp {port}"));
+    let mut stream = connect(port);
+    let message = "<34>1 2003-10-11T22:14:15.003Z mymachine su - ID47 - two\nlines";
+    write!(stream, "{} {message}", message.len()).expect("written");
+    stream
+        .write_all(b"<13>Oct 11 22:14:15 other app[7]: a line\n")
+        .expect("written");
+    stream.write_all(b"nothing of the kind\n").expect("written");
+    receiving.until(3);
+    let (events, said) = receiving.stop();
+    assert_eq!(
+        messages(&events),
+        ["two\nlines", "a line", "nothing of the kind"]
+    );
+    let hosts: Vec<&Value> = events.iter().map(|event| &event["host"]["name"]).collect();
+    assert_eq!(hosts[..2], [&json!("mymachine"), &json!("other")]);
+    assert_eq!(
+        events[1]["agent"]["name"], *hosts[2],
+        "the machine that received it"
+    );
+    assert_eq!(events[2]["tags"], json!(["_syslogparsefailure"]));
+    assert!(said.contains("not a syslog message"), "{said}");
+}
+
+#[test]
+fn every_datagram_is_an_event() {
+    let port = free_port();
+    let mut receiving = Receiving::start(&format!("udp {port}"));
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let send = |text: &[u8]| {
+        socket.send_to(text, ("127.0.0.1", port)).expect("sent");
+    };
+    for number in 0..1_000 {
+        send(format!("{number}\n").as_bytes());
+        if number % 100 == 0 {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+    send(b"");
+    send(b"two\nlines\n\0");
+    send(&[b'x'; 65_000]);
+    receiving.until(1_002);
+    let (events, _) = receiving.stop();
+    let found = messages(&events);
+    let wanted: Vec<String> = (0..1_000).map(|number| number.to_string()).collect();
+    assert_eq!(found[..1_000], wanted);
+    assert_eq!((found[1_000], found[1_001].len()), ("two\nlines", 65_000));
+    let ids: BTreeSet<String> = events.iter().map(Value::to_string).collect();
+    assert_eq!(ids.len(), 1_002);
+    let address = socket.local_addr().expect("an address").to_string();
+    assert_eq!(events[0]["log"]["source"]["address"], json!(address));
+}
+
+#[test]
+fn a_json_document_of_several_lines_in_a_datagram_is_one_line_of_output() {
+    let port = free_port();
+    let mut receiving = Receiving::start(&format!("udp {port} codec=json"));
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    for text in [
+        "{\n \"a\": 1,\r\n \"b\": \"x\\ny\"}",
+        "{\"a\": \"raw \n line\"}",
+    ] {
+        let sent = socket.send_to(text.as_bytes(), ("127.0.0.1", port));
+        sent.expect("sent");
+    }
+    receiving.until(2);
+    let (events, _) = receiving.stop();
+    assert_eq!(events[0], json!({"a": 1, "b": "x\ny"}));
+    assert_eq!(events[1]["tags"], json!(["_jsonparsefailure"]));
+}
+
+#[test]
+fn sockets_of_unix_are_made_and_removed() {
+    let folder = Folder::new();
+    let path = folder.path("in.sock");
+    for kind in ["stream", "datagram"] {
+        let input = format!("unix {path} kind={kind} mode=0600");
+        let mut receiving = Receiving::start(&input);
+        let mode = fs::metadata(&path).expect("a socket").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{kind}");
+        let again = millpond(&["run", &format!("{input} | stdout")]).expect(2);
+        assert!(again.err.contains("already listening on"), "{}", again.err);
+        if kind == "stream" {
+            let mut stream = UnixStream::connect(&path).expect("connected");
+            stream.write_all(b"one\ntwo\n").expect("written");
+        } else {
+            let socket = UnixDatagram::unbound().expect("a socket");
+            for text in ["one\n", "two"] {
+                socket.send_to(text.as_bytes(), &path).expect("sent");
+            }
+        }
+        receiving.until(2);
+        let (events, _) = receiving.stop();
+        assert_eq!(messages(&events), ["one", "two"], "{kind}");
+        assert!(fs::symlink_metadata(&path).is_err(), "it was removed");
+    }
+    // A socket that a killed run left is replaced, an ordinary file is not.
+    Receiving::start(&format!("unix {path}")).service.kill();
+    assert!(fs::symlink_metadata(&path).is_ok(), "it is left");
+    drop(Receiving::start(&format!("unix {path}")).stop());
+    fs::write(&path, "mine").expect("written");
+    let refused = millpond(&["run", &format!("unix {path} | stdout")]).expect(2);
+    assert!(refused.err.contains("is not a socket"), "{}", refused.err);
+    assert_eq!(fs::read_to_string(&path).expect("there"), "mine");
+}
+
+#[test]
+fn what_cannot_be_is_refused_at_the_start() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = taken.local_addr().expect("an address").port();
+    let table = [
+        (
+            format!("tcp {taken} | stdout"),
+            "another program is already listening there",
+        ),
+        ("syslog 5514 | stdout".to_owned(), "udp"),
+        (
+            "syslog udp 5514 tls.cert=a tls.key=b | stdout".to_owned(),
+            "`tls` requires",
+        ),
+        (
+            "udp 5514 codec=msgpack | stdout".to_owned(),
+            "requires a connection",
+        ),
+        ("unix /tmp/x mode=9 | stdout".to_owned(), "in octal"),
+        (
+            "unix /tmp/x kind=datagram framing=nul | stdout".to_owned(),
+            "`framing` requires",
+        ),
+        (
+            "tcp 5514 timezone=UTC | stdout".to_owned(),
+            "`timezone` requires",
+        ),
+    ];
+    for (pipeline, wanted) in table {
+        let ended = millpond(&["run", &pipeline]).expect(2);
+        assert!(ended.err.contains(wanted), "{pipeline}: {}", ended.err);
+    }
+}
