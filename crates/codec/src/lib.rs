@@ -9,6 +9,7 @@
 //! | [`multiline`], [`container`], [`filter`] | which lines belong together, what containers add to lines, what is left out |
 //! | [`charset`](mod@charset), [`terminator`] | other encodings than UTF-8, and what ends a line |
 //! | [`compress`] | [`Decompressor`]: gzip and zstd as they are found in the wild, with places to resume at |
+//! | [`forward`] | messages of the Fluent Forward protocol |
 //! | [`csv`] | [`Csv`]: the fields of CSV rows in lines of text |
 //! | [`syslog`] | [`syslog::Syslog`]: the fields of syslog messages in lines of text |
 //!
@@ -24,6 +25,7 @@ mod csv;
 pub mod decoder;
 mod error;
 mod filter;
+pub mod forward;
 mod lines;
 mod msgpack;
 mod multiline;
