@@ -275,6 +275,8 @@ pub struct BatchBuilder {
     tags: Vec<RowTag>,
     /// Made for the first row whose id does not follow from its place.
     ids: Option<Box<IdsBuilder>>,
+    /// What senders gave beside their documents; rows behind the last one that was set have nothing.
+    metadata: Vec<Cell>,
     dotted: bool,
     size: usize,
 }
@@ -301,6 +303,7 @@ impl BatchBuilder {
             ends: Vec::new(),
             tags: Vec::new(),
             ids: None,
+            metadata: Vec::new(),
             dotted: false,
             size: 0,
         }
@@ -374,6 +377,18 @@ impl BatchBuilder {
         Ok(())
     }
 
+    /// Gives the row added last a JSON object that is readable under `@metadata` and no part of the event. It lies in a buffer
+    /// of this builder, validated and without duplicate or escaped keys.
+    ///
+    /// # Panics
+    /// There is no row.
+    pub fn metadata_last(&mut self, object: Span) {
+        let row = self.documents.len() - 1;
+        self.metadata.resize(row, Cell::Keep);
+        self.metadata.push(Cell::Json(object));
+        self.size += object.len as usize + size_of::<Cell>();
+    }
+
     /// Gives the row added last the id of what sums up a window.
     ///
     /// # Panics
@@ -442,6 +457,7 @@ impl BatchBuilder {
         let len = self.documents.len();
         let ids = self.ids.map(|ids| ids.finish(len, &mut self.buffers));
         let buffers: Arc<[Bytes]> = self.buffers.into();
+        let metadata_buffers = buffers.clone();
         let ids = ids.and_then(|(bases, parts)| {
             let bases = Column::new(bases, buffers.clone());
             Ids::new(bases, parts)
@@ -485,6 +501,11 @@ impl BatchBuilder {
                 texts
             };
             batch.lay_fields(messages.as_ref(), &rows);
+        }
+        if !self.metadata.is_empty() {
+            self.metadata.resize(len, Cell::Keep);
+            let column = Column::new(self.metadata, metadata_buffers);
+            batch.root.child_or_insert(METADATA).write(column);
         }
         batch.lay_tags(&self.tags);
         batch

@@ -99,6 +99,40 @@ fn documents_gain_nothing_unless_the_input_says_so() {
 }
 
 #[test]
+fn metadata_of_the_sender_is_readable_and_no_part_of_the_event() {
+    let text = r#"{"beat":"filebeat","log":{"x":1}}{ "a": 1.10 }{"b":2}"#;
+    let mut builder = BatchBuilder::new(Encoding::Json, &host(), RECEIVED, false);
+    builder.stream(&Arc::new(Stream::unnamed(0xabc)));
+    let buffer = builder.buffer(text.into());
+    let span = |start: u32, len: u32| Span { buffer, start, len };
+    builder.push(span(46, 7), 7, 8);
+    builder.push(span(33, 13), 8, 9);
+    builder.metadata_last(span(0, 33));
+    builder.push(span(46, 7), 9, 10);
+    let size = builder.size();
+    let mut batch = builder.finish();
+    assert_eq!(batch.size(), size);
+    let own = ["", "filebeat", ""];
+    for (row, own) in own.into_iter().enumerate() {
+        assert_eq!(read(&batch, "@metadata.beat", row), own);
+        assert_eq!(
+            read(&batch, "@metadata.id", row),
+            format!(
+                "00000000000000000000000000000abc-{:x}-{:x}",
+                row + 7,
+                row + 8
+            )
+        );
+    }
+    assert_eq!(read(&batch, "@metadata.log.x", 1), "1");
+    assert_eq!(written(&batch, 1), r#"{ "a": 1.10 }"#);
+    set(&mut batch, "@metadata.index", &[0, 1], "logs");
+    assert_eq!(read(&batch, "@metadata.index", 1), "logs");
+    assert_eq!(read(&batch, "@metadata.beat", 1), "filebeat");
+    assert_eq!(written(&batch, 0), r#"{"b":2}"#);
+}
+
+#[test]
 fn facts_and_id_are_readable_under_metadata_and_never_written() {
     let mut batch = json(&[r#"{"a":1}"#]);
     assert_eq!(

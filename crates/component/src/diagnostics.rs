@@ -110,6 +110,9 @@ pub struct Limit<'a> {
     every: Option<Duration>,
 }
 
+/// How often a kind of problem is reported for each peer.
+const PEER_INTERVAL: Duration = Duration::from_secs(60);
+
 /// How often a kind of problem is reported that any number of events may have.
 const EVENTS_INTERVAL: Duration = Duration::from_secs(3600);
 
@@ -137,6 +140,16 @@ impl<'a> Limit<'a> {
             kind,
             subject,
             every: None,
+        }
+    }
+
+    /// A problem with a peer on the network, which may connect any number of times: the first one is reported, and one a
+    /// minute, for each kind and peer.
+    pub fn peer(kind: &'static str, address: &'a str) -> Self {
+        Self {
+            kind,
+            subject: address,
+            every: Some(PEER_INTERVAL),
         }
     }
 }

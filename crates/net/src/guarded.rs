@@ -1,6 +1,6 @@
 //! A connection that a client cannot hold for ever by not reading, and that keeps small buffers.
 //!
-//! - **Reading.** hyper doubles its buffer when a read fills it, up to 32 KiB, and keeps it while the connection is open.
+//! - **Reading**, where [`Guarded::with_small_reads`] asks for it. hyper doubles its buffer when a read fills it, up to 32 KiB, and keeps it while the connection is open.
 //!   Whatever waits in the system fills it, also for clients that send a few kilobytes, and thousands of them took 50 KiB
 //!   each. So the first [`SMALL_BODY_BYTES`] of a request come in reads that do not fill hyper's first buffer.
 //! - **Writing.** A client that takes nothing of an answer for a while loses its connection.
@@ -41,8 +41,9 @@ const SMALL_READ_BYTES: usize = (8 << 10) - 1;
 const SMALL_BODY_BYTES: usize = 64 << 10;
 
 /// A connection with limits on writing and closing.
-pub(crate) struct Guarded {
+pub struct Guarded {
     connection: Connection,
+    has_small_reads: bool,
     write_timeout: Duration,
     /// Runs while a write waits for the client.
     deadline: Option<Pin<Box<Sleep>>>,
@@ -67,14 +68,23 @@ enum Closing {
 
 impl Guarded {
     /// A client that takes nothing of an answer for `write_timeout` is disconnected.
-    pub(crate) fn new(connection: Connection, write_timeout: Duration) -> Self {
+    pub fn new(connection: Connection, write_timeout: Duration) -> Self {
         Self {
             connection,
+            has_small_reads: false,
             write_timeout,
             deadline: None,
             read_bytes: 0,
             is_ended: false,
             closing: Closing::Not,
+        }
+    }
+
+    /// Reads little at a time where a request begins, so that hyper keeps a small buffer.
+    pub(crate) fn with_small_reads(self) -> Self {
+        Self {
+            has_small_reads: true,
+            ..self
         }
     }
 
@@ -142,7 +152,7 @@ impl AsyncRead for Guarded {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.remaining();
-        if self.read_bytes >= SMALL_BODY_BYTES {
+        if !self.has_small_reads || self.read_bytes >= SMALL_BODY_BYTES {
             ready!(Pin::new(&mut self.connection).poll_read(cx, buffer))?;
         } else {
             let mut space = [MaybeUninit::uninit(); SMALL_READ_BYTES];

@@ -7,8 +7,9 @@
 //! | [`auth`] | [`Auth`]: user and password, or a token, sent by clients and asked for by servers |
 //! | [`tls`] | [`ClientTls`] and [`ServerTls`]: settings, certificates, their renewal |
 //! | [`listen`] | [`Address`], [`Listener`]: accepts connections within limits, with or without TLS |
+//! | [`accept`] | the accept loop: a task for each connection, and their end |
 //! | [`server`] | HTTP/1.1 on a listener |
-//! | `guarded` | limits on writing and closing, for clients that do not read |
+//! | [`guarded`] | limits on writing and closing, for clients that do not read |
 //! | [`client`] | [`Client`]: HTTP requests with time-outs, proxies and a pool of connections |
 //!
 //! Rules:
@@ -17,18 +18,21 @@
 //! - TLS is rustls with the `ring` provider: no other one is compiled in, and no process-wide default is set.
 //! - No secret is in an error, a log line or a debug text.
 
+pub mod accept;
 pub mod auth;
 mod body;
 pub mod client;
-mod guarded;
+pub mod guarded;
 pub mod listen;
 pub mod secret;
 pub mod server;
 mod stamp;
 pub mod tls;
 
+pub use accept::{Peer, Stopping, accept};
 pub use auth::Auth;
 pub use client::{Client, ClientSettings, RequestError};
+pub use guarded::Guarded;
 pub use listen::{Address, Connection, Incoming, Listener, Stream};
 pub use secret::{Secret, SecretError};
 pub use server::{Handler, serve};

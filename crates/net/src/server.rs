@@ -11,7 +11,6 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,9 +23,9 @@ use hyper::body;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
+use crate::accept::{Peer, Stopping, accept};
 use crate::guarded::Guarded;
 use crate::listen::{Connection, Incoming, Listener};
 
@@ -49,15 +48,6 @@ pub trait Handler: Send + Sync + 'static {
     ) -> impl Future<Output = Response<Full<Bytes>>> + Send;
 }
 
-/// Where a connection comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Peer {
-    /// The client's address.
-    pub address: SocketAddr,
-    /// The number of its connection: 0 for the first one of the listener.
-    pub connection: u64,
-}
-
 /// Serves requests until `stop` completes and every connection has ended. `idle_timeout` is how long a client may take
 /// from one answer to the whole head of the next request, and how long it may take nothing of an answer. What a person
 /// should hear goes to `warn`.
@@ -68,38 +58,10 @@ pub async fn serve<H: Handler>(
     stop: impl Future<Output = ()>,
     warn: impl Fn(&str),
 ) {
-    let (stopping, stopped) = watch::channel(false);
-    let mut stop = pin!(stop);
-    let mut number = 0;
-    loop {
-        let incoming = tokio::select! {
-            biased;
-            () = &mut stop => break,
-            incoming = listener.accept() => incoming,
-        };
-        listener
-            .take_warnings()
-            .iter()
-            .for_each(|warning| warn(warning));
-        let peer = Peer {
-            address: incoming.peer(),
-            connection: number,
-        };
-        number += 1;
-        let task = converse(
-            incoming,
-            peer,
-            handler.clone(),
-            idle_timeout,
-            stopped.clone(),
-        );
-        tokio::spawn(task);
-    }
-    drop(listener);
-    drop(stopped);
-    // Fails where nobody is connected, which is as well.
-    let _ = stopping.send(true);
-    stopping.closed().await;
+    let connection = |incoming, peer, stopping| {
+        converse(incoming, peer, handler.clone(), idle_timeout, stopping)
+    };
+    accept(listener, connection, stop, warn).await;
 }
 
 /// One connection from its first byte to its last.
@@ -108,7 +70,7 @@ async fn converse<H: Handler>(
     peer: Peer,
     handler: Arc<H>,
     idle_timeout: Duration,
-    mut stopped: watch::Receiver<bool>,
+    mut stopping: Stopping,
 ) {
     // What goes wrong on a connection is the client's to see: it gets an answer or loses the connection.
     let connection: Connection = tokio::select! {
@@ -117,7 +79,7 @@ async fn converse<H: Handler>(
             Ok(connection) => connection,
             Err(_) => return,
         },
-        _ = stopped.wait_for(|stopped| *stopped) => return,
+        () = stopping.begun() => return,
     };
     let session = handler.begin(peer);
     let at_work = AtomicUsize::new(0);
@@ -136,19 +98,14 @@ async fn converse<H: Handler>(
         .max_buf_size(BUFFER_BYTES_MAX)
         .half_close(false)
         .serve_connection(
-            TokioIo::new(Guarded::new(connection, idle_timeout)),
+            TokioIo::new(Guarded::new(connection, idle_timeout).with_small_reads()),
             service,
         );
     let mut served = pin!(served);
-    let stopping = async move {
-        // Without a sender the server is gone, which means the same.
-        let _ = stopped.wait_for(|stopped| *stopped).await;
-        stopped
-    };
-    let _stopped = tokio::select! {
+    tokio::select! {
         _ = &mut served => return,
-        stopped = stopping => stopped,
-    };
+        () = stopping.begun() => {}
+    }
     served.as_mut().graceful_shutdown();
     // A client that sends half a request, or keeps its side open after its answer, is not waited for.
     let patient_until = Instant::now() + PATIENCE;

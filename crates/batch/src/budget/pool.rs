@@ -51,17 +51,7 @@ impl BufferPool {
     pub fn take_sized(&self, size: usize) -> PooledBuffer {
         let size = size.max(self.inner.buffer_size);
         self.inner.charge(size);
-        let reused = if size == self.inner.buffer_size {
-            self.inner.lock_free().pop()
-        } else {
-            None
-        };
-        let bytes = reused.unwrap_or_else(|| vec![0; size]);
-        PooledBuffer {
-            bytes,
-            pool: self.inner.clone(),
-            excess: None,
-        }
+        PooledBuffer::charged(&self.inner, size, None)
     }
 
     /// A buffer of `size` bytes for content that is known to be small, waiting for the budget if need be; where `size` is not
@@ -111,10 +101,11 @@ pub struct PooledBuffer {
 }
 
 impl PooledBuffer {
-    /// A buffer whose bytes are charged already.
+    /// A buffer whose bytes are charged already. One of the pool's size is reused, with its content.
     pub(super) fn charged(pool: &Arc<PoolInner>, size: usize, excess: Option<Arc<Excess>>) -> Self {
+        let reused = (size == pool.buffer_size).then(|| pool.lock_free().pop());
         Self {
-            bytes: vec![0; size],
+            bytes: reused.flatten().unwrap_or_else(|| vec![0; size]),
             pool: pool.clone(),
             excess,
         }

@@ -321,7 +321,8 @@ impl Reservation {
         }
     }
 
-    /// A buffer of `size` bytes out of those reserved, or of what is left.
+    /// A buffer of `size` bytes out of those reserved, or of what is left. One of the pool's size may hold what is left over
+    /// from earlier use.
     pub fn take(&mut self, size: usize) -> PooledBuffer {
         let size = size.min(self.left);
         self.left -= size;

@@ -5,6 +5,9 @@
 //! batch leaves when it is full, or [`AGE_MAX`] after its first event came. Each message hears what became of it when the
 //! receipts of all its batches are there.
 //!
+//! Where the order of a connection's messages matters, each thread has a list of its own ([`Batcher::start_ordered`]), and
+//! all messages of a connection go to the same one.
+//!
 //! The list has no limit of its own: each message in it is one that a connection waits for, and is charged to the memory
 //! budget. One whose connection does not wait any more is not taken.
 //!
@@ -57,7 +60,8 @@ pub(crate) trait Protocol: Send + 'static {
 
 /// Takes messages and sends batches.
 pub(crate) struct Batcher<P: Protocol> {
-    list: Arc<List<P>>,
+    /// One for all threads, or one for each.
+    lists: Arc<[Arc<List<P>>]>,
     threads: Vec<Work<()>>,
 }
 
@@ -71,33 +75,45 @@ struct Waiting<P: Protocol> {
     is_closed: bool,
 }
 
-/// Where connections leave their messages. Cheap to clone.
+/// Where connections leave their messages.
 pub(crate) struct Inbox<P: Protocol>(Arc<List<P>>);
 
 impl<P: Protocol> Batcher<P> {
-    /// Starts the threads, each with a protocol of its own.
+    /// Starts the threads, each with a protocol of its own. Messages are taken in any order.
     ///
     /// # Errors
     /// The system refuses a thread.
     pub(crate) fn start(
         ctx: &InputContext,
+        protocol: impl FnMut() -> P,
+    ) -> Result<Self, InputError> {
+        Self::start_with(1, ctx, protocol)
+    }
+
+    /// As [`Self::start`], but the messages of each inbox are taken in the order in which they came.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub(crate) fn start_ordered(
+        ctx: &InputContext,
+        protocol: impl FnMut() -> P,
+    ) -> Result<Self, InputError> {
+        Self::start_with(thread_count(), ctx, protocol)
+    }
+
+    fn start_with(
+        lists: usize,
+        ctx: &InputContext,
         mut protocol: impl FnMut() -> P,
     ) -> Result<Self, InputError> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let list = Arc::new(List {
-            state: Mutex::new(Waiting {
-                messages: VecDeque::new(),
-                is_closed: false,
-            }),
-            changed: Condvar::new(),
-        });
         // Before its threads: where one is refused, dropping it ends those that run.
         let mut batcher = Self {
-            list,
+            lists: (0..lists).map(|_| Arc::new(List::new())).collect(),
             threads: Vec::new(),
         };
-        for _ in 0..cores.min(THREADS_MAX) {
-            let (list, ctx, protocol) = (batcher.list.clone(), ctx.clone(), protocol());
+        for number in 0..thread_count() {
+            let (ctx, protocol) = (ctx.clone(), protocol());
+            let list = batcher.lists[number % lists].clone();
             let thread = thread::start("batcher", move || run(&list, ctx, protocol));
             batcher.threads.push(thread.map_err(|error| {
                 InputError::new(format!("the system cannot create another thread: {error}"))
@@ -106,14 +122,24 @@ impl<P: Protocol> Batcher<P> {
         Ok(batcher)
     }
 
-    /// Where messages go.
+    fn close(&self) {
+        self.lists.iter().for_each(|list| list.close());
+    }
+
+    /// Gives where the messages of connection `number` go.
+    pub(crate) fn inboxes(&self) -> impl Fn(u64) -> Inbox<P> + Send + Sync + use<P> {
+        let lists = self.lists.clone();
+        move |number| Inbox(lists[number as usize % lists.len()].clone())
+    }
+
+    /// Where messages go that may be taken in any order.
     pub(crate) fn inbox(&self) -> Inbox<P> {
-        Inbox(self.list.clone())
+        Inbox(self.lists[0].clone())
     }
 
     /// Waits until every message has been sent on.
     pub(crate) async fn finish(mut self) {
-        self.list.close();
+        self.close();
         for thread in std::mem::take(&mut self.threads) {
             if let Err(panic) = thread.ended().await {
                 resume_unwind(panic);
@@ -124,8 +150,14 @@ impl<P: Protocol> Batcher<P> {
 
 impl<P: Protocol> Drop for Batcher<P> {
     fn drop(&mut self) {
-        self.list.close();
+        self.close();
     }
+}
+
+/// How many threads decode.
+fn thread_count() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    cores.min(THREADS_MAX)
 }
 
 impl<P: Protocol> Inbox<P> {
@@ -141,6 +173,16 @@ impl<P: Protocol> Inbox<P> {
 }
 
 impl<P: Protocol> List<P> {
+    fn new() -> Self {
+        Self {
+            state: Mutex::new(Waiting {
+                messages: VecDeque::new(),
+                is_closed: false,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
     /// The next message; none when the list is closed, or at `until`.
     fn next(&self, until: Option<Instant>) -> Next<P> {
         let mut state = self.lock();

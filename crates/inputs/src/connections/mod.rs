@@ -2,8 +2,20 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`answer`] | [`Answer`]: tells a connection what became of its message |
-//! | [`batcher`] | [`Batcher`]: joins the messages of many connections into batches |
+//! | [`answer`] | [`Answer`](answer::Answer): tells a connection what became of its message |
+//! | [`batcher`] | [`Batcher`](batcher::Batcher): joins the messages of many connections into batches |
+//! | [`closing`] | [`Fault`](closing::Fault): why a connection is closed, and how that is reported |
+//! | [`framed`] | [`Speaker`](framed::Speaker): connections of protocols that are no HTTP |
+//! | [`inflate`] | decompression, whole and piece by piece |
+//! | [`intake`] | [`Intake`](intake::Intake): reads frames into memory of the budget |
+//! | [`settings`] | settings that all listeners have |
 
 pub(crate) mod answer;
 pub(crate) mod batcher;
+pub(crate) mod closing;
+pub(crate) mod framed;
+pub(crate) mod inflate;
+pub(crate) mod intake;
+pub(crate) mod settings;
+#[cfg(test)]
+pub(crate) mod testing;

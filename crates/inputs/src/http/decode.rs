@@ -10,10 +10,10 @@ use codec::{BodyFormat, Documents};
 use http::StatusCode;
 
 use super::fields::{self, Given};
-use super::inflate::{Coding, InflateError, inflate};
 use super::refusal::Refusal;
 use crate::connections::answer::Answer;
 use crate::connections::batcher::{Joiner, Protocol};
+use crate::connections::inflate::{Coding, InflateError, inflate};
 
 /// What is kept of a connection.
 #[derive(Debug)]

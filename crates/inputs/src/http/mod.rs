@@ -8,11 +8,10 @@
 //!
 //! # Parts
 //! [`service`] reads requests on the reactor and answers them, [`decode`] makes events of them on the threads of a
-//! [`Batcher`], [`inflate`] decompresses, [`fields`] makes fields of headers and parameters.
+//! [`Batcher`], [`fields`] makes fields of headers and parameters.
 
 mod decode;
 mod fields;
-mod inflate;
 mod refusal;
 mod service;
 mod settings;
@@ -20,7 +19,7 @@ mod settings;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use component::{Build, BuildContext, Effects, Example, Input, InputContext, InputError, Spec};
+use component::{Build, BuildContext, Example, Input, InputContext, InputError, Spec};
 use config::{ConfigError, Node, Positional};
 use net::Listener;
 
@@ -28,6 +27,7 @@ use self::decode::Decoding;
 use self::service::Service;
 use self::settings::Config;
 use crate::connections::batcher::Batcher;
+use crate::connections::settings as listening;
 
 /// The component.
 pub const SPEC: Spec = Spec {
@@ -63,14 +63,7 @@ pub const SPEC: Spec = Spec {
 fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigError> {
     let config: Config = component::parse(node)?;
     config.check(node)?;
-    if context.effects == Effects::Nothing {
-        let error = node.error(
-            "clients of the input `http` would be told that events are safe, and here every event is thrown away",
-        );
-        return Err(error.note(
-            "run it with its outputs (`bench --real-outputs`), or measure the pipeline with the input `file` or `stdin`",
-        ));
-    }
+    listening::check_effects("http", node, context)?;
     Ok(Box::new(Http {
         config,
         node: node.clone(),
@@ -88,17 +81,14 @@ struct Http {
 #[async_trait]
 impl Input for Http {
     async fn open(&mut self) -> Result<(), ConfigError> {
-        let tls = match &self.config.tls {
-            Some(tls) => Some(tls.open(self.node.nearest("tls"))?),
-            None => None,
-        };
         if let Some(auth) = &self.config.auth {
             auth.check(self.node.nearest("auth"))?;
         }
         self.config.check_secrets(&self.node)?;
-        let address = self.node.nearest("address");
-        let tcp = self.config.address.bind(address).await?;
-        self.listener = Some(Listener::new(tcp, tls, self.config.max_connections));
+        let (config, node) = (&self.config, &self.node);
+        let tls = config.tls.as_ref();
+        let listener = listening::listen(&config.address, tls, config.max_connections, node);
+        self.listener = Some(listener.await?);
         Ok(())
     }
 

@@ -18,17 +18,17 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use net::Handler;
-use net::server::Peer;
+use net::Peer;
 use subtle::ConstantTimeEq;
 use tokio::time::timeout;
 
 use super::decode::{Decoding, Message, Session};
 use super::fields::Wanted;
-use super::inflate::Coding;
 use super::refusal::Refusal;
 use super::settings::Config;
 use crate::connections::answer::{Outcome, answer};
 use crate::connections::batcher::Inbox;
+use crate::connections::inflate::Coding;
 use crate::reading::identity::Identity;
 
 /// What is reserved for a body whose length is not known.

@@ -9,6 +9,10 @@ use net::{Address, Auth, Secret, ServerTls};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::connections::settings::{
+    check_connections, check_size, connections_default, message_size_default, timeout_default,
+};
+
 /// Settings of the input `http`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -28,7 +32,7 @@ pub(super) struct Config {
     pub(super) format: Format,
     /// The maximum size of a body, both as sent and decompressed. Larger bodies are answered with 413. At most 1GiB.
     /// Default: 16MiB.
-    #[serde(default = "request_size_default")]
+    #[serde(default = "message_size_default")]
     pub(super) max_request_bytes: Positive<Size>,
     /// The credentials that clients need: `basic` with `user` and `password`, or `bearer` with a token. Requests
     /// without them are answered with 401. Default: none.
@@ -114,21 +118,6 @@ fn methods_default() -> Vec<String> {
     vec!["POST".into(), "PUT".into()]
 }
 
-fn request_size_default() -> Positive<Size> {
-    Positive::from_bytes(16 << 20)
-}
-
-/// Places in a batch are 32-bit numbers.
-const REQUEST_SIZE_MAX: Size = Size(1 << 30);
-
-fn connections_default() -> usize {
-    10_000
-}
-
-fn timeout_default() -> Positive<Period> {
-    Positive::<Period>::from_secs(60)
-}
-
 fn ack_timeout_default() -> Positive<Period> {
     Positive::<Period>::from_secs(20)
 }
@@ -168,12 +157,8 @@ impl Config {
         if self.method.is_empty() {
             return refused("method", "at least one method is required");
         }
-        if self.max_request_bytes.get() > REQUEST_SIZE_MAX {
-            return refused("max_request_bytes", "at most 1GiB is accepted");
-        }
-        if self.max_connections == 0 {
-            return refused("max_connections", "at least 1 is expected");
-        }
+        check_size("max_request_bytes", &self.max_request_bytes, node)?;
+        check_connections(self.max_connections, node)?;
         if self.status().is_none() {
             return refused("response_code", "a status from 200 to 299 is expected");
         }

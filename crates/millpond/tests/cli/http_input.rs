@@ -243,7 +243,7 @@ fn requests_that_are_not_taken_leave_nothing() {
         ),
         (
             413,
-            "the decompressed body is larger",
+            "the decompressed data is larger",
             request("/in", &gzipped, &bomb[..1000]),
         ),
         (

@@ -10,7 +10,7 @@ use config::{ConfigError, Node, Source, parse_yaml};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use net::server::Peer;
+use net::Peer;
 use net::{Address, Handler, Listener, ServerTls, serve};
 use serde::de::DeserializeOwned;
 pub use testkit::authority::Authority;

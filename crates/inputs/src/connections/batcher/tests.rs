@@ -1,12 +1,13 @@
 use async_trait::async_trait;
-use batch::{Budget, HostInfo, Span, Stream};
+use batch::{Budget, Span, Stream};
 use bytes::Bytes;
 use component::input::Issuer;
-use component::{Diagnostics, Receipt, Sink, Stop, Stopped, receipt};
+use component::{Diagnostics, Receipt, Sink, Stopped, receipt};
 use tokio::time::{sleep, timeout};
 
 use super::*;
 use crate::connections::answer::{Awaited, Outcome, answer};
+use crate::connections::testing;
 
 /// A message is a text and how many events it makes.
 struct Texts(Arc<Stream>);
@@ -93,19 +94,11 @@ fn start(sink: &Arc<Kept>) -> Batcher<Texts> {
 }
 
 fn start_saying(sink: &Arc<Kept>, diagnostics: Diagnostics) -> Batcher<Texts> {
-    let ctx = InputContext {
-        sink: sink.clone(),
-        pool: Budget::new(1 << 20).pool(0, 1024),
-        host: Arc::new(HostInfo { name: "h".into() }),
-        stop: Stop::default(),
-        metrics: Arc::default(),
-        progress: Arc::default(),
-        scope: "p/i".into(),
-        registry: None,
-        ledger: Arc::default(),
+    let ctx = testing::context(
+        sink.clone(),
+        Budget::new(1 << 20).pool(0, 1024),
         diagnostics,
-        written: Arc::default(),
-    };
+    );
     let stream = Arc::new(Stream::unnamed(1));
     Batcher::start(&ctx, || Texts(stream.clone())).expect("threads")
 }
@@ -229,4 +222,62 @@ async fn a_message_that_panics_fails_alone() {
         said[0].contains("panicked") && said[0].contains("injected"),
         "{said:?}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_messages_of_a_connection_stay_in_order() {
+    let sink = Arc::new(Kept::default());
+    let ctx = testing::context(
+        sink.clone(),
+        Budget::new(1 << 20).pool(0, 1024),
+        Diagnostics::silent(),
+    );
+    let streams = [1, 2, 3].map(|id| Arc::new(Stream::unnamed(id)));
+    let batcher = Batcher::start_ordered(&ctx, || Numbers(streams.clone())).expect("threads");
+    let inboxes = batcher.inboxes();
+    let mut awaited = Vec::new();
+    for number in 0..3000 {
+        for connection in 0..3 {
+            let (answer, outcome) = answer();
+            inboxes(connection).put((connection as usize, number), answer);
+            awaited.push(outcome);
+        }
+    }
+    sink.wait_for(9000).await;
+    let mut last = [None; 3];
+    let kept = sink.0.lock().expect("no panic");
+    for (batch, _) in kept.iter() {
+        for row in 0..batch.len() {
+            let origin = batch.origin();
+            let of = &mut last[origin.stream(row).id as usize - 1];
+            assert_eq!(origin.start(row), of.map_or(0, |last: u64| last + 1));
+            *of = Some(origin.start(row));
+        }
+    }
+}
+
+/// A message is a connection and a number.
+struct Numbers([Arc<Stream>; 3]);
+
+impl Protocol for Numbers {
+    type Message = (usize, u64);
+    type Mark = ();
+    type Reason = ();
+
+    fn add(
+        &mut self,
+        (connection, number): (usize, u64),
+        answer: Answer<()>,
+        joiner: &mut Joiner<(), ()>,
+    ) {
+        joiner.join((Encoding::Text, false), (), &answer, |builder| {
+            builder.stream(&self.0[connection]);
+            let buffer = builder.buffer(Bytes::from_static(b"x"));
+            let (start, len) = (0, 1);
+            builder.push(Span { buffer, start, len }, number, number + 1);
+        });
+        answer.complete();
+    }
+
+    fn complete(_: &mut Batch, _: &[(Range<usize>, ())]) {}
 }

@@ -1,33 +1,34 @@
-//! Decompressing the body of a request.
+//! Decompressing what was received: a whole body at once ([`inflate`]), or piece by piece into buffers of the caller
+//! ([`Inflater`]).
 
 use batch::{PooledBuffer, Reservation};
 use codec::Decompressor;
 use codec::compress::Format;
 use flate2::{Decompress, FlushDecompress, Status};
 
-/// How a body is compressed (RFC 9110, section 8.4; RFC 8878).
+/// How data is compressed (RFC 9110, section 8.4; RFC 8878).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Coding {
+pub(crate) enum Coding {
     Gzip,
     Zstd,
     /// Deflate in the format of zlib, or, as some clients send it, without that.
     Deflate,
 }
 
-/// Why a body cannot be decompressed.
+/// Why data cannot be decompressed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum InflateError {
+pub(crate) enum InflateError {
     /// It holds more than is allowed.
-    #[error("the decompressed body is larger than allowed")]
+    #[error("the decompressed data is larger than allowed")]
     TooLarge,
     /// It is damaged.
-    #[error("the body cannot be decompressed: {0}")]
+    #[error("the data cannot be decompressed: {0}")]
     Damaged(String),
 }
 
 impl Coding {
     /// The coding of a `Content-Encoding`: none for a body as it is.
-    pub(super) fn of(header: &[u8]) -> Result<Option<Self>, ()> {
+    pub(crate) fn of(header: &[u8]) -> Result<Option<Self>, ()> {
         let name = header.trim_ascii().to_ascii_lowercase();
         Ok(match name.as_slice() {
             b"" | b"identity" => None,
@@ -40,7 +41,7 @@ impl Coding {
 }
 
 /// Decompresses a body of `limit` bytes at most. `grow` reserves more.
-pub(super) fn inflate(
+pub(crate) fn inflate(
     coding: Coding,
     compressed: &[u8],
     limit: usize,
@@ -75,13 +76,15 @@ pub(super) fn inflate(
     Ok(buffer)
 }
 
-enum Inflater {
+/// Decompresses one stream, piece by piece.
+pub(crate) enum Inflater {
     Codec(Box<Decompressor>),
     Deflate { state: Decompress, ended: bool },
 }
 
 impl Inflater {
-    fn new(coding: Coding, compressed: &[u8]) -> Self {
+    /// For a stream that begins with these bytes.
+    pub(crate) fn new(coding: Coding, compressed: &[u8]) -> Self {
         let codec = |format| {
             // Nobody resumes a body.
             Self::Codec(Box::new(Decompressor::new(format).with_interval(u64::MAX)))
@@ -96,8 +99,30 @@ impl Inflater {
         }
     }
 
-    /// Bytes read and written.
-    fn step(&mut self, input: &[u8], output: &mut [u8]) -> Result<(usize, usize), InflateError> {
+    /// Begins with another stream of zlib. Its memory is kept, which is worth more than the time for a short stream.
+    pub(crate) fn restart_zlib(&mut self) {
+        match self {
+            Self::Deflate { state, ended } => {
+                state.reset(true);
+                *ended = false;
+            }
+            Self::Codec(_) => *self = Self::new(Coding::Deflate, &[]),
+        }
+    }
+
+    /// Whether the stream has ended; what follows does not belong to it. Only known of zlib and deflate before
+    /// [`Self::finish`].
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self, Self::Deflate { ended: true, .. })
+    }
+
+    /// Reads from `input` and writes to `output`; gives how many bytes it read and wrote. Neither means that it needs more of
+    /// one of them, or has ended.
+    pub(crate) fn step(
+        &mut self,
+        input: &[u8],
+        output: &mut [u8],
+    ) -> Result<(usize, usize), InflateError> {
         match self {
             Self::Codec(decompressor) => {
                 let step = decompressor.step(input, output);
@@ -121,9 +146,9 @@ impl Inflater {
     }
 
     /// Checks that the data ends here, with nothing behind it.
-    fn finish(mut self, rest: &[u8]) -> Result<(), InflateError> {
+    pub(crate) fn finish(&mut self, rest: &[u8]) -> Result<(), InflateError> {
         let damaged = |reason: &str| Err(InflateError::Damaged(reason.to_owned()));
-        match &mut self {
+        match self {
             Self::Codec(decompressor) => {
                 if let Err(failure) = decompressor.finish() {
                     return damaged(&failure.to_string());

@@ -1,0 +1,79 @@
+//! Why connections are closed, and how that is reported.
+
+use std::io;
+use std::net::SocketAddr;
+
+use component::{InputContext, Limit};
+
+/// What is wrong with a connection, so that it is closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// The counter that counts it.
+    pub(crate) counter: &'static str,
+    /// What is wrong, for the log.
+    pub(crate) reason: String,
+}
+
+impl Fault {
+    pub(crate) fn new(counter: &'static str, reason: impl Into<String>) -> Self {
+        Self {
+            counter,
+            reason: reason.into(),
+        }
+    }
+
+    /// What the client sent does not follow the protocol.
+    pub(crate) fn malformed(reason: impl Into<String>) -> Self {
+        Self::new("malformed_frames", reason)
+    }
+
+    /// Something is larger than a limit.
+    pub(crate) fn too_large(reason: impl Into<String>) -> Self {
+        Self::new("oversized_frames", reason)
+    }
+
+    /// The connection broke.
+    pub(crate) fn cut(error: &io::Error) -> Self {
+        Self::new("cut_connections", format!("the connection broke: {error}"))
+    }
+
+    /// Decoding panicked; the log says more.
+    pub(crate) fn internal() -> Self {
+        Self::new(
+            "failed_messages",
+            "an internal error while a frame was decoded",
+        )
+    }
+}
+
+/// How a connection ends.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// As it should: the client closed it, or it was told to stop.
+    Usual,
+    /// The client was silent for too long, which is nothing to report.
+    Idle,
+    Fault(Fault),
+}
+
+impl From<Fault> for Ending {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+/// Counts how a connection ended, and reports a fault in one line with the peer. Of each peer, a kind of fault is reported
+/// once a minute.
+pub(crate) fn report(ctx: &InputContext, peer: SocketAddr, ending: &Ending) {
+    match ending {
+        Ending::Usual => {}
+        Ending::Idle => ctx.metrics.count("idle_timeouts", 1),
+        Ending::Fault(Fault { counter, reason }) => {
+            ctx.metrics.count(counter, 1);
+            let address = peer.ip().to_string();
+            let text = || format!("{peer}: {reason}; the connection was closed");
+            ctx.diagnostics
+                .warn_limited(Limit::peer(counter, &address), text);
+        }
+    }
+}

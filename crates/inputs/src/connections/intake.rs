@@ -1,0 +1,363 @@
+//! Reading frames from a connection into memory of the budget.
+//!
+//! An [`Intake`] reads ahead by [`AHEAD_BYTES`], which are not charged: enough for heads, for small frames and for waiting
+//! without holding memory. They are freed while the client is silent. Frames go into a [`Load`], which reserves memory before
+//! it is filled and follows what comes, not what a head announces: it begins with [`FIRST_BYTES`], becomes a buffer of
+//! the pool, and grows beyond that by doubling. A connection whose last load was large begins with a buffer of the pool.
+//!
+//! The wait for the first byte of a frame ends after the idle time-out, that for the others after the frame time-out, in
+//! which waits for memory do not count. Everything is safe to cancel, but what was read of a frame is lost then.
+
+use std::future::poll_fn;
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use batch::{PooledBuffer, Reservation};
+use component::InputContext;
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::closing::{Ending, Fault};
+
+/// How much is read ahead.
+pub(crate) const AHEAD_BYTES: usize = 8 << 10;
+
+/// What a load begins with.
+const FIRST_BYTES: usize = 16 << 10;
+
+/// Reads a connection.
+pub(crate) struct Intake<R> {
+    io: R,
+    ctx: InputContext,
+    idle_timeout: Duration,
+    frame_timeout: Duration,
+    /// Bytes that were read ahead, and how many of them are used.
+    ahead: Vec<u8>,
+    used: usize,
+    /// When the frame must be there.
+    deadline: Instant,
+    /// How large the last load was.
+    last: usize,
+}
+
+/// Bytes of frames that were read, in charged memory.
+pub(crate) struct Load {
+    reservation: Reservation,
+    buffer: PooledBuffer,
+    filled: usize,
+}
+
+impl<R: AsyncRead + Unpin> Intake<R> {
+    pub(crate) fn new(
+        io: R,
+        ctx: InputContext,
+        idle_timeout: Duration,
+        frame_timeout: Duration,
+    ) -> Self {
+        Self {
+            io,
+            ctx,
+            idle_timeout,
+            frame_timeout,
+            ahead: Vec::new(),
+            used: 0,
+            deadline: Instant::now(),
+            last: 0,
+        }
+    }
+
+    /// What was read ahead and is not used.
+    pub(crate) fn ahead(&self) -> &[u8] {
+        &self.ahead[self.used..]
+    }
+
+    /// Uses bytes that were read ahead.
+    pub(crate) fn skip(&mut self, bytes: usize) {
+        self.used = (self.used + bytes).min(self.ahead.len());
+        if self.used == self.ahead.len() {
+            self.ahead.clear();
+            self.used = 0;
+        }
+    }
+
+    /// Waits for the first byte of a frame; gives whether there is one, or the client has closed its side. The time for the
+    /// frame begins.
+    pub(crate) async fn begin(&mut self) -> Result<bool, Ending> {
+        if self.ahead().is_empty() {
+            let filled = timeout(self.idle_timeout, poll_fn(|cx| self.poll_fill(cx))).await;
+            let filled = filled.map_err(|_| Ending::Idle)?;
+            if filled.map_err(|error| Fault::cut(&error))? == 0 {
+                return Ok(false);
+            }
+        }
+        self.deadline = Instant::now() + self.frame_timeout;
+        Ok(true)
+    }
+
+    /// Waits until at least `bytes` of a frame are read ahead, which are [`AHEAD_BYTES`] at most.
+    pub(crate) async fn need(&mut self, bytes: usize) -> Result<&[u8], Fault> {
+        debug_assert!(bytes <= AHEAD_BYTES, "more than is read ahead: {bytes}");
+        while self.ahead().len() < bytes {
+            let filled = timeout_at(self.deadline, poll_fn(|cx| self.poll_fill(cx))).await;
+            whole(filled)?;
+        }
+        Ok(self.ahead())
+    }
+
+    /// Reads more ahead if it is there already; gives whether it was.
+    pub(crate) async fn top_up(&mut self) -> bool {
+        poll_fn(|cx| {
+            let filled = match self.ahead().len() < AHEAD_BYTES {
+                true => self.poll_fill(cx),
+                false => Poll::Pending,
+            };
+            // An end or an error comes again with the next read.
+            Poll::Ready(matches!(filled, Poll::Ready(Ok(1..))))
+        })
+        .await
+    }
+
+    /// Reserves memory for a frame, or several, of which `bytes` are known to come. Waits for it without holding any.
+    pub(crate) async fn reserve(&mut self, bytes: usize) -> Load {
+        let pooled = self.ctx.pool.buffer_size();
+        let first = match self.last > pooled / 2 {
+            true => pooled,
+            false => bytes.clamp(1, FIRST_BYTES),
+        };
+        let begin = Instant::now();
+        let reserve = self.ctx.pool.reserve(first);
+        let mut reservation = reserve.await;
+        let buffer = reservation.take(first);
+        self.waited(begin);
+        Load {
+            reservation,
+            buffer,
+            filled: 0,
+        }
+    }
+
+    /// Reads exactly `bytes` more into a load.
+    pub(crate) async fn load(&mut self, load: &mut Load, bytes: usize) -> Result<(), Fault> {
+        let mut left = bytes;
+        while left > 0 {
+            if load.filled == load.buffer.len() {
+                self.grow(load, left).await;
+            }
+            let room = left.min(load.buffer.len() - load.filled);
+            let space = &mut load.buffer[load.filled..load.filled + room];
+            let ahead = &self.ahead[self.used..];
+            let read = if !ahead.is_empty() {
+                let read = room.min(ahead.len());
+                space[..read].copy_from_slice(&ahead[..read]);
+                self.skip(read);
+                read
+            } else if room >= AHEAD_BYTES {
+                let io = &mut self.io;
+                let mut space = ReadBuf::new(space);
+                let read = poll_fn(|cx| {
+                    ready!(Pin::new(&mut *io).poll_read(cx, &mut space))?;
+                    Poll::Ready(Ok(space.filled().len()))
+                });
+                whole(timeout_at(self.deadline, read).await)?
+            } else {
+                self.need(1).await?;
+                0
+            };
+            load.filled += read;
+            left -= read;
+        }
+        self.last = load.filled;
+        Ok(())
+    }
+
+    /// Makes room for some of `more` bytes.
+    async fn grow(&mut self, load: &mut Load, more: usize) {
+        let begin = Instant::now();
+        let pooled = self.ctx.pool.buffer_size();
+        let (filled, wanted) = (load.filled, load.filled + more);
+        if filled < pooled && wanted > pooled / 2 {
+            // Into a buffer that is there again when the load is gone.
+            load.reservation.grow(pooled).await;
+            let mut buffer = load.reservation.take(pooled);
+            buffer[..filled].copy_from_slice(&load.buffer[..filled]);
+            load.buffer = buffer;
+        } else {
+            let more = more.min(filled.max(FIRST_BYTES));
+            load.reservation.grow(more).await;
+            load.reservation.extend(&mut load.buffer, more);
+        }
+        self.waited(begin);
+    }
+
+    /// Counts a wait for memory, which is not the client's.
+    fn waited(&mut self, begin: Instant) {
+        let waited = begin.elapsed();
+        self.ctx.metrics.waited(waited);
+        self.deadline += waited;
+    }
+
+    /// Reads ahead; gives how many bytes there were.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut space = [MaybeUninit::uninit(); AHEAD_BYTES];
+        let mut space = ReadBuf::uninit(&mut space[..AHEAD_BYTES - self.ahead().len()]);
+        let read = Pin::new(&mut self.io).poll_read(cx, &mut space);
+        if self.ahead.is_empty() && read.is_pending() {
+            // Thousands of clients may be silent.
+            self.ahead = Vec::new();
+        }
+        ready!(read)?;
+        self.ahead.drain(..self.used);
+        self.used = 0;
+        self.ahead.extend_from_slice(space.filled());
+        Poll::Ready(Ok(space.filled().len()))
+    }
+}
+
+/// What was read in the middle of a frame: at least a byte.
+fn whole(read: Result<io::Result<usize>, tokio::time::error::Elapsed>) -> Result<usize, Fault> {
+    let cut = "the connection ended in the middle of a frame";
+    match read {
+        Ok(Ok(0)) => Err(Fault::new("cut_connections", cut)),
+        Ok(Ok(read)) => Ok(read),
+        Ok(Err(error)) => Err(Fault::cut(&error)),
+        Err(_) => {
+            let reason = "a frame did not arrive in time";
+            Err(Fault::new("frame_timeouts", reason))
+        }
+    }
+}
+
+impl Load {
+    /// What was read.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.buffer[..self.filled]
+    }
+
+    /// How many bytes were read.
+    pub(crate) fn len(&self) -> usize {
+        self.filled
+    }
+
+    /// Ends reading: the buffer, how much of it was filled, and the reservation, in which it may be decompressed.
+    pub(crate) fn finish(mut self) -> (PooledBuffer, usize, Reservation) {
+        // Others may wait for what it holds.
+        self.reservation.settle();
+        (self.buffer, self.filled, self.reservation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use async_trait::async_trait;
+    use batch::{Batch, Budget};
+    use component::{Diagnostics, Receipt, Sink, Stopped};
+    use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+
+    use super::*;
+    use crate::connections::testing::context;
+
+    const POOLED: usize = 64 << 10;
+
+    /// Takes nothing: an intake sends no batches.
+    struct Nothing;
+
+    #[async_trait]
+    impl Sink for Nothing {
+        async fn send(&self, _: Batch) -> Result<Receipt, Stopped> {
+            Err(Stopped)
+        }
+    }
+
+    fn intake(budget: &Arc<Budget>, timeout_ms: u64) -> (Intake<DuplexStream>, DuplexStream) {
+        let (ours, theirs) = duplex(4 << 20);
+        let pool = budget.pool(0, POOLED);
+        let ctx = context(Arc::new(Nothing), pool, Diagnostics::silent());
+        let timeout = Duration::from_millis(timeout_ms);
+        (Intake::new(ours, ctx, timeout, timeout), theirs)
+    }
+
+    fn bytes(len: usize) -> Vec<u8> {
+        (0..len).map(|place| (place % 251) as u8).collect()
+    }
+
+    #[tokio::test]
+    async fn frames_of_any_size_come_whole() {
+        let budget = Budget::new(16 << 20);
+        for len in [
+            0,
+            1,
+            700,
+            AHEAD_BYTES,
+            FIRST_BYTES + 1,
+            POOLED,
+            5 * POOLED + 3,
+        ] {
+            let (mut intake, mut client) = intake(&budget, 20_000);
+            let sent = [&bytes(len)[..], b"next"].concat();
+            client.write_all(&sent).await.expect("written");
+            assert_eq!(intake.begin().await, Ok(true));
+            for _ in 0..2 {
+                let mut load = intake.reserve(len).await;
+                intake.load(&mut load, len).await.expect("it comes");
+                assert_eq!((load.len(), load.bytes()), (len, &sent[..len]), "{len}");
+                let (buffer, filled, reservation) = load.finish();
+                drop(reservation);
+                assert!(budget.used() >= filled && budget.used() <= 2 * len + POOLED);
+                drop(buffer);
+                assert_eq!(budget.used(), 0, "{len}");
+                assert_eq!(intake.need(4).await.expect("it comes")[..4], *b"next");
+                intake.skip(4);
+                // The second one begins with a buffer of the pool, where the first was large.
+                client.write_all(&sent).await.expect("written");
+                assert_eq!(intake.begin().await, Ok(true));
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_announces_much_and_sends_nothing_takes_little() {
+        let budget = Budget::new(16 << 20);
+        let (mut intake, _client) = intake(&budget, 20_000);
+        let load = intake.reserve(1 << 30).await;
+        assert_eq!(budget.used(), FIRST_BYTES);
+        drop(load);
+    }
+
+    #[tokio::test]
+    async fn what_is_there_already_is_read_without_waiting() {
+        let budget = Budget::new(1 << 20);
+        let (mut intake, mut client) = intake(&budget, 20_000);
+        assert!(!intake.top_up().await);
+        client.write_all(b"ab").await.expect("written");
+        assert_eq!(intake.begin().await, Ok(true));
+        assert_eq!(intake.ahead(), b"ab");
+        client.write_all(b"cd").await.expect("written");
+        assert!(intake.top_up().await);
+        intake.skip(1);
+        assert_eq!(intake.ahead(), b"bcd");
+        assert!(!intake.top_up().await);
+    }
+
+    #[tokio::test]
+    async fn an_end_and_a_silence_are_told_apart() {
+        let budget = Budget::new(1 << 20);
+        let (mut silent, mut client) = intake(&budget, 20);
+        assert_eq!(silent.begin().await, Err(Ending::Idle));
+        client.write_all(b"ab").await.expect("written");
+        assert_eq!(silent.begin().await, Ok(true));
+        let late = silent.need(3).await.map(<[u8]>::to_vec);
+        assert_eq!(late.expect_err("late").counter, "frame_timeouts");
+        drop(client);
+        let cut = silent.need(3).await.map(<[u8]>::to_vec);
+        assert_eq!(cut.expect_err("cut").counter, "cut_connections");
+        let mut load = silent.reserve(3).await;
+        let cut = silent.load(&mut load, 3).await;
+        assert_eq!(cut.expect_err("cut").counter, "cut_connections");
+        assert_eq!(silent.begin().await, Ok(false));
+    }
+}

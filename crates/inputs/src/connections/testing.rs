@@ -1,0 +1,27 @@
+//! What tests of connections have in common.
+
+use std::sync::Arc;
+
+use batch::{BufferPool, HostInfo};
+use component::{Diagnostics, InputContext, Sink, Stop};
+
+/// A context whose batches go to `sink`.
+pub(crate) fn context(
+    sink: Arc<dyn Sink>,
+    pool: BufferPool,
+    diagnostics: Diagnostics,
+) -> InputContext {
+    InputContext {
+        sink,
+        pool,
+        host: Arc::new(HostInfo { name: "h".into() }),
+        stop: Stop::default(),
+        metrics: Arc::default(),
+        progress: Arc::default(),
+        scope: "p/i".into(),
+        registry: None,
+        ledger: Arc::default(),
+        diagnostics,
+        written: Arc::default(),
+    }
+}
