@@ -290,7 +290,7 @@ fn malformed_messages_say_what_is_wrong_and_where() {
     let packed = |entries: &[u8]| array(&[&text("t"), &bin(entries)]);
     let option = |option: &[u8]| array(&[&text("t"), &bin(b""), option]);
     let deep = [&b"\x81\xA1a".repeat(200_000)[..], &[0xC0]].concat();
-    let cases: [(Vec<u8>, &str); 27] = [
+    let cases: [(Vec<u8>, &str); 28] = [
         (
             b"GET / HTTP/1.1\r\n".to_vec(),
             "expected an array or nil as a message at byte 0",
@@ -378,6 +378,10 @@ fn malformed_messages_say_what_is_wrong_and_where() {
         (
             option(&map(&[("chunk", &seconds(1))])),
             "expected a string as `chunk` at byte 12",
+        ),
+        (
+            option(&map(&[("chunk", &text(&"x".repeat(1025)))])),
+            "expected 1024 bytes at most as `chunk` at byte 12",
         ),
         (
             option(&map(&[("compressed", &text("lz4"))])),

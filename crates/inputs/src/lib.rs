@@ -4,6 +4,7 @@
 
 mod connections;
 mod file;
+mod forward;
 mod generate;
 mod http;
 mod paths;
@@ -18,6 +19,7 @@ pub use file::{FileEntries, read_ledger};
 /// Every input, by name.
 pub static SPECS: &[Spec] = &[
     file::SPEC,
+    forward::SPEC,
     generate::SPEC,
     http::SPEC,
     pipeline::SPEC,

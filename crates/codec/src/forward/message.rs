@@ -7,6 +7,9 @@ use batch::msgpack::{Head, head, value_len};
 use super::events::{Events, Until};
 use super::{ForwardError, ForwardFault};
 
+/// The longest id of a chunk, in bytes: it is sent back. Clients use 16 to 64.
+pub const CHUNK_BYTES_MAX: usize = 1024;
+
 /// A message, as ranges of the bytes that were read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
@@ -144,6 +147,10 @@ impl Options {
         match key {
             b"chunk" => {
                 let (text, _) = text(bytes, value.start, "a string as `chunk`")?;
+                if text.len() > CHUNK_BYTES_MAX {
+                    let what = "1024 bytes at most as `chunk`";
+                    return Err(ForwardError::expected(value.start, what));
+                }
                 self.chunk = Some(Chunk { text, value });
             }
             b"compressed" => {

@@ -22,7 +22,7 @@ mod message;
 use batch::msgpack::{MsgPackError, MsgPackErrorKind};
 
 pub use events::{EventTime, Events};
-pub use message::{Compression, Content, Message};
+pub use message::{CHUNK_BYTES_MAX, Chunk, Compression, Content, Message};
 
 /// What is wrong with a message, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -322,6 +322,19 @@ impl<M, R: Send + 'static> Joiner<M, R> {
         answer: &Answer<R>,
         push: impl FnOnce(&mut BatchBuilder),
     ) {
+        self.join_marked((encoding, add_fields), answer, |builder| {
+            push(builder);
+            mark
+        });
+    }
+
+    /// As [`Self::join`], with a mark that is known when the rows are.
+    pub(crate) fn join_marked(
+        &mut self,
+        (encoding, add_fields): (Encoding, bool),
+        answer: &Answer<R>,
+        push: impl FnOnce(&mut BatchBuilder) -> M,
+    ) {
         if self.builder.as_ref().is_some_and(|(of, _)| *of != encoding) {
             self.flush();
         }
@@ -338,7 +351,7 @@ impl<M, R: Send + 'static> Joiner<M, R> {
         };
         let (_, builder) = self.builder.get_or_insert_with(new);
         let before = builder.len();
-        push(builder);
+        let mark = push(builder);
         self.marks.push((before..builder.len(), mark));
         self.parts.push(answer.part());
         if builder.len() >= BATCH_EVENTS_MAX || builder.size() >= BATCH_BYTES_MAX {
