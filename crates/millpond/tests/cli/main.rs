@@ -14,6 +14,7 @@ mod fed_pipelines;
 mod files;
 mod following;
 mod formats;
+mod forward_input;
 mod http_crowd;
 mod http_input;
 mod http_output;
