@@ -288,6 +288,12 @@ impl<'a> Assembler<'a> {
             msgpack::Value::UInt(n) => i64::try_from(n).map_or(Cell::UInt(n), Cell::Int),
             msgpack::Value::F64(n) => Cell::Float(n),
             msgpack::Value::Array(_) | msgpack::Value::Map(_) => Cell::MsgPack(moved),
+            msgpack::Value::Str(text) if simdutf8::basic::from_utf8(text).is_err() => {
+                let start = self.own.len();
+                let text = String::from_utf8_lossy(text);
+                self.own.extend_from_slice(text.as_bytes());
+                Cell::Text(self.own_since(start))
+            }
             msgpack::Value::Str(text) => {
                 let (skip, len) = ((bytes.len() - text.len()) as u32, text.len() as u32);
                 Cell::Text(Span {

@@ -2,7 +2,7 @@
 //! normal form, and hostile bytes.
 
 use batch::json::{self, Scan};
-use batch::msgpack::{self, MsgPackErrorKind as Kind, Value};
+use batch::msgpack::{self, Extent, MsgPackErrorKind as Kind, Value};
 use proptest::prelude::*;
 use serde_json::Value as Json;
 
@@ -61,7 +61,6 @@ impl Tree {
     fn scan(&self) -> Scan {
         let mut scan = Scan::default();
         match self {
-            Self::Str(text) => scan.rewrite = std::str::from_utf8(text).is_err(),
             Self::Array(elements) => elements
                 .iter()
                 .for_each(|element| add(&mut scan, element.scan())),
@@ -71,6 +70,7 @@ impl Tree {
                     add(&mut scan, value.scan());
                     match key {
                         Self::Str(text) => {
+                            scan.rewrite |= std::str::from_utf8(text).is_err();
                             scan.dotted_keys |= text.contains(&b'.');
                             scan.rewrite |= members[..i]
                                 .iter()
@@ -89,7 +89,6 @@ impl Tree {
     /// The value in normal form.
     fn normal(&self) -> Self {
         match self {
-            Self::Str(text) => Self::Str(lossy(text)),
             Self::Array(elements) => Self::Array(elements.iter().map(Self::normal).collect()),
             Self::Map(members) => {
                 let mut normal: Vec<(Self, Self)> = Vec::new();
@@ -122,10 +121,6 @@ impl Tree {
 fn add(scan: &mut Scan, inner: Scan) {
     scan.rewrite |= inner.rewrite;
     scan.dotted_keys |= inner.dotted_keys;
-}
-
-fn lossy(text: &[u8]) -> Vec<u8> {
-    String::from_utf8_lossy(text).into_owned().into_bytes()
 }
 
 fn scalar() -> impl Strategy<Value = Tree> {
@@ -247,6 +242,8 @@ proptest! {
     fn maps_scan_normalise_and_walk_as_in_the_model(tree in map()) {
         let bytes = tree.bytes();
         prop_assert_eq!(msgpack::validate_map(&bytes), Ok(tree.scan()));
+        let within = [b"before", &bytes[..], b"behind"].concat();
+        prop_assert_eq!(msgpack::validate_map_at(&within, 6), Ok((tree.scan(), 6 + bytes.len())));
         let mut normal = Vec::new();
         msgpack::normalise(&bytes, &mut normal);
         prop_assert_eq!(&normal, &tree.normal().bytes());
@@ -255,6 +252,20 @@ proptest! {
         let mut text = Vec::new();
         msgpack::to_json(&normal, &mut text);
         prop_assert_eq!(json::validate_object(&text).map(|scan| scan.rewrite && !text.contains(&b'\\')), Ok(false));
+    }
+
+    #[test]
+    fn the_end_is_found_whatever_the_pieces(tree in map(), piece in 1..40usize) {
+        let bytes = [&tree.bytes()[..], &[0x81; 40]].concat();
+        let len = tree.bytes().len();
+        let mut extent = Extent::default();
+        for there in (0..len).step_by(piece) {
+            prop_assert_eq!(extent.advance(&bytes[..there]), Ok(None));
+            prop_assert!(extent.len_min() <= len as u64);
+        }
+        prop_assert_eq!(extent.advance(&bytes[..len]), Ok(Some(len)));
+        prop_assert_eq!(extent.len_min(), len as u64);
+        prop_assert_eq!(extent.advance(&bytes), Ok(Some(len)));
     }
 
     #[test]
@@ -285,7 +296,12 @@ proptest! {
             msgpack::to_json(&bytes, &mut out);
             prop_assert!(json::validate_object(&out).is_ok());
         }
-        let _ = msgpack::value_len(&bytes, 0);
+        let extent = Extent::default().advance(&bytes);
+        match msgpack::value_len(&bytes, 0) {
+            Ok(len) => prop_assert_eq!(extent, Ok(Some(len))),
+            Err(error) if error.kind == Kind::Truncated => prop_assert_eq!(extent, Ok(None)),
+            Err(error) => prop_assert_eq!(extent, Err(error)),
+        }
         msgpack::read(&bytes, 0);
         msgpack::find(&bytes, b"a");
         prop_assert!(msgpack::members(&bytes).count() <= bytes.len());

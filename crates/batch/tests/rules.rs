@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use batch::{
     Batch, BatchBuilder, Bitmap, Budget, Cell, Column, ColumnBuilder, Edit, Encoding, Failures,
-    FieldPath, HostInfo, JsonWriter, Source, Span, Stream, Value,
+    FieldPath, HostInfo, JsonWriter, MsgPackWriter, Source, Span, Stream, Value,
 };
 
 const RECEIVED: i64 = 1_431_857_103_000_000_000;
@@ -518,4 +518,30 @@ fn a_merged_object_replaces_a_field_whose_name_needs_escapes() {
     assert!(batch.apply(edit).is_empty());
     assert_eq!(written(&batch, 0), r#"{"a\"b":2}"#);
     assert_eq!(batch.column(&odd).value(0), Value::Number(b"2"));
+}
+
+#[test]
+fn strings_of_messagepack_keep_bytes_that_are_no_text() {
+    let document = b"\x82\xA3log\xA3a\xFFb\xA1n\xCD\x00\x05";
+    let mut builder = BatchBuilder::new(Encoding::MsgPack, &host(), RECEIVED, false);
+    builder.stream(&Arc::new(Stream::unnamed(0xabc)));
+    let buffer = builder.buffer(document.to_vec().into());
+    let span = Span {
+        buffer,
+        start: 0,
+        len: document.len() as u32,
+    };
+    builder.push(span, 0, 1);
+    let mut batch = builder.finish();
+    let packed = |batch: &Batch| {
+        let mut out = Vec::new();
+        MsgPackWriter::new(batch).write(0, &mut out);
+        out
+    };
+    assert_eq!(packed(&batch), document);
+    assert_eq!(read(&batch, "log", 0), "a\u{fffd}b");
+    assert_eq!(written(&batch, 0), "{\"log\":\"a\u{fffd}b\",\"n\":5}");
+    set(&mut batch, "x", &[0], "y");
+    let expected = b"\x83\xA3log\xA3a\xFFb\xA1n\xCD\x00\x05\xA1x\xA1y";
+    assert_eq!(packed(&batch), expected, "other members stay as they came");
 }

@@ -10,6 +10,7 @@
 //! | [`layout`] | whether JSON documents are one per line |
 //! | [`charset`](mod@charset), [`terminator`] | other encodings than UTF-8, and what ends a line |
 //! | [`compress`] | [`Decompressor`]: gzip and zstd as they are found in the wild, with places to resume at |
+//! | [`forward`] | messages of the Fluent Forward protocol |
 //! | [`csv`] | [`Csv`]: the fields of CSV rows in lines of text |
 //! | [`syslog`] | [`syslog::Syslog`]: the fields of syslog messages in lines of text |
 //!
@@ -26,6 +27,7 @@ pub mod decoder;
 mod error;
 mod filter;
 mod layout;
+pub mod forward;
 mod lines;
 mod msgpack;
 mod multiline;

@@ -5,6 +5,7 @@
 mod connections;
 mod elasticsearch;
 mod file;
+mod forward;
 mod generate;
 mod http;
 mod paths;
@@ -21,6 +22,7 @@ pub use file::{FileEntries, read_ledger};
 pub static SPECS: &[Spec] = &[
     elasticsearch::SPEC,
     file::SPEC,
+    forward::SPEC,
     generate::SPEC,
     http::SPEC,
     pipeline::SPEC,

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::{TcpStream, UdpSocket};
+use std::net::{Shutdown, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 
 use testkit::conformance::input::{InputCase, check};
@@ -40,6 +40,23 @@ static CASES: &[InputCase] = &[
             (0..events).for_each(|event| writeln!(file, "line {event}").expect("written"));
         },
         reads: true,
+    },
+    InputCase {
+        name: "forward",
+        settings: |place| format!("{{address: {}}}", place.port),
+        feed: |place, events| {
+            if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", place.port)) {
+                for event in 0..events {
+                    // `["t", 1, {"n": event}]`
+                    let event = (event as u16).to_be_bytes();
+                    let message = [&b"\x93\xA1t\x01\x81\xA1n\xCD"[..], &event].concat();
+                    let _ = stream.write_all(&message);
+                }
+                let _ = stream.shutdown(Shutdown::Write);
+                let _ = stream.read_to_end(&mut Vec::new());
+            }
+        },
+        reads: false,
     },
     InputCase {
         name: "generate",

@@ -144,6 +144,14 @@ impl JsonSchema for Address {
 }
 
 impl Address {
+    /// A port on this machine only.
+    pub fn loopback(port: u16) -> Self {
+        Self {
+            host: Host::Loopback,
+            port,
+        }
+    }
+
     /// Starts to listen. `node` is the setting.
     ///
     /// # Errors

@@ -37,7 +37,7 @@ pub const DEPTH_MAX: usize = 1024;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scan {
     /// The text must be rewritten before it is walked: some object, at any depth, has a duplicate key or an escaped one
-    /// (MessagePack: a key that is not a string, or a string that is not UTF-8).
+    /// (MessagePack: a key that is not a string of UTF-8).
     pub rewrite: bool,
     /// Some key, at any depth, contains a dot. (MessagePack: any key that is neither a string nor an integer counts.)
     pub dotted_keys: bool,

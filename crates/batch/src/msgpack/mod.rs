@@ -7,7 +7,8 @@
 //!
 //! # Normal form
 //! A map whose [`Scan::rewrite`](crate::json::Scan::rewrite) is set goes through [`normalise`] once. Afterwards all keys
-//! are strings, none comes twice in a map, and all strings are UTF-8.
+//! are strings of UTF-8, and none comes twice in a map. Strings that are values may hold any bytes, as senders put logs of any
+//! encoding there: they stay as they came, and whoever reads one as text replaces what is not UTF-8 by U+FFFD.
 //!
 //! # Limits
 //! Containers nest [`DEPTH_MAX`](crate::json::DEPTH_MAX) deep at most. A map or an array may be a key (its JSON text
@@ -16,14 +17,16 @@
 //! The format: <https://github.com/msgpack/msgpack/blob/master/spec.md>.
 
 mod convert;
+mod extent;
 mod normalise;
 mod validate;
 mod walk;
 mod write;
 
 pub use convert::{from_json, to_json};
+pub use extent::Extent;
 pub use normalise::normalise;
-pub use validate::validate_map;
+pub use validate::{validate_map, validate_map_at};
 pub use walk::{
     Elements, Member, Members, Value, elements, find, members, read, skip_value, value_len,
 };
@@ -65,20 +68,28 @@ pub enum MsgPackErrorKind {
     NestedKey,
 }
 
-/// What a value's first bytes say.
+/// What a value's first bytes say. Declared lengths and counts are those of the sender.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Head {
+pub enum Head {
+    /// Nil
     Nil,
+    /// A boolean
     Bool(bool),
+    /// Any integer that 64 bits with a sign hold
     Int(i64),
+    /// An integer beyond that
     UInt(u64),
+    /// A float
     F64(f64),
-    /// Lengths in bytes.
+    /// A string, with its length in bytes
     Str(usize),
+    /// Binary data, with its length in bytes
     Bin(usize),
+    /// An extension's type, and its length in bytes
     Ext(i8, usize),
-    /// Numbers of elements or members.
+    /// An array, with the number of its elements
     Array(usize),
+    /// A map, with the number of its members
     Map(usize),
 }
 
@@ -105,8 +116,21 @@ impl Head {
 
 /// Reads a value's head at `pos`; returns it with the position behind it. A body, where there is one, lies whole within
 /// the bytes; the values of a container may not.
+///
+/// # Errors
+/// The head or the body is truncated, or the reserved byte stands there.
 #[inline(always)]
-fn head(bytes: &[u8], pos: usize) -> Result<(Head, usize), MsgPackError> {
+pub fn head(bytes: &[u8], pos: usize) -> Result<(Head, usize), MsgPackError> {
+    let (head, body) = bare_head(bytes, pos)?;
+    if head.body_len() > bytes.len() - body {
+        return Err(truncated(bytes));
+    }
+    Ok((head, body))
+}
+
+/// [`head`] where the body may lie beyond the bytes.
+#[inline(always)]
+fn bare_head(bytes: &[u8], pos: usize) -> Result<(Head, usize), MsgPackError> {
     let Some(&marker) = bytes.get(pos) else {
         return Err(truncated(bytes));
     };
@@ -118,13 +142,10 @@ fn head(bytes: &[u8], pos: usize) -> Result<(Head, usize), MsgPackError> {
         0xE0..=0xFF => (Head::Int(i64::from(marker as i8)), pos + 1),
         _ => long_head(bytes, pos, marker)?,
     };
-    if head.body_len() > bytes.len() - body {
-        return Err(truncated(bytes));
-    }
     Ok((head, body))
 }
 
-/// [`head`] for the markers that have more bytes to them.
+/// [`bare_head`] for the markers that have more bytes to them.
 fn long_head(bytes: &[u8], pos: usize, marker: u8) -> Result<(Head, usize), MsgPackError> {
     let at = pos + 1;
     let head = match marker {

@@ -1,4 +1,4 @@
-//! Bringing a map into normal form: keys are strings, none comes twice, strings are UTF-8.
+//! Bringing a map into normal form: keys are strings of UTF-8, and none comes twice.
 
 use hashbrown::HashMap;
 
@@ -6,8 +6,8 @@ use super::write::{write_map_header, write_str};
 use super::{Head, convert, head, skip_value};
 
 /// Appends the valid map (or any other value) in normal form: of members with the same key the last one's value stays, at
-/// the first one's place; a key that is no string becomes its JSON text; what is not UTF-8 in a string becomes U+FFFD. All
-/// other values keep their bytes.
+/// the first one's place; a key that is no string becomes its JSON text; what is not UTF-8 in a key becomes U+FFFD. All
+/// values keep their bytes.
 pub fn normalise(bytes: &[u8], out: &mut Vec<u8>) {
     let mut open: Vec<Level> = Vec::new();
     let mut pos = 0;
@@ -34,10 +34,7 @@ pub fn normalise(bytes: &[u8], out: &mut Vec<u8>) {
                 continue;
             }
         }
-        match head {
-            Head::Str(_) => write_str(out, String::from_utf8_lossy(&bytes[body..end]).as_bytes()),
-            _ => out.extend_from_slice(&bytes[pos..end]),
-        }
+        out.extend_from_slice(&bytes[pos..end]);
         match head {
             Head::Map(_) => open.push(Level {
                 left: head.values(),

@@ -10,12 +10,27 @@ use crate::json::{DEPTH_MAX, Scan};
 /// Checks that `bytes` are one MessagePack map and nothing else.
 ///
 /// # Errors
-/// The first thing that is wrong, with its offset in bytes. Strings that are not UTF-8, keys that are not strings and
-/// duplicate keys are no errors but reasons for [`super::normalise`].
+/// The first thing that is wrong, with its offset in bytes. Keys that are not UTF-8 or no strings and duplicate keys are no
+/// errors but reasons for [`super::normalise`].
 pub fn validate_map(bytes: &[u8]) -> Result<Scan, MsgPackError> {
-    let (Head::Map(count), body) = head(bytes, 0)? else {
+    let (scan, end) = validate_map_at(bytes, 0)?;
+    if end < bytes.len() {
         return Err(MsgPackError {
-            offset: 0,
+            offset: end,
+            kind: MsgPackErrorKind::TrailingBytes,
+        });
+    }
+    Ok(scan)
+}
+
+/// Checks the map that begins at `at`; gives where it ends as well.
+///
+/// # Errors
+/// As [`validate_map`], with offsets from the first byte.
+pub fn validate_map_at(bytes: &[u8], at: usize) -> Result<(Scan, usize), MsgPackError> {
+    let (Head::Map(count), body) = head(bytes, at)? else {
+        return Err(MsgPackError {
+            offset: at,
             kind: MsgPackErrorKind::NotAMap,
         });
     };
@@ -28,15 +43,9 @@ pub fn validate_map(bytes: &[u8]) -> Result<Scan, MsgPackError> {
     };
     validator.keys.open();
     let end = validator.run(body)?;
-    if end < bytes.len() {
-        return Err(MsgPackError {
-            offset: end,
-            kind: MsgPackErrorKind::TrailingBytes,
-        });
-    }
     let mut scan = validator.scan;
-    scan.rewrite |= validator.keys.suspicious() && has_duplicate_keys(bytes);
-    Ok(scan)
+    scan.rewrite |= validator.keys.suspicious() && has_duplicate_keys(&bytes[at..end]);
+    Ok((scan, end))
 }
 
 /// A container that is being read.
@@ -87,7 +96,7 @@ impl Validator<'_> {
             let end = body + head.body_len();
             match head {
                 Head::Str(_) if is_key => self.key(body, end),
-                Head::Str(_) => self.scan.rewrite |= !is_utf8(self.bytes, body, end),
+                Head::Str(_) => {}
                 _ => {
                     if is_key {
                         self.scan.rewrite = true;
@@ -148,19 +157,6 @@ impl Validator<'_> {
         }
         Ok(())
     }
-}
-
-#[inline(always)]
-fn is_utf8(bytes: &[u8], start: usize, end: usize) -> bool {
-    let (mut pos, mut high) = (start, 0);
-    while end - pos >= WIDTH {
-        high |= Lanes::load(bytes, pos).not_ascii();
-        pos += WIDTH;
-    }
-    if end > pos {
-        high |= Lanes::load(bytes, pos).not_ascii() & ((1 << (end - pos)) - 1);
-    }
-    high == 0 || simdutf8::basic::from_utf8(&bytes[start..end]).is_ok()
 }
 
 /// Whether some map of a valid value has the same string as a key twice. Allocates: it runs only upon a suspicion.

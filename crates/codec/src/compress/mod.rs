@@ -325,7 +325,8 @@ impl Decompressor {
         let progress = match coder {
             Coder::Zstd(frame) => frame.step(rest, space),
             Coder::Gzip(member) => {
-                let left = (self.last_checkpoint + self.interval).saturating_sub(self.output);
+                let next = self.last_checkpoint.saturating_add(self.interval);
+                let left = next.saturating_sub(self.output);
                 let space_max = if left == 0 { u64::MAX } else { left };
                 let space_max = usize::try_from(space_max).unwrap_or(usize::MAX);
                 let space_bytes = space.len().min(space_max);

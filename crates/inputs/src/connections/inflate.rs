@@ -252,6 +252,14 @@ mod tests {
                 inflated(coding, &data, text.len()).await.expect("good"),
                 text
             );
+            if matches!(coding, Coding::Gzip | Coding::Zstd) {
+                // Several members or frames are one body.
+                let twice = [&data[..], &data].concat();
+                let both = inflated(coding, &twice, 2 * text.len())
+                    .await
+                    .expect("good");
+                assert_eq!(both, [&text[..], &text].concat(), "{coding:?}");
+            }
             let less = inflated(coding, &data, text.len() - 1).await;
             assert_eq!(less, Err(InflateError::TooLarge), "{coding:?}");
             let cut = inflated(coding, &data[..data.len() - 5], text.len()).await;

@@ -15,6 +15,7 @@ mod fed_pipelines;
 mod files;
 mod following;
 mod formats;
+mod forward_input;
 mod http_crowd;
 mod http_input;
 mod http_output;

@@ -1,0 +1,422 @@
+//! The events of a message: checked as a whole, then listed for batches.
+//!
+//! A message is checked to its end before the first event is handed on, and its events are listed on the way, but no more than
+//! [`LISTED_MAX`]: an empty record takes three bytes, and a list of them would take ten times the memory of the message. What
+//! is beyond is checked, and read again when its turn comes. Records stay the bytes that they were; copied are only those
+//! whose keys are put in order (see [`batch::msgpack`]).
+
+use batch::msgpack::{Head, head, normalise, validate_map_at};
+use batch::{BatchBuilder, Span, json::Scan};
+use bytes::Bytes;
+
+use super::ForwardError;
+use crate::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
+
+/// How many events are listed at a time.
+const LISTED_MAX: usize = 4 * BATCH_EVENTS_MAX;
+
+/// How many bytes of rewritten records are kept at a time, the last record not counted.
+const SIDE_BYTES_MAX: usize = 1 << 20;
+
+/// The times with which Fluent Bit marks the start and the end of a group: −1 and −2 as 32-bit numbers. What is common to the
+/// events of the group is the record of the first one.
+const GROUP_MARKS: [EventTime; 2] = [
+    EventTime::At(0xFFFF_FFFF * 1_000_000_000),
+    EventTime::At(0xFFFF_FFFE * 1_000_000_000),
+];
+
+/// When an event happened, as its sender says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum EventTime {
+    /// Nanoseconds since 1970.
+    At(i64),
+    /// The sender does not say: nil, or zero, as senders without a clock write it.
+    Absent,
+    /// Whole seconds that are no time between 1678 and 2262; likely they are another unit.
+    BeyondRange(i64),
+    /// Something else that is no time.
+    Invalid,
+}
+
+/// The events of a message. Reused from message to message, so that its memory stays warm.
+#[derive(Debug, Default)]
+pub struct Events {
+    /// How many events the message has.
+    count: usize,
+    /// Those that are listed, from number `first` on.
+    list: Vec<Event>,
+    first: usize,
+    /// The metadata of those that have some, by their place in the list.
+    metadata: Vec<(usize, Place)>,
+    /// What had to be rewritten, while the list is made and then for the batches.
+    rewritten: Vec<u8>,
+    side: Bytes,
+    dotted: bool,
+    /// Where the list ends in the message.
+    rest: Rest,
+    /// None while events are listed: how many were only checked.
+    checked: Option<usize>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Event {
+    record: Place,
+    time: EventTime,
+}
+
+/// Where a map lies, in the message or beside it.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    start: u32,
+    len: u32,
+    is_beside: bool,
+}
+
+/// Entries that are still to be listed.
+#[derive(Debug, Clone, Copy)]
+struct Rest {
+    at: usize,
+    until: Until,
+}
+
+/// Where entries end.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Until {
+    /// So many are still to come.
+    Count(u64),
+    /// At this byte.
+    End(usize),
+}
+
+impl Default for Rest {
+    fn default() -> Self {
+        Self {
+            at: 0,
+            until: Until::Count(0),
+        }
+    }
+}
+
+impl Rest {
+    fn is_empty(self) -> bool {
+        match self.until {
+            Until::Count(left) => left == 0,
+            Until::End(end) => self.at >= end,
+        }
+    }
+}
+
+impl Events {
+    /// Reads the entries of a packed message, forgetting the events before; gives how many there are.
+    ///
+    /// # Errors
+    /// What is wrong with one of them. There are no events then.
+    pub fn read_packed(
+        &mut self,
+        bytes: &[u8],
+        entries: std::ops::Range<usize>,
+    ) -> Result<usize, ForwardError> {
+        self.clear();
+        self.read(bytes, entries.start, Until::End(entries.end))?;
+        Ok(self.count)
+    }
+
+    /// How many events there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Adds the events from the one numbered `from` on, as many as the batch takes; gives the number behind the last one,
+    /// with which the next call goes on. `message` is what was read. Event `n` starts at `first + n` in its stream. For each
+    /// event that was added, `added` is given its time and its metadata, a map in normal form, where that is not empty.
+    pub fn push(
+        &mut self,
+        message: &Bytes,
+        from: usize,
+        first: u64,
+        builder: &mut BatchBuilder,
+        mut added: impl FnMut(EventTime, Option<&[u8]>),
+    ) -> usize {
+        if from < self.count && from == self.first + self.list.len() {
+            self.first = from;
+            if let Err(error) = self.fill(message) {
+                unreachable!("the message was checked: {error}");
+            }
+        }
+        let buffer = builder.buffer(message.clone());
+        let beside = if self.side.is_empty() {
+            buffer
+        } else {
+            builder.buffer(self.side.clone())
+        };
+        if self.dotted {
+            builder.dotted_keys();
+        }
+        let skipped = from - self.first;
+        let with_less = |(at, _): &(usize, Place)| *at < skipped;
+        let mut metadata = &self.metadata[self.metadata.partition_point(with_less)..];
+        let mut next = from;
+        for event in &self.list[skipped..] {
+            if builder.len() >= BATCH_EVENTS_MAX || builder.size() >= BATCH_BYTES_MAX {
+                break;
+            }
+            let Place {
+                start,
+                len,
+                is_beside,
+            } = event.record;
+            let span = Span {
+                buffer: if is_beside { beside } else { buffer },
+                start,
+                len,
+            };
+            let place = first + next as u64;
+            builder.push(span, place, place + 1);
+            let mut of_event = None;
+            if let Some(((at, place), rest)) = metadata.split_first()
+                && *at == next - self.first
+            {
+                of_event = Some(place.of(message, &self.side));
+                metadata = rest;
+            }
+            added(event.time, of_event);
+            next += 1;
+        }
+        if next == self.count {
+            self.side = Bytes::new();
+        }
+        next
+    }
+
+    /// Forgets all events.
+    pub(super) fn clear(&mut self) {
+        self.list.clear();
+        self.metadata.clear();
+        self.rewritten.clear();
+        *self = Self {
+            list: std::mem::take(&mut self.list),
+            metadata: std::mem::take(&mut self.metadata),
+            rewritten: std::mem::take(&mut self.rewritten),
+            ..Self::default()
+        };
+    }
+
+    /// Reads the entries from `at` on; gives where they end.
+    pub(super) fn read(
+        &mut self,
+        bytes: &[u8],
+        at: usize,
+        until: Until,
+    ) -> Result<usize, ForwardError> {
+        self.rest = Rest { at, until };
+        let read = self.check(bytes);
+        if read.is_err() {
+            self.clear();
+        }
+        read
+    }
+
+    fn check(&mut self, bytes: &[u8]) -> Result<usize, ForwardError> {
+        self.fill(bytes)?;
+        self.count = self.list.len();
+        let mut end = self.rest;
+        if !end.is_empty() {
+            self.checked = Some(0);
+            let scanned = self.scan(bytes, end);
+            self.count += self.checked.take().unwrap_or_default();
+            end = scanned?;
+        }
+        Ok(end.at)
+    }
+
+    /// Reads the time and the record of a message that is one event; gives where they end.
+    pub(super) fn read_one(&mut self, bytes: &[u8], at: usize) -> Result<usize, ForwardError> {
+        let (time, record) = time(bytes, at)?;
+        let (scan, end) = validate_map_at(bytes, record)?;
+        self.add(bytes, record..end, scan, time);
+        self.count = 1;
+        self.finish_list();
+        Ok(end)
+    }
+
+    /// Lists the events behind those that are listed, instead of them.
+    fn fill(&mut self, bytes: &[u8]) -> Result<(), ForwardError> {
+        self.list.clear();
+        self.metadata.clear();
+        self.rest = self.scan(bytes, self.rest)?;
+        self.finish_list();
+        Ok(())
+    }
+
+    fn finish_list(&mut self) {
+        self.side = if self.rewritten.is_empty() {
+            Bytes::new()
+        } else {
+            Bytes::copy_from_slice(&self.rewritten)
+        };
+        self.rewritten.clear();
+        self.rewritten.shrink_to(SIDE_BYTES_MAX);
+    }
+
+    /// Reads entries to their end or until the list is full; gives what is left.
+    fn scan(&mut self, bytes: &[u8], mut rest: Rest) -> Result<Rest, ForwardError> {
+        let bytes = match rest.until {
+            Until::Count(_) => bytes,
+            Until::End(end) => &bytes[..end],
+        };
+        while !rest.is_empty() && !self.is_full() {
+            rest.at = self.entry(bytes, rest.at)?;
+            if let Until::Count(left) = &mut rest.until {
+                *left -= 1;
+            }
+        }
+        Ok(rest)
+    }
+
+    fn is_full(&self) -> bool {
+        let is_listed = self.checked.is_none();
+        is_listed && (self.list.len() >= LISTED_MAX || self.rewritten.len() >= SIDE_BYTES_MAX)
+    }
+
+    /// Reads the entry at `at`; gives where it ends.
+    #[inline]
+    fn entry(&mut self, bytes: &[u8], at: usize) -> Result<usize, ForwardError> {
+        let (Head::Array(2), first) = head(bytes, at)? else {
+            let what = "an array of a time and a record as an entry";
+            return Err(ForwardError::expected(at, what));
+        };
+        if !matches!(bytes.get(first), Some(0x90..=0x9F | 0xDC | 0xDD)) {
+            let (time, record) = time(bytes, first)?;
+            let (scan, end) = validate_map_at(bytes, record)?;
+            self.add(bytes, record..end, scan, time);
+            return Ok(end);
+        }
+        let (Head::Array(2), first) = head(bytes, first)? else {
+            let what = "an array of a time and metadata at the start of an entry";
+            return Err(ForwardError::expected(first, what));
+        };
+        let (mut time, metadata) = time(bytes, first)?;
+        if GROUP_MARKS.contains(&time) {
+            time = EventTime::Absent;
+        }
+        let (scan, record) = validate_map_at(bytes, metadata)?;
+        let is_empty = matches!(head(bytes, metadata)?, (Head::Map(0), _));
+        if !is_empty && self.checked.is_none() {
+            let place = self.place(bytes, metadata..record, scan);
+            self.metadata.push((self.list.len(), place));
+        }
+        let (scan, end) = validate_map_at(bytes, record)?;
+        self.add(bytes, record..end, scan, time);
+        Ok(end)
+    }
+
+    #[inline]
+    fn add(&mut self, bytes: &[u8], record: std::ops::Range<usize>, scan: Scan, time: EventTime) {
+        self.dotted |= scan.dotted_keys;
+        if let Some(checked) = &mut self.checked {
+            *checked += 1;
+            return;
+        }
+        let record = self.place(bytes, record, scan);
+        self.list.push(Event { record, time });
+    }
+
+    /// Where a map lies, in normal form.
+    #[inline]
+    fn place(&mut self, bytes: &[u8], map: std::ops::Range<usize>, scan: Scan) -> Place {
+        self.dotted |= scan.dotted_keys;
+        if !scan.rewrite {
+            return Place {
+                start: map.start as u32,
+                len: map.len() as u32,
+                is_beside: false,
+            };
+        }
+        let start = self.rewritten.len();
+        normalise(&bytes[map], &mut self.rewritten);
+        Place {
+            start: start as u32,
+            len: (self.rewritten.len() - start) as u32,
+            is_beside: true,
+        }
+    }
+}
+
+impl Place {
+    fn of<'a>(&self, message: &'a [u8], side: &'a [u8]) -> &'a [u8] {
+        let start = self.start as usize;
+        let buffer = if self.is_beside { side } else { message };
+        &buffer[start..start + self.len as usize]
+    }
+}
+
+/// The time at `at`, and where it ends.
+#[inline]
+fn time(bytes: &[u8], at: usize) -> Result<(EventTime, usize), ForwardError> {
+    let (time, body) = head(bytes, at)?;
+    let time = match time {
+        Head::Ext(0, 8) => {
+            let time = event_time(&bytes[body..body + 8]);
+            return Ok((time, body + 8));
+        }
+        Head::Int(0) | Head::Nil => EventTime::Absent,
+        Head::Int(seconds) => match seconds.checked_mul(1_000_000_000) {
+            Some(nanos) => EventTime::At(nanos),
+            None => EventTime::BeyondRange(seconds),
+        },
+        Head::F64(seconds) => {
+            let nanos = (seconds * 1e9).round();
+            // 2⁶³, which a float holds exactly.
+            const END: f64 = 9_223_372_036_854_775_808.0;
+            match (-END..END).contains(&nanos) {
+                true => EventTime::At(nanos as i64),
+                false => EventTime::Invalid,
+            }
+        }
+        Head::UInt(_) => EventTime::Invalid,
+        _ => return Err(ForwardError::expected(at, "a time")),
+    };
+    Ok((time, body))
+}
+
+/// Seconds and nanoseconds of 32 bits each, with the first byte first.
+#[inline]
+fn event_time(data: &[u8]) -> EventTime {
+    let word = |bytes: &[u8]| {
+        let word = bytes
+            .iter()
+            .fold(0, |word, &byte| word << 8 | u32::from(byte));
+        i64::from(word)
+    };
+    let (seconds, nanos) = (word(&data[..4]), word(&data[4..]));
+    match (seconds, nanos) {
+        (0, 0) => EventTime::Absent,
+        (_, ..1_000_000_000) => EventTime::At(seconds * 1_000_000_000 + nanos),
+        _ => EventTime::Invalid,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_of_a_message_is_bounded() {
+        // Records of three bytes, and records with keys that are rewritten.
+        let small = [0x92, 1, 0x80].repeat(1_000_000);
+        let rewritten = [0x92, 1, 0x81, 1, 1].repeat(1_000_000);
+        let mut events = Events::default();
+        for message in [small, rewritten] {
+            let count = events.read_packed(&message, 0..message.len());
+            assert_eq!(count, Ok(1_000_000));
+            assert!(events.list.capacity() <= 2 * LISTED_MAX);
+            assert!(events.rewritten.capacity() <= 2 * SIDE_BYTES_MAX);
+            assert!(events.side.len() <= SIDE_BYTES_MAX + 3);
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Times, tags and metadata of events as their fields, laid over the records, which stay as they came.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use batch::{Batch, Cell, Column, ColumnBuilder, Edit, Failures, FieldPath};
+use bytes::Bytes;
+use codec::BATCH_EVENTS_MAX;
+use codec::forward::EventTime;
+
+/// The tag of events that cannot have the fields.
+const TAG: &str = "_fluenttagfailure";
+
+/// The tag of events whose time is none.
+const TIME_TAG: &str = "_fluenttimefailure";
+
+/// What is known of the events of a message beside their records.
+pub(super) struct Mark {
+    tag: Bytes,
+    add_fields: bool,
+    /// How many events may come.
+    count: usize,
+    /// Many clients send messages of one event, which take no list.
+    first: EventTime,
+    others: Vec<EventTime>,
+    added: usize,
+    /// The metadata of events that have some, by their number.
+    metadata: Vec<(usize, Box<[u8]>)>,
+}
+
+impl Mark {
+    /// For `count` events at most.
+    pub(super) fn new(tag: Bytes, add_fields: bool, count: usize) -> Self {
+        Self {
+            tag,
+            add_fields,
+            count,
+            first: EventTime::Absent,
+            others: Vec::new(),
+            added: 0,
+            metadata: Vec::new(),
+        }
+    }
+
+    /// Adds an event.
+    #[inline]
+    pub(super) fn add(&mut self, time: EventTime, metadata: Option<&[u8]>) {
+        if let Some(metadata) = metadata {
+            self.metadata.push((self.added, metadata.into()));
+        }
+        match self.added {
+            0 => self.first = time,
+            1 => {
+                self.others.reserve(self.count.min(BATCH_EVENTS_MAX));
+                self.others.push(time);
+            }
+            _ => self.others.push(time),
+        }
+        self.added += 1;
+    }
+
+    fn times(&self) -> impl Iterator<Item = EventTime> {
+        std::iter::once(self.first).chain(self.others.iter().copied())
+    }
+}
+
+/// The fields of a setting.
+struct Paths {
+    time: FieldPath,
+    tag: FieldPath,
+    metadata: FieldPath,
+}
+
+impl Paths {
+    fn new(add_fields: bool) -> Self {
+        let hidden = |name: &str| FieldPath::from_keys(["@metadata", "fluent", name]);
+        let shown = |name: &str| FieldPath::from_keys(["fluent", name]);
+        match add_fields {
+            true => Self {
+                time: FieldPath::from_keys(["@timestamp"]),
+                tag: shown("tag"),
+                metadata: shown("metadata"),
+            },
+            false => Self {
+                time: hidden("time"),
+                tag: hidden("tag"),
+                metadata: hidden("metadata"),
+            },
+        }
+    }
+}
+
+/// Sets the fields of a batch whose rows come from these messages. Rows in which they have no place, because `fluent` is no
+/// object there, are tagged, and so are rows whose time is none, which have the time of their receipt.
+pub(super) fn set(batch: &mut Batch, messages: &[(Range<usize>, Mark)]) {
+    let add_fields = messages.first().is_none_or(|(_, mark)| mark.add_fields);
+    let paths = Paths::new(add_fields);
+    let mut failures = Failures::none();
+    let times = times(batch, messages, &mut failures);
+    let mut edit = Edit::new();
+    edit.set(
+        paths.time.clone(),
+        without_present(batch, times, &paths.time),
+    );
+    // A record is an object: nothing is in the way.
+    batch.apply(edit);
+    let mut edit = Edit::new();
+    edit.set(paths.tag, tags(batch.len(), messages));
+    if let Some(metadata) = metadata(batch.len(), messages) {
+        edit.set(paths.metadata, metadata).dotted_keys();
+    }
+    failures.extend_refused(batch.apply(edit), &TAG.into());
+    batch.mark_failed(&failures, false);
+}
+
+fn times(batch: &Batch, messages: &[(Range<usize>, Mark)], failures: &mut Failures) -> Column {
+    let mut cells = Vec::with_capacity(batch.len());
+    for (rows, mark) in messages {
+        for (row, time) in rows.clone().zip(mark.times()) {
+            let nanos = match time {
+                EventTime::At(nanos) => nanos,
+                EventTime::Absent => batch.received(),
+                EventTime::BeyondRange(seconds) => {
+                    let reason = format!(
+                        "{seconds} seconds are no time between 1678 and 2262; the event has the time of its receipt"
+                    );
+                    failures.push(row, &TIME_TAG.into(), &reason.into());
+                    batch.received()
+                }
+                EventTime::Invalid => {
+                    let reason =
+                        "the event came with an invalid time, and has the time of its receipt";
+                    failures.push(row, &TIME_TAG.into(), &reason.into());
+                    batch.received()
+                }
+            };
+            cells.push(Cell::Time(nanos));
+        }
+    }
+    Column::new(cells, Arc::new([]))
+}
+
+/// The same times without those of rows that have the field.
+fn without_present(batch: &Batch, times: Column, path: &FieldPath) -> Column {
+    let present = batch.column(path);
+    let is_absent = |row: &usize| present.cell(*row).is_absent();
+    if (0..times.len()).all(|row| is_absent(&row)) {
+        return times;
+    }
+    let cell = |row| match is_absent(&row) {
+        true => times.cell(row),
+        false => Cell::Keep,
+    };
+    Column::new((0..times.len()).map(cell).collect(), Arc::new([]))
+}
+
+fn tags(len: usize, messages: &[(Range<usize>, Mark)]) -> Column {
+    let first = messages.first().map_or(&b""[..], |(_, mark)| &mark.tag);
+    if messages.iter().all(|(_, mark)| mark.tag == first) {
+        let tag = String::from_utf8_lossy(first);
+        return Column::constant_text(tag.as_bytes(), len);
+    }
+    let mut column = ColumnBuilder::new(len);
+    let mut last: Option<(&Bytes, Cell)> = None;
+    for (rows, mark) in messages {
+        let cell = match last {
+            Some((tag, cell)) if *tag == mark.tag => cell,
+            _ => {
+                let tag = String::from_utf8_lossy(&mark.tag);
+                Cell::Text(column.append(|out| out.extend_from_slice(tag.as_bytes())))
+            }
+        };
+        last = Some((&mark.tag, cell));
+        rows.clone().for_each(|row| column.set(row, cell));
+    }
+    column.finish()
+}
+
+/// The metadata of events, if any has some.
+fn metadata(len: usize, messages: &[(Range<usize>, Mark)]) -> Option<Column> {
+    if messages.iter().all(|(_, mark)| mark.metadata.is_empty()) {
+        return None;
+    }
+    let mut column = ColumnBuilder::new(len);
+    for (rows, mark) in messages {
+        for (number, metadata) in &mark.metadata {
+            let span = column.append(|out| out.extend_from_slice(metadata));
+            column.set(rows.start + number, Cell::MsgPack(span));
+        }
+    }
+    Some(column.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use batch::msgpack::{from_json, normalise};
+    use batch::{BatchBuilder, Encoding, HostInfo, JsonWriter, MsgPackWriter, Span, Stream, Value};
+
+    use super::*;
+
+    const RECEIVED: i64 = 1_431_857_103_000_000_000;
+
+    fn packed(json: &str) -> Vec<u8> {
+        let mut out = Vec::new();
+        from_json(json.as_bytes(), &mut out);
+        out
+    }
+
+    /// A batch of these records, and of messages of these tags with these times and metadata.
+    fn batch(
+        records: &[&str],
+        messages: &[(&'static [u8], &[(EventTime, Option<&str>)])],
+        add_fields: bool,
+    ) -> Batch {
+        let host = Arc::new(HostInfo { name: "h".into() });
+        let mut builder = BatchBuilder::new(Encoding::MsgPack, &host, RECEIVED, false);
+        builder.stream(&Arc::new(Stream::unnamed(1)));
+        for (place, record) in (0..).zip(records) {
+            let document = packed(record);
+            let len = document.len() as u32;
+            let buffer = builder.buffer(document.into());
+            let start = 0;
+            builder.push(Span { buffer, start, len }, place, place + 1);
+        }
+        let mut marks = Vec::new();
+        let mut row = 0;
+        for (tag, events) in messages {
+            let mut mark = Mark::new(Bytes::from_static(tag), add_fields, events.len());
+            for (time, metadata) in *events {
+                let metadata = metadata.map(packed);
+                mark.add(*time, metadata.as_deref());
+            }
+            marks.push((row..row + events.len(), mark));
+            row += events.len();
+        }
+        let mut batch = builder.finish();
+        set(&mut batch, &marks);
+        batch
+    }
+
+    fn json(batch: &Batch) -> Vec<String> {
+        let row = |row| {
+            let mut out = Vec::new();
+            JsonWriter::new(batch).write(row, &mut out);
+            String::from_utf8(out).expect("JSON is UTF-8")
+        };
+        (0..batch.len()).map(row).collect()
+    }
+
+    const AT: EventTime = EventTime::At(1_000_000_005);
+
+    #[test]
+    fn events_get_their_time_tag_and_metadata() {
+        let batch = batch(
+            &[
+                r#"{"a":1}"#,
+                r#"{"@timestamp":"own","b":2}"#,
+                r#"{"c":3}"#,
+                r#"{"fluent":5}"#,
+                "{}",
+            ],
+            &[
+                (b"one", &[(AT, None), (AT, Some(r#"{"k.l":1}"#))]),
+                (b"two", &[(EventTime::BeyondRange(1 << 60), None)]),
+                (
+                    b"\xFFx",
+                    &[(EventTime::Absent, None), (EventTime::Invalid, None)],
+                ),
+            ],
+            true,
+        );
+        let expected = [
+            r#"{"a":1,"@timestamp":"1970-01-01T00:00:01.000000005Z","fluent":{"tag":"one"}}"#,
+            r#"{"@timestamp":"own","b":2,"fluent":{"tag":"one","metadata":{"k.l":1}}}"#,
+            r#"{"c":3,"@timestamp":"2015-05-17T10:05:03.000Z","fluent":{"tag":"two"},"tags":["_fluenttimefailure"],"error":{"message":"1152921504606846976 seconds are no time between 1678 and 2262; the event has the time of its receipt"}}"#,
+            r#"{"fluent":5,"@timestamp":"2015-05-17T10:05:03.000Z","tags":["_fluenttagfailure"],"error":{"message":"cannot write fluent.tag: there is a value above it that is not an object"}}"#,
+            "{\"@timestamp\":\"2015-05-17T10:05:03.000Z\",\"fluent\":{\"tag\":\"\u{fffd}x\"},\"tags\":[\"_fluenttimefailure\"],\"error\":{\"message\":\"the event came with an invalid time, and has the time of its receipt\"}}",
+        ];
+        assert_eq!(json(&batch), expected);
+        let key = batch.column(&FieldPath::parse("fluent.metadata.k.l").expect("a path"));
+        assert_eq!(key.value(1), Value::Int(1), "keys with dots are found");
+    }
+
+    #[test]
+    fn without_fields_records_leave_as_they_came() {
+        let (records, events) = (
+            [r#"{"a":[1,{"b":null}]}"#, "{}"],
+            [(AT, None), (AT, Some(r#"{"k":1}"#))],
+        );
+        let batch = batch(&records, &[(b"one", &events)], false);
+        for (row, record) in records.iter().enumerate() {
+            let mut out = Vec::new();
+            MsgPackWriter::new(&batch).write(row, &mut out);
+            assert_eq!(out, packed(record));
+        }
+        assert_eq!(json(&batch), records);
+        let read = |name: &str| {
+            let column = batch.column(&FieldPath::parse(name).expect("a path"));
+            let mut out = Vec::new();
+            column.value(1).write_text(&mut out);
+            String::from_utf8(out).expect("text")
+        };
+        assert_eq!(read("@metadata.fluent.tag"), "one");
+        assert_eq!(
+            read("@metadata.fluent.time"),
+            "1970-01-01T00:00:01.000000005Z"
+        );
+        assert_eq!(read("@metadata.fluent.metadata.k"), "1");
+        let mut normal = Vec::new();
+        normalise(&packed(records[0]), &mut normal);
+        assert_eq!(normal, packed(records[0]), "the records are in normal form");
+    }
+}

@@ -1,0 +1,263 @@
+//! Finding messages in what a connection sends.
+//!
+//! A message says nothing of its length: its end is where its last value ends, and each head is read once on the way there.
+//! Small messages that are there at the same time become one load, so that a client that sends an event a message does not
+//! cost a buffer and an answer for each.
+
+use batch::msgpack::Extent;
+use tokio::io::AsyncRead;
+
+use crate::connections::closing::{Ending, Fault};
+use crate::connections::intake::{AHEAD_BYTES, Intake, Load};
+
+/// A load takes no further message once it has so many bytes.
+const LOAD_BYTES: usize = 128 << 10;
+
+/// Reads the messages of a connection.
+pub(super) struct Messages<R> {
+    intake: Intake<R>,
+    /// How far the end of the next message is known.
+    extent: Extent,
+    message_max: usize,
+}
+
+impl<R: AsyncRead + Unpin> Messages<R> {
+    pub(super) fn new(intake: Intake<R>, message_max: usize) -> Self {
+        Self {
+            intake,
+            extent: Extent::default(),
+            message_max,
+        }
+    }
+
+    /// The next message, for which no memory is reserved; none when the client has closed its side. It must be shorter than
+    /// what is read ahead.
+    pub(super) async fn next_small(&mut self) -> Result<Option<Vec<u8>>, Ending> {
+        if !self.intake.begin().await? {
+            return Ok(None);
+        }
+        loop {
+            if let Some(len) = self.whole_ahead()? {
+                let message = self.intake.ahead()[..len].to_vec();
+                self.intake.skip(len);
+                self.extent = Extent::default();
+                return Ok(Some(message));
+            }
+            let there = self.intake.ahead().len();
+            if there >= AHEAD_BYTES {
+                let reason =
+                    format!("a message of the handshake is longer than {AHEAD_BYTES} bytes");
+                return Err(Fault::too_large(reason).into());
+            }
+            self.intake.need(there + 1).await?;
+        }
+    }
+
+    /// The next messages, one or more; none when the client has closed its side.
+    pub(super) async fn next(&mut self) -> Result<Option<Load>, Ending> {
+        if !self.intake.begin().await? {
+            return Ok(None);
+        }
+        let first = self.whole_ahead()?;
+        let mut load = self.intake.reserve(self.intake.ahead().len()).await;
+        match first {
+            Some(len) => self.take(&mut load, len).await?,
+            None => {
+                self.long(&mut load).await?;
+                return Ok(Some(load));
+            }
+        }
+        // What is wrong with one of the others is found again when it is the next one.
+        while load.len() < LOAD_BYTES {
+            match self.whole_ahead() {
+                Ok(Some(len)) => self.take(&mut load, len).await?,
+                Ok(None) if self.intake.top_up().await => {}
+                _ => break,
+            }
+        }
+        Ok(Some(load))
+    }
+
+    /// The length of the next message, if all of it is read ahead.
+    fn whole_ahead(&mut self) -> Result<Option<usize>, Fault> {
+        let whole = self.extent.advance(self.intake.ahead());
+        self.check(whole.map_err(|error| error.to_string()))
+    }
+
+    /// Adds a message that is read ahead.
+    async fn take(&mut self, load: &mut Load, len: usize) -> Result<(), Fault> {
+        self.extent = Extent::default();
+        self.intake.load(load, len).await
+    }
+
+    /// Reads a message of which only a part is read ahead. Never reads beyond its end.
+    async fn long(&mut self, load: &mut Load) -> Result<(), Fault> {
+        let mut more = self.intake.ahead().len();
+        loop {
+            self.intake.load(load, more).await?;
+            let whole = self.extent.advance(load.bytes());
+            let whole = self.check(whole.map_err(|error| error.to_string()))?;
+            if whole.is_some() {
+                self.extent = Extent::default();
+                return Ok(());
+            }
+            let missing = self.extent.len_min().saturating_sub(load.len() as u64);
+            more = (missing as usize).max(1);
+        }
+    }
+
+    /// Refuses what is no message, or too long.
+    fn check(&self, whole: Result<Option<usize>, String>) -> Result<Option<usize>, Fault> {
+        let whole =
+            whole.map_err(|error| Fault::malformed(format!("malformed message: {error}")))?;
+        if self.extent.len_min() > self.message_max as u64 {
+            let reason = format!(
+                "a message is longer than {} bytes (`max_message_bytes`)",
+                self.message_max
+            );
+            return Err(Fault::too_large(reason));
+        }
+        Ok(whole)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use async_trait::async_trait;
+    use batch::msgpack::{write_array_header, write_bin, write_map_header, write_str};
+    use batch::{Batch, Budget};
+    use component::{Diagnostics, Receipt, Sink, Stopped};
+    use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+
+    use super::*;
+    use crate::connections::testing::context;
+
+    /// Takes nothing: reading sends no batches.
+    struct Nothing;
+
+    #[async_trait]
+    impl Sink for Nothing {
+        async fn send(&self, _: Batch) -> Result<Receipt, Stopped> {
+            Err(Stopped)
+        }
+    }
+
+    fn messages(budget: &Arc<Budget>, max: usize) -> (Messages<DuplexStream>, DuplexStream) {
+        let (ours, theirs) = duplex(64 << 10);
+        let pool = budget.pool(0, 64 << 10);
+        let ctx = context(Arc::new(Nothing), pool, Diagnostics::silent());
+        let timeout = Duration::from_secs(20);
+        (
+            Messages::new(Intake::new(ours, ctx, timeout, timeout), max),
+            theirs,
+        )
+    }
+
+    fn packed(len: usize) -> Vec<u8> {
+        let mut out = Vec::new();
+        write_array_header(&mut out, 2);
+        write_str(&mut out, b"tag");
+        write_bin(&mut out, &vec![0xC1; len]);
+        out
+    }
+
+    /// A message of many values.
+    fn listed(count: usize) -> Vec<u8> {
+        let mut out = Vec::new();
+        write_array_header(&mut out, 2);
+        write_str(&mut out, b"tag");
+        write_array_header(&mut out, count);
+        for _ in 0..count {
+            out.extend_from_slice(&[0x92, 1]);
+            write_map_header(&mut out, 1);
+            write_str(&mut out, b"key");
+            write_str(&mut out, b"a value of forty bytes, give or take one");
+        }
+        out
+    }
+
+    #[tokio::test]
+    async fn messages_come_whole_whatever_their_size_and_the_pieces() {
+        let budget = Budget::new(16 << 20);
+        let sent = [
+            vec![0xC0],
+            packed(0),
+            listed(3),
+            packed(AHEAD_BYTES - 10),
+            packed(AHEAD_BYTES),
+            listed(5000),
+            vec![0xC0],
+            packed(300_000),
+            listed(1),
+        ];
+        let all = sent.concat();
+        for piece in [1, 7, 4000, all.len()] {
+            let (mut messages, mut client) = messages(&budget, 1 << 20);
+            let (data, is_slow) = (all.clone(), piece < 100);
+            let sender = tokio::spawn(async move {
+                for piece in data.chunks(piece) {
+                    client.write_all(piece).await.expect("written");
+                    if is_slow {
+                        tokio::task::yield_now().await;
+                    }
+                }
+            });
+            let mut come = Vec::new();
+            while let Some(load) = messages.next().await.expect("good messages") {
+                // A load ends where a message does.
+                let mut at = 0;
+                while at < load.len() {
+                    at += batch::msgpack::value_len(load.bytes(), at).expect("whole");
+                }
+                assert_eq!(at, load.len());
+                come.extend_from_slice(load.bytes());
+            }
+            assert_eq!(come, all, "{piece}");
+            sender.await.expect("no panic");
+        }
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_message_comes_after_those_before_it() {
+        for (bad, counter) in [
+            (vec![0xC1], "malformed_frames"),
+            (packed(2000), "oversized_frames"),
+            (vec![0xDD, 0xFF, 0xFF, 0xFF, 0xFF], "oversized_frames"),
+            (packed(900)[..800].to_vec(), "cut_connections"),
+        ] {
+            let budget = Budget::new(1 << 20);
+            let (mut messages, mut client) = messages(&budget, 1000);
+            let good = listed(2);
+            let sent = [&good[..], &bad].concat();
+            client.write_all(&sent).await.expect("written");
+            client.shutdown().await.expect("closed");
+            let load = messages.next().await.expect("good").expect("a message");
+            assert_eq!(load.bytes(), good);
+            let Err(Ending::Fault(fault)) = messages.next().await.map(|load| load.is_some()) else {
+                panic!("{bad:x?} is taken")
+            };
+            assert_eq!(fault.counter, counter);
+        }
+    }
+
+    #[tokio::test]
+    async fn the_handshake_takes_no_memory_of_the_budget() {
+        let budget = Budget::new(1 << 20);
+        let (mut messages, mut client) = messages(&budget, 1 << 20);
+        client.write_all(&listed(2)).await.expect("written");
+        client
+            .write_all(&packed(AHEAD_BYTES))
+            .await
+            .expect("written");
+        let small = messages.next_small().await.expect("good");
+        assert_eq!((small, budget.used()), (Some(listed(2)), 0));
+        let Err(Ending::Fault(fault)) = messages.next_small().await else {
+            panic!("a long one is taken")
+        };
+        assert_eq!((fault.counter, budget.used()), ("oversized_frames", 0));
+    }
+}
