@@ -5,8 +5,21 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use testkit::conformance::input::{InputCase, check};
+use testkit::lumberjack;
 
 static CASES: &[InputCase] = &[
+    InputCase {
+        name: "beats",
+        settings: |place| format!("address: {}", place.port),
+        feed: |place, events| {
+            // Where it is stopped before, or takes nothing, there is no answer.
+            if let Ok(mut client) = lumberjack::Client::connect(("127.0.0.1", place.port)) {
+                let _ = client.send(&lumberjack::numbered(0..events as u64, true));
+                let _ = client.acknowledged(b'2', events as u32);
+            }
+        },
+        reads: false,
+    },
     InputCase {
         name: "file",
         settings: |place| format!("paths: {}", place.path("*.log").display()),
