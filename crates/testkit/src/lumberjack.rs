@@ -2,10 +2,13 @@
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 /// A window frame.
 pub fn window(version: u8, events: u32) -> Vec<u8> {
@@ -78,6 +81,23 @@ impl Client<TcpStream> {
         stream.set_read_timeout(Some(Duration::from_secs(60)))?;
         stream.set_nodelay(true)?;
         Ok(Self::over(stream))
+    }
+}
+
+impl Client<StreamOwned<ClientConnection, TcpStream>> {
+    /// Connects with TLS to a server that is called `localhost`. What is wrong with either certificate may show only when
+    /// something is read.
+    ///
+    /// # Errors
+    /// Nobody listens.
+    ///
+    /// # Panics
+    /// The settings cannot work.
+    pub fn connect_tls(address: impl ToSocketAddrs, tls: Arc<ClientConfig>) -> io::Result<Self> {
+        let tcp = Client::connect(address)?.stream;
+        let name = ServerName::try_from("localhost").expect("a name");
+        let tls = ClientConnection::new(tls, name).expect("settings that work");
+        Ok(Self::over(StreamOwned::new(tls, tcp)))
     }
 }
 

@@ -31,6 +31,7 @@ use crate::connections::{framed, settings as listening};
 /// The component.
 pub const SPEC: Spec = Spec {
     name: "beats",
+    aliases: &["lumberjack"],
     summary: "Receives events from Beats and other clients of the Lumberjack protocol, and acknowledges them when they are safe.",
     description: include_str!("rules.md"),
     positional: Positional::fields(&["address"]),

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use testkit::authority::Authority;
 use testkit::lumberjack::{Client, compressed, json, numbered, pairs, window};
 
 use crate::program::{Ended, Folder, command, ended, plain};
@@ -544,9 +545,43 @@ fn send_until(port: u16, first: u64, is_over: &AtomicBool, acknowledged: &Atomic
 }
 
 #[test]
+fn clients_show_a_certificate_where_they_must() {
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    authority.issue("server", "localhost");
+    authority.issue("client", "beat");
+    let folder = Folder::new();
+    let tls = "tls: {cert: DIR/server.pem, key: DIR/server.key, client_ca: DIR/ca.pem}";
+    let settings = format!(", {}", authority.with_folder(tls));
+    let service = Service::to_file(&folder, &settings);
+    let address = ("127.0.0.1", service.port);
+    for (config, is_taken) in [
+        (authority.client(Some("client")), true),
+        (authority.client(None), false),
+        (stranger.client(None), false),
+    ] {
+        let mut client = Client::connect_tls(address, config).expect("connected");
+        let sent = client.send(&numbered(0..500, true));
+        let answered = sent.and_then(|()| client.acknowledged(b'2', 500));
+        assert_eq!(answered.is_ok(), is_taken, "{answered:?}");
+    }
+    let mut plain_text = service.client();
+    let sent = plain_text.send(&numbered(0..1, true));
+    assert!(
+        sent.and_then(|()| plain_text.acknowledgement(b'2'))
+            .is_err()
+    );
+    let log = plain(&service.stop().err);
+    assert!(log.contains(": the TLS handshake failed: "), "{log}");
+    assert_eq!(folder.read("out").lines().count(), 500);
+}
+
+#[test]
 fn a_one_line_pipeline_takes_events_until_it_is_stopped() {
     let port = free_port();
-    let service = Service::start(command(&["run", &format!("beats {port} | stdout")]), port);
+    let service = Service::start(
+        command(&["run", &format!("lumberjack {port} | stdout")]),
+        port,
+    );
     let mut client = service.client();
     client.send(&numbered(7..8, true)).expect("sent");
     client.acknowledged(b'2', 1).expect("acknowledged");
