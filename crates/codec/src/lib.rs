@@ -5,6 +5,7 @@
 //! | [`chunk`] | [`Chunker`]: collects what was read into buffers that hold whole records, [`Chunk`]s |
 //! | [`decoder`] | [`Decoder`]: makes batches of chunks, as lines of text, JSON or MessagePack documents |
 //! | [`body`] | [`Documents`]: the events of a message that is received as a whole |
+//! | [`lumberjack`] | the frames of Lumberjack, the protocol of Beats, and their events |
 //! | [`resume`] | [`Resume`]: where a later run goes on, and how it knows that the stream is the same |
 //! | [`multiline`], [`container`], [`filter`] | which lines belong together, what containers add to lines, what is left out |
 //! | [`layout`] | whether JSON documents are one per line |
@@ -26,9 +27,10 @@ mod csv;
 pub mod decoder;
 mod error;
 mod filter;
-mod layout;
 pub mod forward;
+mod layout;
 mod lines;
+pub mod lumberjack;
 mod msgpack;
 mod multiline;
 mod records;

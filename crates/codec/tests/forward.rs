@@ -132,7 +132,7 @@ fn every_mode_gives_its_events() {
     let entries = [entry(&seconds(1), 0), entry(&event_time(2, 3), 1)];
     let listed = array(&[&entries[0], &entries[1]]);
     let both = entries.concat();
-    let times = vec![EventTime::At(1_000_000_000), EventTime::At(2_000_000_003)];
+    let times = [EventTime::At(1_000_000_000), EventTime::At(2_000_000_003)];
     let cases = [
         (array(&[&tag, &seconds(1), &record(0)]), 1, false, false),
         (

@@ -19,6 +19,8 @@ use crate::processor::{Order, Processor};
 pub struct Spec {
     /// The name in configurations.
     pub name: &'static str,
+    /// Other names for it in configurations.
+    pub aliases: &'static [&'static str],
     /// What it does, in one sentence.
     pub summary: &'static str,
     /// What a user should know beside the settings, in Markdown: limits, rules, failure tags, facts with their source.
@@ -83,6 +85,11 @@ pub enum Build {
 }
 
 impl Spec {
+    /// Its name and its aliases.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.name).chain(self.aliases.iter().copied())
+    }
+
     /// What kind of component it is.
     pub fn kind(&self) -> StageRole {
         match self.build {

@@ -2,6 +2,7 @@
 //!
 //! Adding one touches its own file and two lines here: its module and its place in [`SPECS`].
 
+mod beats;
 mod connections;
 mod elasticsearch;
 mod file;
@@ -20,6 +21,7 @@ pub use file::{FileEntries, read_ledger};
 
 /// Every input, by name.
 pub static SPECS: &[Spec] = &[
+    beats::SPEC,
     elasticsearch::SPEC,
     file::SPEC,
     forward::SPEC,

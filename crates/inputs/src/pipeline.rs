@@ -8,6 +8,7 @@ use serde::Deserialize;
 /// The description of `pipeline`.
 pub const SPEC: Spec = Spec {
     name: "pipeline",
+    aliases: &[],
     summary: "Takes the events that other pipelines of the same configuration hand over.",
     description: "\
 Outputs [`pipeline`](output-pipeline.md) of other pipelines name this one. A pipeline with this input has no other one, and at least one

@@ -25,6 +25,7 @@ use crate::reading::{on_blocking_thread, read_stream};
 /// The component.
 pub const SPEC: Spec = Spec {
     name: "stdin",
+    aliases: &[],
     summary: "Reads standard input until it ends, plain or compressed with gzip.",
     description: "\
 Lines, documents (JSON in any layout) and gzip are read in the same way as by the input `file`, with the same tags and counters. Events are sent within 50 ms of their arrival, or earlier if there are many.\n\n\

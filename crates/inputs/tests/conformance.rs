@@ -6,6 +6,7 @@ use std::net::{Shutdown, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 
 use testkit::conformance::input::{InputCase, check};
+use testkit::lumberjack;
 
 /// Posts a body, and waits for the end of the connection. Where the input is stopped before, or takes nothing, there is no
 /// answer.
@@ -29,6 +30,18 @@ static CASES: &[InputCase] = &[
                 .map(|event| format!("{{\"create\":{{}}}}\n{{\"n\":{event}}}\n"))
                 .collect();
             post(place.port, "/logs/_bulk", &body);
+        },
+        reads: false,
+    },
+    InputCase {
+        name: "beats",
+        settings: |place| format!("address: {}", place.port),
+        feed: |place, events| {
+            // Where it is stopped before, or takes nothing, there is no answer.
+            if let Ok(mut client) = lumberjack::Client::connect(("127.0.0.1", place.port)) {
+                let _ = client.send(&lumberjack::numbered(0..events as u64, true));
+                let _ = client.acknowledged(b'2', events as u32);
+            }
         },
         reads: false,
     },

@@ -185,6 +185,14 @@ fn component_page(spec: &Spec) -> Page {
         spec.summary,
         usage(spec)
     );
+    if !spec.aliases.is_empty() {
+        let names: Vec<String> = spec
+            .aliases
+            .iter()
+            .map(|name| format!("`{name}`"))
+            .collect();
+        let _ = write!(text, "Also called {}.\n\n", names.join(", "));
+    }
     let own = schema_of(spec);
     let common = schema::common(spec);
     let common_names: Vec<&String> = common["properties"]

@@ -75,13 +75,15 @@ fn processors(description: &str) -> Value {
 
 /// A component of this role: its bare name, a stage of a one-line pipeline, or its name with settings.
 fn any_component(role: StageRole) -> Value {
-    let names: Vec<&str> = REGISTRY.of(role).iter().map(|spec| spec.name).collect();
-    let with_settings = REGISTRY.of(role).iter().map(|spec| {
-        let properties = Map::from_iter([(
-            spec.name.to_owned(),
-            json!({ "anyOf": alternatives(spec) }),
-        )]);
-        json!({ "type": "object", "properties": properties, "required": [spec.name], "additionalProperties": false })
+    let named = || {
+        let specs = REGISTRY.of(role).iter();
+        specs.flat_map(|spec| spec.names().map(move |name| (name, spec)))
+    };
+    let names: Vec<&str> = named().map(|(name, _)| name).collect();
+    let with_settings = named().map(|(name, spec)| {
+        let properties =
+            Map::from_iter([(name.to_owned(), json!({ "anyOf": alternatives(spec) }))]);
+        json!({ "type": "object", "properties": properties, "required": [name], "additionalProperties": false })
     });
     let stages = json!({ "type": "string", "pattern": format!(r"^({})\s", names.join("|")) });
     let all: Vec<Value> = [json!({ "enum": names }), stages]

@@ -14,6 +14,7 @@ use serde::Deserialize;
 /// The description of `discard`.
 pub const SPEC: Spec = Spec {
     name: "discard",
+    aliases: &[],
     summary: "Accepts every event and discards it.",
     description: "For measurements: events are neither rendered nor written, and count as delivered immediately.",
     positional: Positional::NONE,

@@ -10,6 +10,7 @@ use serde::Deserialize;
 /// The description of `pipeline`.
 pub const SPEC: Spec = Spec {
     name: "pipeline",
+    aliases: &[],
     summary: "Feeds another pipeline of the same configuration.",
     description: "\
 The other pipeline has `input: pipeline`, and no other input; several outputs may feed it. It gets each event as this pipeline leaves it,

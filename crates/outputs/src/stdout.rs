@@ -29,6 +29,7 @@ use crate::sink::{self, Sink};
 /// The description of `stdout`.
 pub const SPEC: Spec = Spec {
     name: "stdout",
+    aliases: &[],
     summary: "Writes events to standard output.",
     description: concat!("\
 Events are written in order. A JSON event that no processor changed is written byte for byte as it was received. If the reader closes the pipe (`| head -1`), the pipeline ends without an error; if standard output is a file on a full disk, writing is retried and resumes exactly where it stopped. Several `stdout` outputs, in one pipeline or in several, do not mix their lines.

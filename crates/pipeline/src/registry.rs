@@ -24,9 +24,10 @@ impl Registry {
         }
     }
 
-    /// A component by kind and name.
+    /// A component by kind and name, or alias.
     pub fn find(&self, role: StageRole, name: &str) -> Option<&'static Spec> {
-        self.of(role).iter().find(|spec| spec.name == name)
+        let mut specs = self.of(role).iter();
+        specs.find(|spec| spec.names().any(|known| known == name))
     }
 
     /// The component that a node names.

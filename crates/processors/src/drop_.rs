@@ -13,6 +13,7 @@ use serde::Deserialize;
 /// The processor's description.
 pub const SPEC: Spec = Spec {
     name: "drop",
+    aliases: &[],
     summary: "Drops events.",
     description: "Drops the events for which the expression (`if`) is true; `drop true` drops every event. The counters of the pipeline \
                   tell dropped events from delivered ones. `where` is the opposite: it keeps the events for which its \

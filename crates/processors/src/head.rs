@@ -14,6 +14,7 @@ use serde::Deserialize;
 /// The processor's description.
 pub const SPEC: Spec = Spec {
     name: "head",
+    aliases: &[],
     summary: "Keeps the first events and drops the rest.",
     description: "Counts the events that reach it, in the order of the input, and drops what comes after the first \
                   `count`. When they have passed, the input is stopped, so that `head 10` on a large file reads only \

@@ -20,6 +20,7 @@ const FAILURE_TAG: &str = "_jsonparsefailure";
 /// The processor's description.
 pub const SPEC: Spec = Spec {
     name: "json",
+    aliases: &[],
     summary: "Parses a JSON string into fields.",
     description: "Without a `target`, the text must be a JSON object, and its members become fields of the event. Existing fields are replaced; \
                   objects are merged member by member. With a `target`, the text may be any JSON value, which replaces that field; \

@@ -11,6 +11,7 @@ use serde::Deserialize;
 /// The processor's description.
 pub const SPEC: Spec = Spec {
     name: "keep",
+    aliases: &[],
     summary: "Keeps some fields and removes all others.",
     description: "Each of `fields` stays as it is, with everything in it where it is an object; `http.request` keeps that \
                   object in `http` and nothing else of `http`. A field that an event does not have is not a failure; a name that no event had is reported at the end of the run. An event that has \

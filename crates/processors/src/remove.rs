@@ -11,6 +11,7 @@ use serde::Deserialize;
 /// The processor's description.
 pub const SPEC: Spec = Spec {
     name: "remove",
+    aliases: &[],
     summary: "Removes fields.",
     description: "Removes each of `fields`, with everything in them where they are objects. A field that an event does \
                   not have is not a failure. An object that loses its last field stays as an empty object.",

@@ -21,6 +21,7 @@ const FAILURE_TAG: &str = "_renamefailure";
 /// The processor's description.
 pub const SPEC: Spec = Spec {
     name: "rename",
+    aliases: &[],
     summary: "Renames fields.",
     description: "In a one-line pipeline: `rename NAME -> NEW, NAME -> NEW, …`. In YAML the same as one text, or \
                   as a map from present to new names, `fields`. Values do not change; numbers keep every digit. A field that an event does not have is not a failure.\n\n\

@@ -20,6 +20,7 @@ use crate::names::field;
 /// The processor's description.
 pub const SPEC: Spec = Spec {
     name: "sample",
+    aliases: &[],
     summary: "Keeps a share of the events, the same ones in every run.",
     description: "The share is given as `ratio` (`0.1`, `10%`) or as `one_in` (`100` keeps one event in a hundred on \
                   average). Whether an event is kept depends on its id, so that reading a file twice keeps the same \

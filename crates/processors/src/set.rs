@@ -21,6 +21,7 @@ const FAILURE_TAG: &str = "_setfailure";
 /// The processor's description.
 pub const SPEC: Spec = Spec {
     name: "set",
+    aliases: &[],
     summary: "Sets fields to the values of expressions.",
     description: concat!(
         "In a one-line pipeline: `set NAME = EXPRESSION, NAME = EXPRESSION, …`. In YAML the same as one text, or as maps:\n\n\

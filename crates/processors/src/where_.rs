@@ -12,6 +12,7 @@ use serde::Deserialize;
 /// The processor's description.
 pub const SPEC: Spec = Spec {
     name: "where",
+    aliases: &[],
     summary: "Keeps the events for which an expression is true and drops the others.",
     description: "In a one-line pipeline the expression is the rest of the stage, without quotes of its own: \
                   `where status >= 500 && method != \"HEAD\"`.\n\n\

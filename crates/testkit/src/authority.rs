@@ -9,7 +9,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tempfile::TempDir;
 
 /// An authority that writes certificates to a folder.
@@ -98,5 +98,29 @@ impl Authority {
             .with_client_cert_verifier(verifier.build().expect("a verifier"))
             .with_single_cert(vec![read(&format!("{file}.pem"))], key);
         Arc::new(config.expect("a key that fits"))
+    }
+
+    /// A client that trusts this authority alone, with the certificate in `FILE.pem` if one is given.
+    ///
+    /// # Panics
+    /// When there is no such certificate.
+    pub fn client(&self, file: Option<&str>) -> Arc<ClientConfig> {
+        let mut roots = RootCertStore::empty();
+        let read = |file: &str| CertificateDer::from_pem_file(self.path(file)).expect("PEM");
+        roots.add(read("ca.pem")).expect("an authority");
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_root_certificates(roots);
+        let Some(file) = file else {
+            return Arc::new(config.with_no_client_auth());
+        };
+        let key = PrivateKeyDer::from_pem_file(self.path(&format!("{file}.key"))).expect("PEM");
+        let chain = vec![read(&format!("{file}.pem"))];
+        Arc::new(
+            config
+                .with_client_auth_cert(chain, key)
+                .expect("a key that fits"),
+        )
     }
 }

@@ -7,6 +7,7 @@
 //! | [`cutter`] | a proxy that cuts connections at random bytes |
 //! | [`examples`] | checks of the examples that components document |
 //! | [`http`] | an HTTP server that does what a test wants and keeps what it got |
+//! | [`lumberjack`] | a strict client of the protocol of Beats |
 //! | [`mmdb`] | a writer of small MaxMind databases |
 //! | [`rights`] | what tests need of the machine, and what becomes of them without it |
 //! | [`search`] | real servers: OpenSearch and Elasticsearch |
@@ -17,6 +18,7 @@ pub mod conformance;
 pub mod cutter;
 pub mod examples;
 pub mod http;
+pub mod lumberjack;
 pub mod mmdb;
 pub mod rights;
 pub mod sample;

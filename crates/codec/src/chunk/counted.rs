@@ -306,7 +306,7 @@ mod tests {
             space[..read].copy_from_slice(&left[..read]);
             left = &left[read..];
             chunker.advance(read);
-            if read % 3 == 0 {
+            if read.is_multiple_of(3) {
                 chunker.take().into_iter().for_each(&mut collect);
             }
         }
@@ -320,7 +320,8 @@ mod tests {
     fn what_the_messages_are_does_not_depend_on_how_they_are_read() {
         let long = "z".repeat(300);
         let cut_line = format!("<{}", &long[..99]);
-        let table: &[(&str, String, &[(&str, bool)])] = &[
+        type Case<'c> = (&'c str, String, &'c [(&'c str, bool)]);
+        let table: &[Case<'_>] = &[
             (
                 "counted",
                 "5 <1>ab6 <2>c\ne".into(),

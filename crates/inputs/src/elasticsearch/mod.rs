@@ -41,6 +41,7 @@ use crate::connections::settings as listening;
 /// The component.
 pub const SPEC: Spec = Spec {
     name: "elasticsearch",
+    aliases: &[],
     summary: "Receives documents from clients of Elasticsearch, such as Filebeat, Fluent Bit and Logstash.",
     description: include_str!("rules.md"),
     positional: Positional::fields(&["address"]).nested(&["auth.basic"]),

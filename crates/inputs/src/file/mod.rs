@@ -66,6 +66,7 @@ use watch::{Change, Found, Watch, WatchMode, WatchSettings};
 /// The component.
 pub const SPEC: Spec = Spec {
     name: "file",
+    aliases: &[],
     summary: "Follows files or reads them once, plain or compressed (gzip, zstd), through rotation, renaming and compression.",
     description: include_str!("description.md"),
     positional: Positional::list(&["paths"]),

@@ -206,12 +206,11 @@ mod tests {
         out
     }
 
+    /// The tag of a message, and the times and metadata of its events.
+    type Sent<'m> = (&'static [u8], &'m [(EventTime, Option<&'m str>)]);
+
     /// A batch of these records, and of messages of these tags with these times and metadata.
-    fn batch(
-        records: &[&str],
-        messages: &[(&'static [u8], &[(EventTime, Option<&str>)])],
-        add_fields: bool,
-    ) -> Batch {
+    fn batch(records: &[&str], messages: &[Sent<'_>], add_fields: bool) -> Batch {
         let host = Arc::new(HostInfo { name: "h".into() });
         let mut builder = BatchBuilder::new(Encoding::MsgPack, &host, RECEIVED, false);
         builder.stream(&Arc::new(Stream::unnamed(1)));

@@ -34,6 +34,7 @@ use crate::connections::settings::{check_effects, listen};
 /// The component.
 pub const SPEC: Spec = Spec {
     name: "forward",
+    aliases: &[],
     summary: "Receives events from Fluentd, Fluent Bit and Fluent's client libraries, and acknowledges them when they are safe.",
     description: include_str!("rules.md"),
     positional: Positional::fields(&["address"]),

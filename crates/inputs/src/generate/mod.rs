@@ -37,6 +37,7 @@ use line::Line;
 /// The component.
 pub const SPEC: Spec = Spec {
     name: "generate",
+    aliases: &[],
     summary: "Generates realistic log lines for experiments and benchmarks.",
     description: "\
 | format | events |\n| --- | --- |\n\

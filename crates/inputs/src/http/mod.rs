@@ -32,6 +32,7 @@ use crate::connections::settings as listening;
 /// The component.
 pub const SPEC: Spec = Spec {
     name: "http",
+    aliases: &[],
     summary: "Receives events that clients post over HTTP, and responds when they are safe.",
     description: include_str!("rules.md"),
     positional: Positional::fields(&["address"]).nested(&["auth.basic"]),

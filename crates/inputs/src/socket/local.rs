@@ -2,21 +2,24 @@
 
 use std::fmt;
 use std::fs::{self, Permissions};
-use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use component::{InputContext, Limit};
 use config::{ConfigError, Node};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use super::stream::Conversation;
 use crate::connections::closing::report_as;
+
+/// How long to wait after the system refused to accept a connection.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// Where a socket is made, and who may write to it.
 #[derive(Debug, Clone)]
@@ -194,24 +197,22 @@ impl LocalListener {
 }
 
 /// The next connection, once there is room for it.
-fn accept<'a>(
-    listener: &'a tokio::net::UnixListener,
-    permits: &'a Arc<Semaphore>,
-    ctx: &'a InputContext,
-) -> impl Future<Output = (tokio::net::UnixStream, tokio::sync::OwnedSemaphorePermit)> + 'a {
-    async move {
-        loop {
-            let Ok(permit) = permits.clone().acquire_owned().await else {
-                // Nobody closes the semaphore.
-                return std::future::pending().await;
-            };
-            match listener.accept().await {
-                Ok((connection, _)) => return (connection, permit),
-                Err(error) => {
-                    let text = || format!("cannot accept connections: {error}; trying again");
-                    ctx.diagnostics.warn_limited(Limit::once("accept"), text);
-                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-                }
+async fn accept(
+    listener: &tokio::net::UnixListener,
+    permits: &Arc<Semaphore>,
+    ctx: &InputContext,
+) -> (tokio::net::UnixStream, OwnedSemaphorePermit) {
+    loop {
+        let Ok(permit) = permits.clone().acquire_owned().await else {
+            // Nobody closes the semaphore.
+            return std::future::pending().await;
+        };
+        match listener.accept().await {
+            Ok((connection, _)) => return (connection, permit),
+            Err(error) => {
+                let text = || format!("cannot accept connections: {error}; trying again");
+                ctx.diagnostics.warn_limited(Limit::once("accept"), text);
+                tokio::time::sleep(ACCEPT_AGAIN).await;
             }
         }
     }

@@ -13,6 +13,7 @@ use crate::connections::settings::check_connections;
 /// The input `syslog`.
 pub const SYSLOG: Spec = Spec {
     name: "syslog",
+    aliases: &[],
     summary: "Receives syslog messages over UDP, TCP or TLS.",
     description: include_str!("syslog.md"),
     positional: Positional::fields(&["transport", "address"]),
@@ -44,6 +45,7 @@ pub const SYSLOG: Spec = Spec {
 /// The input `tcp`.
 pub const TCP: Spec = Spec {
     name: "tcp",
+    aliases: &[],
     summary: "Receives lines, JSON documents, MessagePack maps or syslog messages over TCP or TLS.",
     description: include_str!("tcp.md"),
     positional: Positional::fields(&["address"]),
@@ -69,6 +71,7 @@ pub const TCP: Spec = Spec {
 /// The input `udp`.
 pub const UDP: Spec = Spec {
     name: "udp",
+    aliases: &[],
     summary: "Receives datagrams over UDP, each of which is an event.",
     description: include_str!("udp.md"),
     positional: Positional::fields(&["address"]),
@@ -94,6 +97,7 @@ pub const UDP: Spec = Spec {
 /// The input `unix`.
 pub const UNIX: Spec = Spec {
     name: "unix",
+    aliases: &[],
     summary: "Receives messages of programs on the same machine over a Unix domain socket.",
     description: include_str!("unix.md"),
     positional: Positional::fields(&["path"]),

@@ -1,6 +1,7 @@
 //! The real executable, driven as a person would.
 
 mod bad_input;
+mod beats_input;
 mod bench;
 mod broken_outputs;
 mod commands;

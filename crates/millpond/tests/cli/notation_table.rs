@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use testkit::http::{Answer, HttpServer, Taken};
+use testkit::lumberjack;
 use testkit::mmdb::write_database;
 
 use crate::program::{Ended, Folder, command, ended, millpond};
@@ -141,46 +143,130 @@ fn run(pipeline: &str) -> Given {
     given(&folder, &finish(start(&folder, pipeline)), Vec::new())
 }
 
-/// Runs a pipeline that takes requests at port 8080 or 9200, which becomes another one here; stops it after one request.
-fn run_with_client(pipeline: &str) -> Given {
+/// Ports of the inputs in the table; they become others here.
+const PORTS: [&str; 6] = ["8080", "9200", "5044", "24224", "5514", "5170"];
+
+/// Where a pipeline receives.
+struct Place {
+    port: u16,
+    /// The socket of Unix.
+    path: String,
+}
+
+impl Place {
+    fn connect(&self) -> TcpStream {
+        connected(|| TcpStream::connect(("127.0.0.1", self.port)))
+    }
+}
+
+/// Waits until there is a connection.
+fn connected<T>(connect: impl Fn() -> std::io::Result<T>) -> T {
+    let begin = Instant::now();
+    loop {
+        match connect() {
+            Ok(connection) => return connection,
+            Err(error) => assert!(begin.elapsed() < Duration::from_secs(20), "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Runs a pipeline that receives what `send` sends; stops it after the first event.
+fn run_receiving(pipeline: &str, send: impl Fn(&Place)) -> Given {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = free.local_addr().expect("an address").port();
     drop(free);
     let folder = folder();
-    let port_text = port.to_string();
-    let pipeline = pipeline
-        .replace("8080", &port_text)
-        .replace("9200", &port_text);
-    let child = start(&folder, &pipeline);
-    let begin = Instant::now();
-    let mut stream = loop {
-        match TcpStream::connect(("127.0.0.1", port)) {
-            Ok(stream) => break stream,
-            Err(_) => assert!(
-                begin.elapsed() < Duration::from_secs(20),
-                "{pipeline}: it listens"
-            ),
-        }
-        std::thread::sleep(Duration::from_millis(10));
+    let text = port.to_string();
+    let pipeline = PORTS.iter().fold(pipeline.to_owned(), |pipeline, known| {
+        pipeline.replace(known, &text)
+    });
+    let mut child = start(&folder, &pipeline);
+    let path = folder.path("in.sock");
+    send(&Place { port, path });
+    let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut out = String::new();
+    stdout.read_line(&mut out).expect("an event");
+    let id = Pid::from_raw(child.id().try_into().expect("a process")).expect("a process");
+    kill_process(id, Signal::TERM).expect("it runs");
+    stdout.read_to_string(&mut out).expect("the end");
+    let ended = Ended {
+        out,
+        ..finish(child)
     };
-    let document = "{\"message\":\"posted\"}\n";
-    let (path, body) = match pipeline.contains("elasticsearch") {
-        true => ("/logs/_bulk", format!("{{\"create\":{{}}}}\n{document}")),
-        false => ("/logs", document.to_owned()),
-    };
+    given(&folder, &ended, Vec::new())
+}
+
+/// What runs a row of an input that receives.
+fn receiver(stage: &str) -> Option<fn(&str) -> Given> {
+    Some(match stage {
+        "http" => |pipeline| {
+            run_receiving(pipeline, |place| {
+                post(place, "/logs", "{\"message\":\"posted\"}\n");
+            })
+        },
+        "elasticsearch" => |pipeline| {
+            run_receiving(pipeline, |place| {
+                post(
+                    place,
+                    "/logs/_bulk",
+                    "{\"create\":{}}\n{\"message\":\"posted\"}\n",
+                );
+            })
+        },
+        "beats" | "lumberjack" => |pipeline| {
+            run_receiving(pipeline, |place| {
+                let connect = || lumberjack::Client::connect(("127.0.0.1", place.port));
+                let mut client = connected(connect);
+                client.send(&lumberjack::numbered([1], true)).expect("sent");
+                client.acknowledged(b'2', 1).expect("acknowledged");
+            })
+        },
+        "forward" => |pipeline| {
+            run_receiving(pipeline, |place| {
+                // `["t", 1, {"message": "m"}]`
+                let message = b"\x93\xA1t\x01\x81\xA7message\xA1m";
+                place.connect().write_all(message).expect("written");
+            })
+        },
+        "tcp" => |pipeline| {
+            run_receiving(pipeline, |place| {
+                let line = b"{\"message\":\"m\"}\n";
+                place.connect().write_all(line).expect("written");
+            })
+        },
+        "unix" => |pipeline| {
+            run_receiving(pipeline, |place| {
+                let mut stream = connected(|| UnixStream::connect(&place.path));
+                stream.write_all(b"m\n").expect("written");
+            })
+        },
+        "udp" | "syslog" => |pipeline| {
+            run_receiving(pipeline, |place| {
+                // Taken as soon as nobody else can have the port.
+                connected(|| match UdpSocket::bind(("127.0.0.1", place.port)) {
+                    Ok(_) => Err(std::io::Error::other("nobody receives")),
+                    Err(_) => Ok(()),
+                });
+                let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+                let sent = socket.send_to(b"<13>host app: m", ("127.0.0.1", place.port));
+                sent.expect("sent");
+            })
+        },
+        _ => return None,
+    })
+}
+
+fn post(place: &Place, path: &str, body: &str) {
+    let mut stream = place.connect();
     let head = format!(
         "POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
-    stream
-        .write_all((head + &body).as_bytes())
-        .expect("written");
+    stream.write_all((head + body).as_bytes()).expect("written");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
-    assert!(answer.starts_with("HTTP/1.1 200"), "{pipeline}: {answer}");
-    let id = Pid::from_raw(child.id().try_into().expect("a process")).expect("a process");
-    kill_process(id, Signal::TERM).expect("it runs");
-    given(&folder, &finish(child), Vec::new())
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
 /// Runs a pipeline that sends to localhost:9200, where a server takes everything.
@@ -258,7 +344,7 @@ fn both_forms_of_every_row_give_the_same() {
     let nothing = run("file events.ndjson | discard");
     for row in rows() {
         let run = match (row.kind.as_str(), row.stage.as_str()) {
-            ("inputs", "http" | "elasticsearch") => run_with_client,
+            ("inputs", stage) => receiver(stage).unwrap_or(run),
             ("outputs", "http" | "elasticsearch") => run_with_server,
             _ => run,
         };

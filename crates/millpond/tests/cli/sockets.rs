@@ -39,14 +39,6 @@ impl Receiving {
         Self { folder, service }
     }
 
-    /// The whole events so far.
-    fn events(&self) -> Vec<Value> {
-        let out = fs::read_to_string(self.folder.path("out")).expect("a file");
-        let whole = out.rfind('\n').map_or("", |end| &out[..end]);
-        let lines = whole.lines().map(serde_json::from_str);
-        lines.collect::<Result<_, _>>().expect("JSON lines")
-    }
-
     fn until(&mut self, count: usize) {
         let out = self.folder.path("out");
         self.service.until("the events", || {

@@ -53,6 +53,7 @@ const REPLY_BYTES_MAX: usize = 64 << 20;
 /// The description of `elasticsearch`.
 pub const SPEC: Spec = Spec {
     name: "elasticsearch",
+    aliases: &[],
     summary: "Sends events to Elasticsearch or OpenSearch.",
     description: concat!("\
 Works with Elasticsearch 7, 8 and 9 and with OpenSearch; no setting is needed to distinguish them. `hosts` is the only required setting: events go to the data \

@@ -51,6 +51,7 @@ use crate::format::Format;
 /// The description of `file`.
 pub const SPEC: Spec = Spec {
     name: "file",
+    aliases: &[],
     summary: "Writes events to files, one event per line.",
     description: concat!("\
 `path` and `template` may contain fields and times: ", expr::template_syntax!(), " A field that is absent or null is written as `-`. In a path, the value of a field \

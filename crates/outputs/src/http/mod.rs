@@ -39,6 +39,7 @@ use crate::schema::with_client;
 /// The description of `http`.
 pub const SPEC: Spec = Spec {
     name: "http",
+    aliases: &[],
     summary: "Sends events to an HTTP server.",
     description: concat!("\
 `url`, `template` and the values of `headers` may contain fields and times: ", expr::template_syntax!(), " A field that is absent or null is written as `-`. Only events with the same URL and the same headers share a request. In a URL, fields and times \

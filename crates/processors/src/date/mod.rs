@@ -36,6 +36,7 @@ use zone::Zone;
 /// The `date` processor.
 pub const SPEC: Spec = Spec {
     name: "date",
+    aliases: &[],
     summary: "Parses the time in a field and sets `@timestamp` to it.",
     description: DESCRIPTION,
     positional: Positional::with_rest(&["field", "formats"]),

@@ -23,6 +23,7 @@ const FAILURE_TAG: &str = "_dissectfailure";
 /// The processor's description.
 pub const SPEC: Spec = Spec {
     name: "dissect",
+    aliases: &[],
     summary: "Splits text into fields at fixed delimiters.",
     description: "A pattern consists of keys and the delimiters between them: `%{ip} - %{user} [%{time}]`. A key captures the text up to the \
                   next occurrence of its delimiter; the last key captures the rest. There is no backtracking, which makes `dissect` the \

@@ -27,6 +27,7 @@ use database::{Database, Fact};
 /// The `geoip` processor.
 pub const SPEC: Spec = Spec {
     name: "geoip",
+    aliases: &[],
     summary: "Looks up an IP address in a MaxMind database: city, country, coordinates, autonomous system.",
     description: DESCRIPTION,
     positional: Positional::fields(&["field", "database"]),

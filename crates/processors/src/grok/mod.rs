@@ -25,6 +25,7 @@ use settings::Config;
 /// The `grok` processor.
 pub const SPEC: Spec = Spec {
     name: "grok",
+    aliases: &[],
     summary: "Parses text into fields using named patterns.",
     description: DESCRIPTION,
     positional: Positional::with_rest(&["pattern"]),

@@ -30,6 +30,7 @@ const FAILURE_TAG: &str = "_kvparsefailure";
 /// The processor's description.
 pub const SPEC: Spec = Spec {
     name: "kv",
+    aliases: &[],
     summary: "Parses key=value pairs into fields.",
     description: "Turns pairs such as `user=ann status=200` into fields; other words are ignored. Values are strings. Quotes (`\"…\"`, `'…'`) or brackets (`(…)`, `[…]`, `<…>`) around a value are removed if the pair ends after the closing one; backslashes stay as they are, but the \
                   byte after one splits nothing. Pairs without a value are left out, and so are pairs without a \

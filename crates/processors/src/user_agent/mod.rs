@@ -28,6 +28,7 @@ use rules::Rules;
 /// The `user_agent` processor.
 pub const SPEC: Spec = Spec {
     name: "user_agent",
+    aliases: &[],
     summary: "Parses a user agent string into browser, operating system and device.",
     description: DESCRIPTION,
     positional: Positional::fields(&["field", "target"]),
