@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::decode::{Decoding, Message, Part, Session, State, fault};
+use super::decode::{Decoding, Message, Part, Session, State};
 use crate::connections::answer::{Answer, Awaited, Outcome, answer};
 use crate::connections::batcher::Inbox;
 use crate::connections::closing::{Ending, Fault};
@@ -158,7 +158,7 @@ impl<R: AsyncRead + Unpin> Receiver<R> {
         while self.intake.begin().await? {
             let head = self.intake.need(2).await?;
             let extent = Scanner::default().extent(head, self.limits);
-            let extent = extent.map_err(fault)?;
+            let extent = extent.map_err(Fault::from)?;
             if head[1] != b'W' {
                 self.message(window.take(), extent).await?;
                 continue;
@@ -167,7 +167,7 @@ impl<R: AsyncRead + Unpin> Receiver<R> {
                 self.put_window(window.take()).await?;
             }
             let frame = self.intake.need(WINDOW_BYTES).await?;
-            let parsed = Frame::parse(frame, self.limits).map_err(fault)?;
+            let parsed = Frame::parse(frame, self.limits).map_err(Fault::from)?;
             self.intake.skip(WINDOW_BYTES);
             if let Some((Frame::Window { version, events }, _)) = parsed {
                 self.version = version;
@@ -245,7 +245,7 @@ impl<R: AsyncRead + Unpin> Receiver<R> {
     async fn frame(&mut self, load: &mut Load) -> Result<(), Ending> {
         let mut scanner = Scanner::default();
         let ahead = self.intake.ahead();
-        let mut extent = scanner.extent(ahead, self.limits).map_err(fault)?;
+        let mut extent = scanner.extent(ahead, self.limits).map_err(Fault::from)?;
         loop {
             let bytes = match extent {
                 Extent::Whole(bytes) | Extent::AtLeast(bytes) => bytes,
@@ -254,7 +254,9 @@ impl<R: AsyncRead + Unpin> Receiver<R> {
             if let Extent::Whole(_) = extent {
                 return Ok(());
             }
-            extent = scanner.extent(load.bytes(), self.limits).map_err(fault)?;
+            extent = scanner
+                .extent(load.bytes(), self.limits)
+                .map_err(Fault::from)?;
         }
     }
 

@@ -182,7 +182,7 @@ impl Decoding {
                     taken
                 }
                 Ok(None) => Err(Fault::malformed("a frame is not whole")),
-                Err(error) => Err(fault(&error)),
+                Err(error) => Err(error.into()),
             };
         }
         let body = has_events.then_some((buffer, filled));
@@ -222,9 +222,11 @@ impl Decoding {
             }
             Frame::Json { sequence, document } => {
                 let mut window = state.window;
-                window.event(sequence).map_err(fault)?;
+                window.event(sequence).map_err(Fault::from)?;
                 let range = within(document);
-                self.events.json(buffer, range, sequence).map_err(fault)?;
+                self.events
+                    .json(buffer, range, sequence)
+                    .map_err(Fault::from)?;
                 // Only now: what is at fault is not acknowledged.
                 state.window = window;
             }
@@ -233,7 +235,7 @@ impl Decoding {
                 count,
                 pairs,
             } => {
-                state.window.event(sequence).map_err(fault)?;
+                state.window.event(sequence).map_err(Fault::from)?;
                 self.events.pairs(buffer, within(pairs), count);
             }
             Frame::Compressed(_) => {
@@ -377,7 +379,7 @@ impl Decoding {
                 Ok(Some((frame, len))) => self
                     .frame(frame, at, buffer, state, work)
                     .map(|()| at += len),
-                Err(error) => Err(fault(&error)),
+                Err(error) => Err(error.into()),
             };
             if taken.is_err() {
                 return (at, taken);
@@ -502,11 +504,13 @@ fn take(len: usize, reservation: &mut Reservation, work: &mut Work<'_>) -> Poole
     reservation.take(len)
 }
 
-pub(super) fn fault(error: &FrameError) -> Fault {
-    let reason = error.to_string();
-    match error {
-        FrameError::Malformed(_) => Fault::malformed(reason),
-        FrameError::TooLarge(_) => Fault::too_large(reason),
-        FrameError::Document { .. } => Fault::new("invalid_documents", reason),
+impl From<FrameError> for Fault {
+    fn from(error: FrameError) -> Self {
+        let reason = error.to_string();
+        match error {
+            FrameError::Malformed(_) => Self::malformed(reason),
+            FrameError::TooLarge(_) => Self::too_large(reason),
+            FrameError::Document { .. } => Self::new("invalid_documents", reason),
+        }
     }
 }
