@@ -179,8 +179,8 @@ fn read(fill: impl FnOnce(&mut Events, &mut Vec<u8>)) -> Vec<[String; 3]> {
     let host = Arc::new(HostInfo { name: "h".into() });
     let mut builder = BatchBuilder::new(Encoding::Json, &host, 0, false);
     builder.stream(&Arc::new(Stream::unnamed(1)));
-    let (next, refused) = events.push(&buffers, 0..events.len(), 5, &mut builder);
-    assert_eq!((next, refused), (events.len(), 0));
+    let (next, _) = events.push(&buffers, 0..events.len(), 5, &mut builder);
+    assert_eq!(next, events.len());
     let batch = builder.finish();
     let metadata = batch.column(&FieldPath::from_keys(["@metadata"]));
     let row = |row| {
@@ -222,6 +222,7 @@ fn documents_stay_as_they_came() {
             Some("y"),
         ),
         (r#"{"@metadata":{"_id":7}}"#, "{}", r#"{"_id":7}"#, None),
+        (r#"{"@metadata":{"_id":""}}"#, "{}", r#"{"_id":""}"#, None),
         (r#"{"@metadata":7}"#, r#"{"@metadata":7}"#, "7", None),
     ] {
         let events = read(|events, buffer| {
