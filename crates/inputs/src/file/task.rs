@@ -119,7 +119,7 @@ impl Task {
     /// It is not there, or not what it was.
     pub(crate) fn open(
         file: &Arc<File>,
-        desk: &mut impl SliceContext,
+        context: &mut impl SliceContext,
     ) -> Result<Box<Self>, OpenError> {
         let (path, place) = {
             let state = file.lock();
@@ -130,18 +130,18 @@ impl Task {
         if place != Some(Place::of(&meta)) {
             return Err(OpenError::Moved);
         }
-        let (mut content, tail) = seek(file, opened, desk.scratch())?;
-        if desk.awaits_nuls() {
+        let (mut content, tail) = seek(file, opened, context.scratch())?;
+        if context.awaits_nuls() {
             content.await_nuls();
         }
         let name = path.to_string_lossy();
         let mut state = file.lock();
         state.counts.pending_bytes = 0;
-        let mut chunker = desk.chunker(&name, &state, &tail);
+        let mut chunker = context.chunker(&name, &state, &tail);
         let is_at_start = state.sent.offset == 0;
         drop(state);
         if !is_at_start {
-            desk.tell_start(&mut chunker, &name, content.file());
+            context.tell_start(&mut chunker, &name, content.file());
         }
         let stream = Arc::new(Stream::file(file.id, &*name));
         let now = Instant::now();
@@ -154,7 +154,7 @@ impl Task {
             content,
             chunker,
             place: Place::of(&meta),
-            order: desk.first_order(),
+            order: context.first_order(),
             times: Times {
                 opened: now,
                 data: now,
@@ -222,10 +222,10 @@ impl Task {
     }
 
     /// Reads and sends some of it.
-    pub(crate) fn slice(&mut self, desk: &mut impl SliceContext) -> Outcome {
+    pub(crate) fn slice(&mut self, context: &mut impl SliceContext) -> Outcome {
         // What was read is given wherever the file goes on.
         if self.order == Order::Finish {
-            return match self.send_all(desk) {
+            return match self.send_all(context) {
                 Err(outcome) => outcome,
                 Ok(()) => Outcome::Closed,
             };
@@ -233,16 +233,16 @@ impl Task {
         if self.is_left() {
             return Outcome::Elsewhere;
         }
-        if desk.is_own(self.content.file()) {
+        if context.is_own(self.content.file()) {
             return Outcome::Closed;
         }
         let end = self.content.offset() + SLICE_BYTES;
         loop {
-            if desk.is_stopped() {
+            if context.is_stopped() {
                 return Outcome::Stopped;
             }
             if self.chunker.is_full() {
-                if let Err(outcome) = self.send_ready(desk) {
+                if let Err(outcome) = self.send_ready(context) {
                     return outcome;
                 }
                 continue;
@@ -250,7 +250,7 @@ impl Task {
             if let Some(size) = self.chunker.needs() {
                 let expected = self.content.expected_bytes().min(BUFFER_MAX) as usize;
                 let room = (size + expected).next_power_of_two();
-                let buffer = desk.buffer(size.max(BUFFER_MIN), room);
+                let buffer = context.buffer(size.max(BUFFER_MIN), room);
                 self.chunker.give(buffer);
                 continue;
             }
@@ -258,12 +258,12 @@ impl Task {
                 return Outcome::More;
             }
             let start = Instant::now();
-            match self.content.read(self.chunker.space(), desk.scratch()) {
-                Ok(Got::Bytes(read)) => self.advance(read, start, desk),
-                Ok(other) => return self.at_end(other, desk),
+            match self.content.read(self.chunker.space(), context.scratch()) {
+                Ok(Got::Bytes(read)) => self.advance(read, start, context),
+                Ok(other) => return self.at_end(other, context),
                 Err(error) => {
                     // Whole records before the place that cannot be read are given.
-                    return match self.send_ready(desk) {
+                    return match self.send_ready(context) {
                         Err(outcome) => outcome,
                         Ok(()) => Outcome::Failed(error),
                     };
@@ -271,7 +271,7 @@ impl Task {
             }
             if self.chunker.is_broken() {
                 // The decoder says what is wrong.
-                return match self.send_all(desk) {
+                return match self.send_all(context) {
                     Err(outcome) => outcome,
                     Ok(()) => Outcome::Broken("broken data".to_owned()),
                 };
@@ -279,15 +279,15 @@ impl Task {
         }
     }
 
-    fn advance(&mut self, read: usize, start: Instant, desk: &mut impl SliceContext) {
-        if desk.follows() && !self.content.is_compressed() {
+    fn advance(&mut self, read: usize, start: Instant, context: &mut impl SliceContext) {
+        if context.follows() && !self.content.is_compressed() {
             let at = self.content.offset() - read as u64;
             let bytes = &self.chunker.space()[..read];
             self.file.lock().trail.add(at, bytes);
         }
         self.chunker.advance(read);
         self.times.data = Instant::now();
-        self.count(read, self.times.data - start, desk);
+        self.count(read, self.times.data - start, context);
         keep_checkpoint(&self.file, &mut self.content);
         let mut state = self.file.lock();
         state.counts.read_bytes += read as u64;
@@ -295,31 +295,33 @@ impl Task {
     }
 
     /// Counts what was read, of the content and of the disk.
-    fn count(&mut self, read: usize, time: Duration, desk: &mut impl SliceContext) {
+    fn count(&mut self, read: usize, time: Duration, context: &mut impl SliceContext) {
         let disk_offset = self.content.disk_offset();
-        desk.count(read, disk_offset - self.disk_offset, time);
+        context.count(read, disk_offset - self.disk_offset, time);
         self.disk_offset = disk_offset;
         self.file.lock().disk_offset = disk_offset;
     }
 
     /// Nothing more can be read now.
-    fn at_end(&mut self, got: Got, desk: &mut impl SliceContext) -> Outcome {
+    fn at_end(&mut self, got: Got, context: &mut impl SliceContext) -> Outcome {
         if matches!(got, Got::Replaced) {
             return Outcome::Replaced;
         }
         // What ends compressed data gives no content.
-        self.count(0, Duration::ZERO, desk);
+        self.count(0, Duration::ZERO, context);
         keep_checkpoint(&self.file, &mut self.content);
         // Another member may follow, and go on with the line.
-        let may_go_on = matches!(got, Got::End) && desk.follows() && self.is_recent();
+        let may_go_on = matches!(got, Got::End) && context.follows() && self.is_recent();
         let sent = match (&got, self.order) {
-            (Got::Truncated(_), _) if desk.gives_half_lines() => self.send_all(desk),
-            (Got::Truncated(_), _) => self.send_ready(desk),
-            (_, Order::Read) if may_go_on || matches!(got, Got::Nothing) => self.send_ready(desk),
-            (_, Order::Flush) if may_go_on || matches!(got, Got::Nothing) => {
-                self.send_flushed(desk)
+            (Got::Truncated(_), _) if context.gives_half_lines() => self.send_all(context),
+            (Got::Truncated(_), _) => self.send_ready(context),
+            (_, Order::Read) if may_go_on || matches!(got, Got::Nothing) => {
+                self.send_ready(context)
             }
-            _ => self.send_all(desk),
+            (_, Order::Flush) if may_go_on || matches!(got, Got::Nothing) => {
+                self.send_flushed(context)
+            }
+            _ => self.send_all(context),
         };
         if let Err(outcome) = sent {
             return outcome;
@@ -353,38 +355,38 @@ impl Task {
     }
 
     /// Sends the whole records.
-    fn send_ready(&mut self, desk: &mut impl SliceContext) -> Result<(), Outcome> {
+    fn send_ready(&mut self, context: &mut impl SliceContext) -> Result<(), Outcome> {
         while let Some(chunk) = self.chunker.take() {
-            self.send(chunk, desk)?;
+            self.send(chunk, context)?;
         }
         Ok(())
     }
 
     /// Sends the record that waits for its end, too.
-    fn send_flushed(&mut self, desk: &mut impl SliceContext) -> Result<(), Outcome> {
-        self.send_ready(desk)?;
+    fn send_flushed(&mut self, context: &mut impl SliceContext) -> Result<(), Outcome> {
+        self.send_ready(context)?;
         while let Some(chunk) = self.chunker.flush() {
-            self.send(chunk, desk)?;
+            self.send(chunk, context)?;
         }
         Ok(())
     }
 
     /// Sends everything, half a line too.
-    fn send_all(&mut self, desk: &mut impl SliceContext) -> Result<(), Outcome> {
+    fn send_all(&mut self, context: &mut impl SliceContext) -> Result<(), Outcome> {
         while let Some(chunk) = self.chunker.finish() {
-            self.send(chunk, desk)?;
+            self.send(chunk, context)?;
         }
         Ok(())
     }
 
-    fn send(&mut self, chunk: Chunk, desk: &mut impl SliceContext) -> Result<(), Outcome> {
+    fn send(&mut self, chunk: Chunk, context: &mut impl SliceContext) -> Result<(), Outcome> {
         {
             let mut state = self.file.lock();
             self.skipped = settle(&mut state, &self.chunker, self.skipped);
             state.counts.in_flight_bytes += chunk.source_bytes;
             state.sent = chunk.after.clone();
         }
-        desk.send(self, chunk)
+        context.send(self, chunk)
     }
 }
 

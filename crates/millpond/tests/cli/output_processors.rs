@@ -119,7 +119,10 @@ fn mistakes_below_an_output_are_told_at_their_place() {
             "stdout: { processors: [{ set: { value: x } }] }",
             "bad.yaml:5:",
         ),
-        ("stdout: { procesors: [] }", "name, if, processors"),
+        (
+            "stdout: { procesors: [] }",
+            "name, if, otherwise, processors",
+        ),
         (
             "stdout: { processors: [{ grok: { pattern: x, on_failure: dead_letter } }] }",
             "`data_dir` is not set",

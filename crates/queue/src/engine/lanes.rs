@@ -18,12 +18,12 @@ const PATIENCE_NS: i64 = 1_000_000_000;
 
 /// Who gets the next batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Who {
+pub enum Recipient {
     Front,
     Alone(usize),
 }
 
-impl Who {
+impl Recipient {
     fn is(self, index: usize, lane: &Lane) -> bool {
         match self {
             Self::Front => !lane.is_alone(),
@@ -139,7 +139,7 @@ impl Lanes {
     /// it is stored.
     pub fn give(
         &mut self,
-        who: Who,
+        recipient: Recipient,
         sequence: u64,
         weight: Weight,
         ordinal_end: Option<u64>,
@@ -148,8 +148,8 @@ impl Lanes {
         let mut turns = Vec::with_capacity(self.lanes.len());
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             // One that failed lets go of what is in memory alone.
-            let lets_go = who == Who::Front && !is_stored && lane.has_failed();
-            if !who.is(index, lane) && !lets_go {
+            let lets_go = recipient == Recipient::Front && !is_stored && lane.has_failed();
+            if !recipient.is(index, lane) && !lets_go {
                 continue;
             }
             let turn = if lane.has_failed() {
@@ -209,28 +209,28 @@ impl Lanes {
     }
 
     /// Whether a batch is to be given to some of these outputs.
-    pub fn is_wanted(&self, who: Who, sequence: u64) -> bool {
-        let mut lanes = self.these(who);
+    pub fn is_wanted(&self, recipient: Recipient, sequence: u64) -> bool {
+        let mut lanes = self.these(recipient);
         sequence >= self.floor && lanes.any(|lane| lane.wants(sequence))
     }
 
     /// Events stored before the next batch of these outputs, if none is missing.
-    pub fn expected_ordinal(&self, who: Who) -> u64 {
-        let ordinals = self.these(who).map(Lane::next_ordinal);
+    pub fn expected_ordinal(&self, recipient: Recipient) -> u64 {
+        let ordinals = self.these(recipient).map(Lane::next_ordinal);
         ordinals.min().unwrap_or(u64::MAX)
     }
 
-    fn these(&self, who: Who) -> impl Iterator<Item = &Lane> {
+    fn these(&self, recipient: Recipient) -> impl Iterator<Item = &Lane> {
         let lanes = self.lanes.iter().enumerate();
         lanes
-            .filter(move |(index, lane)| who.is(*index, lane))
+            .filter(move |(index, lane)| recipient.is(*index, lane))
             .map(|(_, lane)| lane)
     }
 
     /// These outputs go on with this sequence, before which so many events were stored, ever.
-    pub fn skip_to(&mut self, who: Who, sequence: u64, ordinal: u64) {
+    pub fn skip_to(&mut self, recipient: Recipient, sequence: u64, ordinal: u64) {
         for (index, lane) in self.lanes.iter_mut().enumerate() {
-            if who.is(index, lane) {
+            if recipient.is(index, lane) {
                 lane.skip(sequence, ordinal);
             }
         }

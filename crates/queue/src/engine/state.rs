@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::commit::Commit;
 use super::front::{Front, Waiting};
 use super::lane::Lane;
-use super::lanes::{Lanes, Who};
+use super::lanes::{Lanes, Recipient};
 use super::phase::QueuePhase;
 use crate::cursor::LogEnd;
 
@@ -86,11 +86,11 @@ impl State {
     }
 
     /// These outputs go on with this sequence, before which so many events were stored, ever.
-    pub fn skip_to(&mut self, who: Who, sequence: u64, ordinal: u64) {
-        if who == Who::Front {
+    pub fn skip_to(&mut self, recipient: Recipient, sequence: u64, ordinal: u64) {
+        if recipient == Recipient::Front {
             self.front.skip_to(sequence);
         }
-        self.lanes.skip_to(who, sequence, ordinal);
+        self.lanes.skip_to(recipient, sequence, ordinal);
     }
 
     /// Drops what is stored up to a batch with these ordinals, which is included; the most events that this costs some output.

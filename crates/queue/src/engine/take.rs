@@ -13,7 +13,7 @@ use component::{Delivery, Limit};
 
 use super::front::{Kept, Waiting};
 use super::lane::{ReaderSlot, Weight};
-use super::lanes::Who;
+use super::lanes::Recipient;
 use super::open::Mode;
 use super::state::State;
 use super::upkeep::DROPPED_BY_AGE;
@@ -75,7 +75,7 @@ pub enum Next {
 /// What there is to do for a worker.
 enum Choice {
     Take(Taken),
-    Read(Who, ReaderSlot),
+    Read(Recipient, ReaderSlot),
     Wait,
     End,
 }
@@ -98,16 +98,16 @@ impl Queue {
     pub fn next(self: &Arc<Self>, has_room: &dyn Fn(usize) -> bool) -> Next {
         loop {
             let choice = self.choose(&mut self.lock(), has_room);
-            let (who, slot) = match choice {
+            let (recipient, slot) = match choice {
                 Choice::Take(taken) => return Next::Taken(taken),
                 Choice::Wait => return Next::Wait,
                 Choice::End => return Next::End,
-                Choice::Read(who, slot) => (who, slot),
+                Choice::Read(recipient, slot) => (recipient, slot),
             };
             if (self.steady)() < self.read_again.load(Ordering::Relaxed) {
                 return Next::Wait;
             }
-            match self.read_back(who, &slot, has_room) {
+            match self.read_back(recipient, &slot, has_room) {
                 Ok(taken) => {
                     self.read_again.store(i64::MIN, Ordering::Relaxed);
                     if let Some(taken) = taken {
@@ -143,8 +143,8 @@ impl Queue {
             match choice {
                 Choice::Take(taken) => return Ok(Some(taken)),
                 Choice::Wait | Choice::End => return Ok(None),
-                Choice::Read(who, slot) => {
-                    if let Some(taken) = self.read_back(who, &slot, has_room)? {
+                Choice::Read(recipient, slot) => {
+                    if let Some(taken) = self.read_back(recipient, &slot, has_room)? {
                         return Ok(Some(taken));
                     }
                 }
@@ -165,7 +165,7 @@ impl Queue {
         for (lane, slot) in state.lanes.alone() {
             if may_read && takes(state, lane) {
                 if state.lanes.of(lane).position() < readable_end {
-                    return Choice::Read(Who::Alone(lane), slot);
+                    return Choice::Read(Recipient::Alone(lane), slot);
                 }
                 somebody_joins_soon |= state.lanes.joins_soon(lane, front);
             }
@@ -194,7 +194,7 @@ impl Queue {
         if state.front.first().is_some() {
             self.give_waiting(state)
         } else if front < readable_end {
-            Choice::Read(Who::Front, disk.front.clone())
+            Choice::Read(Recipient::Front, disk.front.clone())
         } else {
             Choice::Wait
         }
@@ -236,7 +236,7 @@ impl Queue {
             ordinal_end,
             is_held: true,
         };
-        let entry = self.give(state, Who::Front, &what, issuer);
+        let entry = self.give(state, Recipient::Front, &what, issuer);
         Choice::Take(Taken::Batch(entry, Box::new(batch)))
     }
 
@@ -244,7 +244,7 @@ impl Queue {
     fn give(
         self: &Arc<Self>,
         state: &mut State,
-        who: Who,
+        recipient: Recipient,
         what: &Given,
         issuer: Option<Issuer>,
     ) -> Entry {
@@ -254,8 +254,8 @@ impl Queue {
         };
         let lanes = state
             .lanes
-            .give(who, what.sequence, weight, what.ordinal_end);
-        let turn = (who == Who::Front).then(|| state.front.give(what.sequence));
+            .give(recipient, what.sequence, weight, what.ordinal_end);
+        let turn = (recipient == Recipient::Front).then(|| state.front.give(what.sequence));
         let ticket = Ticket {
             queue: self.clone(),
             sequence: what.sequence,
@@ -280,7 +280,7 @@ impl Queue {
     /// Reads the next stored batch; none when somebody else was faster or there is none to read.
     fn read_back(
         self: &Arc<Self>,
-        who: Who,
+        recipient: Recipient,
         slot: &ReaderSlot,
         has_room: &dyn Fn(usize) -> bool,
     ) -> io::Result<Option<Taken>> {
@@ -288,7 +288,7 @@ impl Queue {
             return Ok(None);
         };
         let mut reader = slot.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((from, end)) = self.still(who, has_room) else {
+        let Some((from, end)) = self.still(recipient, has_room) else {
             return Ok(None);
         };
         if reader.as_ref().is_none_or(|(_, next)| *next != from) {
@@ -308,14 +308,14 @@ impl Queue {
         let Some(found) = found else {
             // What should be there is lost.
             *reader = None;
-            let missing = state.lanes.expected_ordinal(who)..end.ordinal;
-            state.skip_to(who, end.sequence, end.ordinal);
+            let missing = state.lanes.expected_ordinal(recipient)..end.ordinal;
+            state.skip_to(recipient, end.sequence, end.ordinal);
             drop(state);
             self.say_lost_end(disk.count_lost(disk.log.lost_of(missing, from, None)));
             return Ok(None);
         };
         *next = found.sequence + 1;
-        let missing = state.lanes.expected_ordinal(who)..found.ordinal;
+        let missing = state.lanes.expected_ordinal(recipient)..found.ordinal;
         if !missing.is_empty() {
             self.say_lost_before(disk, missing, from, &found);
         }
@@ -326,18 +326,22 @@ impl Queue {
             ordinal_end: Some(found.ordinal_end()),
             is_held: false,
         };
-        if !state.lanes.is_wanted(who, what.sequence) {
-            state.skip_to(who, found.sequence + 1, found.ordinal_end());
+        if !state.lanes.is_wanted(recipient, what.sequence) {
+            state.skip_to(recipient, found.sequence + 1, found.ordinal_end());
             return Ok(None);
         }
-        let entry = self.give(&mut state, who, &what, None);
+        let entry = self.give(&mut state, recipient, &what, None);
         drop(state);
         drop(reader);
         Ok(Some(self.load(disk, entry, &found)))
     }
 
     /// Where the next stored batch is looked for, and before what it must be; none when things have changed.
-    fn still(&self, who: Who, has_room: &dyn Fn(usize) -> bool) -> Option<(u64, LogEnd)> {
+    fn still(
+        &self,
+        recipient: Recipient,
+        has_room: &dyn Fn(usize) -> bool,
+    ) -> Option<(u64, LogEnd)> {
         let state = self.lock();
         if !state.phase.reads_back() {
             return None;
@@ -345,7 +349,7 @@ impl Queue {
         let end = state.commit.readable();
         let takes = |lane: usize| state.lanes.of(lane).may_hold() && has_room(lane);
         match who {
-            Who::Alone(lane) => {
+            Recipient::Alone(lane) => {
                 let place = state.lanes.of(lane);
                 let stands = place.is_alone()
                     && !place.has_failed()
@@ -353,7 +357,7 @@ impl Queue {
                     && takes(lane);
                 stands.then_some((place.position(), end))
             }
-            Who::Front => {
+            Recipient::Front => {
                 let from = state.front.sequence();
                 let stands = state.front.first().is_none()
                     && from < end.sequence
