@@ -67,9 +67,6 @@ fn hint<'n>(topic: &str, names: impl Iterator<Item = &'n str>) -> String {
     if functions().any(|function| is_called(function.signature, name)) {
         return format!("; `{name}` is a function: millpond docs functions");
     }
-    if name == "syslog" {
-        return "; syslog is a codec of inputs: millpond docs input-file".to_owned();
-    }
     closest(topic, names).map_or(String::new(), |word| format!("; did you mean `{word}`?"))
 }
 

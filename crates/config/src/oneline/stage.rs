@@ -126,18 +126,12 @@ impl Stage {
             .closest_to(name);
         let is_path = name.contains(['.', '/', '~', '*']);
         match (roles.first(), is_path, &**name) {
-            (Some(StageRole::Input), true, _) => {
-                error.note(format!("to read a file: file {name}"))
-            }
+            (Some(StageRole::Input), true, _) => error.note(format!("to read a file: file {name}")),
             (Some(StageRole::Processor), true, _) if roles.len() > 1 => {
                 error.note(format!("to write to a file: file {name}"))
             }
-            (_, _, "follow" | "tail") => {
-                error.note("to follow a file and read what is appended to it: file PATH follow=true")
-            }
-            (Some(StageRole::Input), _, "syslog" | "tcp" | "udp") => error.note(
-                "syslog is read from files and standard input with codec=syslog; there is no input that listens for it yet",
-            ),
+            (_, _, "follow" | "tail") => error
+                .note("to follow a file and read what is appended to it: file PATH follow=true"),
             _ => error,
         }
     }
