@@ -529,7 +529,10 @@ impl Tracker {
             state.lost_since = None;
             state.is_seen = true;
             state.short_end = None;
-            state.given = Default::default();
+            if probe.trail.end() < state.given.0 {
+                // It was made before those bytes were written.
+                state.given = Default::default();
+            }
             if is_read {
                 let end = (probe.trail.end(), Check::of(probe.trail.tail()));
                 state.ends.note_copy(end.0, end.1);

@@ -436,7 +436,6 @@ fn seek(
         if is_short || (trail.end() == given.0 && !matches(&trail, given.1)) {
             return Err(OpenError::Replaced);
         }
-        file.lock().given = Default::default();
     }
     let (content, trail, got) = pass_to(sent.offset, opened, format, checkpoint.as_ref(), scratch)?;
     let is_there = content.offset() == sent.offset && !matches!(got, Got::Replaced);

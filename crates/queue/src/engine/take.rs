@@ -348,7 +348,7 @@ impl Queue {
         }
         let end = state.commit.readable();
         let takes = |lane: usize| state.lanes.of(lane).may_hold() && has_room(lane);
-        match who {
+        match recipient {
             Recipient::Alone(lane) => {
                 let place = state.lanes.of(lane);
                 let stands = place.is_alone()
