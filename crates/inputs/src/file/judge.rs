@@ -34,6 +34,9 @@ const COPY_GRACE: Duration = Duration::from_secs(10);
 /// How long half a line of a truncated file waits for a copy that goes on with it.
 const ORPHAN_PATIENCE: Duration = Duration::from_secs(6);
 
+/// How long it waits while a file is held back that looks like another one: it may turn out to be that copy.
+const ORPHAN_PATIENCE_MAX: Duration = Duration::from_secs(11);
+
 /// How long a compressed file is not judged again beside its original.
 const PACKED_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -623,10 +626,15 @@ impl Tracker {
             // A copy may be among the files that are still to be looked at.
             return;
         }
+        let is_any_held = self.held.values().any(|held| held.stage != Stage::Copy);
+        let patience = match is_any_held {
+            true => ORPHAN_PATIENCE_MAX,
+            false => ORPHAN_PATIENCE,
+        };
         let over: Vec<u128> = self
             .orphans
             .iter()
-            .filter(|(_, (_, since))| since.elapsed() > ORPHAN_PATIENCE)
+            .filter(|(_, (_, since))| since.elapsed() > patience)
             .map(|(id, _)| *id)
             .filter(|id| !self.may_be_continued(*id))
             .collect();
