@@ -214,6 +214,21 @@ impl Input for Socket {
 }
 
 impl Socket {
+    /// An input that takes no connections and no datagrams yet: what the place needs is for the caller to set.
+    fn new(name: &'static str, place: Place, settings: codec::Settings, node: &Node) -> Self {
+        Self {
+            name,
+            place,
+            settings,
+            max_connections: 0,
+            patience: Patience::default(),
+            receive_buffer_bytes: 0,
+            node: node.clone(),
+            opened: None,
+            warning: None,
+        }
+    }
+
     fn datagrams(
         &mut self,
         socket: OwnedFd,

@@ -133,29 +133,22 @@ fn syslog(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigE
         add_fields: false,
         timezone: config.timezone.as_deref(),
     };
-    let mut socket = Socket {
-        name: "syslog",
-        settings: messages.settings(node)?,
+    let place = match config.transport {
+        Transport::Udp => Place::Udp(config.address),
+        Transport::Tcp => Place::Tcp {
+            address: config.address,
+            tls: config.tls,
+        },
+    };
+    let socket = Socket {
         max_connections: config.max_connections,
         patience: Patience {
             idle: config.idle_timeout.map(|idle| idle.get().0),
             line: config.line_timeout.get().0,
         },
         receive_buffer_bytes: config.receive_buffer_bytes.bytes(),
-        place: Place::Udp(config.address),
-        node: node.clone(),
-        opened: None,
-        warning: None,
+        ..Socket::new("syslog", place, messages.settings(node)?, node)
     };
-    if config.transport == Transport::Tcp {
-        let Place::Udp(address) = socket.place else {
-            unreachable!("it was just made");
-        };
-        socket.place = Place::Tcp {
-            address,
-            tls: config.tls,
-        };
-    }
     finish(socket, context)
 }
 
@@ -169,22 +162,17 @@ fn tcp(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigErro
         add_fields: config.add_fields,
         timezone: config.timezone.as_deref(),
     };
+    let place = Place::Tcp {
+        address: config.address,
+        tls: config.tls,
+    };
     let socket = Socket {
-        name: "tcp",
-        settings: messages.settings(node)?,
         max_connections: config.max_connections,
         patience: Patience {
             idle: config.idle_timeout.map(|idle| idle.get().0),
             line: config.line_timeout.get().0,
         },
-        receive_buffer_bytes: 0,
-        place: Place::Tcp {
-            address: config.address,
-            tls: config.tls,
-        },
-        node: node.clone(),
-        opened: None,
-        warning: None,
+        ..Socket::new("tcp", place, messages.settings(node)?, node)
     };
     finish(socket, context)
 }
@@ -192,22 +180,16 @@ fn tcp(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigErro
 fn udp(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigError> {
     let config: UdpConfig = component::parse(node)?;
     refuse_msgpack(config.codec, node)?;
+    let settings = of_datagrams(
+        config.codec,
+        config.max_line_bytes,
+        config.add_fields,
+        config.timezone.as_deref(),
+        node,
+    )?;
     let socket = Socket {
-        name: "udp",
-        settings: of_datagrams(
-            config.codec,
-            config.max_line_bytes,
-            config.add_fields,
-            config.timezone.as_deref(),
-            node,
-        )?,
-        max_connections: 0,
-        patience: Patience::default(),
         receive_buffer_bytes: config.receive_buffer_bytes.bytes(),
-        place: Place::Udp(config.address),
-        node: node.clone(),
-        opened: None,
-        warning: None,
+        ..Socket::new("udp", Place::Udp(config.address), settings, node)
     };
     finish(socket, context)
 }
@@ -244,18 +226,13 @@ fn unix(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigErr
         }
     };
     let socket = Socket {
-        name: "unix",
-        place,
-        settings,
         max_connections: config.max_connections,
         patience: Patience {
             idle: config.idle_timeout.map(|idle| idle.get().0),
             line: config.line_timeout.get().0,
         },
         receive_buffer_bytes: config.receive_buffer_bytes.bytes(),
-        node: node.clone(),
-        opened: None,
-        warning: None,
+        ..Socket::new("unix", place, settings, node)
     };
     finish(socket, context)
 }
