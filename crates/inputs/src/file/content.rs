@@ -4,17 +4,19 @@
 //! kept between two calls: an idle file costs its descriptor, and a compressed one that is being read its window.
 //!
 //! A plain file that is truncated and written again while it is read would give foreign bytes at our position. So every
-//! read begins a little before the position, and what lies there must be what lay there before.
+//! read begins a little before the position, and what lies there must be what lay there before. The first read must give
+//! what the file began with when it was judged.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::os::fd::AsFd;
 
-use codec::CHECK_BYTES;
 use codec::compress::{Checkpoint, Decompressor, Format, recognise};
+use codec::{CHECK_BYTES, Check};
 use rustix::fs::SeekFrom;
 use rustix::io::{Errno, pread, preadv};
 
+use super::state::fingerprint;
 use super::trail::Trail;
 use crate::reading::settings::Compression;
 
@@ -79,6 +81,8 @@ pub(crate) struct Content {
     failure: Option<String>,
     /// Whether NULs at the end are taken for room that is still to be written to.
     awaits_nuls: bool,
+    /// What the content must begin with, where its start was not read yet.
+    beginning: Option<Check>,
 }
 
 enum Kind {
@@ -114,7 +118,14 @@ impl Content {
             kind,
             failure: None,
             awaits_nuls: false,
+            beginning: None,
         })
+    }
+
+    /// Gives nothing unless the content begins with what this fingerprint was made of: between the two the file may have been
+    /// truncated and written again.
+    pub(crate) fn expect_beginning(&mut self, fingerprint: Check) {
+        self.beginning = Some(fingerprint).filter(|_| self.offset == 0);
     }
 
     /// Takes NULs at the end of a plain file for room that was reserved and is still to be written to: they are not read.
@@ -193,9 +204,29 @@ impl Content {
             }
         };
         if let Got::Bytes(read) = got {
+            if let Some(expected) = self.beginning.take()
+                && !self.begins_with(expected, into, read)?
+            {
+                return Ok(Got::Replaced);
+            }
             self.offset += read as u64;
         }
         Ok(got)
+    }
+
+    /// Whether the content begins with what a fingerprint was made of. The first `read` bytes of `into` are what it gave.
+    fn begins_with(&self, expected: Check, into: &[u8], read: usize) -> io::Result<bool> {
+        let (first, len) = (&into[..read], usize::from(expected.len));
+        if let Some(head) = first.get(..len) {
+            return Ok(fingerprint(head) == expected);
+        }
+        if self.is_compressed() {
+            // With less room than the fingerprint is long nobody can tell.
+            return Ok(read == into.len());
+        }
+        let mut head = vec![0; len];
+        let again = read_exact_at(&self.file, &mut head, 0)?;
+        Ok(head.starts_with(first) && fingerprint(&head[..again]) == expected)
     }
 
     /// Passes over what lies before `target`, `limit` bytes at most. `trail` learns what was passed; what it knows at the start
@@ -539,6 +570,35 @@ mod tests {
         assert!(matches!(read(&mut content), Got::Replaced));
         fs::write(&path, "x").unwrap();
         assert!(matches!(read(&mut content), Got::Replaced));
+    }
+
+    #[test]
+    fn a_file_that_was_written_again_before_it_was_read_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.log");
+        let mut scratch = Scratch::default();
+        let judged = b"one\ntwo\n";
+        for (now, room, is_same) in [
+            ("one\ntwo\n", 100, true),
+            ("one\ntwo\nthree\n", 100, true),
+            ("one\ntwo\nthree\n", 3, true),
+            ("one\ntwn\nthree\n", 100, false),
+            ("one\ntwn\nthree\n", 3, false),
+            ("one\n", 100, false),
+            ("one\n", 3, false),
+        ] {
+            fs::write(&path, now).unwrap();
+            let mut content = open(&path);
+            content.expect_beginning(fingerprint(judged));
+            let mut into = vec![0; room];
+            let got = content.read(&mut into, &mut scratch).unwrap();
+            assert_eq!(
+                matches!(got, Got::Bytes(read) if read == room.min(now.len())),
+                is_same,
+                "{now:?} {room}: {got:?}"
+            );
+            assert_eq!(matches!(got, Got::Replaced), !is_same);
+        }
     }
 
     #[test]

@@ -3,7 +3,6 @@
 //! A file that is held back or looked through stands in [`Tracker::held`] meanwhile. What could not be read is compared
 //! again later, never taken for another file.
 
-use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs::File as Opened;
@@ -18,7 +17,7 @@ use super::content::{Head, read_exact_at};
 use super::pool::Order;
 use super::probe::{Probe, Purpose, Seen};
 use super::state::{File, FileStat, Lost, Place, UNKNOWN_PLACE};
-use super::tracker::Tracker;
+use super::tracker::{Tracker, by_age};
 use super::verdict::{Ending, Facts, Fate, Passed, Verdict, continuation, verdict};
 use super::watch::Found;
 use crate::paths::meta::Meta;
@@ -93,8 +92,7 @@ impl Held {
 }
 
 impl Tracker {
-    /// Judges files at places that are not known, originals before their copies: plain files before compressed ones, older
-    /// ones before younger ones, and where their age is not known larger ones before smaller ones.
+    /// Judges files at places that are not known, originals before their copies, and plain files before compressed ones.
     pub(super) fn meet_all(&mut self, strangers: Vec<Found>) {
         let mut places = HashMap::new();
         let mut met = Vec::new();
@@ -108,10 +106,7 @@ impl Tracker {
                 met.push((found, head));
             }
         }
-        met.sort_by_key(|(found, head)| {
-            let meta = &found.meta;
-            (head.format.is_some(), meta.born_ns, Reverse(meta.size))
-        });
+        met.sort_by_key(|(found, head)| (head.format.is_some(), by_age(&found.meta)));
         for (found, head) in met {
             self.meet(found, &head, Vec::new());
         }

@@ -136,6 +136,7 @@ impl Task {
         }
         let name = path.to_string_lossy();
         let mut state = file.lock();
+        content.expect_beginning(state.fingerprint);
         state.counts.pending_bytes = 0;
         let mut chunker = context.chunker(&name, &state, &tail);
         let is_at_start = state.sent.offset == 0;

@@ -8,6 +8,7 @@
 //! - The id of a new file is durable in the registry before the file is read.
 //! - A place belongs to one known file at most; a known file has one place at most.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::fs::File as Opened;
 use std::io;
@@ -62,8 +63,10 @@ pub(crate) struct Tracker {
     pub(super) held: HashMap<Place, Held>,
     /// Files whose content was truncated away, with what was read of them and not given.
     pub(super) orphans: HashMap<u128, (Box<Task>, Instant)>,
-    /// Files that nothing is known of, until their turn comes.
+    /// Files that nothing is known of, until their turn comes: originals before their copies.
     pub(super) backlog: VecDeque<Found>,
+    /// Files that were written to meanwhile: they may be copies of what is in the backlog, and are taken in after it.
+    late: HashMap<Place, Found>,
     /// New files whose ids are not durable yet.
     pub(super) unsaved: Vec<Arc<File>>,
     /// Files that nothing is known of and that cannot be looked at, with when to try again.
@@ -101,6 +104,7 @@ impl Tracker {
             held: HashMap::new(),
             orphans: HashMap::new(),
             backlog: VecDeque::new(),
+            late: HashMap::new(),
             unsaved: Vec::new(),
             postponed: HashMap::new(),
             retries: HashMap::new(),
@@ -118,6 +122,7 @@ impl Tracker {
         self.known.begin_scan();
         // It is complete: what waited since the last one is in it again.
         self.backlog.clear();
+        self.late.clear();
         for (index, found) in files.into_iter().enumerate() {
             if self.is_file(&found) {
                 let stranger = self.recognise(found);
@@ -127,14 +132,19 @@ impl Tracker {
                 self.let_sleep();
             }
         }
+        if self.following.follow {
+            // Parts of it are taken in one after the other, and no copy before its original.
+            let backlog = self.backlog.make_contiguous();
+            backlog.sort_by_key(|found| by_age(&found.meta));
+        }
         self.notice_missing();
         self.meet_backlog();
     }
 
     /// Takes in files that nothing is known of, as many as readers can do with for now.
     pub(super) fn meet_backlog(&mut self) {
-        while !self.backlog.is_empty() && self.unsaved.is_empty() {
-            if self.pool.waiting() >= WAITING_MAX {
+        while !self.backlog.is_empty() {
+            if self.pool.waiting() >= WAITING_MAX || !self.unsaved.is_empty() {
                 return;
             }
             let part = self.backlog.len().min(BACKLOG_PART);
@@ -146,7 +156,13 @@ impl Tracker {
             self.release_new();
             self.let_sleep();
         }
-        if self.backlog.is_empty() && std::mem::take(&mut self.is_first_scan) {
+        if !self.late.is_empty() {
+            let late = std::mem::take(&mut self.late).into_values();
+            let late = late.filter_map(|found| self.recognise(found)).collect();
+            self.meet_all(late);
+            self.release_new();
+        }
+        if std::mem::take(&mut self.is_first_scan) {
             self.save_look();
         }
     }
@@ -165,8 +181,14 @@ impl Tracker {
                 strangers.extend(self.recognise(found));
             }
         }
-        self.meet_all(strangers);
-        self.release_new();
+        if self.backlog.is_empty() {
+            self.meet_all(strangers);
+            self.release_new();
+        } else {
+            let late = strangers.into_iter();
+            self.late
+                .extend(late.map(|found| (Place::of(&found.meta), found)));
+        }
     }
 
     fn is_file(&mut self, found: &Found) -> bool {
@@ -687,6 +709,12 @@ impl Tracker {
             self.read(file);
         }
     }
+}
+
+/// Sorts originals before their copies: older files before younger ones, and where their age is not known larger ones before
+/// smaller ones.
+pub(super) fn by_age(meta: &Meta) -> (Option<i64>, Reverse<u64>) {
+    (meta.born_ns, Reverse(meta.size))
 }
 
 /// Whether the process or the system has too many files open.

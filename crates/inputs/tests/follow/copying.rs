@@ -53,6 +53,11 @@ fn copying() {
         }),
         ("half a line and a copy that comes slowly", LIVE, slow_copy),
         (
+            "a copy that is made while many files are taken in",
+            LIVE,
+            copied_meanwhile,
+        ),
+        (
             "a compressed copy that is found before its original",
             LIVE,
             |world| copy_found_first(world, false),
@@ -304,4 +309,21 @@ fn copy_found_first(world: &mut World, is_restarted: bool) {
     world.append("app.log", 10);
     world.settle();
     assert_eq!(world.ids().len(), 2);
+}
+
+/// What is told of a copy while it is written comes before the turn of its original.
+fn copied_meanwhile(world: &mut World) {
+    for number in 0..6_000 {
+        world.append(&format!("a-{number}.log"), 1);
+    }
+    let lines = world.text(100_000);
+    world.raw("app.log", lines.as_bytes());
+    world.raw("app.log.1", &lines.as_bytes()[..10_000]);
+    world.follow();
+    for part in lines.as_bytes()[10_000..].chunks(10_000) {
+        world.raw("app.log.1", part);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    world.truncate("app.log", 0);
+    world.settle();
 }
