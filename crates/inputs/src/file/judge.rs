@@ -34,7 +34,7 @@ const COPY_GRACE: Duration = Duration::from_secs(10);
 const ORPHAN_PATIENCE: Duration = Duration::from_secs(6);
 
 /// How long it waits while a file is held back that looks like another one: it may turn out to be that copy.
-const ORPHAN_PATIENCE_MAX: Duration = Duration::from_secs(11);
+const ORPHAN_PATIENCE_MAX: Duration = Duration::from_secs(30);
 
 /// How long a compressed file is not judged again beside its original.
 const PACKED_PATIENCE: Duration = Duration::from_secs(3);
@@ -58,6 +58,8 @@ pub(crate) struct Held {
 enum Stage {
     /// It is judged again when something happened, or by time.
     Waiting,
+    /// It is not clear what became of the known file, and it is judged again soon.
+    Unclear,
     /// It is being looked through.
     Probed,
     /// It was compared as a whole, and is a copy.
@@ -160,7 +162,8 @@ impl Tracker {
             // Looking through it once more costs as much as the first time.
             Stage::Growing | Stage::Unreadable => !is_over,
             Stage::Copy => is_original_there,
-            _ => is_original_there && !is_over,
+            Stage::Unclear => false,
+            Stage::Waiting | Stage::Probed => is_original_there && !is_over,
         }
     }
 
@@ -174,40 +177,49 @@ impl Tracker {
     fn meet(&mut self, found: Found, head: &Head, mut unlike: Vec<u128>) {
         let held = self.held.remove(&Place::of(&found.meta));
         let waited = held.map(|held| (held.like.id, held.wait));
+        let mut unclear = None;
         for like in self.known.beginning_with(&head.bytes) {
             if unlike.contains(&like.id) {
                 continue;
             }
             let waited = waited.filter(|(id, _)| *id == like.id);
             let mut wait = waited.map_or_else(Wait::begin, |(_, wait)| wait);
-            let verdict = match self.facts(&like, &found, head, &mut wait, waited.is_some()) {
-                Some(facts) => verdict(&facts),
-                // It is not clear yet what became of the known one.
-                None => Verdict::Hold,
-            };
-            if verdict == Verdict::New {
-                unlike.push(like.id);
+            let Some(facts) = self.facts(&like, &found, head, &mut wait, waited.is_some()) else {
+                // While that is not clear, it may turn out to be a copy of another one, which is seen only now.
+                unclear.get_or_insert((like, Stage::Unclear, wait));
                 continue;
-            }
-            let is_probed = verdict != Verdict::Hold;
-            let held = Held {
-                found: found.clone(),
-                like: like.clone(),
-                is_compressed: head.format.is_some(),
-                stage: if is_probed {
-                    Stage::Probed
-                } else {
-                    Stage::Waiting
-                },
-                wait,
             };
-            self.held.insert(Place::of(&found.meta), held);
-            if is_probed {
-                self.look_through(like, found, head, verdict, unlike);
+            match verdict(&facts) {
+                Verdict::New => unlike.push(like.id),
+                Verdict::Hold if facts.is_packed || facts.is_part.is_some() => {
+                    unclear = Some((like, Stage::Waiting, wait));
+                    break;
+                }
+                // They could not be compared just now.
+                Verdict::Hold => _ = unclear.get_or_insert((like, Stage::Unclear, wait)),
+                Verdict::Continues | Verdict::Compare if unclear.is_some() => {}
+                verdict => {
+                    self.hold(&found, head, (like.clone(), Stage::Probed, wait));
+                    return self.look_through(like, found, head, verdict, unlike);
+                }
             }
-            return;
         }
-        self.welcome(&found, head);
+        match unclear {
+            Some(judged) => self.hold(&found, head, judged),
+            None => self.welcome(&found, head),
+        }
+    }
+
+    /// Has a file wait that looks like a known one.
+    fn hold(&mut self, found: &Found, head: &Head, (like, stage, wait): (Arc<File>, Stage, Wait)) {
+        let held = Held {
+            found: found.clone(),
+            like,
+            is_compressed: head.format.is_some(),
+            stage,
+            wait,
+        };
+        self.held.insert(Place::of(&found.meta), held);
     }
 
     /// Has a file looked through, up to where the known one was read or as a whole.
@@ -253,6 +265,8 @@ impl Tracker {
             let is_original = head.format.is_none()
                 && state.format.is_some()
                 && matches!((meta.born_ns, look.born_ns), (Some(it), Some(known)) if it < known);
+            // The number of an inode is used again.
+            let is_same_inode = meta.born_ns.is_none() || meta.born_ns == look.born_ns;
             let limit = if is_packed { QUIET } else { COPY_GRACE };
             let is_fresh = last_change(meta) < limit || has_waited && wait.since.elapsed() < limit;
             Facts {
@@ -265,7 +279,7 @@ impl Tracker {
                 is_part: None,
                 was_beside: wait.was_beside || state.ends.has_copy_of(meta.size),
                 is_moved,
-                is_left_behind: state.left == Some(Place::of(meta)),
+                is_left_behind: state.left == Some(Place::of(meta)) && is_same_inode,
                 is_tiny: state.is_tiny() && !(is_packed && is_all_of_it) && !is_moved,
             }
         };
@@ -391,8 +405,8 @@ impl Tracker {
                         let id = like.id;
                         self.is_unlike(probe, id);
                     }
-                    // It is judged again once a scan has seen what became of the original.
-                    Ok(None) => self.hold_again(held, Stage::Waiting),
+                    // A scan under way sees what became of the original.
+                    Ok(None) => self.hold_again(held, Stage::Unclear),
                     Err(error) => {
                         let path = like.lock().path.clone();
                         self.fail(&path, &describe(&error));
@@ -413,7 +427,7 @@ impl Tracker {
         held: Option<Held>,
     ) {
         if self.has_moved(like, probe.position) {
-            return self.hold_again(held, Stage::Waiting);
+            return self.hold_again(held, Stage::Unclear);
         }
         let was_part = held.as_ref().is_some_and(|held| held.wait.was_part);
         let passed = self.passed(like, &probe, seen, was_part);

@@ -1,21 +1,31 @@
 //! What is remembered of content that was passed: its last bytes, and hashes at many places before them.
 //!
 //! A copy may end anywhere in the content of its original, which is truncated by the time anybody can compare the two. So
-//! hashes of a few bytes are taken at every multiple of [`GRID`], and the newest of them are kept in memory. Two contents
-//! whose hashes agree at all places that both have are the same but, at most, for the bytes behind the last such place.
+//! hashes of a few bytes are taken at places all over the content and kept in memory: many of its beginning and of its last
+//! part, fewer in between. Two contents whose hashes agree at all places that both have are the same but, at most, for the
+//! bytes behind the last such place.
 
 use std::collections::VecDeque;
 
 use codec::CHECK_BYTES;
 
-/// The distance of two places in bytes.
+/// The distance of two places in bytes, at the beginning and in the last part.
 const GRID: u64 = 1024;
 
 /// Bytes before a place that are hashed.
 const WINDOW: usize = 64;
 
-/// Hashes that are kept: those of the last MiB, which is far more than is written between a copy and the truncation.
-const HASHES_MAX: usize = 1024;
+/// How far the beginning reaches.
+const FIRST_BYTES: u64 = 128 << 10;
+
+/// Hashes that are kept of the last part: those of a MiB.
+const LAST_MAX: usize = 1024;
+
+/// The distance of two places in between.
+const WIDE_GRID: u64 = 16 << 10;
+
+/// Hashes that are kept in between: those of 128 MiB. A reader may get so far while a copy waits to be looked at.
+const WIDE_MAX: usize = 8192;
 
 /// Hashes that must agree. Fewer may all lie in a header that different files have in common.
 const HASHES_MIN: usize = 4;
@@ -27,8 +37,12 @@ pub(crate) struct Trail {
     end: u64,
     /// The last bytes, [`CHECK_BYTES`] at most.
     tail: Vec<u8>,
+    /// Hashes at the multiples of [`GRID`] from the start on, where it is known, up to [`FIRST_BYTES`].
+    first: Vec<u32>,
     /// Hashes at the multiples of [`GRID`] up to `end`, the newest last and none left out.
-    hashes: VecDeque<u32>,
+    last: VecDeque<u32>,
+    /// The same at the multiples of [`WIDE_GRID`].
+    wide: VecDeque<u32>,
 }
 
 impl Trail {
@@ -37,7 +51,7 @@ impl Trail {
         Self {
             end,
             tail: tail[tail.len().saturating_sub(CHECK_BYTES)..].to_vec(),
-            hashes: VecDeque::new(),
+            ..Self::default()
         }
     }
 
@@ -59,7 +73,11 @@ impl Trail {
         let end = at + bytes.len() as u64;
         let mut place = (at / GRID + 1) * GRID;
         while place <= end {
-            self.add_place((place - at) as usize, bytes);
+            match self.hash((place - at) as usize, bytes) {
+                Some(hash) => self.keep(place, hash),
+                // The content was joined right before this place.
+                None => self.forget(),
+            }
             place += GRID;
         }
         let kept = CHECK_BYTES.saturating_sub(bytes.len());
@@ -70,47 +88,76 @@ impl Trail {
     }
 
     /// Hashes the window that ends behind the first `before` of `bytes`.
-    fn add_place(&mut self, before: usize, bytes: &[u8]) {
-        let mut window = [0; WINDOW];
-        let new = before.min(WINDOW);
-        window[WINDOW - new..].copy_from_slice(&bytes[before - new..before]);
-        let Some(start) = self.tail.len().checked_sub(WINDOW - new) else {
-            // The content was joined right before this place.
-            return self.hashes.clear();
-        };
-        window[..WINDOW - new].copy_from_slice(&self.tail[start..]);
-        if self.hashes.len() == HASHES_MAX {
-            self.hashes.pop_front();
+    fn hash(&self, before: usize, bytes: &[u8]) -> Option<u32> {
+        if before >= WINDOW {
+            return Some(crc32fast::hash(&bytes[before - WINDOW..before]));
         }
-        self.hashes.push_back(crc32fast::hash(&window));
+        let mut window = [0; WINDOW];
+        window[WINDOW - before..].copy_from_slice(&bytes[..before]);
+        let start = self.tail.len().checked_sub(WINDOW - before)?;
+        window[..WINDOW - before].copy_from_slice(&self.tail[start..]);
+        Some(crc32fast::hash(&window))
     }
 
-    /// Whether a copy that ends earlier has the same content, as far as hashes tell: the last ones of the copy must be known.
+    /// Keeps the hash at a place.
+    fn keep(&mut self, place: u64, hash: u32) {
+        if place <= FIRST_BYTES && place == (self.first.len() as u64 + 1) * GRID {
+            self.first.push(hash);
+        }
+        keep_last(&mut self.last, LAST_MAX, hash);
+        if place.is_multiple_of(WIDE_GRID) {
+            keep_last(&mut self.wide, WIDE_MAX, hash);
+        }
+    }
+
+    fn forget(&mut self) {
+        self.first.clear();
+        self.last.clear();
+        self.wide.clear();
+    }
+
+    /// Whether a copy that ends earlier has the same content, as far as hashes tell: enough of it must be known.
     pub(crate) fn agrees_with(&self, copy: &Self) -> bool {
-        let ahead = (self.end / GRID).checked_sub(copy.end / GRID);
-        let Some(ahead) = ahead.and_then(|ahead| usize::try_from(ahead).ok()) else {
+        let first = agreeing(self.first.iter().zip(&copy.first));
+        // Where the copy is as long as the beginning or shorter, that says it all.
+        let is_first = copy.end <= FIRST_BYTES && self.first.len() >= copy.first.len();
+        let last = self.agreeing_last(copy, GRID, |trail| &trail.last);
+        let wide = self.agreeing_last(copy, WIDE_GRID, |trail| &trail.wide);
+        let (Some(first), Some(last), Some(wide)) = (first, last, wide) else {
             return false;
         };
-        let mut agree = 0;
-        for (mine, other) in self
-            .hashes
-            .iter()
-            .rev()
-            .skip(ahead)
-            .zip(copy.hashes.iter().rev())
-        {
-            if mine != other {
-                return false;
-            }
-            agree += 1;
-        }
-        agree >= HASHES_MIN
+        let first = if is_first { first } else { 0 };
+        self.end >= copy.end && first.max(last).max(wide) >= HASHES_MIN
     }
 
-    /// Where a trail must begin, so that it has all the hashes it can have at `end`.
-    pub(crate) fn start_before(end: u64) -> u64 {
-        (end / GRID).saturating_sub(HASHES_MAX as u64) * GRID
+    /// How many of the hashes before the end of a copy agree; none where one does not.
+    fn agreeing_last(
+        &self,
+        copy: &Self,
+        grid: u64,
+        hashes: impl Fn(&Self) -> &VecDeque<u32>,
+    ) -> Option<usize> {
+        let ahead = (self.end / grid).saturating_sub(copy.end / grid);
+        let known = hashes(self).iter().rev().skip(ahead as usize);
+        agreeing(known.zip(hashes(copy).iter().rev()))
     }
+
+    /// Where a trail must begin, so that it has all the hashes of the last part that it can have at `end`.
+    pub(crate) fn start_before(end: u64) -> u64 {
+        (end / GRID).saturating_sub(LAST_MAX as u64) * GRID
+    }
+}
+
+/// How many hashes agree; none where one does not.
+fn agreeing<'a>(mut pairs: impl Iterator<Item = (&'a u32, &'a u32)>) -> Option<usize> {
+    pairs.try_fold(0, |count, (one, other)| (one == other).then_some(count + 1))
+}
+
+fn keep_last(hashes: &mut VecDeque<u32>, max: usize, hash: u32) {
+    if hashes.len() == max {
+        hashes.pop_front();
+    }
+    hashes.push_back(hash);
 }
 
 #[cfg(test)]
@@ -138,11 +185,48 @@ mod tests {
             for end in [1_999_999, 1_950_000, 1_000_000] {
                 assert!(original.agrees_with(&trail(&all[..end], 5_000)), "{end}");
             }
-            // What lies too far back is not known, and few hashes prove nothing.
-            assert!(!original.agrees_with(&trail(&all[..900_000], 5_000)));
+            // Few hashes prove nothing.
             assert!(!trail(&all[..5_000], pieces).agrees_with(&trail(&all[..4_000], 99)));
             assert!(trail(&all[..5_000], pieces).agrees_with(&trail(&all[..4_096], 99)));
         }
+    }
+
+    #[test]
+    fn a_copy_agrees_however_far_the_original_went_on() {
+        let all = content(9_000_000);
+        let original = trail(&all, 100_000);
+        for end in [5_000, 100_000, 131_072, 140_000, 1_000_000, 7_000_000] {
+            let copy = trail(&all[..end], 9_000);
+            assert!(original.agrees_with(&copy), "{end}");
+            let mut other = all[..end].to_vec();
+            for place in [
+                1023,
+                4 * 1024 - 20,
+                end / WIDE_GRID as usize * WIDE_GRID as usize,
+            ] {
+                if place == 0 {
+                    continue;
+                }
+                other[place - 1] ^= 1;
+                assert!(
+                    !original.agrees_with(&trail(&other, 9_000)),
+                    "{end} {place}"
+                );
+                other[place - 1] ^= 1;
+            }
+        }
+        // The last part of a copy that was not read from its start says enough, too.
+        let mut copy = Trail::starting_at(6_000_000, &[]);
+        copy.add(6_000_000, &all[6_000_000..7_000_000]);
+        assert!(original.agrees_with(&copy));
+        // And so does what is known of an original that was not.
+        let mut rest = Trail::starting_at(50_000, &[]);
+        rest.add(50_000, &all[50_000..]);
+        assert!(rest.agrees_with(&trail(&all[..200_000], 9_000)));
+        assert!(
+            !rest.agrees_with(&trail(&all[..60_000], 9_000)),
+            "nothing is known"
+        );
     }
 
     #[test]
@@ -166,10 +250,11 @@ mod tests {
         let start = Trail::start_before(end as u64);
         let mut copy = Trail::starting_at(start, &[]);
         copy.add(start, &all[start as usize..end]);
-        assert_eq!(copy.hashes.len(), HASHES_MAX);
+        assert_eq!(copy.last.len(), LAST_MAX);
+        assert!(copy.first.is_empty());
         assert_eq!(copy.tail(), &all[end - CHECK_BYTES..end]);
         assert!(original.agrees_with(&copy));
         copy.add(start, &all[..10]);
-        assert!(copy.hashes.is_empty(), "what does not follow begins anew");
+        assert!(copy.last.is_empty(), "what does not follow begins anew");
     }
 }

@@ -58,6 +58,11 @@ fn copying() {
             copied_meanwhile,
         ),
         (
+            "a copy at the inode that its original had",
+            FOLLOWED,
+            inode_again,
+        ),
+        (
             "a compressed copy that is found before its original",
             LIVE,
             |world| copy_found_first(world, false),
@@ -325,5 +330,29 @@ fn copied_meanwhile(world: &mut World) {
         std::thread::sleep(Duration::from_millis(1));
     }
     world.truncate("app.log", 0);
+    world.settle();
+}
+
+/// The number of an inode is used again, by the copy of what was truncated there.
+fn inode_again(world: &mut World) {
+    world.append("app.log", 60);
+    world.settle();
+    let lines = fs::read(world.path("app.log")).expect("read");
+    world.truncate("app.log", 0);
+    world.append("app.log", 3);
+    world.settle();
+    let inode = world.inode("app.log");
+    world.delete("app.log");
+    // Not every file system gives it again.
+    let made = (0..100).map(|number| {
+        let name = format!("made-{number}");
+        world.raw(&name, &gzip(&lines));
+        name
+    });
+    let made: Vec<String> = made.collect();
+    let again = made.iter().find(|name| world.inode(name) == inode);
+    world.rename(again.unwrap_or(&made[0]), "app.log.1.gz");
+    world.scan();
+    std::thread::sleep(Duration::from_secs(3));
     world.settle();
 }
