@@ -37,13 +37,26 @@ impl Stopping {
     }
 }
 
+/// What happens at a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notice<'a> {
+    /// A person should hear this.
+    Warning(&'a str),
+    /// A connection was accepted.
+    Accepted,
+    /// A connection has ended.
+    Ended,
+    /// There are as many connections as are allowed: clients wait until one of them ends.
+    Full,
+}
+
 /// Accepts connections until `stop` completes and every connection has ended. `connection` makes the task of each, which
-/// keeps its [`Stopping`] until it ends. What a person should hear goes to `warn`.
+/// keeps its [`Stopping`] until it ends. What happens goes to `notice`.
 pub async fn accept<F: Future<Output = ()> + Send + 'static>(
     listener: Listener,
     mut connection: impl FnMut(Incoming, Peer, Stopping) -> F,
     stop: impl Future<Output = ()>,
-    warn: impl Fn(&str),
+    notice: impl Fn(Notice<'_>) + Clone + Send + 'static,
 ) {
     let (stopping, stopped) = watch::channel(false);
     let mut stop = pin!(stop);
@@ -52,18 +65,24 @@ pub async fn accept<F: Future<Output = ()> + Send + 'static>(
         let incoming = tokio::select! {
             biased;
             () = &mut stop => break,
-            incoming = listener.accept() => incoming,
+            incoming = listener.accept(&notice) => incoming,
         };
         listener
             .take_warnings()
             .iter()
-            .for_each(|warning| warn(warning));
+            .for_each(|warning| notice(Notice::Warning(warning)));
+        notice(Notice::Accepted);
         let peer = Peer {
             address: incoming.peer(),
             connection: number,
         };
         number += 1;
-        tokio::spawn(connection(incoming, peer, Stopping(stopped.clone())));
+        let connection = connection(incoming, peer, Stopping(stopped.clone()));
+        let notice = notice.clone();
+        tokio::spawn(async move {
+            connection.await;
+            notice(Notice::Ended);
+        });
     }
     drop(listener);
     drop(stopped);

@@ -2,7 +2,7 @@
 //!
 //! - **Reading**, where [`Guarded::with_small_reads`] asks for it. hyper doubles its buffer when a read fills it, up to 32 KiB, and keeps it while the connection is open.
 //!   Whatever waits in the system fills it, also for clients that send a few kilobytes, and thousands of them took 50 KiB
-//!   each. So the first [`SMALL_BODY_BYTES`] of a request come in reads that do not fill hyper's first buffer.
+//!   each. So requests of less than [`SMALL_BODY_BYTES`] come in reads that do not fill hyper's first buffer, until a larger one comes.
 //! - **Writing.** A client that takes nothing of an answer for a while loses its connection.
 //! - **Closing.** A socket that is closed while unread bytes lie in it is reset, and a reset destroys the answer that is on
 //!   its way. A client that sends the whole of a body before it reads would never see why the body was refused. So only
@@ -152,7 +152,7 @@ impl AsyncRead for Guarded {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.remaining();
-        if !self.has_small_reads || self.read_bytes >= SMALL_BODY_BYTES {
+        if !self.has_small_reads {
             ready!(Pin::new(&mut self.connection).poll_read(cx, buffer))?;
         } else {
             let mut space = [MaybeUninit::uninit(); SMALL_READ_BYTES];
@@ -162,6 +162,8 @@ impl AsyncRead for Guarded {
         }
         let read = before - buffer.remaining();
         self.read_bytes += read;
+        // hyper's buffer has grown by now, and does not shrink.
+        self.has_small_reads &= self.read_bytes < SMALL_BODY_BYTES;
         self.is_ended |= before > 0 && read == 0;
         Poll::Ready(Ok(()))
     }

@@ -29,7 +29,7 @@ pub mod server;
 mod stamp;
 pub mod tls;
 
-pub use accept::{Peer, Stopping, accept};
+pub use accept::{Notice, Peer, Stopping, accept};
 pub use auth::Auth;
 pub use client::{Client, ClientSettings, RequestError};
 pub use guarded::Guarded;

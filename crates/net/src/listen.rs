@@ -25,6 +25,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::accept::Notice;
 use crate::tls::ServerContext;
 
 /// How many connections the system holds until they are accepted; its own limit may be lower.
@@ -264,12 +265,18 @@ impl Listener {
     }
 
     /// The next connection, once there is room for it. Safe to cancel.
-    pub async fn accept(&self) -> Incoming {
+    pub async fn accept(&self, notice: &impl Fn(Notice<'_>)) -> Incoming {
         loop {
-            let permit = match self.permits.clone().acquire_owned().await {
+            let permit = match self.permits.clone().try_acquire_owned() {
                 Ok(permit) => permit,
-                // Nobody closes the semaphore.
-                Err(_) => std::future::pending().await,
+                Err(_) => {
+                    notice(Notice::Full);
+                    match self.permits.clone().acquire_owned().await {
+                        Ok(permit) => permit,
+                        // Nobody closes the semaphore.
+                        Err(_) => std::future::pending().await,
+                    }
+                }
             };
             match self.tcp.accept().await {
                 Ok((tcp, peer)) => {

@@ -25,7 +25,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::time::{Instant, timeout};
 
-use crate::accept::{Peer, Stopping, accept};
+use crate::accept::{Notice, Peer, Stopping, accept};
 use crate::guarded::Guarded;
 use crate::listen::{Connection, Incoming, Listener};
 
@@ -49,19 +49,19 @@ pub trait Handler: Send + Sync + 'static {
 }
 
 /// Serves requests until `stop` completes and every connection has ended. `idle_timeout` is how long a client may take
-/// from one answer to the whole head of the next request, and how long it may take nothing of an answer. What a person
-/// should hear goes to `warn`.
+/// from one answer to the whole head of the next request, and how long it may take nothing of an answer. What happens at
+/// the listener goes to `notice`.
 pub async fn serve<H: Handler>(
     listener: Listener,
     handler: Arc<H>,
     idle_timeout: Duration,
     stop: impl Future<Output = ()>,
-    warn: impl Fn(&str),
+    notice: impl Fn(Notice<'_>) + Clone + Send + 'static,
 ) {
     let connection = |incoming, peer, stopping| {
         converse(incoming, peer, handler.clone(), idle_timeout, stopping)
     };
-    accept(listener, connection, stop, warn).await;
+    accept(listener, connection, stop, notice).await;
 }
 
 /// One connection from its first byte to its last.

@@ -41,7 +41,7 @@ async fn converse(
 ) -> io::Result<Vec<u8>> {
     let address = listener.local_addr()?;
     let serving = async {
-        let mut connection = listener.accept().await.handshake().await?;
+        let mut connection = listener.accept(&|_| {}).await.handshake().await?;
         let byte = connection.read_u8().await?;
         connection.write_u8(byte + 1).await?;
         connection.shutdown().await

@@ -14,19 +14,20 @@ mod connection;
 mod decode;
 mod settings;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use codec::lumberjack::Limits;
 use component::{Build, BuildContext, Example, Input, InputContext, InputError, Spec};
 use config::{ConfigError, Node, Positional};
-use net::Listener;
+use net::{Address, Listener, ServerTls};
 
 use self::connection::{Beats, KEEP_ALIVE};
 use self::decode::Decoding;
 use self::settings::Config;
 use crate::connections::batcher::Batcher;
-use crate::connections::{framed, settings as listening};
+use crate::connections::framed;
+use crate::connections::server::{self, Server};
 
 /// The component.
 pub const SPEC: Spec = Spec {
@@ -57,63 +58,39 @@ pub const SPEC: Spec = Spec {
 fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigError> {
     let config: Config = component::parse(node)?;
     config.check(node)?;
-    listening::check_effects("beats", node, context)?;
-    Ok(Box::new(BeatsInput {
-        config,
-        node: node.clone(),
-        listener: None,
-    }))
+    server::input("beats", config, node, context)
 }
 
-struct BeatsInput {
-    config: Config,
-    /// The settings, for the places of errors.
-    node: Node,
-    listener: Option<Listener>,
-}
-
-#[async_trait]
-impl Input for BeatsInput {
-    async fn open(&mut self) -> Result<(), ConfigError> {
-        let (config, node) = (&self.config, &self.node);
-        let tls = config.tls.as_ref();
-        let listener = listening::listen(&config.address, tls, config.max_connections, node);
-        self.listener = Some(listener.await?);
-        Ok(())
+impl Server for Config {
+    fn place(&self) -> (&Address, Option<&ServerTls>, usize) {
+        (&self.address, self.tls.as_ref(), self.max_connections)
     }
 
-    async fn run(mut self: Box<Self>, ctx: InputContext) -> Result<(), InputError> {
-        if self.listener.is_none() {
-            self.open()
-                .await
-                .map_err(|error| InputError::new(error.to_string()))?;
-        }
-        let Some(listener) = self.listener.take() else {
-            return Ok(());
-        };
-        let local = listener.local_addr().map_err(|error| {
-            InputError::new(format!("the local address cannot be determined: {error}"))
-        })?;
+    async fn serve(
+        self,
+        listener: Listener,
+        local: SocketAddr,
+        ctx: &InputContext,
+    ) -> Result<(), InputError> {
         let limits = Limits {
-            frame_bytes_max: self.config.max_frame_bytes.bytes(),
-            window_events_max: self.config.max_window,
+            frame_bytes_max: self.max_frame_bytes.bytes(),
+            window_events_max: self.max_window,
         };
-        let inflated_max = self.config.max_inflated_bytes.bytes();
-        let decoding = || Decoding::new(limits, inflated_max, &ctx);
-        let batcher = Batcher::start_ordered(&ctx, decoding)?;
-        let idle_timeout = self.config.idle_timeout.get().0;
+        let inflated_max = self.max_inflated_bytes.bytes();
+        let decoding = || Decoding::new(limits, inflated_max, ctx);
+        let batcher = Batcher::start_ordered(ctx, decoding)?;
+        let idle_timeout = self.idle_timeout.get().0;
         let speaker = Beats {
             ctx: ctx.clone(),
             limits,
             idle_timeout,
-            frame_timeout: self.config.frame_timeout.get().0,
+            frame_timeout: self.frame_timeout.get().0,
             keep_alive: KEEP_ALIVE,
             listener: local.to_string().into(),
             run: fastrand::u128(..),
             inboxes: batcher.inboxes(),
         };
-        ctx.diagnostics.info(&format!("listening on {local}"));
-        framed::serve(listener, Arc::new(speaker), idle_timeout, &ctx).await;
+        framed::serve(listener, Arc::new(speaker), idle_timeout, ctx).await;
         batcher.finish().await;
         Ok(())
     }

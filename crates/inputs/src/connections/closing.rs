@@ -1,10 +1,11 @@
-//! Why connections are closed, and how that is reported.
+//! How connections come and go, why they are closed, and how that is reported.
 
 use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
 
 use component::{InputContext, Limit};
+use net::Notice;
 
 /// What is wrong with a connection, so that it is closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +61,22 @@ pub(crate) enum Ending {
 impl From<Fault> for Ending {
     fn from(fault: Fault) -> Self {
         Self::Fault(fault)
+    }
+}
+
+/// Counts connections that come and go, and reports what happens at a listener that allows `max_connections`.
+pub(crate) fn watch(ctx: &InputContext) -> impl Fn(Notice<'_>) + Clone + Send + use<> {
+    let ctx = ctx.clone();
+    move |notice| match notice {
+        Notice::Warning(warning) => ctx.diagnostics.warn(warning),
+        Notice::Accepted => ctx.metrics.count("connections", 1),
+        Notice::Ended => ctx.metrics.count("ended_connections", 1),
+        Notice::Full => {
+            ctx.metrics.count("connection_limits", 1);
+            let text = "as many clients are connected as `max_connections` allows; others wait until one of them leaves";
+            let limit = Limit::once("connection_limits");
+            ctx.diagnostics.warn_limited(limit, || text.to_owned());
+        }
     }
 }
 

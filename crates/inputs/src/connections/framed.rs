@@ -8,7 +8,7 @@ use component::InputContext;
 use net::{Guarded, Incoming, Listener, Peer, Stopping};
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf, split};
 
-use super::closing::{Ending, Fault, report};
+use super::closing::{Ending, Fault, report, watch};
 
 /// How long a stop waits for a client to read what it was sent last.
 const LAST_BYTES: Duration = Duration::from_millis(500);
@@ -44,8 +44,7 @@ pub(crate) async fn serve<S: Speaker>(
             converse(incoming, peer, &*speaker, write_timeout, stopping, say).await;
         }
     };
-    let warn = |warning: &str| ctx.diagnostics.warn(warning);
-    net::accept(listener, connection, ctx.stop.stopped(), warn).await;
+    net::accept(listener, connection, ctx.stop.stopped(), watch(ctx)).await;
 }
 
 async fn converse<S: Speaker>(

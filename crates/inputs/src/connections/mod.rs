@@ -9,6 +9,7 @@
 //! | [`inflate`] | decompression, whole and piece by piece |
 //! | [`intake`] | [`Intake`](intake::Intake): reads frames into memory of the budget |
 //! | [`request`] | [`Requests`](request::Requests): HTTP requests, from their checks to what became of their events |
+//! | [`server`] | [`Server`](server::Server): inputs that listen |
 //! | [`session`] | [`Session`](session::Session): a connection as the stream of its events |
 //! | [`settings`] | settings that all listeners have |
 
@@ -19,6 +20,7 @@ pub(crate) mod framed;
 pub(crate) mod inflate;
 pub(crate) mod intake;
 pub(crate) mod request;
+pub(crate) mod server;
 pub(crate) mod session;
 pub(crate) mod settings;
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use batch::{PooledBuffer, Reservation};
@@ -17,11 +18,12 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
-use net::{Auth, SecretError};
+use net::{Auth, Handler, Listener, SecretError};
 use tokio::time::timeout;
 
 use super::answer::{Outcome, answer};
 use super::batcher::{Inbox, Joiner, Protocol};
+use super::closing::watch;
 use super::inflate::{Coding, InflateError, inflate};
 
 /// What is reserved for a body whose length is not known.
@@ -275,6 +277,17 @@ impl Requests {
         };
         Err(fault.into())
     }
+}
+
+/// Serves requests until the input is to stop and all are answered. See [`net::serve`].
+pub(crate) async fn serve(
+    listener: Listener,
+    handler: impl Handler,
+    idle_timeout: Duration,
+    ctx: &InputContext,
+) {
+    let (handler, stopped) = (Arc::new(handler), ctx.stop.stopped());
+    net::serve(listener, handler, idle_timeout, stopped, watch(ctx)).await;
 }
 
 /// The bytes that were read. What was reserved for nothing is given back.

@@ -25,18 +25,18 @@ mod service;
 mod settings;
 mod target;
 
-use std::sync::Arc;
+use std::net::SocketAddr;
 
-use async_trait::async_trait;
 use component::{Build, BuildContext, Example, Input, InputContext, InputError, Spec};
 use config::{ConfigError, Node, Positional};
-use net::Listener;
+use net::{Address, Listener, ServerTls};
 
 use self::decode::Decoding;
 use self::service::Service;
 use self::settings::Config;
 use crate::connections::batcher::Batcher;
-use crate::connections::settings as listening;
+use crate::connections::request;
+use crate::connections::server::{self, Server};
 
 /// The component.
 pub const SPEC: Spec = Spec {
@@ -73,12 +73,7 @@ pub const SPEC: Spec = Spec {
 fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigError> {
     let config: Config = component::parse(node).map_err(|error| with_output(error, node))?;
     config.check(node)?;
-    listening::check_effects("elasticsearch", node, context)?;
-    Ok(Box::new(Elasticsearch {
-        config,
-        node: node.clone(),
-        listener: None,
-    }))
+    server::input("elasticsearch", config, node, context)
 }
 
 /// What to do where the output of the same name was meant: a URL stands where the address should.
@@ -92,61 +87,34 @@ fn with_output(error: ConfigError, node: &Node) -> ConfigError {
     }
 }
 
-struct Elasticsearch {
-    config: Config,
-    /// The settings, for the places of errors.
-    node: Node,
-    listener: Option<Listener>,
-}
-
-#[async_trait]
-impl Input for Elasticsearch {
-    async fn open(&mut self) -> Result<(), ConfigError> {
-        if let Some(auth) = &self.config.auth {
-            auth.check(self.node.nearest("auth"))?;
-        }
-        let (config, node) = (&self.config, &self.node);
-        let tls = config.tls.as_ref();
-        let listener = listening::listen(&config.address, tls, config.max_connections, node);
-        self.listener = Some(listener.await?);
-        Ok(())
+impl Server for Config {
+    fn place(&self) -> (&Address, Option<&ServerTls>, usize) {
+        (&self.address, self.tls.as_ref(), self.max_connections)
     }
 
-    async fn run(mut self: Box<Self>, ctx: InputContext) -> Result<(), InputError> {
-        if self.listener.is_none() {
-            self.open()
-                .await
-                .map_err(|error| InputError::new(error.to_string()))?;
+    fn check_secrets(&self, node: &Node) -> Result<(), ConfigError> {
+        match &self.auth {
+            Some(auth) => auth.check(node.nearest("auth")),
+            None => Ok(()),
         }
-        let Some(listener) = self.listener.take() else {
-            return Ok(());
-        };
-        let local = listener.local_addr().map_err(|error| {
-            InputError::new(format!("the local address cannot be determined: {error}"))
-        })?;
-        let (body_max, items_max) = (
-            self.config.max_request_bytes.bytes(),
-            self.config.max_request_actions,
-        );
-        let batcher = Batcher::start(&ctx, || Decoding {
+    }
+
+    async fn serve(
+        self,
+        listener: Listener,
+        local: SocketAddr,
+        ctx: &InputContext,
+    ) -> Result<(), InputError> {
+        let (body_max, items_max) = (self.max_request_bytes.bytes(), self.max_request_actions);
+        let batcher = Batcher::start(ctx, || Decoding {
             body_max,
             items_max,
             items: bulk::Items::default(),
             draft: reply::Draft::default(),
         })?;
-        let idle_timeout = self.config.idle_timeout.get().0;
-        let service = Service::new(self.config, ctx.clone(), local, batcher.inbox());
-        let stop = ctx.stop.clone();
-        ctx.diagnostics.info(&format!("listening on {local}"));
-        let warn = |warning: &str| ctx.diagnostics.warn(warning);
-        net::serve(
-            listener,
-            Arc::new(service),
-            idle_timeout,
-            stop.stopped(),
-            warn,
-        )
-        .await;
+        let idle_timeout = self.idle_timeout.get().0;
+        let service = Service::new(self, ctx.clone(), local, batcher.inbox());
+        request::serve(listener, service, idle_timeout, ctx).await;
         batcher.finish().await;
         Ok(())
     }

@@ -17,19 +17,19 @@ mod messages;
 mod settings;
 mod speaker;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use component::{Build, BuildContext, Example, Input, InputContext, InputError, Spec};
 use config::{ConfigError, Node, Positional};
-use net::Listener;
+use net::{Address, Listener, ServerTls};
 
 use self::decode::Decoding;
 use self::settings::Config;
 use self::speaker::Forward as Speaker;
 use crate::connections::batcher::Batcher;
 use crate::connections::framed;
-use crate::connections::settings::{check_effects, listen};
+use crate::connections::server::{self, Server};
 
 /// The component.
 pub const SPEC: Spec = Spec {
@@ -72,57 +72,29 @@ pub const SPEC: Spec = Spec {
 fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigError> {
     let config: Config = component::parse(node)?;
     config.check(node)?;
-    check_effects("forward", node, context)?;
-    Ok(Box::new(Forward {
-        config,
-        node: node.clone(),
-        listener: None,
-    }))
+    server::input("forward", config, node, context)
 }
 
-struct Forward {
-    config: Config,
-    /// The settings, for the places of errors.
-    node: Node,
-    listener: Option<Listener>,
-}
-
-#[async_trait]
-impl Input for Forward {
-    async fn open(&mut self) -> Result<(), ConfigError> {
-        self.config.check_secrets(&self.node)?;
-        let (config, node) = (&self.config, &self.node);
-        let listener = listen(
-            &config.address,
-            config.tls.as_ref(),
-            config.max_connections,
-            node,
-        );
-        self.listener = Some(listener.await?);
-        Ok(())
+impl Server for Config {
+    fn place(&self) -> (&Address, Option<&ServerTls>, usize) {
+        (&self.address, self.tls.as_ref(), self.max_connections)
     }
 
-    async fn run(mut self: Box<Self>, ctx: InputContext) -> Result<(), InputError> {
-        if self.listener.is_none() {
-            self.open()
-                .await
-                .map_err(|error| InputError::new(error.to_string()))?;
-        }
-        let Some(listener) = self.listener.take() else {
-            return Ok(());
-        };
-        let local = listener.local_addr().map_err(|error| {
-            InputError::new(format!("the local address cannot be determined: {error}"))
-        })?;
-        let (message_max, add_fields) = (
-            self.config.max_message_bytes.bytes(),
-            self.config.add_fields,
-        );
-        let batcher = Batcher::start_ordered(&ctx, || Decoding::new(message_max, add_fields))?;
-        let write_timeout = self.config.message_timeout.get().0;
-        let speaker = Speaker::new(self.config, ctx.clone(), local, batcher.inboxes());
-        ctx.diagnostics.info(&format!("listening on {local}"));
-        framed::serve(listener, Arc::new(speaker), write_timeout, &ctx).await;
+    fn check_secrets(&self, node: &Node) -> Result<(), ConfigError> {
+        self.check_keys(node)
+    }
+
+    async fn serve(
+        self,
+        listener: Listener,
+        local: SocketAddr,
+        ctx: &InputContext,
+    ) -> Result<(), InputError> {
+        let (message_max, add_fields) = (self.max_message_bytes.bytes(), self.add_fields);
+        let batcher = Batcher::start_ordered(ctx, || Decoding::new(message_max, add_fields))?;
+        let write_timeout = self.message_timeout.get().0;
+        let speaker = Speaker::new(self, ctx.clone(), local, batcher.inboxes());
+        framed::serve(listener, Arc::new(speaker), write_timeout, ctx).await;
         batcher.finish().await;
         Ok(())
     }

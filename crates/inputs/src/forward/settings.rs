@@ -83,7 +83,7 @@ impl Config {
     }
 
     /// Whether secrets can be read; an empty one would let everybody in.
-    pub(super) fn check_secrets(&self, node: &Node) -> Result<(), ConfigError> {
+    pub(super) fn check_keys(&self, node: &Node) -> Result<(), ConfigError> {
         if let Some(key) = &self.shared_key {
             check_secret(key, node.nearest("shared_key"))?;
         }

@@ -166,7 +166,7 @@ impl Config {
     }
 
     /// Whether secrets can be read.
-    pub(super) fn check_secrets(&self, node: &Node) -> Result<(), ConfigError> {
+    pub(super) fn check_keys(&self, node: &Node) -> Result<(), ConfigError> {
         for (name, secret) in &self.require_headers {
             secret.reveal().map_err(|error| {
                 let setting = node.nearest("require_headers").get(name);

@@ -12,11 +12,12 @@ use std::time::Duration;
 
 use component::{InputContext, Limit};
 use config::{ConfigError, Node};
+use net::Notice;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use super::stream::Conversation;
-use crate::connections::closing::report_as;
+use crate::connections::closing::{report_as, watch};
 
 /// How long to wait after the system refused to accept a connection.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
@@ -175,6 +176,7 @@ impl LocalListener {
         let mut tasks = JoinSet::new();
         let stop = ctx.stop.stopped();
         let mut stop = std::pin::pin!(stop);
+        let notice = watch(ctx);
         for number in 0.. {
             let accepted = tokio::select! {
                 biased;
@@ -182,12 +184,14 @@ impl LocalListener {
                 accepted = accept(&listener, &self.permits, ctx) => accepted,
             };
             let (connection, permit) = accepted;
+            notice(Notice::Accepted);
             let conversation = begin(connection, number);
-            let (ctx, name) = (ctx.clone(), self.name.clone());
+            let (ctx, name, notice) = (ctx.clone(), self.name.clone(), notice.clone());
             while tasks.try_join_next().is_some() {}
             tasks.spawn(async move {
                 let ending = conversation.read(ctx.stop.stopped()).await;
                 report_as(&ctx, &name, &name, &ending);
+                notice(Notice::Ended);
                 drop(permit);
             });
         }
@@ -203,6 +207,9 @@ async fn accept(
     ctx: &InputContext,
 ) -> (tokio::net::UnixStream, OwnedSemaphorePermit) {
     loop {
+        if permits.available_permits() == 0 {
+            watch(ctx)(Notice::Full);
+        }
         let Ok(permit) = permits.clone().acquire_owned().await else {
             // Nobody closes the semaphore.
             return std::future::pending().await;
