@@ -62,8 +62,11 @@ class Client(threading.Thread):
         with lock:
             answered.update(numbers)
 
+    def has_more(self):
+        return bool(self.left)
+
     def run(self):
-        while not over.is_set() or self.left:
+        while not over.is_set() or self.has_more():
             self.in_flight = []
             try:
                 self.talk()
@@ -181,9 +184,8 @@ class Forward(Client):
                 self.answer(flying.pop(0)[1])
                 self.chunks.pop(0)
 
-    def run(self):
-        while not over.is_set() or self.chunks:
-            super().run()
+    def has_more(self):
+        return bool(self.chunks)
 
     def chunk(self, numbers):
         name = base64.b64encode(self.random.randbytes(16)).decode()
