@@ -66,6 +66,21 @@ pub enum ConnectionError {
     Malformed(hyper::Error),
 }
 
+impl ConnectionError {
+    /// What was wrong with a connection, of which these bytes are unread. None where the client can see it itself: it got an
+    /// answer, or closed the connection.
+    fn of(error: hyper::Error, unread: &[u8]) -> Option<Self> {
+        if !error.is_parse() {
+            return None;
+        }
+        // The start of a TLS record of a handshake.
+        Some(match unread.starts_with(&[0x16, 3]) {
+            true => Self::Tls,
+            false => Self::Malformed(error),
+        })
+    }
+}
+
 /// Serves requests until `stop` completes and every connection has ended. `idle_timeout` is how long a client may take
 /// from one answer to the whole head of the next request, and how long it may take nothing of an answer. What a person
 /// should hear goes to `warn`.
@@ -121,13 +136,9 @@ async fn converse<H: Handler>(
         );
     tokio::select! {
         done = &mut served => {
-            // What else goes wrong is the client's to see: it gets an answer or loses the connection.
-            if let Err(error) = done && error.is_parse() {
-                // The start of a TLS record of a handshake.
-                let reason = match served.into_parts().read_buf.starts_with(&[0x16, 3]) {
-                    true => ConnectionError::Tls,
-                    false => ConnectionError::Malformed(error),
-                };
+            if let Err(error) = done
+                && let Some(reason) = ConnectionError::of(error, &served.into_parts().read_buf)
+            {
                 handler.refused(peer, &reason);
             }
             return;
