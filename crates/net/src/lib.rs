@@ -35,5 +35,5 @@ pub use client::{Client, ClientSettings, RequestError};
 pub use guarded::Guarded;
 pub use listen::{Address, Connection, Incoming, Listener, Stream};
 pub use secret::{Secret, SecretError};
-pub use server::{Handler, serve};
+pub use server::{ConnectionError, Handler, serve};
 pub use tls::{ClientTls, ServerTls};

@@ -14,7 +14,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use config::{ConfigError, Node};
-use rustls::ServerConfig;
+use rustix::net::sockopt::{
+    set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl,
+};
+use rustls::{AlertDescription, InvalidMessage, ServerConfig};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize, Serializer};
@@ -33,6 +36,11 @@ const BACKLOG: u32 = 1024;
 
 /// How long a client may take for the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// When a client that was silent is asked whether it is still there, how often it is asked again, and how many answers may be missing.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(120);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const KEEPALIVE_PROBES: u32 = 8;
 
 /// How long to wait after the system refused to accept a connection: it has no descriptors left, usually.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -231,6 +239,11 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     };
     // A restart need not wait for the last connections of the run before to be forgotten.
     socket.set_reuseaddr(true)?;
+    // Connections inherit it: those of clients that vanished end also where a client may be silent for ever.
+    set_socket_keepalive(&socket, true)?;
+    set_tcp_keepidle(&socket, KEEPALIVE_AFTER)?;
+    set_tcp_keepintvl(&socket, KEEPALIVE_INTERVAL)?;
+    set_tcp_keepcnt(&socket, KEEPALIVE_PROBES)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
@@ -331,25 +344,66 @@ impl Incoming {
         self.peer
     }
 
-    /// Does the handshake, where the listener speaks TLS.
+    /// Does the handshake, where the listener speaks TLS. None where the client closes the connection before it has sent
+    /// anything, as those do that only look whether the port is open.
     ///
     /// # Errors
     /// The client speaks no TLS, shows no good certificate, or takes longer than ten seconds.
-    pub async fn handshake(self) -> io::Result<Connection> {
+    pub async fn handshake(self) -> io::Result<Option<Connection>> {
         let stream = match self.tls {
             None => Stream::Plain(self.tcp),
             Some(config) => {
-                let handshake = TlsAcceptor::from(config).accept(self.tcp);
-                let done = timeout(HANDSHAKE_TIMEOUT, handshake).await;
-                Stream::Tls(Box::new(done.map_err(io::Error::from)??))
+                let handshake = async {
+                    if self.tcp.peek(&mut [0]).await? == 0 {
+                        return Ok(None);
+                    }
+                    TlsAcceptor::from(config).accept(self.tcp).await.map(Some)
+                };
+                let done = match timeout(HANDSHAKE_TIMEOUT, handshake).await {
+                    Ok(done) => done.map_err(explained)?,
+                    Err(_) => {
+                        let reason = format!("it took longer than {HANDSHAKE_TIMEOUT:?}");
+                        return Err(io::Error::new(io::ErrorKind::TimedOut, reason));
+                    }
+                };
+                let Some(stream) = done else {
+                    return Ok(None);
+                };
+                Stream::Tls(Box::new(stream))
             }
         };
-        Ok(Connection {
+        Ok(Some(Connection {
             stream,
             peer: self.peer,
             _permit: self.permit,
-        })
+        }))
     }
+}
+
+/// An error of a handshake, saying what the client did.
+fn explained(error: io::Error) -> io::Error {
+    let reason = match error.get_ref().and_then(|inner| inner.downcast_ref()) {
+        Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)) => {
+            "the client does not speak TLS".to_owned()
+        }
+        Some(rustls::Error::NoCertificatesPresented) => {
+            "the client shows no certificate".to_owned()
+        }
+        Some(rustls::Error::InvalidCertificate(reason)) => {
+            format!("the client's certificate is not accepted: {reason}")
+        }
+        Some(rustls::Error::AlertReceived(
+            alert @ (AlertDescription::UnknownCA
+            | AlertDescription::BadCertificate
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::CertificateExpired),
+        )) => format!("the client does not accept the certificate of this input ({alert:?})"),
+        None if error.kind() == io::ErrorKind::UnexpectedEof => {
+            "the client closed the connection".to_owned()
+        }
+        _ => return error,
+    };
+    io::Error::new(error.kind(), reason)
 }
 
 /// A connection that can be read and written. Its place among `max_connections` is free when it is dropped.

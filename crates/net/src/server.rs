@@ -11,7 +11,8 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::pin::pin;
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -40,12 +41,44 @@ pub trait Handler: Send + Sync + 'static {
     /// A connection begins.
     fn begin(&self, peer: Peer) -> Self::Session;
 
+    /// A connection is closed because of what the client sent, before a request could be handled.
+    fn refused(&self, peer: Peer, reason: &ConnectionError);
+
     /// The answer to a request. Dropped when the client goes away.
     fn handle(
         &self,
         session: &Self::Session,
         request: Request<body::Incoming>,
     ) -> impl Future<Output = Response<Full<Bytes>>> + Send;
+}
+
+/// Why a connection is closed without an answer of the handler.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectionError {
+    /// The client does not speak TLS, or one of both does not accept the certificate of the other.
+    #[error("the TLS handshake failed: {0}")]
+    Handshake(io::Error),
+    /// The client speaks TLS to a listener without it.
+    #[error("the client speaks TLS, which is not enabled here")]
+    Tls,
+    /// What came is not HTTP/1.1, or its head is too long.
+    #[error("malformed request: {0}")]
+    Malformed(hyper::Error),
+}
+
+impl ConnectionError {
+    /// What was wrong with a connection, of which these bytes are unread. None where the client can see it itself: it got an
+    /// answer, or closed the connection.
+    fn of(error: hyper::Error, unread: &[u8]) -> Option<Self> {
+        if !error.is_parse() {
+            return None;
+        }
+        // The start of a TLS record of a handshake.
+        Some(match unread.starts_with(&[0x16, 3]) {
+            true => Self::Tls,
+            false => Self::Malformed(error),
+        })
+    }
 }
 
 /// Serves requests until `stop` completes and every connection has ended. `idle_timeout` is how long a client may take
@@ -72,12 +105,12 @@ async fn converse<H: Handler>(
     idle_timeout: Duration,
     mut stopping: Stopping,
 ) {
-    // What goes wrong on a connection is the client's to see: it gets an answer or loses the connection.
     let connection: Connection = tokio::select! {
         // Boxed, as it is large and soon over.
         done = Box::pin(incoming.handshake()) => match done {
-            Ok(connection) => connection,
-            Err(_) => return,
+            Ok(Some(connection)) => connection,
+            Ok(None) => return,
+            Err(error) => return handler.refused(peer, &ConnectionError::Handshake(error)),
         },
         () = stopping.begun() => return,
     };
@@ -92,7 +125,7 @@ async fn converse<H: Handler>(
             Ok::<_, Infallible>(answer.await)
         })
     });
-    let served = http1::Builder::new()
+    let mut served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(idle_timeout)
         .max_buf_size(BUFFER_BYTES_MAX)
@@ -101,16 +134,22 @@ async fn converse<H: Handler>(
             TokioIo::new(Guarded::new(connection, idle_timeout).with_small_reads()),
             service,
         );
-    let mut served = pin!(served);
     tokio::select! {
-        _ = &mut served => return,
+        done = &mut served => {
+            if let Err(error) = done
+                && let Some(reason) = ConnectionError::of(error, &served.into_parts().read_buf)
+            {
+                handler.refused(peer, &reason);
+            }
+            return;
+        }
         () = stopping.begun() => {}
     }
-    served.as_mut().graceful_shutdown();
+    Pin::new(&mut served).graceful_shutdown();
     // A client that sends half a request, or keeps its side open after its answer, is not waited for.
     let patient_until = Instant::now() + PATIENCE;
     let mut was_idle = false;
-    while timeout(LAST_BYTES, served.as_mut()).await.is_err() {
+    while timeout(LAST_BYTES, &mut served).await.is_err() {
         let is_idle = at_work.load(Ordering::Relaxed) == 0;
         if is_idle && was_idle && Instant::now() >= patient_until {
             return;

@@ -41,7 +41,8 @@ async fn converse(
 ) -> io::Result<Vec<u8>> {
     let address = listener.local_addr()?;
     let serving = async {
-        let mut connection = listener.accept(&|_| {}).await.handshake().await?;
+        let connection = listener.accept(&|_| {}).await.handshake().await?;
+        let mut connection = connection.expect("a client that speaks");
         let byte = connection.read_u8().await?;
         connection.write_u8(byte + 1).await?;
         connection.shutdown().await

@@ -29,6 +29,14 @@ impl Fault {
         Self::new("malformed_frames", reason)
     }
 
+    /// The client speaks TLS to a port without it, if the first bytes it sent are those of a handshake.
+    pub(crate) fn tls(first: &[u8]) -> Option<Self> {
+        let reason = "the client speaks TLS, which is not enabled here";
+        first
+            .starts_with(&[0x16, 3])
+            .then(|| Self::malformed(reason))
+    }
+
     /// Something is larger than a limit.
     pub(crate) fn too_large(reason: impl Into<String>) -> Self {
         Self::new("oversized_frames", reason)

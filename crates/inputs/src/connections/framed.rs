@@ -58,7 +58,8 @@ async fn converse<S: Speaker>(
     let connection = tokio::select! {
         // Boxed, as it is large and soon over.
         done = Box::pin(incoming.handshake()) => match done {
-            Ok(connection) => connection,
+            Ok(Some(connection)) => connection,
+            Ok(None) => return,
             Err(error) => {
                 let reason = format!("the TLS handshake failed: {error}");
                 return report(&Fault::new("failed_handshakes", reason).into());

@@ -18,12 +18,12 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
-use net::{Auth, Handler, Listener, SecretError};
+use net::{Auth, ConnectionError, Handler, Listener, Peer, SecretError};
 use tokio::time::timeout;
 
 use super::answer::{Outcome, answer};
 use super::batcher::{Inbox, Joiner, Protocol};
-use super::closing::watch;
+use super::closing::{self, watch};
 use super::inflate::{Coding, InflateError, inflate};
 
 /// What is reserved for a body whose length is not known.
@@ -123,6 +123,16 @@ impl Received {
 }
 
 impl Requests {
+    /// Reports a connection that is closed before a request of it could be handled.
+    pub(crate) fn refused(&self, peer: Peer, reason: &ConnectionError) {
+        let counter = match reason {
+            ConnectionError::Handshake(_) => "failed_handshakes",
+            ConnectionError::Tls | ConnectionError::Malformed(_) => "malformed_requests",
+        };
+        let fault = closing::Fault::new(counter, reason.to_string());
+        closing::report(&self.ctx, peer.address, &fault.into());
+    }
+
     /// Checks what is known before the body is read; gives how it is compressed.
     pub(crate) fn admit(&self, head: &Parts, body: &Incoming) -> Result<Option<Coding>, Fault> {
         let mut codings = head.headers.get_all(CONTENT_ENCODING).iter();

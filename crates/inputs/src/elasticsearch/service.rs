@@ -12,7 +12,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
-use net::{Auth, Handler, Peer};
+use net::{Auth, ConnectionError, Handler, Peer};
 use tokio::sync::oneshot;
 
 use super::bulk::Defaults;
@@ -253,6 +253,10 @@ impl Handler for Service {
 
     fn begin(&self, peer: Peer) -> Arc<Session> {
         self.sessions.begin(peer)
+    }
+
+    fn refused(&self, peer: Peer, reason: &ConnectionError) {
+        self.requests.refused(peer, reason);
     }
 
     async fn handle(

@@ -30,10 +30,20 @@ impl<R: AsyncRead + Unpin> Messages<R> {
         }
     }
 
+    /// Waits for the next message to begin; false when the client has closed its side.
+    async fn begin(&mut self) -> Result<bool, Ending> {
+        let has_begun = self.intake.begin().await?;
+        // No message begins like a TLS handshake.
+        match Fault::tls(self.intake.ahead()) {
+            Some(fault) => Err(fault.into()),
+            None => Ok(has_begun),
+        }
+    }
+
     /// The next message, for which no memory is reserved; none when the client has closed its side. It must be shorter than
     /// what is read ahead.
     pub(super) async fn next_small(&mut self) -> Result<Option<Vec<u8>>, Ending> {
-        if !self.intake.begin().await? {
+        if !self.begin().await? {
             return Ok(None);
         }
         loop {
@@ -55,7 +65,7 @@ impl<R: AsyncRead + Unpin> Messages<R> {
 
     /// The next messages, one or more; none when the client has closed its side.
     pub(super) async fn next(&mut self) -> Result<Option<Load>, Ending> {
-        if !self.intake.begin().await? {
+        if !self.begin().await? {
             return Ok(None);
         }
         let first = self.whole_ahead()?;

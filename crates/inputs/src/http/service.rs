@@ -10,8 +10,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
-use net::Handler;
-use net::Peer;
+use net::{ConnectionError, Handler, Peer};
 use subtle::ConstantTimeEq;
 
 use super::decode::{Decoding, Message};
@@ -137,6 +136,10 @@ impl Handler for Service {
 
     fn begin(&self, peer: Peer) -> Arc<Session> {
         self.sessions.begin(peer)
+    }
+
+    fn refused(&self, peer: Peer, reason: &ConnectionError) {
+        self.requests.refused(peer, reason);
     }
 
     async fn handle(

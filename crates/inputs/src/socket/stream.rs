@@ -114,6 +114,7 @@ impl<R: AsyncRead + Unpin> Conversation<R> {
 
     async fn converse(&mut self, mut stop: Pin<&mut impl Future<Output = ()>>) -> Ending {
         let mut small = [0; SMALL];
+        let mut is_first = true;
         loop {
             let read = tokio::select! {
                 biased;
@@ -124,6 +125,11 @@ impl<R: AsyncRead + Unpin> Conversation<R> {
                     Err(ending) => return ending,
                 },
             };
+            if std::mem::take(&mut is_first)
+                && let Some(fault) = Fault::tls(&small[..read])
+            {
+                return fault.into();
+            }
             // From here to the next wait nothing is cancelled: what was read is not lost.
             if let Err(error) = self.fill(&small[..read]).await {
                 return Fault::cut(&error).into();

@@ -128,8 +128,9 @@ pipelines:
                 let Some(mount) = Mount::new(&args) else {
                     return false;
                 };
-                fs::remove_file(&sent).expect("it is a link");
-                symlink(mount.path(""), &sent).expect("a writable folder");
+                let damaged = self.folder.path("damaged");
+                symlink(mount.path(""), &damaged).expect("a writable folder");
+                fs::rename(damaged, &sent).expect("a writable folder");
                 self.read_only = Some(mount);
             }
             Damage::Replaced | Damage::Gone => {
@@ -147,8 +148,10 @@ pipelines:
         if damage == Damage::Closed {
             return self.allow(0o777);
         }
-        let _ = fs::remove_file(&sent);
-        symlink(self.folder.path("real"), &sent).expect("a writable folder");
+        // In one step: in between, there would be something else wrong.
+        let mended = self.folder.path("mended");
+        symlink(self.folder.path("real"), &mended).expect("a writable folder");
+        fs::rename(mended, &sent).expect("a writable folder");
         self.read_only = None;
     }
 

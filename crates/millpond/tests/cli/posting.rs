@@ -1,5 +1,6 @@
-//! A service that clients post to, and requests byte by byte.
+//! A service that clients post to, and what they send byte by byte.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command};
@@ -7,6 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use testkit::lumberjack;
 
 use crate::program::{Ended, Folder, command, ended};
 
@@ -127,4 +129,66 @@ impl Answer {
             text,
         }
     }
+}
+
+/// An input that clients connect to.
+pub struct Listening {
+    pub input: &'static str,
+    /// Settings without which it would not listen for connections, each behind a comma.
+    pub settings: &'static str,
+    /// What a client sends to have one event accepted.
+    pub event: Vec<u8>,
+    /// How the answer begins; nothing where there are none.
+    pub reply: &'static [u8],
+}
+
+/// Every input that clients connect to over TCP.
+pub fn listening() -> Vec<Listening> {
+    let listening = |input, event: &[u8], reply| Listening {
+        input,
+        settings: if input == "syslog" {
+            ", transport: tcp"
+        } else {
+            ""
+        },
+        event: event.to_vec(),
+        reply,
+    };
+    let bulk = request("/l/_bulk", "", b"{\"create\":{}}\n{\"n\":1}\n");
+    let post = request("/", "", b"{\"n\":1}");
+    let chunk = b"\x94\xa1t\x01\x81\xa1n\x01\x81\xa5chunk\xa1c";
+    let message = b"<13>1 2003-10-11T22:14:15.003Z host app - - - text\n";
+    let window = lumberjack::numbered(1..2, true);
+    vec![
+        listening("beats", &window, b"2A\0\0\0\x01"),
+        listening("forward", chunk, b"\x81\xa3ack\xa1c"),
+        listening("elasticsearch", &bulk, b"HTTP/1.1 200"),
+        listening("http", &post, b"HTTP/1.1 200"),
+        listening("tcp", b"line\n", b""),
+        listening("syslog", message, b""),
+    ]
+}
+
+impl Listening {
+    /// Starts a service with these further settings of the input, which writes to the file `out`.
+    pub fn start(&self, folder: &Folder, settings: &str) -> Service {
+        let pipeline = format!("    output: {{file: {{path: {}}}}}\n", folder.path("out"));
+        let settings = format!("{}{settings}", self.settings);
+        Service::with(folder, self.input, &settings, &pipeline)
+    }
+
+    /// Sends an event and reads the answer.
+    pub fn send_event(&self, stream: &mut (impl Read + Write)) {
+        stream.write_all(&self.event).expect("sent");
+        stream.flush().expect("sent");
+        let mut answer = vec![0; self.reply.len()];
+        stream.read_exact(&mut answer).expect("an answer");
+        assert_eq!(answer, self.reply, "{}", self.input);
+    }
+}
+
+/// How many events are in the file `out`.
+pub fn written(folder: &Folder) -> usize {
+    let out = fs::read_to_string(folder.path("out")).unwrap_or_default();
+    out.lines().count()
 }

@@ -10,8 +10,7 @@ use config::{ConfigError, Node, Source, parse_yaml};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use net::Peer;
-use net::{Address, Handler, Listener, ServerTls, serve};
+use net::{Address, ConnectionError, Handler, Listener, Peer, ServerTls, serve};
 use serde::de::DeserializeOwned;
 pub use testkit::authority::Authority;
 use tokio::sync::oneshot;
@@ -46,6 +45,8 @@ impl Handler for Echo {
     fn begin(&self, peer: Peer) -> Peer {
         peer
     }
+
+    fn refused(&self, _: Peer, _: &ConnectionError) {}
 
     async fn handle(&self, peer: &Peer, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let (head, body) = request.into_parts();
