@@ -240,6 +240,7 @@ pub struct Listener {
     tls: Option<ServerContext>,
     permits: Arc<Semaphore>,
     refused: Mutex<Option<String>>,
+    on_full: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Listener {
@@ -252,7 +253,14 @@ impl Listener {
                 max_connections.clamp(1, Semaphore::MAX_PERMITS),
             )),
             refused: Mutex::new(None),
+            on_full: Box::new(|| {}),
         }
+    }
+
+    /// Has `tell` called each time that there is no room for another connection.
+    pub fn on_full(mut self, tell: impl Fn() + Send + Sync + 'static) -> Self {
+        self.on_full = Box::new(tell);
+        self
     }
 
     /// Where it listens.
@@ -266,10 +274,17 @@ impl Listener {
     /// The next connection, once there is room for it. Safe to cancel.
     pub async fn accept(&self) -> Incoming {
         loop {
-            let permit = match self.permits.clone().acquire_owned().await {
+            let free = self.permits.clone().try_acquire_owned();
+            let permit = match free {
                 Ok(permit) => permit,
-                // Nobody closes the semaphore.
-                Err(_) => std::future::pending().await,
+                Err(_) => {
+                    (self.on_full)();
+                    match self.permits.clone().acquire_owned().await {
+                        Ok(permit) => permit,
+                        // Nobody closes the semaphore.
+                        Err(_) => std::future::pending().await,
+                    }
+                }
             };
             match self.tcp.accept().await {
                 Ok((tcp, peer)) => {

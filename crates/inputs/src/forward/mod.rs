@@ -114,11 +114,13 @@ impl Input for Forward {
         let local = listener.local_addr().map_err(|error| {
             InputError::new(format!("the local address cannot be determined: {error}"))
         })?;
-        let (message_max, add_fields) = (
-            self.config.max_message_bytes.bytes(),
-            self.config.add_fields,
-        );
-        let batcher = Batcher::start_ordered(&ctx, || Decoding::new(message_max, add_fields))?;
+        let config = &self.config;
+        let message_max = config.max_message_bytes.bytes();
+        let (max_depth, add_fields) = (config.max_depth, config.add_fields);
+        let decoding = || Decoding::new(message_max, max_depth, add_fields);
+        let batcher = Batcher::start_ordered(&ctx, decoding)?;
+        let metrics = ctx.metrics.clone();
+        let listener = listener.on_full(move || metrics.count("full_connections", 1));
         let write_timeout = self.config.message_timeout.get().0;
         let speaker = Speaker::new(self.config, ctx.clone(), local, batcher.inboxes());
         ctx.diagnostics.info(&format!("listening on {local}"));
