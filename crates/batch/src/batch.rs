@@ -171,6 +171,13 @@ impl Batch {
         metadata.child_or_insert(key).write(column);
     }
 
+    /// Sets a field of a batch that was just built, where no document has the first key of its path, nor several of its keys joined
+    /// by dots. Nothing is looked up.
+    pub fn set_new(&mut self, path: &FieldPath, column: Column) {
+        self.forget(path.keys());
+        self.root.descend_or_insert(path.keys()).write(column);
+    }
+
     /// Appends a tag to `tags` in these rows; a single tag becomes an array.
     pub fn add_tag(&mut self, rows: &Bitmap, tag: &str) {
         if !tag.is_empty() {
@@ -333,6 +340,15 @@ impl BatchBuilder {
     pub fn buffer(&mut self, bytes: Bytes) -> u32 {
         self.buffers.push(bytes);
         self.buffers.len() as u32 - 1
+    }
+
+    /// As [`Self::buffer`], but one that was added last is not added again.
+    pub fn shared_buffer(&mut self, bytes: &Bytes) -> u32 {
+        let is_last = |last: &Bytes| (last.as_ptr(), last.len()) == (bytes.as_ptr(), bytes.len());
+        match self.buffers.last().is_some_and(is_last) {
+            true => self.buffers.len() as u32 - 1,
+            false => self.buffer(bytes.clone()),
+        }
     }
 
     /// Says which stream the next rows come from.

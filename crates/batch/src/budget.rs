@@ -221,6 +221,40 @@ mod tests {
     }
 
     #[test]
+    fn buffers_are_used_again_and_few_are_kept() {
+        let budget = Budget::new(1 << 20);
+        let pool = budget.pool(0, 100);
+        let sizes = [0, 1, 100, 101, 1600, 1601].map(|bytes| pool.reused_size(bytes));
+        assert_eq!(sizes, [100, 100, 100, 200, 1600, 1600]);
+        for size in [100, 200, 1600] {
+            let mut buffer = pool.take_sized(size);
+            buffer[0] = 7;
+            drop(buffer);
+            assert_eq!((pool.take_sized(size)[0], size), (7, size), "used again");
+        }
+        let mut odd = pool.take_sized(300);
+        odd[0] = 7;
+        drop(odd);
+        assert_eq!(pool.take_sized(300)[0], 0, "no size that is kept");
+        // More than are kept: those that were unused for longest are gone.
+        let mut large: Vec<PooledBuffer> = (0..3).map(|_| pool.take_sized(1600)).collect();
+        large.iter_mut().for_each(|buffer| buffer[0] = 9);
+        drop(large);
+        let small = pool.take_sized(100);
+        let together: Vec<PooledBuffer> = (0..3).map(|_| pool.take_sized(1600)).collect();
+        let content: Vec<u8> = together.iter().map(|buffer| buffer[0]).collect();
+        assert_eq!((small[0], &content[..]), (0, &[9, 9, 0][..]));
+        drop(small);
+        drop(together);
+        let frozen = [(100, 50), (100, 49), (90, 80)].map(|(size, len)| {
+            let frozen = pool.take_small(size).freeze_fitting(len);
+            (frozen.len(), budget.used())
+        });
+        assert_eq!(frozen, [(50, 100), (49, 49), (80, 80)]);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
     fn a_share_is_there_whatever_the_others_took() {
         let budget = Budget::new(300);
         let (greedy, modest) = (budget.pool(100, 100), budget.pool(100, 100));

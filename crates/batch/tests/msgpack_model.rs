@@ -255,6 +255,31 @@ proptest! {
     }
 
     #[test]
+    fn keys_that_are_looked_for_are_found_at_the_top(
+        tree in map(), at in any::<prop::sample::Index>(), number in 0..4usize, inside in any::<bool>(),
+    ) {
+        const KEYS: [&str; 3] = ["@timestamp", "f", "a key of more than sixteen bytes"];
+        let Tree::Map(mut members) = tree else { unreachable!() };
+        if let Some(key) = KEYS.get(number) {
+            let member = (Tree::Str(key.as_bytes().to_vec()), Tree::Nil);
+            let member = match inside {
+                true => (Tree::Str(b"inside".to_vec()), Tree::Map(vec![member])),
+                false => member,
+            };
+            members.insert(at.index(members.len() + 1), member);
+        }
+        let is_there = |(key, _): &(Tree, Tree)| matches!(key, Tree::Str(key) if KEYS.iter().any(|k| k.as_bytes() == key));
+        let has_key = members.iter().any(is_there);
+        let tree = Tree::Map(members);
+        let bytes = tree.bytes();
+        let checked = msgpack::Checks::new(json::DEPTH_MAX, KEYS).map_at(&bytes, 0);
+        let (scan, end) = (tree.scan(), bytes.len());
+        prop_assert_eq!(checked, Ok(msgpack::Checked { scan, end, has_key: has_key || scan.rewrite }));
+        let without = msgpack::Checks::default().map_at(&bytes, 0);
+        prop_assert_eq!(without, Ok(msgpack::Checked { scan, end, has_key: false }));
+    }
+
+    #[test]
     fn the_end_is_found_whatever_the_pieces(tree in map(), piece in 1..40usize) {
         let bytes = [&tree.bytes()[..], &[0x81; 40]].concat();
         let len = tree.bytes().len();
@@ -525,6 +550,18 @@ fn nesting_is_bounded_without_recursion() {
     let depth = |levels: usize| {
         msgpack::validate_map(&[&b"\x81\xA1a".repeat(levels)[..], &[0xC0]].concat())
     };
+    for max in [1, 2, 7] {
+        let checks = msgpack::Checks::new(max, []);
+        for levels in 1..10 {
+            let deep = [&b"\x81\xA1a".repeat(levels)[..], &[0xC0]].concat();
+            let refused = checks.map_at(&deep, 0).err().map(|error| error.kind);
+            assert_eq!(
+                refused,
+                (levels > max).then_some(Kind::TooDeep),
+                "{levels} of {max}"
+            );
+        }
+    }
     assert!(depth(json::DEPTH_MAX).is_ok());
     assert!(depth(json::DEPTH_MAX + 1).is_err());
 }

@@ -18,11 +18,25 @@ pub(super) struct PoolInner {
     pub(super) budget: Arc<Budget>,
     pub(super) share: usize,
     buffer_size: usize,
-    free: Mutex<Vec<Vec<u8>>>,
+    free: Mutex<Free>,
+}
+
+/// Unused buffers: those that were used last are behind the others, and used first.
+#[derive(Debug, Default)]
+struct Free {
+    buffers: Vec<Vec<u8>>,
+    bytes: usize,
 }
 
 /// How many unused buffers a pool keeps: enough for what is in flight on a few cores, little when idle.
 const FREE_BUFFERS_MAX: usize = 16;
+
+/// How many bytes unused buffers have at most, in ordinary buffers.
+const FREE_SIZE_MAX: usize = 32;
+
+/// How much larger than an ordinary buffer those are at most that are kept, as a power of two. A frame of a few megabytes in a
+/// fresh buffer costs more in page faults than in reading.
+const LARGE_SHIFT_MAX: u32 = 4;
 
 impl BufferPool {
     pub(super) fn new(budget: Arc<Budget>, share: usize, buffer_size: usize) -> Self {
@@ -40,6 +54,12 @@ impl BufferPool {
     /// Reserves bytes for a frame, waiting until they fit. Safe to cancel: who gives up leaves the queue.
     pub async fn reserve(&self, bytes: usize) -> Reservation {
         Reservation::new(&self.inner, bytes).await
+    }
+
+    /// Reserves bytes if they fit now and nobody waits.
+    pub fn try_reserve(&self, bytes: usize) -> Option<Reservation> {
+        let mut reservation = Reservation::empty(&self.inner);
+        reservation.try_grow(bytes).then_some(reservation)
     }
 
     /// A zeroed or used buffer of the pool's size, waiting for the budget if need be.
@@ -68,6 +88,11 @@ impl BufferPool {
         }
     }
 
+    /// The smallest size of buffers that are reused which has room for `bytes`, or the largest one.
+    pub fn reused_size(&self, bytes: usize) -> usize {
+        self.inner.reused_size(bytes)
+    }
+
     /// The size of an ordinary buffer.
     pub fn buffer_size(&self) -> usize {
         self.inner.buffer_size
@@ -86,7 +111,46 @@ impl PoolInner {
         }
     }
 
-    fn lock_free(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+    pub(super) fn reused_size(&self, bytes: usize) -> usize {
+        let times = bytes.div_ceil(self.buffer_size.max(1));
+        times.next_power_of_two().min(1 << LARGE_SHIFT_MAX) * self.buffer_size
+    }
+
+    /// Whether unused buffers of this size are kept.
+    fn is_reused(&self, size: usize) -> bool {
+        let times = size / self.buffer_size.max(1);
+        times.is_power_of_two() && times <= 1 << LARGE_SHIFT_MAX && size == times * self.buffer_size
+    }
+
+    /// An unused buffer of this size.
+    fn unused(&self, size: usize) -> Option<Vec<u8>> {
+        let mut free = self.lock_free();
+        let place = free
+            .buffers
+            .iter()
+            .rposition(|buffer| buffer.len() == size)?;
+        free.bytes -= size;
+        Some(free.buffers.remove(place))
+    }
+
+    /// Keeps a buffer that nobody uses, in place of those that were unused for longest.
+    fn keep(&self, buffer: Vec<u8>) {
+        let mut gone = Vec::new();
+        let mut free = self.lock_free();
+        free.bytes += buffer.len();
+        free.buffers.push(buffer);
+        while free.buffers.len() > FREE_BUFFERS_MAX || free.bytes > FREE_SIZE_MAX * self.buffer_size
+        {
+            let oldest = free.buffers.remove(0);
+            free.bytes -= oldest.len();
+            gone.push(oldest);
+        }
+        // The system takes its time for large ones.
+        drop(free);
+        drop(gone);
+    }
+
+    fn lock_free(&self) -> MutexGuard<'_, Free> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -101,11 +165,11 @@ pub struct PooledBuffer {
 }
 
 impl PooledBuffer {
-    /// A buffer whose bytes are charged already. One of the pool's size is reused, with its content.
+    /// A buffer whose bytes are charged already. One of a size that is kept is reused, with its content.
     pub(super) fn charged(pool: &Arc<PoolInner>, size: usize, excess: Option<Arc<Excess>>) -> Self {
-        let reused = (size == pool.buffer_size).then(|| pool.lock_free().pop());
+        let reused = pool.is_reused(size).then(|| pool.unused(size)).flatten();
         Self {
-            bytes: reused.flatten().unwrap_or_else(|| vec![0; size]),
+            bytes: reused.unwrap_or_else(|| vec![0; size]),
             pool: pool.clone(),
             excess,
         }
@@ -127,6 +191,16 @@ impl PooledBuffer {
             self.bytes.shrink_to_fit();
             self.pool.budget.give_back(self.pool.share, excess);
         }
+    }
+
+    /// As [`Self::freeze`], but gives back what lies behind the first `len` bytes, unless the buffer is one that is used again and at
+    /// least half of it is filled.
+    pub fn freeze_fitting(mut self, len: usize) -> Bytes {
+        let size = self.bytes.len();
+        if len < size / 2 || !self.pool.is_reused(size) {
+            self.shorten(len);
+        }
+        self.freeze(len)
     }
 
     /// Ends writing: the first `len` bytes as a shared buffer. The charge stays until its last view is gone.
@@ -159,11 +233,8 @@ impl Drop for PooledBuffer {
     fn drop(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
         let size = bytes.len();
-        if size == self.pool.buffer_size {
-            let mut free = self.pool.lock_free();
-            if free.len() < FREE_BUFFERS_MAX {
-                free.push(bytes);
-            }
+        if self.pool.is_reused(size) {
+            self.pool.keep(bytes);
         }
         self.pool.budget.give_back(self.pool.share, size);
     }

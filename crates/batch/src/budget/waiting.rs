@@ -232,16 +232,20 @@ impl Drop for Excess {
 }
 
 impl Reservation {
-    pub(super) async fn new(pool: &Arc<PoolInner>, bytes: usize) -> Self {
+    pub(super) fn empty(pool: &Arc<PoolInner>) -> Self {
         let number = pool.budget.lock().number();
-        let mut reservation = Self {
+        Self {
             pool: pool.clone(),
             number,
             left: 0,
             held: 0,
             is_settled: false,
             excess: None,
-        };
+        }
+    }
+
+    pub(super) async fn new(pool: &Arc<PoolInner>, bytes: usize) -> Self {
+        let mut reservation = Self::empty(pool);
         reservation.grow(bytes).await;
         reservation
     }
@@ -319,6 +323,11 @@ impl Reservation {
             is_settled: self.is_settled,
             waits: None,
         }
+    }
+
+    /// As [`super::BufferPool::reused_size`].
+    pub fn reused_size(&self, bytes: usize) -> usize {
+        self.pool.reused_size(bytes)
     }
 
     /// A buffer of `size` bytes out of those reserved, or of what is left. One of the pool's size may hold what is left over

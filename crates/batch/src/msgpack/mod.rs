@@ -26,7 +26,7 @@ mod write;
 pub use convert::{from_json, to_json};
 pub use extent::Extent;
 pub use normalise::normalise;
-pub use validate::{validate_map, validate_map_at};
+pub use validate::{Checked, Checks, validate_map, validate_map_at};
 pub use walk::{
     Elements, Member, Members, Value, elements, find, members, read, skip_value, value_len,
 };

@@ -28,24 +28,90 @@ pub fn validate_map(bytes: &[u8]) -> Result<Scan, MsgPackError> {
 /// # Errors
 /// As [`validate_map`], with offsets from the first byte.
 pub fn validate_map_at(bytes: &[u8], at: usize) -> Result<(Scan, usize), MsgPackError> {
-    let (Head::Map(count), body) = head(bytes, at)? else {
-        return Err(MsgPackError {
-            offset: at,
-            kind: MsgPackErrorKind::NotAMap,
-        });
-    };
-    let mut validator = Validator {
-        bytes,
-        open: Level::map(count),
-        outer: Vec::new(),
-        keys: KeyHashes::new(),
-        scan: Scan::default(),
-    };
-    validator.keys.open();
-    let end = validator.run(body)?;
-    let mut scan = validator.scan;
-    scan.rewrite |= validator.keys.suspicious() && has_duplicate_keys(&bytes[at..end]);
-    Ok((scan, end))
+    let checked = Checks::default().map_at(bytes, at)?;
+    Ok((checked.scan, checked.end))
+}
+
+/// What is checked beside the format: how deep containers nest, and whether a map has certain keys.
+#[derive(Debug, Clone)]
+pub struct Checks {
+    depth_max: usize,
+    /// The hashes of the keys, and a bit for each.
+    keys: Vec<u64>,
+    bits: u64,
+}
+
+/// A map that was checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Checked {
+    /// As [`validate_map`] gives it.
+    pub scan: Scan,
+    /// Where the map ends.
+    pub end: usize,
+    /// One of the keys may be in the map, not counting the maps in it. Where it says no, none is.
+    pub has_key: bool,
+}
+
+impl Default for Checks {
+    fn default() -> Self {
+        Self::new(DEPTH_MAX, [])
+    }
+}
+
+impl Checks {
+    /// Containers may nest `depth_max` deep, but no deeper than [`DEPTH_MAX`], and these keys are looked for.
+    pub fn new<'k>(depth_max: usize, keys: impl IntoIterator<Item = &'k str>) -> Self {
+        let keys: Vec<u64> = keys
+            .into_iter()
+            .map(|key| Key::read(key.as_bytes(), 0, key.len()).hash)
+            .collect();
+        Self {
+            depth_max: depth_max.min(DEPTH_MAX),
+            bits: keys.iter().fold(0, |bits, hash| bits | Self::bit(*hash)),
+            keys,
+        }
+    }
+
+    fn bit(hash: u64) -> u64 {
+        1 << (hash >> 58)
+    }
+
+    #[inline(always)]
+    fn has(&self, hash: u64) -> bool {
+        self.bits & Self::bit(hash) != 0 && self.keys.contains(&hash)
+    }
+
+    /// As [`validate_map_at`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn map_at(&self, bytes: &[u8], at: usize) -> Result<Checked, MsgPackError> {
+        let (Head::Map(count), body) = head(bytes, at)? else {
+            return Err(MsgPackError {
+                offset: at,
+                kind: MsgPackErrorKind::NotAMap,
+            });
+        };
+        let mut validator = Validator {
+            bytes,
+            checks: self,
+            open: Level::map(count),
+            outer: Vec::new(),
+            keys: KeyHashes::new(),
+            scan: Scan::default(),
+            has_key: false,
+        };
+        validator.keys.open();
+        let end = validator.run(body)?;
+        let mut scan = validator.scan;
+        scan.rewrite |= validator.keys.suspicious() && has_duplicate_keys(&bytes[at..end]);
+        Ok(Checked {
+            scan,
+            end,
+            // A key that is rewritten may become any other.
+            has_key: validator.has_key || scan.rewrite && !self.keys.is_empty(),
+        })
+    }
 }
 
 /// A container that is being read.
@@ -70,10 +136,41 @@ impl Level {
 
 struct Validator<'a> {
     bytes: &'a [u8],
+    checks: &'a Checks,
     open: Level,
     outer: Vec<Level>,
     keys: KeyHashes,
     scan: Scan,
+    has_key: bool,
+}
+
+/// What one pass over a key tells.
+struct Key {
+    hash: u64,
+    has_dots: bool,
+    is_ascii: bool,
+}
+
+impl Key {
+    #[inline(always)]
+    fn read(bytes: &[u8], start: usize, end: usize) -> Self {
+        let mut pos = start;
+        let (mut hash, mut dots, mut high) = (0, 0, 0);
+        while end - pos >= WIDTH {
+            let lanes = Lanes::load(bytes, pos);
+            hash = mix(hash, lanes.words());
+            dots |= lanes.mask_of(b'.');
+            high |= lanes.not_ascii();
+            pos += WIDTH;
+        }
+        let lanes = Lanes::load(bytes, pos);
+        let rest = (1 << (end - pos)) - 1;
+        Self {
+            hash: mix(hash, lanes.words_of(end - pos)),
+            has_dots: (dots | lanes.mask_of(b'.') & rest) != 0,
+            is_ascii: (high | lanes.not_ascii() & rest) == 0,
+        }
+    }
 }
 
 impl Validator<'_> {
@@ -113,27 +210,18 @@ impl Validator<'_> {
 
     #[inline(always)]
     fn key(&mut self, start: usize, end: usize) {
-        let mut pos = start;
-        let (mut hash, mut dots, mut high) = (0, 0, 0);
-        while end - pos >= WIDTH {
-            let lanes = Lanes::load(self.bytes, pos);
-            hash = mix(hash, lanes.words());
-            dots |= lanes.mask_of(b'.');
-            high |= lanes.not_ascii();
-            pos += WIDTH;
-        }
-        let lanes = Lanes::load(self.bytes, pos);
-        let rest = (1 << (end - pos)) - 1;
-        self.keys.add(mix(hash, lanes.words_of(end - pos)));
-        self.scan.dotted_keys |= (dots | lanes.mask_of(b'.') & rest) != 0;
-        if (high | lanes.not_ascii() & rest) != 0 {
+        let key = Key::read(self.bytes, start, end);
+        self.keys.add(key.hash);
+        self.scan.dotted_keys |= key.has_dots;
+        if !key.is_ascii {
             self.scan.rewrite |= simdutf8::basic::from_utf8(&self.bytes[start..end]).is_err();
         }
+        self.has_key |= self.checks.has(key.hash) && self.outer.is_empty();
     }
 
     #[inline(always)]
     fn enter(&mut self, pos: usize, head: Head, is_key: bool) -> Result<(), MsgPackError> {
-        if self.outer.len() + 1 >= DEPTH_MAX {
+        if self.outer.len() + 1 >= self.checks.depth_max {
             return Err(MsgPackError {
                 offset: pos,
                 kind: MsgPackErrorKind::TooDeep,

@@ -25,6 +25,7 @@ use std::fmt;
 
 use crate::error::CodecError;
 
+pub use self::zstd::stated_bytes as zstd_stated_bytes;
 pub use checkpoint::Checkpoint;
 
 /// How much content lies between two checkpoints within a member, in bytes. Less makes a resume repeat less: 4 MiB take

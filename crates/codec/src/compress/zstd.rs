@@ -3,7 +3,9 @@
 //! A failing call of the library does not tell how much it has decompressed before. So it gets its input in pieces, none
 //! of which holds the end of one block and the start of the next: what was decompressed before the failure is known.
 
-use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, get_error_name};
+use zstd::zstd_safe::{
+    DCtx, DParameter, InBuffer, OutBuffer, get_error_name, get_frame_content_size,
+};
 
 use super::{Event, Progress};
 
@@ -18,6 +20,11 @@ const WINDOW_LOG_MAX: u32 = 27;
 
 /// Length of the header of a block, which the library asks for together with the block before.
 const BLOCK_HEADER_BYTES: usize = 3;
+
+/// How much content the first frame of `data` says that it has; none where it does not say.
+pub fn stated_bytes(data: &[u8]) -> Option<u64> {
+    get_frame_content_size(data).ok().flatten()
+}
 
 /// Reads frames, one after the other.
 pub(super) struct Frame {

@@ -5,7 +5,7 @@
 //! is beyond is checked, and read again when its turn comes. Records stay the bytes that they were; copied are only those
 //! whose keys are put in order (see [`batch::msgpack`]).
 
-use batch::msgpack::{Head, head, normalise, validate_map_at};
+use batch::msgpack::{Checked, Checks, Head, head, normalise};
 use batch::{BatchBuilder, Span, json::Scan};
 use bytes::Bytes;
 
@@ -41,6 +41,9 @@ pub enum EventTime {
 /// The events of a message. Reused from message to message, so that its memory stays warm.
 #[derive(Debug, Default)]
 pub struct Events {
+    checks: Checks,
+    /// Some record may have one of the keys that are looked for.
+    has_key: bool,
     /// How many events the message has.
     count: usize,
     /// Those that are listed, from number `first` on.
@@ -107,6 +110,19 @@ impl Rest {
 }
 
 impl Events {
+    /// Events whose records are checked so.
+    pub fn new(checks: Checks) -> Self {
+        Self {
+            checks,
+            ..Self::default()
+        }
+    }
+
+    /// Whether some record may have one of the keys that are looked for. Where this says no, none has.
+    pub fn has_key(&self) -> bool {
+        self.has_key
+    }
+
     /// Reads the entries of a packed message, forgetting the events before; gives how many there are.
     ///
     /// # Errors
@@ -148,7 +164,7 @@ impl Events {
                 unreachable!("the message was checked: {error}");
             }
         }
-        let buffer = builder.buffer(message.clone());
+        let buffer = builder.shared_buffer(message);
         let beside = if self.side.is_empty() {
             buffer
         } else {
@@ -199,6 +215,7 @@ impl Events {
         self.metadata.clear();
         self.rewritten.clear();
         *self = Self {
+            checks: std::mem::take(&mut self.checks),
             list: std::mem::take(&mut self.list),
             metadata: std::mem::take(&mut self.metadata),
             rewritten: std::mem::take(&mut self.rewritten),
@@ -237,8 +254,7 @@ impl Events {
     /// Reads the time and the record of a message that is one event; gives where they end.
     pub(super) fn read_one(&mut self, bytes: &[u8], at: usize) -> Result<usize, ForwardError> {
         let (time, record) = time(bytes, at)?;
-        let (scan, end) = validate_map_at(bytes, record)?;
-        self.add(bytes, record..end, scan, time);
+        let end = self.record(bytes, record, time)?;
         self.count = 1;
         self.finish_list();
         Ok(end)
@@ -292,9 +308,7 @@ impl Events {
         };
         if !matches!(bytes.get(first), Some(0x90..=0x9F | 0xDC | 0xDD)) {
             let (time, record) = time(bytes, first)?;
-            let (scan, end) = validate_map_at(bytes, record)?;
-            self.add(bytes, record..end, scan, time);
-            return Ok(end);
+            return self.record(bytes, record, time);
         }
         let (Head::Array(2), first) = head(bytes, first)? else {
             let what = "an array of a time and metadata at the start of an entry";
@@ -304,26 +318,28 @@ impl Events {
         if GROUP_MARKS.contains(&time) {
             time = EventTime::Absent;
         }
-        let (scan, record) = validate_map_at(bytes, metadata)?;
+        let Checked { scan, end, .. } = self.checks.map_at(bytes, metadata)?;
         let is_empty = matches!(head(bytes, metadata)?, (Head::Map(0), _));
         if !is_empty && self.checked.is_none() {
-            let place = self.place(bytes, metadata..record, scan);
+            let place = self.place(bytes, metadata..end, scan);
             self.metadata.push((self.list.len(), place));
         }
-        let (scan, end) = validate_map_at(bytes, record)?;
-        self.add(bytes, record..end, scan, time);
-        Ok(end)
+        self.record(bytes, end, time)
     }
 
+    /// Reads the record at `at`; gives where it ends.
     #[inline]
-    fn add(&mut self, bytes: &[u8], record: std::ops::Range<usize>, scan: Scan, time: EventTime) {
+    fn record(&mut self, bytes: &[u8], at: usize, time: EventTime) -> Result<usize, ForwardError> {
+        let Checked { scan, end, has_key } = self.checks.map_at(bytes, at)?;
         self.dotted |= scan.dotted_keys;
+        self.has_key |= has_key;
         if let Some(checked) = &mut self.checked {
             *checked += 1;
-            return;
+            return Ok(end);
         }
-        let record = self.place(bytes, record, scan);
+        let record = self.place(bytes, at..end, scan);
         self.list.push(Event { record, time });
+        Ok(end)
     }
 
     /// Where a map lies, in normal form.

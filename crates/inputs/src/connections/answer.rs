@@ -95,6 +95,11 @@ impl<R> Fault<R> {
 }
 
 impl<R> Part<R> {
+    /// Whether it is a part of the message with this answer.
+    pub(crate) fn is_of(&self, answer: &Answer<R>) -> bool {
+        Arc::ptr_eq(&self.shared, &answer.0)
+    }
+
     /// Says that the part is safe.
     pub(crate) fn delivered(mut self) {
         self.is_delivered = true;

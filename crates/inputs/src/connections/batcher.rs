@@ -331,9 +331,20 @@ impl<M, R: Send + 'static> Joiner<M, R> {
     /// Adds a part of a message: `push` adds rows to the batch, and gives their mark.
     pub(crate) fn join_with(
         &mut self,
-        (encoding, add_fields): (Encoding, bool),
+        kind: (Encoding, bool),
         answer: &Answer<R>,
         push: impl FnOnce(&mut BatchBuilder) -> M,
+    ) {
+        self.extend_with(kind, answer, |builder, _| Some(push(builder)));
+    }
+
+    /// As [`Self::join_with`], but `push` is given the mark of the rows before, and gives none where that is the mark of the rows
+    /// that it added too.
+    pub(crate) fn extend_with(
+        &mut self,
+        (encoding, add_fields): (Encoding, bool),
+        answer: &Answer<R>,
+        push: impl FnOnce(&mut BatchBuilder, Option<&mut M>) -> Option<M>,
     ) {
         if self.builder.as_ref().is_some_and(|(of, _)| *of != encoding) {
             self.flush();
@@ -351,9 +362,17 @@ impl<M, R: Send + 'static> Joiner<M, R> {
         };
         let (_, builder) = self.builder.get_or_insert_with(new);
         let before = builder.len();
-        let mark = push(builder);
-        self.marks.push((before..builder.len(), mark));
-        self.parts.push(answer.part());
+        let last = self.marks.last_mut().map(|(_, mark)| mark);
+        match (push(builder, last), self.marks.last_mut()) {
+            (None, Some((rows, _))) => rows.end = builder.len(),
+            (mark, _) => {
+                let rows = before..builder.len();
+                self.marks.extend(mark.map(|mark| (rows, mark)));
+            }
+        }
+        if !self.parts.last().is_some_and(|part| part.is_of(answer)) {
+            self.parts.push(answer.part());
+        }
         if builder.len() >= BATCH_EVENTS_MAX || builder.size() >= BATCH_BYTES_MAX {
             self.flush();
         }

@@ -3,7 +3,8 @@
 //! An [`Intake`] reads ahead by [`AHEAD_BYTES`], which are not charged: enough for heads, for small frames and for waiting
 //! without holding memory. They are freed while the client is silent. Frames go into a [`Load`], which reserves memory before
 //! it is filled and follows what comes, not what a head announces: it begins with [`FIRST_BYTES`], becomes a buffer of
-//! the pool, and grows beyond that by doubling. A connection whose last load was large begins with a buffer of the pool.
+//! the pool, and grows beyond that by doubling. A connection whose last load was large begins with a buffer of the pool that
+//! has room for as much, so that a steady flow of large frames moves nothing and touches no fresh memory.
 //!
 //! The wait for the first byte of a frame ends after the idle time-out, that for the others after the frame time-out, in
 //! which waits for memory do not count. Everything is safe to cancel, but what was read of a frame is lost then.
@@ -122,9 +123,9 @@ impl<R: AsyncRead + Unpin> Intake<R> {
 
     /// Reserves memory for a frame, or several, of which `bytes` are known to come. Waits for it without holding any.
     pub(crate) async fn reserve(&mut self, bytes: usize) -> Load {
-        let pooled = self.ctx.pool.buffer_size();
-        let first = match self.last > pooled / 2 {
-            true => pooled,
+        let pool = &self.ctx.pool;
+        let first = match self.last > pool.buffer_size() / 2 {
+            true => pool.reused_size(self.last),
             false => bytes.clamp(1, FIRST_BYTES),
         };
         let begin = Instant::now();
@@ -137,6 +138,96 @@ impl<R: AsyncRead + Unpin> Intake<R> {
             buffer,
             filled: 0,
         }
+    }
+
+    /// Reads more into a load that what was read ahead is in: at least `least` bytes, and up to `most` if they are there.
+    pub(crate) async fn load_more(
+        &mut self,
+        load: &mut Load,
+        least: usize,
+        most: usize,
+    ) -> Result<(), Fault> {
+        let begin = load.filled;
+        while load.filled < begin + least {
+            let missing = begin + least - load.filled;
+            if load.filled == load.buffer.len() {
+                self.grow(load, missing).await;
+            }
+            let (room, deadline) = (begin + most - load.filled, self.deadline);
+            let read = poll_fn(|cx| self.poll_load(load, room, cx));
+            load.filled += whole(timeout_at(deadline, read).await)?;
+        }
+        self.last = load.filled;
+        Ok(())
+    }
+
+    /// Reads up to `most` bytes more into a load if some are there already; gives whether there were.
+    pub(crate) async fn load_ready(&mut self, load: &mut Load, most: usize) -> bool {
+        if load.filled == load.buffer.len() {
+            self.grow(load, most).await;
+        }
+        let read = poll_fn(|cx| {
+            // An end or an error comes again with the next read.
+            Poll::Ready(match self.poll_load(load, most, cx) {
+                Poll::Ready(Ok(read)) => read,
+                _ => 0,
+            })
+        });
+        let read = read.await;
+        load.filled += read;
+        self.last = load.filled;
+        read > 0
+    }
+
+    /// Takes what lies behind the first `at` bytes of a load as the beginning of the next one, for which the time begins. None
+    /// where there is no memory for that at the moment.
+    pub(crate) fn split(&mut self, load: &mut Load, at: usize) -> Option<Load> {
+        let pool = &self.ctx.pool;
+        let rest = &load.buffer[at..load.filled];
+        let least = rest.len().max(FIRST_BYTES);
+        let usual = if at > pool.buffer_size() / 2 {
+            least.max(pool.reused_size(at))
+        } else {
+            least
+        };
+        let reserved = pool.try_reserve(usual).map(|done| (done, usual));
+        let reserved = reserved.or_else(|| Some((pool.try_reserve(least)?, least)));
+        let (mut reservation, size) = reserved?;
+        let mut buffer = reservation.take(size);
+        buffer[..rest.len()].copy_from_slice(rest);
+        let filled = rest.len();
+        (load.filled, self.last) = (at, at);
+        self.deadline = Instant::now() + self.frame_timeout;
+        Some(Load {
+            reservation,
+            buffer,
+            filled,
+        })
+    }
+
+    /// Keeps what lies behind the first `at` bytes of a load as read ahead, where it is little enough; gives whether it was.
+    pub(crate) fn unread(&mut self, load: &mut Load, at: usize) -> bool {
+        let rest = &load.buffer[at..load.filled];
+        let fits = self.ahead().is_empty() && rest.len() <= AHEAD_BYTES;
+        if fits {
+            self.ahead.clear();
+            self.ahead.extend_from_slice(rest);
+            (self.used, load.filled) = (0, at);
+        }
+        fits
+    }
+
+    /// Reads into the room of a load, up to `most` bytes; gives how many there were.
+    fn poll_load(
+        &mut self,
+        load: &mut Load,
+        most: usize,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let room = most.min(load.buffer.len() - load.filled);
+        let mut space = ReadBuf::new(&mut load.buffer[load.filled..load.filled + room]);
+        ready!(Pin::new(&mut self.io).poll_read(cx, &mut space))?;
+        Poll::Ready(Ok(space.filled().len()))
     }
 
     /// Reads exactly `bytes` more into a load.
@@ -185,7 +276,12 @@ impl<R: AsyncRead + Unpin> Intake<R> {
             buffer[..filled].copy_from_slice(&load.buffer[..filled]);
             load.buffer = buffer;
         } else {
-            let more = more.min(filled.max(FIRST_BYTES));
+            let mut more = more.min(filled.max(FIRST_BYTES));
+            if filled >= pooled {
+                // To a size that is kept for the next load.
+                let size = self.ctx.pool.reused_size(filled + more);
+                more = more.max(size.saturating_sub(filled));
+            }
             load.reservation.grow(more).await;
             load.reservation.extend(&mut load.buffer, more);
         }
@@ -234,6 +330,11 @@ impl Load {
     /// What was read.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.buffer[..self.filled]
+    }
+
+    /// Forgets what lies behind the first `len` bytes.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.filled = self.filled.min(len);
     }
 
     /// How many bytes were read.
@@ -341,6 +442,53 @@ mod tests {
         intake.skip(1);
         assert_eq!(intake.ahead(), b"bcd");
         assert!(!intake.top_up().await);
+    }
+
+    #[tokio::test]
+    async fn a_load_takes_what_is_there_already() {
+        let budget = Budget::new(1 << 20);
+        let (mut intake, mut client) = intake(&budget, 20_000);
+        client.write_all(b"ab").await.expect("written");
+        assert_eq!(intake.begin().await, Ok(true));
+        let mut load = intake.reserve(2).await;
+        intake.load(&mut load, 2).await.expect("it is there");
+        assert!(!intake.load_ready(&mut load, 100).await);
+        client.write_all(b"cdefgh").await.expect("written");
+        intake
+            .load_more(&mut load, 2, 4)
+            .await
+            .expect("it is there");
+        assert_eq!(load.bytes(), b"abcdef");
+        assert!(intake.load_ready(&mut load, 100).await);
+        assert_eq!(load.bytes(), b"abcdefgh");
+    }
+
+    #[tokio::test]
+    async fn what_belongs_to_the_next_load_is_taken_off() {
+        let budget = Budget::new(1 << 20);
+        let (mut intake, mut client) = intake(&budget, 20_000);
+        for len in [10, 3 * POOLED] {
+            let sent = bytes(len);
+            client.write_all(&sent).await.expect("written");
+            let mut load = intake.reserve(0).await;
+            intake.load_more(&mut load, len, len).await.expect("there");
+            let rest = intake.split(&mut load, len - 7).expect("there is memory");
+            assert_eq!(
+                (load.bytes(), rest.bytes()),
+                (&sent[..len - 7], &sent[len - 7..])
+            );
+            // No memory: only a little can be kept.
+            let taken = intake.ctx.pool.take_sized((1 << 20) - budget.used());
+            assert!(intake.split(&mut load, len - 9).is_none());
+            assert!(intake.unread(&mut load, len - 9));
+            assert_eq!(intake.ahead(), &sent[len - 9..len - 7]);
+            assert!(!intake.unread(&mut load, 1), "something is kept already");
+            intake.skip(2);
+            assert_eq!(intake.unread(&mut load, 0), len <= AHEAD_BYTES);
+            intake.skip(AHEAD_BYTES);
+            drop((taken, load, rest));
+            assert_eq!(budget.used(), 0);
+        }
     }
 
     #[tokio::test]

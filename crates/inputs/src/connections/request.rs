@@ -109,15 +109,13 @@ impl Received {
         let Some(coding) = self.coding.take() else {
             return Ok(());
         };
-        let body = inflate(
+        self.bytes = inflate(
             coding,
             &self.bytes,
             limit,
             &mut self.reservation,
             |reservation, more| joiner.grow(reservation, more),
         )?;
-        let len = body.len();
-        self.bytes = body.freeze(len);
         Ok(())
     }
 }

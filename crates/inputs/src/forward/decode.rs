@@ -1,12 +1,13 @@
 //! From messages to events.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use batch::msgpack::{write_map_header, write_str};
+use batch::msgpack::{Checks, MsgPackErrorKind, write_map_header, write_str};
 use batch::{Encoding, Reservation, Source, Stream};
 use bytes::Bytes;
-use codec::forward::{Chunk, Compression, Content, Events, Message};
+use codec::forward::{Chunk, Compression, Content, Events, ForwardError, ForwardFault, Message};
 
 use super::fields::{self, Mark};
 use crate::connections::answer::Answer;
@@ -46,6 +47,7 @@ pub(super) struct Reply {
 /// How messages become events.
 pub(super) struct Decoding {
     message_max: usize,
+    max_depth: usize,
     add_fields: bool,
     events: Events,
 }
@@ -86,11 +88,13 @@ impl Protocol for Decoding {
 }
 
 impl Decoding {
-    pub(super) fn new(message_max: usize, add_fields: bool) -> Self {
+    pub(super) fn new(message_max: usize, max_depth: usize, add_fields: bool) -> Self {
+        let keys = fields::keys(add_fields).iter().copied();
         Self {
             message_max,
+            max_depth,
             add_fields,
-            events: Events::default(),
+            events: Events::new(Checks::new(max_depth, keys)),
         }
     }
 
@@ -102,72 +106,84 @@ impl Decoding {
         answer: &Answer<Never>,
         joiner: &mut ForwardJoiner,
     ) -> Result<Message, Fault> {
-        let malformed = |what: &str, error: codec::forward::ForwardError, from: usize| {
-            let offset = error.offset.saturating_sub(from);
-            let fault = error.fault;
-            Fault::malformed(format!("malformed {what}: {fault} at byte {offset}"))
-        };
         let message = Message::read(&load.body, at, &mut self.events)
-            .map_err(|error| malformed("message", error, at))?;
+            .map_err(|error| self.refused("message", error, at))?;
+        let (body, session) = (&load.body, &load.session);
+        let inflated;
         let content = match &message.content {
             Content::Heartbeat => return Ok(message),
-            Content::Listed => load.body.clone(),
+            Content::Listed => body,
             Content::Packed(entries, None) => {
-                let read = self.events.read_packed(&load.body, entries.clone());
-                read.map_err(|error| malformed("message", error, at))?;
-                load.body.clone()
+                let read = self.events.read_packed(body, entries.clone());
+                read.map_err(|error| self.refused("message", error, at))?;
+                body
             }
             Content::Packed(entries, Some(compression)) => {
-                let compressed = &load.body[entries.clone()];
+                let compressed = &body[entries.clone()];
                 let reservation = &mut load.reservation;
-                let entries = self.decompress(*compression, compressed, reservation, joiner)?;
-                let read = self.events.read_packed(&entries, 0..entries.len());
-                read.map_err(|error| malformed("entries of a compressed message", error, 0))?;
-                entries
+                inflated = self.decompress(*compression, compressed, reservation, joiner)?;
+                let read = self.events.read_packed(&inflated, 0..inflated.len());
+                read.map_err(|error| self.refused("entries of a compressed message", error, 0))?;
+                &inflated
             }
         };
-        let session = &load.session;
-        let (stream, first) = match &message.chunk {
-            Some(chunk) => (chunk_stream(&load.body, &message, chunk, session), 0),
+        let of_chunk;
+        let place = match &message.chunk {
+            Some(chunk) => {
+                of_chunk = chunk_stream(body, &message, chunk, session);
+                (&of_chunk, 0)
+            }
             None => {
                 let count = self.events.len() as u64;
                 let first = session.next.fetch_add(count, Ordering::Relaxed);
-                (session.stream.clone(), first)
+                (&session.stream, first)
             }
         };
-        self.push(
-            &content,
-            &load.body.slice(message.tag.clone()),
-            &stream,
-            first,
-            answer,
-            joiner,
-        );
+        self.push(content, (body, message.tag.clone()), place, answer, joiner);
         Ok(message)
     }
 
-    /// Adds the events of a message to batches.
+    /// Why `what`, which begins at `from`, cannot be taken.
+    fn refused(&self, what: &str, error: ForwardError, from: usize) -> Fault {
+        let offset = error.offset.saturating_sub(from);
+        if error.fault == ForwardFault::MsgPack(MsgPackErrorKind::TooDeep) {
+            let max = self.max_depth;
+            return Fault::new(
+                "deep_messages",
+                format!(
+                    "a record nests deeper than {max} levels (`max_depth`) at byte {offset} of the {what}"
+                ),
+            );
+        }
+        let fault = error.fault;
+        Fault::malformed(format!("malformed {what}: {fault} at byte {offset}"))
+    }
+
+    /// Adds the events of a message to batches: `content` is where they lie, `tag` where their tag does, and `stream` is where the
+    /// first one has its place.
     fn push(
         &mut self,
         content: &Bytes,
-        tag: &Bytes,
-        stream: &Arc<Stream>,
-        first: u64,
+        (body, tag): (&Bytes, Range<usize>),
+        (stream, first): (&Arc<Stream>, u64),
         answer: &Answer<Never>,
         joiner: &mut ForwardJoiner,
     ) {
+        let has_key = self.events.has_key();
         let mut from = 0;
         while from < self.events.len() {
             let left = self.events.len() - from;
-            joiner.join_with((Encoding::MsgPack, false), answer, |builder| {
+            joiner.extend_with((Encoding::MsgPack, false), answer, |builder, last| {
                 builder.stream(stream);
-                let mut mark = Mark::new(tag.clone(), self.add_fields, left);
-                from = self
-                    .events
-                    .push(content, from, first, builder, |time, metadata| {
-                        mark.add(time, metadata);
-                    });
-                mark
+                let mut new = None;
+                let mark = match last {
+                    Some(last) if last.is_of(&body[tag.clone()]) => last,
+                    _ => new.insert(Mark::new(body.slice(tag.clone()), self.add_fields, left)),
+                };
+                mark.may_have_key(has_key);
+                let added = |time, metadata: Option<&[u8]>| mark.add(time, metadata);
+                from = self.events.push(content, from, first, builder, added);
+                new
             });
         }
     }
@@ -185,7 +201,7 @@ impl Decoding {
         };
         let grow = |reservation: &mut Reservation, more| joiner.grow(reservation, more);
         let entries = inflate(coding, compressed, self.message_max, reservation, grow);
-        let entries = entries.map_err(|error| match error {
+        entries.map_err(|error| match error {
             InflateError::TooLarge => Fault::too_large(format!(
                 "the decompressed entries of a message are longer than {} bytes (`max_message_bytes`)",
                 self.message_max
@@ -193,9 +209,7 @@ impl Decoding {
             InflateError::Damaged(reason) => Fault::malformed(format!(
                 "the entries of a message cannot be decompressed: {reason}"
             )),
-        })?;
-        let len = entries.len();
-        Ok(entries.freeze(len))
+        })
     }
 }
 

@@ -14,10 +14,12 @@ const TAG: &str = "_fluenttagfailure";
 /// The tag of events whose time is none.
 const TIME_TAG: &str = "_fluenttimefailure";
 
-/// What is known of the events of a message beside their records.
+/// What is known of the events of messages with the same tag, beside their records.
 pub(super) struct Mark {
     tag: Bytes,
     add_fields: bool,
+    /// Some record may have a key of the fields: one of [`keys`].
+    has_key: bool,
     /// How many events may come.
     count: usize,
     /// Many clients send messages of one event, which take no list.
@@ -29,17 +31,28 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    /// For `count` events at most.
+    /// For the events of a message, `count` at most, and of those behind it with the same tag.
     pub(super) fn new(tag: Bytes, add_fields: bool, count: usize) -> Self {
         Self {
             tag,
             add_fields,
+            has_key: false,
             count,
             first: EventTime::Absent,
             others: Vec::new(),
             added: 0,
             metadata: Vec::new(),
         }
+    }
+
+    /// Whether it is one of messages with this tag.
+    pub(super) fn is_of(&self, tag: &[u8]) -> bool {
+        self.tag == tag
+    }
+
+    /// Says whether some record may have one of the keys of [`keys`].
+    pub(super) fn may_have_key(&mut self, has_key: bool) {
+        self.has_key |= has_key;
     }
 
     /// Adds an event.
@@ -61,6 +74,20 @@ impl Mark {
 
     fn times(&self) -> impl Iterator<Item = EventTime> {
         std::iter::once(self.first).chain(self.others.iter().copied())
+    }
+}
+
+/// The keys with which a record may have a field of this setting, or something in its place.
+pub(super) fn keys(add_fields: bool) -> &'static [&'static str] {
+    match add_fields {
+        true => &["@timestamp", "fluent", "fluent.tag", "fluent.metadata"],
+        false => &[
+            "@metadata",
+            "@metadata.fluent",
+            "@metadata.fluent.time",
+            "@metadata.fluent.tag",
+            "@metadata.fluent.metadata",
+        ],
     }
 }
 
@@ -97,15 +124,19 @@ pub(super) fn set(batch: &mut Batch, messages: &[(Range<usize>, Mark)]) {
     let paths = Paths::new(add_fields);
     let mut failures = Failures::none();
     let times = times(batch, messages, &mut failures);
+    let tags = tags(batch.len(), messages);
     let mut edit = Edit::new();
-    edit.set(
-        paths.time.clone(),
-        without_present(batch, times, &paths.time),
-    );
-    // A record is an object: nothing is in the way.
-    batch.apply(edit);
-    let mut edit = Edit::new();
-    edit.set(paths.tag, tags(batch.len(), messages));
+    if messages.iter().any(|(_, mark)| mark.has_key) {
+        let mut edit_time = Edit::new();
+        let times = without_present(batch, times, &paths.time);
+        edit_time.set(paths.time, times);
+        // A record is an object: nothing is in the way.
+        batch.apply(edit_time);
+        edit.set(paths.tag, tags);
+    } else {
+        batch.set_new(&paths.time, times);
+        batch.set_new(&paths.tag, tags);
+    }
     if let Some(metadata) = metadata(batch.len(), messages) {
         edit.set(paths.metadata, metadata).dotted_keys();
     }
@@ -193,7 +224,8 @@ fn metadata(len: usize, messages: &[(Range<usize>, Mark)]) -> Option<Column> {
 
 #[cfg(test)]
 mod tests {
-    use batch::msgpack::{from_json, normalise};
+    use batch::json::DEPTH_MAX;
+    use batch::msgpack::{Checks, from_json, normalise};
     use batch::{BatchBuilder, Encoding, HostInfo, JsonWriter, MsgPackWriter, Span, Stream, Value};
 
     use super::*;
@@ -211,10 +243,20 @@ mod tests {
 
     /// A batch of these records, and of messages of these tags with these times and metadata.
     fn batch(records: &[&str], messages: &[Sent<'_>], add_fields: bool) -> Batch {
+        batch_by(records, messages, add_fields, false)
+    }
+
+    /// As [`batch`]; with `looks`, fields are looked up whether records may have them or not.
+    fn batch_by(records: &[&str], messages: &[Sent<'_>], add_fields: bool, looks: bool) -> Batch {
+        let checks = Checks::new(DEPTH_MAX, keys(add_fields).iter().copied());
+        let check = |record: &&str| checks.map_at(&packed(record), 0).expect("a map");
         let host = Arc::new(HostInfo { name: "h".into() });
         let mut builder = BatchBuilder::new(Encoding::MsgPack, &host, RECEIVED, false);
         builder.stream(&Arc::new(Stream::unnamed(1)));
         for (place, record) in (0..).zip(records) {
+            if check(record).scan.dotted_keys {
+                builder.dotted_keys();
+            }
             let document = packed(record);
             let len = document.len() as u32;
             let buffer = builder.buffer(document.into());
@@ -224,7 +266,10 @@ mod tests {
         let mut marks = Vec::new();
         let mut row = 0;
         for (tag, events) in messages {
-            let mut mark = Mark::new(Bytes::from_static(tag), add_fields, events.len());
+            let tag = Bytes::from_static(tag);
+            let mut mark = Mark::new(tag, add_fields, events.len());
+            let mut mine = records[row..row + events.len()].iter();
+            mark.may_have_key(looks || mine.any(|record| check(record).has_key));
             for (time, metadata) in *events {
                 let metadata = metadata.map(packed);
                 mark.add(*time, metadata.as_deref());
@@ -278,6 +323,37 @@ mod tests {
         assert_eq!(json(&batch), expected);
         let key = batch.column(&FieldPath::parse("fluent.metadata.k.l").expect("a path"));
         assert_eq!(key.value(1), Value::Int(1), "keys with dots are found");
+    }
+
+    #[test]
+    fn records_that_have_none_of_the_keys_get_the_same_fields() {
+        for record in [
+            r#"{"a":{"fluent":1,"@timestamp":2},"b.c":{"d.e":3}}"#,
+            r#"{"@timestamp":null,"fluent":{"tag":"own","a":1}}"#,
+            r#"{"fluent.tag":"own","fluent":{}}"#,
+            r#"{"fluent.metadata":7,"x":1}"#,
+            r#"{"@metadata":3}"#,
+            r#"{"@metadata.fluent":{"tag":1}}"#,
+            r#"{"@metadata":{"fluent.tag":1,"other":2}}"#,
+            r#"{"@metadata.fluent.time":1,"@metadata.fluent.tag":2,"@metadata.fluent.metadata":3}"#,
+        ] {
+            for add_fields in [true, false] {
+                let metadata = Some(r#"{"k":{"l.m":1}}"#);
+                let records = ["{}", record, record];
+                let messages: [Sent<'_>; 2] = [
+                    (b"one", &[(AT, None), (AT, None)]),
+                    (b"two", &[(EventTime::Absent, metadata)]),
+                ];
+                let [quick, slow] = [false, true].map(|looks| {
+                    let batch = batch_by(&records, &messages, add_fields, looks);
+                    let hidden = batch.column(&FieldPath::from_keys(["@metadata", "fluent"]));
+                    let mut fields = Vec::new();
+                    (0..batch.len()).for_each(|row| hidden.value(row).write_json(&mut fields));
+                    (json(&batch), String::from_utf8(fields).expect("UTF-8"))
+                });
+                assert_eq!(quick, slow, "{record}, {add_fields}");
+            }
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Finding messages in what a connection sends.
 //!
 //! A message says nothing of its length: its end is where its last value ends, and each head is read once on the way there.
-//! Small messages that are there at the same time become one load, so that a client that sends an event a message does not
-//! cost a buffer and an answer for each.
+//! What is there is read in large pieces. Messages that are there at the same time become one load, so that a client that sends
+//! an event a message does not cost a buffer and an answer for each; what was read of the one behind them begins the next load.
 
 use batch::msgpack::Extent;
 use tokio::io::AsyncRead;
@@ -13,12 +13,19 @@ use crate::connections::intake::{AHEAD_BYTES, Intake, Load};
 /// A load takes no further message once it has so many bytes.
 const LOAD_BYTES: usize = 128 << 10;
 
+/// How much is read at a time, if it is there, where the message needs less.
+const PIECE_BYTES: usize = 64 << 10;
+
 /// Reads the messages of a connection.
 pub(super) struct Messages<R> {
     intake: Intake<R>,
     /// How far the end of the next message is known.
     extent: Extent,
     message_max: usize,
+    /// The load that begins with what was read beyond the one before.
+    begun: Option<Load>,
+    /// How the connection ends, where messages before that are taken first.
+    ending: Option<Ending>,
 }
 
 impl<R: AsyncRead + Unpin> Messages<R> {
@@ -27,6 +34,8 @@ impl<R: AsyncRead + Unpin> Messages<R> {
             intake,
             extent: Extent::default(),
             message_max,
+            begun: None,
+            ending: None,
         }
     }
 
@@ -65,55 +74,79 @@ impl<R: AsyncRead + Unpin> Messages<R> {
 
     /// The next messages, one or more; none when the client has closed its side.
     pub(super) async fn next(&mut self) -> Result<Option<Load>, Ending> {
-        if !self.begin().await? {
-            return Ok(None);
+        if let Some(ending) = self.ending.take() {
+            return Err(ending);
         }
-        let first = self.whole_ahead()?;
-        let mut load = self.intake.reserve(self.intake.ahead().len()).await;
-        match first {
-            Some(len) => self.take(&mut load, len).await?,
+        let mut load = match self.begun.take() {
+            Some(load) => load,
             None => {
-                self.long(&mut load).await?;
-                return Ok(Some(load));
+                if !self.begin().await? {
+                    return Ok(None);
+                }
+                let ahead = self.intake.ahead().len();
+                let mut load = self.intake.reserve(ahead).await;
+                self.intake.load(&mut load, ahead).await?;
+                load
             }
-        }
-        // What is wrong with one of the others is found again when it is the next one.
-        while load.len() < LOAD_BYTES {
-            match self.whole_ahead() {
-                Ok(Some(len)) => self.take(&mut load, len).await?,
-                Ok(None) if self.intake.top_up().await => {}
-                _ => break,
+        };
+        // Up to where it holds whole messages.
+        let mut whole = 0;
+        match self.fill(&mut load, &mut whole).await {
+            Ok(()) => {}
+            // Messages before the fault are taken first.
+            Err(fault) if whole > 0 => {
+                load.truncate(whole);
+                self.ending = Some(fault.into());
             }
+            Err(fault) => return Err(fault.into()),
         }
+        self.extent = Extent::default();
         Ok(Some(load))
+    }
+
+    /// Reads messages into a load: at least one, and those that are there at the same time. `whole` is where they end so far.
+    async fn fill(&mut self, load: &mut Load, whole: &mut usize) -> Result<(), Fault> {
+        loop {
+            while let Some(len) = self.whole(&load.bytes()[*whole..])? {
+                *whole += len;
+                self.extent = Extent::default();
+            }
+            if *whole > 0 {
+                let is_enough = load.len() >= LOAD_BYTES;
+                if !is_enough && self.intake.load_ready(load, PIECE_BYTES).await {
+                    continue;
+                }
+                if self.divide(load, *whole) {
+                    return Ok(());
+                }
+                // There is no memory for the beginning of another load: the message is read to its end.
+            }
+            let there = (load.len() - *whole) as u64;
+            let missing = self.extent.len_min().saturating_sub(there).max(1) as usize;
+            let most = missing.max(PIECE_BYTES);
+            self.intake.load_more(load, missing, most).await?;
+        }
+    }
+
+    /// Ends a load behind `whole` bytes; what lies behind is kept for the next one. Gives whether it could be kept.
+    fn divide(&mut self, load: &mut Load, whole: usize) -> bool {
+        if load.len() == whole {
+            return true;
+        }
+        self.begun = self.intake.split(load, whole);
+        self.begun.is_some() || self.intake.unread(load, whole)
+    }
+
+    /// How long the message is that these bytes begin with, if all of it is there.
+    fn whole(&mut self, bytes: &[u8]) -> Result<Option<usize>, Fault> {
+        let whole = self.extent.advance(bytes);
+        self.check(whole.map_err(|error| error.to_string()))
     }
 
     /// The length of the next message, if all of it is read ahead.
     fn whole_ahead(&mut self) -> Result<Option<usize>, Fault> {
         let whole = self.extent.advance(self.intake.ahead());
         self.check(whole.map_err(|error| error.to_string()))
-    }
-
-    /// Adds a message that is read ahead.
-    async fn take(&mut self, load: &mut Load, len: usize) -> Result<(), Fault> {
-        self.extent = Extent::default();
-        self.intake.load(load, len).await
-    }
-
-    /// Reads a message of which only a part is read ahead. Never reads beyond its end.
-    async fn long(&mut self, load: &mut Load) -> Result<(), Fault> {
-        let mut more = self.intake.ahead().len();
-        loop {
-            self.intake.load(load, more).await?;
-            let whole = self.extent.advance(load.bytes());
-            let whole = self.check(whole.map_err(|error| error.to_string()))?;
-            if whole.is_some() {
-                self.extent = Extent::default();
-                return Ok(());
-            }
-            let missing = self.extent.len_min().saturating_sub(load.len() as u64);
-            more = (missing as usize).max(1);
-        }
     }
 
     /// Refuses what is no message, or too long.

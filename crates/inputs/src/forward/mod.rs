@@ -90,8 +90,10 @@ impl Server for Config {
         local: SocketAddr,
         ctx: &InputContext,
     ) -> Result<(), InputError> {
-        let (message_max, add_fields) = (self.max_message_bytes.bytes(), self.add_fields);
-        let batcher = Batcher::start_ordered(ctx, || Decoding::new(message_max, add_fields))?;
+        let message_max = self.max_message_bytes.bytes();
+        let (max_depth, add_fields) = (self.max_depth, self.add_fields);
+        let decoding = || Decoding::new(message_max, max_depth, add_fields);
+        let batcher = Batcher::start_ordered(ctx, decoding)?;
         let write_timeout = self.message_timeout.get().0;
         let speaker = Speaker::new(self, ctx.clone(), local, batcher.inboxes());
         framed::serve(listener, Arc::new(speaker), write_timeout, ctx).await;

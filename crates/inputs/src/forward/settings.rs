@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use batch::json::DEPTH_MAX;
 use config::{ConfigError, Node, Period, Positive, Size};
 use net::{Address, Secret, ServerTls};
 use schemars::JsonSchema;
@@ -38,6 +39,11 @@ pub(super) struct Config {
     /// than the chunks of clients (`chunk_limit_size` of Fluentd). At most 1GiB. Default: 64MiB.
     #[serde(default = "message_size_default")]
     pub(super) max_message_bytes: Positive<Size>,
+    /// How deep the maps and arrays of a record may nest. A message with a record that nests deeper closes its connection. At most
+    /// 1024. Default: 1024.
+    #[serde(default = "depth_default")]
+    #[schemars(range(min = 1, max = 1024))]
+    pub(super) max_depth: usize,
     /// Enables TLS. Default: disabled.
     pub(super) tls: Option<ServerTls>,
     /// The maximum number of connected clients; further clients wait. Default: 10000.
@@ -66,6 +72,10 @@ fn message_size_default() -> Positive<Size> {
     Positive::from_bytes(64 << 20)
 }
 
+fn depth_default() -> usize {
+    DEPTH_MAX
+}
+
 fn idle_timeout_default() -> Positive<Period> {
     Positive::<Period>::from_secs(3600)
 }
@@ -75,6 +85,10 @@ impl Config {
     pub(super) fn check(&self, node: &Node) -> Result<(), ConfigError> {
         check_size("max_message_bytes", &self.max_message_bytes, node)?;
         check_connections(self.max_connections, node)?;
+        if !(1..=DEPTH_MAX).contains(&self.max_depth) {
+            let setting = node.nearest("max_depth");
+            return Err(setting.error(format!("1 to {DEPTH_MAX} is expected")));
+        }
         if !self.users.is_empty() && self.shared_key.is_none() {
             let error = node.nearest("users").error("`users` requires `shared_key`");
             return Err(error.hiding_value());

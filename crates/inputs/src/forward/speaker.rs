@@ -10,8 +10,7 @@ use std::pin::pin;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
-use batch::{PooledBuffer, Source, Stream};
-use bytes::Bytes;
+use batch::{Source, Stream};
 use component::InputContext;
 use net::{Peer, Stopping};
 use tokio::io::{AsyncRead, AsyncWriteExt};
@@ -151,7 +150,7 @@ fn leave(
     let (buffer, filled, reservation) = load.finish();
     let reply = Arc::<OnceLock<Reply>>::default();
     let load = Load {
-        body: frozen(buffer, filled),
+        body: buffer.freeze_fitting(filled),
         reservation,
         session: session.clone(),
         reply: reply.clone(),
@@ -159,14 +158,6 @@ fn leave(
     let (answer, outcome) = answer();
     inbox.put(load, answer);
     (outcome, reply)
-}
-
-/// The bytes that were read. What holds little for its size is given back, other buffers stay whole for their next use.
-fn frozen(mut buffer: PooledBuffer, filled: usize) -> Bytes {
-    if filled < buffer.len() / 2 {
-        buffer.shorten(filled);
-    }
-    buffer.freeze(filled)
 }
 
 /// Acknowledges loads until there are no more, or one is at fault.

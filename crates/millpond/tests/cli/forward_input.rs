@@ -270,6 +270,110 @@ fn messagepack_leaves_byte_for_byte_as_it_came() {
     assert_eq!(service.stop(), expected);
 }
 
+/// A record with every kind of value, also in encodings longer than need be.
+fn unusual_record() -> Vec<u8> {
+    let values: [&[u8]; 16] = [
+        b"\xC0",
+        b"\xC3",
+        b"\xD3\x00\x00\x00\x00\x00\x00\x00\x05",
+        b"\xCE\x00\x00\x00\x05",
+        b"\xD0\xFF",
+        b"\xCF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF",
+        b"\xCA\x3F\xC0\x00\x00",
+        b"\xCB\x7F\xF8\x00\x00\x00\x00\x00\x01",
+        b"\xC6\x00\x00\x00\x02\xC1\x00",
+        b"\xDB\x00\x00\x00\x03\xE9t\xE9",
+        b"\xD4\x07\x01",
+        b"\xC7\x03\xFE\x01\x02\x03",
+        b"\xDD\x00\x00\x00\x02\x90\x80",
+        b"\xDE\x00\x01\xD9\x01k\xDF\x00\x00\x00\x00",
+        b"\xD7\x00\x65\xDF\xB0\x20\x00\x00\x00\x07",
+        b"\xA0",
+    ];
+    let mut record = vec![0xDF, 0, 0, 0, values.len() as u8];
+    for (number, value) in values.iter().enumerate() {
+        let key = format!("key.{number}");
+        record.extend([0xDA, 0, key.len() as u8]);
+        record.extend(key.as_bytes());
+        record.extend(*value);
+    }
+    record
+}
+
+#[test]
+fn values_of_every_kind_leave_as_they_came_in_every_mode() {
+    let service = Service::run("add_fields=false", "stdout format=msgpack");
+    let mut client = service.connect();
+    let (tag, record) = (text("t"), unusual_record());
+    let entries = array(&[TIME, &record]).repeat(300);
+    let listed = [value(|out| write_array_header(out, 300)), entries.clone()].concat();
+    client.send(&array(&[&tag, &listed]));
+    client.send(&packed(&entries, &[]));
+    client.send(&packed(&gzip(&entries), &[("compressed", "gzip")]));
+    client.send(&array(&[&tag, TIME, &record]).repeat(99));
+    client.send(&array(&[
+        &tag,
+        TIME,
+        &record,
+        &map(&[("chunk", &text("c"))]),
+    ]));
+    assert_eq!(client.finish(), ["c"]);
+    let out = service.stop();
+    assert_eq!(out.len(), 1000 * record.len());
+    assert!(out.chunks(record.len()).all(|one| one == record));
+}
+
+#[test]
+fn each_limit_is_a_setting_and_is_counted() {
+    let port = free_port();
+    let pipeline = format!(
+        "forward {port} max_message_bytes=4KiB max_depth=3 max_connections=2 idle_timeout=1s message_timeout=1s \
+         | stdout format=json"
+    );
+    let service = Service::start(command(&["run", &pipeline, "--metrics"]), port);
+    let nested = |levels: usize| [&b"\x81\xA1a".repeat(levels)[..], &[0xC0]].concat();
+    let option = map(&[("chunk", &text("deep"))]);
+    let deep = |levels| array(&[&text("t"), TIME, &nested(levels), &option]);
+    let bomb = gzip(&[0; 64 << 10]);
+    let refused = [
+        deep(4),
+        packed(&array(&[TIME, &nested(9)]), &[]),
+        b"\x92\xA1t\xC6\xFF\xFF\xFF\xFF".to_vec(),
+        packed(&bomb, &[("compressed", "gzip")]),
+        // Half a message, and nothing.
+        deep(3)[..9].to_vec(),
+        Vec::new(),
+    ];
+    for message in refused {
+        let mut client = service.connect();
+        client.send(&message);
+        assert_eq!(client.message(), None, "it is closed");
+    }
+    // While two are connected, a third one waits.
+    let idle = [service.connect(), service.connect()];
+    let mut client = service.connect();
+    client.send(&deep(3));
+    assert_eq!(client.finish(), ["deep"]);
+    drop(idle);
+    service.signal(Signal::TERM);
+    let ended = service.ended().expect(0);
+    assert_eq!(ended.events().len(), 1);
+    let text = &ended.err;
+    assert!(
+        text.contains("a record nests deeper than 3 levels (`max_depth`) at byte"),
+        "{text}"
+    );
+    for counter in [
+        "deep_messages 2",
+        "oversized_frames 2",
+        "frame_timeouts 1",
+        "idle_timeouts ",
+        "connection_limits ",
+    ] {
+        assert!(text.contains(counter), "{counter}: {text}");
+    }
+}
+
 /// A message that is malformed, and what the log says of it.
 fn malformed() -> Vec<(Vec<u8>, &'static str)> {
     let packed = |entries: &[u8], option: &[(&str, &str)]| packed(entries, option);
