@@ -179,8 +179,19 @@ impl PooledBuffer {
     pub(super) fn lengthen(&mut self, more: usize, excess: Option<Arc<Excess>>) {
         self.excess = self.excess.take().or(excess);
         let size = self.bytes.len() + more;
-        self.bytes.reserve_exact(more);
-        self.bytes.resize(size, 0);
+        let unused = match self.pool.is_reused(size) {
+            true => self.pool.unused(size),
+            false => None,
+        };
+        let Some(mut longer) = unused else {
+            self.bytes.reserve_exact(more);
+            return self.bytes.resize(size, 0);
+        };
+        longer[..self.bytes.len()].copy_from_slice(&self.bytes);
+        let shorter = std::mem::replace(&mut self.bytes, longer);
+        if self.pool.is_reused(shorter.len()) {
+            self.pool.keep(shorter);
+        }
     }
 
     /// Gives back what lies behind the first `len` bytes.

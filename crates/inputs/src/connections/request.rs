@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use batch::{PooledBuffer, Reservation};
+use batch::Reservation;
 use bytes::Bytes;
 use component::{InputContext, Limit};
 use config::{Positive, Size};
@@ -25,8 +25,9 @@ use super::answer::{Outcome, answer};
 use super::batcher::{Inbox, Joiner, Protocol};
 use super::closing::{self, watch};
 use super::inflate::{Coding, InflateError, inflate};
+use super::session::Session;
 
-/// What is reserved for a body whose length is not known.
+/// What is reserved at first for a body of a client that nothing is known of.
 const FIRST_BYTES: usize = 16 << 10;
 
 /// Why a request is not taken.
@@ -173,16 +174,16 @@ impl Requests {
     /// Reads a body into memory that is reserved before.
     pub(crate) async fn read(
         &self,
+        session: &Session,
         mut body: Incoming,
         coding: Option<Coding>,
     ) -> Result<Received, Fault> {
         let stopped = self.ctx.stop.stopped();
         let mut stopped = std::pin::pin!(stopped);
         let limit = self.max_bytes.bytes();
-        // What is announced may never come: memory follows what does.
         let known = body.size_hint().exact().map(|length| length as usize);
         let largest = known.unwrap_or(limit).min(limit);
-        let first = FIRST_BYTES.min(largest);
+        let first = self.first_bytes(largest, session.last_bytes());
         let reserve = self.ctx.pool.reserve(first);
         let mut reservation = self.for_memory(reserve, stopped.as_mut()).await?;
         let mut buffer = reservation.take(first);
@@ -205,8 +206,8 @@ impl Requests {
             }
             if data.len() > buffer.len() - filled {
                 let begin = Instant::now();
-                let needed = filled + data.len() - buffer.len();
-                let more = needed.max(buffer.len().min(largest - buffer.len()));
+                let size = self.grown_bytes(filled + data.len(), buffer.len(), known, largest);
+                let more = size - buffer.len();
                 self.for_memory(reservation.grow(more), stopped.as_mut())
                     .await?;
                 reservation.extend(&mut buffer, more);
@@ -215,13 +216,43 @@ impl Requests {
             buffer[filled..filled + data.len()].copy_from_slice(&data);
             filled += data.len();
         }
+        session.note_bytes(filled);
         // Others may wait for what it holds.
         reservation.settle();
         Ok(Received {
-            bytes: frozen(buffer, filled),
+            bytes: buffer.freeze_fitting(filled),
             coding,
             reservation,
         })
+    }
+
+    /// How much is reserved at first for a body of at most `largest` bytes. What is announced may never come, unless the request
+    /// before was as large (`last`). Large bodies go into buffers of the pool, which are reused.
+    fn first_bytes(&self, largest: usize, last: usize) -> usize {
+        let pool = &self.ctx.pool;
+        let first = largest.min(last.max(FIRST_BYTES));
+        match first > pool.buffer_size() / 2 {
+            true => pool.reused_size(first),
+            false => first,
+        }
+    }
+
+    /// How large a buffer of `size` bytes becomes that must hold `needed` ones: twice as large, or one of the pool.
+    fn grown_bytes(
+        &self,
+        needed: usize,
+        size: usize,
+        known: Option<usize>,
+        largest: usize,
+    ) -> usize {
+        let pool = &self.ctx.pool;
+        let wanted = needed.max(2 * size);
+        let is_large = wanted.max(known.unwrap_or(0)) > pool.buffer_size() / 2;
+        let reused = pool.reused_size(wanted);
+        match is_large && reused >= wanted {
+            true => reused,
+            false => wanted.min(largest).max(needed),
+        }
     }
 
     /// Reads a body of which nothing is needed.
@@ -296,10 +327,4 @@ pub(crate) async fn serve(
 ) {
     let (handler, stopped) = (Arc::new(handler), ctx.stop.stopped());
     net::serve(listener, handler, idle_timeout, stopped, watch(ctx)).await;
-}
-
-/// The bytes that were read. What was reserved for nothing is given back.
-fn frozen(mut buffer: PooledBuffer, filled: usize) -> Bytes {
-    buffer.shorten(filled);
-    buffer.freeze(filled)
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use batch::{Source, Stream};
 use net::Peer;
@@ -16,9 +16,21 @@ pub(crate) struct Session {
     pub(crate) stream: Arc<Stream>,
     /// The number of its next event.
     next: AtomicU64,
+    /// How large its last request was in bytes.
+    last_bytes: AtomicUsize,
 }
 
 impl Session {
+    /// How large the last request was in bytes.
+    pub(crate) fn last_bytes(&self) -> usize {
+        self.last_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Says how large a request was in bytes.
+    pub(crate) fn note_bytes(&self, bytes: usize) {
+        self.last_bytes.store(bytes, Ordering::Relaxed);
+    }
+
     /// The numbers of so many events: the first of them.
     pub(crate) fn numbers(&self, events: usize) -> u64 {
         self.next.fetch_add(events as u64, Ordering::Relaxed)
@@ -61,6 +73,7 @@ impl Sessions {
         Arc::new(Session {
             stream: Arc::new(Stream::new(id.id(), source)),
             next: AtomicU64::new(0),
+            last_bytes: AtomicUsize::new(0),
         })
     }
 }

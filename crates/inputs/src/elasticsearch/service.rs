@@ -147,7 +147,7 @@ impl Service {
             .map_err(|fault| Failure::from(fault).leaving_body(!is_empty))?;
         let received = self
             .requests
-            .read(body, coding)
+            .read(session, body, coding)
             .await
             .map_err(|fault| Failure::from(fault).leaving_body(true))?;
         let (reply, mut written) = oneshot::channel();

@@ -70,7 +70,7 @@ impl Service {
             .map_err(|refusal| refusal.leaving_body(!is_empty))?;
         let received = self
             .requests
-            .read(body, coding)
+            .read(session, body, coding)
             .await
             .map_err(|fault| Refusal::from(fault).leaving_body(true))?;
         let fields = self
