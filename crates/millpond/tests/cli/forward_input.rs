@@ -305,12 +305,13 @@ fn values_of_every_kind_leave_as_they_came_in_every_mode() {
     let service = Service::run("add_fields=false", "stdout format=msgpack");
     let mut client = service.connect();
     let (tag, record) = (text("t"), unusual_record());
-    let entries = array(&[TIME, &record]).repeat(300);
-    let listed = [value(|out| write_array_header(out, 300)), entries.clone()].concat();
+    // Together less than a pipe holds, which is read at the end.
+    let entries = array(&[TIME, &record]).repeat(60);
+    let listed = [value(|out| write_array_header(out, 60)), entries.clone()].concat();
     client.send(&array(&[&tag, &listed]));
     client.send(&packed(&entries, &[]));
     client.send(&packed(&gzip(&entries), &[("compressed", "gzip")]));
-    client.send(&array(&[&tag, TIME, &record]).repeat(99));
+    client.send(&array(&[&tag, TIME, &record]).repeat(19));
     client.send(&array(&[
         &tag,
         TIME,
@@ -319,7 +320,7 @@ fn values_of_every_kind_leave_as_they_came_in_every_mode() {
     ]));
     assert_eq!(client.finish(), ["c"]);
     let out = service.stop();
-    assert_eq!(out.len(), 1000 * record.len());
+    assert_eq!(out.len(), 200 * record.len());
     assert!(out.chunks(record.len()).all(|one| one == record));
 }
 
