@@ -380,6 +380,12 @@ fn malformed() -> Vec<(Vec<u8>, &'static str)> {
     let packed = |entries: &[u8], option: &[(&str, &str)]| packed(entries, option);
     let bomb = gzip(&[0; 2 << 20]);
     let cut = gzip(&entries(0..9));
+    let zstd_bomb = zstd::encode_all(&[0; 2 << 20][..], 3).expect("compressed");
+    let mut wrong_sum = gzip(&entries(0..9));
+    let sum = wrong_sum.len() - 8;
+    wrong_sum[sum] ^= 1;
+    let behind = [&gzip(&entries(0..9))[..], b"more"].concat();
+    let nested = [&b"\x92\x01\x81\xA1a"[..], &[0x91; 1100], b"\x01"].concat();
     let signal = map(&[("fluent_signal", &[1])]);
     vec![
         (
@@ -413,6 +419,53 @@ fn malformed() -> Vec<(Vec<u8>, &'static str)> {
         (
             packed(&bomb, &[("compressed", "gzip")]),
             "the decompressed entries of a message are longer than 1048576 bytes",
+        ),
+        (
+            packed(&wrong_sum, &[("compressed", "gzip")]),
+            "the entries of a message cannot be decompressed",
+        ),
+        (
+            packed(&behind, &[("compressed", "gzip")]),
+            "the entries of a message cannot be decompressed: there is other data after",
+        ),
+        (
+            packed(&zstd_bomb, &[("compressed", "zstd")]),
+            "the decompressed entries of a message are longer than 1048576 bytes",
+        ),
+        (
+            packed(&zstd_bomb[..40], &[("compressed", "zstd")]),
+            "the entries of a message cannot be decompressed",
+        ),
+        (
+            packed(b"no zstd", &[("compressed", "zstd")]),
+            "the entries of a message cannot be decompressed",
+        ),
+        (
+            packed(&gzip(&[0x92, 1, 1]), &[("compressed", "gzip")]),
+            "malformed entries of a compressed message: not a MessagePack map at byte 2",
+        ),
+        (packed(&nested, &[]), "malformed message: nested too deeply"),
+        (
+            b"\x92\xA1t\xDD\xFF\xFF\xFF\xFF".to_vec(),
+            "a message is longer than 1048576 bytes (`max_message_bytes`)",
+        ),
+        (
+            // A record that says it has more members than there are.
+            b"\x92\xA1t\xC4\x05\x92\x01\x8F\xA1n".to_vec(),
+            "malformed message: unexpected end of MessagePack",
+        ),
+        (b"\x90".to_vec(), "expected 2 to 4 elements in a message"),
+        (
+            b"\x92\x01\x90".to_vec(),
+            "malformed message: expected a string as the tag at byte 1",
+        ),
+        (
+            b"\x93\xA1t\xC4\x00\x01".to_vec(),
+            "malformed message: expected a map as the option",
+        ),
+        (
+            packed(b"", &[("chunk", &"c".repeat(1025))]),
+            "expected 1024 bytes at most as `chunk`",
         ),
         (
             packed(b"", &[("compressed", "lz4")]),
