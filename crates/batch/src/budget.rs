@@ -237,13 +237,13 @@ mod tests {
         drop(odd);
         assert_eq!(pool.take_sized(300)[0], 0, "no size that is kept");
         // More than are kept: those that were unused for longest are gone.
-        let mut large: Vec<PooledBuffer> = (0..3).map(|_| pool.take_sized(1600)).collect();
+        let mut large: Vec<PooledBuffer> = (0..5).map(|_| pool.take_sized(1600)).collect();
         large.iter_mut().for_each(|buffer| buffer[0] = 9);
         drop(large);
         let small = pool.take_sized(100);
-        let together: Vec<PooledBuffer> = (0..3).map(|_| pool.take_sized(1600)).collect();
+        let together: Vec<PooledBuffer> = (0..5).map(|_| pool.take_sized(1600)).collect();
         let content: Vec<u8> = together.iter().map(|buffer| buffer[0]).collect();
-        assert_eq!((small[0], &content[..]), (0, &[9, 9, 0][..]));
+        assert_eq!((small[0], &content[..]), (0, &[9, 9, 9, 9, 0][..]));
         drop(small);
         drop(together);
         let frozen = [(100, 50), (100, 49), (90, 80)].map(|(size, len)| {

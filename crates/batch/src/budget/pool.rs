@@ -28,11 +28,11 @@ struct Free {
     bytes: usize,
 }
 
-/// How many unused buffers a pool keeps: enough for what is in flight on a few cores, little when idle.
-const FREE_BUFFERS_MAX: usize = 16;
+/// How many unused buffers a pool keeps: enough for what many connections have in flight on a few cores, little when idle.
+const FREE_BUFFERS_MAX: usize = 64;
 
 /// How many bytes unused buffers have at most, in ordinary buffers.
-const FREE_SIZE_MAX: usize = 32;
+const FREE_SIZE_MAX: usize = 64;
 
 /// How much larger than an ordinary buffer those are at most that are kept, as a power of two. A frame of a few megabytes in a
 /// fresh buffer costs more in page faults than in reading.
