@@ -444,7 +444,10 @@ fn malformed() -> Vec<(Vec<u8>, &'static str)> {
             packed(&gzip(&[0x92, 1, 1]), &[("compressed", "gzip")]),
             "malformed entries of a compressed message: not a MessagePack map at byte 2",
         ),
-        (packed(&nested, &[]), "malformed message: nested too deeply"),
+        (
+            packed(&nested, &[]),
+            "a record nests deeper than 1024 levels (`max_depth`)",
+        ),
         (
             b"\x92\xA1t\xDD\xFF\xFF\xFF\xFF".to_vec(),
             "a message is longer than 1048576 bytes (`max_message_bytes`)",
