@@ -328,8 +328,7 @@ fn values_of_every_kind_leave_as_they_came_in_every_mode() {
 fn each_limit_is_a_setting_and_is_counted() {
     let port = free_port();
     let pipeline = format!(
-        "forward {port} max_message_bytes=4KiB max_depth=3 max_connections=2 idle_timeout=1s message_timeout=1s \
-         | stdout format=json"
+        "forward {port} max_message_bytes=4KiB max_depth=3 idle_timeout=3s message_timeout=1s | stdout format=json"
     );
     let service = Service::start(command(&["run", &pipeline, "--metrics"]), port);
     let nested = |levels: usize| [&b"\x81\xA1a".repeat(levels)[..], &[0xC0]].concat();
@@ -350,12 +349,9 @@ fn each_limit_is_a_setting_and_is_counted() {
         client.send(&message);
         assert_eq!(client.message(), None, "it is closed");
     }
-    // While two are connected, a third one waits.
-    let idle = [service.connect(), service.connect()];
     let mut client = service.connect();
     client.send(&deep(3));
     assert_eq!(client.finish(), ["deep"]);
-    drop(idle);
     service.signal(Signal::TERM);
     let ended = service.ended().expect(0);
     assert_eq!(ended.events().len(), 1);
@@ -368,11 +364,32 @@ fn each_limit_is_a_setting_and_is_counted() {
         "deep_messages 2",
         "oversized_frames 2",
         "frame_timeouts 1",
-        "idle_timeouts ",
-        "connection_limits ",
+        "idle_timeouts 1",
     ] {
         assert!(text.contains(counter), "{counter}: {text}");
     }
+}
+
+#[test]
+fn a_client_more_than_allowed_waits_until_one_leaves() {
+    let port = free_port();
+    let pipeline = format!("forward {port} max_connections=2 | stdout format=json");
+    let service = Service::start(command(&["run", &pipeline, "--metrics"]), port);
+    let (message, _) = &every_mode()[0];
+    let mut two = [service.connect(), service.connect()];
+    for client in &mut two {
+        client.send(message);
+        assert_eq!(client.ack().as_deref(), Some("a"));
+    }
+    let mut third = service.connect();
+    third.send(message);
+    let [first, _second] = two;
+    assert_eq!(first.finish(), [""; 0]);
+    assert_eq!(third.finish(), ["a"]);
+    service.signal(Signal::TERM);
+    let ended = service.ended().expect(0);
+    assert_eq!(ended.events().len(), 3);
+    assert!(ended.err.contains("connection_limits "), "{}", ended.err);
 }
 
 /// A message that is malformed, and what the log says of it.
