@@ -95,7 +95,7 @@ pub(crate) struct Requests {
 /// A body that was read whole.
 pub(crate) struct Received {
     pub(crate) bytes: Bytes,
-    coding: Option<Coding>,
+    pub(crate) coding: Option<Coding>,
     /// Work in hand, which may grow.
     pub(crate) reservation: Reservation,
 }
