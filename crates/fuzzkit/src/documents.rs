@@ -78,7 +78,7 @@ pub(crate) fn msgpack(bytes: &[u8]) {
         (_, found) => panic!("{whole:?} at once and {found:?} in pieces"),
     }
     assert_eq!(
-        whole.clone().ok().flatten(),
+        whole.ok().flatten(),
         msgpack::value_len(bytes, 0).ok()
     );
     let Ok((scan, end)) = msgpack::validate_map_at(bytes, 0) else {

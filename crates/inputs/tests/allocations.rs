@@ -166,27 +166,24 @@ fn is_answered(answer: &[u8]) -> bool {
 
 /// How often a request of so many events allocates.
 fn allocations(input: &str, client: &mut Client, events: usize) -> f64 {
-    let (request, whole): (Vec<u8>, Box<dyn Fn(&[u8]) -> bool>) = match input {
-        "beats" => {
-            let mut last = *b"2A\0\0\0\0";
-            last[2..].copy_from_slice(&(events as u32).to_be_bytes());
-            (
-                beats_window(events),
-                Box::new(move |answer| answer.ends_with(&last)),
-            )
-        }
-        "forward" => (
-            forward_message(events),
-            Box::new(|answer| answer.ends_with(b"p8n9gmxTQVC8/nh2wlKKeQ==")),
-        ),
-        _ => (bulk_request(events), Box::new(is_answered)),
+    let request = match input {
+        "beats" => beats_window(events),
+        "forward" => forward_message(events),
+        _ => bulk_request(events),
+    };
+    let mut last = *b"2A\0\0\0\0";
+    last[2..].copy_from_slice(&(events as u32).to_be_bytes());
+    let whole = |answer: &[u8]| match input {
+        "beats" => answer.ends_with(&last),
+        "forward" => answer.ends_with(b"p8n9gmxTQVC8/nh2wlKKeQ=="),
+        _ => is_answered(answer),
     };
     for _ in 0..WARM_UP {
-        client.ask(&request, &whole);
+        client.ask(&request, whole);
     }
     let before = ALLOCATOR.stats();
     for _ in 0..COUNTED {
-        client.ask(&request, &whole);
+        client.ask(&request, whole);
     }
     let counted = ALLOCATOR.stats() - before;
     (counted.allocations + counted.reallocations) as f64 / COUNTED as f64

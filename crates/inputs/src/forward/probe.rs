@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
+use batch::json::DEPTH_MAX;
 use batch::msgpack::Extent;
 use batch::{Source, Stream};
 use net::Secret;
@@ -40,7 +41,7 @@ pub fn forward(bytes: &[u8], piece: usize, add_fields: bool) -> Decoded {
                 }
             }
         });
-        bench.decode(Decoding::new(MESSAGE_BYTES_MAX, add_fields), &inbox);
+        bench.decode(Decoding::new(MESSAGE_BYTES_MAX, DEPTH_MAX, add_fields), &inbox);
         let fault = |(_, reply): &(_, Arc<OnceLock<Reply>>)| reply.get()?.fault.clone();
         let refused: Option<Fault> = pending.iter().find_map(fault);
         refused.map_or(ended, |fault| reason(fault.into()))
