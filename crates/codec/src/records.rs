@@ -134,8 +134,15 @@ impl Decoder {
         };
         self.count_replaced(record.replaced, place);
         let (text, is_cut) = self.cut(text, record.is_cut, place);
-        // A cut may have gone through a character, which the check of the whole cannot know.
-        let is_utf8 = chunk.is_utf8 == Some(true) && !is_cut;
+        // A cut, a length before a message or the end of a datagram may go through a character, which the check of the whole
+        // cannot know.
+        let is_within = |at: usize| {
+            bytes
+                .get(at)
+                .is_some_and(|byte| (0x80..0xC0).contains(byte))
+        };
+        let splits = is_within(start) || is_within(start + record.len);
+        let is_utf8 = chunk.is_utf8 == Some(true) && !is_cut && !splits;
         let text = self.repaired(text, is_utf8, place);
         Found {
             text,

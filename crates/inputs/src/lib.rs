@@ -15,6 +15,16 @@ mod reading;
 mod socket;
 mod stdin;
 
+/// Decoders of what clients send, without connections: for the crate `fuzzkit` alone.
+#[doc(hidden)]
+pub mod probe {
+    pub use crate::beats::probe::beats;
+    pub use crate::connections::batcher::probe::Decoded;
+    pub use crate::connections::inflate::probe::{PROBED, inflated};
+    pub use crate::elasticsearch::probe::{bulk, route};
+    pub use crate::forward::probe::{forward, handshake};
+}
+
 use component::Spec;
 
 pub use file::{FileEntries, read_ledger};

@@ -64,12 +64,18 @@ pub enum ConnectionError {
     /// What came is not HTTP/1.1, or its head is too long.
     #[error("malformed request: {0}")]
     Malformed(hyper::Error),
+    /// The client went away.
+    #[error("the connection ended in the middle of a request")]
+    Cut,
 }
 
 impl ConnectionError {
     /// What was wrong with a connection, of which these bytes are unread. None where the client can see it itself: it got an
     /// answer, or closed the connection.
     fn of(error: hyper::Error, unread: &[u8]) -> Option<Self> {
+        if error.is_incomplete_message() {
+            return Some(Self::Cut);
+        }
         if !error.is_parse() {
             return None;
         }

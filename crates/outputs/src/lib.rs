@@ -22,6 +22,12 @@ mod stdout;
 #[cfg(test)]
 mod testing;
 
+/// Decoders of what servers answer, without connections: for the crate `fuzzkit` alone.
+#[doc(hidden)]
+pub mod probe {
+    pub use crate::elasticsearch::probe::reply;
+}
+
 use component::Spec;
 
 /// Every output, by name.

@@ -61,6 +61,16 @@ pub fn numbered(numbers: impl IntoIterator<Item = u64>, is_compressed: bool) -> 
     frames
 }
 
+/// A window of these documents in a compressed frame.
+pub fn compressed_window<D: AsRef<[u8]>>(documents: impl IntoIterator<Item = D>) -> Vec<u8> {
+    let numbered = (1..).zip(documents);
+    let events: Vec<_> = numbered
+        .map(|(sequence, document)| json(sequence, document))
+        .collect();
+    let window = window(b'2', events.len() as u32);
+    [window, compressed(b'2', &events.concat())].concat()
+}
+
 /// A connection.
 #[derive(Debug)]
 pub struct Client<S> {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates, each depending only on those before it.
-const ORDER: [&str; 15] = [
+const ORDER: [&str; 16] = [
     "batch",
     "grok",
     "config",
@@ -20,6 +20,7 @@ const ORDER: [&str; 15] = [
     "pipeline",
     "millpond",
     "testkit",
+    "fuzzkit",
 ];
 
 /// The crates that never use each other.

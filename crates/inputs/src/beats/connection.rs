@@ -52,10 +52,10 @@ pub(super) struct Beats<I> {
 }
 
 /// A message that is being read or worked on.
-struct InFlight {
+pub(super) struct InFlight {
     version: u8,
     parts: mpsc::UnboundedReceiver<Part>,
-    outcome: Awaited<Fault>,
+    pub(super) outcome: Awaited<Fault>,
 }
 
 impl<I> Beats<I> {
@@ -97,6 +97,7 @@ impl<I: Fn(u64) -> Inbox<Decoding> + Send + Sync + 'static> Speaker for Beats<I>
             replaces: false,
         };
         let mut answered = pin!(acknowledger.run(messages));
+        let session = self.session(peer);
         let read = {
             let receiver = Receiver {
                 intake: Intake::new(
@@ -106,7 +107,7 @@ impl<I: Fn(u64) -> Inbox<Decoding> + Send + Sync + 'static> Speaker for Beats<I>
                     self.frame_timeout,
                 ),
                 limits: self.limits,
-                session: self.session(peer),
+                session: session.clone(),
                 inbox: (self.inboxes)(peer.connection),
                 in_flight,
                 version: b'2',
@@ -120,21 +121,37 @@ impl<I: Fn(u64) -> Inbox<Decoding> + Send + Sync + 'static> Speaker for Beats<I>
         };
         // What was received whole is answered, whatever came behind it.
         match answered.await {
+            Ending::Usual if read == Ending::Usual && !stopping.has_begun() => session.ended(),
             Ending::Usual => read,
             other => other,
         }
     }
 }
 
+impl Session {
+    /// How the connection ends when its client closes it and everything is answered.
+    fn ended(&self) -> Ending {
+        match self.state.lock() {
+            Ok(state) if state.is_within_window() => incomplete().into(),
+            _ => Ending::Usual,
+        }
+    }
+}
+
+fn incomplete() -> Fault {
+    let reason = "the connection ended before the events of a window came";
+    Fault::new("cut_connections", reason)
+}
+
 /// Reads messages.
-struct Receiver<R> {
-    intake: Intake<R>,
-    limits: Limits,
-    session: Arc<Session>,
-    inbox: Inbox<Decoding>,
-    in_flight: mpsc::Sender<InFlight>,
+pub(super) struct Receiver<R> {
+    pub(super) intake: Intake<R>,
+    pub(super) limits: Limits,
+    pub(super) session: Arc<Session>,
+    pub(super) inbox: Inbox<Decoding>,
+    pub(super) in_flight: mpsc::Sender<InFlight>,
     /// That of the last window.
-    version: u8,
+    pub(super) version: u8,
 }
 
 /// Where a message goes when it is read.
@@ -145,7 +162,7 @@ struct Place {
 
 impl<R: AsyncRead + Unpin> Receiver<R> {
     /// Reads until the client closes its side or is at fault.
-    async fn run(mut self) -> Ending {
+    pub(super) async fn run(mut self) -> Ending {
         match self.receive().await {
             Ok(()) => Ending::Usual,
             Err(ending) => ending,
@@ -177,11 +194,10 @@ impl<R: AsyncRead + Unpin> Receiver<R> {
                 }
             }
         }
-        if window.is_some() {
-            let reason = "the connection ended before the events of a window came";
-            return Err(Fault::new("cut_connections", reason).into());
+        match window {
+            Some(_) => Err(incomplete().into()),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Waits for a place among the messages that are worked on. The client gets signs of life from then on.

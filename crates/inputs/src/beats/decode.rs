@@ -43,6 +43,13 @@ pub(super) struct State {
     is_broken: bool,
 }
 
+impl State {
+    /// Whether events are to come that were announced.
+    pub(super) fn is_within_window(&self) -> bool {
+        !self.window.is_complete()
+    }
+}
+
 /// Frames that were read whole.
 pub(super) struct Message {
     /// The version and the size of a window that begins before the frames.

@@ -12,6 +12,7 @@
 
 mod connection;
 mod decode;
+pub(crate) mod probe;
 mod settings;
 
 use std::net::SocketAddr;

@@ -163,6 +163,12 @@ fn thread_count() -> usize {
     cores.min(THREADS_MAX)
 }
 
+impl<P: Protocol> Clone for Inbox<P> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
 impl<P: Protocol> Inbox<P> {
     /// Leaves a message. When everything has ended, its answer is dropped, which says that it was not delivered.
     pub(crate) fn put(&self, message: P::Message, answer: Answer<P::Reason>) {
@@ -232,16 +238,7 @@ enum Next<P: Protocol> {
 
 /// A thread of the batcher.
 fn run<P: Protocol>(list: &List<P>, ctx: InputContext, mut protocol: P) {
-    let mut joiner = Joiner {
-        ctx,
-        builder: None,
-        began: Instant::now(),
-        marks: Vec::new(),
-        parts: Vec::new(),
-        complete: protocol.completion(),
-        joined: 0,
-        waited: Duration::ZERO,
-    };
+    let mut joiner = Joiner::new(ctx, protocol.completion());
     loop {
         let until = joiner.builder.is_some().then(|| joiner.began + AGE_MAX);
         match list.next(until) {
@@ -314,6 +311,19 @@ pub(crate) struct Joiner<M, R> {
 }
 
 impl<M, R: Send + 'static> Joiner<M, R> {
+    fn new(ctx: InputContext, complete: Completion<M>) -> Self {
+        Self {
+            ctx,
+            builder: None,
+            began: Instant::now(),
+            marks: Vec::new(),
+            parts: Vec::new(),
+            complete,
+            joined: 0,
+            waited: Duration::ZERO,
+        }
+    }
+
     /// Adds a part of a message: `push` adds rows to the batch.
     pub(crate) fn join(
         &mut self,
@@ -448,5 +458,6 @@ fn is_whole(delivery: &Delivery) -> bool {
     delivery.streams.iter().all(|stream| stream.cut.is_none())
 }
 
+pub(crate) mod probe;
 #[cfg(test)]
 mod tests;

@@ -201,6 +201,8 @@ fn is_zlib(data: &[u8]) -> bool {
     }
 }
 
+pub(crate) mod probe;
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;

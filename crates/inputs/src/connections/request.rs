@@ -95,7 +95,7 @@ pub(crate) struct Requests {
 /// A body that was read whole.
 pub(crate) struct Received {
     pub(crate) bytes: Bytes,
-    coding: Option<Coding>,
+    pub(crate) coding: Option<Coding>,
     /// Work in hand, which may grow.
     pub(crate) reservation: Reservation,
 }
@@ -127,6 +127,7 @@ impl Requests {
         let counter = match reason {
             ConnectionError::Handshake(_) => "failed_handshakes",
             ConnectionError::Tls | ConnectionError::Malformed(_) => "malformed_requests",
+            ConnectionError::Cut => "cut_connections",
         };
         let fault = closing::Fault::new(counter, reason.to_string());
         closing::report(&self.ctx, peer.address, &fault.into());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use batch::Encoding;
-use component::Limit;
+use component::{InputContext, Limit};
 use tokio::sync::oneshot;
 
 use super::bulk::{Defaults, Items};
@@ -50,12 +50,7 @@ impl Protocol for Decoding {
     fn add(&mut self, mut message: Message, answer: Answer<Failure>, joiner: &mut BulkJoiner) {
         let (reply, first) = match self.read(&mut message, joiner) {
             Ok(read) => read,
-            Err(failure) => {
-                warn(joiner, &message.session, "refused_requests", || {
-                    format!("a request was refused: {}", failure.reason)
-                });
-                return answer.reject(failure);
-            }
+            Err(failure) => return answer.reject(failure),
         };
         // A connection that has gone needs no reply.
         let _ = message.reply.send(reply);
@@ -131,12 +126,17 @@ impl Decoding {
 }
 
 /// Says something of the client of a session, once a minute.
-fn warn(joiner: &BulkJoiner, session: &Session, kind: &'static str, text: impl FnOnce() -> String) {
+pub(super) fn warn(
+    ctx: &InputContext,
+    session: &Session,
+    kind: &'static str,
+    text: impl FnOnce() -> String,
+) {
     let peer = session.stream.source.peer().unwrap_or_default();
     let address = peer.rsplit_once(':').map_or(peer, |(address, _)| address);
     let limit = Limit::peer(kind, address);
     let warning = || format!("{peer}: {}", text());
-    joiner.ctx.diagnostics.warn_limited(limit, warning);
+    ctx.diagnostics.warn_limited(limit, warning);
 }
 
 /// Counts documents that were refused, and says why the first one was.
@@ -149,7 +149,7 @@ fn warn_of_documents(joiner: &BulkJoiner, session: &Session, items: &Items) {
         .ctx
         .metrics
         .count("refused_documents", refused as u64);
-    warn(joiner, session, "refused_documents", || {
+    warn(&joiner.ctx, session, "refused_documents", || {
         let reason = &first.reason;
         format!(
             "{refused} of {count} documents of a request were refused, the first one because: {reason}"

@@ -19,6 +19,7 @@ mod decode;
 mod discovery;
 mod failure;
 mod filter;
+pub(crate) mod probe;
 mod reply;
 mod route;
 mod service;

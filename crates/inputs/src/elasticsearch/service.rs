@@ -16,7 +16,7 @@ use net::{Auth, ConnectionError, Handler, Peer};
 use tokio::sync::oneshot;
 
 use super::bulk::Defaults;
-use super::decode::{Content, Decoding, Message};
+use super::decode::{Content, Decoding, Message, warn};
 use super::discovery::{self, Server};
 use super::failure::Failure;
 use super::filter::Filter;
@@ -268,7 +268,7 @@ impl Handler for Service {
         let (answer, header, closes) = match self.take(session, &head, body).await {
             Ok(answer) => (answer, None, false),
             Err(mut failure) => {
-                self.count(&head, failure.status);
+                self.refuse(session, &head, &failure);
                 let answer = Answer {
                     status: failure.status,
                     ..Answer::ok(failure.body())
@@ -296,14 +296,20 @@ impl Handler for Service {
 }
 
 impl Service {
-    /// Counts what is not taken. That something is not there is no refusal.
-    fn count(&self, head: &Parts, status: StatusCode) {
-        let metrics = &self.requests.ctx.metrics;
+    /// Counts what is not taken, and reports it once a minute for each client. That something is not there is no refusal, and a
+    /// client that is to send again does nothing wrong.
+    fn refuse(&self, session: &Session, head: &Parts, failure: &Failure) {
+        let ctx = &self.requests.ctx;
         let asks = matches!(head.method, Method::GET | Method::HEAD);
-        match status {
-            StatusCode::TOO_MANY_REQUESTS => metrics.count("postponed_requests", 1),
+        match failure.status {
+            StatusCode::TOO_MANY_REQUESTS => ctx.metrics.count("postponed_requests", 1),
             StatusCode::NOT_FOUND if asks => {}
-            status if status.is_client_error() => metrics.count("refused_requests", 1),
+            status if status.is_client_error() => {
+                ctx.metrics.count("refused_requests", 1);
+                warn(ctx, session, "refused_requests", || {
+                    format!("a request was refused: {}", failure.reason)
+                });
+            }
             _ => {}
         }
     }

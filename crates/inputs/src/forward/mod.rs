@@ -14,6 +14,7 @@ mod decode;
 mod fields;
 mod handshake;
 mod messages;
+pub(crate) mod probe;
 mod settings;
 mod speaker;
 

@@ -142,7 +142,7 @@ impl Forward {
 }
 
 /// Leaves a load to the batcher.
-fn leave(
+pub(super) fn leave(
     load: intake::Load,
     session: &Arc<Session>,
     inbox: &Inbox<Decoding>,

@@ -57,7 +57,8 @@ impl Protocol for Decoding {
             broken,
         } = message;
         let kind = (self.decoder.encoding(), self.add_fields);
-        let mut has_more = true;
+        // Behind what is broken, nothing is known to be a message.
+        let mut has_more = broken.as_ref().is_none_or(|broken| broken.get().is_none());
         while has_more {
             joiner.join(kind, (), &answer, |builder| {
                 let added = self.decoder.add(&stream, &mut chunk, builder);

@@ -109,7 +109,11 @@ impl<R: AsyncRead + Unpin> Conversation<R> {
             // Nobody can be told what was not delivered.
             let _ = outcome.await;
         }
-        ending
+        // What came last may be at fault, such as half a document.
+        match (ending, self.state.broken.get()) {
+            (Ending::Usual, Some(reason)) => Fault::malformed(reason.clone()).into(),
+            (ending, _) => ending,
+        }
     }
 
     async fn converse(&mut self, mut stop: Pin<&mut impl Future<Output = ()>>) -> Ending {

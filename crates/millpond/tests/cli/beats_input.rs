@@ -197,6 +197,10 @@ fn what_does_not_follow_the_protocol_closes_its_connection_only() {
     let one = |frames: &[u8]| [&window(b'2', 1), frames].concat();
     let mut damaged = compressed(b'2', &json(1, "{\"bad\":1}"));
     *damaged.last_mut().expect("bytes") ^= 1;
+    // The length of the frame counts a byte behind the stream.
+    let mut more = [&compressed(b'2', &json(1, "{\"bad\":1}"))[..], b"x"].concat();
+    more[5] += 1;
+    let nested = format!("{{\"a\":{}{}}}", "[".repeat(1024), "]".repeat(1024));
     let cases: Vec<(Vec<u8>, &str)> = vec![
         (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "the client speaks HTTP"),
         (
@@ -250,6 +254,32 @@ fn what_does_not_follow_the_protocol_closes_its_connection_only() {
             "bytes or more, and at most 10240 are accepted",
         ),
         (one(b"2C\0\0\0\x04abcd"), "a compressed frame is damaged"),
+        (one(b"2C\0\0\0\0"), "a compressed frame is damaged"),
+        (one(&more), "a compressed frame is damaged"),
+        (
+            one(b"2J\0\0\0\x01\0\0\0\0"),
+            "the event with sequence 1: invalid JSON: not a JSON object at byte 0",
+        ),
+        (
+            one(&json(1, nested)),
+            "the event with sequence 1: invalid JSON: nested deeper than 1024 levels",
+        ),
+        (
+            one(&json(1, "{} {}")),
+            "the event with sequence 1: invalid JSON: unexpected characters after",
+        ),
+        (
+            one(b"1D\0\0\0\x01\xff\xff\xff\xff\0\0\0\0"),
+            "bytes or more, and at most 10240 are accepted",
+        ),
+        (
+            one(&compressed(b'2', b"2X\0\0\0\x01")),
+            "unknown frame type `X`",
+        ),
+        (
+            one(&compressed(b'2', &json(1, "{}").repeat(2))),
+            "an event with sequence 1 is more than its window announced",
+        ),
         (one(&damaged), "a compressed frame is damaged"),
         (
             one(&compressed(b'2', &json(1, "{}")[..9])),
@@ -298,6 +328,50 @@ fn what_does_not_follow_the_protocol_closes_its_connection_only() {
             out.starts_with("{\"n\":1}\n") && out.ends_with("{\"n\":2}\n"),
             "{reason}: {out}"
         );
+    }
+}
+
+#[test]
+fn a_connection_that_ends_too_early_is_reported() {
+    let event = json(1, "{\"bad\":1}");
+    let cases: [(Vec<u8>, &str); 4] = [
+        (
+            b"2".to_vec(),
+            "the connection ended in the middle of a frame",
+        ),
+        (
+            window(b'2', 1)[..5].to_vec(),
+            "the connection ended in the middle of a frame",
+        ),
+        (
+            window(b'2', 1),
+            "the connection ended before the events of a window came",
+        ),
+        (
+            [&window(b'2', 1), &event[..event.len() - 1]].concat(),
+            "the connection ended in the middle of a frame",
+        ),
+    ];
+    for (frames, reason) in cases {
+        let folder = Folder::new();
+        let service = Service::to_file(&folder, "");
+        let mut client = service.client();
+        let address = client.stream().local_addr().expect("an address");
+        client
+            .send(&[numbered([1], true), frames].concat())
+            .expect("sent");
+        client.acknowledged(b'2', 1).expect("what came is safe");
+        drop(client);
+        let mut other = service.client();
+        other.send(&numbered([2], false)).expect("sent");
+        other.acknowledged(b'2', 1).expect("the others go on");
+        let log = plain(&service.stop().err);
+        let line = log
+            .lines()
+            .find(|line| line.contains(&format!("{address}: ")));
+        let line = line.unwrap_or_else(|| panic!("{reason}: {log}"));
+        assert!(line.contains(reason), "{reason}: {line}");
+        assert_eq!(folder.read("out"), "{\"n\":1}\n{\"n\":2}\n", "{reason}");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, sleep};
@@ -354,6 +354,140 @@ fn requests_that_are_not_taken_leave_nothing() {
     let said = service.stop().err;
     assert!(said.contains("a request was refused"), "{said}");
     assert_eq!(folder.read("out"), "{\"good\":1}\n");
+}
+
+/// Bytes on a connection, what the log says of them, and how many of their documents are taken.
+fn malformed() -> Vec<(Vec<u8>, &'static str, usize)> {
+    let bulk = |headers: &str, body: &[u8]| request("/l/_bulk", headers, body);
+    let gzipped = "Content-Encoding: gzip\r\n";
+    let line = b"{\"index\":{}}\n{\"n\":1}\n";
+    let with = |document: &[u8]| {
+        let line = [&line[..], b"{\"index\":{}}\n", document, b"\n"].concat();
+        bulk("", &line)
+    };
+    let nested = format!("{{\"a\":{}{}}}", "[".repeat(1024), "]".repeat(1024));
+    let mut wrong_sum = gzip(line);
+    let sum = wrong_sum.len() - 8;
+    wrong_sum[sum] ^= 1;
+    let cut = gzip(line);
+    let long = bulk("", line);
+    vec![
+        (b"\x16\x03\x01\x02\0".to_vec(), "is not an HTTP request", 0),
+        (
+            b"2W\0\0\0\x01\n\r\n\r\n".to_vec(),
+            "is not an HTTP request",
+            0,
+        ),
+        (
+            b"POST /l/_bulk HTTP/1.1\r\nContent-Length: -1\r\n\r\n".to_vec(),
+            "is not an HTTP request",
+            0,
+        ),
+        (
+            b"POST /l/_bulk HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
+                .to_vec(),
+            "the body ends unexpectedly",
+            0,
+        ),
+        (
+            b"POST /l/_bulk HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n".to_vec(),
+            "the body is larger than 64KiB",
+            0,
+        ),
+        (
+            bulk(gzipped, &gzip(&vec![b' '; 1_000_000])),
+            "the decompressed data is larger than allowed",
+            0,
+        ),
+        (
+            bulk(gzipped, &wrong_sum),
+            "the data cannot be decompressed",
+            0,
+        ),
+        (
+            bulk(gzipped, &cut[..cut.len() - 9]),
+            "the data cannot be decompressed",
+            0,
+        ),
+        (
+            bulk(gzipped, &[&gzip(line)[..], b"more"].concat()),
+            "there is other data after the compressed data",
+            0,
+        ),
+        (bulk(gzipped, line), "the data cannot be decompressed", 0),
+        (bulk("", b""), "request body is required", 0),
+        (bulk("", &line[..12]), "must be terminated by a newline", 0),
+        (
+            bulk("", &line[..13]),
+            "expected a document on the next line",
+            0,
+        ),
+        (
+            bulk("", b"{\"index\":{},\"create\":{}}\n{}\n"),
+            "Malformed action/metadata line [1], expected one action",
+            0,
+        ),
+        (
+            bulk("", &[&line[..], &line[13..]].concat()),
+            "Malformed action/metadata line [3]",
+            0,
+        ),
+        (
+            bulk("", format!("{{\"index\":{nested}}}\n{{}}\n").as_bytes()),
+            "nested deeper than 1024 levels",
+            0,
+        ),
+        (
+            with(nested.as_bytes()),
+            "1 of 2 documents of a request were refused, the first one because: failed to parse: invalid JSON: nested deeper",
+            1,
+        ),
+        (
+            with(b"{\"a\":\"\xff\"}"),
+            "failed to parse: the document is not UTF-8",
+            1,
+        ),
+        (with(b"[1]"), "invalid JSON: not a JSON object", 1),
+        (with(b""), "invalid JSON: unexpected end of JSON", 1),
+        (
+            long[..long.len() - 5].to_vec(),
+            "the body ends unexpectedly",
+            0,
+        ),
+    ]
+}
+
+#[test]
+fn malformed_requests_are_reported_and_concern_no_other() {
+    for (bytes, reason, taken) in malformed() {
+        let folder = Folder::new();
+        let settings = ", max_request_bytes: 64KiB";
+        let service = Service::with(&folder, INPUT, settings, &to_file(&folder));
+        let good = |number: u32| format!("{{\"index\":{{}}}}\n{{\"good\":{number}}}\n");
+        assert_eq!(service.post("/l/_bulk", "", good(1).as_bytes()).status, 200);
+        let mut bad = service.connect();
+        let address = bad.local_addr().expect("an address");
+        bad.write_all(&bytes).expect("sent");
+        if reason.contains("ends unexpectedly") {
+            bad.shutdown(Shutdown::Write).expect("closed");
+        }
+        let _ = bad.read_to_end(&mut Vec::new());
+        drop(bad);
+        assert_eq!(service.post("/l/_bulk", "", good(2).as_bytes()).status, 200);
+        let said = service.stop().err;
+        let line = said
+            .lines()
+            .find(|line| line.contains(&format!("{address}: ")));
+        let line = line.unwrap_or_else(|| panic!("{reason}: {said}"));
+        assert!(line.contains(reason), "{reason}: {line}");
+        let out = folder.read("out");
+        let lines: Vec<&str> = out.lines().collect();
+        assert_eq!(lines.len(), 2 + taken, "{reason}: {out}");
+        assert_eq!(
+            (lines[0], lines[lines.len() - 1]),
+            ("{\"good\":1}", "{\"good\":2}")
+        );
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -181,6 +181,258 @@ fn messages_that_cannot_be_read_close_their_connection_only() {
     assert!(said.contains("127.0.0.1:"), "{said}");
 }
 
+/// What clients should not send.
+struct Malformed {
+    /// The input; PLACE stands for its port or path.
+    input: &'static str,
+    bytes: Vec<u8>,
+    /// What the log says.
+    said: &'static str,
+    /// How many events are made of it.
+    events: usize,
+    /// Whether the connection is closed for it.
+    closes: bool,
+}
+
+fn malformed() -> Vec<Malformed> {
+    let row = |input, bytes: &[u8], said, events, closes| Malformed {
+        input,
+        bytes: bytes.to_vec(),
+        said,
+        events,
+        closes,
+    };
+    let nested = [&b"\x81\xa1a"[..], &[0x91; 1100], b"\x01"].concat();
+    let deep = format!("{{\"a\":{}{}}}\n", "[".repeat(1100), "]".repeat(1100));
+    let long = [&[b'x'; 3000][..], b"\n"].concat();
+    let packed = "tcp PLACE codec=msgpack max_line_bytes=2KiB";
+    let json = "tcp PLACE codec=json";
+    let not_json = "a message is not a JSON object: it was kept as text";
+    let not_syslog = "what was received is not a syslog message";
+    let cut = "a message is longer than `max_line_bytes` and was truncated";
+    let not_utf8 = "a message is not valid UTF-8";
+    vec![
+        row(
+            packed,
+            b"\x81\xa1b\x02\xc1",
+            "not a MessagePack map",
+            1,
+            true,
+        ),
+        row(
+            packed,
+            b"\x81\xa1b\xc1",
+            "reserved MessagePack byte",
+            0,
+            true,
+        ),
+        row(
+            packed,
+            b"\x93\x01\x02\x03",
+            "not a MessagePack map",
+            0,
+            true,
+        ),
+        row(packed, b"", "", 0, false),
+        row(
+            packed,
+            b"\x81\xa1b\x02\x81\xa1c",
+            "unexpected end of MessagePack",
+            1,
+            false,
+        ),
+        row(packed, &nested, "nested too deeply", 0, true),
+        row(
+            packed,
+            b"\x81\xa1a\xc6\xff\xff\xff\xff",
+            "is larger than 2048 bytes",
+            0,
+            true,
+        ),
+        row(
+            packed,
+            b"\xdf\xff\xff\xff\xff\xa1a\x01",
+            "is larger than 2048 bytes",
+            0,
+            true,
+        ),
+        row(json, b"{\"a\":\n", not_json, 1, false),
+        row(json, deep.as_bytes(), not_json, 1, false),
+        row(json, b"\n\n\n", "", 0, false),
+        row("tcp PLACE", b"a\xffb\n", not_utf8, 1, false),
+        row("tcp PLACE max_line_bytes=1KiB", &long, cut, 1, false),
+        row(
+            "tcp PLACE framing=nul max_line_bytes=1KiB",
+            &long,
+            cut,
+            1,
+            false,
+        ),
+        // A length that lies: the message is what came.
+        row(
+            "syslog tcp PLACE",
+            b"9999999999 <13>x",
+            not_syslog,
+            1,
+            false,
+        ),
+        row(
+            "syslog tcp PLACE",
+            b"0 12345678901 x\n",
+            not_syslog,
+            1,
+            false,
+        ),
+        row("syslog tcp PLACE", b"<999>1 x\n", not_syslog, 1, false),
+        row("udp PLACE codec=json", b"{\"a\":", not_json, 1, false),
+        row("udp PLACE", b"\xff\xfe", not_utf8, 1, false),
+        row("udp PLACE", b"", "", 0, false),
+        row("syslog udp PLACE", b"<1>1 - - \xff", not_syslog, 1, false),
+        row(
+            "unix PLACE codec=msgpack",
+            b"\x81\xa1b\xc1",
+            "reserved MessagePack byte",
+            0,
+            true,
+        ),
+        row(
+            "unix PLACE kind=datagram codec=json",
+            b"[1]",
+            not_json,
+            1,
+            false,
+        ),
+    ]
+}
+
+#[test]
+fn malformed_messages_are_reported_and_concern_no_other() {
+    for (number, bad) in malformed().into_iter().enumerate() {
+        let folder = Folder::new();
+        let path = folder.path("socket");
+        let port = free_port();
+        let place = match bad.input.starts_with("unix") {
+            true => path.clone(),
+            false => port.to_string(),
+        };
+        let is_packed = bad.input.contains("msgpack");
+        let (good, more) = match is_packed {
+            true => (&b"\x81\xa1n\x01"[..], &b"\x81\xa1n\x02"[..]),
+            false if bad.input.contains("json") => (&b"{\"n\":1}\n"[..], &b"{\"n\":2}\n"[..]),
+            false => (
+                &b"<13>Oct 11 22:14:15 h a: 1\n\0"[..],
+                &b"<13>Oct 11 22:14:15 h a: 2\n\0"[..],
+            ),
+        };
+        let strip = |text: &'static [u8]| match bad.input.contains("nul") {
+            true => text,
+            false => text.strip_suffix(b"\0").unwrap_or(text),
+        };
+        let (good, more) = (strip(good), strip(more));
+        let input = bad.input.replace("PLACE", &place);
+        let mut receiving = Receiving::with(folder, &format!("{input} | stdout"));
+        let what = format!("row {number}, {input}");
+        let connect = || client(bad.input, &place);
+        let (mut other, mut client) = (connect(), connect());
+        other.send(good);
+        client.send(good);
+        receiving.until(2);
+        client.send(&bad.bytes);
+        if bad.closes {
+            assert!(client.is_closed(), "{what}");
+        }
+        drop(client);
+        receiving.until(2 + bad.events);
+        if !bad.said.is_empty() {
+            receiving.service.until_said(bad.said);
+        }
+        other.send(more);
+        receiving.until(3 + bad.events);
+        let (events, said) = receiving.stop();
+        assert_eq!(events.len(), 3 + bad.events, "{what}: {events:?}");
+        let lines: Vec<&str> = said
+            .lines()
+            .filter(|line| line.contains("warning"))
+            .collect();
+        if bad.said.is_empty() {
+            assert!(lines.is_empty(), "{what}: {said}");
+            continue;
+        }
+        assert_eq!(lines.len(), 1, "{what}: {said}");
+        let peer = match bad.input.starts_with("unix") {
+            true => "unix",
+            false => "127.0.0.1:",
+        };
+        assert!(
+            lines[0].contains(peer) && lines[0].contains(bad.said),
+            "{what}: {said}"
+        );
+        assert_eq!(
+            lines[0].contains("the connection was closed"),
+            bad.closes || bad.said.contains("end of"),
+            "{what}: {said}"
+        );
+    }
+}
+
+/// A client of any of these inputs.
+enum Client {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+    Udp(UdpSocket),
+    Datagrams(UnixDatagram),
+}
+
+fn client(input: &str, place: &str) -> Client {
+    if input.contains("datagram") {
+        let socket = UnixDatagram::unbound().expect("a socket");
+        socket.connect(place).expect("connected");
+        return Client::Datagrams(socket);
+    }
+    if input.starts_with("unix") {
+        return Client::Unix(UnixStream::connect(place).expect("connected"));
+    }
+    let port = place.parse().expect("a port");
+    if input.contains("udp") {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        socket.connect(("127.0.0.1", port)).expect("connected");
+        return Client::Udp(socket);
+    }
+    Client::Tcp(connect(port))
+}
+
+impl Client {
+    fn send(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Tcp(stream) => stream.write_all(bytes).expect("sent"),
+            Self::Unix(stream) => stream.write_all(bytes).expect("sent"),
+            Self::Udp(socket) => drop(socket.send(bytes).expect("sent")),
+            Self::Datagrams(socket) => drop(socket.send(bytes).expect("sent")),
+        }
+    }
+
+    /// Waits for the other side to close.
+    fn is_closed(&mut self) -> bool {
+        let patience = Some(Duration::from_secs(20));
+        let mut space = [0; 1];
+        let read = match self {
+            Self::Tcp(stream) => {
+                stream.set_read_timeout(patience).expect("set");
+                stream.read(&mut space)
+            }
+            Self::Unix(stream) => {
+                stream.set_read_timeout(patience).expect("set");
+                stream.read(&mut space)
+            }
+            Self::Udp(_) | Self::Datagrams(_) => return false,
+        };
+        match read {
+            Ok(read) => read == 0,
+            Err(error) => error.kind() == ErrorKind::ConnectionReset,
+        }
+    }
+}
+
 #[test]
 fn a_client_that_does_not_go_on_loses_its_connection() {
     let port = free_port();
@@ -193,7 +445,7 @@ fn a_client_that_does_not_go_on_loses_its_connection() {
     let idle = connect(port);
     idle.set_read_timeout(Some(Duration::from_secs(20)))
         .expect("set");
-    let read = std::io::Read::read(&mut &idle, &mut [0; 1]).expect("no error");
+    let read = Read::read(&mut &idle, &mut [0; 1]).expect("no error");
     assert_eq!(read, 0, "it was closed");
     let (events, _) = receiving.stop();
     assert_eq!(messages(&events)[0].len(), 10_000);

@@ -12,6 +12,7 @@
 mod action;
 mod cloud;
 mod hosts;
+pub(crate) mod probe;
 mod reply;
 mod settings;
 mod setup;

@@ -1,0 +1,80 @@
+//! For tests only: what must hold for the decoders of foreign bytes, whatever the bytes are.
+//!
+//! A *target* is a decoder with its properties: it does not panic, keeps to its limits, gives the same from bytes that come
+//! in other pieces, and whatever it accepts can be written and read again. The fuzzer in the folder `fuzz` runs each target on bytes
+//! that it makes up; what it found worth keeping, the corpus, is run by this crate's tests as well.
+//!
+//! | module | targets |
+//! | --- | --- |
+//! | [`clients`] | what clients send to the inputs `beats`, `forward` and `elasticsearch` |
+//! | [`servers`] | what servers answer to the output `elasticsearch` |
+//! | [`streams`] | files and sockets: lines, framing, multi-line records, CSV, containers, syslog, documents |
+//! | [`documents`] | JSON and MessagePack documents, bodies of requests |
+//! | [`compressed`] | gzip, zstd and deflate |
+//! | [`texts`] | what users write: expressions, templates, patterns, formats, configurations |
+//! | [`stored`] | what Millpond wrote to disk, and damage may have changed |
+
+mod clients;
+mod compressed;
+mod documents;
+mod rows;
+mod servers;
+mod stored;
+mod streams;
+mod texts;
+
+/// Runs a decoder on bytes.
+///
+/// # Panics
+/// A property does not hold.
+pub type Target = fn(&[u8]);
+
+/// Every target, by name.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("batch", stored::batch),
+    ("beats", clients::beats),
+    ("body", documents::body),
+    ("bulk", clients::bulk),
+    ("bulk_reply", servers::reply),
+    ("bulk_route", clients::route),
+    ("config_oneline", texts::oneline),
+    ("config_yaml", texts::yaml),
+    ("container", streams::container),
+    ("csv", streams::csv),
+    ("date", texts::date),
+    ("deflate", compressed::deflate),
+    ("dissect", texts::dissect),
+    ("expr", texts::expression),
+    ("forward", clients::forward),
+    ("forward_handshake", clients::handshake),
+    ("framing", streams::framing),
+    ("grok", texts::grok),
+    ("gzip", compressed::gzip),
+    ("json", documents::json),
+    ("json_stream", streams::json),
+    ("kv", texts::kv),
+    ("msgpack", documents::msgpack),
+    ("msgpack_stream", streams::msgpack),
+    ("multiline", streams::multiline),
+    ("queue", stored::queue),
+    ("registry", stored::registry),
+    ("syslog", streams::syslog),
+    ("template", texts::template),
+    ("zstd", compressed::zstd),
+];
+
+/// Runs the target of a name.
+///
+/// # Panics
+/// There is none, or one of its properties does not hold.
+pub fn run(name: &str, bytes: &[u8]) {
+    let target = TARGETS.iter().find(|(known, _)| *known == name);
+    let (_, target) = target.unwrap_or_else(|| panic!("there is no target {name:?}"));
+    target(bytes);
+}
+
+/// The first byte, which says how the others are read, and these.
+fn choice(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let (first, rest) = bytes.split_first()?;
+    Some((usize::from(*first), rest))
+}

@@ -1,0 +1,80 @@
+//! Bodies from memory, for the crate `fuzzkit`.
+
+use std::net::SocketAddr;
+
+use http::Method;
+use net::Peer;
+use tokio::sync::oneshot;
+
+use super::bulk::{Defaults, Items};
+use super::decode::{Content, Decoding, Message};
+use super::filter::Filter;
+use super::reply::Draft;
+use super::route;
+use crate::connections::answer::{Outcome, answer};
+use crate::connections::batcher::probe::{Bench, Decoded, inbox};
+use crate::connections::inflate::Coding;
+use crate::connections::request::Received;
+use crate::connections::session::Sessions;
+
+/// As the input accepts them, but less.
+const BODY_BYTES_MAX: usize = 256 << 10;
+const ITEMS_MAX: usize = 4096;
+
+/// The events of a bulk request with this body, and the whole reply where it is not refused.
+pub fn bulk(bytes: &[u8], is_gzip: bool) -> (Decoded, Option<Vec<u8>>) {
+    let mut replied = None;
+    let decoded = Bench::run(|bench| {
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        let sessions = Sessions::new(&bench.ctx.host.name, "elasticsearch", address);
+        let peer = Peer {
+            address,
+            connection: 0,
+        };
+        let mut reservation = bench.wait(bench.ctx.pool.reserve(bytes.len().max(1)));
+        let mut buffer = reservation.take(bytes.len());
+        buffer.copy_from_slice(bytes);
+        let (reply, mut sent) = oneshot::channel();
+        let defaults = Defaults {
+            index: Some("logs".to_owned()),
+            ..Defaults::default()
+        };
+        let message = Message {
+            received: Received {
+                bytes: buffer.freeze(bytes.len()),
+                coding: is_gzip.then_some(Coding::Gzip),
+                reservation,
+            },
+            session: sessions.begin(peer),
+            content: Content::Bulk {
+                filter: Filter::default(),
+            },
+            defaults,
+            reply,
+        };
+        let inbox = inbox::<Decoding>();
+        let (answer, mut outcome) = answer();
+        inbox.put(message, answer);
+        let decoding = Decoding {
+            body_max: BODY_BYTES_MAX,
+            items_max: ITEMS_MAX,
+            items: Items::default(),
+            draft: Draft::default(),
+        };
+        bench.decode(decoding, &inbox);
+        let reply = sent.try_recv().ok();
+        replied = reply.map(|reply| reply.sent(7).1.to_vec());
+        match outcome.try_recv() {
+            Ok(Outcome::Rejected(failure)) => Some(failure.reason),
+            _ => None,
+        }
+    });
+    (decoded, replied)
+}
+
+/// Whether a request with this path is answered, and whether a client with this `filter_path` hears of errors.
+pub fn route(path: &str, filter: &str) -> (bool, bool) {
+    let is_answered = route::route(&Method::POST, path).is_ok();
+    let wanted = ["items", "index", "error", "reason"];
+    (is_answered, Filter::parse(filter).wants(&wanted))
+}
