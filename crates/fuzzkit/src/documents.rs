@@ -77,10 +77,7 @@ pub(crate) fn msgpack(bytes: &[u8]) {
         (Ok(Some(_)) | Err(_), Some(found)) => assert_eq!(whole, found),
         (_, found) => panic!("{whole:?} at once and {found:?} in pieces"),
     }
-    assert_eq!(
-        whole.ok().flatten(),
-        msgpack::value_len(bytes, 0).ok()
-    );
+    assert_eq!(whole.ok().flatten(), msgpack::value_len(bytes, 0).ok());
     let Ok((scan, end)) = msgpack::validate_map_at(bytes, 0) else {
         return;
     };

@@ -41,7 +41,10 @@ pub fn forward(bytes: &[u8], piece: usize, add_fields: bool) -> Decoded {
                 }
             }
         });
-        bench.decode(Decoding::new(MESSAGE_BYTES_MAX, DEPTH_MAX, add_fields), &inbox);
+        bench.decode(
+            Decoding::new(MESSAGE_BYTES_MAX, DEPTH_MAX, add_fields),
+            &inbox,
+        );
         let fault = |(_, reply): &(_, Arc<OnceLock<Reply>>)| reply.get()?.fault.clone();
         let refused: Option<Fault> = pending.iter().find_map(fault);
         refused.map_or(ended, |fault| reason(fault.into()))
