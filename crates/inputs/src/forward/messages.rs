@@ -42,7 +42,10 @@ impl<R: AsyncRead + Unpin> Messages<R> {
     /// Waits for the next message to begin; false when the client has closed its side.
     async fn begin(&mut self) -> Result<bool, Ending> {
         let has_begun = self.intake.begin().await?;
-        // No message begins like a TLS handshake.
+        // No message begins like a TLS handshake, which two bytes show.
+        if self.intake.ahead() == [0x16] {
+            self.intake.need(2).await?;
+        }
         match Fault::tls(self.intake.ahead()) {
             Some(fault) => Err(fault.into()),
             None => Ok(has_begun),

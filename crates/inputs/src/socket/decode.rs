@@ -1,11 +1,12 @@
 //! From what was received to events.
 
 use std::convert::Infallible;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use batch::Stream;
 use codec::{Chunk, Decoder};
 use component::{InputContext, Limit};
+use tokio::sync::SetOnce;
 
 use crate::connections::answer::Answer;
 use crate::connections::batcher::{Completion, Joiner, Protocol};
@@ -19,7 +20,7 @@ pub(super) struct Message {
     pub(super) stream: Arc<Stream>,
     pub(super) chunk: Chunk,
     /// Where it is said why nothing behind a document can be read.
-    pub(super) broken: Option<Arc<OnceLock<String>>>,
+    pub(super) broken: Option<Arc<SetOnce<String>>>,
 }
 
 /// How records become events.

@@ -12,13 +12,14 @@ use std::convert::Infallible;
 use std::future::ready;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use batch::Stream;
 use codec::Chunker;
 use component::InputContext;
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::SetOnce;
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::time::{Instant, timeout_at};
 
@@ -65,7 +66,7 @@ struct State {
     room: usize,
     /// Messages under way.
     ahead: VecDeque<Awaited<Infallible>>,
-    broken: Arc<OnceLock<String>>,
+    broken: Arc<SetOnce<String>>,
     /// When the record that has begun must be there.
     deadline: Option<Instant>,
     has_ended: bool,
@@ -120,6 +121,7 @@ impl<R: AsyncRead + Unpin> Conversation<R> {
         let mut small = [0; SMALL];
         let mut is_first = true;
         loop {
+            let broken = self.state.broken.clone();
             let read = tokio::select! {
                 biased;
                 () = stop.as_mut() => return Ending::Usual,
@@ -128,6 +130,7 @@ impl<R: AsyncRead + Unpin> Conversation<R> {
                     Ok(read) => read,
                     Err(ending) => return ending,
                 },
+                _ = broken.wait() => return Ending::Usual,
             };
             if std::mem::take(&mut is_first)
                 && let Some(fault) = Fault::tls(&small[..read])
@@ -141,15 +144,8 @@ impl<R: AsyncRead + Unpin> Conversation<R> {
             while let Some(chunk) = self.chunker.take() {
                 self.put(chunk);
             }
-            let reason = match self.state.broken.get() {
-                Some(reason) => Some(reason.clone()),
-                None if self.chunker.is_broken() => Some("not a MessagePack map".to_owned()),
-                None => None,
-            };
-            if let Some(reason) = reason {
-                return Fault::malformed(reason).into();
-            }
-            if self.state.has_ended {
+            // Why it is broken is known once it was decoded.
+            if self.chunker.is_broken() || self.state.has_ended {
                 return Ending::Usual;
             }
             self.rest();

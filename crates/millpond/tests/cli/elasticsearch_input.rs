@@ -372,15 +372,11 @@ fn malformed() -> Vec<(Vec<u8>, &'static str, usize)> {
     let cut = gzip(line);
     let long = bulk("", line);
     vec![
-        (b"\x16\x03\x01\x02\0".to_vec(), "is not an HTTP request", 0),
-        (
-            b"2W\0\0\0\x01\n\r\n\r\n".to_vec(),
-            "is not an HTTP request",
-            0,
-        ),
+        (b"\x16\x03\x01\x02\0".to_vec(), "the client speaks TLS", 0),
+        (b"2W\0\0\0\x01\n\r\n\r\n".to_vec(), "malformed request: ", 0),
         (
             b"POST /l/_bulk HTTP/1.1\r\nContent-Length: -1\r\n\r\n".to_vec(),
-            "is not an HTTP request",
+            "malformed request: ",
             0,
         ),
         (
@@ -448,7 +444,7 @@ fn malformed() -> Vec<(Vec<u8>, &'static str, usize)> {
             1,
         ),
         (with(b"[1]"), "invalid JSON: not a JSON object", 1),
-        (with(b""), "invalid JSON: unexpected end of JSON", 1),
+        (with(b""), "invalid JSON: not a JSON object", 1),
         (
             long[..long.len() - 5].to_vec(),
             "the body ends unexpectedly",

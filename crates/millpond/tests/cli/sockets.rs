@@ -215,7 +215,7 @@ fn malformed() -> Vec<Malformed> {
         row(
             packed,
             b"\x81\xa1b\x02\xc1",
-            "not a MessagePack map",
+            "at byte 8: reserved MessagePack byte",
             1,
             true,
         ),
@@ -244,14 +244,14 @@ fn malformed() -> Vec<Malformed> {
         row(packed, &nested, "nested too deeply", 0, true),
         row(
             packed,
-            b"\x81\xa1a\xc6\xff\xff\xff\xff",
+            &[&b"\x81\xa1a\xc6\xff\xff\xff\xff"[..], &[b'x'; 80 << 10]].concat(),
             "is larger than 2048 bytes",
             0,
             true,
         ),
         row(
             packed,
-            b"\xdf\xff\xff\xff\xff\xa1a\x01",
+            &[&b"\xdf\xff\xff\xff\xff"[..], &[1; 80 << 10]].concat(),
             "is larger than 2048 bytes",
             0,
             true,
@@ -269,13 +269,7 @@ fn malformed() -> Vec<Malformed> {
             false,
         ),
         // A length that lies: the message is what came.
-        row(
-            "syslog tcp PLACE",
-            b"9999999999 <13>x",
-            not_syslog,
-            1,
-            false,
-        ),
+        row("syslog tcp PLACE", b"9999999999 <13>x", cut, 1, false),
         row(
             "syslog tcp PLACE",
             b"0 12345678901 x\n",
@@ -287,7 +281,7 @@ fn malformed() -> Vec<Malformed> {
         row("udp PLACE codec=json", b"{\"a\":", not_json, 1, false),
         row("udp PLACE", b"\xff\xfe", not_utf8, 1, false),
         row("udp PLACE", b"", "", 0, false),
-        row("syslog udp PLACE", b"<1>1 - - \xff", not_syslog, 1, false),
+        row("syslog udp PLACE", b"<1>1 - - x", not_syslog, 1, false),
         row(
             "unix PLACE codec=msgpack",
             b"\x81\xa1b\xc1",
