@@ -474,16 +474,27 @@ fn nesting_is_bounded_without_recursion() {
         let bottomless = nested(open, close, 100_000);
         assert_eq!(
             json::validate(bottomless.as_bytes()).unwrap_err().kind,
-            JsonErrorKind::TooDeep
+            JsonErrorKind::TooDeep(json::DEPTH_MAX)
         );
         assert_eq!(
             json::validate(open.repeat(100_000).as_bytes())
                 .unwrap_err()
                 .kind,
-            JsonErrorKind::TooDeep
+            JsonErrorKind::TooDeep(json::DEPTH_MAX)
         );
         assert_eq!(json::skip_value(bottomless.as_bytes(), 0), bottomless.len());
     }
     assert!(json::validate(nested("[", "]", json::DEPTH_MAX).as_bytes()).is_ok());
     assert!(json::validate(nested("[", "]", json::DEPTH_MAX + 1).as_bytes()).is_err());
+}
+
+#[test]
+fn a_smaller_depth_may_be_asked_for() {
+    let text = br#"{"a":[{"b":1}],"c":{}}"#;
+    let within = |depth_max| json::validate_object_within(text, depth_max);
+    assert_eq!(within(3), json::validate_object(text));
+    let error = within(2).expect_err("too deep");
+    assert_eq!((error.offset, error.kind), (6, JsonErrorKind::TooDeep(2)));
+    assert!(within(0).is_err());
+    assert!(within(usize::MAX).is_ok());
 }

@@ -26,7 +26,7 @@ mod write;
 pub use normalise::normalise;
 pub(crate) use search::Keys;
 pub use strings::{has_escape, unescape, write_string, write_string_body};
-pub use validate::{validate, validate_object, validate_object_at};
+pub use validate::{validate, validate_object, validate_object_at, validate_object_within};
 pub use walk::{Elements, Kind, Member, Members, elements, find, kind, members, skip_value};
 pub use write::{write_f64, write_i64, write_u64};
 
@@ -77,9 +77,9 @@ pub enum JsonErrorKind {
     /// More than whitespace after the value.
     #[error("unexpected characters after the JSON value")]
     TrailingBytes,
-    /// Containers nest deeper than [`DEPTH_MAX`].
-    #[error("nested deeper than {DEPTH_MAX} levels")]
-    TooDeep,
+    /// Containers nest deeper than this, at most [`DEPTH_MAX`].
+    #[error("nested deeper than {0} levels")]
+    TooDeep(usize),
 }
 
 /// The first position at or after `pos` that holds no whitespace.

@@ -13,6 +13,14 @@ use super::{DEPTH_MAX, JsonError, JsonErrorKind, Scan, byte_at, skip_whitespace}
 /// # Errors
 /// The first thing that is wrong, with its offset in bytes.
 pub fn validate_object(text: &[u8]) -> Result<Scan, JsonError> {
+    validate_object_within(text, DEPTH_MAX)
+}
+
+/// As [`validate_object`]; containers may nest `depth_max` deep, but no deeper than [`DEPTH_MAX`].
+///
+/// # Errors
+/// The first thing that is wrong, with its offset in bytes.
+pub fn validate_object_within(text: &[u8], depth_max: usize) -> Result<Scan, JsonError> {
     let start = skip_whitespace(text, 0);
     if byte_at(text, start) != b'{' {
         return Err(JsonError {
@@ -20,7 +28,9 @@ pub fn validate_object(text: &[u8]) -> Result<Scan, JsonError> {
             kind: JsonErrorKind::NotAnObject,
         });
     }
-    Validator::new(text).run(start)
+    let mut validator = Validator::new(text);
+    validator.depth_max = depth_max.min(DEPTH_MAX);
+    validator.run(start)
 }
 
 /// Checks the JSON object that stands at `start` of `text`, which is UTF-8, and gives where it ends. What follows is left alone.
@@ -51,6 +61,7 @@ pub fn validate(text: &[u8]) -> Result<Scan, JsonError> {
 struct Validator<'a> {
     text: &'a [u8],
     containers: Containers,
+    depth_max: usize,
     keys: KeyHashes,
     escaped_keys: bool,
     dots: u32,
@@ -61,6 +72,7 @@ impl<'a> Validator<'a> {
         Self {
             text,
             containers: Containers::default(),
+            depth_max: DEPTH_MAX,
             keys: KeyHashes::new(),
             escaped_keys: false,
             dots: 0,
@@ -153,10 +165,10 @@ impl<'a> Validator<'a> {
 
     #[inline(always)]
     fn open(&mut self, pos: usize, object: bool) -> Result<(), JsonError> {
-        if self.containers.depth == DEPTH_MAX {
+        if self.containers.depth == self.depth_max {
             return Err(JsonError {
                 offset: pos,
-                kind: JsonErrorKind::TooDeep,
+                kind: JsonErrorKind::TooDeep(self.depth_max),
             });
         }
         self.containers.push(object);

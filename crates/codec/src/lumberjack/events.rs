@@ -21,6 +21,7 @@ pub struct Events {
     side: Vec<u8>,
     pairs: Vec<u8>,
     dotted: bool,
+    depth_max: usize,
     metadata_key: Finder<'static>,
     id_key: Finder<'static>,
 }
@@ -49,11 +50,19 @@ pub struct Buffers {
 
 impl Default for Events {
     fn default() -> Self {
+        Self::new(json::DEPTH_MAX)
+    }
+}
+
+impl Events {
+    /// No events; documents may nest `depth_max` deep, but no deeper than [`json::DEPTH_MAX`].
+    pub fn new(depth_max: usize) -> Self {
         Self {
             list: Vec::new(),
             side: Vec::new(),
             pairs: Vec::new(),
             dotted: false,
+            depth_max,
             metadata_key: Finder::new("\"@metadata\""),
             id_key: Finder::new("\"_id\""),
         }
@@ -76,7 +85,7 @@ impl Events {
         if simdutf8::basic::from_utf8(text).is_err() {
             return Err(refused("not UTF-8".to_owned()));
         }
-        let scan = json::validate_object(text)
+        let scan = json::validate_object_within(text, self.depth_max)
             .map_err(|error| refused(format!("invalid JSON: {error}")))?;
         self.dotted |= scan.dotted_keys;
         if scan.rewrite {

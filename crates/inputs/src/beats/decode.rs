@@ -148,13 +148,18 @@ impl Protocol for Decoding {
 }
 
 impl Decoding {
-    pub(super) fn new(limits: Limits, inflated_max: usize, ctx: &InputContext) -> Self {
+    pub(super) fn new(
+        limits: Limits,
+        inflated_max: usize,
+        max_depth: usize,
+        ctx: &InputContext,
+    ) -> Self {
         Self {
             limits,
             inflated_max,
             pooled: ctx.pool.buffer_size(),
             inflater: Inflater::new(Coding::Deflate, &[]),
-            events: Events::default(),
+            events: Events::new(max_depth),
             marks: Vec::new(),
         }
     }

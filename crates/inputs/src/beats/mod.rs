@@ -77,8 +77,8 @@ impl Server for Config {
             frame_bytes_max: self.max_frame_bytes.bytes(),
             window_events_max: self.max_window,
         };
-        let inflated_max = self.max_inflated_bytes.bytes();
-        let decoding = || Decoding::new(limits, inflated_max, ctx);
+        let (inflated_max, max_depth) = (self.max_inflated_bytes.bytes(), self.max_depth);
+        let decoding = || Decoding::new(limits, inflated_max, max_depth, ctx);
         let batcher = Batcher::start_ordered(ctx, decoding)?;
         let idle_timeout = self.idle_timeout.get().0;
         let speaker = Beats {

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use batch::json::DEPTH_MAX;
 use batch::{Source, Stream};
 use codec::lumberjack::Limits;
 use tokio::sync::mpsc;
@@ -46,7 +47,7 @@ pub fn beats(bytes: &[u8], piece: usize) -> Decoded {
         };
         let ended = reason(bench.wait(receiver.run()));
         bench.decode(
-            Decoding::new(LIMITS, INFLATED_BYTES_MAX, &bench.ctx),
+            Decoding::new(LIMITS, INFLATED_BYTES_MAX, DEPTH_MAX, &bench.ctx),
             &inbox,
         );
         let mut refused = None;

@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::connections::settings::{
-    check_connections, check_size, connections_default, message_size_default, timeout_default,
+    check_connections, check_depth, check_size, connections_default, depth_default,
+    message_size_default, timeout_default,
 };
 
 /// Settings of the input `beats`.
@@ -44,6 +45,10 @@ pub(super) struct Config {
     #[serde(default = "window_default")]
     #[schemars(range(min = 1))]
     pub(super) max_window: u32,
+    /// The maximum depth to which an event may nest. A deeper event closes the connection. At most 1024. Default: 1024.
+    #[serde(default = "depth_default")]
+    #[schemars(range(min = 1, max = 1024))]
+    pub(super) max_depth: usize,
 }
 
 fn inflated_size_default() -> Positive<Size> {
@@ -58,6 +63,7 @@ impl Config {
     /// Refuses settings that cannot work.
     pub(super) fn check(&self, node: &Node) -> Result<(), ConfigError> {
         check_connections(self.max_connections, node)?;
+        check_depth(self.max_depth, node)?;
         check_size("max_frame_bytes", &self.max_frame_bytes, node)?;
         check_size("max_inflated_bytes", &self.max_inflated_bytes, node)?;
         if self.max_window == 0 {

@@ -2,6 +2,7 @@
 //!
 //! The settings themselves stand in the `Config` of each input, because their documentation is made of that.
 
+use batch::json::DEPTH_MAX;
 use component::{BuildContext, Effects};
 use config::{ConfigError, Node, Period, Positive, Size};
 use net::{Address, Listener, ServerTls};
@@ -22,6 +23,11 @@ pub(crate) fn timeout_default() -> Positive<Period> {
 /// The default of the limit on a frame or a body.
 pub(crate) fn message_size_default() -> Positive<Size> {
     Positive::from_bytes(16 << 20)
+}
+
+/// The default of `max_depth`.
+pub(crate) fn depth_default() -> usize {
+    DEPTH_MAX
 }
 
 /// Refuses an input whose clients would be told that events are safe in a run that keeps none.
@@ -49,6 +55,16 @@ pub(crate) fn check_connections(max_connections: usize, node: &Node) -> Result<(
             Err(setting.error("at least 1 is expected"))
         }
         _ => Ok(()),
+    }
+}
+
+/// Refuses a depth that admits nothing, or more than documents can be read with.
+pub(crate) fn check_depth(max_depth: usize, node: &Node) -> Result<(), ConfigError> {
+    match (1..=DEPTH_MAX).contains(&max_depth) {
+        true => Ok(()),
+        false => Err(node
+            .nearest("max_depth")
+            .error(format!("1 to {DEPTH_MAX} is expected"))),
     }
 }
 

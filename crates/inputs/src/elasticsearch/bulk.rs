@@ -69,7 +69,7 @@ pub(super) struct Defaults {
 }
 
 /// The items of a request. Reused from request to request, so that its memory stays warm.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Items {
     list: Vec<Item>,
     errors: Vec<ItemError>,
@@ -84,9 +84,29 @@ pub(super) struct Items {
     said: Said,
     /// The line of the action before, where it gives no id.
     line: Range<usize>,
+    /// How deep documents may nest.
+    depth_max: usize,
 }
 
 impl Items {
+    /// No items; documents may nest `depth_max` deep, but no deeper than [`json::DEPTH_MAX`].
+    pub(super) fn new(depth_max: usize) -> Self {
+        Self {
+            list: Vec::new(),
+            errors: Vec::new(),
+            targets: Vec::new(),
+            rewritten: Vec::new(),
+            side: Bytes::new(),
+            dotted: false,
+            has_returns: false,
+            is_utf8: false,
+            known: Targets::default(),
+            said: Said::default(),
+            line: 0..0,
+            depth_max,
+        }
+    }
+
     /// Reads a body, forgetting the one before.
     ///
     /// # Errors
@@ -340,7 +360,7 @@ impl Items {
             let reason = "failed to parse: the document is not UTF-8";
             return self.refused(Place::default(), id, bad, BROKEN, reason);
         }
-        let scan = match json::validate_object(text) {
+        let scan = match json::validate_object_within(text, self.depth_max) {
             Ok(scan) => scan,
             Err(error) => {
                 let reason = format!("failed to parse: invalid JSON: {error}");

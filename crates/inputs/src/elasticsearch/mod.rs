@@ -107,10 +107,11 @@ impl Server for Config {
         ctx: &InputContext,
     ) -> Result<(), InputError> {
         let (body_max, items_max) = (self.max_request_bytes.bytes(), self.max_request_actions);
+        let max_depth = self.max_depth;
         let batcher = Batcher::start(ctx, || Decoding {
             body_max,
             items_max,
-            items: bulk::Items::default(),
+            items: bulk::Items::new(max_depth),
             draft: reply::Draft::default(),
         })?;
         let idle_timeout = self.idle_timeout.get().0;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use batch::json::DEPTH_MAX;
 use http::Method;
 use net::Peer;
 use tokio::sync::oneshot;
@@ -58,7 +59,7 @@ pub fn bulk(bytes: &[u8], is_gzip: bool) -> (Decoded, Option<Vec<u8>>) {
         let decoding = Decoding {
             body_max: BODY_BYTES_MAX,
             items_max: ITEMS_MAX,
-            items: Items::default(),
+            items: Items::new(DEPTH_MAX),
             draft: Draft::default(),
         };
         bench.decode(decoding, &inbox);

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::connections::settings::{
-    check_connections, check_size, connections_default, timeout_default,
+    check_connections, check_depth, check_size, connections_default, depth_default, timeout_default,
 };
 
 /// Settings of the input `elasticsearch`.
@@ -33,6 +33,10 @@ pub(super) struct Config {
     #[serde(default = "actions_default")]
     #[schemars(range(min = 1))]
     pub(super) max_request_actions: usize,
+    /// The maximum depth to which a document may nest. A deeper document is refused alone. At most 1024. Default: 1024.
+    #[serde(default = "depth_default")]
+    #[schemars(range(min = 1, max = 1024))]
+    pub(super) max_depth: usize,
     /// The maximum number of connected clients; further clients wait. Default: 10000.
     #[serde(default = "connections_default")]
     #[schemars(range(min = 1))]
@@ -81,6 +85,7 @@ impl Config {
         if self.max_request_actions == 0 {
             return refused("max_request_actions", "at least 1 is expected");
         }
+        check_depth(self.max_depth, node)?;
         check_size("max_request_bytes", &self.max_request_bytes, node)?;
         check_connections(self.max_connections, node)
     }

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use batch::json::DEPTH_MAX;
 use config::{ConfigError, Node, Period, Positive, Size};
 use net::{Address, Secret, ServerTls};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::connections::settings::{
-    check_connections, check_size, connections_default, timeout_default,
+    check_connections, check_depth, check_size, connections_default, depth_default, timeout_default,
 };
 
 /// Settings of the input `forward`.
@@ -72,10 +71,6 @@ fn message_size_default() -> Positive<Size> {
     Positive::from_bytes(64 << 20)
 }
 
-fn depth_default() -> usize {
-    DEPTH_MAX
-}
-
 fn idle_timeout_default() -> Positive<Period> {
     Positive::<Period>::from_secs(3600)
 }
@@ -85,10 +80,7 @@ impl Config {
     pub(super) fn check(&self, node: &Node) -> Result<(), ConfigError> {
         check_size("max_message_bytes", &self.max_message_bytes, node)?;
         check_connections(self.max_connections, node)?;
-        if !(1..=DEPTH_MAX).contains(&self.max_depth) {
-            let setting = node.nearest("max_depth");
-            return Err(setting.error(format!("1 to {DEPTH_MAX} is expected")));
-        }
+        check_depth(self.max_depth, node)?;
         if !self.users.is_empty() && self.shared_key.is_none() {
             let error = node.nearest("users").error("`users` requires `shared_key`");
             return Err(error.hiding_value());

@@ -238,6 +238,10 @@ fn what_does_not_follow_the_protocol_closes_its_connection_only() {
             "the event with sequence 1: invalid JSON: not a JSON object",
         ),
         (
+            one(&json(1, "{\"a\":[{\"b\":{}}]}")),
+            "the event with sequence 1: invalid JSON: nested deeper than 3 levels at byte 11",
+        ),
+        (
             one(&json(1, b"{\"a\":\"\xff\"}")),
             "the event with sequence 1: not UTF-8",
         ),
@@ -262,7 +266,7 @@ fn what_does_not_follow_the_protocol_closes_its_connection_only() {
         ),
         (
             one(&json(1, nested)),
-            "the event with sequence 1: invalid JSON: nested deeper than 1024 levels",
+            "the event with sequence 1: invalid JSON: nested deeper than 3 levels",
         ),
         (
             one(&json(1, "{} {}")),
@@ -305,7 +309,8 @@ fn what_does_not_follow_the_protocol_closes_its_connection_only() {
     ];
     for (frames, reason) in cases {
         let folder = Folder::new();
-        let settings = ", max_window: 100, max_frame_bytes: 10KiB, max_inflated_bytes: 100KiB";
+        let settings =
+            ", max_window: 100, max_frame_bytes: 10KiB, max_inflated_bytes: 100KiB, max_depth: 3";
         let service = Service::to_file(&folder, settings);
         let mut other = service.client();
         let mut client = service.client();

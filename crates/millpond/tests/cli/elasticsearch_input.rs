@@ -443,6 +443,11 @@ fn malformed() -> Vec<(Vec<u8>, &'static str, usize)> {
             "failed to parse: the document is not UTF-8",
             1,
         ),
+        (
+            with(b"{\"a\":[{\"b\":{}}]}"),
+            "invalid JSON: nested deeper than 3 levels at byte 11",
+            1,
+        ),
         (with(b"[1]"), "invalid JSON: not a JSON object", 1),
         (with(b""), "invalid JSON: not a JSON object", 1),
         (
@@ -457,7 +462,7 @@ fn malformed() -> Vec<(Vec<u8>, &'static str, usize)> {
 fn malformed_requests_are_reported_and_concern_no_other() {
     for (bytes, reason, taken) in malformed() {
         let folder = Folder::new();
-        let settings = ", max_request_bytes: 64KiB";
+        let settings = ", max_request_bytes: 64KiB, max_depth: 3";
         let service = Service::with(&folder, INPUT, settings, &to_file(&folder));
         let good = |number: u32| format!("{{\"index\":{{}}}}\n{{\"good\":{number}}}\n");
         assert_eq!(service.post("/l/_bulk", "", good(1).as_bytes()).status, 200);

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use batch::json::DEPTH_MAX;
 use batch::{Batch, BatchBuilder, Encoding, FieldPath, HostInfo, JsonWriter, Value};
 
 use super::*;
@@ -58,7 +59,7 @@ fn reply(items: &Items, body: &[u8], filter: &str) -> String {
 }
 
 fn read(body: &str) -> (Items, Bytes) {
-    let mut items = Items::default();
+    let mut items = Items::new(DEPTH_MAX);
     // What was read before must not matter.
     let before =
         "{\"index\":{\"_id\":\"\\u0041\"}}\n{\"a\":1,\"a\":2,\"x.y\":1}\n{\"delete\":{}}\n";
@@ -202,7 +203,7 @@ fn what_is_not_utf8_is_refused_alone() {
     let body = Bytes::from_static(
         b"{\"index\":{}}\n{\"a\":\"\xff\"}\n{\"index\":{}}\n{\"a\":\"\xc3\xa9\"}\n",
     );
-    let mut items = Items::default();
+    let mut items = Items::new(DEPTH_MAX);
     items.read(&body, &defaults(), 10).expect("fine");
     assert!(items.errors()[0].reason.contains("not UTF-8"));
     assert_eq!(batch(&mut items, &body).len(), 1);
@@ -265,13 +266,13 @@ fn malformed_requests_are_refused_as_a_whole() {
         ),
         (&good.repeat(11), 413, "more than 10 actions"),
     ] {
-        let mut items = Items::default();
+        let mut items = Items::new(DEPTH_MAX);
         let failure = items.read(bad.as_bytes(), &defaults(), 10).expect_err(bad);
         assert_eq!(failure.status.as_u16(), status, "{bad}");
         assert!(failure.reason.contains(part), "{bad}: {}", failure.reason);
         assert_eq!(items.len(), 0, "{bad}");
     }
-    let failure = Items::default().read(good.as_bytes(), &Defaults::default(), 10);
+    let failure = Items::new(DEPTH_MAX).read(good.as_bytes(), &Defaults::default(), 10);
     let failure = failure.expect_err("no index");
     assert!(
         failure.reason.contains("index is missing"),
@@ -282,7 +283,7 @@ fn malformed_requests_are_refused_as_a_whole() {
 
 #[test]
 fn a_single_document_may_have_any_number_of_lines() {
-    let mut items = Items::default();
+    let mut items = Items::new(DEPTH_MAX);
     let body = Bytes::from_static(b"{\n  \"a\": 1\n}\n");
     items
         .single(&body, &defaults(), Verb::Create, Some("an id"))
@@ -348,7 +349,7 @@ fn many_documents_are_cut_into_batches() {
         })
         .collect();
     let body = Bytes::from(text);
-    let mut items = Items::default();
+    let mut items = Items::new(DEPTH_MAX);
     items.read(&body, &defaults(), count).expect("fine");
     items.keep_beside(Bytes::copy_from_slice(items.rewritten()));
     let host = Arc::new(HostInfo { name: "h".into() });
