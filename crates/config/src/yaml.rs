@@ -248,6 +248,17 @@ impl Builder<'_> {
         let at = self.offsets.byte(error.marker());
         let found = self.source.text[at..].chars().next();
         let error = self.error(Span::empty(at), format!("not valid YAML: {}", error.info()));
+        let is_about = |part: &str| error.message().contains(part);
+        if is_about("unknown escape character") {
+            return error.note(
+                "in double quotes a backslash begins an escape; put the value in single quotes, where it stands for itself",
+            );
+        }
+        if is_about("trailing content after") {
+            return error.note(
+                "a value ends with its closing quote: put all of it in single quotes, also where it has commas inside `{ }`",
+            );
+        }
         match (found, advice(found)) {
             (Some(found), Some(advice)) => error.note(advice.replace("{}", &found.to_string())),
             _ => error,
@@ -276,6 +287,12 @@ fn check_key(
             .error("a key must be a single value")
             .note("put a value that starts with `{` or `[` in quotes"));
     };
+    // The rest of a value such as `f(a, b)`, which ends at the comma inside `{ }`.
+    if name.ends_with(')') && name.matches(')').count() > name.matches('(').count() {
+        return Err(key
+            .error(format!("`{name}` is not a key"))
+            .note("put a value that has commas inside `{ }` in quotes"));
+    }
     if names.insert(name.to_owned()) {
         return Ok(key);
     }
@@ -424,6 +441,10 @@ mod tests {
             ("é: ü\na: %{X}\n", (2, 4), "starts with `%` in quotes"),
             ("a: !has(x)\n", (1, 4), "starts with `!`"),
             ("a: b: c\n", (1, 5), "contains `: ` in quotes"),
+            ("a: \"\\d+\"\n", (1, 4), "single quotes"),
+            ("a: \"b\" == \"c\"\n", (1, 8), "single quotes"),
+            ("a: { b: f(c, d) }\n", (1, 14), "`d)` is not a key"),
+            ("a: { b: f(c, \"d\") }\n", (1, 17), "commas inside `{ }`"),
             ("a:\n\t- b\n", (2, 2), "not valid YAML: tabs"),
             ("{a: 1}: b\n", (1, 1), "a key must be a single value"),
             ("a: *x\n", (1, 4), "unknown anchor"),

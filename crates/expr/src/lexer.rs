@@ -38,8 +38,9 @@ const SYMBOLS: [&str; 26] = [
 ];
 
 /// What people write out of habit, and what it is here.
-const HABITS: [(&str, &str); 7] = [
+const HABITS: [(&str, &str); 8] = [
     ("=>", "list.exists(x, condition)"),
+    ("=<", "<="),
     ("<>", "!="),
     ("===", "=="),
     ("=~", ".matches(\"…\")"),
@@ -125,6 +126,12 @@ impl<'t> Lexer<'t> {
         }
         if let Some((habit, right)) = HABITS.iter().find(|(habit, _)| self.is_habit(habit)) {
             let at = self.pos..self.pos + habit.len();
+            let before = self.text[..self.pos].matches('(').count();
+            let is_argument = before > self.text[..self.pos].matches(')').count();
+            let right = match *habit {
+                "=>" if !is_argument => ">=",
+                _ => right,
+            };
             return Err(ExprError::new(format!("`{habit}` is not an operator"), at).suggest(right));
         }
         if "“”„‘’‚«»".contains(first) {
@@ -437,7 +444,9 @@ mod tests {
             ("ip == 10.0.0.1", 6..14, Some("\"10.0.0.1\"")),
             ("a == “x”", 5..8, Some("\"")),
             ("a <> 1", 2..4, Some("!=")),
-            ("t => t", 2..4, Some("list.exists(x, condition)")),
+            ("f(t => t)", 4..6, Some("list.exists(x, condition)")),
+            ("f(a) =>t", 5..7, Some(">=")),
+            ("a =< 1", 2..4, Some("<=")),
         ];
         for (text, at, suggestion) in cases {
             let error = tokens(text).expect_err(text);

@@ -380,6 +380,10 @@ impl Parser<'_> {
             Tok::Quoted(name) => self.node(Syntax::Name(name), token.at, 0),
             Tok::Symbol("(") => {
                 let inner = self.expression()?;
+                if self.is_symbol(",") {
+                    let message = "a list stands in square brackets, as in `x in [1, 2]`";
+                    return Err(ExprError::new(message, start..self.here().end));
+                }
                 let at = start..self.expect(")")?;
                 // A node of its own would cost depth; the wider range is all that the brackets leave behind.
                 Ok(Ast { at, ..inner })

@@ -132,6 +132,21 @@ fn is_part_of_time(text: &str) -> bool {
     begins && time::parse_time(bytes).is_none()
 }
 
+/// What is probably meant by a part of a time: what is missing is zero, and the time is in UTC.
+fn whole_time(text: &str) -> String {
+    let date = text.get(..10).unwrap_or("2015-05-18");
+    let time = text.get(11..).unwrap_or_default();
+    let wholes = ["", ":00", ":00:00", "T00:00:00"];
+    let candidates = wholes.map(|rest| match time {
+        "" => format!("{date}T00:00:00Z"),
+        time => format!("{date}T{time}{rest}Z"),
+    });
+    let whole = candidates
+        .into_iter()
+        .find(|text| time::parse_time(text.as_bytes()).is_some());
+    whole.unwrap_or_else(|| format!("{date}T00:00:00Z"))
+}
+
 /// Refuses a comparison that gives the same for every event.
 pub(crate) fn check_comparison(
     (operator, is_time): (&str, [bool; 2]),
@@ -143,8 +158,7 @@ pub(crate) fn check_comparison(
         let text = literal_text(literal).filter(|text| is_time && is_part_of_time(text));
         if let Some(text) = text {
             let message = "a timestamp compares with a whole one, which has a date, a time of day and a time zone";
-            let date = text.get(..10).unwrap_or("2015-05-18");
-            let right = format!("\"{date}T00:00:00Z\"");
+            let right = format!("\"{}\"", whole_time(text));
             return Err(ExprError::new(message, literal.at.clone()).suggest(&right));
         }
     }

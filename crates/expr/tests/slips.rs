@@ -191,7 +191,7 @@ fn orders_with_units() {
         (
             "@timestamp < '2015-05-18 07:00:00'",
             "a timestamp compares",
-            "\"2015-05-18T00:00:00Z\"",
+            "\"2015-05-18T07:00:00Z\"",
         ),
     ] {
         refused(Expr::parse(text), text, part, right);

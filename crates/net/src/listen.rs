@@ -297,7 +297,8 @@ impl Listener {
                     let _ = tcp.set_nodelay(true);
                     return Incoming {
                         tcp,
-                        peer,
+                        // An IPv4 client of a port on every address is shown as such.
+                        peer: SocketAddr::new(peer.ip().to_canonical(), peer.port()),
                         tls: self.tls.as_ref().map(ServerContext::config),
                         permit,
                     };

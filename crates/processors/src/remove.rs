@@ -14,7 +14,8 @@ pub const SPEC: Spec = Spec {
     aliases: &[],
     summary: "Removes fields.",
     description: "Removes each of `fields`, with everything in them where they are objects. A field that an event does \
-                  not have is not a failure. An object that loses its last field stays as an empty object.",
+                  not have is not a failure. An object that loses its last field stays as an empty object. \
+                  A name such as `items.price` does not reach into the elements of an array.",
     positional: Positional::whole(&["fields"], Shape::Names),
     one_line: &[],
     examples: &[

@@ -24,7 +24,8 @@ pub const SPEC: Spec = Spec {
     aliases: &[],
     summary: "Renames fields.",
     description: "In a one-line pipeline: `rename NAME -> NEW, NAME -> NEW, …`. In YAML the same as one text, or \
-                  as a map from present to new names, `fields`. Values do not change; numbers keep every digit. A field that an event does not have is not a failure.\n\n\
+                  as a map from present to new names, `fields`. Values do not change; numbers keep every digit. A field that an event does not have is not a failure. \
+                  Elements of arrays have no names: `set sku = items[0].sku` takes a value out of one.\n\n\
                   Nothing is overwritten: an event that already has a field with the new name, even if it is null, fails with \
                   `_renamefailure` and keeps all of its names. To overwrite, `remove` the other field first.\n\n\
                   The new name may lie below the old one: `rename host -> host.name` moves a text into an object. The \

@@ -21,10 +21,10 @@ use crate::names::field;
 pub const SPEC: Spec = Spec {
     name: "sample",
     aliases: &[],
-    summary: "Keeps a share of the events, the same ones in every run.",
+    summary: "Keeps a share of the events, the same ones whenever a file is read.",
     description: "The share is given as `ratio` (`0.1`, `10%`) or as `one_in` (`100` keeps one event in a hundred on \
                   average). Whether an event is kept depends on its id, so that reading a file twice keeps the same \
-                  events. With `key`, it depends on the value of that field: either all events of a trace or user are kept, or none. Events without the field are then decided by their id; a name that no event had is reported at the \
+                  events; what comes on standard input or over a network without an id of the sender has other ids in every run. With `key`, it depends on the value of that field: either all events of a trace or user are kept, or none. Events without the field are then decided by their id; a name that no event had is reported at the \
                   end of the run.\n\n\
                   Two `sample` stages of a pipeline decide independently of each other: two `sample 50%` keep a quarter. \
                   With the same `seed` they decide alike, so that the second one keeps everything that the first one kept. A pipeline that \

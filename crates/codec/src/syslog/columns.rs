@@ -223,6 +223,11 @@ impl<'a> Columns<'a> {
         }
     }
 
+    /// Puts what is known of a line that is no message: where it came from.
+    pub fn put_unread(&mut self, row: usize, line: Span) {
+        self.set_host(row, line, Part::default());
+    }
+
     /// Sets the sender as `host.name`, and this machine as `agent.name`.
     fn set_host(&mut self, row: usize, line: Span, hostname: Part) {
         let sender = if hostname.is_empty() {

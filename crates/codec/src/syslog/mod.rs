@@ -133,6 +133,7 @@ impl Syslog {
             match Header::parse(lines.bytes(span), self.format, &mut clock, &mut structured) {
                 Ok(header) => columns.put(row, span, &header, &structured),
                 Err(problem) => {
+                    columns.put_unread(row, span);
                     if last.as_ref().is_none_or(|(known, _)| *known != problem) {
                         last = Some((problem, problem.to_string().into()));
                     }

@@ -124,6 +124,12 @@ impl Stage {
         let error = ConfigError::in_source(&self.source, self.name.span, message)
             .accepted(names)
             .closest_to(name);
+        let error = match meant(name) {
+            Some(meant) if error.accepted_words().iter().any(|word| word == meant) => {
+                error.suggest(meant)
+            }
+            _ => error,
+        };
         let is_path = name.contains(['.', '/', '~', '*']);
         match (roles.first(), is_path, &**name) {
             (Some(StageRole::Input), true, _) => error.note(format!("to read a file: file {name}")),
@@ -513,4 +519,29 @@ fn value_node(source: &Arc<Source>, value: Value) -> Node {
 
 fn word_node(source: &Arc<Source>, word: Word) -> Node {
     Node::scalar(source, word.span, word.text, word.quoted)
+}
+
+/// The stage that somebody means who writes a word of another tool.
+fn meant(name: &str) -> Option<&'static str> {
+    Some(match name.to_ascii_lowercase().as_str() {
+        "filter" | "grep" | "include" | "match" | "search" => "where",
+        "exclude" | "reject" | "ignore" => "drop",
+        "add" | "assign" | "convert" | "eval" | "extend" | "let" | "lowercase" | "map"
+        | "mutate" | "put" | "transform" | "uppercase" => "set",
+        "delete" | "del" | "unset" => "remove",
+        "project" | "select" => "keep",
+        "move" | "mv" => "rename",
+        "first" | "limit" | "take" => "head",
+        "decode_json" | "jq" | "parse_json" => "json",
+        "parse_kv" | "keyvalue" | "key_value" => "kv",
+        "parse" | "regex" => "grok",
+        "tokenize" => "dissect",
+        "timestamp" | "parse_date" => "date",
+        "useragent" => "user_agent",
+        "console" | "out" | "output" | "print" => "stdout",
+        "null" | "blackhole" | "sink" => "discard",
+        "es" | "opensearch" => "elasticsearch",
+        "cat" | "read" | "write" => "file",
+        _ => return None,
+    })
 }

@@ -6,6 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::io::{self, IoSliceMut};
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -221,7 +222,7 @@ impl Receiver {
         }
         let identities = &mut self.identities;
         self.senders.entry(address).or_insert_with(|| {
-            let shown = address.map(|address| address.to_string());
+            let shown = address.map(shown);
             Sender {
                 stream: identities.stream(shown.as_deref()),
                 next: 0,
@@ -251,4 +252,13 @@ fn without_end(datagram: &[u8]) -> &[u8] {
     let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r' | 0);
     let len = datagram.iter().rposition(|byte| !is_end(byte));
     &datagram[..len.map_or(0, |last| last + 1)]
+}
+
+/// How a sender is shown: an IPv4 address as such, also where the port is open for both kinds of addresses.
+fn shown(address: SockaddrStorage) -> String {
+    let text = address.to_string();
+    match text.parse::<SocketAddr>() {
+        Ok(address) => SocketAddr::new(address.ip().to_canonical(), address.port()).to_string(),
+        Err(_) => text,
+    }
 }

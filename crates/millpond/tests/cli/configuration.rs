@@ -9,6 +9,19 @@ fn refusals_point_at_the_fault_and_at_the_way_out() {
             "file x | grk '%{WORD:a}' | stdout",
             vec!["`grk`", "1:10", "did you mean `grok`?"],
         ),
+        ("file x | grep foo | stdout", vec!["did you mean `where`?"]),
+        ("file x | filter a == 1", vec!["did you mean `where`?"]),
+        ("file x | limit 3 | stdout", vec!["did you mean `head`?"]),
+        ("file x | print", vec!["did you mean `stdout`?"]),
+        ("file x | where a =>500", vec!["did you mean `>=`?"]),
+        (
+            "file x | where a in ('x', 'y')",
+            vec!["a list stands in square brackets"],
+        ),
+        (
+            "file x | where @timestamp > '2015-05-17 12:30:00'",
+            vec!["did you mean `\"2015-05-17T12:30:00Z\"`?"],
+        ),
         (
             "file x | grok '%{WORD:a}' patern=x | stdout",
             vec!["`patern`", "did you mean `pattern`?"],

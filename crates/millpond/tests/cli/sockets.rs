@@ -300,6 +300,30 @@ fn malformed() -> Vec<Malformed> {
 }
 
 #[test]
+fn a_sender_is_shown_by_its_address_where_no_message_names_it() {
+    for transport in ["tcp", "udp"] {
+        let port = free_port();
+        let input = format!("syslog {transport} :{port}");
+        let mut receiving = Receiving::with(Folder::new(), &format!("{input} | stdout"));
+        let mut client = client(&input, &port.to_string());
+        client.send(b"<13>no host\n");
+        client.send(b"no message\n");
+        receiving.until(2);
+        let (events, said) = receiving.stop();
+        assert_eq!(events.len(), 2, "{said}");
+        for event in events {
+            assert_eq!(event["host"]["name"], "127.0.0.1", "{event}");
+            assert!(event["agent"]["name"].is_string(), "{event}");
+            let address = event["log"]["source"]["address"].as_str();
+            assert!(
+                address.is_some_and(|address| address.starts_with("127.0.0.1:")),
+                "{event}"
+            );
+        }
+    }
+}
+
+#[test]
 fn malformed_messages_are_reported_and_concern_no_other() {
     for (number, bad) in malformed().into_iter().enumerate() {
         let folder = Folder::new();
@@ -463,10 +487,12 @@ fn octet_counted_messages_and_lines_are_syslog() {
         ["two\nlines", "a line", "nothing of the kind"]
     );
     let hosts: Vec<&Value> = events.iter().map(|event| &event["host"]["name"]).collect();
-    assert_eq!(hosts[..2], [&json!("mymachine"), &json!("other")]);
-    assert_eq!(
-        events[1]["agent"]["name"], *hosts[2],
-        "the machine that received it"
+    assert_eq!(hosts, ["mymachine", "other", "127.0.0.1"]);
+    let collectors: Vec<&Value> = events.iter().map(|event| &event["agent"]["name"]).collect();
+    assert!(
+        collectors
+            .iter()
+            .all(|name| **name == *collectors[0] && name.is_string())
     );
     assert_eq!(events[2]["tags"], json!(["_syslogparsefailure"]));
     assert!(said.contains("not a syslog message"), "{said}");
