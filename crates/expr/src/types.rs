@@ -135,12 +135,8 @@ fn is_part_of_time(text: &str) -> bool {
 /// What is probably meant by a part of a time: what is missing is zero, and the time is in UTC.
 fn whole_time(text: &str) -> String {
     let date = text.get(..10).unwrap_or("2015-05-18");
-    let time = text.get(11..).unwrap_or_default();
-    let wholes = ["", ":00", ":00:00", "T00:00:00"];
-    let candidates = wholes.map(|rest| match time {
-        "" => format!("{date}T00:00:00Z"),
-        time => format!("{date}T{time}{rest}Z"),
-    });
+    let time = text.get(11..).unwrap_or("00:00:00");
+    let candidates = ["", ":00", ":00:00"].map(|rest| format!("{date}T{time}{rest}Z"));
     let whole = candidates
         .into_iter()
         .find(|text| time::parse_time(text.as_bytes()).is_some());

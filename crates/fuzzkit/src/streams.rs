@@ -203,20 +203,19 @@ pub(crate) fn syslog(bytes: &[u8]) {
 
 /// JSON documents, a line each or not.
 pub(crate) fn json(bytes: &[u8]) {
-    let Some((choice, bytes)) = choice(bytes) else {
-        return;
-    };
-    let mut settings = Settings::new(Encoding::Json, RECORD_BYTES_MAX);
-    settings.add_fields = choice >= 128;
-    same(&settings, choice, bytes);
+    documents(Encoding::Json, bytes);
 }
 
 /// MessagePack documents.
 pub(crate) fn msgpack(bytes: &[u8]) {
+    documents(Encoding::MsgPack, bytes);
+}
+
+fn documents(encoding: Encoding, bytes: &[u8]) {
     let Some((choice, bytes)) = choice(bytes) else {
         return;
     };
-    let mut settings = Settings::new(Encoding::MsgPack, RECORD_BYTES_MAX);
+    let mut settings = Settings::new(encoding, RECORD_BYTES_MAX);
     settings.add_fields = choice >= 128;
     same(&settings, choice, bytes);
 }

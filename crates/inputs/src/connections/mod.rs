@@ -23,5 +23,4 @@ pub(crate) mod request;
 pub(crate) mod server;
 pub(crate) mod session;
 pub(crate) mod settings;
-#[cfg(test)]
 pub(crate) mod testing;

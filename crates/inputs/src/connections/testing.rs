@@ -1,4 +1,4 @@
-//! What tests of connections have in common.
+//! What tests and probes of connections have in common.
 
 use std::sync::Arc;
 

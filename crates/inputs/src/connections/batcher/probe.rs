@@ -10,13 +10,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use batch::{Batch, Budget, HostInfo, JsonWriter, json, time};
-use component::{Diagnostics, InputContext, Receipt, Sink, Stop, Stopped};
+use batch::{Batch, Budget, JsonWriter, json, time};
+use component::{Diagnostics, InputContext, Receipt, Sink, Stopped};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::runtime::{Builder, Handle};
 
 use super::{Inbox, Joiner, List, Protocol};
 use crate::connections::closing::{Ending, Fault};
+use crate::connections::testing::context;
 
 /// More than whole inputs of a fuzzer take, so that nobody waits.
 const BUDGET_BYTES: usize = 256 << 20;
@@ -113,19 +114,8 @@ impl Bench {
         let runtime = Builder::new_current_thread().enable_time().build();
         let runtime = runtime.expect("the system gives a runtime");
         let (budget, kept) = (Budget::new(BUDGET_BYTES), Arc::<Kept>::default());
-        let ctx = InputContext {
-            sink: kept.clone(),
-            pool: budget.pool(BUDGET_BYTES, POOLED_BYTES),
-            host: Arc::new(HostInfo { name: "h".into() }),
-            stop: Stop::default(),
-            metrics: Arc::default(),
-            progress: Arc::default(),
-            scope: "p/i".into(),
-            registry: None,
-            ledger: Arc::default(),
-            diagnostics: Diagnostics::silent(),
-            written: Arc::default(),
-        };
+        let pool = budget.pool(BUDGET_BYTES, POOLED_BYTES);
+        let ctx = context(kept.clone(), pool, Diagnostics::silent());
         let bench = Self { ctx, budget, kept };
         let entered = runtime.enter();
         let fault = decode(&bench);
