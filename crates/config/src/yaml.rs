@@ -288,7 +288,9 @@ fn check_key(
             .note("put a value that starts with `{` or `[` in quotes"));
     };
     // The rest of a value such as `f(a, b)`, which ends at the comma inside `{ }`.
-    if name.ends_with(')') && name.matches(')').count() > name.matches('(').count() {
+    let behind = key.source().text.get(key.span.end..).unwrap_or_default();
+    let has_value = behind.trim_start().starts_with(':');
+    if !has_value && name.ends_with(')') && name.matches(')').count() > name.matches('(').count() {
         return Err(key
             .error(format!("`{name}` is not a key"))
             .note("put a value that has commas inside `{ }` in quotes"));
@@ -459,6 +461,13 @@ mod tests {
                 "{error}"
             );
             assert!(error.to_string().contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn keys_may_end_with_brackets() {
+        for text in ["\")\": 1\n", "a): 1\n", "{ \"f)\" : 1, b): 2 }\n"] {
+            parse(text).expect(text);
         }
     }
 
