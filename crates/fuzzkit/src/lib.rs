@@ -2,7 +2,7 @@
 //!
 //! A *target* is a decoder with its properties: it does not panic, keeps to its limits, gives the same from bytes that come
 //! in other pieces, and whatever it accepts can be written and read again. The fuzzer in the folder `fuzz` runs each target on bytes
-//! that it makes up; what it found worth keeping, the corpus, is run by this crate's tests as well.
+//! that it makes up; what it found worth keeping, the [`corpus`], is run by this crate's tests as well.
 //!
 //! | module | targets |
 //! | --- | --- |
@@ -16,6 +16,7 @@
 
 mod clients;
 mod compressed;
+pub mod corpus;
 mod documents;
 mod rows;
 mod servers;

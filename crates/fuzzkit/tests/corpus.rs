@@ -1,15 +1,11 @@
-//! Every file of the fuzzer's corpus is an ordinary test: `fuzz/corpus/TARGET/*`.
+//! Every input of the fuzzer's corpus is an ordinary test: the files `fuzz/corpus/TARGET/*` and the lines of
+//! `fuzz/corpus/TARGET.inputs`.
 
 use std::any::Any;
-use std::fs;
 use std::panic::catch_unwind;
-use std::path::PathBuf;
 
 use fuzzkit::TARGETS;
-
-fn corpus() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus")
-}
+use fuzzkit::corpus::{Corpus, quote};
 
 fn text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
@@ -18,30 +14,30 @@ fn text(panic: &(dyn Any + Send)) -> String {
 }
 
 #[test]
-fn every_file_of_the_corpus_holds_its_properties() {
+fn every_input_of_the_corpus_holds_its_properties() {
     let mut failures = Vec::new();
     for (name, target) in TARGETS {
-        let folder = corpus().join(name);
-        let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let mut files = 0;
-        for entry in entries {
-            let path = entry.expect("a readable entry").path();
-            let bytes = fs::read(&path).expect("a readable file");
-            files += 1;
-            if let Err(panic) = catch_unwind(|| target(&bytes)) {
-                failures.push(format!("{}: {}", path.display(), text(&*panic)));
+        let inputs = match Corpus::of_repository().inputs(name) {
+            Ok(inputs) => inputs,
+            Err(error) => {
+                failures.push(error.to_string());
+                continue;
+            }
+        };
+        assert!(!inputs.is_empty(), "{name} has a corpus");
+        for input in inputs {
+            if let Err(panic) = catch_unwind(|| target(&input.bytes)) {
+                let (panic, bytes) = (text(&*panic), quote(&input.bytes));
+                failures.push(format!("{}: {bytes}: {panic}", input.place));
             }
         }
-        assert!(files > 0, "{name} has a corpus");
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[test]
-fn every_folder_of_the_corpus_has_a_target() {
-    for entry in fs::read_dir(corpus()).expect("a corpus") {
-        let name = entry.expect("a readable entry").file_name();
-        let name = name.to_string_lossy();
+fn everything_in_the_corpus_has_a_target() {
+    for name in Corpus::of_repository().targets().expect("a corpus") {
         assert!(TARGETS.iter().any(|(known, _)| *known == name), "{name}");
     }
 }

@@ -6,11 +6,12 @@
 
 use std::any::Any;
 use std::fs;
-use std::panic::{catch_unwind, set_hook};
-use std::path::{Path, PathBuf};
+use std::panic::{catch_unwind, set_hook, take_hook};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
+use fuzzkit::corpus::{Corpus, quote};
 use fuzzkit::{TARGETS, Target};
 
 /// How many inputs are tried where no time is said.
@@ -21,10 +22,6 @@ const BYTES_MAX: usize = 8 << 10;
 
 /// An input takes no longer, on a machine with much else to do.
 const SLOW: Duration = Duration::from_secs(10);
-
-fn fuzz() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz")
-}
 
 /// Changes an input in a few places.
 fn mutated(corpus: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
@@ -66,13 +63,10 @@ fn text(panic: &(dyn Any + Send)) -> String {
 
 /// Runs a target; what broke, and how many inputs there were.
 fn run(name: &str, target: Target, time: Option<Duration>) -> (Vec<String>, u64) {
-    let files = fs::read_dir(fuzz().join("corpus").join(name)).expect("a corpus");
-    let mut paths: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
-    paths.sort();
-    let corpus: Vec<Vec<u8>> = paths
-        .iter()
-        .map(|path| fs::read(path).expect("a readable file"))
-        .collect();
+    let inputs = Corpus::of_repository().inputs(name).expect("a corpus");
+    let corpus: Vec<_> = inputs.into_iter().map(|input| input.bytes).collect();
+    // Each panic is told once, at the end.
+    set_hook(Box::new(|_| {}));
     let seed = if time.is_some() { fastrand::u64(..) } else { 1 };
     let (mut rng, begin) = (Rng::with_seed(seed), Instant::now());
     let (mut problems, mut rounds) = (Vec::new(), 0);
@@ -85,18 +79,17 @@ fn run(name: &str, target: Target, time: Option<Duration>) -> (Vec<String>, u64)
             .map(|panic| text(&*panic));
         let slow = (start.elapsed() > SLOW).then(|| format!("took {:?}", start.elapsed()));
         if let Some(problem) = broken.or(slow) {
-            problems.push(format!(
-                "{name}: {problem}: {:?}",
-                bytes.escape_ascii().to_string()
-            ));
+            problems.push(format!("{name}: {problem}: {}", quote(&bytes)));
             if time.is_some() {
-                let folder = fuzz().join("artifacts").join(name);
+                let artifacts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/artifacts");
+                let folder = artifacts.join(name);
                 fs::create_dir_all(&folder).expect("a folder");
                 let file = folder.join(format!("mutated-{:016x}", rng.u64(..)));
                 fs::write(file, &bytes).expect("written");
             }
         }
     }
+    let _ = take_hook();
     (problems, rounds)
 }
 
@@ -106,8 +99,6 @@ fn changed_inputs_hold_their_properties() {
     let time = seconds.map(|text| Duration::from_secs(text.parse().expect("seconds")));
     let wanted = std::env::var("FUZZ_TARGETS").unwrap_or_default();
     let is_wanted = |name: &str| wanted.is_empty() || wanted.split(',').any(|one| one == name);
-    // Each panic is told once, at the end.
-    set_hook(Box::new(|_| {}));
     let mut problems = Vec::new();
     for (name, target) in TARGETS {
         if is_wanted(name) {
@@ -120,6 +111,5 @@ fn changed_inputs_hold_their_properties() {
             problems.extend(found);
         }
     }
-    let _ = std::panic::take_hook();
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
