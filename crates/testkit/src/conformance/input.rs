@@ -52,7 +52,8 @@ enum Mood {
 struct Pipeline {
     mood: Mood,
     ids: Mutex<Vec<String>>,
-    held: Mutex<Vec<Issuer>>,
+    /// None when the run is over.
+    held: Mutex<Option<Vec<Issuer>>>,
 }
 
 impl Pipeline {
@@ -66,7 +67,7 @@ impl Pipeline {
     /// The run is over: who waits for a receipt learns that there will be none.
     fn give_up(&self) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.clear();
+        *held = None;
     }
 }
 
@@ -87,7 +88,9 @@ impl Sink for Pipeline {
         match self.mood {
             Mood::Silent => {
                 let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-                held.push(issuer);
+                if let Some(held) = &mut *held {
+                    held.push(issuer);
+                }
             }
             _ => issuer.resolve(Delivery::accepted(&batch)),
         }
@@ -162,7 +165,7 @@ fn run(
     let pipeline = Arc::new(Pipeline {
         mood,
         ids: Mutex::default(),
-        held: Mutex::default(),
+        held: Mutex::new(Some(Vec::new())),
     });
     let stop = Stop::default();
     let context = InputContext {
