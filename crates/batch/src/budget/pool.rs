@@ -93,6 +93,11 @@ impl BufferPool {
         self.inner.reused_size(bytes)
     }
 
+    /// How large a buffer for `bytes` is to be: where they are more than half of an ordinary one, as [`Self::reused_size`].
+    pub fn fitting(&self, bytes: usize) -> usize {
+        self.inner.fitting(bytes)
+    }
+
     /// The size of an ordinary buffer.
     pub fn buffer_size(&self) -> usize {
         self.inner.buffer_size
@@ -114,6 +119,13 @@ impl PoolInner {
     pub(super) fn reused_size(&self, bytes: usize) -> usize {
         let times = bytes.div_ceil(self.buffer_size.max(1));
         times.next_power_of_two().min(1 << LARGE_SHIFT_MAX) * self.buffer_size
+    }
+
+    pub(super) fn fitting(&self, bytes: usize) -> usize {
+        match bytes > self.buffer_size / 2 {
+            true => self.reused_size(bytes),
+            false => bytes,
+        }
     }
 
     /// Whether unused buffers of this size are kept.

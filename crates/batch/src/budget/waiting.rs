@@ -325,9 +325,9 @@ impl Reservation {
         }
     }
 
-    /// As [`super::BufferPool::reused_size`].
-    pub fn reused_size(&self, bytes: usize) -> usize {
-        self.pool.reused_size(bytes)
+    /// As [`super::BufferPool::fitting`].
+    pub fn fitting(&self, bytes: usize) -> usize {
+        self.pool.fitting(bytes)
     }
 
     /// A buffer of `size` bytes out of those reserved, or of what is left. One of the pool's size may hold what is left over

@@ -1,7 +1,8 @@
 //! Syslog messages as TCP carries them (RFC 6587): with their length before them, `LENGTH SP MESSAGE`, or as lines.
 //!
-//! Which of the two it is shows in each frame, because no message begins with a digit: `<` or a letter begins a line. Senders that
-//! change their framing therefore need no new connection. Line feeds between frames, which some senders add, are passed over.
+//! Which of the two it is shows in each frame: digits and a space begin a frame with a length, where `<` follows them if the messages
+//! are syslog; everything else begins a line. Senders that change their framing therefore need no new connection. Line feeds between
+//! frames, which some senders add, are passed over.
 //!
 //! A message longer than the limit is given as soon as its first bytes are there, up to the limit, and the rest is read over.
 
@@ -42,6 +43,8 @@ enum Next {
 #[derive(Debug)]
 pub(super) struct Counted {
     record_max: usize,
+    /// Messages begin with `<`.
+    is_syslog: bool,
     /// Offset behind the last frame that was looked at.
     scanned: u64,
     /// Offset up to which the line at `scanned` does not end.
@@ -51,9 +54,10 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    pub(super) fn new(record_max: usize, start: u64) -> Self {
+    pub(super) fn new(record_max: usize, start: u64, is_syslog: bool) -> Self {
         Self {
             record_max,
+            is_syslog,
             scanned: start,
             searched: start,
             over: Over::Nothing,
@@ -128,12 +132,23 @@ impl Counted {
         match bytes.first() {
             None => Next::Incomplete,
             Some(b'\n' | b'\r' | 0) => Next::Pass(1),
-            Some(b'1'..=b'9') => match length(bytes) {
+            Some(_) => match self.length(bytes) {
                 Length::Is { digits, len } => self.counted(bytes, digits + 1, len),
                 Length::Incomplete => Next::Incomplete,
                 Length::None => self.line(bytes),
             },
-            Some(_) => self.line(bytes),
+        }
+    }
+
+    /// The length that a frame begins with.
+    fn length(&self, bytes: &[u8]) -> Length {
+        match (length(bytes), self.is_syslog) {
+            (Length::Is { digits, len }, true) => match bytes.get(digits + 1) {
+                Some(b'<') => Length::Is { digits, len },
+                Some(_) => Length::None,
+                None => Length::Incomplete,
+            },
+            (length, _) => length,
         }
     }
 
@@ -196,7 +211,7 @@ impl Counted {
         if bytes.is_empty() {
             return;
         }
-        let (start, is_counted) = match length(bytes) {
+        let (start, is_counted) = match self.length(bytes) {
             Length::Is { digits, .. } => (digits + 1, true),
             _ => (0, false),
         };
@@ -241,8 +256,11 @@ enum Length {
     None,
 }
 
-/// The length that a frame begins with.
+/// The number before a space that bytes begin with; none begins with a zero.
 fn length(bytes: &[u8]) -> Length {
+    if bytes.first() == Some(&b'0') {
+        return Length::None;
+    }
     let digits = bytes.iter().take(DIGITS_MAX + 1);
     let digits = digits.take_while(|byte| byte.is_ascii_digit()).count();
     if digits == 0 || digits > DIGITS_MAX {
@@ -277,12 +295,20 @@ mod tests {
     fn messages(
         stream: &[u8],
         record_max: usize,
+        piece: impl FnMut() -> usize,
+    ) -> Vec<(String, bool)> {
+        let mut settings = Settings::new(Encoding::Text, record_max);
+        settings.is_counted = true;
+        found(&settings, stream, piece)
+    }
+
+    fn found(
+        settings: &Settings,
+        stream: &[u8],
         mut piece: impl FnMut() -> usize,
     ) -> Vec<(String, bool)> {
         let pool = Budget::new(64 << 20).pool(64 << 20, 4096);
-        let mut settings = Settings::new(Encoding::Text, record_max);
-        settings.is_counted = true;
-        let mut chunker = Chunker::new(&settings);
+        let mut chunker = Chunker::new(settings);
         let mut found = Vec::new();
         let mut collect = |chunk: crate::Chunk| {
             let records = chunk.records.expect("it has records");
@@ -392,6 +418,34 @@ mod tests {
                     assert_eq!(found, *wanted, "{name}, read by {most}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_syslog_frame_has_a_message_that_begins_as_one() {
+        let read = |stream: &str, piece: usize| {
+            let mut settings = Settings::new(Encoding::Text, 100);
+            settings.is_counted = true;
+            let zone = crate::syslog::Zone::utc();
+            settings.syslog = Some(crate::syslog::Syslog::new(
+                crate::syslog::Format::Auto,
+                zone,
+            ));
+            found(&settings, stream.as_bytes(), || piece)
+        };
+        for piece in [1, 7, 4000] {
+            let lines = "5 <1>ab1700000000 unix time\n2026 was fine\n0 <1>\n007 agents\n9 <1>a";
+            let lines = read(lines, piece);
+            let wanted = [
+                ("<1>ab", false),
+                ("1700000000 unix time", false),
+                ("2026 was fine", false),
+                ("0 <1>", false),
+                ("007 agents", false),
+                ("<1>a", true),
+            ];
+            assert_eq!(lines, wanted.map(|(text, cut)| (text.to_owned(), cut)));
+            assert_eq!(read("12 ", piece), [("12 ".to_owned(), false)]);
         }
     }
 

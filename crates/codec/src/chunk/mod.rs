@@ -224,7 +224,11 @@ impl Chunker {
         let (framing, line_max) = if settings.encoding == Encoding::MsgPack {
             (Framing::MsgPack, settings.record_max)
         } else if settings.is_counted {
-            let counted = Counted::new(settings.record_max, resume.offset);
+            let counted = Counted::new(
+                settings.record_max,
+                resume.offset,
+                settings.syslog.is_some(),
+            );
             (Framing::Counted(counted), settings.record_max)
         } else if settings.is_assembled() {
             let assembler = Assembler::new(settings, resume);

@@ -10,6 +10,9 @@ use super::metadata::{Split, split};
 use super::{FrameError, number};
 use crate::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
 
+/// How much of the memory for rewritten documents is kept for the next ones.
+const KEPT_BYTES: usize = 1 << 20;
+
 /// The events of a buffer. Reused from buffer to buffer, so that its memory stays warm.
 ///
 /// Documents stay in the buffer. Those that are rewritten lie beside it: pairs, and JSON whose keys are put in order (see
@@ -42,7 +45,7 @@ struct Event {
 }
 
 /// The buffers of events, when nothing is read into them any more.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Buffers {
     body: Bytes,
     side: Bytes,
@@ -183,12 +186,16 @@ impl Events {
         self.list.is_empty()
     }
 
-    /// Ends reading into the buffer.
-    pub fn freeze(&mut self, body: Bytes) -> Buffers {
-        Buffers {
-            body,
-            side: std::mem::take(&mut self.side).into(),
-        }
+    /// Ends reading into the buffer. `keep` copies what had to be rewritten to where it stays.
+    pub fn freeze(&mut self, body: Bytes, keep: impl FnOnce(&[u8]) -> Bytes) -> Buffers {
+        let side = match self.side.is_empty() {
+            true => Bytes::new(),
+            false => keep(&self.side),
+        };
+        self.side.clear();
+        self.side.shrink_to(KEPT_BYTES);
+        self.pairs.shrink_to(KEPT_BYTES);
+        Buffers { body, side }
     }
 
     /// Adds the events of a range to a batch, as many as it takes; gives the number behind the last one, with which the next

@@ -175,7 +175,7 @@ fn a_window_takes_the_events_that_it_announced_in_order() {
 fn read(fill: impl FnOnce(&mut Events, &mut Vec<u8>)) -> Vec<[String; 3]> {
     let (mut events, mut buffer) = (Events::default(), Vec::new());
     fill(&mut events, &mut buffer);
-    let buffers = events.freeze(Bytes::from(buffer));
+    let buffers = events.freeze(Bytes::from(buffer), Bytes::copy_from_slice);
     let host = Arc::new(HostInfo { name: "h".into() });
     let mut builder = BatchBuilder::new(Encoding::Json, &host, 0, false);
     builder.stream(&Arc::new(Stream::unnamed(1)));
@@ -285,7 +285,7 @@ fn an_id_that_cannot_be_one_is_counted() {
     let mut buffer = format!(r#"{{"@metadata":{{"_id":"{}"}}}}"#, "x".repeat(513)).into_bytes();
     let range = 0..buffer.len();
     events.json(&mut buffer, range, 1).expect("a document");
-    let buffers = events.freeze(buffer.into());
+    let buffers = events.freeze(buffer.into(), Bytes::copy_from_slice);
     let host = Arc::new(HostInfo { name: "h".into() });
     let mut builder = BatchBuilder::new(Encoding::Json, &host, 0, false);
     builder.stream(&Arc::new(Stream::unnamed(1)));

@@ -38,6 +38,9 @@ const MESSAGES_AHEAD: usize = 8;
 /// How many bytes of frames make a message, where that many have come.
 const MESSAGE_BYTES: usize = 128 << 10;
 
+/// How many windows may begin in a message. Each is answered for itself, which takes memory that is not charged.
+pub(super) const WINDOWS_MAX: usize = 64;
+
 /// Speaks Lumberjack.
 pub(super) struct Beats<I> {
     pub(super) ctx: InputContext,
@@ -241,6 +244,7 @@ impl<R: AsyncRead + Unpin> Receiver<R> {
         };
         let mut load = self.intake.reserve(known).await;
         self.frame(&mut load).await?;
+        let mut windows = usize::from(window.is_some());
         while load.len() < MESSAGE_BYTES {
             let Some(len) = self.whole_ahead() else {
                 if self.intake.top_up().await {
@@ -249,6 +253,10 @@ impl<R: AsyncRead + Unpin> Receiver<R> {
                 break;
             };
             if self.intake.ahead()[1] == b'W' {
+                if windows == WINDOWS_MAX {
+                    break;
+                }
+                windows += 1;
                 self.version = self.intake.ahead()[0];
             }
             self.intake.load(&mut load, len).await?;

@@ -15,6 +15,7 @@ use codec::lumberjack::{Buffers, Events, Frame, FrameError, Limits, Window};
 use component::{InputContext, Limit};
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::connection::WINDOWS_MAX;
 use crate::connections::answer::{Answer, Awaited, answer};
 use crate::connections::batcher::{Completion, Joiner, Protocol};
 use crate::connections::closing::Fault;
@@ -80,6 +81,8 @@ pub(super) struct Decoding {
     events: Events,
     /// Where windows end in the events, or the buffer does.
     marks: Vec<Mark>,
+    /// How many windows began in the message.
+    windows: usize,
 }
 
 /// Up to where the events of a buffer are acknowledged together.
@@ -116,23 +119,25 @@ impl Protocol for Decoding {
         }
         self.events.clear();
         self.marks.clear();
+        self.windows = 0;
         let mut work = Work {
             session: &session,
             parts: &message.parts,
             joiner,
         };
-        if let Some((version, events)) = message.window {
-            self.window(version, events, &mut state, &mut work);
-        }
-        let decoded = match message.frames {
+        let begun = match message.window {
+            Some((version, events)) => self.window(version, events, &mut state, &mut work),
+            None => Ok(()),
+        };
+        let decoded = begun.and_then(|()| match message.frames {
             Some((buffer, filled, reservation)) => {
                 self.frames(buffer, filled, reservation, &mut state, &mut work)
             }
             None => {
-                self.deliver(None, &mut state, &mut work);
+                self.send(&Buffers::default(), &mut state, &mut work);
                 Ok(())
             }
-        };
+        });
         match decoded {
             Ok(()) => answer.complete(),
             Err(fault) => {
@@ -161,6 +166,7 @@ impl Decoding {
             inflater: Inflater::new(Coding::Deflate, &[]),
             events: Events::new(max_depth),
             marks: Vec::new(),
+            windows: 0,
         }
     }
 
@@ -197,8 +203,10 @@ impl Decoding {
                 Err(error) => Err(error.into()),
             };
         }
-        let body = has_events.then_some((buffer, filled));
-        self.deliver(body, state, work);
+        match has_events {
+            true => self.deliver(buffer, filled, &mut reservation, state, work),
+            false => self.send(&Buffers::default(), state, work),
+        }
         taken
     }
 
@@ -210,11 +218,8 @@ impl Decoding {
         state: &mut State,
         work: &mut Work<'_>,
     ) {
-        let len = buffer.len();
-        work.joiner.grow(reservation, len);
-        let mut copy = reservation.take(len);
-        copy.copy_from_slice(buffer);
-        self.deliver(Some((copy, len)), state, work);
+        let copy = work.joiner.copy(reservation, buffer);
+        self.deliver(copy, buffer.len(), reservation, state, work);
     }
 
     /// Takes a frame that is not compressed and stands at a place of a buffer.
@@ -229,8 +234,7 @@ impl Decoding {
         let within = |range: Range<usize>| at + range.start..at + range.end;
         match frame {
             Frame::Window { version, events } => {
-                self.window(version, events, state, work);
-                return Ok(());
+                return self.window(version, events, state, work);
             }
             Frame::Json { sequence, document } => {
                 let mut window = state.window;
@@ -263,7 +267,18 @@ impl Decoding {
     }
 
     /// A window begins.
-    fn window(&mut self, version: u8, events: u32, state: &mut State, work: &mut Work<'_>) {
+    fn window(
+        &mut self,
+        version: u8,
+        events: u32,
+        state: &mut State,
+        work: &mut Work<'_>,
+    ) -> Result<(), Fault> {
+        self.windows += 1;
+        if self.windows > WINDOWS_MAX {
+            let reason = format!("more than {WINDOWS_MAX} windows begin in a compressed frame");
+            return Err(Fault::malformed(reason));
+        }
         self.mark(state);
         let missing = state.window.begin(version, events);
         if missing > 0 {
@@ -278,6 +293,7 @@ impl Decoding {
                 ends_window: true,
             });
         }
+        Ok(())
     }
 
     /// Marks that the events so far are acknowledged up to the last one.
@@ -336,7 +352,7 @@ impl Decoding {
             }
             next[..rest].copy_from_slice(&buffer[used..filled]);
             if used > 0 {
-                self.deliver(Some((buffer, used)), state, work);
+                self.deliver(buffer, used, reservation, state, work);
             }
             (buffer, filled) = (next, rest);
         }
@@ -423,31 +439,36 @@ impl Decoding {
         state: &mut State,
         work: &mut Work<'_>,
     ) {
-        let body = if filled > buffer.len() / 4 {
-            buffer
-        } else {
-            let mut small = take(filled, reservation, work);
-            small.copy_from_slice(&buffer[..filled]);
-            small
+        let body = match filled > buffer.len() / 4 {
+            true => buffer,
+            false => work.joiner.copy(reservation, &buffer[..filled]),
         };
-        self.deliver(Some((body, filled)), state, work);
+        self.deliver(body, filled, reservation, state, work);
     }
 
-    /// Sends the events that were read on, and forgets them.
+    /// Sends the events of a buffer on, and forgets them.
     fn deliver(
         &mut self,
-        body: Option<(PooledBuffer, usize)>,
+        buffer: PooledBuffer,
+        filled: usize,
+        reservation: &mut Reservation,
         state: &mut State,
         work: &mut Work<'_>,
     ) {
+        work.joiner.ctx.metrics.bytes(filled);
+        let buffers = self.events.freeze(buffer.freeze(filled), |rewritten| {
+            let side = work.joiner.copy(reservation, rewritten);
+            side.freeze(rewritten.len())
+        });
+        self.send(&buffers, state, work);
+    }
+
+    /// Sends the events that lie in these buffers, or says where windows without events end.
+    fn send(&mut self, buffers: &Buffers, state: &mut State, work: &mut Work<'_>) {
         self.mark(state);
-        let body = body.map(|(buffer, len)| buffer.freeze(len));
-        let body = body.unwrap_or_default();
-        work.joiner.ctx.metrics.bytes(body.len());
-        let buffers = self.events.freeze(body);
         let mut from = 0;
         for mark in &self.marks {
-            from = self.deliver_up_to(*mark, from, &buffers, state, work);
+            from = self.deliver_up_to(*mark, from, buffers, state, work);
         }
         self.marks.clear();
         state.next += self.events.len() as u64;

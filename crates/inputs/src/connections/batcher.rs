@@ -22,7 +22,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use batch::{Batch, BatchBuilder, Encoding, Reservation};
+use batch::{Batch, BatchBuilder, Encoding, PooledBuffer, Reservation};
 use codec::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
 use component::thread::{self, Work};
 use component::{Delivery, InputContext, InputError, Limit};
@@ -398,6 +398,17 @@ impl<M, R: Send + 'static> Joiner<M, R> {
             self.waited += start.elapsed();
             self.ctx.metrics.waited(start.elapsed());
         }
+    }
+
+    /// A copy of bytes in memory that is reserved for it, as far as that is not reserved already.
+    pub(crate) fn copy(&mut self, reservation: &mut Reservation, bytes: &[u8]) -> PooledBuffer {
+        let missing = bytes.len().saturating_sub(reservation.left());
+        if missing > 0 {
+            self.grow(reservation, missing);
+        }
+        let mut copy = reservation.take(bytes.len());
+        copy.copy_from_slice(bytes);
+        copy
     }
 
     /// Forgets the batch. Whoever has events in it hears that they were not delivered.

@@ -19,6 +19,10 @@ pub(crate) type Writer = WriteHalf<Guarded>;
 
 /// Speaks a protocol.
 pub(crate) trait Speaker: Send + Sync + 'static {
+    /// Whether clients are answered. Those that are get time to read the last answer, in which what they still send is read over;
+    /// the others hear at once that nothing more is taken.
+    const ANSWERS: bool = true;
+
     /// Speaks with one client until it goes, is at fault, or `stopping` begins and everything that was received is answered.
     fn speak(
         &self,
@@ -72,6 +76,9 @@ async fn converse<S: Speaker>(
         .speak(peer, &mut reader, &mut writer, stopping.clone())
         .await;
     report(&ending);
+    if !S::ANSWERS {
+        return;
+    }
     // The client is given time to read what it was sent. Where it is gone, there is nothing to close.
     let mut connection = reader.unsplit(writer);
     let close = connection.shutdown();

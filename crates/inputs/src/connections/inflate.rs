@@ -52,10 +52,8 @@ pub(crate) fn inflate(
     let mut inflater = Inflater::new(coding, compressed);
     // One byte more than allowed, so that too large a body shows.
     let space_max = limit.saturating_add(1);
-    let mut first = expected(coding, compressed).clamp(4096, space_max.max(4096));
-    if first > reservation.reused_size(0) / 2 {
-        first = first.max(reservation.reused_size(first));
-    }
+    let first = expected(coding, compressed).clamp(4096, space_max.max(4096));
+    let first = first.max(reservation.fitting(first));
     grow(reservation, first);
     let mut buffer = reservation.take(first);
     let (mut filled, mut input) = (0, compressed);

@@ -230,12 +230,7 @@ impl Requests {
     /// How much is reserved at first for a body of at most `largest` bytes. What is announced may never come, unless the request
     /// before was as large (`last`). Large bodies go into buffers of the pool, which are reused.
     fn first_bytes(&self, largest: usize, last: usize) -> usize {
-        let pool = &self.ctx.pool;
-        let first = largest.min(last.max(FIRST_BYTES));
-        match first > pool.buffer_size() / 2 {
-            true => pool.reused_size(first),
-            false => first,
-        }
+        self.ctx.pool.fitting(largest.min(last.max(FIRST_BYTES)))
     }
 
     /// How large a buffer of `size` bytes becomes that must hold `needed` ones: twice as large, or one of the pool.

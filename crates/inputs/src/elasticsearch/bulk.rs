@@ -68,6 +68,37 @@ pub(super) struct Defaults {
     pub(super) routing: Option<String>,
 }
 
+/// What is known of the bytes around a line, which are checked a piece at a time: they are in the processor's cache then when
+/// the lines are read.
+#[derive(Debug, Default)]
+struct Checked {
+    end: usize,
+    is_utf8: bool,
+    has_returns: bool,
+}
+
+/// How many bytes are checked at a time.
+const PIECE_BYTES: usize = 32 << 10;
+
+impl Checked {
+    /// Goes on to the next line, with which others are checked.
+    #[inline]
+    fn next(&mut self, body: &[u8], line: Range<usize>) {
+        if line.end > self.end {
+            self.check(body, line);
+        }
+    }
+
+    fn check(&mut self, body: &[u8], line: Range<usize>) {
+        let most = body.len().min(line.start + PIECE_BYTES).max(line.end);
+        let whole = memchr::memrchr(b'\n', &body[line.end..most]);
+        self.end = whole.map_or(line.end, |at| line.end + at);
+        let piece = &body[line.start..self.end];
+        self.is_utf8 = simdutf8::basic::from_utf8(piece).is_ok();
+        self.has_returns = memchr::memchr(b'\r', piece).is_some();
+    }
+}
+
 /// The items of a request. Reused from request to request, so that its memory stays warm.
 #[derive(Debug)]
 pub(super) struct Items {
@@ -78,8 +109,7 @@ pub(super) struct Items {
     rewritten: Vec<u8>,
     side: Bytes,
     dotted: bool,
-    has_returns: bool,
-    is_utf8: bool,
+    checked: Checked,
     known: Targets,
     said: Said,
     /// The line of the action before, where it gives no id.
@@ -98,8 +128,7 @@ impl Items {
             rewritten: Vec::new(),
             side: Bytes::new(),
             dotted: false,
-            has_returns: false,
-            is_utf8: false,
+            checked: Checked::default(),
             known: Targets::default(),
             said: Said::default(),
             line: 0..0,
@@ -137,7 +166,8 @@ impl Items {
         id: Option<&str>,
     ) -> Result<(), Failure> {
         self.begin(body)?;
-        self.has_returns |= memchr::memchr(b'\n', body).is_some();
+        self.checked.next(body, 0..body.len());
+        self.checked.has_returns |= memchr::memchr(b'\n', body).is_some();
         self.say_defaults(defaults);
         self.check_said()?;
         self.target(verb);
@@ -160,8 +190,7 @@ impl Items {
         if u32::try_from(body.len()).is_err() {
             return Err(Failure::bad(ILLEGAL, "the body is too long"));
         }
-        self.is_utf8 = simdutf8::basic::from_utf8(body).is_ok();
-        self.has_returns = memchr::memchr(b'\r', body).is_some();
+        self.checked = Checked::default();
         Ok(())
     }
 
@@ -219,13 +248,14 @@ impl Items {
         number: usize,
         defaults: &Defaults,
     ) -> Result<(Verb, Option<Place>), Failure> {
+        self.checked.next(body, line.clone());
         let text = &body[line.clone()];
         if let Some(last) = self.targets.last()
             && text == &body[self.line.clone()]
         {
             return Ok((last.verb, None));
         }
-        if !self.is_utf8 && simdutf8::basic::from_utf8(text).is_err() {
+        if !self.checked.is_utf8 && simdutf8::basic::from_utf8(text).is_err() {
             return Err(malformed(number, "it is not UTF-8"));
         }
         let (mut verb, fields) = verb_of(text, number)?;
@@ -286,6 +316,10 @@ impl Items {
     }
 
     fn check_said(&self) -> Result<(), Failure> {
+        if self.said.index.iter().any(u8::is_ascii_control) {
+            let reason = "invalid index name: it contains control characters";
+            return Err(Failure::bad("invalid_index_name_exception", reason));
+        }
         let said = [&self.said.index, &self.said.pipeline, &self.said.routing];
         match said.iter().any(|text| text.len() > SAID_BYTES_MAX) {
             true => Err(Failure::bad(ILLEGAL, TOO_LONG)),
@@ -336,6 +370,7 @@ impl Items {
 
     /// Takes a document, or says why not.
     fn item(&mut self, body: &[u8], line: Range<usize>, id: Option<Place>, verb: Verb) {
+        self.checked.next(body, line.clone());
         let line = trimmed(body, line);
         let bad = StatusCode::BAD_REQUEST;
         match id.map(|id| id.len as usize) {
@@ -356,7 +391,7 @@ impl Items {
             _ => {}
         }
         let text = &body[line.clone()];
-        if !self.is_utf8 && simdutf8::basic::from_utf8(text).is_err() {
+        if !self.checked.is_utf8 && simdutf8::basic::from_utf8(text).is_err() {
             let reason = "failed to parse: the document is not UTF-8";
             return self.refused(Place::default(), id, bad, BROKEN, reason);
         }
@@ -372,7 +407,7 @@ impl Items {
             len: line.len() as u32,
             is_beside: false,
         };
-        let has_returns = self.has_returns && memchr::memchr2(b'\r', b'\n', text).is_some();
+        let has_returns = self.checked.has_returns && memchr::memchr2(b'\r', b'\n', text).is_some();
         if scan.rewrite || has_returns {
             place = self.rewrite(text, scan.rewrite);
         }

@@ -104,17 +104,15 @@ impl Decoding {
         warn_of_documents(joiner, session, &self.items);
         let first = session.numbers(self.items.len());
         let place = (&*session.stream, first);
+        let reservation = &mut received.reservation;
         match content {
-            Content::Bulk { filter } => self.draft.bulk(&self.items, body, place, filter),
+            Content::Bulk { filter } => {
+                let grow = |more| joiner.grow(reservation, more);
+                self.draft.bulk(&self.items, body, place, filter, grow);
+            }
             Content::Document { .. } => self.draft.document(&self.items, body, place),
         }
-        let reservation = &mut received.reservation;
-        let mut charged = |bytes: &[u8]| {
-            joiner.grow(reservation, bytes.len());
-            let mut buffer = reservation.take(bytes.len());
-            buffer.copy_from_slice(bytes);
-            buffer
-        };
+        let mut charged = |bytes: &[u8]| joiner.copy(reservation, bytes);
         let reply = self.draft.finish(&mut charged);
         let rewritten = self.items.rewritten();
         if !rewritten.is_empty() {

@@ -18,6 +18,9 @@ const TOOK: &[u8] = b"          ";
 /// How much of the memory for a large reply is kept for the next ones.
 const KEPT_BYTES: usize = 1 << 20;
 
+/// How many bytes of a reply are charged at a time, while it is written. The first ones are not.
+const CHARGED_BYTES: usize = 256 << 10;
+
 /// A reply that is written, but for how long the request took.
 pub(super) struct Reply {
     status: StatusCode,
@@ -48,14 +51,16 @@ impl Draft {
     }
 
     /// Writes the reply to a bulk request. The ids that it gives are those of the events, which begin at `first` in
-    /// their stream.
+    /// their stream. `grow` reserves memory for it.
     pub(super) fn bulk(
         &mut self,
         items: &Items,
         body: &[u8],
         (stream, first): (&Stream, u64),
         filter: &Filter,
+        mut grow: impl FnMut(usize),
     ) {
+        let mut charged = CHARGED_BYTES;
         (self.status, self.took) = (StatusCode::OK, None);
         let wanted = Verb::ALL.map(|verb| Wanted::new(filter, verb));
         let out = &mut self.body;
@@ -78,6 +83,10 @@ impl Draft {
         for (number, (target, id, error)) in (first..).zip(items.each(body)) {
             let wanted = &wanted[target.verb as usize];
             let item = out.len();
+            if item > charged {
+                grow(CHARGED_BYTES);
+                charged += CHARGED_BYTES;
+            }
             comma(out, start);
             out.extend_from_slice(&wanted.open);
             let fields = out.len();

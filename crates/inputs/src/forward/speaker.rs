@@ -14,7 +14,7 @@ use batch::{Source, Stream};
 use component::InputContext;
 use net::{Peer, Stopping};
 use tokio::io::{AsyncRead, AsyncWriteExt};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::timeout;
 
 use super::decode::{Decoding, Load, Never, Reply, Session};
@@ -27,6 +27,9 @@ use crate::connections::closing::{Ending, Fault};
 use crate::connections::framed::{Reader, Speaker, Writer};
 use crate::connections::intake::{self, Intake};
 use crate::reading::identity::Identity;
+
+/// How many loads are read and not answered. What they are answered is not charged, and may be as long as they are.
+const LOADS_AHEAD: usize = 8;
 
 type Inboxes = Box<dyn Fn(u64) -> Inbox<Decoding> + Send + Sync>;
 
@@ -122,7 +125,7 @@ impl Forward {
         &self,
         peer: Peer,
         mut messages: Messages<R>,
-        pending: UnboundedSender<Pending>,
+        pending: Sender<Pending>,
     ) -> Ending {
         let session = Arc::new(self.session(peer));
         let inbox = (self.inboxes)(peer.connection);
@@ -133,7 +136,7 @@ impl Forward {
                 Err(ending) => return ending,
             };
             let (outcome, reply) = leave(load, &session, &inbox);
-            if pending.send(Pending { outcome, reply }).is_err() {
+            if pending.send(Pending { outcome, reply }).await.is_err() {
                 // Nobody answers any more, and says why.
                 return Ending::Usual;
             }
@@ -162,7 +165,7 @@ pub(super) fn leave(
 
 /// Acknowledges loads until there are no more, or one is at fault.
 async fn acknowledge(
-    mut pending: UnboundedReceiver<Pending>,
+    mut pending: Receiver<Pending>,
     writer: &mut Writer,
     ctx: &InputContext,
 ) -> Result<(), Fault> {
@@ -222,7 +225,7 @@ impl Speaker for Forward {
                 return ending;
             }
         }
-        let (sender, receiver) = unbounded_channel();
+        let (sender, receiver) = channel(LOADS_AHEAD);
         let reading = Box::pin(self.read(peer, messages, sender));
         let acknowledging = acknowledge(receiver, writer, &self.ctx);
         both(reading, acknowledging, stopping).await

@@ -1,14 +1,17 @@
 //! Datagrams: UDP, and datagram sockets of Unix. Each is an event.
 //!
 //! One thread takes up to [`AT_ONCE`] datagrams with a call and gives those of each sender to the batcher. Where the queue is full it
-//! takes none; then the system drops what does not fit into the socket's buffer, and says how many those were (`SO_RXQ_OVFL`).
+//! takes none; then the system drops what does not fit into the socket's buffer. How many those were comes with the next datagram
+//! (`SO_RXQ_OVFL`); where none follows, the system's table of sockets says it.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
+use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,6 +54,8 @@ pub(super) struct Receiver {
     ahead: VecDeque<Awaited<Infallible>>,
     /// What the system says it has dropped.
     dropped: u32,
+    /// Datagrams came since the system's table of sockets was read.
+    is_table_due: bool,
 }
 
 /// A sender: its stream, and the number of its next datagram.
@@ -97,6 +102,7 @@ impl Receiver {
             senders: HashMap::new(),
             ahead: VecDeque::new(),
             dropped: 0,
+            is_table_due: false,
         }
     }
 
@@ -106,10 +112,13 @@ impl Receiver {
         let mut problem = None;
         while problem.is_none() && !self.ctx.stop.is_stopped() {
             match self.receive(&mut slots) {
-                Ok(()) | Err(Errno::EAGAIN | Errno::EINTR) => {}
+                Ok(()) => self.is_table_due = true,
+                Err(Errno::EAGAIN) => self.note_last_losses(),
+                Err(Errno::EINTR) => {}
                 Err(error) => problem = Some(format!("datagrams cannot be received: {error}")),
             }
         }
+        self.note_last_losses();
         for outcome in std::mem::take(&mut self.ahead) {
             // No sender can be told what was not delivered.
             let _ = outcome.blocking_recv();
@@ -162,11 +171,20 @@ impl Receiver {
         Ok(())
     }
 
+    /// Counts what the system dropped behind the last datagram.
+    fn note_last_losses(&mut self) {
+        if std::mem::take(&mut self.is_table_due)
+            && let Some(dropped) = drops(&self.socket)
+        {
+            self.note_losses(dropped, 0);
+        }
+    }
+
     /// Counts what the system dropped and what was too large.
     fn note_losses(&mut self, dropped: u32, truncated: u64) {
-        // The counter of the system begins again at 0 when it is full.
-        let more = dropped.wrapping_sub(std::mem::replace(&mut self.dropped, dropped));
+        let more = grown(self.dropped, dropped);
         if more > 0 {
+            self.dropped = dropped;
             self.ctx.metrics.count("kernel_drops", u64::from(more));
             let text = || {
                 format!(
@@ -247,6 +265,32 @@ impl Receiver {
     }
 }
 
+/// By how much a counter of the system has grown, which begins again at 0 when it is full. A datagram names what was dropped before it
+/// was queued, which may be less than the table of sockets said meanwhile: that is no growth.
+fn grown(before: u32, now: u32) -> u32 {
+    let more = now.wrapping_sub(before);
+    if more > u32::MAX / 2 { 0 } else { more }
+}
+
+/// How many datagrams a UDP socket has dropped, as the system's tables say; none for other sockets.
+fn drops(socket: &OwnedFd) -> Option<u32> {
+    let socket = File::from(socket.try_clone().ok()?);
+    let inode = socket.metadata().ok()?.ino().to_string();
+    ["/proc/self/net/udp", "/proc/self/net/udp6"]
+        .iter()
+        .filter_map(|table| std::fs::read_to_string(table).ok())
+        .find_map(|table| drops_in(&table, &inode))
+}
+
+/// The same in a table: its tenth column is the inode of a socket, its last one what was dropped. See proc_net_udp in the sources of
+/// Linux (`net/ipv4/udp.c`, `udp4_format_sock`).
+fn drops_in(table: &str, inode: &str) -> Option<u32> {
+    table.lines().find_map(|line| {
+        let mut columns = line.split_ascii_whitespace();
+        (columns.nth(9)? == inode).then(|| columns.last()?.parse().ok())?
+    })
+}
+
 /// A datagram without the line end or zero byte that many senders add.
 fn without_end(datagram: &[u8]) -> &[u8] {
     let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r' | 0);
@@ -260,5 +304,41 @@ fn shown(address: SockaddrStorage) -> String {
     match text.parse::<SocketAddr>() {
         Ok(address) => SocketAddr::new(address.ip().to_canonical(), address.port()).to_string(),
         Err(_) => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+
+    #[test]
+    fn a_counter_grows_over_its_end_and_never_back() {
+        assert_eq!(grown(5, 7), 2);
+        assert_eq!(grown(u32::MAX, 1), 2);
+        assert_eq!((grown(7, 7), grown(7, 5)), (0, 0));
+    }
+
+    #[test]
+    fn the_table_of_sockets_says_what_was_dropped() {
+        let table = "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n\
+              47: 0100007F:0035 00000000:0000 07 00000000:00000000 00:00000000 00000000   102        0 1700 2 0000000000000000 0\n\
+             158: 00000000:1492 00000000:0000 07 00000000:00034200 00:00000000 00000000     0        0 170 2 0000000000000000 4872\n";
+        assert_eq!(drops_in(table, "170"), Some(4872));
+        assert_eq!(drops_in(table, "1700"), Some(0));
+        assert_eq!(drops_in(table, "17"), None);
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let address = socket.local_addr().expect("an address");
+        let socket = OwnedFd::from(socket);
+        setsockopt(&socket, sockopt::RcvBuf, &4096).expect("a small buffer");
+        assert_eq!(drops(&socket), Some(0));
+        let sender = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        for _ in 0..100 {
+            sender.send_to(&[b'a'; 1000], address).expect("sent");
+        }
+        // Not even the first ones were taken: no datagram says what was dropped.
+        let dropped = drops(&socket).expect("it is in the table");
+        assert!((50..100).contains(&dropped), "{dropped}");
     }
 }

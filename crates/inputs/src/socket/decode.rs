@@ -13,7 +13,8 @@ use crate::connections::batcher::{Completion, Joiner, Protocol};
 use crate::reading::emitter::count;
 
 /// What is said of a message that was truncated.
-const CUT: &str = "is longer than `max_line_bytes` and was truncated";
+const CUT: &str =
+    "is longer than `max_line_bytes`, or the connection ended within it, and was truncated";
 
 /// Whole records of one connection, or datagrams of one sender.
 pub(super) struct Message {

@@ -283,6 +283,8 @@ struct Listening {
 }
 
 impl Speaker for Listening {
+    const ANSWERS: bool = false;
+
     async fn speak(
         &self,
         peer: Peer,

@@ -20,7 +20,7 @@ pub(super) enum Framing {
     /// A zero byte.
     Nul,
     /// The length of each message stands before it, in digits and followed by a blank (RFC 6587, RFC 5425). A message that does
-    /// not begin with a digit ends with a line feed.
+    /// not begin so ends with a line feed.
     OctetCounted,
 }
 

@@ -171,6 +171,15 @@ impl<R: AsyncRead + Unpin> Conversation<R> {
         read.map_err(|error| Fault::cut(&error).into())
     }
 
+    /// How large a buffer is that has `least` bytes to begin with and room for `first` ones and what usually follows, as far as an
+    /// ordinary buffer has it.
+    fn sized(&self, least: usize, first: usize) -> usize {
+        let pool = &self.ctx.pool;
+        let usual = (least + self.state.room).min(pool.buffer_size());
+        let size = usual.max(least + first);
+        size.max(pool.fitting(size))
+    }
+
     /// Takes the bytes that were read, and what else there is.
     async fn fill(&mut self, first: &[u8]) -> io::Result<()> {
         let mut given = 0;
@@ -185,7 +194,7 @@ impl<R: AsyncRead + Unpin> Conversation<R> {
                 }
             }
             if let Some(least) = self.chunker.least() {
-                let size = least + self.state.room.max(first.len() - given);
+                let size = self.sized(least, first.len() - given);
                 let begin = Instant::now();
                 let mut reservation = self.ctx.pool.reserve(size).await;
                 self.ctx.metrics.waited(begin.elapsed());

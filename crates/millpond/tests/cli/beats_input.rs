@@ -294,6 +294,10 @@ fn what_does_not_follow_the_protocol_closes_its_connection_only() {
             "a compressed frame within a compressed frame",
         ),
         (
+            compressed(b'2', &window(b'2', 0).repeat(65)),
+            "more than 64 windows begin in a compressed frame",
+        ),
+        (
             [
                 window(b'2', 100),
                 compressed(
@@ -402,6 +406,21 @@ fn events_before_a_fault_are_acknowledged() {
     }
     service.stop();
     assert_eq!(folder.read("out"), "{\"n\":1}\n{\"n\":2}\n".repeat(2));
+}
+
+#[test]
+fn windows_of_one_event_are_answered_one_by_one() {
+    let folder = Folder::new();
+    let service = Service::to_file(&folder, "");
+    let mut client = service.client();
+    let windows = [window(b'2', 1), json(1, "{}")].concat().repeat(1000);
+    client.send(&windows).expect("sent");
+    for number in 0..1000 {
+        let answered = client.acknowledgement(b'2');
+        assert_eq!(answered.expect("an answer"), 1, "{number}");
+    }
+    service.stop();
+    assert_eq!(folder.read("out"), "{}\n".repeat(1000));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The input `forward`, sent to as Fluentd, Fluent Bit and their client libraries do.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Command};
 use std::thread::sleep;
@@ -650,6 +650,32 @@ fn clients_that_hang_hold_up_nobody() {
         "{}",
         ended.err
     );
+}
+
+#[test]
+fn a_client_that_reads_no_acknowledgement_is_not_read_on() {
+    let service = Service::run("message_timeout=30s", "discard");
+    let mut client = service.connect();
+    let patience = Some(Duration::from_secs(1));
+    client.stream.set_write_timeout(patience).expect("set");
+    let message = packed(&entries(0..1), &[("chunk", &"c".repeat(1000))]);
+    let messages = message.repeat(100);
+    let mut sent = 0;
+    let error = loop {
+        match client.stream.write(&messages) {
+            Ok(written) => sent += written,
+            Err(error) => break error,
+        }
+        assert!(sent < 100 << 20, "more is taken than sockets hold");
+    };
+    assert!(
+        matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+        "{error}"
+    );
+    // What it sent before is acknowledged when it reads.
+    for _ in 0..1000 {
+        assert_eq!(client.ack(), Some("c".repeat(1000)));
+    }
 }
 
 /// How many chunks are sent, and how many events each has.

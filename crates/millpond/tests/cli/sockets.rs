@@ -194,6 +194,21 @@ struct Malformed {
     closes: bool,
 }
 
+#[test]
+fn a_client_that_is_not_read_on_hears_of_it() {
+    let port = free_port();
+    let receiving = Receiving::start(&format!("tcp {port} codec=msgpack"));
+    let mut stream = connect(port);
+    stream.write_all(&[0xC1]).expect("written");
+    let mut sent = 0;
+    while let Ok(written) = stream.write(&[0x80; 64 << 10]) {
+        sent += written;
+        assert!(sent < 48 << 20, "it is taken and thrown away");
+    }
+    let (events, said) = receiving.stop();
+    assert_eq!(events.len(), 0, "{said}");
+}
+
 fn malformed() -> Vec<Malformed> {
     let row = |input, bytes: &[u8], said, events, closes| Malformed {
         input,
@@ -209,7 +224,7 @@ fn malformed() -> Vec<Malformed> {
     let json = "tcp PLACE codec=json";
     let not_json = "a message is not a JSON object: it was kept as text";
     let not_syslog = "what was received is not a syslog message";
-    let cut = "a message is longer than `max_line_bytes` and was truncated";
+    let cut = "a message is longer than `max_line_bytes`, or the connection ended within it, and was truncated";
     let not_utf8 = "a message is not valid UTF-8";
     vec![
         row(

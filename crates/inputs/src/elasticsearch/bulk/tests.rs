@@ -54,7 +54,7 @@ fn rows(batch: &Batch) -> Vec<String> {
 fn reply(items: &Items, body: &[u8], filter: &str) -> String {
     let mut draft = Draft::default();
     let stream = Stream::unnamed(0xabc);
-    draft.bulk(items, body, (&stream, 0x10), &Filter::parse(filter));
+    draft.bulk(items, body, (&stream, 0x10), &Filter::parse(filter), |_| {});
     String::from_utf8(draft.body).expect("UTF-8")
 }
 
@@ -264,6 +264,11 @@ fn malformed_requests_are_refused_as_a_whole() {
             400,
             "index is missing on line [1]",
         ),
+        (
+            "{\"index\":{\"_index\":\"a\\u0001\"}}\n{}\n",
+            400,
+            "it contains control characters",
+        ),
         (&good.repeat(11), 413, "more than 10 actions"),
     ] {
         let mut items = Items::new(DEPTH_MAX);
@@ -375,4 +380,23 @@ fn many_documents_are_cut_into_batches() {
     }
     let expected: Vec<u64> = (0..count as u64).filter(|n| n % 3 != 2).collect();
     assert_eq!(found, expected);
+}
+
+#[test]
+fn a_long_reply_is_charged_while_it_is_written() {
+    let body = "{\"index\":{}}\n{}\n".repeat(20_000);
+    let mut items = Items::new(DEPTH_MAX);
+    items
+        .read(body.as_bytes(), &defaults(), 20_000)
+        .expect("fine");
+    let (mut draft, mut charged) = (Draft::default(), 0);
+    let (stream, filter) = (Stream::unnamed(0xabc), Filter::default());
+    let grow = |more| charged += more;
+    draft.bulk(&items, body.as_bytes(), (&stream, 0), &filter, grow);
+    let len = draft.body.len();
+    assert!(len > 1 << 20, "{len}");
+    assert!(
+        (len - (512 << 10)..=len).contains(&charged),
+        "{charged} of {len}"
+    );
 }
