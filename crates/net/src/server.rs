@@ -12,7 +12,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -140,25 +140,34 @@ async fn converse<H: Handler>(
             TokioIo::new(Guarded::new(connection, idle_timeout).with_small_reads()),
             service,
         );
-    tokio::select! {
-        done = &mut served => {
-            if let Err(error) = done
-                && let Some(reason) = ConnectionError::of(error, &served.into_parts().read_buf)
-            {
-                handler.refused(peer, &reason);
-            }
-            return;
+    let done = tokio::select! {
+        biased;
+        done = &mut served => Some(done),
+        () = stopping.begun() => {
+            Pin::new(&mut served).graceful_shutdown();
+            last_answers(&mut served, &at_work).await
         }
-        () = stopping.begun() => {}
+    };
+    if let Some(Err(error)) = done
+        && let Some(reason) = ConnectionError::of(error, &served.into_parts().read_buf)
+    {
+        handler.refused(peer, &reason);
     }
-    Pin::new(&mut served).graceful_shutdown();
-    // A client that sends half a request, or keeps its side open after its answer, is not waited for.
+}
+
+/// What a connection ends with during a stop. None for a client that sends half a request, or keeps its side open after its
+/// answer: it is not waited for.
+async fn last_answers<T>(served: impl Future<Output = T>, at_work: &AtomicUsize) -> Option<T> {
+    let mut served = pin!(served);
     let patient_until = Instant::now() + PATIENCE;
     let mut was_idle = false;
-    while timeout(LAST_BYTES, &mut served).await.is_err() {
+    loop {
+        if let Ok(done) = timeout(LAST_BYTES, &mut served).await {
+            return Some(done);
+        }
         let is_idle = at_work.load(Ordering::Relaxed) == 0;
         if is_idle && was_idle && Instant::now() >= patient_until {
-            return;
+            return None;
         }
         was_idle = is_idle;
     }
