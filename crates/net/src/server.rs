@@ -140,10 +140,14 @@ async fn converse<H: Handler>(
             TokioIo::new(Guarded::new(connection, idle_timeout).with_small_reads()),
             service,
         );
-    let done = tokio::select! {
+    let ended = tokio::select! {
         biased;
         done = &mut served => Some(done),
-        () = stopping.begun() => {
+        () = stopping.begun() => None,
+    };
+    let done = match ended {
+        Some(done) => Some(done),
+        None => {
             Pin::new(&mut served).graceful_shutdown();
             last_answers(&mut served, &at_work).await
         }

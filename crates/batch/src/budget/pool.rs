@@ -51,6 +51,12 @@ impl BufferPool {
         }
     }
 
+    pub(super) fn of(inner: &Arc<PoolInner>) -> Self {
+        Self {
+            inner: inner.clone(),
+        }
+    }
+
     /// Reserves bytes for a frame, waiting until they fit. Safe to cancel: who gives up leaves the queue.
     pub async fn reserve(&self, bytes: usize) -> Reservation {
         Reservation::new(&self.inner, bytes).await

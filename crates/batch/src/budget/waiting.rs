@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
 use super::State;
-use super::pool::{PoolInner, PooledBuffer};
+use super::pool::{BufferPool, PoolInner, PooledBuffer};
 
 /// Who waits in one share: a list for each class, each in the order in which they came.
 #[derive(Debug, Default)]
@@ -207,6 +207,8 @@ pub struct Reservation {
     number: u64,
     /// Charged, and not yet in a buffer.
     left: usize,
+    /// Charged for what is no buffer.
+    spent: usize,
     /// Charged in all.
     held: usize,
     is_settled: bool,
@@ -238,6 +240,7 @@ impl Reservation {
             pool: pool.clone(),
             number,
             left: 0,
+            spent: 0,
             held: 0,
             is_settled: false,
             excess: None,
@@ -325,9 +328,17 @@ impl Reservation {
         }
     }
 
-    /// As [`super::BufferPool::fitting`].
-    pub fn fitting(&self, bytes: usize) -> usize {
-        self.pool.fitting(bytes)
+    /// Uses bytes out of those reserved, or what is left, for something that is no buffer of the pool and ends before the
+    /// reservation.
+    pub fn spend(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.left);
+        self.left -= bytes;
+        self.spent += bytes;
+    }
+
+    /// The pool that it is of.
+    pub fn pool(&self) -> BufferPool {
+        BufferPool::of(&self.pool)
     }
 
     /// A buffer of `size` bytes out of those reserved, or of what is left. One of the pool's size may hold what is left over
@@ -349,7 +360,7 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         let mut state = self.pool.budget.lock();
-        state.shares[self.pool.share].used -= self.left;
+        state.shares[self.pool.share].used -= self.left + self.spent;
         if !self.is_settled {
             self.end_reading(&mut state);
         }

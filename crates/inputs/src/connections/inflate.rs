@@ -1,4 +1,4 @@
-//! Decompressing what was received: a whole body at once ([`inflate`]), or piece by piece into buffers of the caller
+//! Decompressing what was received: a whole body into buffers of the pool ([`inflate`]), or piece by piece into those of the caller
 //! ([`Inflater`]).
 
 use batch::Reservation;
@@ -6,6 +6,8 @@ use bytes::Bytes;
 use codec::Decompressor;
 use codec::compress::{Format, zstd_stated_bytes};
 use flate2::{Decompress, FlushDecompress, Status};
+
+use super::pages::{Cut, Pages, Take};
 
 /// How data is compressed (RFC 9110, section 8.4; RFC 8878).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,57 +43,81 @@ impl Coding {
     }
 }
 
-/// Decompresses a body of `limit` bytes at most. `grow` reserves more.
+/// Decompresses a body of `limit` bytes at most into buffers that `into` takes. `grow` reserves more memory.
 pub(crate) fn inflate(
+    coding: Coding,
+    compressed: &[impl AsRef<[u8]>],
+    (cut, limit): (Cut, usize),
+    reservation: &mut Reservation,
+    mut grow: impl FnMut(&mut Reservation, usize),
+    into: &mut impl Take,
+) -> Result<(), InflateError> {
+    let mut inflater = Inflater::new(coding, compressed.first().map_or(&[], AsRef::as_ref));
+    // One byte more than allowed, so that too large a body shows.
+    let space_max = limit.saturating_add(1);
+    let expected = expected(coding, compressed).clamp(4096, space_max.max(4096));
+    let first = Pages::first_bytes(cut, &reservation.pool(), expected);
+    grow(reservation, first);
+    let mut pages = Pages::new(cut, (Some(expected), space_max), first, reservation);
+    let mut inputs = compressed.iter().map(AsRef::as_ref);
+    let mut input = inputs.next().unwrap_or_default();
+    loop {
+        if pages.len() > limit {
+            return Err(InflateError::TooLarge);
+        }
+        if pages.room().is_empty() {
+            let plan = pages.plan();
+            grow(reservation, plan.bytes);
+            if let Some(page) = pages.turn(plan, reservation) {
+                into.take(page, reservation, &mut grow);
+            }
+        }
+        let (consumed, produced) = inflater.step(input, pages.room())?;
+        input = &input[consumed..];
+        pages.fill(produced);
+        if consumed == 0 && produced == 0 {
+            match inputs.next() {
+                Some(next) if input.is_empty() => input = next,
+                _ => break,
+            }
+        }
+    }
+    inflater.finish(input)?;
+    let last = pages.finish(reservation);
+    into.take(last, reservation, &mut grow);
+    Ok(())
+}
+
+/// As [`inflate`], of one piece and into one buffer.
+pub(crate) fn inflate_whole(
     coding: Coding,
     compressed: &[u8],
     limit: usize,
     reservation: &mut Reservation,
-    mut grow: impl FnMut(&mut Reservation, usize),
+    grow: impl FnMut(&mut Reservation, usize),
 ) -> Result<Bytes, InflateError> {
-    let mut inflater = Inflater::new(coding, compressed);
-    // One byte more than allowed, so that too large a body shows.
-    let space_max = limit.saturating_add(1);
-    let first = expected(coding, compressed).clamp(4096, space_max.max(4096));
-    let first = first.max(reservation.fitting(first));
-    grow(reservation, first);
-    let mut buffer = reservation.take(first);
-    let (mut filled, mut input) = (0, compressed);
-    loop {
-        if filled > limit {
-            return Err(InflateError::TooLarge);
-        }
-        if filled == buffer.len() {
-            let more = buffer.len().min(space_max - filled);
-            grow(reservation, more);
-            reservation.extend(&mut buffer, more);
-        }
-        let (consumed, produced) = inflater.step(input, &mut buffer[filled..])?;
-        input = &input[consumed..];
-        filled += produced;
-        if consumed == 0 && produced == 0 {
-            break;
-        }
-    }
-    inflater.finish(input)?;
-    Ok(buffer.freeze_fitting(filled))
+    let (cut, mut pages) = ((Cut::Nowhere, limit), Vec::new());
+    inflate(coding, &[compressed], cut, reservation, grow, &mut pages)?;
+    Ok(pages.pop().unwrap_or_default())
 }
 
 /// How much a body seems to decompress to, and one byte more, so that its end shows without growing. A gzip member ends with the
 /// length of its content (RFC 1952, section 2.3.1), and most frames of zstd begin with it. That is believed up to [`RATIO_MAX`]: a
 /// buffer that grows is zeroed and often moved.
-fn expected(coding: Coding, compressed: &[u8]) -> usize {
-    let said = match (coding, compressed.last_chunk()) {
+fn expected(coding: Coding, compressed: &[impl AsRef<[u8]>]) -> usize {
+    let len: usize = compressed.iter().map(|piece| piece.as_ref().len()).sum();
+    let first = compressed.first().map_or(&[][..], AsRef::as_ref);
+    let last = compressed.last().map_or(&[][..], AsRef::as_ref);
+    let said = match (coding, last.last_chunk()) {
         (Coding::Gzip, Some(length)) => Some(u32::from_le_bytes(*length).into()),
-        (Coding::Zstd, _) => zstd_stated_bytes(compressed),
+        (Coding::Zstd, _) => zstd_stated_bytes(first),
         _ => None,
     };
     let said = said.and_then(|said| usize::try_from(said).ok());
-    let is_likely =
-        |said: &usize| *said >= compressed.len() / 2 && said / RATIO_MAX <= compressed.len();
+    let is_likely = |said: &usize| *said >= len / 2 && said / RATIO_MAX <= len;
     match said.filter(is_likely) {
         Some(said) => said + 1,
-        None => compressed.len().saturating_mul(4),
+        None => len.saturating_mul(4),
     }
 }
 
@@ -215,7 +241,7 @@ mod tests {
         let budget = Budget::new(1 << 20);
         let pool = budget.pool(0, 1024);
         let mut reservation = pool.reserve(10).await;
-        let buffer = inflate(
+        let buffer = inflate_whole(
             coding,
             data,
             limit,

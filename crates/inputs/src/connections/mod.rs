@@ -8,6 +8,7 @@
 //! | [`framed`] | [`Speaker`](framed::Speaker): connections of protocols that are no HTTP |
 //! | [`inflate`] | decompression, whole and piece by piece |
 //! | [`intake`] | [`Intake`](intake::Intake): reads frames into memory of the budget |
+//! | [`pages`] | [`Pages`](pages::Pages): what was received, in buffers of the pool |
 //! | [`request`] | [`Requests`](request::Requests): HTTP requests, from their checks to what became of their events |
 //! | [`server`] | [`Server`](server::Server): inputs that listen |
 //! | [`session`] | [`Session`](session::Session): a connection as the stream of its events |
@@ -19,6 +20,7 @@ pub(crate) mod closing;
 pub(crate) mod framed;
 pub(crate) mod inflate;
 pub(crate) mod intake;
+pub(crate) mod pages;
 pub(crate) mod request;
 pub(crate) mod server;
 pub(crate) mod session;

@@ -5,7 +5,6 @@
 //! it is the input's matter.
 
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,6 +24,7 @@ use super::answer::{Outcome, answer};
 use super::batcher::{Inbox, Joiner, Protocol};
 use super::closing::{self, watch};
 use super::inflate::{Coding, InflateError, inflate};
+use super::pages::{Cut, Pages, Take};
 use super::session::Session;
 
 /// What is reserved at first for a body of a client that nothing is known of.
@@ -94,30 +94,42 @@ pub(crate) struct Requests {
 
 /// A body that was read whole.
 pub(crate) struct Received {
-    pub(crate) bytes: Bytes,
+    pub(crate) pages: Vec<Bytes>,
     pub(crate) coding: Option<Coding>,
     /// Work in hand, which may grow.
     pub(crate) reservation: Reservation,
 }
 
 impl Received {
-    /// Decompresses the body, where it is compressed, to `limit` bytes at most.
-    pub(crate) fn inflate<M, R: Send + 'static>(
+    /// Has `into` take the pages, those of a compressed body decompressed to `limit` bytes at most.
+    pub(crate) fn read<M, R: Send + 'static>(
+        &mut self,
+        cut: Cut,
+        limit: usize,
+        joiner: &mut Joiner<M, R>,
+        into: &mut impl Take,
+    ) -> Result<(), InflateError> {
+        let pages = std::mem::take(&mut self.pages);
+        let mut grow = |reservation: &mut Reservation, more| joiner.grow(reservation, more);
+        let reservation = &mut self.reservation;
+        let Some(coding) = self.coding else {
+            for page in pages {
+                into.take(page, reservation, &mut grow);
+            }
+            return Ok(());
+        };
+        inflate(coding, &pages, (cut, limit), reservation, grow, into)
+    }
+
+    /// As [`Self::read`], of a body that was cut nowhere; gives it.
+    pub(crate) fn whole<M, R: Send + 'static>(
         &mut self,
         limit: usize,
         joiner: &mut Joiner<M, R>,
-    ) -> Result<(), InflateError> {
-        let Some(coding) = self.coding.take() else {
-            return Ok(());
-        };
-        self.bytes = inflate(
-            coding,
-            &self.bytes,
-            limit,
-            &mut self.reservation,
-            |reservation, more| joiner.grow(reservation, more),
-        )?;
-        Ok(())
+    ) -> Result<Bytes, InflateError> {
+        let mut pages = Vec::new();
+        self.read(Cut::Nowhere, limit, joiner, &mut pages)?;
+        Ok(pages.pop().unwrap_or_default())
     }
 }
 
@@ -172,82 +184,29 @@ impl Requests {
         Fault::Unchecked
     }
 
-    /// Reads a body into memory that is reserved before.
+    /// Reads a body into memory that is reserved before, cut into pages.
     pub(crate) async fn read(
         &self,
         session: &Session,
         mut body: Incoming,
         coding: Option<Coding>,
+        cut: Cut,
     ) -> Result<Received, Fault> {
-        let stopped = self.ctx.stop.stopped();
-        let mut stopped = std::pin::pin!(stopped);
-        let limit = self.max_bytes.bytes();
         let known = body.size_hint().exact().map(|length| length as usize);
-        let largest = known.unwrap_or(limit).min(limit);
-        let first = self.first_bytes(largest, session.last_bytes());
-        let reserve = self.ctx.pool.reserve(first);
-        let mut reservation = self.for_memory(reserve, stopped.as_mut()).await?;
-        let mut buffer = reservation.take(first);
-        let mut filled = 0;
-        let mut deadline = Instant::now() + self.body_timeout;
+        let mut reading = Reading::begin(self, session, known, coding, cut).await?;
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = reading.deadline.saturating_duration_since(Instant::now());
             let frame = tokio::select! {
                 frame = timeout(left, body.frame()) => frame,
-                () = stopped.as_mut() => return Err(Fault::Stopping),
+                () = self.ctx.stop.stopped() => return Err(Fault::Stopping),
             };
             let data = match frame {
-                Ok(None) => break,
+                Ok(None) => return Ok(reading.end(session)),
                 Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
                 Ok(Some(Err(_))) => return Err(Fault::Incomplete),
                 Err(_) => return Err(Fault::Late),
             };
-            if data.len() > limit - filled {
-                return Err(Fault::TooLarge(self.max_bytes));
-            }
-            if data.len() > buffer.len() - filled {
-                let begin = Instant::now();
-                let size = self.grown_bytes(filled + data.len(), buffer.len(), known, largest);
-                let more = size - buffer.len();
-                self.for_memory(reservation.grow(more), stopped.as_mut())
-                    .await?;
-                reservation.extend(&mut buffer, more);
-                deadline += begin.elapsed();
-            }
-            buffer[filled..filled + data.len()].copy_from_slice(&data);
-            filled += data.len();
-        }
-        session.note_bytes(filled);
-        // Others may wait for what it holds.
-        reservation.settle();
-        Ok(Received {
-            bytes: buffer.freeze_fitting(filled),
-            coding,
-            reservation,
-        })
-    }
-
-    /// How much is reserved at first for a body of at most `largest` bytes. What is announced may never come, unless the request
-    /// before was as large (`last`). Large bodies go into buffers of the pool, which are reused.
-    fn first_bytes(&self, largest: usize, last: usize) -> usize {
-        self.ctx.pool.fitting(largest.min(last.max(FIRST_BYTES)))
-    }
-
-    /// How large a buffer of `size` bytes becomes that must hold `needed` ones: twice as large, or one of the pool.
-    fn grown_bytes(
-        &self,
-        needed: usize,
-        size: usize,
-        known: Option<usize>,
-        largest: usize,
-    ) -> usize {
-        let pool = &self.ctx.pool;
-        let wanted = needed.max(2 * size);
-        let is_large = wanted.max(known.unwrap_or(0)) > pool.buffer_size() / 2;
-        let reused = pool.reused_size(wanted);
-        match is_large && reused >= wanted {
-            true => reused,
-            false => wanted.min(largest).max(needed),
+            reading.add(&data).await?;
         }
     }
 
@@ -272,15 +231,11 @@ impl Requests {
     }
 
     /// Waits for memory, but not for ever.
-    async fn for_memory<T>(
-        &self,
-        memory: impl Future<Output = T>,
-        stopped: Pin<&mut impl Future<Output = ()>>,
-    ) -> Result<T, Fault> {
+    async fn for_memory<T>(&self, memory: impl Future<Output = T>) -> Result<T, Fault> {
         let begin = Instant::now();
         let waited = tokio::select! {
             memory = timeout(self.ack_timeout, memory) => memory,
-            () = stopped => return Err(Fault::Stopping),
+            () = self.ctx.stop.stopped() => return Err(Fault::Stopping),
         };
         self.ctx.metrics.waited(begin.elapsed());
         waited.map_err(|_| {
@@ -311,6 +266,80 @@ impl Requests {
             }
         };
         Err(fault.into())
+    }
+}
+
+/// A body that is being read.
+pub(crate) struct Reading<'r> {
+    requests: &'r Requests,
+    reservation: Reservation,
+    pages: Pages,
+    coding: Option<Coding>,
+    done: Vec<Bytes>,
+    /// When it must be there. Waits for memory do not count.
+    deadline: Instant,
+}
+
+impl<'r> Reading<'r> {
+    pub(crate) async fn begin(
+        requests: &'r Requests,
+        session: &Session,
+        known: Option<usize>,
+        coding: Option<Coding>,
+        cut: Cut,
+    ) -> Result<Self, Fault> {
+        let limit = requests.max_bytes.bytes();
+        let largest = known.unwrap_or(limit).min(limit);
+        let cut = if coding.is_some() { Cut::Anywhere } else { cut };
+        // What is announced may never come, unless the request before was as large.
+        let likely = largest.min(session.last_bytes().max(FIRST_BYTES));
+        let pool = &requests.ctx.pool;
+        let first = Pages::first_bytes(cut, pool, likely);
+        let mut reservation = requests.for_memory(pool.reserve(first)).await?;
+        Ok(Self {
+            pages: Pages::new(cut, (known, largest), first, &mut reservation),
+            requests,
+            reservation,
+            coding,
+            done: Vec::new(),
+            deadline: Instant::now() + requests.body_timeout,
+        })
+    }
+
+    /// Adds bytes that came.
+    pub(crate) async fn add(&mut self, mut data: &[u8]) -> Result<(), Fault> {
+        if data.len() > self.requests.max_bytes.bytes() - self.pages.len() {
+            return Err(Fault::TooLarge(self.requests.max_bytes));
+        }
+        while !data.is_empty() {
+            if self.pages.room().is_empty() {
+                let (plan, begin) = (self.pages.plan(), Instant::now());
+                let grow = self.reservation.grow(plan.bytes);
+                self.requests.for_memory(grow).await?;
+                self.deadline += begin.elapsed();
+                let page = self.pages.turn(plan, &mut self.reservation);
+                self.done.extend(page);
+            }
+            let room = self.pages.room();
+            let count = data.len().min(room.len());
+            room[..count].copy_from_slice(&data[..count]);
+            self.pages.fill(count);
+            data = &data[count..];
+        }
+        Ok(())
+    }
+
+    /// Says that all of it was added.
+    pub(crate) fn end(mut self, session: &Session) -> Received {
+        session.note_bytes(self.pages.len());
+        self.done.push(self.pages.finish(&mut self.reservation));
+        // Others may wait for what it holds.
+        self.reservation.settle();
+        Received {
+            pages: self.done,
+            coding: self.coding,
+            reservation: self.reservation,
+        }
     }
 }
 

@@ -1,9 +1,11 @@
 //! The body of a bulk request: a line for each action, and a line for its document.
 //!
-//! A body is read whole before anything of it is taken. Lines that say no action make the request one that Elasticsearch
-//! refuses as a whole; a document that cannot be taken fails alone, as do actions that need stored documents. Documents stay
-//! the bytes that they were; copied are only those whose keys are put in order (see [`batch::json`]), and carriage
-//! returns between their tokens become spaces.
+//! A body is read a page at a time (see [`crate::connections::pages`]), and whole before anything of it is handed on. Lines that
+//! say no action make the request one that Elasticsearch refuses as a whole; a document that cannot be taken fails alone, as do
+//! actions that need stored documents. Documents stay the bytes that they were; copied are only those whose keys are put in
+//! order (see [`batch::json`]), and carriage returns between their tokens become spaces.
+//!
+//! What is kept beside the pages is charged to the request's memory as it grows.
 //!
 //! Format: <https://www.elastic.co/docs/api/doc/elasticsearch/operation/operation-bulk>. Actions that name versions or
 //! sequence numbers are taken without them.
@@ -18,10 +20,14 @@ use http::StatusCode;
 
 use super::failure::Failure;
 use super::target::{Runs, Said, Target, Targets, Verb};
+use crate::connections::pages::{Cut, Take};
 
 /// How much of the lists of a large request is kept for the next ones.
-const KEPT_ITEMS: usize = 16 << 10;
-const KEPT_BYTES: usize = 1 << 20;
+const KEPT_ITEMS: usize = 4 << 10;
+const KEPT_BYTES: usize = 256 << 10;
+
+/// How many bytes of lists grow at most before they are charged.
+const OWED_MAX: usize = 64 << 10;
 
 /// The longest index, pipeline or routing value, in bytes, and how long its JSON may be.
 const SAID_BYTES_MAX: usize = 512;
@@ -32,12 +38,12 @@ const BROKEN: &str = "mapper_parsing_exception";
 const INVALID: &str = "action_request_validation_exception";
 const TOO_LONG: &str = "index, pipeline and routing may have 512 bytes each";
 
-/// A text in the body or beside it.
+/// A text in one of the buffers of a request.
 #[derive(Debug, Clone, Copy, Default)]
 struct Place {
+    buffer: u32,
     start: u32,
     len: u32,
-    is_beside: bool,
 }
 
 /// An action and its document.
@@ -45,12 +51,15 @@ struct Place {
 pub(super) struct Item {
     /// The target's number.
     target: u32,
-    /// The error's number, where it is not taken.
-    error: Option<u32>,
+    /// The error's number; [`TAKEN`] where there is none.
+    error: u32,
     document: Place,
     /// Nothing where the client gave none.
     id: Place,
 }
+
+/// That an item has no error.
+const TAKEN: u32 = u32::MAX;
 
 /// Why an action is not taken.
 #[derive(Debug)]
@@ -60,12 +69,24 @@ pub(super) struct ItemError {
     pub(super) reason: String,
 }
 
-/// What holds for actions that say nothing else.
+/// What the items of a request have in common, and what holds for actions that say nothing else.
 #[derive(Debug, Default)]
 pub(super) struct Defaults {
+    /// The body is one document, and this its id.
+    pub(super) document: Option<(Verb, Option<String>)>,
     pub(super) index: Option<String>,
     pub(super) pipeline: Option<String>,
     pub(super) routing: Option<String>,
+}
+
+impl Defaults {
+    /// Where the body is to be cut into pages.
+    pub(super) fn cut(&self) -> Cut {
+        match self.document {
+            Some(_) => Cut::Nowhere,
+            None => Cut::Lines,
+        }
+    }
 }
 
 /// What is known of the bytes around a line, which are checked a piece at a time: they are in the processor's cache then when
@@ -99,167 +120,215 @@ impl Checked {
     }
 }
 
+/// What is allowed in a request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// How many items.
+    pub(super) items: usize,
+    /// How deep documents may nest, but no deeper than [`json::DEPTH_MAX`].
+    pub(super) depth: usize,
+}
+
 /// The items of a request. Reused from request to request, so that its memory stays warm.
 #[derive(Debug)]
 pub(super) struct Items {
     list: Vec<Item>,
     errors: Vec<ItemError>,
     targets: Vec<Arc<Target>>,
-    /// Texts that had to be rewritten, while the body is read and then for the batches.
-    rewritten: Vec<u8>,
-    side: Bytes,
+    /// The pages that were read, and what had to be rewritten of each, behind it.
+    buffers: Vec<Bytes>,
+    /// How many bytes the pages have.
+    bytes: usize,
     dotted: bool,
-    checked: Checked,
+    /// Why the request is refused as a whole.
+    failure: Option<Failure>,
+    defaults: Defaults,
+    limits: Limits,
     known: Targets,
     said: Said,
-    /// The line of the action before, where it gives no id.
-    line: Range<usize>,
-    /// How deep documents may nest.
-    depth_max: usize,
+    reading: Reading,
+    /// How much of the list is charged, as items, and what else is to be charged, in bytes.
+    charged: usize,
+    owed: usize,
+}
+
+/// How far the pages of a request are read.
+#[derive(Debug, Default)]
+struct Reading {
+    /// The page, the number of the buffer that it becomes, and where its next line begins.
+    page: Bytes,
+    number: u32,
+    at: usize,
+    /// Texts of the page that had to be rewritten.
+    rewritten: Vec<u8>,
+    checked: Checked,
+    /// The number of the last line, from 1.
+    line: usize,
+    /// The line of the action before in the page, where it gives no id.
+    action: Range<usize>,
+    /// The action that a document is to follow, and its id.
+    pending: Option<(Verb, Option<Place>)>,
 }
 
 impl Items {
-    /// No items; documents may nest `depth_max` deep, but no deeper than [`json::DEPTH_MAX`].
-    pub(super) fn new(depth_max: usize) -> Self {
+    /// No items.
+    pub(super) fn new(limits: Limits) -> Self {
         Self {
             list: Vec::new(),
             errors: Vec::new(),
             targets: Vec::new(),
-            rewritten: Vec::new(),
-            side: Bytes::new(),
+            buffers: Vec::new(),
+            bytes: 0,
             dotted: false,
-            checked: Checked::default(),
+            failure: None,
+            defaults: Defaults::default(),
+            limits,
             known: Targets::default(),
             said: Said::default(),
-            line: 0..0,
-            depth_max,
+            reading: Reading::default(),
+            charged: 0,
+            owed: 0,
         }
     }
 
-    /// Reads a body, forgetting the one before.
+    /// Forgets a request, and begins with the next one.
+    pub(super) fn begin(&mut self, defaults: Defaults) {
+        self.clear();
+        self.list.shrink_to(KEPT_ITEMS);
+        let mut rewritten = std::mem::take(&mut self.reading.rewritten);
+        rewritten.clear();
+        rewritten.shrink_to(KEPT_BYTES);
+        self.reading = Reading {
+            rewritten,
+            ..Reading::default()
+        };
+        (self.failure, self.dotted, self.defaults) = (None, false, defaults);
+        (self.bytes, self.charged, self.owed) = (0, 0, 0);
+    }
+
+    fn clear(&mut self) {
+        self.list.clear();
+        self.errors.clear();
+        self.targets.clear();
+        self.buffers.clear();
+    }
+
+    /// Says that the last page was read.
     ///
     /// # Errors
     /// What Elasticsearch refuses as a whole. There are no items then.
-    pub(super) fn read(
-        &mut self,
-        body: &[u8],
-        defaults: &Defaults,
-        items_max: usize,
-    ) -> Result<(), Failure> {
-        self.begin(body)?;
-        let read = self.lines(body, defaults, items_max);
-        if read.is_err() {
-            self.list.clear();
+    pub(super) fn end(&mut self) -> Result<(), Failure> {
+        let failure = self.failure.take();
+        let failure = failure.or_else(|| match (&self.reading.pending, self.list.is_empty()) {
+            (Some(_), _) => {
+                let problem = "expected a document on the next line";
+                Some(malformed(self.reading.line, problem))
+            }
+            (None, true) => Some(Failure::bad("parse_exception", "request body is required")),
+            (None, false) => None,
+        });
+        failure.map_or(Ok(()), |failure| {
+            self.clear();
+            Err(failure)
+        })
+    }
+
+    /// Reads the page on; gives whether all of it was read.
+    fn read(&mut self, page: &[u8]) -> Result<bool, Failure> {
+        if u32::try_from(page.len()).is_err() {
+            return Err(Failure::bad(ILLEGAL, "a line is too long"));
         }
-        read
+        match self.defaults.document.take() {
+            Some((verb, id)) => self.single(page, verb, id.as_deref()).map(|()| true),
+            None => self.lines(page),
+        }
     }
 
     /// Takes a body that is one document.
-    ///
-    /// # Errors
-    /// There is no body.
-    pub(super) fn single(
-        &mut self,
-        body: &[u8],
-        defaults: &Defaults,
-        verb: Verb,
-        id: Option<&str>,
-    ) -> Result<(), Failure> {
-        self.begin(body)?;
-        self.checked.next(body, 0..body.len());
-        self.checked.has_returns |= memchr::memchr(b'\n', body).is_some();
-        self.say_defaults(defaults);
+    fn single(&mut self, page: &[u8], verb: Verb, id: Option<&str>) -> Result<(), Failure> {
+        if page.trim_ascii().is_empty() {
+            return Ok(());
+        }
+        let checked = &mut self.reading.checked;
+        checked.next(page, 0..page.len());
+        checked.has_returns |= memchr::memchr(b'\n', page).is_some();
+        self.say_defaults();
         self.check_said()?;
         self.target(verb);
         let id = id.map(|id| self.beside(|out| out.extend_from_slice(id.as_bytes())));
-        self.item(body, 0..body.len(), id, verb);
+        self.item(page, 0..page.len(), id, verb);
         Ok(())
     }
 
-    fn begin(&mut self, body: &[u8]) -> Result<(), Failure> {
-        self.list.clear();
-        self.list.shrink_to(KEPT_ITEMS);
-        self.rewritten.clear();
-        self.rewritten.shrink_to(KEPT_BYTES);
-        self.errors.clear();
-        self.targets.clear();
-        (self.side, self.dotted, self.line) = (Bytes::new(), false, 0..0);
-        if body.trim_ascii().is_empty() {
-            return Err(Failure::bad("parse_exception", "request body is required"));
+    /// Keeps a page that was read, and what was rewritten of it.
+    fn keep(&mut self, page: Bytes) {
+        self.buffers.push(page);
+        let rewritten = &mut self.reading.rewritten;
+        if !rewritten.is_empty() {
+            self.owed += rewritten.len();
+            self.buffers.push(Bytes::copy_from_slice(rewritten));
+            rewritten.clear();
+            rewritten.shrink_to(KEPT_BYTES);
         }
-        if u32::try_from(body.len()).is_err() {
-            return Err(Failure::bad(ILLEGAL, "the body is too long"));
-        }
-        self.checked = Checked::default();
-        Ok(())
     }
 
-    fn lines(&mut self, body: &[u8], defaults: &Defaults, items_max: usize) -> Result<(), Failure> {
-        let mut lines = Lines {
-            body,
-            at: 0,
-            number: 0,
-        };
-        if body.last() != Some(&b'\n') {
-            let reason = "The bulk request must be terminated by a newline [\\n]";
-            return Err(Failure::bad(ILLEGAL, reason));
-        }
-        while let Some(line) = lines.next() {
-            if body[line.clone()].trim_ascii().is_empty() {
-                continue;
+    fn lines(&mut self, page: &[u8]) -> Result<bool, Failure> {
+        while self.reading.at < page.len() {
+            if self.owed >= OWED_MAX {
+                return Ok(false);
             }
-            if self.list.len() == items_max {
-                let reason = format!("the request has more than {items_max} actions");
-                let status = StatusCode::PAYLOAD_TOO_LARGE;
-                return Err(Failure::new(status, "content_too_long_exception", reason));
-            }
-            let (verb, id) = self.action(body, line, lines.number, defaults)?;
-            if verb == Verb::Delete {
-                let reason = "delete is not accepted: Millpond passes documents on and keeps none";
-                self.refused(
-                    Place::default(),
-                    id,
-                    StatusCode::BAD_REQUEST,
-                    ILLEGAL,
-                    reason,
-                );
-                continue;
-            }
-            let Some(document) = lines.next() else {
-                let problem = "expected a document on the next line";
-                return Err(malformed(lines.number, problem));
+            let Some(line) = self.reading.next_line(page) else {
+                let reason = "The bulk request must be terminated by a newline [\\n]";
+                return Err(Failure::bad(ILLEGAL, reason));
             };
-            self.item(body, document, id, verb);
-        }
-        match self.list.is_empty() {
-            true => {
-                let reason = "Validation Failed: 1: no requests added;";
-                Err(Failure::bad(INVALID, reason))
+            match self.reading.pending.take() {
+                Some((verb, id)) => self.item(page, line, id, verb),
+                None if page[line.clone()].trim_ascii().is_empty() => {}
+                None => {
+                    let (verb, id) = self.action(page, line)?;
+                    self.follow(verb, id);
+                }
             }
-            false => Ok(()),
+        }
+        Ok(true)
+    }
+
+    /// What is to follow an action.
+    fn follow(&mut self, verb: Verb, id: Option<Place>) {
+        if verb == Verb::Delete {
+            let reason = "delete is not accepted: Millpond passes documents on and keeps none";
+            let bad = StatusCode::BAD_REQUEST;
+            self.refused(Place::default(), id, bad, ILLEGAL, reason);
+        } else {
+            self.reading.pending = Some((verb, id));
         }
     }
 
     /// Reads an action; gives its id. Its target is the last one then.
     fn action(
         &mut self,
-        body: &[u8],
+        page: &[u8],
         line: Range<usize>,
-        number: usize,
-        defaults: &Defaults,
     ) -> Result<(Verb, Option<Place>), Failure> {
-        self.checked.next(body, line.clone());
-        let text = &body[line.clone()];
+        if self.list.len() == self.limits.items {
+            let reason = format!("the request has more than {} actions", self.limits.items);
+            let status = StatusCode::PAYLOAD_TOO_LARGE;
+            return Err(Failure::new(status, "content_too_long_exception", reason));
+        }
+        let reading = &mut self.reading;
+        let number = reading.line;
+        reading.checked.next(page, line.clone());
+        let text = &page[line.clone()];
         if let Some(last) = self.targets.last()
-            && text == &body[self.line.clone()]
+            && text == &page[reading.action.clone()]
         {
             return Ok((last.verb, None));
         }
-        if !self.checked.is_utf8 && simdutf8::basic::from_utf8(text).is_err() {
+        if !reading.checked.is_utf8 && simdutf8::basic::from_utf8(text).is_err() {
             return Err(malformed(number, "it is not UTF-8"));
         }
         let (mut verb, fields) = verb_of(text, number)?;
-        self.say_defaults(defaults);
+        self.say_defaults();
         let (id, only_creates) =
             self.fields(&text[fields.clone()], line.start + fields.start, number)?;
         if only_creates && verb == Verb::Index {
@@ -271,11 +340,11 @@ impl Items {
             return Err(Failure::bad(INVALID, reason));
         }
         self.target(verb);
-        self.line = if id.is_none() { line } else { 0..0 };
+        self.reading.action = if id.is_none() { line } else { 0..0 };
         Ok((verb, id))
     }
 
-    /// Reads what an action says, which begins at `start` of the body: the id, and whether nothing may be there already.
+    /// Reads what an action says, which begins at `start` of the page: the id, and whether nothing may be there already.
     fn fields(
         &mut self,
         fields: &[u8],
@@ -327,8 +396,8 @@ impl Items {
         }
     }
 
-    fn say_defaults(&mut self, defaults: &Defaults) {
-        let said = &mut self.said;
+    fn say_defaults(&mut self) {
+        let (said, defaults) = (&mut self.said, &self.defaults);
         for (said, default) in [
             (&mut said.index, &defaults.index),
             (&mut said.pipeline, &defaults.pipeline),
@@ -341,19 +410,21 @@ impl Items {
 
     /// Makes what was said the last target.
     fn target(&mut self, verb: Verb) {
-        let target = self.known.get(verb, &self.said);
-        let is_last = |last: &Arc<Target>| Arc::ptr_eq(last, &target);
-        if !self.targets.last().is_some_and(is_last) {
-            self.targets.push(target);
+        let is_it = |last: &Arc<Target>| last.is(verb, &self.said);
+        if !self.targets.last().is_some_and(is_it) {
+            self.targets.push(self.known.get(verb, &self.said));
+            // It may live no longer than the request.
+            self.owed += size_of::<Target>() + self.said.bytes();
         }
     }
 
     /// The id that a value gives: text or a number, as Elasticsearch takes them.
     fn id(&mut self, value: &[u8], start: usize) -> Option<Place> {
+        let buffer = self.reading.number;
         let text = |start: usize, len: usize| Place {
+            buffer,
             start: start as u32,
             len: len as u32,
-            is_beside: false,
         };
         match json::kind(value) {
             json::Kind::Null => None,
@@ -369,9 +440,9 @@ impl Items {
     }
 
     /// Takes a document, or says why not.
-    fn item(&mut self, body: &[u8], line: Range<usize>, id: Option<Place>, verb: Verb) {
-        self.checked.next(body, line.clone());
-        let line = trimmed(body, line);
+    fn item(&mut self, page: &[u8], line: Range<usize>, id: Option<Place>, verb: Verb) {
+        self.reading.checked.next(page, line.clone());
+        let line = trimmed(page, line);
         let bad = StatusCode::BAD_REQUEST;
         match id.map(|id| id.len as usize) {
             Some(0) => {
@@ -390,12 +461,14 @@ impl Items {
             }
             _ => {}
         }
-        let text = &body[line.clone()];
-        if !self.checked.is_utf8 && simdutf8::basic::from_utf8(text).is_err() {
+        let text = &page[line.clone()];
+        let checked = &self.reading.checked;
+        let has_returns = checked.has_returns;
+        if !checked.is_utf8 && simdutf8::basic::from_utf8(text).is_err() {
             let reason = "failed to parse: the document is not UTF-8";
             return self.refused(Place::default(), id, bad, BROKEN, reason);
         }
-        let scan = match json::validate_object_within(text, self.depth_max) {
+        let scan = match json::validate_object_within(text, self.limits.depth) {
             Ok(scan) => scan,
             Err(error) => {
                 let reason = format!("failed to parse: invalid JSON: {error}");
@@ -403,16 +476,20 @@ impl Items {
             }
         };
         let mut place = Place {
+            buffer: self.reading.number,
             start: line.start as u32,
             len: line.len() as u32,
-            is_beside: false,
         };
-        let has_returns = self.checked.has_returns && memchr::memchr2(b'\r', b'\n', text).is_some();
+        let has_returns = has_returns && memchr::memchr2(b'\r', b'\n', text).is_some();
         if scan.rewrite || has_returns {
             place = self.rewrite(text, scan.rewrite);
         }
         if verb == Verb::Update {
-            let Some(document) = upserted(self.text(body, place)) else {
+            let buffer = match place.buffer == self.reading.number {
+                true => page,
+                false => &self.reading.rewritten,
+            };
+            let Some(document) = upserted(place.of(buffer)) else {
                 let reason = "document missing: Millpond keeps none, and takes an update only with `doc` and `doc_as_upsert: true`";
                 let (status, kind) = (StatusCode::NOT_FOUND, "document_missing_exception");
                 return self.refused(place, id, status, kind, reason);
@@ -421,7 +498,7 @@ impl Items {
             place.len = document.len() as u32;
         }
         self.dotted |= scan.dotted_keys;
-        self.push_item(place, id, None);
+        self.push_item(place, id, TAKEN);
     }
 
     /// A document in normal form and on one line.
@@ -432,7 +509,7 @@ impl Items {
             false => out.extend_from_slice(text),
         });
         // Within a string a line feed is written `\n`: what is found stands between tokens.
-        for byte in &mut self.rewritten[place.start as usize..] {
+        for byte in &mut self.reading.rewritten[place.start as usize..] {
             if matches!(byte, b'\n' | b'\r') {
                 *byte = b' ';
             }
@@ -440,21 +517,15 @@ impl Items {
         place
     }
 
-    fn text<'a>(&'a self, body: &'a [u8], place: Place) -> &'a [u8] {
-        let from = match place.is_beside {
-            true => &self.rewritten,
-            false => body,
-        };
-        &from[place.start as usize..(place.start + place.len) as usize]
-    }
-
+    /// A text in the buffer behind the page's.
     fn beside(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Place {
-        let start = self.rewritten.len();
-        write(&mut self.rewritten);
+        let rewritten = &mut self.reading.rewritten;
+        let start = rewritten.len();
+        write(rewritten);
         Place {
+            buffer: self.reading.number + 1,
             start: start as u32,
-            len: (self.rewritten.len() - start) as u32,
-            is_beside: true,
+            len: (rewritten.len() - start) as u32,
         }
     }
 
@@ -467,21 +538,53 @@ impl Items {
         kind: &'static str,
         reason: impl Into<String>,
     ) {
-        self.push_item(place, id, Some(self.errors.len() as u32));
-        self.errors.push(ItemError {
+        let error = ItemError {
             status,
             kind,
             reason: reason.into(),
-        });
+        };
+        self.owed += size_of::<ItemError>() + error.reason.len();
+        self.push_item(place, id, self.errors.len() as u32);
+        self.errors.push(error);
     }
 
-    fn push_item(&mut self, document: Place, id: Option<Place>, error: Option<u32>) {
+    fn push_item(&mut self, document: Place, id: Option<Place>, error: u32) {
         self.list.push(Item {
             target: self.targets.len() as u32 - 1,
             error,
             document,
             id: id.unwrap_or_default(),
         });
+        let capacity = self.list.capacity();
+        if capacity > self.charged {
+            self.owed += (capacity - self.charged) * size_of::<Item>();
+            self.charged = capacity;
+        }
+    }
+}
+
+impl Take for Items {
+    fn page(&mut self, page: Bytes) {
+        self.bytes += page.len();
+        let reading = &mut self.reading;
+        (reading.page, reading.number) = (page, self.buffers.len() as u32);
+        (reading.at, reading.action, reading.checked) = (0, 0..0, Checked::default());
+    }
+
+    fn go_on(&mut self) -> Option<usize> {
+        let page = std::mem::take(&mut self.reading.page);
+        if !page.is_empty() && self.failure.is_none() {
+            match self.read(&page) {
+                Ok(true) => self.keep(page),
+                Ok(false) => self.reading.page = page,
+                Err(failure) => {
+                    self.clear();
+                    self.failure = Some(failure);
+                }
+            }
+        }
+        let owed = std::mem::take(&mut self.owed);
+        (owed > 0).then_some(owed)
     }
 }
 
@@ -497,24 +600,19 @@ impl Items {
         &self.errors
     }
 
-    /// The bytes that had to be rewritten, to be kept by the caller.
-    pub(super) fn rewritten(&self) -> &[u8] {
-        &self.rewritten
-    }
-
-    /// Says where the rewritten bytes are kept.
-    pub(super) fn keep_beside(&mut self, side: Bytes) {
-        self.side = side;
+    /// How many bytes the pages have.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Each item: its target, the id that its client gave, and why it is not taken.
-    pub(super) fn each<'a>(
-        &'a self,
-        body: &'a [u8],
-    ) -> impl Iterator<Item = (&'a Target, Option<&'a [u8]>, Option<&'a ItemError>)> {
-        self.list.iter().map(move |item| {
-            let id = (item.id.len > 0).then(|| self.text(body, item.id));
-            let error = item.error.map(|error| &self.errors[error as usize]);
+    pub(super) fn each(
+        &self,
+    ) -> impl Iterator<Item = (&Target, Option<&[u8]>, Option<&ItemError>)> {
+        self.list.iter().map(|item| {
+            let id = (item.id.len > 0).then(|| item.id.of(&self.buffers[item.id.buffer as usize]));
+            // None has the number of `TAKEN`.
+            let error = self.errors.get(item.error as usize);
             (&*self.targets[item.target as usize], id, error)
         })
     }
@@ -523,24 +621,24 @@ impl Items {
     /// the last one, with which the next call goes on, and the targets of the rows. Item `n` has the place `first + n` in the stream.
     pub(super) fn push(
         &self,
-        body: &Bytes,
         from: usize,
         (stream, first): (&Arc<Stream>, u64),
         builder: &mut BatchBuilder,
     ) -> (usize, Runs) {
         builder.stream(stream);
-        let inside = builder.buffer(body.clone());
-        let beside = match self.side.is_empty() {
-            true => inside,
-            false => builder.buffer(self.side.clone()),
-        };
         if self.dotted {
             builder.dotted_keys();
         }
-        let span = |place: Place| Span {
-            buffer: if place.is_beside { beside } else { inside },
-            start: place.start,
-            len: place.len,
+        let mut buffers = vec![None; self.buffers.len()];
+        let mut span = |place: Place, builder: &mut BatchBuilder| {
+            let number = place.buffer as usize;
+            let buffer = *buffers[number]
+                .get_or_insert_with(|| builder.buffer(self.buffers[number].clone()));
+            Span {
+                buffer,
+                start: place.start,
+                len: place.len,
+            }
         };
         let mut runs: Runs = Vec::new();
         let mut last = None;
@@ -550,13 +648,17 @@ impl Items {
                 break;
             }
             next += 1;
-            if item.error.is_some() {
+            if item.error != TAKEN {
                 continue;
             }
             let place = first + (next - 1) as u64;
-            builder.push(span(item.document), place, place + 1);
-            if item.id.len > 0 && builder.id_last(span(item.id)).is_err() {
-                unreachable!("the id was checked when it was read");
+            let document = span(item.document, builder);
+            builder.push(document, place, place + 1);
+            if item.id.len > 0 {
+                let id = span(item.id, builder);
+                if builder.id_last(id).is_err() {
+                    unreachable!("the id was checked when it was read");
+                }
             }
             if last != Some(item.target) {
                 last = Some(item.target);
@@ -651,23 +753,22 @@ fn shown(key: &[u8]) -> String {
     key.escape_debug().collect()
 }
 
-/// The lines of a body, without their ends.
-struct Lines<'a> {
-    body: &'a [u8],
-    at: usize,
-    /// The number of the last line, from 1.
-    number: usize,
+impl Reading {
+    /// The next line of the page, without its end.
+    #[inline]
+    fn next_line(&mut self, page: &[u8]) -> Option<Range<usize>> {
+        let start = self.at;
+        let end = start + memchr::memchr(b'\n', &page[start..])?;
+        self.at = end + 1;
+        self.line += 1;
+        let has_return = end > start && page[end - 1] == b'\r';
+        Some(start..end - usize::from(has_return))
+    }
 }
 
-impl Lines<'_> {
-    #[inline]
-    fn next(&mut self) -> Option<Range<usize>> {
-        let start = self.at;
-        let end = start + memchr::memchr(b'\n', &self.body[start..])?;
-        self.at = end + 1;
-        self.number += 1;
-        let has_return = end > start && self.body[end - 1] == b'\r';
-        Some(start..end - usize::from(has_return))
+impl Place {
+    fn of(self, buffer: &[u8]) -> &[u8] {
+        &buffer[self.start as usize..(self.start + self.len) as usize]
     }
 }
 

@@ -10,7 +10,7 @@ use super::bulk::{Defaults, Items};
 use super::failure::Failure;
 use super::filter::Filter;
 use super::reply::{Draft, Reply};
-use super::target::{self, Runs, Verb};
+use super::target::{self, Runs};
 use crate::connections::answer::Answer;
 use crate::connections::batcher::{Completion, Joiner, Protocol};
 use crate::connections::request::{Fault, Received};
@@ -19,23 +19,17 @@ use crate::connections::session::Session;
 /// A request that was read whole.
 pub(super) struct Message {
     pub(super) received: Received,
-    pub(super) session: Arc<Session>,
-    pub(super) content: Content,
     pub(super) defaults: Defaults,
+    pub(super) session: Arc<Session>,
+    /// What the client wants of the reply; none where the body is one document.
+    pub(super) filter: Option<Filter>,
     /// Where the reply goes, before the events are safe.
     pub(super) reply: oneshot::Sender<Reply>,
-}
-
-/// What is in the body.
-pub(super) enum Content {
-    Bulk { filter: Filter },
-    Document { verb: Verb, id: Option<String> },
 }
 
 /// How requests become events.
 pub(super) struct Decoding {
     pub(super) body_max: usize,
-    pub(super) items_max: usize,
     pub(super) items: Items,
     pub(super) draft: Draft,
 }
@@ -54,15 +48,17 @@ impl Protocol for Decoding {
         };
         // A connection that has gone needs no reply.
         let _ = message.reply.send(reply);
-        let (body, place) = (&message.received.bytes, (&message.session.stream, first));
-        let (mut from, count) = (0, self.items.len());
+        let (items, place) = (&self.items, (&message.session.stream, first));
+        let (mut from, count) = (0, items.len());
         while from < count {
             joiner.join_with((Encoding::Json, false), &answer, |builder| {
                 let runs;
-                (from, runs) = self.items.push(body, from, place, builder);
+                (from, runs) = items.push(from, place, builder);
                 runs
             });
         }
+        // What it holds of the request is free now.
+        self.items.begin(Defaults::default());
         answer.complete();
     }
 
@@ -74,7 +70,7 @@ impl Protocol for Decoding {
 }
 
 impl Decoding {
-    /// Decompresses and reads a message, and writes its reply; gives the number of its first event.
+    /// Reads a message and writes its reply; gives the number of its first event.
     fn read(
         &mut self,
         message: &mut Message,
@@ -83,42 +79,32 @@ impl Decoding {
         let Message {
             received,
             session,
-            content,
             defaults,
+            filter,
             ..
         } = message;
+        let (items, cut) = (&mut self.items, defaults.cut());
+        items.begin(std::mem::take(defaults));
         received
-            .inflate(self.body_max, joiner)
+            .read(cut, self.body_max, joiner, items)
             .map_err(Fault::from)?;
-        let body = &received.bytes;
-        joiner.ctx.metrics.bytes(body.len());
-        match content {
-            Content::Bulk { .. } => self.items.read(body, defaults, self.items_max)?,
-            Content::Document { verb, id } => {
-                self.items.single(body, defaults, *verb, id.as_deref())?;
-                if let Some(error) = self.items.errors().first() {
-                    return Err(Failure::new(error.status, error.kind, &*error.reason));
-                }
-            }
+        joiner.ctx.metrics.bytes(items.bytes());
+        items.end()?;
+        if let (None, Some(error)) = (&filter, items.errors().first()) {
+            return Err(Failure::new(error.status, error.kind, &*error.reason));
         }
-        warn_of_documents(joiner, session, &self.items);
-        let first = session.numbers(self.items.len());
+        warn_of_documents(joiner, session, items);
+        let first = session.numbers(items.len());
         let place = (&*session.stream, first);
         let reservation = &mut received.reservation;
-        match content {
-            Content::Bulk { filter } => {
+        match filter {
+            Some(filter) => {
                 let grow = |more| joiner.grow(reservation, more);
-                self.draft.bulk(&self.items, body, place, filter, grow);
+                self.draft.bulk(items, place, filter, grow);
             }
-            Content::Document { .. } => self.draft.document(&self.items, body, place),
+            None => self.draft.document(items, place),
         }
-        let mut charged = |bytes: &[u8]| joiner.copy(reservation, bytes);
-        let reply = self.draft.finish(&mut charged);
-        let rewritten = self.items.rewritten();
-        if !rewritten.is_empty() {
-            let side = charged(rewritten).freeze(rewritten.len());
-            self.items.keep_beside(side);
-        }
+        let reply = self.draft.finish(|bytes| joiner.copy(reservation, bytes));
         Ok((reply, first))
     }
 }

@@ -32,6 +32,7 @@ use component::{Build, BuildContext, Example, Input, InputContext, InputError, S
 use config::{ConfigError, Node, Positional};
 use net::{Address, Listener, ServerTls};
 
+use self::bulk::{Items, Limits};
 use self::decode::Decoding;
 use self::service::Service;
 use self::settings::Config;
@@ -106,12 +107,14 @@ impl Server for Config {
         local: SocketAddr,
         ctx: &InputContext,
     ) -> Result<(), InputError> {
-        let (body_max, items_max) = (self.max_request_bytes.bytes(), self.max_request_actions);
-        let max_depth = self.max_depth;
+        let body_max = self.max_request_bytes.bytes();
+        let limits = Limits {
+            items: self.max_request_actions,
+            depth: self.max_depth,
+        };
         let batcher = Batcher::start(ctx, || Decoding {
             body_max,
-            items_max,
-            items: bulk::Items::new(max_depth),
+            items: Items::new(limits),
             draft: reply::Draft::default(),
         })?;
         let idle_timeout = self.idle_timeout.get().0;

@@ -55,7 +55,6 @@ impl Draft {
     pub(super) fn bulk(
         &mut self,
         items: &Items,
-        body: &[u8],
         (stream, first): (&Stream, u64),
         filter: &Filter,
         mut grow: impl FnMut(usize),
@@ -80,7 +79,7 @@ impl Draft {
         comma(out, 1);
         out.extend_from_slice(b"\"items\":[");
         let start = out.len();
-        for (number, (target, id, error)) in (first..).zip(items.each(body)) {
+        for (number, (target, id, error)) in (first..).zip(items.each()) {
             let wanted = &wanted[target.verb as usize];
             let item = out.len();
             if item > charged {
@@ -119,11 +118,11 @@ impl Draft {
     }
 
     /// Writes the reply to a document that was taken.
-    pub(super) fn document(&mut self, items: &Items, body: &[u8], (stream, first): (&Stream, u64)) {
+    pub(super) fn document(&mut self, items: &Items, (stream, first): (&Stream, u64)) {
         (self.status, self.took) = (StatusCode::CREATED, None);
         let out = &mut self.body;
         out.clear();
-        for (target, id, _) in items.each(body) {
+        for (target, id, _) in items.each() {
             out.extend_from_slice(b"{\"_index\":");
             json::write_string(out, target.index.as_bytes());
             write_id(stream, first, id, out);

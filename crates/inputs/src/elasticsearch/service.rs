@@ -16,7 +16,7 @@ use net::{Auth, ConnectionError, Handler, Peer};
 use tokio::sync::oneshot;
 
 use super::bulk::Defaults;
-use super::decode::{Content, Decoding, Message, warn};
+use super::decode::{Decoding, Message, warn};
 use super::discovery::{self, Server};
 use super::failure::Failure;
 use super::filter::Filter;
@@ -102,7 +102,7 @@ impl Service {
         let known = self.requests.authenticate(auth, &head.headers);
         known.map_err(|fault| leaving(fault.into()))?;
         let route = route(&head.method, head.uri.path()).map_err(leaving)?;
-        let (content, index) = match route {
+        let (document, index) = match route {
             Route::Bulk { index } => (None, index),
             Route::Document { index, id, creates } => (Some((id, creates)), Some(index)),
             other => {
@@ -117,17 +117,12 @@ impl Service {
             creates,
         } = Parameters::of(head.uri.query());
         defaults.index = index;
-        let content = match content {
-            None => Content::Bulk { filter },
-            Some((id, only_creates)) => Content::Document {
-                verb: match only_creates || creates {
-                    true => Verb::Create,
-                    false => Verb::Index,
-                },
-                id,
-            },
-        };
-        self.documents(session, head, body, content, defaults).await
+        let filter = document.is_none().then_some(filter);
+        defaults.document = document.map(|(id, only_creates)| match only_creates || creates {
+            true => (Verb::Create, id),
+            false => (Verb::Index, id),
+        });
+        self.documents(session, head, body, filter, defaults).await
     }
 
     /// Takes documents, and answers when they are safe.
@@ -136,7 +131,7 @@ impl Service {
         session: &Arc<Session>,
         head: &Parts,
         body: Incoming,
-        content: Content,
+        filter: Option<Filter>,
         defaults: Defaults,
     ) -> Result<Answer, Failure> {
         let begin = Instant::now();
@@ -147,15 +142,15 @@ impl Service {
             .map_err(|fault| Failure::from(fault).leaving_body(!is_empty))?;
         let received = self
             .requests
-            .read(session, body, coding)
+            .read(session, body, coding, defaults.cut())
             .await
             .map_err(|fault| Failure::from(fault).leaving_body(true))?;
         let (reply, mut written) = oneshot::channel();
         let message = Message {
             received,
-            session: session.clone(),
-            content,
             defaults,
+            session: session.clone(),
+            filter,
             reply,
         };
         self.requests.deliver(&self.inbox, message).await?;

@@ -50,6 +50,17 @@ pub(super) struct Target {
 }
 
 impl Target {
+    /// Whether this is what an action says.
+    pub(super) fn is(&self, verb: Verb, said: &Said) -> bool {
+        let is = |text: &Option<Box<str>>, said: &[u8]| {
+            text.as_deref().unwrap_or_default().as_bytes() == said
+        };
+        self.verb == verb
+            && self.index.as_bytes() == said.index
+            && is(&self.pipeline, &said.pipeline)
+            && is(&self.routing, &said.routing)
+    }
+
     /// What the event's `@metadata.op_type` is: an update stores its document, as `index` does.
     fn op_type(&self) -> &'static str {
         match self.verb {
@@ -65,6 +76,13 @@ pub(super) struct Said {
     pub(super) index: Vec<u8>,
     pub(super) pipeline: Vec<u8>,
     pub(super) routing: Vec<u8>,
+}
+
+impl Said {
+    /// How many bytes the texts have.
+    pub(super) fn bytes(&self) -> usize {
+        self.index.len() + self.pipeline.len() + self.routing.len()
+    }
 }
 
 /// Targets that were seen.

@@ -13,7 +13,7 @@ use super::fields::{self, Mark};
 use crate::connections::answer::Answer;
 use crate::connections::batcher::{Completion, Joiner, Protocol};
 use crate::connections::closing::Fault;
-use crate::connections::inflate::{Coding, InflateError, inflate};
+use crate::connections::inflate::{Coding, InflateError, inflate_whole};
 use crate::reading::identity::Identity;
 
 /// What is kept of a connection.
@@ -200,7 +200,7 @@ impl Decoding {
             Compression::Zstd => Coding::Zstd,
         };
         let grow = |reservation: &mut Reservation, more| joiner.grow(reservation, more);
-        let entries = inflate(coding, compressed, self.message_max, reservation, grow);
+        let entries = inflate_whole(coding, compressed, self.message_max, reservation, grow);
         entries.map_err(|error| match error {
             InflateError::TooLarge => Fault::too_large(format!(
                 "the decompressed entries of a message are longer than {} bytes (`max_message_bytes`)",

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use codec::{BodyFormat, Documents};
 use http::StatusCode;
 
@@ -36,19 +37,19 @@ impl Protocol for Decoding {
     type Reason = Refusal;
 
     fn add(&mut self, mut message: Message, answer: Answer<Refusal>, joiner: &mut HttpJoiner) {
-        if let Err(refusal) = self.read(&mut message, joiner) {
-            return answer.reject(refusal);
-        }
+        let body = match self.read(&mut message, joiner) {
+            Ok(body) => body,
+            Err(refusal) => return answer.reject(refusal),
+        };
         let Message {
-            received,
             session,
             fields,
             format,
+            ..
         } = message;
         let encoding = format.unwrap_or(BodyFormat::Lines).encoding();
         let count = self.documents.len();
         let first = session.numbers(count);
-        let body = received.bytes;
         let mut from = 0;
         while from < count {
             let kind = (encoding, self.add_fields);
@@ -66,16 +67,16 @@ impl Protocol for Decoding {
 }
 
 impl Decoding {
-    /// Decompresses and reads a message. Afterwards its format is known.
-    fn read(&mut self, message: &mut Message, joiner: &mut HttpJoiner) -> Result<(), Refusal> {
-        let inflated = message.received.inflate(self.body_max, joiner);
-        inflated.map_err(Fault::from)?;
-        let body = &message.received.bytes;
+    /// Decompresses and reads a message; gives its body. Afterwards its format is known.
+    fn read(&mut self, message: &mut Message, joiner: &mut HttpJoiner) -> Result<Bytes, Refusal> {
+        let whole = message.received.whole(self.body_max, joiner);
+        let body = whole.map_err(Fault::from)?;
         joiner.ctx.metrics.bytes(body.len());
-        let format = message.format.unwrap_or_else(|| BodyFormat::guess(body));
+        let format = message.format.unwrap_or_else(|| BodyFormat::guess(&body));
         message.format = Some(format);
         self.documents
-            .read(body, format)
-            .map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error.to_string()))
+            .read(&body, format)
+            .map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error.to_string()))?;
+        Ok(body)
     }
 }

@@ -19,6 +19,7 @@ use super::refusal::Refusal;
 use super::settings::Config;
 use crate::connections::batcher::Inbox;
 use crate::connections::inflate::Coding;
+use crate::connections::pages::Cut;
 use crate::connections::request::Requests;
 use crate::connections::session::{Session, Sessions};
 
@@ -70,7 +71,7 @@ impl Service {
             .map_err(|refusal| refusal.leaving_body(!is_empty))?;
         let received = self
             .requests
-            .read(session, body, coding)
+            .read(session, body, coding, Cut::Nowhere)
             .await
             .map_err(|fault| Refusal::from(fault).leaving_body(true))?;
         let fields = self

@@ -1,6 +1,6 @@
 //! Decompressing from memory, for the crate `fuzzkit`.
 
-use super::{Coding, Inflater, inflate};
+use super::{Coding, Inflater, inflate_whole};
 use crate::connections::batcher::probe::Bench;
 
 /// The codings, as `inflated` numbers them.
@@ -24,7 +24,7 @@ pub fn inflated(
             reservation.grow_blocking(more);
             peak = peak.max(bench.used());
         };
-        let buffer = inflate(coding, bytes, limit, &mut reservation, grow).ok();
+        let buffer = inflate_whole(coding, bytes, limit, &mut reservation, grow).ok();
         whole = buffer.map(|buffer| buffer.to_vec());
         None
     });

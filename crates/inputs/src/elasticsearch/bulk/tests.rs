@@ -16,14 +16,46 @@ fn defaults() -> Defaults {
     }
 }
 
-/// A batch of what is taken of a body.
-fn batch(items: &mut Items, body: &Bytes) -> Batch {
-    let side = Bytes::copy_from_slice(items.rewritten());
-    items.keep_beside(side);
+fn items(count: usize) -> Items {
+    let limits = Limits {
+        items: count,
+        depth: DEPTH_MAX,
+    };
+    Items::new(limits)
+}
+
+/// Reads a body in pages of so many lines; gives how much memory that took beside them.
+fn feed(
+    items: &mut Items,
+    body: &[u8],
+    defaults: Defaults,
+    lines: usize,
+) -> Result<usize, Failure> {
+    items.begin(defaults);
+    let mut pages = vec![Vec::new()];
+    for (number, line) in body.split_inclusive(|byte| *byte == b'\n').enumerate() {
+        if number > 0 && number.is_multiple_of(lines) {
+            pages.push(Vec::new());
+        }
+        pages.last_mut().expect("a page").extend_from_slice(line);
+    }
+    let mut owed = 0;
+    for page in pages {
+        items.page(page.into());
+        while let Some(bytes) = items.go_on() {
+            assert!(bytes > 0);
+            owed += bytes;
+        }
+    }
+    items.end().map(|()| owed)
+}
+
+/// A batch of what is taken.
+fn batch(items: &Items) -> Batch {
     let host = Arc::new(HostInfo { name: "h".into() });
     let mut builder = BatchBuilder::new(Encoding::Json, &host, 0, false);
     let stream = Arc::new(Stream::unnamed(0xabc));
-    let (end, runs) = items.push(body, 0, (&stream, 0x10), &mut builder);
+    let (end, runs) = items.push(0, (&stream, 0x10), &mut builder);
     assert_eq!(end, items.len());
     let rows = builder.len();
     assert_eq!(runs.iter().map(|(rows, _)| rows).sum::<usize>(), rows);
@@ -51,31 +83,31 @@ fn rows(batch: &Batch) -> Vec<String> {
     (0..batch.len()).map(row).collect()
 }
 
-fn reply(items: &Items, body: &[u8], filter: &str) -> String {
+fn reply(items: &Items, filter: &str) -> String {
     let mut draft = Draft::default();
     let stream = Stream::unnamed(0xabc);
-    draft.bulk(items, body, (&stream, 0x10), &Filter::parse(filter), |_| {});
+    draft.bulk(items, (&stream, 0x10), &Filter::parse(filter), |_| {});
     String::from_utf8(draft.body).expect("UTF-8")
 }
 
-fn read(body: &str) -> (Items, Bytes) {
-    let mut items = Items::new(DEPTH_MAX);
-    // What was read before must not matter.
-    let before =
-        "{\"index\":{\"_id\":\"\\u0041\"}}\n{\"a\":1,\"a\":2,\"x.y\":1}\n{\"delete\":{}}\n";
-    items
-        .read(before.as_bytes(), &defaults(), 10)
-        .expect("fine");
-    let body = Bytes::copy_from_slice(body.as_bytes());
-    items.read(&body, &defaults(), 10).expect("fine");
-    (items, body)
+/// What is read of a body, in pages of one line, of two, and in one.
+fn read(body: &str) -> [Items; 3] {
+    [1, 2, usize::MAX].map(|lines| {
+        let mut items = items(10);
+        // What was read before must not matter.
+        let before =
+            "{\"index\":{\"_id\":\"\\u0041\"}}\n{\"a\":1,\"a\":2,\"x.y\":1}\n{\"delete\":{}}\n";
+        feed(&mut items, before.as_bytes(), defaults(), lines).expect("fine");
+        feed(&mut items, body.as_bytes(), defaults(), lines).expect("fine");
+        items
+    })
 }
 
 const PLACE: &str = "00000000000000000000000000000abc";
 
 #[test]
 fn documents_stay_as_they_came_and_actions_become_metadata() {
-    let (mut items, body) = read(concat!(
+    let read = read(concat!(
         "{\"create\":{}}\n{\"n\":1.0}\n",
         "{\"create\":{}}\r\n {\"n\" : 2} \r\n",
         "\n",
@@ -85,7 +117,6 @@ fn documents_stay_as_they_came_and_actions_become_metadata() {
         "{\"update\":{\"_id\":\"u\"}}\n{\"doc\": {\"n\":6} ,\"doc_as_upsert\":true}\n",
         "{\"index\":{}}\n{\"@metadata\":5,\"n\":7}\n",
     ));
-    let batch = batch(&mut items, &body);
     let expected = [
         format!("{{\"n\":1.0}} {PLACE}-10-11 logs create  "),
         format!("{{\"n\" : 2}} {PLACE}-11-12 logs create  "),
@@ -95,17 +126,20 @@ fn documents_stay_as_they_came_and_actions_become_metadata() {
         "{\"n\":6} u logs index  ".into(),
         format!("{{\"@metadata\":5,\"n\":7}} {PLACE}-16-17 logs index  "),
     ];
-    assert_eq!(rows(&batch), expected);
-    assert!(items.errors().is_empty());
+    for items in read {
+        assert_eq!(rows(&batch(&items)), expected);
+        assert!(items.errors().is_empty());
+    }
 }
 
 #[test]
 fn a_batch_with_one_target_has_one_cell_of_it() {
-    let (mut items, body) = read("{\"create\":{}}\n{}\n{\"create\":{}}\n{}\n");
-    let batch = batch(&mut items, &body);
-    let index = batch.column(&FieldPath::from_keys(["@metadata", "index"]));
-    assert!(matches!(index.value(1), Value::Text(b"logs")));
-    assert_eq!(batch.len(), 2);
+    for items in read("{\"create\":{}}\n{}\n{\"create\":{}}\n{}\n") {
+        let batch = batch(&items);
+        let index = batch.column(&FieldPath::from_keys(["@metadata", "index"]));
+        assert!(matches!(index.value(1), Value::Text(b"logs")));
+        assert_eq!(batch.len(), 2);
+    }
 }
 
 #[test]
@@ -177,25 +211,30 @@ fn documents_are_refused_one_by_one() {
         ),
     ] {
         let good = "{\"index\":{}}\n{\"good\":1}\n";
-        let (mut items, body) = read(&format!("{good}{bad}{good}"));
-        let [error] = items.errors() else {
-            panic!("{bad}: {:?}", items.errors());
-        };
-        assert_eq!((error.status.as_u16(), error.kind), (status, kind), "{bad}");
-        assert!(error.reason.contains(part), "{bad}: {}", error.reason);
-        let reply: serde_json::Value =
-            serde_json::from_str(&reply(&items, &body, "errors,items")).expect("JSON");
-        assert_eq!(reply["errors"], true);
-        let failed = reply["items"][1].as_object().expect("an item");
-        let (verb, failed) = failed.iter().next().expect("an action");
-        assert!(bad.contains(verb.as_str()));
-        assert_eq!(
-            (&failed["status"], &failed["error"]["type"]),
-            (&status.into(), &kind.into())
-        );
-        assert_eq!(reply["items"][2]["index"]["status"], 201);
-        assert_eq!(batch(&mut items, &body).len(), 2, "{bad}");
+        for items in read(&format!("{good}{bad}{good}")) {
+            check_refused(&items, bad, (status, kind, part));
+        }
     }
+}
+
+fn check_refused(items: &Items, bad: &str, (status, kind, part): (u16, &str, &str)) {
+    let [error] = items.errors() else {
+        panic!("{bad}: {:?}", items.errors());
+    };
+    assert_eq!((error.status.as_u16(), error.kind), (status, kind), "{bad}");
+    assert!(error.reason.contains(part), "{bad}: {}", error.reason);
+    let reply: serde_json::Value =
+        serde_json::from_str(&reply(items, "errors,items")).expect("JSON");
+    assert_eq!(reply["errors"], true);
+    let failed = reply["items"][1].as_object().expect("an item");
+    let (verb, failed) = failed.iter().next().expect("an action");
+    assert!(bad.contains(verb.as_str()));
+    assert_eq!(
+        (&failed["status"], &failed["error"]["type"]),
+        (&status.into(), &kind.into())
+    );
+    assert_eq!(reply["items"][2]["index"]["status"], 201);
+    assert_eq!(batch(items).len(), 2, "{bad}");
 }
 
 #[test]
@@ -203,13 +242,12 @@ fn what_is_not_utf8_is_refused_alone() {
     let body = Bytes::from_static(
         b"{\"index\":{}}\n{\"a\":\"\xff\"}\n{\"index\":{}}\n{\"a\":\"\xc3\xa9\"}\n",
     );
-    let mut items = Items::new(DEPTH_MAX);
-    items.read(&body, &defaults(), 10).expect("fine");
+    let mut items = items(10);
+    feed(&mut items, &body, defaults(), 1).expect("fine");
     assert!(items.errors()[0].reason.contains("not UTF-8"));
-    assert_eq!(batch(&mut items, &body).len(), 1);
-    let failure = items
-        .read(b"{\"index\":{\"_id\":\"\xff\"}}\n{}\n", &defaults(), 10)
-        .expect_err("an action must be readable");
+    assert_eq!(batch(&items).len(), 1);
+    let bad = b"{\"index\":{\"_id\":\"\xff\"}}\n{}\n";
+    let failure = feed(&mut items, bad, defaults(), 1).expect_err("an action must be readable");
     assert!(failure.reason.contains("not UTF-8"), "{}", failure.reason);
 }
 
@@ -271,13 +309,15 @@ fn malformed_requests_are_refused_as_a_whole() {
         ),
         (&good.repeat(11), 413, "more than 10 actions"),
     ] {
-        let mut items = Items::new(DEPTH_MAX);
-        let failure = items.read(bad.as_bytes(), &defaults(), 10).expect_err(bad);
-        assert_eq!(failure.status.as_u16(), status, "{bad}");
-        assert!(failure.reason.contains(part), "{bad}: {}", failure.reason);
-        assert_eq!(items.len(), 0, "{bad}");
+        for lines in [1, 2, usize::MAX] {
+            let mut items = items(10);
+            let failure = feed(&mut items, bad.as_bytes(), defaults(), lines).expect_err(bad);
+            assert_eq!(failure.status.as_u16(), status, "{bad}");
+            assert!(failure.reason.contains(part), "{bad}: {}", failure.reason);
+            assert_eq!(items.len(), 0, "{bad}");
+        }
     }
-    let failure = Items::new(DEPTH_MAX).read(good.as_bytes(), &Defaults::default(), 10);
+    let failure = feed(&mut items(10), good.as_bytes(), Defaults::default(), 1);
     let failure = failure.expect_err("no index");
     assert!(
         failure.reason.contains("index is missing"),
@@ -288,24 +328,26 @@ fn malformed_requests_are_refused_as_a_whole() {
 
 #[test]
 fn a_single_document_may_have_any_number_of_lines() {
-    let mut items = Items::new(DEPTH_MAX);
-    let body = Bytes::from_static(b"{\n  \"a\": 1\n}\n");
-    items
-        .single(&body, &defaults(), Verb::Create, Some("an id"))
-        .expect("fine");
-    let batch = batch(&mut items, &body);
-    assert_eq!(rows(&batch), ["{   \"a\": 1 } an id logs create  "]);
-    let failure = items.single(b"", &defaults(), Verb::Index, None);
+    let mut items = items(10);
+    let document = |verb, id: Option<&str>| Defaults {
+        document: Some((verb, id.map(str::to_owned))),
+        ..defaults()
+    };
+    let body = b"{\n  \"a\": 1\n}\n";
+    let with_id = document(Verb::Create, Some("an id"));
+    feed(&mut items, body, with_id, usize::MAX).expect("fine");
+    assert_eq!(rows(&batch(&items)), ["{   \"a\": 1 } an id logs create  "]);
+    let failure = feed(&mut items, b"", document(Verb::Index, None), 1);
     assert!(failure.expect_err("no body").reason.contains("required"));
 }
 
 #[test]
 fn replies_hold_what_is_asked_for() {
-    let (items, body) = read(concat!(
+    let [items, ..] = read(concat!(
         "{\"create\":{\"_id\":\"a\\\"b\"}}\n{}\n",
         "{\"index\":{}}\n{\n",
     ));
-    let whole = reply(&items, &body, "");
+    let whole = reply(&items, "");
     assert_eq!(
         whole,
         format!(
@@ -333,13 +375,10 @@ fn replies_hold_what_is_asked_for() {
         ("took", "{\"took\":          }".into()),
         ("nothing", "{}".into()),
     ] {
-        assert_eq!(reply(&items, &body, filter), expected, "{filter}");
+        assert_eq!(reply(&items, filter), expected, "{filter}");
     }
-    let (items, body) = read("{\"create\":{}}\n{}\n");
-    assert_eq!(
-        reply(&items, &body, "errors,items.*.error"),
-        "{\"errors\":false}"
-    );
+    let [.., items] = read("{\"create\":{}}\n{}\n");
+    assert_eq!(reply(&items, "errors,items.*.error"), "{\"errors\":false}");
 }
 
 /// More actions than a batch takes come out in order, those of several targets included.
@@ -353,17 +392,15 @@ fn many_documents_are_cut_into_batches() {
             _ => "{\"create\":{}}\n{\n".to_owned(),
         })
         .collect();
-    let body = Bytes::from(text);
-    let mut items = Items::new(DEPTH_MAX);
-    items.read(&body, &defaults(), count).expect("fine");
-    items.keep_beside(Bytes::copy_from_slice(items.rewritten()));
+    let mut items = items(count);
+    feed(&mut items, text.as_bytes(), defaults(), 501).expect("fine");
     let host = Arc::new(HostInfo { name: "h".into() });
     let stream = Arc::new(Stream::unnamed(1));
     let (mut from, mut found) = (0, Vec::new());
     while from < items.len() {
         let mut builder = BatchBuilder::new(Encoding::Json, &host, 0, false);
         let runs;
-        (from, runs) = items.push(&body, from, (&stream, 0), &mut builder);
+        (from, runs) = items.push(from, (&stream, 0), &mut builder);
         let rows = builder.len();
         let mut batch = builder.finish();
         target::lay(&mut batch, &[(0..rows, runs)]);
@@ -385,18 +422,43 @@ fn many_documents_are_cut_into_batches() {
 #[test]
 fn a_long_reply_is_charged_while_it_is_written() {
     let body = "{\"index\":{}}\n{}\n".repeat(20_000);
-    let mut items = Items::new(DEPTH_MAX);
-    items
-        .read(body.as_bytes(), &defaults(), 20_000)
-        .expect("fine");
+    let mut items = items(20_000);
+    feed(&mut items, body.as_bytes(), defaults(), 100).expect("fine");
     let (mut draft, mut charged) = (Draft::default(), 0);
     let (stream, filter) = (Stream::unnamed(0xabc), Filter::default());
     let grow = |more| charged += more;
-    draft.bulk(&items, body.as_bytes(), (&stream, 0), &filter, grow);
+    draft.bulk(&items, (&stream, 0), &filter, grow);
     let len = draft.body.len();
     assert!(len > 1 << 20, "{len}");
     assert!(
         (len - (512 << 10)..=len).contains(&charged),
         "{charged} of {len}"
     );
+}
+
+/// What is kept of a request beside its pages is charged: the list, errors, targets and what is rewritten.
+#[test]
+fn lists_are_charged_as_they_grow() {
+    let bodies: [(&str, fn(usize) -> String, usize); 4] = [
+        ("items", |_| "{\"index\":{}}\n{}\n".into(), 30),
+        ("errors", |_| "{\"index\":{}}\n\n".into(), 100),
+        (
+            "targets",
+            |n| format!("{{\"index\":{{\"_index\":\"{n}\"}}}}\n{{}}\n"),
+            80,
+        ),
+        (
+            "rewritten",
+            |_| "{\"index\":{}}\n{\"a\":0,\"a\":1}\n".into(),
+            37,
+        ),
+    ];
+    for (what, line, least) in bodies {
+        let count = 10_000;
+        let body: String = (0..count).map(line).collect();
+        for lines in [100, usize::MAX] {
+            let owed = feed(&mut items(count), body.as_bytes(), defaults(), lines).expect("fine");
+            assert!(owed >= count * least, "{what}: {owed}");
+        }
+    }
 }
