@@ -19,8 +19,8 @@ pub(super) enum Framing {
     Lf,
     /// A zero byte.
     Nul,
-    /// The length of each message stands before it, in digits and followed by a blank (RFC 6587, RFC 5425). A message that does
-    /// not begin so ends with a line feed.
+    /// The length of each message in bytes stands before it, in digits without leading zeros and followed by a space (RFC 6587,
+    /// RFC 5425). A message that does not begin so ends the connection; with `codec: syslog`, it ends with a line feed or zero byte.
     OctetCounted,
 }
 

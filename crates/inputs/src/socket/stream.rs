@@ -111,8 +111,9 @@ impl<R: AsyncRead + Unpin> Conversation<R> {
             let _ = outcome.await;
         }
         // What came last may be at fault, such as half a document.
-        match (ending, self.state.broken.get()) {
-            (Ending::Usual, Some(reason)) => Fault::malformed(reason.clone()).into(),
+        let decoded = self.state.broken.get().map(String::as_str);
+        match (ending, decoded.or(self.chunker.fault())) {
+            (Ending::Usual, Some(reason)) => Fault::malformed(reason).into(),
             (ending, _) => ending,
         }
     }
@@ -144,7 +145,7 @@ impl<R: AsyncRead + Unpin> Conversation<R> {
             while let Some(chunk) = self.chunker.take() {
                 self.put(chunk);
             }
-            // Why it is broken is known once it was decoded.
+            // Why it is broken may be known only once it was decoded.
             if self.chunker.is_broken() || self.state.has_ended {
                 return Ending::Usual;
             }

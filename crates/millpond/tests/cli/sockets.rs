@@ -284,7 +284,43 @@ fn malformed() -> Vec<Malformed> {
             false,
         ),
         // A length that lies: the message is what came.
-        row("syslog tcp PLACE", b"9999999999 <13>x", cut, 1, false),
+        row("syslog tcp PLACE", b"999999999 <13>x", cut, 1, false),
+        row(
+            "tcp PLACE framing=octet_counted",
+            b"999999999 x",
+            cut,
+            1,
+            false,
+        ),
+        // A length that can be none begins a line of syslog, and ends other connections.
+        row(
+            "syslog tcp PLACE",
+            b"9999999999 <13>x",
+            not_syslog,
+            1,
+            false,
+        ),
+        row(
+            "tcp PLACE framing=octet_counted",
+            b"1 a9999999999 x",
+            "a message must begin with its length, digits up to 1073741824 and a space, and one begins with \"9999999999 x\"",
+            1,
+            true,
+        ),
+        row(
+            "tcp PLACE codec=json framing=octet_counted",
+            b"{\"a\":1}\n",
+            "a message must begin with its length",
+            0,
+            true,
+        ),
+        row(
+            "unix PLACE framing=octet_counted",
+            b"007 agents",
+            "a message must begin with its length",
+            0,
+            true,
+        ),
         row(
             "syslog tcp PLACE",
             b"0 12345678901 x\n",
@@ -351,6 +387,9 @@ fn malformed_messages_are_reported_and_concern_no_other() {
         let is_packed = bad.input.contains("msgpack");
         let (good, more) = match is_packed {
             true => (&b"\x81\xa1n\x01"[..], &b"\x81\xa1n\x02"[..]),
+            false if bad.input.contains("octet_counted") => {
+                (&b"7 {\"n\":1}"[..], &b"7 {\"n\":2}"[..])
+            }
             false if bad.input.contains("json") => (&b"{\"n\":1}\n"[..], &b"{\"n\":2}\n"[..]),
             false => (
                 &b"<13>Oct 11 22:14:15 h a: 1\n\0"[..],
