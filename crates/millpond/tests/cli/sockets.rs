@@ -553,6 +553,35 @@ fn octet_counted_messages_and_lines_are_syslog() {
 }
 
 #[test]
+fn local_programs_log_to_a_socket_of_unix() {
+    let folder = Folder::new();
+    let path = folder.path("log");
+    let text = b"<13>Oct 11 22:14:15 app[7]: one";
+    for kind in ["", " kind=datagram", " kind=stream"] {
+        let mut receiving = Receiving::start(&format!("syslog unix {path}{kind}"));
+        let mode = fs::metadata(&path).expect("a socket").permissions().mode();
+        assert_eq!(mode & 0o777, 0o666, "{kind}");
+        if kind.contains("stream") {
+            // As syslog(3) writes it.
+            let mut stream = UnixStream::connect(&path).expect("connected");
+            stream
+                .write_all(&[&text[..], b"\0"].concat().repeat(2))
+                .expect("written");
+        } else {
+            let socket = UnixDatagram::unbound().expect("a socket");
+            for _ in 0..2 {
+                socket.send_to(text, &path).expect("sent");
+            }
+        }
+        receiving.until(2);
+        let (events, said) = receiving.stop();
+        assert_eq!(messages(&events), ["one", "one"], "{kind}: {said}");
+        let name = &events[0]["log"]["syslog"]["appname"];
+        assert_eq!(name, "app", "{}", events[0]);
+    }
+}
+
+#[test]
 fn every_datagram_is_an_event() {
     let port = free_port();
     let mut receiving = Receiving::start(&format!("udp {port}"));
@@ -648,6 +677,16 @@ fn what_cannot_be_is_refused_at_the_start() {
             "syslog udp 5514 tls.cert=a tls.key=b | stdout".to_owned(),
             "`tls` requires",
         ),
+        (
+            "syslog unix /tmp/x tls.cert=a tls.key=b | stdout".to_owned(),
+            "`tls` requires",
+        ),
+        (
+            "syslog udp 5514 mode=0600 | stdout".to_owned(),
+            "`mode` requires `transport: unix`",
+        ),
+        ("syslog unix /tmp/x mode=9 | stdout".to_owned(), "in octal"),
+        ("syslog udp /dev/log | stdout".to_owned(), "has no port"),
         (
             "udp 5514 codec=msgpack | stdout".to_owned(),
             "requires a connection",
