@@ -234,6 +234,14 @@ mod tests {
             drop(buffer);
             assert_eq!((pool.take_sized(size)[0], size), (7, size), "used again");
         }
+        let mut reservation = pool.try_reserve(2 * 25 + 2 * 30).expect("it fits");
+        for (size, is_kept) in [(25, true), (30, false)] {
+            let mut buffer = reservation.take(size);
+            buffer[0] = 7;
+            drop(buffer);
+            assert_eq!(reservation.take(size)[0] == 7, is_kept, "{size}");
+        }
+        drop(reservation);
         let mut odd = pool.take_sized(300);
         odd[0] = 7;
         drop(odd);

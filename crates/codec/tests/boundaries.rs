@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use batch::{Encoding, FieldPath, HostInfo, Stream, Value};
 use bytes::Bytes;
+use codec::syslog::{Format, Syslog, Zone};
 use codec::{Chunk, Decoder, Settings};
 use reading::{Plan, read};
 
@@ -18,9 +19,12 @@ fn settings() -> Settings {
 fn a_length_that_ends_within_a_character_leaves_two_messages_that_are_repaired() {
     let settings = Settings {
         is_counted: true,
+        syslog: Some(Syslog::new(Format::Auto, Zone::utc())),
         ..settings()
     };
-    let events = read("2 aéx\n3 eéz\n".as_bytes(), &settings, &Plan::simple());
+    // Behind a frame, what is no length begins a line.
+    let stream = "5 <1>aéx\n6 <1>eéz\n".as_bytes();
+    let events = read(stream, &settings, &Plan::simple());
     let texts: Vec<&str> = events.iter().map(|event| event.text.as_str()).collect();
     assert_eq!(texts, ["a\u{fffd}", "\u{fffd}x", "eé", "z"]);
 }

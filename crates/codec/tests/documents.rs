@@ -191,6 +191,18 @@ fn a_broken_document_takes_no_other_with_it() {
             "[{\"a\":1}, 17, \"x\",\n{\"a\":2}]",
             vec![("{\"a\":1}", ""), ("17, \"x\",", BROKEN), ("{\"a\":2}", "")],
         ),
+        // A bracket belongs to the text behind it, and to no document.
+        (
+            "{\"a\":1}{\"a\":2}\n[1]\n[ [\"x\", {}]\n[\n17]\n[ {\"a\":3} ]\n[",
+            vec![
+                ("{\"a\":1}", ""),
+                ("{\"a\":2}", ""),
+                ("[1]", BROKEN),
+                ("[ [\"x\", {}]", BROKEN),
+                ("17]", BROKEN),
+                ("{\"a\":3}", ""),
+            ],
+        ),
         // The structure is right, and a number is not.
         (
             "[{\"a\":01},{\"a\":2}]",

@@ -38,6 +38,9 @@ const FREE_SIZE_MAX: usize = 64;
 /// fresh buffer costs more in page faults than in reading.
 const LARGE_SHIFT_MAX: u32 = 4;
 
+/// How much smaller, likewise.
+const SMALL_SHIFT_MAX: u32 = 4;
+
 impl BufferPool {
     pub(super) fn new(budget: Arc<Budget>, share: usize, buffer_size: usize) -> Self {
         let inner = PoolInner {
@@ -134,10 +137,14 @@ impl PoolInner {
         }
     }
 
-    /// Whether unused buffers of this size are kept.
+    /// Whether unused buffers of this size are kept: an ordinary one, and what doubling and halving make of it.
     fn is_reused(&self, size: usize) -> bool {
-        let times = size / self.buffer_size.max(1);
-        times.is_power_of_two() && times <= 1 << LARGE_SHIFT_MAX && size == times * self.buffer_size
+        let is_times = |large: usize, small: usize, shift_max: u32| {
+            let times = large / small.max(1);
+            times.is_power_of_two() && times <= 1 << shift_max && large == times * small
+        };
+        is_times(size, self.buffer_size, LARGE_SHIFT_MAX)
+            || is_times(self.buffer_size, size, SMALL_SHIFT_MAX)
     }
 
     /// An unused buffer of this size.

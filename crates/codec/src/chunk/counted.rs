@@ -1,8 +1,9 @@
-//! Syslog messages as TCP carries them (RFC 6587): with their length before them, `LENGTH SP MESSAGE`, or as lines.
+//! Messages with their length before them, `LENGTH SP MESSAGE`, and syslog messages as streams carry them (RFC 6587): so, or as lines.
 //!
-//! Which of the two it is shows in each frame: digits and a space begin a frame with a length, where `<` follows them if the messages
-//! are syslog; everything else begins a line. Senders that change their framing therefore need no new connection. Line feeds between
-//! frames, which some senders add, are passed over.
+//! Which of the two it is shows in each frame of syslog: digits, a space and `<` begin a frame with a length; everything else begins a
+//! line, which ends with a line feed, or with a zero byte, as `syslog(3)` writes it. Senders that change their framing therefore need no
+//! new connection. Where the messages are not syslog, a line cannot be told from a frame: what does not begin with a length is a fault,
+//! behind which nothing can be read. Line feeds and zero bytes between frames, which some senders add, are passed over.
 //!
 //! A message longer than the limit is given as soon as its first bytes are there, up to the limit, and the rest is read over.
 
@@ -15,12 +16,18 @@ use crate::resume::Resume;
 /// Digits of a length at most.
 const DIGITS_MAX: usize = 10;
 
+/// The largest length: what the limit of a message can be set to. Larger numbers are something else, such as a time.
+const LENGTH_MAX: u64 = 1 << 30;
+
+/// Bytes of what is no length that are shown.
+const SHOWN_MAX: usize = 32;
+
 /// What is read over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Over {
     Nothing,
     Bytes(u64),
-    /// Up to and with the next line feed.
+    /// Up to and with the next line feed or zero byte.
     Line,
 }
 
@@ -37,14 +44,18 @@ enum Next {
     },
     /// More must be read first.
     Incomplete,
+    /// There is no length where one must be.
+    Malformed,
 }
 
 /// Makes records of frames.
 #[derive(Debug)]
 pub(super) struct Counted {
     record_max: usize,
-    /// Messages begin with `<`.
+    /// Messages begin with `<`, and may be lines.
     is_syslog: bool,
+    /// Why nothing behind the last record can be read.
+    fault: Option<String>,
     /// Offset behind the last frame that was looked at.
     scanned: u64,
     /// Offset up to which the line at `scanned` does not end.
@@ -58,6 +69,7 @@ impl Counted {
         Self {
             record_max,
             is_syslog,
+            fault: None,
             scanned: start,
             searched: start,
             over: Over::Nothing,
@@ -69,13 +81,19 @@ impl Counted {
         !self.records.is_empty()
     }
 
+    /// Why nothing behind the last record can be read.
+    pub(super) fn fault(&self) -> Option<&str> {
+        self.fault.as_deref()
+    }
+
     /// Looks at the whole frames of the window.
     pub(super) fn scan(&mut self, window: &mut Window) {
-        loop {
+        while self.fault.is_none() {
             let from = (self.scanned - window.start()) as usize;
             match self.next(&window.bytes()[from..]) {
                 Next::Pass(0) | Next::Incomplete => break,
                 Next::Pass(bytes) => self.scanned += bytes as u64,
+                Next::Malformed => self.fail(&window.bytes()[from..]),
                 Next::Message {
                     start,
                     len,
@@ -92,6 +110,13 @@ impl Counted {
         if self.records.is_empty() {
             window.forget((self.scanned - window.start()) as usize);
         }
+    }
+
+    fn fail(&mut self, bytes: &[u8]) {
+        let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN_MAX)]);
+        self.fault = Some(format!(
+            "a message must begin with its length, digits up to {LENGTH_MAX} and a space, and one begins with {shown:?}"
+        ));
     }
 
     fn push(&mut self, start: usize, len: usize, frame: usize, is_cut: bool) {
@@ -121,7 +146,7 @@ impl Counted {
                 return Next::Pass(passed);
             }
             Over::Line => {
-                let Some(end) = memchr::memchr(b'\n', bytes) else {
+                let Some(end) = memchr::memchr2(b'\n', 0, bytes) else {
                     return Next::Pass(bytes.len());
                 };
                 self.over = Over::Nothing;
@@ -135,7 +160,8 @@ impl Counted {
             Some(_) => match self.length(bytes) {
                 Length::Is { digits, len } => self.counted(bytes, digits + 1, len),
                 Length::Incomplete => Next::Incomplete,
-                Length::None => self.line(bytes),
+                Length::None if self.is_syslog => self.line(bytes),
+                Length::None => Next::Malformed,
             },
         }
     }
@@ -179,10 +205,10 @@ impl Counted {
         }
     }
 
-    /// A message that ends with a line feed.
+    /// A message that ends with a line feed or a zero byte.
     fn line(&self, bytes: &[u8]) -> Next {
         let from = (self.searched.saturating_sub(self.scanned) as usize).min(bytes.len());
-        let end = memchr::memchr(b'\n', &bytes[from..]).map(|at| from + at);
+        let end = memchr::memchr2(b'\n', 0, &bytes[from..]).map(|at| from + at);
         // A line that is too long is cut there, however much of it was read.
         if let Some(end) = end.filter(|end| *end <= self.record_max) {
             let len = without_end(&bytes[..end]);
@@ -208,12 +234,13 @@ impl Counted {
     pub(super) fn end(&mut self, window: &mut Window) {
         let from = (self.scanned - window.start()) as usize;
         let bytes = &window.bytes()[from..];
-        if bytes.is_empty() {
+        if bytes.is_empty() || self.fault.is_some() {
             return;
         }
         let (start, is_counted) = match self.length(bytes) {
             Length::Is { digits, .. } => (digits + 1, true),
-            _ => (0, false),
+            _ if self.is_syslog => (0, false),
+            _ => return self.fail(bytes),
         };
         let (len, frame) = (without_end(&bytes[start..]), bytes.len());
         self.push(start, len, frame, is_counted);
@@ -271,6 +298,9 @@ fn length(bytes: &[u8]) -> Length {
         Some(b' ') => {
             let value = |len: u64, digit: &u8| len * 10 + u64::from(digit - b'0');
             let len = bytes[..digits].iter().fold(0, value);
+            if len > LENGTH_MAX {
+                return Length::None;
+            }
             Length::Is { digits, len }
         }
         Some(_) => Length::None,
@@ -297,16 +327,28 @@ mod tests {
         record_max: usize,
         piece: impl FnMut() -> usize,
     ) -> Vec<(String, bool)> {
-        let mut settings = Settings::new(Encoding::Text, record_max);
-        settings.is_counted = true;
-        found(&settings, stream, piece)
+        found(&syslog(record_max), stream, piece).0
     }
 
+    fn counted(record_max: usize) -> Settings {
+        let mut settings = Settings::new(Encoding::Text, record_max);
+        settings.is_counted = true;
+        settings
+    }
+
+    fn syslog(record_max: usize) -> Settings {
+        use crate::syslog::{Format, Syslog, Zone};
+        let mut settings = counted(record_max);
+        settings.syslog = Some(Syslog::new(Format::Auto, Zone::utc()));
+        settings
+    }
+
+    /// The messages, and why nothing behind them can be read.
     fn found(
         settings: &Settings,
         stream: &[u8],
         mut piece: impl FnMut() -> usize,
-    ) -> Vec<(String, bool)> {
+    ) -> (Vec<(String, bool)>, Option<String>) {
         let pool = Budget::new(64 << 20).pool(64 << 20, 4096);
         let mut chunker = Chunker::new(settings);
         let mut found = Vec::new();
@@ -320,7 +362,7 @@ mod tests {
             }
         };
         let mut left = stream;
-        while !left.is_empty() {
+        while !left.is_empty() && !chunker.is_broken() {
             if chunker.is_full() {
                 chunker.take().into_iter().for_each(&mut collect);
             }
@@ -339,13 +381,12 @@ mod tests {
         while let Some(chunk) = chunker.finish() {
             collect(chunk);
         }
-        found
+        (found, chunker.fault().map(str::to_owned))
     }
 
     #[test]
     fn what_the_messages_are_does_not_depend_on_how_they_are_read() {
-        let long = "z".repeat(300);
-        let cut_line = format!("<{}", &long[..99]);
+        let long = format!("<{}", "z".repeat(299));
         type Case<'c> = (&'c str, String, &'c [(&'c str, bool)]);
         let table: &[Case<'_>] = &[
             (
@@ -380,12 +421,19 @@ mod tests {
                 &[("<1>abc", false)],
             ),
             (
-                "a line that begins with digits",
-                "2026 was fine\n12x y\n".into(),
-                &[
-                    // It says that it has 2,026 bytes.
-                    ("was fine\n12x y", true),
-                ],
+                "too long, with a zero byte at its end",
+                format!("{long}\0<2>b\0"),
+                &[(&long[..100], true), ("<2>b", false)],
+            ),
+            (
+                "zero bytes",
+                "<1>a\n\0<2>b\0<3>c\0".into(),
+                &[("<1>a", false), ("<2>b", false), ("<3>c", false)],
+            ),
+            (
+                "a length that can be none",
+                "1073741825 <1>a\n9999999999 <1>b\n".into(),
+                &[("1073741825 <1>a", false), ("9999999999 <1>b", false)],
             ),
             (
                 "digits and something else",
@@ -399,8 +447,8 @@ mod tests {
             ),
             (
                 "too long, a line",
-                format!("<{long}\n3 <1>"),
-                &[(&cut_line, true), ("<1>", false)],
+                format!("{long}\n3 <1>"),
+                &[(&long[..100], true), ("<1>", false)],
             ),
             (
                 "more digits than a length has",
@@ -423,16 +471,7 @@ mod tests {
 
     #[test]
     fn a_syslog_frame_has_a_message_that_begins_as_one() {
-        let read = |stream: &str, piece: usize| {
-            let mut settings = Settings::new(Encoding::Text, 100);
-            settings.is_counted = true;
-            let zone = crate::syslog::Zone::utc();
-            settings.syslog = Some(crate::syslog::Syslog::new(
-                crate::syslog::Format::Auto,
-                zone,
-            ));
-            found(&settings, stream.as_bytes(), || piece)
-        };
+        let read = |stream: &str, piece: usize| messages(stream.as_bytes(), 100, || piece);
         for piece in [1, 7, 4000] {
             let lines = "5 <1>ab1700000000 unix time\n2026 was fine\n0 <1>\n007 agents\n9 <1>a";
             let lines = read(lines, piece);
@@ -450,6 +489,39 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_length_is_a_fault_unless_the_messages_are_syslog() {
+        for (stream, wanted, shown) in [
+            ("1 a2 bc", &["a", "bc"][..], None),
+            ("1 a\n\r\0\x31 b\n", &["a", "b"], None),
+            ("1 ahello 1 b", &["a"], Some("hello")),
+            ("2026: was fine", &[], Some("2026:")),
+            ("1 a007 agents", &["a"], Some("0")),
+            ("0 1 a", &[], Some("0")),
+            ("-1 a", &[], Some("-")),
+            ("12345678901 x", &[], Some("12345678901")),
+            ("1073741825 x", &[], Some("1073741825 ")),
+            ("9999999999 x", &[], Some("9999999999 ")),
+            ("1 a12", &["a"], Some("12")),
+            ("1 a12 b", &["a", "b"], None),
+        ] {
+            for piece in [1, 3, 4000] {
+                let (texts, fault) = found(&counted(100), stream.as_bytes(), || piece);
+                let texts: Vec<&str> = texts.iter().map(|(text, _)| &**text).collect();
+                assert_eq!(texts, wanted, "{stream}");
+                let begun = shown.map(|shown| format!("begins with \"{}", &shown[..1]));
+                match (&fault, begun) {
+                    (Some(fault), Some(begun)) => assert!(fault.contains(&begun), "{fault}"),
+                    (None, None) => {}
+                    other => panic!("{stream}: {other:?}"),
+                }
+                if let (4000, Some(shown)) = (piece, shown) {
+                    assert!(fault.is_some_and(|fault| fault.contains(shown)), "{stream}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn anything_can_be_read() {
         let mut random = fastrand::Rng::with_seed(9);
         let letters = b"0123456789 <>\na";
@@ -457,9 +529,16 @@ mod tests {
             let stream: Vec<u8> = (0..random.usize(..400))
                 .map(|_| letters[random.usize(..letters.len())])
                 .collect();
-            let whole = messages(&stream, 50, || usize::MAX);
-            let pieces = messages(&stream, 50, || random.usize(1..9));
-            assert_eq!(whole, pieces, "{:?}", String::from_utf8_lossy(&stream));
+            for settings in [syslog(50), counted(50)] {
+                let (whole, fault) = found(&settings, &stream, || usize::MAX);
+                let (pieces, other) = found(&settings, &stream, || random.usize(1..9));
+                let text = String::from_utf8_lossy(&stream);
+                assert_eq!(
+                    (whole, fault.is_some()),
+                    (pieces, other.is_some()),
+                    "{text:?}"
+                );
+            }
         }
     }
 }

@@ -3,7 +3,8 @@
 //! A scan finds out where each document ends. It knows JSON's structure, not all of its grammar: the decoder validates what was
 //! found. Between documents, blanks, commas and the brackets of arrays are passed over, and it is not checked whether they are
 //! complete: the elements of an array that is still being written are given as they come, and reading can resume between any two
-//! documents without knowing more than that.
+//! documents without knowing more than that. A bracket behind which text follows on the same line that is no document belongs to that
+//! text: nobody would recognize `[1]` in `1]`.
 //!
 //! A broken document, or text that is none, becomes one record. It ends with a closing brace, or before an opening brace or a
 //! bracket, which is the first character of a line that is indented no more than the record; with documents written by programs this
@@ -24,11 +25,16 @@ use super::{Chunk, LineFormat};
 /// A document that is indented further counts as not indented. Must be less than [`crate::CHECK_BYTES`].
 const INDENT_MAX: u32 = 200;
 
+/// How many blanks and brackets may stand between a bracket and the text that it belongs to.
+const BRACKET_MAX: u64 = 200;
+
 /// What may follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// A document, or what separates it from the one before.
     Between,
+    /// As `Between`, but brackets that may belong to text are open.
+    Bracket,
     KeyOrEnd,
     Key,
     Colon,
@@ -114,6 +120,7 @@ impl Documents {
         while at < bytes.len() {
             at = match self.state {
                 State::Between => self.between(window, at),
+                State::Bracket => self.bracket(window, at),
                 State::String { is_key } => self.string(bytes, at, is_key),
                 State::Escape { is_key } => {
                     // A line feed breaks the string also there.
@@ -130,7 +137,7 @@ impl Documents {
 
     fn between(&mut self, window: &Window, at: usize) -> usize {
         let byte = window.bytes()[at];
-        if matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b',' | b'[' | b']') {
+        if matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b',' | b']') {
             self.blank += 1;
             self.pass(byte);
             return at + 1;
@@ -141,6 +148,11 @@ impl Documents {
             indent: indent.unwrap_or(0),
             long: None,
         });
+        if byte == b'[' {
+            self.pass(byte);
+            self.state = State::Bracket;
+            return at + 1;
+        }
         if byte != b'{' {
             self.state = State::Broken;
             return at;
@@ -150,6 +162,33 @@ impl Documents {
         self.containers.push(true);
         self.state = State::KeyOrEnd;
         at + 1
+    }
+
+    /// Finds out whether brackets are those of an array, or belong to text.
+    fn bracket(&mut self, window: &Window, at: usize) -> usize {
+        let byte = window.bytes()[at];
+        let end = window.start() + at as u64;
+        let is_far = self
+            .open
+            .as_ref()
+            .is_some_and(|open| end - open.start >= BRACKET_MAX);
+        match byte {
+            b' ' | b'\t' | b'\r' | b'[' if !is_far => {
+                self.pass(byte);
+                return at + 1;
+            }
+            b' ' | b'\t' | b'\r' | b'[' | b'\n' | b',' | b']' | b'{' => self.drop_brackets(end),
+            _ => self.state = State::Broken,
+        }
+        at
+    }
+
+    /// Brackets that stand before `end` separate documents.
+    fn drop_brackets(&mut self, end: u64) {
+        if self.state == State::Bracket {
+            self.state = State::Between;
+            self.blank += self.open.take().map_or(0, |open| end - open.start);
+        }
     }
 
     fn string(&mut self, bytes: &[u8], at: usize, is_key: bool) -> usize {
@@ -321,6 +360,7 @@ impl Documents {
     /// What is left at the end of the stream.
     pub(super) fn finish(&mut self, window: &mut Window, format: LineFormat) -> Option<Chunk> {
         let end = window.bytes().len();
+        self.drop_brackets(window.start() + end as u64);
         self.end(window, end);
         self.take(window, format)
     }

@@ -7,7 +7,7 @@
 //! | [`steps`] | what is done with each of their lines |
 //! | [`held`] | what of them is not whole yet |
 //! | [`documents`] | JSON documents that are not one per line |
-//! | [`counted`] | syslog messages with their length before them |
+//! | [`counted`] | messages with their length before them, and syslog messages in streams |
 //!
 //! Whoever reads asks for [`Chunker::space`], reads into it and says how much with [`Chunker::advance`]; [`Chunker::take`]
 //! gives the whole records so far. What follows the last of them, the *tail*, is copied to the front of the next
@@ -166,7 +166,7 @@ enum Framing {
     Documents(Box<Documents>),
     /// JSON documents whose layout is not known yet.
     Undecided,
-    /// Messages with their length before them, or lines.
+    /// Messages with their length before them; those of syslog may be lines.
     Counted(Counted),
 }
 
@@ -332,9 +332,17 @@ impl Chunker {
         self.cut.is_some() || (self.window.is_full() && self.has_records())
     }
 
-    /// Whether nothing that follows can be read: the decoder will say why.
+    /// Whether nothing that follows can be read: [`Self::fault`] says why, or the decoder will.
     pub fn is_broken(&self) -> bool {
-        self.broken
+        self.broken || self.fault().is_some()
+    }
+
+    /// Why nothing that follows can be read, where no decoder can know it.
+    pub fn fault(&self) -> Option<&str> {
+        match &self.framing {
+            Framing::Counted(counted) => counted.fault(),
+            _ => None,
+        }
     }
 
     /// Where a later run goes on, once everything was delivered that was taken so far.

@@ -22,6 +22,7 @@ mod stream;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use batch::{Source, Stream};
@@ -62,6 +63,7 @@ enum Opened {
         /// Removed when it is dropped.
         file: Option<local::File>,
         name: String,
+        gather_time: Duration,
     },
 }
 
@@ -194,10 +196,16 @@ impl Input for Socket {
                 listener.serve(begin, &ctx).await;
                 Ok(())
             }
-            Opened::Datagrams { socket, file, name } => {
+            Opened::Datagrams {
+                socket,
+                file,
+                name,
+                gather_time,
+            } => {
                 ctx.diagnostics.info(&format!("receiving on {name}"));
                 let identities = Identities::new(self.name, &ctx, &name);
-                let receiver = Receiver::new(socket, batcher.inboxes()(0), ctx.clone(), identities);
+                let inbox = batcher.inboxes()(0);
+                let receiver = Receiver::new(socket, inbox, ctx.clone(), identities, gather_time);
                 let work = component::thread::start("datagrams", move || receiver.run());
                 let ended = work.map_err(|error| no_thread(&error))?.ended().await;
                 drop(file);
@@ -246,7 +254,16 @@ impl Socket {
                 "the system holds at most {granted} of datagrams until they are taken, not {wanted}: raise it with `sysctl net.core.rmem_max`, or lower `receive_buffer_bytes`"
             ));
         }
-        Ok(Opened::Datagrams { socket, file, name })
+        let gather_time = match file {
+            None => datagram::gather_time(granted),
+            Some(_) => Duration::ZERO,
+        };
+        Ok(Opened::Datagrams {
+            socket,
+            file,
+            name,
+            gather_time,
+        })
     }
 
     /// Reads connections of TCP until it is time to stop.

@@ -19,8 +19,8 @@ pub(super) enum Framing {
     Lf,
     /// A zero byte.
     Nul,
-    /// The length of each message stands before it, in digits and followed by a blank (RFC 6587, RFC 5425). A message that does
-    /// not begin so ends with a line feed.
+    /// The length of each message in bytes stands before it, in digits without leading zeros and followed by a space (RFC 6587,
+    /// RFC 5425). A message that does not begin so ends the connection; with `codec: syslog`, it ends with a line feed or zero byte.
     OctetCounted,
 }
 
@@ -156,8 +156,13 @@ pub(super) struct SyslogConfig {
     /// The protocol that messages are received with.
     pub(super) transport: Transport,
     /// The address to listen on: `5514` is that port on this machine only (127.0.0.1), `:5514` the port on every
-    /// address of the machine, `HOST:5514` or `[::1]:5514` the port on one address.
-    pub(super) address: Address,
+    /// address of the machine, `HOST:5514` or `[::1]:5514` the port on one address. With `transport: unix`, the path of the socket.
+    #[schemars(with = "Address")]
+    pub(super) address: String,
+    /// The kind of socket, with `transport: unix`. Default: `datagram`, which is what `/dev/log` is.
+    pub(super) kind: Option<Kind>,
+    /// The permissions of the socket, in octal, with `transport: unix`. Default: `0666`, so that all programs of the machine can log.
+    pub(super) mode: Option<String>,
     /// The time zone of times without one, such as `Europe/Berlin` or `+02:00`. Default: the local time
     /// zone of the machine.
     pub(super) timezone: Option<String>,
@@ -191,6 +196,8 @@ pub(super) enum Transport {
     Udp,
     /// Messages with their length before them, or one per line.
     Tcp,
+    /// The messages of programs on the same machine, over a Unix domain socket.
+    Unix,
 }
 
 /// Kinds of sockets of Unix.

@@ -2,6 +2,7 @@
 
 use component::{Build, BuildContext, Effects, Example, Input, Spec};
 use config::{ConfigError, Node, Positional, Size};
+use net::Address;
 
 use super::settings::{
     Format, Framing, Kind, Messages, SyslogConfig, TcpConfig, Transport, UdpConfig, UnixConfig,
@@ -14,7 +15,7 @@ use crate::connections::settings::check_connections;
 pub const SYSLOG: Spec = Spec {
     name: "syslog",
     aliases: &[],
-    summary: "Receives syslog messages over UDP, TCP or TLS.",
+    summary: "Receives syslog messages over UDP, TCP, TLS or a Unix domain socket.",
     description: include_str!("syslog.md"),
     positional: Positional::fields(&["transport", "address"]),
     one_line: &[],
@@ -28,6 +29,12 @@ pub const SYSLOG: Spec = Spec {
         Example {
             title: "Messages of other machines, over TCP, whose times are those of Berlin",
             stage: "syslog tcp :5514 timezone=Europe/Berlin",
+            input: "",
+            output: "",
+        },
+        Example {
+            title: "The messages of local programs",
+            stage: "syslog unix /dev/log",
             input: "",
             output: "",
         },
@@ -110,8 +117,8 @@ pub const UNIX: Spec = Spec {
             output: "",
         },
         Example {
-            title: "The messages of local programs that log with syslog",
-            stage: "unix /dev/log kind=datagram codec=syslog mode=0666",
+            title: "A JSON document in each datagram, from every user",
+            stage: "unix /run/millpond.sock kind=datagram codec=json mode=0666",
             input: "",
             output: "",
         },
@@ -123,8 +130,18 @@ pub const UNIX: Spec = Spec {
 fn syslog(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigError> {
     let config: SyslogConfig = component::parse(node)?;
     check_connections(config.max_connections, node)?;
-    if config.transport == Transport::Udp && config.tls.is_some() {
+    if config.transport != Transport::Tcp && config.tls.is_some() {
         return Err(node.nearest("tls").error("`tls` requires `transport: tcp`"));
+    }
+    let of_unix = [
+        ("kind", config.kind.is_some()),
+        ("mode", config.mode.is_some()),
+    ];
+    for (name, _) in of_unix.into_iter().filter(|(_, is_set)| *is_set) {
+        if config.transport != Transport::Unix {
+            let text = format!("`{name}` requires `transport: unix`");
+            return Err(node.nearest(name).error(text));
+        }
     }
     let messages = Messages {
         codec: Format::Syslog,
@@ -133,12 +150,25 @@ fn syslog(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigE
         add_fields: false,
         timezone: config.timezone.as_deref(),
     };
+    let address = || {
+        let address = config.address.parse::<Address>();
+        address.map_err(|error| node.nearest("address").error(error))
+    };
     let place = match config.transport {
-        Transport::Udp => Place::Udp(config.address),
+        Transport::Udp => Place::Udp(address()?),
         Transport::Tcp => Place::Tcp {
-            address: config.address,
+            address: address()?,
             tls: config.tls,
         },
+        Transport::Unix => {
+            // As `/dev/log`, to which every program may write.
+            let mode = config.mode.as_deref().unwrap_or("0666");
+            let path = local::Path::new(&config.address, mode, node)?;
+            match config.kind {
+                Some(Kind::Stream) => Place::Stream(path),
+                Some(Kind::Datagram) | None => Place::Datagrams(path),
+            }
+        }
     };
     let socket = Socket {
         max_connections: config.max_connections,

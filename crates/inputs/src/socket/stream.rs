@@ -34,6 +34,10 @@ const SMALL: usize = 1024;
 /// The smallest room to read into.
 const ROOM_MIN: usize = 4 << 10;
 
+/// How much larger the next buffer is where one was too small for what is there. Each buffer is a message of its own: where a client
+/// begins with 50 KB, growing by half took seven of them.
+const ROOM_GROWTH: usize = 4;
+
 /// How much of half a record is kept without being charged.
 const KEPT_MAX: usize = 4 << 10;
 
@@ -111,8 +115,9 @@ impl<R: AsyncRead + Unpin> Conversation<R> {
             let _ = outcome.await;
         }
         // What came last may be at fault, such as half a document.
-        match (ending, self.state.broken.get()) {
-            (Ending::Usual, Some(reason)) => Fault::malformed(reason.clone()).into(),
+        let decoded = self.state.broken.get().map(String::as_str);
+        match (ending, decoded.or(self.chunker.fault())) {
+            (Ending::Usual, Some(reason)) => Fault::malformed(reason).into(),
             (ending, _) => ending,
         }
     }
@@ -144,7 +149,7 @@ impl<R: AsyncRead + Unpin> Conversation<R> {
             while let Some(chunk) = self.chunker.take() {
                 self.put(chunk);
             }
-            // Why it is broken is known once it was decoded.
+            // Why it is broken may be known only once it was decoded.
             if self.chunker.is_broken() || self.state.has_ended {
                 return Ending::Usual;
             }
@@ -174,9 +179,14 @@ impl<R: AsyncRead + Unpin> Conversation<R> {
     /// How large a buffer is that has `least` bytes to begin with and room for `first` ones and what usually follows, as far as an
     /// ordinary buffer has it.
     fn sized(&self, least: usize, first: usize) -> usize {
-        let pool = &self.ctx.pool;
-        let usual = (least + self.state.room).min(pool.buffer_size());
-        let size = usual.max(least + first);
+        let (pool, room) = (&self.ctx.pool, self.state.room);
+        let usual = match least + first <= room {
+            // A size of which the pool keeps buffers.
+            true => room.next_power_of_two(),
+            // A record that is too long is known when it fills its buffer: that is no larger than needed.
+            false => least + room,
+        };
+        let size = usual.min(pool.buffer_size()).max(least + first);
         size.max(pool.fitting(size))
     }
 
@@ -189,9 +199,8 @@ impl<R: AsyncRead + Unpin> Conversation<R> {
                 while let Some(chunk) = self.chunker.take() {
                     self.put(chunk);
                 }
-                if given == first.len() {
-                    break;
-                }
+                // There is more than usual.
+                self.state.room = (self.state.room * ROOM_GROWTH).min(self.ctx.pool.buffer_size());
             }
             if let Some(least) = self.chunker.least() {
                 let size = self.sized(least, first.len() - given);
@@ -227,9 +236,7 @@ impl<R: AsyncRead + Unpin> Conversation<R> {
                 break;
             }
         }
-        // Room for as much as there was, and a little more.
-        let wanted = (total + total / 2).clamp(ROOM_MIN, self.ctx.pool.buffer_size());
-        self.state.room = wanted;
+        self.state.room = total.clamp(ROOM_MIN, self.ctx.pool.buffer_size());
         Ok(())
     }
 
@@ -275,5 +282,73 @@ impl<R: AsyncRead + Unpin> Conversation<R> {
             }
             ahead.pop_front();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use batch::{Batch, Budget, Encoding};
+    use component::{Diagnostics, Receipt, Sink, Stopped};
+    use tokio::io::{AsyncWriteExt, duplex};
+
+    use super::*;
+    use crate::connections::batcher::Batcher;
+    use crate::connections::testing::context;
+
+    /// Takes nothing.
+    struct Nothing;
+
+    #[async_trait]
+    impl Sink for Nothing {
+        async fn send(&self, _: Batch) -> Result<Receipt, Stopped> {
+            Err(Stopped)
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_there_comes_in_few_buffers_of_sizes_that_are_used_again() {
+        let pool = Budget::new(16 << 20).pool(0, 256 << 10);
+        let ctx = context(Arc::new(Nothing), pool, Diagnostics::silent());
+        let settings = codec::Settings::new(Encoding::Text, 1 << 20);
+        let batcher = Batcher::start_ordered(&ctx, || Decoding::new(&settings, &ctx));
+        let batcher = batcher.expect("threads");
+        let (ours, mut client) = duplex(1 << 20);
+        let stream = Arc::new(Stream::unnamed(1));
+        let (inbox, patience) = (batcher.inboxes()(0), Patience::default());
+        let mut conversation = Conversation::new(ours, stream, &settings, inbox, ctx, patience);
+        let line = [&[b'x'; 199][..], b"\n"].concat();
+        // Rounds with so many lines: 50 KB, twice, then 10 KB and 200 bytes.
+        for (lines, messages, room) in [
+            (250, 3, 50_000),
+            (250, 1, 50_000),
+            (50, 1, 10_000),
+            (1, 1, 4096),
+        ] {
+            client
+                .write_all(&line.repeat(lines))
+                .await
+                .expect("written");
+            let mut small = [0; SMALL];
+            let read = conversation.wait(&mut small).await.expect("it is there");
+            conversation
+                .fill(&small[..read])
+                .await
+                .expect("it is there");
+            while let Some(chunk) = conversation.chunker.take() {
+                conversation.put(chunk);
+            }
+            let ahead = std::mem::take(&mut conversation.state.ahead).len();
+            assert_eq!(
+                (ahead, conversation.state.room),
+                (messages, room),
+                "{lines}"
+            );
+            conversation.rest();
+            let size = conversation.sized(0, SMALL);
+            assert!(size.is_power_of_two() && size >= room, "{size}");
+        }
+        assert_eq!(conversation.sized(66 << 10, SMALL), (66 << 10) + ROOM_MIN);
+        batcher.finish().await;
     }
 }

@@ -284,7 +284,43 @@ fn malformed() -> Vec<Malformed> {
             false,
         ),
         // A length that lies: the message is what came.
-        row("syslog tcp PLACE", b"9999999999 <13>x", cut, 1, false),
+        row("syslog tcp PLACE", b"999999999 <13>x", cut, 1, false),
+        row(
+            "tcp PLACE framing=octet_counted",
+            b"999999999 x",
+            cut,
+            1,
+            false,
+        ),
+        // A length that can be none begins a line of syslog, and ends other connections.
+        row(
+            "syslog tcp PLACE",
+            b"9999999999 <13>x",
+            not_syslog,
+            1,
+            false,
+        ),
+        row(
+            "tcp PLACE framing=octet_counted",
+            b"1 a9999999999 x",
+            "a message must begin with its length, digits up to 1073741824 and a space, and one begins with \"9999999999 x\"",
+            1,
+            true,
+        ),
+        row(
+            "tcp PLACE codec=json framing=octet_counted",
+            b"{\"a\":1}\n",
+            "a message must begin with its length",
+            0,
+            true,
+        ),
+        row(
+            "unix PLACE framing=octet_counted",
+            b"007 agents",
+            "a message must begin with its length",
+            0,
+            true,
+        ),
         row(
             "syslog tcp PLACE",
             b"0 12345678901 x\n",
@@ -351,6 +387,9 @@ fn malformed_messages_are_reported_and_concern_no_other() {
         let is_packed = bad.input.contains("msgpack");
         let (good, more) = match is_packed {
             true => (&b"\x81\xa1n\x01"[..], &b"\x81\xa1n\x02"[..]),
+            false if bad.input.contains("octet_counted") => {
+                (&b"7 {\"n\":1}"[..], &b"7 {\"n\":2}"[..])
+            }
             false if bad.input.contains("json") => (&b"{\"n\":1}\n"[..], &b"{\"n\":2}\n"[..]),
             false => (
                 &b"<13>Oct 11 22:14:15 h a: 1\n\0"[..],
@@ -514,6 +553,35 @@ fn octet_counted_messages_and_lines_are_syslog() {
 }
 
 #[test]
+fn local_programs_log_to_a_socket_of_unix() {
+    let folder = Folder::new();
+    let path = folder.path("log");
+    let text = b"<13>Oct 11 22:14:15 app[7]: one";
+    for kind in ["", " kind=datagram", " kind=stream"] {
+        let mut receiving = Receiving::start(&format!("syslog unix {path}{kind}"));
+        let mode = fs::metadata(&path).expect("a socket").permissions().mode();
+        assert_eq!(mode & 0o777, 0o666, "{kind}");
+        if kind.contains("stream") {
+            // As syslog(3) writes it.
+            let mut stream = UnixStream::connect(&path).expect("connected");
+            stream
+                .write_all(&[&text[..], b"\0"].concat().repeat(2))
+                .expect("written");
+        } else {
+            let socket = UnixDatagram::unbound().expect("a socket");
+            for _ in 0..2 {
+                socket.send_to(text, &path).expect("sent");
+            }
+        }
+        receiving.until(2);
+        let (events, said) = receiving.stop();
+        assert_eq!(messages(&events), ["one", "one"], "{kind}: {said}");
+        let name = &events[0]["log"]["syslog"]["appname"];
+        assert_eq!(name, "app", "{}", events[0]);
+    }
+}
+
+#[test]
 fn every_datagram_is_an_event() {
     let port = free_port();
     let mut receiving = Receiving::start(&format!("udp {port}"));
@@ -609,6 +677,16 @@ fn what_cannot_be_is_refused_at_the_start() {
             "syslog udp 5514 tls.cert=a tls.key=b | stdout".to_owned(),
             "`tls` requires",
         ),
+        (
+            "syslog unix /tmp/x tls.cert=a tls.key=b | stdout".to_owned(),
+            "`tls` requires",
+        ),
+        (
+            "syslog udp 5514 mode=0600 | stdout".to_owned(),
+            "`mode` requires `transport: unix`",
+        ),
+        ("syslog unix /tmp/x mode=9 | stdout".to_owned(), "in octal"),
+        ("syslog udp /dev/log | stdout".to_owned(), "has no port"),
         (
             "udp 5514 codec=msgpack | stdout".to_owned(),
             "requires a connection",
