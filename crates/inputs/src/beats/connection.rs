@@ -245,7 +245,7 @@ impl<R: AsyncRead + Unpin> Receiver<R> {
         let mut load = self.intake.reserve(known).await;
         self.frame(&mut load).await?;
         let mut windows = usize::from(window.is_some());
-        while load.len() < MESSAGE_BYTES {
+        while !load.is_divided() && load.len() < MESSAGE_BYTES {
             let Some(len) = self.whole_ahead() else {
                 if self.intake.top_up().await {
                     continue;
@@ -274,7 +274,14 @@ impl<R: AsyncRead + Unpin> Receiver<R> {
             let bytes = match extent {
                 Extent::Whole(bytes) | Extent::AtLeast(bytes) => bytes,
             };
-            self.intake.load(load, bytes - load.len()).await?;
+            let missing = bytes - load.len();
+            if let Some(b'C') = load.bytes().get(1)
+                && let Extent::Whole(_) = extent
+            {
+                self.intake.load_divided(load, missing).await?;
+                return Ok(());
+            }
+            self.intake.load(load, missing).await?;
             if let Extent::Whole(_) = extent {
                 return Ok(());
             }

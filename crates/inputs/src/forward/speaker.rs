@@ -150,11 +150,12 @@ pub(super) fn leave(
     session: &Arc<Session>,
     inbox: &Inbox<Decoding>,
 ) -> (Awaited<Never>, Arc<OnceLock<Reply>>) {
-    let (buffer, filled, reservation) = load.finish();
+    let loaded = load.finish();
+    let (buffer, filled) = loaded.last.into_parts();
     let reply = Arc::<OnceLock<Reply>>::default();
     let load = Load {
         body: buffer.freeze_fitting(filled),
-        reservation,
+        reservation: loaded.reservation,
         session: session.clone(),
         reply: reply.clone(),
     };
