@@ -187,6 +187,19 @@ impl PooledBuffer {
         }
     }
 
+    /// Bytes that are charged already, as a buffer.
+    pub(super) fn adopted(
+        pool: &Arc<PoolInner>,
+        bytes: Vec<u8>,
+        excess: Option<Arc<Excess>>,
+    ) -> Self {
+        Self {
+            bytes,
+            pool: pool.clone(),
+            excess,
+        }
+    }
+
     /// Adds bytes that are charged already.
     pub(super) fn lengthen(&mut self, more: usize, excess: Option<Arc<Excess>>) {
         self.excess = self.excess.take().or(excess);

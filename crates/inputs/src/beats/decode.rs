@@ -13,6 +13,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use batch::{Encoding, PooledBuffer, Reservation, Stream};
+use bytes::Bytes;
 use codec::lumberjack::{
     Buffers, COMPRESSED_HEAD_BYTES, Events, Frame, FrameError, Limits, Window,
 };
@@ -227,7 +228,7 @@ impl Decoding {
                 }
                 Ok(Some((frame, len))) => {
                     has_events |= !matches!(frame, Frame::Window { .. });
-                    let taken = self.frame(frame, at, &mut buffer, state, work);
+                    let taken = self.frame(frame, at, &mut buffer, &mut reservation, state, work);
                     at += len;
                     taken
                 }
@@ -260,6 +261,7 @@ impl Decoding {
         frame: Frame,
         at: usize,
         buffer: &mut [u8],
+        reservation: &mut Reservation,
         state: &mut State,
         work: &mut Work<'_>,
     ) -> Result<(), Fault> {
@@ -272,9 +274,9 @@ impl Decoding {
                 let mut window = state.window;
                 window.event(sequence).map_err(Fault::from)?;
                 let range = within(document);
-                self.events
-                    .json(buffer, range, sequence)
-                    .map_err(Fault::from)?;
+                let reserve = |bytes| work.reserve(reservation, bytes);
+                let taken = self.events.json(buffer, range, sequence, reserve);
+                taken.map_err(Fault::from)?;
                 // Only now: what is at fault is not acknowledged.
                 state.window = window;
             }
@@ -284,13 +286,19 @@ impl Decoding {
                 pairs,
             } => {
                 state.window.event(sequence).map_err(Fault::from)?;
-                self.events.pairs(buffer, within(pairs), count);
+                let reserve = |bytes| work.reserve(reservation, bytes);
+                self.events.pairs(buffer, within(pairs), count, reserve);
             }
             Frame::Compressed(_) => {
                 return Err(Fault::malformed(
                     "a compressed frame within a compressed frame",
                 ));
             }
+        }
+        if self.events.rewritten_len() >= self.pooled {
+            let pooled = self.pooled;
+            self.events
+                .seal(|rewritten| work.keep(rewritten, pooled, reservation));
         }
         if state.window.is_complete() {
             self.mark(state);
@@ -362,7 +370,7 @@ impl Decoding {
             if total > self.inflated_max {
                 return Err(self.too_large());
             }
-            let (used, taken) = self.inner_frames(&mut buffer, filled, state, work);
+            let (used, taken) = self.inner_frames(&mut buffer, filled, reservation, state, work);
             let rest = filled - used;
             if taken.is_err() || !goes_on {
                 self.deliver_small(buffer, filled, reservation, state, work);
@@ -427,6 +435,7 @@ impl Decoding {
         &mut self,
         buffer: &mut [u8],
         filled: usize,
+        reservation: &mut Reservation,
         state: &mut State,
         work: &mut Work<'_>,
     ) -> (usize, Result<(), Fault>) {
@@ -435,7 +444,7 @@ impl Decoding {
             let taken = match Frame::parse(&buffer[at..filled], self.limits) {
                 Ok(None) => break,
                 Ok(Some((frame, len))) => self
-                    .frame(frame, at, buffer, state, work)
+                    .frame(frame, at, buffer, reservation, state, work)
                     .map(|()| at += len),
                 Err(error) => Err(error.into()),
             };
@@ -471,7 +480,7 @@ impl Decoding {
     ) {
         let body = match filled > buffer.len() / 4 {
             true => buffer,
-            false => work.joiner.copy(reservation, &buffer[..filled]),
+            false => copy(&buffer[..filled], reservation, work),
         };
         self.deliver(body, filled, reservation, state, work);
     }
@@ -486,9 +495,9 @@ impl Decoding {
         work: &mut Work<'_>,
     ) {
         work.joiner.ctx.metrics.bytes(filled);
+        let pooled = self.pooled;
         let buffers = self.events.freeze(buffer.freeze(filled), |rewritten| {
-            let side = work.joiner.copy(reservation, rewritten);
-            side.freeze(rewritten.len())
+            work.keep(rewritten, pooled, reservation)
         });
         self.send(&buffers, state, work);
     }
@@ -571,6 +580,28 @@ impl<'a> Compressed<'a> {
 }
 
 impl Work<'_> {
+    /// Sees to it that so many bytes are reserved for what is rewritten, before it is.
+    fn reserve(&mut self, reservation: &mut Reservation, bytes: usize) {
+        let missing = bytes.saturating_sub(reservation.left());
+        if missing > 0 {
+            self.joiner.grow(reservation, missing);
+        }
+    }
+
+    /// What was rewritten, where it stays: the same memory if it is more than an ordinary buffer, and a copy otherwise.
+    fn keep(
+        &mut self,
+        rewritten: &mut Vec<u8>,
+        pooled: usize,
+        reservation: &mut Reservation,
+    ) -> Bytes {
+        let len = rewritten.len();
+        match len > pooled {
+            true => reservation.adopt(std::mem::take(rewritten)).freeze(len),
+            false => self.joiner.copy(reservation, rewritten).freeze(len),
+        }
+    }
+
     /// Tells the connection of a part behind which `left` events stand before the mark.
     fn tell(&self, awaited: Option<Awaited<Fault>>, mark: Mark, left: usize) {
         let part = Part {
@@ -592,6 +623,13 @@ impl Work<'_> {
         ctx.diagnostics
             .warn_limited(Limit::peer(counter, &address), || format!("{peer}: {what}"));
     }
+}
+
+/// A copy beside what is reserved for rewritten documents.
+fn copy(bytes: &[u8], reservation: &mut Reservation, work: &mut Work<'_>) -> PooledBuffer {
+    let mut copy = take(bytes.len(), reservation, work);
+    copy.copy_from_slice(bytes);
+    copy
 }
 
 /// A buffer out of what is reserved for a message.
