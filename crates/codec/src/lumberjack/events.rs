@@ -209,6 +209,20 @@ impl Events {
         self.list.is_empty()
     }
 
+    /// What lies in the buffer is `bytes` nearer to its beginning.
+    pub fn move_back(&mut self, bytes: usize) {
+        let bytes = bytes as u32;
+        for event in &mut self.list {
+            let document = Some(&mut event.document);
+            let pieces = [document, event.metadata.as_mut(), event.id.as_mut()];
+            for piece in pieces.into_iter().flatten() {
+                if piece.buffer == 0 {
+                    piece.start -= bytes;
+                }
+            }
+        }
+    }
+
     /// How many bytes were rewritten since the last [`Self::seal`].
     pub fn rewritten_len(&self) -> usize {
         self.side.len()

@@ -212,22 +212,25 @@ impl Decoding {
         let mut reservation = frames.reservation;
         let (mut buffer, filled) = frames.last.into_parts();
         let (mut at, mut taken) = (0, Ok(()));
-        let mut has_events = false;
+        // Where the first event stands that was not delivered.
+        let mut first = None;
         while at < filled && taken.is_ok() {
             taken = match Frame::parse(&buffer[at..filled], self.limits) {
                 Ok(Some((Frame::Compressed(content), len))) => {
                     // Events before it go first.
                     let content = at + content.start..at + content.end;
                     at += len;
-                    if has_events {
-                        self.copy_out(&buffer, &mut reservation, state, work);
-                        has_events = false;
+                    if let Some(first) = first.take() {
+                        let events = first..content.start - COMPRESSED_HEAD_BYTES;
+                        self.copy_out(&buffer, events, &mut reservation, state, work);
                     }
                     let compressed = Compressed::lying(&buffer[content]);
                     self.inflate(compressed, &mut reservation, state, work)
                 }
                 Ok(Some((frame, len))) => {
-                    has_events |= !matches!(frame, Frame::Window { .. });
+                    if !matches!(frame, Frame::Window { .. }) {
+                        first.get_or_insert(at);
+                    }
                     let taken = self.frame(frame, at, &mut buffer, &mut reservation, state, work);
                     at += len;
                     taken
@@ -236,23 +239,26 @@ impl Decoding {
                 Err(error) => Err(error.into()),
             };
         }
-        match has_events {
-            true => self.deliver(buffer, filled, &mut reservation, state, work),
-            false => self.send(&Buffers::default(), state, work),
+        match first {
+            Some(_) => self.deliver(buffer, filled, &mut reservation, state, work),
+            None => self.send(&Buffers::default(), state, work),
         }
         taken
     }
 
-    /// Delivers events that lie in a buffer that is still needed.
+    /// Delivers events that lie in a range of a buffer that is still needed.
     fn copy_out(
         &mut self,
         buffer: &PooledBuffer,
+        range: Range<usize>,
         reservation: &mut Reservation,
         state: &mut State,
         work: &mut Work<'_>,
     ) {
-        let copy = work.joiner.copy(reservation, buffer);
-        self.deliver(copy, buffer.len(), reservation, state, work);
+        self.events.move_back(range.start);
+        let len = range.len();
+        let copy = copy(&buffer[range], reservation, work);
+        self.deliver(copy, len, reservation, state, work);
     }
 
     /// Takes a frame that is not compressed and stands at a place of a buffer.
@@ -679,6 +685,23 @@ mod tests {
             // Twice on the same connection: the second one begins with a buffer of the pool.
             let twice = beats(&[&frame[..], &frame].concat(), piece);
             assert_eq!((twice.events.len(), twice.fault), (300, None));
+        }
+    }
+
+    #[test]
+    fn plain_and_compressed_frames_take_turns() {
+        let event = |n| json(n, format!(r#"{{"@metadata":{{"_id":"id{n}"}},"n":{n}}}"#));
+        let mut frames = window(b'2', 20);
+        for n in (1..=20).step_by(4) {
+            frames.extend([event(n), event(n + 1)].concat());
+            frames.extend(compressed(b'2', &event(n + 2)));
+            frames.extend(compressed(b'2', &event(n + 3)));
+        }
+        for piece in [1, 100, 1 << 20] {
+            let decoded = beats(&frames, piece);
+            let expected = (1..=20).map(|n| format!(r#"id{n} {{"n":{n}}}"#));
+            assert_eq!(decoded.events, expected.collect::<Vec<_>>());
+            assert_eq!(decoded.fault, None);
         }
     }
 
