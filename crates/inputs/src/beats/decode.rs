@@ -19,6 +19,7 @@ use codec::lumberjack::{
 };
 use component::{InputContext, Limit};
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::Instant;
 
 use super::connection::WINDOWS_MAX;
 use crate::connections::answer::{Answer, Awaited, answer};
@@ -38,6 +39,24 @@ pub(super) struct Session {
     pub(super) stream: Arc<Stream>,
     /// Only one thread takes its messages. Poisoned where decoding one panicked.
     pub(super) state: Mutex<State>,
+    /// What the client waits for.
+    pub(super) unanswered: Mutex<Unanswered>,
+}
+
+/// The messages of a connection that are not answered.
+pub(super) struct Unanswered {
+    pub(super) messages: usize,
+    /// When the last one was answered, or the connection began.
+    pub(super) since: Instant,
+}
+
+impl Default for Unanswered {
+    fn default() -> Self {
+        Self {
+            messages: 0,
+            since: Instant::now(),
+        }
+    }
 }
 
 /// How far a connection is.

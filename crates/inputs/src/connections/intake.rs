@@ -20,7 +20,7 @@ use std::time::Duration;
 use batch::{PooledBuffer, Reservation};
 use component::InputContext;
 use tokio::io::{AsyncRead, ReadBuf};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::closing::{Ending, Fault};
 
@@ -87,6 +87,11 @@ impl<R: AsyncRead + Unpin> Intake<R> {
         }
     }
 
+    /// How long a client may be silent.
+    pub(crate) fn idle_timeout(&self) -> Duration {
+        self.idle_timeout
+    }
+
     /// What was read ahead and is not used.
     pub(crate) fn ahead(&self) -> &[u8] {
         &self.ahead[self.used..]
@@ -104,8 +109,13 @@ impl<R: AsyncRead + Unpin> Intake<R> {
     /// Waits for the first byte of a frame; gives whether there is one, or the client has closed its side. The time for the
     /// frame begins.
     pub(crate) async fn begin(&mut self) -> Result<bool, Ending> {
+        self.begin_by(Instant::now() + self.idle_timeout).await
+    }
+
+    /// As [`Self::begin`], where the idle time ends at `until`. If it does, this can be called again.
+    pub(crate) async fn begin_by(&mut self, until: Instant) -> Result<bool, Ending> {
         if self.ahead().is_empty() {
-            let filled = timeout(self.idle_timeout, poll_fn(|cx| self.poll_fill(cx))).await;
+            let filled = timeout_at(until, poll_fn(|cx| self.poll_fill(cx))).await;
             let filled = filled.map_err(|_| Ending::Idle)?;
             if filled.map_err(|error| Fault::cut(&error))? == 0 {
                 return Ok(false);
