@@ -93,6 +93,11 @@ impl BufferPool {
         self.inner.reused_size(bytes)
     }
 
+    /// The size of the largest buffers that are reused.
+    pub fn largest_size(&self) -> usize {
+        self.inner.buffer_size << LARGE_SHIFT_MAX
+    }
+
     /// How large a buffer for `bytes` is to be: where they are more than half of an ordinary one, as [`Self::reused_size`].
     pub fn fitting(&self, bytes: usize) -> usize {
         self.inner.fitting(bytes)

@@ -80,7 +80,7 @@ pub(crate) fn inflate(
 /// How much a body seems to decompress to, and one byte more, so that its end shows without growing. A gzip member ends with the
 /// length of its content (RFC 1952, section 2.3.1), and most frames of zstd begin with it. That is believed up to [`RATIO_MAX`]: a
 /// buffer that grows is zeroed and often moved.
-fn expected(coding: Coding, compressed: &[u8]) -> usize {
+pub(crate) fn expected(coding: Coding, compressed: &[u8]) -> usize {
     let said = match (coding, compressed.last_chunk()) {
         (Coding::Gzip, Some(length)) => Some(u32::from_le_bytes(*length).into()),
         (Coding::Zstd, _) => zstd_stated_bytes(compressed),

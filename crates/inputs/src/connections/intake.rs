@@ -5,7 +5,8 @@
 //! it is filled and follows what comes, not what a head announces: it begins with [`FIRST_BYTES`], becomes a buffer of
 //! the pool, and grows beyond that by doubling. A connection whose last load was large begins with a buffer of the pool that
 //! has room for as much, so that a steady flow of large frames moves nothing and touches no fresh memory. A frame that may be
-//! divided anywhere, such as a compressed one, takes several buffers of the pool instead ([`Intake::load_divided`]).
+//! divided anywhere, such as a compressed one, takes several buffers of the pool instead ([`Intake::load_divided`]), and so may
+//! others that can be divided at certain places ([`Intake::divide`]).
 //!
 //! The wait for the first byte of a frame ends after the idle time-out, that for the others after the frame time-out, in
 //! which waits for memory do not count. Everything is safe to cancel, but what was read of a frame is lost then.
@@ -18,6 +19,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use batch::{PooledBuffer, Reservation};
+use bytes::Bytes;
 use component::InputContext;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Instant, timeout_at};
@@ -57,6 +59,13 @@ pub(crate) struct Load {
 pub(crate) struct Filled {
     buffer: PooledBuffer,
     filled: usize,
+}
+
+/// A place in a load: so many buffers lie before it, and so many bytes of its own.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) buffers: usize,
+    pub(crate) bytes: usize,
 }
 
 /// A load that was read whole.
@@ -184,7 +193,7 @@ impl<R: AsyncRead + Unpin> Intake<R> {
             let read = poll_fn(|cx| self.poll_load(load, room, cx));
             load.last.filled += whole(timeout_at(deadline, read).await)?;
         }
-        self.last = load.last.filled;
+        self.last = load.most();
         Ok(())
     }
 
@@ -202,18 +211,25 @@ impl<R: AsyncRead + Unpin> Intake<R> {
         });
         let read = read.await;
         load.last.filled += read;
-        self.last = load.last.filled;
+        self.last = load.most();
         read > 0
     }
 
-    /// Takes what lies behind the first `at` bytes of a load as the beginning of the next one, for which the time begins. None
+    /// Takes what lies behind the first `at` bytes of the last buffer of a load as the beginning of the next one, for which the time begins. None
     /// where there is no memory for that at the moment.
     pub(crate) fn split(&mut self, load: &mut Load, at: usize) -> Option<Load> {
         let pool = &self.ctx.pool;
         let rest = &load.bytes()[at..];
         let least = rest.len().max(FIRST_BYTES);
-        let usual = if at > pool.buffer_size() / 2 {
-            least.max(pool.reused_size(at))
+        let most = load
+            .before
+            .iter()
+            .map(Filled::len)
+            .max()
+            .unwrap_or(0)
+            .max(at);
+        let usual = if most > pool.buffer_size() / 2 {
+            least.max(pool.reused_size(most))
         } else {
             least
         };
@@ -223,7 +239,7 @@ impl<R: AsyncRead + Unpin> Intake<R> {
         let mut buffer = reservation.take(size);
         buffer[..rest.len()].copy_from_slice(rest);
         let filled = rest.len();
-        (load.last.filled, self.last) = (at, at);
+        (load.last.filled, self.last) = (at, most);
         self.deadline = Instant::now() + self.frame_timeout;
         Some(Load {
             reservation,
@@ -285,17 +301,35 @@ impl<R: AsyncRead + Unpin> Intake<R> {
         left -= begins;
         while left > 0 {
             if load.last.room() == 0 {
-                let begin = Instant::now();
-                load.reservation.grow(pooled).await;
-                self.waited(begin);
-                let buffer = load.reservation.take(pooled);
-                let next = Filled { buffer, filled: 0 };
-                load.before.push(std::mem::replace(&mut load.last, next));
+                self.divide(load, load.len(), pooled).await;
             }
             left -= self.read(&mut load.last, left).await?;
         }
         self.last = self.last.min(pooled);
         Ok(())
+    }
+
+    /// Ends the last buffer of a load behind `at` bytes: what lies behind is moved to a new one, which has room for `size` bytes or
+    /// as many as the largest buffer of the pool.
+    pub(crate) async fn divide(&mut self, load: &mut Load, at: usize, size: usize) {
+        // After a buffer that is larger than those, more may lie behind.
+        let size = self.ctx.pool.reused_size(size).max(load.len() - at);
+        let begin = Instant::now();
+        load.reservation.grow(size).await;
+        self.waited(begin);
+        let mut buffer = load.reservation.take(size);
+        let rest = &load.bytes()[at..];
+        buffer[..rest.len()].copy_from_slice(rest);
+        let filled = rest.len();
+        load.last.filled = at;
+        let next = Filled { buffer, filled };
+        load.before.push(std::mem::replace(&mut load.last, next));
+    }
+
+    /// How much more the last buffer of a load can take without becoming larger than the largest of the pool.
+    pub(crate) fn room(&self, load: &Load) -> usize {
+        let largest = self.ctx.pool.largest_size();
+        load.last.buffer.len().max(largest) - load.last.filled
     }
 
     /// Reads up to `most` bytes of a frame into the room of a buffer: one at least, or more ahead.
@@ -393,9 +427,27 @@ impl Load {
         self.last.bytes()
     }
 
-    /// Forgets what lies behind the first `len` bytes.
-    pub(crate) fn truncate(&mut self, len: usize) {
-        self.last.filled = self.last.filled.min(len);
+    /// Forgets what lies behind a place.
+    pub(crate) fn truncate(&mut self, to: Place) {
+        self.before.truncate(to.buffers + 1);
+        if self.before.len() > to.buffers
+            && let Some(last) = self.before.pop()
+        {
+            self.last = last;
+        }
+        self.last.filled = self.last.filled.min(to.bytes);
+    }
+
+    /// The place behind the first `bytes` of the last buffer.
+    pub(crate) fn place(&self, bytes: usize) -> Place {
+        let buffers = self.before.len();
+        Place { buffers, bytes }
+    }
+
+    /// How many bytes are in the buffer in which most are.
+    fn most(&self) -> usize {
+        let before = self.before.iter().map(Filled::len).max();
+        before.unwrap_or(0).max(self.len())
     }
 
     /// How many bytes [`Self::bytes`] are.
@@ -424,6 +476,15 @@ impl Filled {
     /// What it is filled with.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.buffer[..self.filled]
+    }
+
+    fn len(&self) -> usize {
+        self.filled
+    }
+
+    /// Ends writing; what is not filled may be given back.
+    pub(crate) fn freeze(self) -> Bytes {
+        self.buffer.freeze_fitting(self.filled)
     }
 
     /// The buffer, and how much of it is filled.

@@ -26,8 +26,8 @@ pub(super) struct Mark {
     first: EventTime,
     others: Vec<EventTime>,
     added: usize,
-    /// The metadata of events that have some, by their number.
-    metadata: Vec<(usize, Box<[u8]>)>,
+    /// The metadata of events that have some, by their number: views into their messages.
+    metadata: Vec<(usize, Bytes)>,
 }
 
 impl Mark {
@@ -57,9 +57,9 @@ impl Mark {
 
     /// Adds an event.
     #[inline]
-    pub(super) fn add(&mut self, time: EventTime, metadata: Option<&[u8]>) {
+    pub(super) fn add(&mut self, time: EventTime, metadata: Option<Bytes>) {
         if let Some(metadata) = metadata {
-            self.metadata.push((self.added, metadata.into()));
+            self.metadata.push((self.added, metadata));
         }
         match self.added {
             0 => self.first = time,
@@ -271,8 +271,8 @@ mod tests {
             let mut mine = records[row..row + events.len()].iter();
             mark.may_have_key(looks || mine.any(|record| check(record).has_key));
             for (time, metadata) in *events {
-                let metadata = metadata.map(packed);
-                mark.add(*time, metadata.as_deref());
+                let metadata = metadata.map(|json| packed(json).into());
+                mark.add(*time, metadata);
             }
             marks.push((row..row + events.len(), mark));
             row += events.len();
