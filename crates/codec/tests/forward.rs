@@ -281,7 +281,16 @@ fn metadata_and_times_of_all_kinds() {
     let other = [&[0x81, 5][..], &seconds(1)].concat();
     let with = |time: &[u8], metadata: &[u8]| array(&[&array(&[time, metadata]), &record(0)]);
     let float = value(|out| write_f64(out, 1.5));
-    let cases: [(Vec<u8>, EventTime, Option<Vec<u8>>); 13] = [
+    let at = |seconds: f64| entry(&value(|out| write_f64(out, seconds)), 0);
+    let cases: [(Vec<u8>, EventTime, Option<Vec<u8>>); 16] = [
+        // A float of this size cannot tell nanoseconds.
+        (
+            at(1_700_000_000.123_457),
+            EventTime::At(1_700_000_000_123_457_000),
+            None,
+        ),
+        (at(1_700_000_000_000.0), EventTime::Invalid, None),
+        (at(f64::NAN), EventTime::Invalid, None),
         (
             with(&seconds(1), &[0x80]),
             EventTime::At(1_000_000_000),
