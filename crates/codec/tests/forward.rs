@@ -8,7 +8,7 @@ use batch::msgpack::{
 };
 use batch::{BatchBuilder, Encoding, HostInfo, MsgPackWriter, Stream};
 use bytes::Bytes;
-use codec::forward::{Compression, Content, EventTime, Events, Message};
+use codec::forward::{Compression, Content, Cuts, EventTime, Events, Message};
 use proptest::prelude::*;
 
 /// A record with a number.
@@ -76,14 +76,19 @@ struct Read {
 
 /// Reads one message, which must end where the bytes do.
 fn read(message: &[u8]) -> Result<Read, String> {
+    read_divided(&[Bytes::copy_from_slice(message)])
+}
+
+/// As [`read`], of a message that lies in several buffers.
+fn read_divided(body: &[Bytes]) -> Result<Read, String> {
     let mut events = Events::default();
-    let body = Bytes::copy_from_slice(message);
-    let head = Message::read(&body, 0, &mut events).map_err(|error| error.to_string())?;
-    assert_eq!(head.end, message.len());
-    let at = |range: std::ops::Range<usize>| String::from_utf8_lossy(&message[range]).into_owned();
+    let head = Message::read(body, 0, &mut events).map_err(|error| error.to_string())?;
+    let last = &body[head.end.buffer];
+    assert_eq!((head.end.buffer, head.end.at), (body.len() - 1, last.len()));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut read = Read {
-        tag: at(head.tag),
-        chunk: head.chunk.map(|chunk| at(chunk.text)),
+        tag: text(&body[0][head.tag]),
+        chunk: head.chunk.map(|chunk| text(&last[chunk.text])),
         packed: false,
         compression: None,
         records: Vec::new(),
@@ -96,14 +101,14 @@ fn read(message: &[u8]) -> Result<Read, String> {
         if compression.is_some() {
             return Ok(read);
         }
-        let count = events.read_packed(&body, entries);
+        let count = events.read_packed(body, entries);
         count.map_err(|error| error.to_string())?;
     }
-    push(&mut events, &body, &mut read);
+    push(&mut events, body, &mut read);
     Ok(read)
 }
 
-fn push(events: &mut Events, body: &Bytes, read: &mut Read) {
+fn push(events: &mut Events, body: &[Bytes], read: &mut Read) {
     let host = Arc::new(HostInfo { name: "h".into() });
     let mut from = 0;
     while from < events.len() {
@@ -111,7 +116,7 @@ fn push(events: &mut Events, body: &Bytes, read: &mut Read) {
         builder.stream(&Arc::new(Stream::unnamed(1)));
         let next = events.push(body, from, 100, &mut builder, |time, metadata| {
             read.times.push(time);
-            read.metadata.push(metadata.map(<[u8]>::to_vec));
+            read.metadata.push(metadata.map(Vec::from));
         });
         assert!(next > from, "every batch takes some");
         let batch = builder.finish();
@@ -124,6 +129,62 @@ fn push(events: &mut Events, body: &Bytes, read: &mut Read) {
         }
         from = next;
     }
+}
+
+/// Divides a message as one that comes in pieces of `most` bytes; where that is not possible, a piece is longer.
+fn divided(message: &[u8], most: usize) -> Vec<Bytes> {
+    let (mut cuts, mut buffers) = (Cuts::default(), Vec::new());
+    let (mut begin, mut end) = (0, 0);
+    loop {
+        end += most;
+        if end >= message.len() {
+            buffers.push(Bytes::copy_from_slice(&message[begin..]));
+            return buffers;
+        }
+        if let Some(at) = cuts.cut(&message[begin..end]) {
+            buffers.push(Bytes::copy_from_slice(&message[begin..begin + at]));
+            begin += at;
+            end = begin;
+        }
+    }
+}
+
+#[test]
+fn divided_messages_are_read_as_whole_ones() {
+    let metadata = array(&[&seconds(1), &map(&[("k", &text("v"))])]);
+    let entries: Vec<_> = (0..40)
+        .map(|n| match n % 4 {
+            0 => entry(&metadata, n),
+            // A key that is rewritten.
+            1 => array(&[&seconds(n), &[&[0x81, 7][..], &text("seven")].concat()]),
+            _ => entry(&event_time(2, 3), n),
+        })
+        .collect();
+    let option = map(&[("chunk", &text("c1")), ("size", &[40])]);
+    let all = entries.concat();
+    let one_is_cut = &all[..all.len() - 3];
+    let reserved = [&all[..], &[0x92, 1, 0x81, 0xC1], &all].concat();
+    let whole: Vec<&[u8]> = entries.iter().map(Vec::as_slice).collect();
+    let mut buffers_max = 0;
+    for content in [
+        array(&whole),
+        value(|out| write_bin(out, &all)),
+        value(|out| write_str(out, &all)),
+        value(|out| write_bin(out, one_is_cut)),
+        value(|out| write_bin(out, &reserved)),
+        value(|out| write_bin(out, &[7; 300])),
+        value(|out| write_bin(out, &[])),
+        array(&[]),
+    ] {
+        let message = array(&[&text("app.web"), &content, &option]);
+        let expected = read(&message);
+        for most in [1, 7, 20, 100, 1000, 10_000] {
+            let buffers = divided(&message, most);
+            buffers_max = buffers_max.max(buffers.len());
+            assert_eq!(read_divided(&buffers), expected, "{most}");
+        }
+    }
+    assert!(buffers_max > 40, "{buffers_max} buffers");
 }
 
 #[test]
@@ -186,8 +247,10 @@ fn every_mode_gives_its_events() {
         };
         assert_eq!(read(&message), Ok(expected), "{message:x?}");
     }
-    let heartbeat = Message::read(&[0xC0], 0, &mut Events::default()).expect("a heartbeat");
-    assert_eq!((heartbeat.content, heartbeat.end), (Content::Heartbeat, 1));
+    let heartbeat = Message::read(&[Bytes::from_static(&[0xC0])], 0, &mut Events::default())
+        .expect("a heartbeat");
+    let end = (heartbeat.end.buffer, heartbeat.end.at);
+    assert_eq!((heartbeat.content, end), (Content::Heartbeat, (0, 1)));
 }
 
 #[test]
@@ -218,7 +281,16 @@ fn metadata_and_times_of_all_kinds() {
     let other = [&[0x81, 5][..], &seconds(1)].concat();
     let with = |time: &[u8], metadata: &[u8]| array(&[&array(&[time, metadata]), &record(0)]);
     let float = value(|out| write_f64(out, 1.5));
-    let cases: [(Vec<u8>, EventTime, Option<Vec<u8>>); 13] = [
+    let at = |seconds: f64| entry(&value(|out| write_f64(out, seconds)), 0);
+    let cases: [(Vec<u8>, EventTime, Option<Vec<u8>>); 16] = [
+        // A float of this size cannot tell nanoseconds.
+        (
+            at(1_700_000_000.123_457),
+            EventTime::At(1_700_000_000_123_457_000),
+            None,
+        ),
+        (at(1_700_000_000_000.0), EventTime::Invalid, None),
+        (at(f64::NAN), EventTime::Invalid, None),
         (
             with(&seconds(1), &[0x80]),
             EventTime::At(1_000_000_000),
@@ -462,12 +534,13 @@ fn messages() -> impl Strategy<Value = Vec<u8>> {
 /// Reads bytes as a client of the codec does; nothing may panic.
 fn consume(bytes: &[u8]) {
     let mut events = Events::default();
-    let body = Bytes::copy_from_slice(bytes);
+    let body = [Bytes::copy_from_slice(bytes)];
     let mut at = 0;
     while at < bytes.len()
         && let Ok(message) = Message::read(&body, at, &mut events)
     {
-        assert!(message.end > at && message.end <= bytes.len());
+        let end = message.end.at;
+        assert!(end > at && end <= bytes.len());
         if let Content::Packed(entries, None) = message.content
             && events.read_packed(&body, entries).is_err()
         {
@@ -485,7 +558,7 @@ fn consume(bytes: &[u8]) {
         };
         push(&mut events, &body, &mut read);
         assert_eq!(read.records.len(), events.len());
-        at = message.end;
+        at = end;
     }
 }
 

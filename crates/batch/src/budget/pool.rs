@@ -102,6 +102,11 @@ impl BufferPool {
         self.inner.reused_size(bytes)
     }
 
+    /// The size of the largest buffers that are reused.
+    pub fn largest_size(&self) -> usize {
+        self.inner.buffer_size << LARGE_SHIFT_MAX
+    }
+
     /// How large a buffer for `bytes` is to be: where they are more than half of an ordinary one, as [`Self::reused_size`].
     pub fn fitting(&self, bytes: usize) -> usize {
         self.inner.fitting(bytes)
@@ -195,6 +200,19 @@ impl PooledBuffer {
         let reused = pool.is_reused(size).then(|| pool.unused(size)).flatten();
         Self {
             bytes: reused.unwrap_or_else(|| vec![0; size]),
+            pool: pool.clone(),
+            excess,
+        }
+    }
+
+    /// Bytes that are charged already, as a buffer.
+    pub(super) fn adopted(
+        pool: &Arc<PoolInner>,
+        bytes: Vec<u8>,
+        excess: Option<Arc<Excess>>,
+    ) -> Self {
+        Self {
+            bytes,
             pool: pool.clone(),
             excess,
         }

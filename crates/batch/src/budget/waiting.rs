@@ -349,6 +349,17 @@ impl Reservation {
         PooledBuffer::charged(&self.pool, size, self.excess.clone())
     }
 
+    /// Bytes that were written elsewhere, as a buffer out of those reserved; more are reserved where they are too few.
+    pub fn adopt(&mut self, mut bytes: Vec<u8>) -> PooledBuffer {
+        bytes.shrink_to_fit();
+        let missing = bytes.len().saturating_sub(self.left);
+        if missing > 0 {
+            self.grow_blocking(missing);
+        }
+        self.left -= bytes.len();
+        PooledBuffer::adopted(&self.pool, bytes, self.excess.clone())
+    }
+
     /// Makes a buffer longer by `more` bytes out of those reserved, or by what is left. Its content stays.
     pub fn extend(&mut self, buffer: &mut PooledBuffer, more: usize) {
         let more = more.min(self.left);

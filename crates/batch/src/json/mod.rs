@@ -25,7 +25,7 @@ mod write;
 
 pub use normalise::normalise;
 pub(crate) use search::Keys;
-pub use strings::{has_escape, unescape, write_string, write_string_body};
+pub use strings::{escaped_len, has_escape, unescape, write_string, write_string_body};
 pub use validate::{validate, validate_object, validate_object_at, validate_object_within};
 pub use walk::{Elements, Kind, Member, Members, elements, find, kind, members, skip_value};
 pub use write::{write_f64, write_i64, write_u64};

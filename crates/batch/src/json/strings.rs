@@ -48,6 +48,16 @@ pub fn write_string_body(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
+/// How many bytes [`write_string_body`] writes.
+pub fn escaped_len(text: &[u8]) -> usize {
+    let more = text.iter().map(|byte| match ESCAPES[usize::from(*byte)] {
+        0 => 0,
+        b'u' => 5,
+        _ => 1,
+    });
+    text.len() + more.sum::<usize>()
+}
+
 /// `text` begins with a byte to escape.
 #[inline(never)]
 fn write_escaped(out: &mut Vec<u8>, mut text: &[u8]) {

@@ -39,6 +39,12 @@ impl Extent {
         Ok((self.next <= bytes.len()).then_some(self.next))
     }
 
+    /// Goes on without the first bytes of the value, which hold nothing that is still to be read: the others are then given as if
+    /// they were its first ones.
+    pub fn forget(&mut self, bytes: usize) {
+        self.next = self.next.saturating_sub(bytes);
+    }
+
     /// How many bytes the value has at least, as far as its heads are known: each value that is still to come has one.
     pub fn len_min(&self) -> u64 {
         (self.next as u64).saturating_add(self.left)

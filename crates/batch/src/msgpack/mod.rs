@@ -129,8 +129,11 @@ pub fn head(bytes: &[u8], pos: usize) -> Result<(Head, usize), MsgPackError> {
 }
 
 /// [`head`] where the body may lie beyond the bytes.
+///
+/// # Errors
+/// The head is truncated, or the reserved byte stands there.
 #[inline(always)]
-fn bare_head(bytes: &[u8], pos: usize) -> Result<(Head, usize), MsgPackError> {
+pub fn bare_head(bytes: &[u8], pos: usize) -> Result<(Head, usize), MsgPackError> {
     let Some(&marker) = bytes.get(pos) else {
         return Err(truncated(bytes));
     };

@@ -3,13 +3,14 @@
 //! A message is checked to its end before the first event is handed on, and its events are listed on the way, but no more than
 //! [`LISTED_MAX`]: an empty record takes three bytes, and a list of them would take ten times the memory of the message. What
 //! is beyond is checked, and read again when its turn comes. Records stay the bytes that they were; copied are only those
-//! whose keys are put in order (see [`batch::msgpack`]).
+//! whose keys are put in order (see [`batch::msgpack`]). Entries may lie in several buffers, each of them in one.
 
 use batch::msgpack::{Checked, Checks, Head, head, normalise};
 use batch::{BatchBuilder, Span, json::Scan};
 use bytes::Bytes;
 
 use super::ForwardError;
+use super::buffers::{self, Position};
 use crate::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
 
 /// How many events are listed at a time.
@@ -57,6 +58,8 @@ pub struct Events {
     dotted: bool,
     /// Where the list ends in the message.
     rest: Rest,
+    /// The number of the buffer that is being read.
+    reading: u32,
     /// None while events are listed: how many were only checked.
     checked: Option<usize>,
 }
@@ -72,13 +75,17 @@ struct Event {
 struct Place {
     start: u32,
     len: u32,
-    is_beside: bool,
+    /// The number of the buffer, or [`BESIDE`].
+    buffer: u32,
 }
+
+/// The number of what lies beside the message.
+const BESIDE: u32 = u32::MAX;
 
 /// Entries that are still to be listed.
 #[derive(Debug, Clone, Copy)]
 struct Rest {
-    at: usize,
+    at: Position,
     until: Until,
 }
 
@@ -87,14 +94,14 @@ struct Rest {
 pub(super) enum Until {
     /// So many are still to come.
     Count(u64),
-    /// At this byte.
-    End(usize),
+    /// Here.
+    End(Position),
 }
 
 impl Default for Rest {
     fn default() -> Self {
         Self {
-            at: 0,
+            at: Position::default(),
             until: Until::Count(0),
         }
     }
@@ -123,17 +130,20 @@ impl Events {
         self.has_key
     }
 
-    /// Reads the entries of a packed message, forgetting the events before; gives how many there are.
+    /// Reads the entries of a packed message, forgetting the events before; gives how many there are. They are a range of the
+    /// buffers as if these were one.
     ///
     /// # Errors
     /// What is wrong with one of them. There are no events then.
     pub fn read_packed(
         &mut self,
-        bytes: &[u8],
+        buffers: &[Bytes],
         entries: std::ops::Range<usize>,
     ) -> Result<usize, ForwardError> {
         self.clear();
-        self.read(bytes, entries.start, Until::End(entries.end))?;
+        let place = |at| buffers::position(buffers, at);
+        let until = Until::End(place(entries.end));
+        self.read(buffers, place(entries.start), until)?;
         Ok(self.count)
     }
 
@@ -148,15 +158,15 @@ impl Events {
     }
 
     /// Adds the events from the one numbered `from` on, as many as the batch takes; gives the number behind the last one,
-    /// with which the next call goes on. `message` is what was read. Event `n` starts at `first + n` in its stream. For each
+    /// with which the next call goes on. `message` are the buffers that were read. Event `n` starts at `first + n` in its stream. For each
     /// event that was added, `added` is given its time and its metadata, a map in normal form, where that is not empty.
     pub fn push(
         &mut self,
-        message: &Bytes,
+        message: &[Bytes],
         from: usize,
         first: u64,
         builder: &mut BatchBuilder,
-        mut added: impl FnMut(EventTime, Option<&[u8]>),
+        mut added: impl FnMut(EventTime, Option<Bytes>),
     ) -> usize {
         if from < self.count && from == self.first + self.list.len() {
             self.first = from;
@@ -164,12 +174,8 @@ impl Events {
                 unreachable!("the message was checked: {error}");
             }
         }
-        let buffer = builder.shared_buffer(message);
-        let beside = if self.side.is_empty() {
-            buffer
-        } else {
-            builder.buffer(self.side.clone())
-        };
+        // What the batch calls the buffers that it needs: what lies beside the message, and the last one of the message.
+        let (mut beside, mut buffer) = (None, None);
         if self.dotted {
             builder.dotted_keys();
         }
@@ -184,10 +190,20 @@ impl Events {
             let Place {
                 start,
                 len,
-                is_beside,
+                buffer: number,
             } = event.record;
             let span = Span {
-                buffer: if is_beside { beside } else { buffer },
+                buffer: match buffer {
+                    Some((of, name)) if of == number => name,
+                    _ if number == BESIDE => {
+                        *beside.get_or_insert_with(|| builder.buffer(self.side.clone()))
+                    }
+                    _ => {
+                        let name = builder.shared_buffer(&message[number as usize]);
+                        buffer = Some((number, name));
+                        name
+                    }
+                },
                 start,
                 len,
             };
@@ -226,25 +242,25 @@ impl Events {
     /// Reads the entries from `at` on; gives where they end.
     pub(super) fn read(
         &mut self,
-        bytes: &[u8],
-        at: usize,
+        buffers: &[Bytes],
+        at: Position,
         until: Until,
-    ) -> Result<usize, ForwardError> {
+    ) -> Result<Position, ForwardError> {
         self.rest = Rest { at, until };
-        let read = self.check(bytes);
+        let read = self.check(buffers);
         if read.is_err() {
             self.clear();
         }
         read
     }
 
-    fn check(&mut self, bytes: &[u8]) -> Result<usize, ForwardError> {
-        self.fill(bytes)?;
+    fn check(&mut self, buffers: &[Bytes]) -> Result<Position, ForwardError> {
+        self.fill(buffers)?;
         self.count = self.list.len();
         let mut end = self.rest;
         if !end.is_empty() {
             self.checked = Some(0);
-            let scanned = self.scan(bytes, end);
+            let scanned = self.scan(buffers, end);
             self.count += self.checked.take().unwrap_or_default();
             end = scanned?;
         }
@@ -254,6 +270,7 @@ impl Events {
     /// Reads the time and the record of a message that is one event; gives where they end.
     pub(super) fn read_one(&mut self, bytes: &[u8], at: usize) -> Result<usize, ForwardError> {
         let (time, record) = time(bytes, at)?;
+        self.reading = 0;
         let end = self.record(bytes, record, time)?;
         self.count = 1;
         self.finish_list();
@@ -261,10 +278,10 @@ impl Events {
     }
 
     /// Lists the events behind those that are listed, instead of them.
-    fn fill(&mut self, bytes: &[u8]) -> Result<(), ForwardError> {
+    fn fill(&mut self, buffers: &[Bytes]) -> Result<(), ForwardError> {
         self.list.clear();
         self.metadata.clear();
-        self.rest = self.scan(bytes, self.rest)?;
+        self.rest = self.scan(buffers, self.rest)?;
         self.finish_list();
         Ok(())
     }
@@ -280,18 +297,35 @@ impl Events {
     }
 
     /// Reads entries to their end or until the list is full; gives what is left.
-    fn scan(&mut self, bytes: &[u8], mut rest: Rest) -> Result<Rest, ForwardError> {
-        let bytes = match rest.until {
-            Until::Count(_) => bytes,
-            Until::End(end) => &bytes[..end],
-        };
+    fn scan(&mut self, buffers: &[Bytes], mut rest: Rest) -> Result<Rest, ForwardError> {
         while !rest.is_empty() && !self.is_full() {
-            rest.at = self.entry(bytes, rest.at)?;
-            if let Until::Count(left) = &mut rest.until {
-                *left -= 1;
-            }
+            let number = rest.at.buffer;
+            self.reading = number as u32;
+            let scanned = self.scan_buffer(&buffers[number], &mut rest);
+            scanned.map_err(|error| error.behind(buffers::len(&buffers[..number])))?;
+            rest.at = rest.at.normal(buffers);
         }
         Ok(rest)
+    }
+
+    /// Reads the entries of a buffer: one at least.
+    fn scan_buffer(&mut self, bytes: &[u8], rest: &mut Rest) -> Result<(), ForwardError> {
+        let (bytes, mut left) = match rest.until {
+            Until::Count(left) => (bytes, left),
+            Until::End(end) if end.buffer == rest.at.buffer => (&bytes[..end.at], u64::MAX),
+            Until::End(_) => (bytes, u64::MAX),
+        };
+        loop {
+            rest.at.at = self.entry(bytes, rest.at.at)?;
+            left -= 1;
+            if rest.at.at >= bytes.len() || left == 0 || self.is_full() {
+                break;
+            }
+        }
+        if let Until::Count(count) = &mut rest.until {
+            *count = left;
+        }
+        Ok(())
     }
 
     fn is_full(&self) -> bool {
@@ -350,7 +384,7 @@ impl Events {
             return Place {
                 start: map.start as u32,
                 len: map.len() as u32,
-                is_beside: false,
+                buffer: self.reading,
             };
         }
         let start = self.rewritten.len();
@@ -358,16 +392,19 @@ impl Events {
         Place {
             start: start as u32,
             len: (self.rewritten.len() - start) as u32,
-            is_beside: true,
+            buffer: BESIDE,
         }
     }
 }
 
 impl Place {
-    fn of<'a>(&self, message: &'a [u8], side: &'a [u8]) -> &'a [u8] {
+    fn of(self, message: &[Bytes], side: &Bytes) -> Bytes {
         let start = self.start as usize;
-        let buffer = if self.is_beside { side } else { message };
-        &buffer[start..start + self.len as usize]
+        let buffer = match self.buffer {
+            BESIDE => side,
+            number => &message[number as usize],
+        };
+        buffer.slice(start..start + self.len as usize)
     }
 }
 
@@ -386,13 +423,13 @@ fn time(bytes: &[u8], at: usize) -> Result<(EventTime, usize), ForwardError> {
             None => EventTime::BeyondRange(seconds),
         },
         Head::F64(seconds) => {
-            let nanos = (seconds * 1e9).round();
-            // 2⁶³, which a float holds exactly.
-            const END: f64 = 9_223_372_036_854_775_808.0;
-            match (-END..END).contains(&nanos) {
-                true => EventTime::At(nanos as i64),
-                false => EventTime::Invalid,
-            }
+            // Floats of this size are 240 ns apart: what is beyond microseconds is noise.
+            let micros = (seconds * 1e6).round();
+            let nanos = match micros.is_finite() {
+                true => (micros as i64).checked_mul(1000),
+                false => None,
+            };
+            nanos.map_or(EventTime::Invalid, EventTime::At)
         }
         Head::UInt(_) => EventTime::Invalid,
         _ => return Err(ForwardError::expected(at, "a time")),
@@ -428,7 +465,8 @@ mod tests {
         let rewritten = [0x92, 1, 0x81, 1, 1].repeat(1_000_000);
         let mut events = Events::default();
         for message in [small, rewritten] {
-            let count = events.read_packed(&message, 0..message.len());
+            let len = message.len();
+            let count = events.read_packed(&[message.into()], 0..len);
             assert_eq!(count, Ok(1_000_000));
             assert!(events.list.capacity() <= 2 * LISTED_MAX);
             assert!(events.rewritten.capacity() <= 2 * SIDE_BYTES_MAX);

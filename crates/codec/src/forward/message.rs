@@ -2,28 +2,30 @@
 
 use std::ops::Range;
 
-use batch::msgpack::{Head, head, value_len};
+use batch::msgpack::{Head, MsgPackErrorKind, bare_head, head, value_len};
+use bytes::Bytes;
 
+use super::buffers::{self, Position};
 use super::events::{Events, Until};
 use super::{ForwardError, ForwardFault};
 
 /// The longest id of a chunk, in bytes: it is sent back. Clients use 16 to 64.
 pub const CHUNK_BYTES_MAX: usize = 1024;
 
-/// A message, as ranges of the bytes that were read.
+/// A message, as ranges of the buffers that were read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// The tag: of any bytes.
+    /// The tag, in the first buffer: of any bytes.
     pub tag: Range<usize>,
     /// What it carries.
     pub content: Content,
     /// The id under which it is to be acknowledged, where it is.
     pub chunk: Option<Chunk>,
-    /// Where it ends.
-    pub end: usize,
+    /// Where it ends. At the end of a buffer, what follows is in the next one.
+    pub end: Position,
 }
 
-/// The id of a message that is to be acknowledged.
+/// The id of a message that is to be acknowledged, in the buffer in which the message ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
     /// Its text.
@@ -39,7 +41,7 @@ pub enum Content {
     Heartbeat,
     /// Events, which were read with the message.
     Listed,
-    /// Entries one after the other, for [`Events::read_packed`].
+    /// Entries one after the other, for [`Events::read_packed`]: a range of the buffers as if these were one.
     Packed(Range<usize>, Option<Compression>),
 }
 
@@ -60,16 +62,17 @@ struct Options {
 }
 
 impl Message {
-    /// Reads the message that begins at `at`, which must be there as a whole. Its events, unless they are packed, are then in
-    /// `events` instead of those before.
+    /// Reads the message that begins at `at` of the first buffer, and which must be there as a whole. Its events, unless they are
+    /// packed, are then in `events` instead of those before.
     ///
     /// # Errors
-    /// What is wrong with it, with the offset in `bytes`.
-    pub fn read(bytes: &[u8], at: usize, events: &mut Events) -> Result<Self, ForwardError> {
+    /// What is wrong with it, with the offset from the first byte of the buffers.
+    pub fn read(buffers: &[Bytes], at: usize, events: &mut Events) -> Result<Self, ForwardError> {
         events.clear();
+        let bytes = buffers.first().map_or(&[][..], |first| first);
         let (elements, mut next) = match head(bytes, at)? {
             (Head::Array(elements), next) => (elements, next),
-            (Head::Nil, end) => return Ok(Self::heartbeat(end)),
+            (Head::Nil, end) => return Ok(Self::heartbeat(buffers, end)),
             _ => return Err(ForwardError::expected(at, "an array or nil as a message")),
         };
         if !(2..=4).contains(&elements) {
@@ -79,19 +82,28 @@ impl Message {
         let tag;
         (tag, next) = text(bytes, next, "a string as the tag")?;
         let (mut packed, mut used) = (None, 2);
-        match head(bytes, next)? {
+        let mut end = match bare_head(bytes, next)? {
             (Head::Array(count), first) => {
-                next = events.read(bytes, first, Until::Count(count as u64))?;
+                let first = buffers::position(buffers, first);
+                events.read(buffers, first, Until::Count(count as u64))?
             }
             (Head::Str(len) | Head::Bin(len), start) => {
-                packed = Some(start..start + len);
-                next = start + len;
+                let (end, there) = (start.saturating_add(len), buffers::len(buffers));
+                if end > there {
+                    return Err(ForwardError {
+                        offset: there,
+                        fault: ForwardFault::MsgPack(MsgPackErrorKind::Truncated),
+                    });
+                }
+                packed = Some(start..end);
+                buffers::position(buffers, end)
             }
             _ => {
                 next = events.read_one(bytes, next)?;
                 used = 3;
+                buffers::position(buffers, next)
             }
-        }
+        };
         if elements < used {
             let what = "a record after the tag and the time";
             return Err(ForwardError::expected(next, what));
@@ -102,7 +114,10 @@ impl Message {
         }
         let mut options = Options::default();
         if elements > used {
-            (options, next) = Options::read(bytes, next)?;
+            let number = end.buffer;
+            let read = Options::read(&buffers[number], end.at);
+            let before = || buffers::len(&buffers[..number]);
+            (options, end.at) = read.map_err(|error| error.behind(before()))?;
         }
         Ok(Self {
             tag,
@@ -110,16 +125,16 @@ impl Message {
                 Content::Packed(packed, options.compression)
             }),
             chunk: options.chunk,
-            end: next,
+            end,
         })
     }
 
-    fn heartbeat(end: usize) -> Self {
+    fn heartbeat(buffers: &[Bytes], end: usize) -> Self {
         Self {
             tag: end..end,
             content: Content::Heartbeat,
             chunk: None,
-            end,
+            end: buffers::position(buffers, end),
         }
     }
 }

@@ -12,15 +12,18 @@
 //! seconds, seconds with a fraction, or an event time: extension 0 with seconds and nanoseconds, 32 bits each.
 //!
 //! [`Message::read`] reads what stands around the entries, [`Events`] lists and checks these. Both trust nothing: lengths and
-//! counts are compared with the bytes that are there before they are used, and nothing is allocated for them.
+//! counts are compared with the bytes that are there before they are used, and nothing is allocated for them. A large message
+//! lies in several buffers; [`Cuts`] finds where it may be divided.
 //!
 //! The specification: <https://github.com/fluent/fluentd/wiki/Forward-Protocol-Specification-v1>.
 
+mod buffers;
 mod events;
 mod message;
 
 use batch::msgpack::{MsgPackError, MsgPackErrorKind};
 
+pub use buffers::{Cuts, Position, pieces};
 pub use events::{EventTime, Events};
 pub use message::{CHUNK_BYTES_MAX, Chunk, Compression, Content, Message};
 
@@ -61,6 +64,14 @@ impl From<MsgPackError> for ForwardError {
 }
 
 impl ForwardError {
+    /// The same error where so many bytes more lie before it.
+    fn behind(self, bytes: usize) -> Self {
+        Self {
+            offset: self.offset + bytes,
+            ..self
+        }
+    }
+
     fn expected(offset: usize, what: &'static str) -> Self {
         Self {
             offset,

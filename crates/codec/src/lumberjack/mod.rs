@@ -31,6 +31,9 @@ pub use self::events::{Buffers, Events};
 /// How many bytes of a frame must be there before its kind and, but for pairs, its length are known.
 pub const HEAD_BYTES: usize = 10;
 
+/// What stands before the content of a compressed frame.
+pub const COMPRESSED_HEAD_BYTES: usize = 6;
+
 /// The length of a window frame.
 pub const WINDOW_BYTES: usize = 6;
 
@@ -125,7 +128,10 @@ impl Scanner {
         match kind {
             b'W' => Ok(Extent::Whole(WINDOW_BYTES)),
             b'C' | b'J' => {
-                let head = if kind == b'C' { 6 } else { HEAD_BYTES };
+                let head = match kind {
+                    b'C' => COMPRESSED_HEAD_BYTES,
+                    _ => HEAD_BYTES,
+                };
                 let Some(length) = number(bytes, head - 4) else {
                     return at_least(head);
                 };
@@ -202,7 +208,7 @@ impl Frame {
                 count: value(6),
                 pairs: HEAD_BYTES..end,
             },
-            _ => Self::Compressed(6..end),
+            _ => Self::Compressed(COMPRESSED_HEAD_BYTES..end),
         };
         Ok(Some((frame, end)))
     }

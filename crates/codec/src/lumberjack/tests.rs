@@ -175,7 +175,7 @@ fn a_window_takes_the_events_that_it_announced_in_order() {
 fn read(fill: impl FnOnce(&mut Events, &mut Vec<u8>)) -> Vec<[String; 3]> {
     let (mut events, mut buffer) = (Events::default(), Vec::new());
     fill(&mut events, &mut buffer);
-    let buffers = events.freeze(Bytes::from(buffer), Bytes::copy_from_slice);
+    let buffers = events.freeze(Bytes::from(buffer), |side| Bytes::copy_from_slice(side));
     let host = Arc::new(HostInfo { name: "h".into() });
     let mut builder = BatchBuilder::new(Encoding::Json, &host, 0, false);
     builder.stream(&Arc::new(Stream::unnamed(1)));
@@ -229,7 +229,7 @@ fn documents_stay_as_they_came() {
             buffer.extend(b"head");
             buffer.extend(document.as_bytes());
             let range = 4..buffer.len();
-            events.json(buffer, range, 1).expect(document);
+            events.json(buffer, range, 1, |_| {}).expect(document);
         });
         let id = id.unwrap_or("00000000000000000000000000000001-5-6");
         assert_eq!(events, [[expected, metadata, id]], "{document}");
@@ -256,10 +256,57 @@ fn pairs_become_documents() {
             let Some((Frame::Pairs { count, pairs, .. }, _)) = parsed else {
                 panic!("{parsed:?}");
             };
-            events.pairs(buffer, pairs, count);
+            events.pairs(buffer, pairs, count, |_| {});
         });
         assert_eq!(events[0][0], expected);
     }
+}
+
+#[test]
+fn memory_is_reserved_before_documents_are_rewritten() {
+    let host = Arc::new(HostInfo { name: "h".into() });
+    let keep = |side: &mut Vec<u8>| Bytes::from(std::mem::take(side));
+    let (mut events, mut expected) = (Events::default(), Vec::new());
+    let mut buffer = br#"{"b":1,"b":2}"#.to_vec();
+    for (key, value) in [
+        (&b"line"[..], b"\x01\n\"".repeat(1000)),
+        (b"invalid", b"\xff\xfe a \xe2\x82".repeat(1000)),
+        (b"empty", Vec::new()),
+    ] {
+        for texts in [&[(key, &value[..])][..], &[(key, b"1"), (key, &value)]] {
+            let frame = pairs(1, texts);
+            let count = texts.len() as u32;
+            let mut reserved = 0;
+            events.pairs(&frame, HEAD_BYTES..frame.len(), count, |bytes| {
+                reserved = bytes;
+            });
+            let len = events.rewritten_len();
+            assert!(len <= reserved, "{len} of {reserved}");
+            assert!(count > 1 || len + 3 >= reserved, "{len} of {reserved}");
+            events.seal(keep);
+            assert_eq!(events.rewritten_len(), 0);
+            let text = String::from_utf8_lossy(&value);
+            let key = String::from_utf8_lossy(key);
+            expected.push(serde_json::json!({ key: text }).to_string());
+        }
+    }
+    let range = 0..buffer.len();
+    let mut reserved = 0;
+    let taken = events.json(&mut buffer, range, 1, |bytes| reserved = bytes);
+    assert_eq!((taken, reserved), (Ok(()), buffer.len()));
+    expected.push(r#"{"b":2}"#.to_owned());
+    // Each lies in a part of its own.
+    let buffers = events.freeze(buffer.into(), keep);
+    let mut builder = BatchBuilder::new(Encoding::Json, &host, 0, false);
+    builder.stream(&Arc::new(Stream::unnamed(1)));
+    events.push(&buffers, 0..events.len(), 0, &mut builder);
+    let batch = builder.finish();
+    let row = |row| {
+        let mut document = Vec::new();
+        JsonWriter::new(&batch).write(row, &mut document);
+        String::from_utf8(document).expect("UTF-8")
+    };
+    assert_eq!((0..batch.len()).map(row).collect::<Vec<_>>(), expected);
 }
 
 #[test]
@@ -273,7 +320,9 @@ fn documents_that_are_none_are_refused_with_their_sequence() {
     ] {
         let (mut events, mut buffer) = (Events::default(), document.to_vec());
         let range = 0..buffer.len();
-        let error = events.json(&mut buffer, range, 9).expect_err(reason);
+        let error = events
+            .json(&mut buffer, range, 9, |_| {})
+            .expect_err(reason);
         assert!(error.to_string().contains(reason), "{error}");
         assert!(events.is_empty());
     }
@@ -284,8 +333,10 @@ fn an_id_that_cannot_be_one_is_counted() {
     let mut events = Events::default();
     let mut buffer = format!(r#"{{"@metadata":{{"_id":"{}"}}}}"#, "x".repeat(513)).into_bytes();
     let range = 0..buffer.len();
-    events.json(&mut buffer, range, 1).expect("a document");
-    let buffers = events.freeze(buffer.into(), Bytes::copy_from_slice);
+    events
+        .json(&mut buffer, range, 1, |_| {})
+        .expect("a document");
+    let buffers = events.freeze(buffer.into(), |side| Bytes::copy_from_slice(side));
     let host = Arc::new(HostInfo { name: "h".into() });
     let mut builder = BatchBuilder::new(Encoding::Json, &host, 0, false);
     builder.stream(&Arc::new(Stream::unnamed(1)));
@@ -330,11 +381,11 @@ proptest! {
     ) {
         let (mut events, mut buffer) = (Events::default(), document.clone().into_bytes());
         let range = 0..buffer.len();
-        if events.json(&mut buffer, range, 1).is_ok() {
+        if events.json(&mut buffer, range, 1, |_| {}).is_ok() {
             let rows = read(|events, buffer| {
                 *buffer = document.clone().into_bytes();
                 let range = 0..buffer.len();
-                events.json(buffer, range, 1).expect("as before");
+                events.json(buffer, range, 1, |_| {}).expect("as before");
             });
             prop_assert!(batch::json::validate_object(rows[0][0].as_bytes()).is_ok());
         }

@@ -9,7 +9,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -19,9 +19,9 @@ use component::InputContext;
 use net::{Peer, Stopping};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-use super::decode::{Decoding, Message, Part, Session, State};
+use super::decode::{Decoding, Message, Part, Session, State, Unanswered};
 use crate::connections::answer::{Answer, Awaited, Outcome, answer};
 use crate::connections::batcher::Inbox;
 use crate::connections::closing::{Ending, Fault};
@@ -78,6 +78,7 @@ impl<I> Beats<I> {
             peer: peer.address,
             stream: Arc::new(Stream::new(id.id(), source)),
             state: Mutex::new(State::default()),
+            unanswered: Mutex::default(),
         })
     }
 }
@@ -91,16 +92,17 @@ impl<I: Fn(u64) -> Inbox<Decoding> + Send + Sync + 'static> Speaker for Beats<I>
         mut stopping: Stopping,
     ) -> Ending {
         let (in_flight, messages) = mpsc::channel(MESSAGES_AHEAD);
+        let session = self.session(peer);
         let mut acknowledger = Acknowledger {
             writer,
             ctx: &self.ctx,
+            session: &session,
             keep_alive: self.keep_alive,
             version: b'2',
             out: Vec::new(),
             replaces: false,
         };
         let mut answered = pin!(acknowledger.run(messages));
-        let session = self.session(peer);
         let read = {
             let receiver = Receiver {
                 intake: Intake::new(
@@ -139,6 +141,29 @@ impl Session {
             _ => Ending::Usual,
         }
     }
+
+    /// The client waits for one more answer.
+    fn waits(&self) {
+        self.unanswered().messages += 1;
+    }
+
+    /// A message was answered.
+    fn answered(&self) {
+        let mut unanswered = self.unanswered();
+        unanswered.messages -= 1;
+        unanswered.since = Instant::now();
+    }
+
+    /// Since when the client has all answers; none while it waits for one.
+    fn idle_since(&self) -> Option<Instant> {
+        let unanswered = self.unanswered();
+        (unanswered.messages == 0).then_some(unanswered.since)
+    }
+
+    fn unanswered(&self) -> MutexGuard<'_, Unanswered> {
+        let locked = self.unanswered.lock();
+        locked.unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 fn incomplete() -> Fault {
@@ -175,7 +200,7 @@ impl<R: AsyncRead + Unpin> Receiver<R> {
     async fn receive(&mut self) -> Result<(), Ending> {
         // A window is not worth a message until its events come.
         let mut window = None;
-        while self.intake.begin().await? {
+        while self.begin().await? {
             let head = self.intake.need(2).await?;
             let extent = Scanner::default().extent(head, self.limits);
             let extent = extent.map_err(Fault::from)?;
@@ -203,6 +228,23 @@ impl<R: AsyncRead + Unpin> Receiver<R> {
         }
     }
 
+    /// Waits for the next frame. A client is idle while it has nothing to wait for.
+    async fn begin(&mut self) -> Result<bool, Ending> {
+        let patience = self.intake.idle_timeout();
+        let mut until = Instant::now() + patience;
+        loop {
+            match self.intake.begin_by(until).await {
+                Err(Ending::Idle) => {}
+                begun => return begun,
+            }
+            let idle_since = self.session.idle_since();
+            if idle_since.is_some_and(|since| since + patience <= until) {
+                return Err(Ending::Idle);
+            }
+            until = idle_since.unwrap_or_else(Instant::now) + patience;
+        }
+    }
+
     /// Waits for a place among the messages that are worked on. The client gets signs of life from then on.
     async fn place(&mut self) -> Result<Place, Ending> {
         let (answer, outcome) = answer();
@@ -215,6 +257,7 @@ impl<R: AsyncRead + Unpin> Receiver<R> {
         // Whoever answers has ended only with the connection.
         let sent = self.in_flight.send(in_flight).await;
         sent.map_err(|_| Ending::Usual)?;
+        self.session.waits();
         Ok(Place { answer, parts })
     }
 
@@ -245,7 +288,7 @@ impl<R: AsyncRead + Unpin> Receiver<R> {
         let mut load = self.intake.reserve(known).await;
         self.frame(&mut load).await?;
         let mut windows = usize::from(window.is_some());
-        while load.len() < MESSAGE_BYTES {
+        while !load.is_divided() && load.len() < MESSAGE_BYTES {
             let Some(len) = self.whole_ahead() else {
                 if self.intake.top_up().await {
                     continue;
@@ -274,7 +317,14 @@ impl<R: AsyncRead + Unpin> Receiver<R> {
             let bytes = match extent {
                 Extent::Whole(bytes) | Extent::AtLeast(bytes) => bytes,
             };
-            self.intake.load(load, bytes - load.len()).await?;
+            let missing = bytes - load.len();
+            if let Some(b'C') = load.bytes().get(1)
+                && let Extent::Whole(_) = extent
+            {
+                self.intake.load_divided(load, missing).await?;
+                return Ok(());
+            }
+            self.intake.load(load, missing).await?;
             if let Extent::Whole(_) = extent {
                 return Ok(());
             }
@@ -298,6 +348,7 @@ impl<R: AsyncRead + Unpin> Receiver<R> {
 struct Acknowledger<'a, W> {
     writer: &'a mut W,
     ctx: &'a InputContext,
+    session: &'a Session,
     keep_alive: Duration,
     /// In which keep-alives are written.
     version: u8,
@@ -329,6 +380,7 @@ impl<W: AsyncWrite + Unpin> Acknowledger<'_, W> {
             }
             let outcome = self.wait(message.outcome, true).await?;
             self.check(outcome.unwrap_or(Outcome::NotDelivered)).await?;
+            self.session.answered();
         }
         self.flush().await
     }

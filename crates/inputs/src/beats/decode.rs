@@ -1,25 +1,32 @@
 //! From frames to events, on the threads of the batcher.
 //!
-//! A message is a run of whole frames. Compressed frames are inflated piece by piece into buffers of the pool; a document that
-//! lies across the end of one is moved to the next. So a frame takes several buffers and never one of its own size, unless a
-//! single document is larger than a buffer.
+//! A message is a run of whole frames, or one compressed frame that lies in several buffers, which are given back as they are
+//! read. Compressed frames are inflated piece by piece into buffers of the pool; a document that lies across the end of one is
+//! moved to the next. So a frame takes several buffers and never one of its own size, unless a single document is larger than a
+//! buffer.
 //!
 //! What stands before a fault is delivered. The messages behind it are not taken.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use batch::{Encoding, PooledBuffer, Reservation, Stream};
-use codec::lumberjack::{Buffers, Events, Frame, FrameError, Limits, Window};
+use bytes::Bytes;
+use codec::lumberjack::{
+    Buffers, COMPRESSED_HEAD_BYTES, Events, Frame, FrameError, Limits, Window,
+};
 use component::{InputContext, Limit};
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::Instant;
 
 use super::connection::WINDOWS_MAX;
 use crate::connections::answer::{Answer, Awaited, answer};
 use crate::connections::batcher::{Completion, Joiner, Protocol};
 use crate::connections::closing::Fault;
 use crate::connections::inflate::{Coding, InflateError, Inflater};
+use crate::connections::intake::{Filled, Loaded};
 
 /// The least that a compressed frame is inflated into.
 const INFLATED_BYTES_MIN: usize = 4 << 10;
@@ -32,6 +39,24 @@ pub(super) struct Session {
     pub(super) stream: Arc<Stream>,
     /// Only one thread takes its messages. Poisoned where decoding one panicked.
     pub(super) state: Mutex<State>,
+    /// What the client waits for.
+    pub(super) unanswered: Mutex<Unanswered>,
+}
+
+/// The messages of a connection that are not answered.
+pub(super) struct Unanswered {
+    pub(super) messages: usize,
+    /// When the last one was answered, or the connection began.
+    pub(super) since: Instant,
+}
+
+impl Default for Unanswered {
+    fn default() -> Self {
+        Self {
+            messages: 0,
+            since: Instant::now(),
+        }
+    }
 }
 
 /// How far a connection is.
@@ -55,8 +80,8 @@ impl State {
 pub(super) struct Message {
     /// The version and the size of a window that begins before the frames.
     pub(super) window: Option<(u8, u32)>,
-    /// The frames, how many bytes of the buffer they are, and what they may be inflated in.
-    pub(super) frames: Option<(PooledBuffer, usize, Reservation)>,
+    /// The frames.
+    pub(super) frames: Option<Loaded>,
     pub(super) session: Arc<Session>,
     /// Where the connection hears of the parts, in order.
     pub(super) parts: UnboundedSender<Part>,
@@ -95,6 +120,15 @@ struct Mark {
     ends_window: bool,
 }
 
+/// What is left of a compressed frame.
+struct Compressed<'a> {
+    /// What lies in a buffer together with other frames.
+    piece: &'a [u8],
+    /// Or the buffers that are its own, and how much of the first one was read.
+    buffers: VecDeque<Filled>,
+    used: usize,
+}
+
 pub(super) type BeatsJoiner = Joiner<(), Fault>;
 
 /// What goes with a message while it is decoded.
@@ -130,9 +164,8 @@ impl Protocol for Decoding {
             None => Ok(()),
         };
         let decoded = begun.and_then(|()| match message.frames {
-            Some((buffer, filled, reservation)) => {
-                self.frames(buffer, filled, reservation, &mut state, &mut work)
-            }
+            Some(frames) if frames.before.is_empty() => self.frames(frames, &mut state, &mut work),
+            Some(frame) => self.divided_frame(frame, &mut state, &mut work),
             None => {
                 self.send(&Buffers::default(), &mut state, &mut work);
                 Ok(())
@@ -170,32 +203,54 @@ impl Decoding {
         }
     }
 
-    /// Takes the frames of a message.
-    fn frames(
+    /// Takes a compressed frame that lies in several buffers.
+    fn divided_frame(
         &mut self,
-        mut buffer: PooledBuffer,
-        filled: usize,
-        mut reservation: Reservation,
+        frame: Loaded,
         state: &mut State,
         work: &mut Work<'_>,
     ) -> Result<(), Fault> {
+        let mut reservation = frame.reservation;
+        let compressed = Compressed {
+            piece: &[],
+            buffers: frame.before.into_iter().chain([frame.last]).collect(),
+            used: COMPRESSED_HEAD_BYTES,
+        };
+        let taken = self.inflate(compressed, &mut reservation, state, work);
+        self.send(&Buffers::default(), state, work);
+        taken
+    }
+
+    /// Takes the frames of a message, which lie in one buffer.
+    fn frames(
+        &mut self,
+        frames: Loaded,
+        state: &mut State,
+        work: &mut Work<'_>,
+    ) -> Result<(), Fault> {
+        let mut reservation = frames.reservation;
+        let (mut buffer, filled) = frames.last.into_parts();
         let (mut at, mut taken) = (0, Ok(()));
-        let mut has_events = false;
+        // Where the first event stands that was not delivered.
+        let mut first = None;
         while at < filled && taken.is_ok() {
             taken = match Frame::parse(&buffer[at..filled], self.limits) {
                 Ok(Some((Frame::Compressed(content), len))) => {
                     // Events before it go first.
                     let content = at + content.start..at + content.end;
                     at += len;
-                    if has_events {
-                        self.copy_out(&buffer, &mut reservation, state, work);
-                        has_events = false;
+                    if let Some(first) = first.take() {
+                        let events = first..content.start - COMPRESSED_HEAD_BYTES;
+                        self.copy_out(&buffer, events, &mut reservation, state, work);
                     }
-                    self.inflate(&buffer[content], &mut reservation, state, work)
+                    let compressed = Compressed::lying(&buffer[content]);
+                    self.inflate(compressed, &mut reservation, state, work)
                 }
                 Ok(Some((frame, len))) => {
-                    has_events |= !matches!(frame, Frame::Window { .. });
-                    let taken = self.frame(frame, at, &mut buffer, state, work);
+                    if !matches!(frame, Frame::Window { .. }) {
+                        first.get_or_insert(at);
+                    }
+                    let taken = self.frame(frame, at, &mut buffer, &mut reservation, state, work);
                     at += len;
                     taken
                 }
@@ -203,23 +258,26 @@ impl Decoding {
                 Err(error) => Err(error.into()),
             };
         }
-        match has_events {
-            true => self.deliver(buffer, filled, &mut reservation, state, work),
-            false => self.send(&Buffers::default(), state, work),
+        match first {
+            Some(_) => self.deliver(buffer, filled, &mut reservation, state, work),
+            None => self.send(&Buffers::default(), state, work),
         }
         taken
     }
 
-    /// Delivers events that lie in a buffer that is still needed.
+    /// Delivers events that lie in a range of a buffer that is still needed.
     fn copy_out(
         &mut self,
         buffer: &PooledBuffer,
+        range: Range<usize>,
         reservation: &mut Reservation,
         state: &mut State,
         work: &mut Work<'_>,
     ) {
-        let copy = work.joiner.copy(reservation, buffer);
-        self.deliver(copy, buffer.len(), reservation, state, work);
+        self.events.move_back(range.start);
+        let len = range.len();
+        let copy = copy(&buffer[range], reservation, work);
+        self.deliver(copy, len, reservation, state, work);
     }
 
     /// Takes a frame that is not compressed and stands at a place of a buffer.
@@ -228,6 +286,7 @@ impl Decoding {
         frame: Frame,
         at: usize,
         buffer: &mut [u8],
+        reservation: &mut Reservation,
         state: &mut State,
         work: &mut Work<'_>,
     ) -> Result<(), Fault> {
@@ -240,9 +299,9 @@ impl Decoding {
                 let mut window = state.window;
                 window.event(sequence).map_err(Fault::from)?;
                 let range = within(document);
-                self.events
-                    .json(buffer, range, sequence)
-                    .map_err(Fault::from)?;
+                let reserve = |bytes| work.reserve(reservation, bytes);
+                let taken = self.events.json(buffer, range, sequence, reserve);
+                taken.map_err(Fault::from)?;
                 // Only now: what is at fault is not acknowledged.
                 state.window = window;
             }
@@ -252,13 +311,19 @@ impl Decoding {
                 pairs,
             } => {
                 state.window.event(sequence).map_err(Fault::from)?;
-                self.events.pairs(buffer, within(pairs), count);
+                let reserve = |bytes| work.reserve(reservation, bytes);
+                self.events.pairs(buffer, within(pairs), count, reserve);
             }
             Frame::Compressed(_) => {
                 return Err(Fault::malformed(
                     "a compressed frame within a compressed frame",
                 ));
             }
+        }
+        if self.events.rewritten_len() >= self.pooled {
+            let pooled = self.pooled;
+            self.events
+                .seal(|rewritten| work.keep(rewritten, pooled, reservation));
         }
         if state.window.is_complete() {
             self.mark(state);
@@ -313,30 +378,29 @@ impl Decoding {
     /// Inflates a compressed frame and takes the frames in it.
     fn inflate(
         &mut self,
-        mut compressed: &[u8],
+        mut compressed: Compressed<'_>,
         reservation: &mut Reservation,
         state: &mut State,
         work: &mut Work<'_>,
     ) -> Result<(), Fault> {
         self.inflater.restart_zlib();
-        let first = compressed.len().saturating_mul(4);
+        let first = compressed.left().len().saturating_mul(4);
         let first = first.clamp(INFLATED_BYTES_MIN.min(self.pooled), self.pooled);
         let mut buffer = take(first, reservation, work);
         let (mut filled, mut total) = (0, 0);
         loop {
             let before = filled;
-            let (consumed, goes_on) = self.fill(compressed, &mut buffer, &mut filled)?;
-            compressed = &compressed[consumed..];
+            let goes_on = self.fill(&mut compressed, &mut buffer, &mut filled)?;
             total += filled - before;
             if total > self.inflated_max {
                 return Err(self.too_large());
             }
-            let (used, taken) = self.inner_frames(&mut buffer, filled, state, work);
+            let (used, taken) = self.inner_frames(&mut buffer, filled, reservation, state, work);
             let rest = filled - used;
             if taken.is_err() || !goes_on {
                 self.deliver_small(buffer, filled, reservation, state, work);
                 taken?;
-                return self.end(rest, compressed);
+                return self.end(rest, compressed.left());
             }
             let mut next = match used {
                 // A document is larger than the buffer.
@@ -358,31 +422,30 @@ impl Decoding {
         }
     }
 
-    /// Inflates into a buffer; gives how many bytes were read, and whether there may be more behind the buffer.
+    /// Inflates into a buffer; gives whether there may be more behind the buffer.
     fn fill(
         &mut self,
-        compressed: &[u8],
+        compressed: &mut Compressed<'_>,
         buffer: &mut PooledBuffer,
         filled: &mut usize,
-    ) -> Result<(usize, bool), Fault> {
-        let mut read = 0;
+    ) -> Result<bool, Fault> {
         while *filled < buffer.len() {
             let step = self
                 .inflater
-                .step(&compressed[read..], &mut buffer[*filled..]);
+                .step(compressed.left(), &mut buffer[*filled..]);
             let (consumed, produced) = step.map_err(|error| match error {
                 InflateError::TooLarge => self.too_large(),
                 InflateError::Damaged(reason) => {
                     Fault::malformed(format!("a compressed frame is damaged: {reason}"))
                 }
             })?;
-            read += consumed;
+            compressed.read(consumed);
             *filled += produced;
             if self.inflater.has_ended() || consumed == 0 && produced == 0 {
-                return Ok((read, false));
+                return Ok(false);
             }
         }
-        Ok((read, true))
+        Ok(true)
     }
 
     fn too_large(&self) -> Fault {
@@ -397,6 +460,7 @@ impl Decoding {
         &mut self,
         buffer: &mut [u8],
         filled: usize,
+        reservation: &mut Reservation,
         state: &mut State,
         work: &mut Work<'_>,
     ) -> (usize, Result<(), Fault>) {
@@ -405,7 +469,7 @@ impl Decoding {
             let taken = match Frame::parse(&buffer[at..filled], self.limits) {
                 Ok(None) => break,
                 Ok(Some((frame, len))) => self
-                    .frame(frame, at, buffer, state, work)
+                    .frame(frame, at, buffer, reservation, state, work)
                     .map(|()| at += len),
                 Err(error) => Err(error.into()),
             };
@@ -441,7 +505,7 @@ impl Decoding {
     ) {
         let body = match filled > buffer.len() / 4 {
             true => buffer,
-            false => work.joiner.copy(reservation, &buffer[..filled]),
+            false => copy(&buffer[..filled], reservation, work),
         };
         self.deliver(body, filled, reservation, state, work);
     }
@@ -456,9 +520,9 @@ impl Decoding {
         work: &mut Work<'_>,
     ) {
         work.joiner.ctx.metrics.bytes(filled);
+        let pooled = self.pooled;
         let buffers = self.events.freeze(buffer.freeze(filled), |rewritten| {
-            let side = work.joiner.copy(reservation, rewritten);
-            side.freeze(rewritten.len())
+            work.keep(rewritten, pooled, reservation)
         });
         self.send(&buffers, state, work);
     }
@@ -507,7 +571,62 @@ impl Decoding {
     }
 }
 
+impl<'a> Compressed<'a> {
+    /// What lies in one piece.
+    fn lying(piece: &'a [u8]) -> Self {
+        Self {
+            piece,
+            buffers: VecDeque::new(),
+            used: 0,
+        }
+    }
+
+    /// What is left, up to the end of its buffer; nothing at the end only.
+    fn left(&self) -> &[u8] {
+        match self.buffers.front() {
+            Some(buffer) => &buffer.bytes()[self.used..],
+            None => self.piece,
+        }
+    }
+
+    /// Bytes were read. A buffer that was read to its end is given back.
+    fn read(&mut self, bytes: usize) {
+        match self.buffers.front() {
+            None => self.piece = &self.piece[bytes..],
+            Some(buffer) => {
+                self.used += bytes;
+                if self.used == buffer.bytes().len() {
+                    self.buffers.pop_front();
+                    self.used = 0;
+                }
+            }
+        }
+    }
+}
+
 impl Work<'_> {
+    /// Sees to it that so many bytes are reserved for what is rewritten, before it is.
+    fn reserve(&mut self, reservation: &mut Reservation, bytes: usize) {
+        let missing = bytes.saturating_sub(reservation.left());
+        if missing > 0 {
+            self.joiner.grow(reservation, missing);
+        }
+    }
+
+    /// What was rewritten, where it stays: the same memory if it is more than an ordinary buffer, and a copy otherwise.
+    fn keep(
+        &mut self,
+        rewritten: &mut Vec<u8>,
+        pooled: usize,
+        reservation: &mut Reservation,
+    ) -> Bytes {
+        let len = rewritten.len();
+        match len > pooled {
+            true => reservation.adopt(std::mem::take(rewritten)).freeze(len),
+            false => self.joiner.copy(reservation, rewritten).freeze(len),
+        }
+    }
+
     /// Tells the connection of a part behind which `left` events stand before the mark.
     fn tell(&self, awaited: Option<Awaited<Fault>>, mark: Mark, left: usize) {
         let part = Part {
@@ -531,6 +650,13 @@ impl Work<'_> {
     }
 }
 
+/// A copy beside what is reserved for rewritten documents.
+fn copy(bytes: &[u8], reservation: &mut Reservation, work: &mut Work<'_>) -> PooledBuffer {
+    let mut copy = take(bytes.len(), reservation, work);
+    copy.copy_from_slice(bytes);
+    copy
+}
+
 /// A buffer out of what is reserved for a message.
 fn take(len: usize, reservation: &mut Reservation, work: &mut Work<'_>) -> PooledBuffer {
     work.joiner.grow(reservation, len);
@@ -544,6 +670,78 @@ impl From<FrameError> for Fault {
             FrameError::Malformed(_) => Self::malformed(reason),
             FrameError::TooLarge(_) => Self::too_large(reason),
             FrameError::Document { .. } => Self::new("invalid_documents", reason),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::lumberjack::{compressed, json, window};
+
+    use super::super::probe::beats;
+
+    /// Documents that zlib makes little shorter.
+    fn documents(count: u32) -> Vec<u8> {
+        let mut random = fastrand::Rng::with_seed(7);
+        let document = |sequence| {
+            let text: String = (0..300).map(|_| random.alphanumeric()).collect();
+            json(sequence, format!(r#"{{"n":{sequence},"text":"{text}"}}"#))
+        };
+        (1..=count).flat_map(document).collect()
+    }
+
+    #[test]
+    fn a_compressed_frame_may_lie_in_several_buffers() {
+        // The buffers of the probe have 4 KiB.
+        let (frames, begin) = (documents(150), window(b'2', 150));
+        let content = compressed(b'2', &frames);
+        assert!(content.len() > 30 << 10);
+        let plain = beats(&[&begin[..], &frames].concat(), 1 << 20);
+        assert_eq!((plain.events.len(), &plain.fault), (150, &None));
+        for piece in [1000, 4 << 10, 1 << 20] {
+            let frame = [&begin[..], &content].concat();
+            assert_eq!(beats(&frame, piece), plain, "{piece}");
+            // Twice on the same connection: the second one begins with a buffer of the pool.
+            let twice = beats(&[&frame[..], &frame].concat(), piece);
+            assert_eq!((twice.events.len(), twice.fault), (300, None));
+        }
+    }
+
+    #[test]
+    fn plain_and_compressed_frames_take_turns() {
+        let event = |n| json(n, format!(r#"{{"@metadata":{{"_id":"id{n}"}},"n":{n}}}"#));
+        let mut frames = window(b'2', 20);
+        for n in (1..=20).step_by(4) {
+            frames.extend([event(n), event(n + 1)].concat());
+            frames.extend(compressed(b'2', &event(n + 2)));
+            frames.extend(compressed(b'2', &event(n + 3)));
+        }
+        for piece in [1, 100, 1 << 20] {
+            let decoded = beats(&frames, piece);
+            let expected = (1..=20).map(|n| format!(r#"id{n} {{"n":{n}}}"#));
+            assert_eq!(decoded.events, expected.collect::<Vec<_>>());
+            assert_eq!(decoded.fault, None);
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_compressed_frame_in_several_buffers_is_checked() {
+        let frames = [window(b'2', 150), documents(150)].concat();
+        let content = &compressed(b'2', &frames)[6..];
+        let framed = |content: &[u8]| {
+            let length = (content.len() as u32).to_be_bytes();
+            let frame = [b"2C", &length[..], content].concat();
+            beats(&frame, 1 << 20)
+        };
+        for (content, reason) in [
+            (&content[..content.len() - 5000], "ends unexpectedly"),
+            (
+                &[content, &[0; 5000]].concat(),
+                "other data after the compressed data",
+            ),
+        ] {
+            let fault = framed(content).fault.expect("refused");
+            assert!(fault.contains(reason), "{fault}");
         }
     }
 }

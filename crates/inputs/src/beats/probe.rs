@@ -9,7 +9,7 @@ use codec::lumberjack::Limits;
 use tokio::sync::mpsc;
 
 use super::connection::Receiver;
-use super::decode::{Decoding, Session, State};
+use super::decode::{Decoding, Session};
 use crate::connections::answer::Outcome;
 use crate::connections::batcher::probe::{Bench, Decoded, PATIENCE, Pieces, inbox, reason};
 use crate::connections::intake::Intake;
@@ -28,7 +28,8 @@ pub fn beats(bytes: &[u8], piece: usize) -> Decoded {
         let session = Session {
             peer: SocketAddr::from(([127, 0, 0, 1], 1)),
             stream: Arc::new(Stream::new(1, Source::Unnamed)),
-            state: Mutex::new(State::default()),
+            state: Mutex::default(),
+            unanswered: Mutex::default(),
         };
         // No answers are waited for.
         let (in_flight, mut messages) = mpsc::channel(bytes.len() + 1);

@@ -23,8 +23,9 @@ pub(super) struct Config {
     #[serde(default = "connections_default")]
     #[schemars(range(min = 1))]
     pub(super) max_connections: usize,
-    /// The maximum time without a frame from the client, and the maximum time in which a client reads nothing of what it
-    /// is sent. After that, the connection is closed; a Beat connects again when it has events. Default: 1m.
+    /// The maximum time without a frame from the client, not counting the time in which it waits for an acknowledgement, and
+    /// the maximum time in which a client reads nothing of what it is sent. After that, the connection is closed; a Beat
+    /// connects again when it has events. Default: 1m.
     #[serde(default = "timeout_default")]
     pub(super) idle_timeout: Positive<Period>,
     /// The maximum time for a client to send a frame, not counting the wait for memory. After that, the connection is

@@ -104,7 +104,7 @@ pub(crate) fn inflate_whole(
 /// How much a body seems to decompress to, and one byte more, so that its end shows without growing. A gzip member ends with the
 /// length of its content (RFC 1952, section 2.3.1), and most frames of zstd begin with it. That is believed up to [`RATIO_MAX`]: a
 /// buffer that grows is zeroed and often moved.
-fn expected(coding: Coding, compressed: &[impl AsRef<[u8]>]) -> usize {
+pub(crate) fn expected(coding: Coding, compressed: &[impl AsRef<[u8]>]) -> usize {
     let len: usize = compressed.iter().map(|piece| piece.as_ref().len()).sum();
     let first = compressed.first().map_or(&[][..], AsRef::as_ref);
     let last = compressed.last().map_or(&[][..], AsRef::as_ref);

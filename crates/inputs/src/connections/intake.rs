@@ -4,7 +4,9 @@
 //! without holding memory. They are freed while the client is silent. Frames go into a [`Load`], which reserves memory before
 //! it is filled and follows what comes, not what a head announces: it begins with [`FIRST_BYTES`], becomes a buffer of
 //! the pool, and grows beyond that by doubling. A connection whose last load was large begins with a buffer of the pool that
-//! has room for as much, so that a steady flow of large frames moves nothing and touches no fresh memory.
+//! has room for as much, so that a steady flow of large frames moves nothing and touches no fresh memory. A frame that may be
+//! divided anywhere, such as a compressed one, takes several buffers of the pool instead ([`Intake::load_divided`]), and so may
+//! others that can be divided at certain places ([`Intake::divide`]).
 //!
 //! The wait for the first byte of a frame ends after the idle time-out, that for the others after the frame time-out, in
 //! which waits for memory do not count. Everything is safe to cancel, but what was read of a frame is lost then.
@@ -17,9 +19,10 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use batch::{PooledBuffer, Reservation};
+use bytes::Bytes;
 use component::InputContext;
 use tokio::io::{AsyncRead, ReadBuf};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::closing::{Ending, Fault};
 
@@ -47,8 +50,31 @@ pub(crate) struct Intake<R> {
 /// Bytes of frames that were read, in charged memory.
 pub(crate) struct Load {
     reservation: Reservation,
+    /// Those of a divided frame that lie before the last one.
+    before: Vec<Filled>,
+    last: Filled,
+}
+
+/// A buffer, and how much of it is filled.
+pub(crate) struct Filled {
     buffer: PooledBuffer,
     filled: usize,
+}
+
+/// A place in a load: so many buffers lie before it, and so many bytes of its own.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) buffers: usize,
+    pub(crate) bytes: usize,
+}
+
+/// A load that was read whole.
+pub(crate) struct Loaded {
+    /// The buffers of a divided frame that lie before the last one; none where there is only one.
+    pub(crate) before: Vec<Filled>,
+    pub(crate) last: Filled,
+    /// In which it may be decompressed.
+    pub(crate) reservation: Reservation,
 }
 
 impl<R: AsyncRead + Unpin> Intake<R> {
@@ -70,6 +96,11 @@ impl<R: AsyncRead + Unpin> Intake<R> {
         }
     }
 
+    /// How long a client may be silent.
+    pub(crate) fn idle_timeout(&self) -> Duration {
+        self.idle_timeout
+    }
+
     /// What was read ahead and is not used.
     pub(crate) fn ahead(&self) -> &[u8] {
         &self.ahead[self.used..]
@@ -87,8 +118,13 @@ impl<R: AsyncRead + Unpin> Intake<R> {
     /// Waits for the first byte of a frame; gives whether there is one, or the client has closed its side. The time for the
     /// frame begins.
     pub(crate) async fn begin(&mut self) -> Result<bool, Ending> {
+        self.begin_by(Instant::now() + self.idle_timeout).await
+    }
+
+    /// As [`Self::begin`], where the idle time ends at `until`. If it does, this can be called again.
+    pub(crate) async fn begin_by(&mut self, until: Instant) -> Result<bool, Ending> {
         if self.ahead().is_empty() {
-            let filled = timeout(self.idle_timeout, poll_fn(|cx| self.poll_fill(cx))).await;
+            let filled = timeout_at(until, poll_fn(|cx| self.poll_fill(cx))).await;
             let filled = filled.map_err(|_| Ending::Idle)?;
             if filled.map_err(|error| Fault::cut(&error))? == 0 {
                 return Ok(false);
@@ -135,8 +171,8 @@ impl<R: AsyncRead + Unpin> Intake<R> {
         self.waited(begin);
         Load {
             reservation,
-            buffer,
-            filled: 0,
+            before: Vec::new(),
+            last: Filled { buffer, filled: 0 },
         }
     }
 
@@ -147,23 +183,23 @@ impl<R: AsyncRead + Unpin> Intake<R> {
         least: usize,
         most: usize,
     ) -> Result<(), Fault> {
-        let begin = load.filled;
-        while load.filled < begin + least {
-            let missing = begin + least - load.filled;
-            if load.filled == load.buffer.len() {
+        let begin = load.last.filled;
+        while load.last.filled < begin + least {
+            let missing = begin + least - load.last.filled;
+            if load.last.room() == 0 {
                 self.grow(load, missing).await;
             }
-            let (room, deadline) = (begin + most - load.filled, self.deadline);
+            let (room, deadline) = (begin + most - load.last.filled, self.deadline);
             let read = poll_fn(|cx| self.poll_load(load, room, cx));
-            load.filled += whole(timeout_at(deadline, read).await)?;
+            load.last.filled += whole(timeout_at(deadline, read).await)?;
         }
-        self.last = load.filled;
+        self.last = load.most();
         Ok(())
     }
 
     /// Reads up to `most` bytes more into a load if some are there already; gives whether there were.
     pub(crate) async fn load_ready(&mut self, load: &mut Load, most: usize) -> bool {
-        if load.filled == load.buffer.len() {
+        if load.last.room() == 0 {
             self.grow(load, most).await;
         }
         let read = poll_fn(|cx| {
@@ -174,19 +210,26 @@ impl<R: AsyncRead + Unpin> Intake<R> {
             })
         });
         let read = read.await;
-        load.filled += read;
-        self.last = load.filled;
+        load.last.filled += read;
+        self.last = load.most();
         read > 0
     }
 
-    /// Takes what lies behind the first `at` bytes of a load as the beginning of the next one, for which the time begins. None
+    /// Takes what lies behind the first `at` bytes of the last buffer of a load as the beginning of the next one, for which the time begins. None
     /// where there is no memory for that at the moment.
     pub(crate) fn split(&mut self, load: &mut Load, at: usize) -> Option<Load> {
         let pool = &self.ctx.pool;
-        let rest = &load.buffer[at..load.filled];
+        let rest = &load.bytes()[at..];
         let least = rest.len().max(FIRST_BYTES);
-        let usual = if at > pool.buffer_size() / 2 {
-            least.max(pool.reused_size(at))
+        let most = load
+            .before
+            .iter()
+            .map(Filled::len)
+            .max()
+            .unwrap_or(0)
+            .max(at);
+        let usual = if most > pool.buffer_size() / 2 {
+            least.max(pool.reused_size(most))
         } else {
             least
         };
@@ -196,23 +239,23 @@ impl<R: AsyncRead + Unpin> Intake<R> {
         let mut buffer = reservation.take(size);
         buffer[..rest.len()].copy_from_slice(rest);
         let filled = rest.len();
-        (load.filled, self.last) = (at, at);
+        (load.last.filled, self.last) = (at, most);
         self.deadline = Instant::now() + self.frame_timeout;
         Some(Load {
             reservation,
-            buffer,
-            filled,
+            before: Vec::new(),
+            last: Filled { buffer, filled },
         })
     }
 
     /// Keeps what lies behind the first `at` bytes of a load as read ahead, where it is little enough; gives whether it was.
     pub(crate) fn unread(&mut self, load: &mut Load, at: usize) -> bool {
-        let rest = &load.buffer[at..load.filled];
+        let rest = &load.bytes()[at..];
         let fits = self.ahead().is_empty() && rest.len() <= AHEAD_BYTES;
         if fits {
             self.ahead.clear();
             self.ahead.extend_from_slice(rest);
-            (self.used, load.filled) = (0, at);
+            (self.used, load.last.filled) = (0, at);
         }
         fits
     }
@@ -224,8 +267,8 @@ impl<R: AsyncRead + Unpin> Intake<R> {
         most: usize,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
-        let room = most.min(load.buffer.len() - load.filled);
-        let mut space = ReadBuf::new(&mut load.buffer[load.filled..load.filled + room]);
+        let room = most.min(load.last.room());
+        let mut space = ReadBuf::new(load.last.space(room));
         ready!(Pin::new(&mut self.io).poll_read(cx, &mut space))?;
         Poll::Ready(Ok(space.filled().len()))
     }
@@ -234,47 +277,99 @@ impl<R: AsyncRead + Unpin> Intake<R> {
     pub(crate) async fn load(&mut self, load: &mut Load, bytes: usize) -> Result<(), Fault> {
         let mut left = bytes;
         while left > 0 {
-            if load.filled == load.buffer.len() {
+            if load.last.room() == 0 {
                 self.grow(load, left).await;
             }
-            let room = left.min(load.buffer.len() - load.filled);
-            let space = &mut load.buffer[load.filled..load.filled + room];
-            let ahead = &self.ahead[self.used..];
-            let read = if !ahead.is_empty() {
-                let read = room.min(ahead.len());
-                space[..read].copy_from_slice(&ahead[..read]);
-                self.skip(read);
-                read
-            } else if room >= AHEAD_BYTES {
-                let io = &mut self.io;
-                let mut space = ReadBuf::new(space);
-                let read = poll_fn(|cx| {
-                    ready!(Pin::new(&mut *io).poll_read(cx, &mut space))?;
-                    Poll::Ready(Ok(space.filled().len()))
-                });
-                whole(timeout_at(self.deadline, read).await)?
-            } else {
-                self.need(1).await?;
-                0
-            };
-            load.filled += read;
-            left -= read;
+            left -= self.read(&mut load.last, left).await?;
         }
-        self.last = load.filled;
+        self.last = load.last.filled;
         Ok(())
+    }
+
+    /// As [`Self::load`], for a frame that may be divided anywhere: what does not fit into a buffer of the pool lies in
+    /// further ones.
+    pub(crate) async fn load_divided(
+        &mut self,
+        load: &mut Load,
+        bytes: usize,
+    ) -> Result<(), Fault> {
+        let pooled = self.ctx.pool.buffer_size();
+        let size = load.last.buffer.len().max(pooled);
+        let mut left = bytes;
+        let begins = left.min(size.saturating_sub(load.last.filled));
+        self.load(load, begins).await?;
+        left -= begins;
+        while left > 0 {
+            if load.last.room() == 0 {
+                self.divide(load, load.len(), pooled).await;
+            }
+            left -= self.read(&mut load.last, left).await?;
+        }
+        self.last = self.last.min(pooled);
+        Ok(())
+    }
+
+    /// Ends the last buffer of a load behind `at` bytes: what lies behind is moved to a new one, which has room for `size` bytes or
+    /// as many as the largest buffer of the pool.
+    pub(crate) async fn divide(&mut self, load: &mut Load, at: usize, size: usize) {
+        // After a buffer that is larger than those, more may lie behind.
+        let size = self.ctx.pool.reused_size(size).max(load.len() - at);
+        let begin = Instant::now();
+        load.reservation.grow(size).await;
+        self.waited(begin);
+        let mut buffer = load.reservation.take(size);
+        let rest = &load.bytes()[at..];
+        buffer[..rest.len()].copy_from_slice(rest);
+        let filled = rest.len();
+        load.last.filled = at;
+        let next = Filled { buffer, filled };
+        load.before.push(std::mem::replace(&mut load.last, next));
+    }
+
+    /// How much more the last buffer of a load can take without becoming larger than the largest of the pool.
+    pub(crate) fn room(&self, load: &Load) -> usize {
+        let largest = self.ctx.pool.largest_size();
+        load.last.buffer.len().max(largest) - load.last.filled
+    }
+
+    /// Reads up to `most` bytes of a frame into the room of a buffer: one at least, or more ahead.
+    async fn read(&mut self, into: &mut Filled, most: usize) -> Result<usize, Fault> {
+        let room = most.min(into.room());
+        if self.ahead().is_empty() && room < AHEAD_BYTES {
+            self.need(1).await?;
+        }
+        let space = into.space(room);
+        let ahead = &self.ahead[self.used..];
+        let read = if ahead.is_empty() {
+            let io = &mut self.io;
+            let mut space = ReadBuf::new(space);
+            let read = poll_fn(|cx| {
+                ready!(Pin::new(&mut *io).poll_read(cx, &mut space))?;
+                Poll::Ready(Ok(space.filled().len()))
+            });
+            whole(timeout_at(self.deadline, read).await)?
+        } else {
+            let read = room.min(ahead.len());
+            space[..read].copy_from_slice(&ahead[..read]);
+            self.skip(read);
+            read
+        };
+        into.filled += read;
+        Ok(read)
     }
 
     /// Makes room for some of `more` bytes.
     async fn grow(&mut self, load: &mut Load, more: usize) {
         let begin = Instant::now();
         let pooled = self.ctx.pool.buffer_size();
-        let (filled, wanted) = (load.filled, load.filled + more);
+        let last = &mut load.last;
+        let (filled, wanted) = (last.filled, last.filled + more);
         if filled < pooled && wanted > pooled / 2 {
             // Into a buffer that is there again when the load is gone.
             load.reservation.grow(pooled).await;
             let mut buffer = load.reservation.take(pooled);
-            buffer[..filled].copy_from_slice(&load.buffer[..filled]);
-            load.buffer = buffer;
+            buffer[..filled].copy_from_slice(last.bytes());
+            last.buffer = buffer;
         } else {
             let mut more = more.min(filled.max(FIRST_BYTES));
             if filled >= pooled {
@@ -283,7 +378,7 @@ impl<R: AsyncRead + Unpin> Intake<R> {
                 more = more.max(size.saturating_sub(filled));
             }
             load.reservation.grow(more).await;
-            load.reservation.extend(&mut load.buffer, more);
+            load.reservation.extend(&mut last.buffer, more);
         }
         self.waited(begin);
     }
@@ -327,26 +422,83 @@ fn whole(read: Result<io::Result<usize>, tokio::time::error::Elapsed>) -> Result
 }
 
 impl Load {
-    /// What was read.
+    /// What was read; of a divided frame, what lies in its last buffer.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.last.bytes()
+    }
+
+    /// Forgets what lies behind a place.
+    pub(crate) fn truncate(&mut self, to: Place) {
+        self.before.truncate(to.buffers + 1);
+        if self.before.len() > to.buffers
+            && let Some(last) = self.before.pop()
+        {
+            self.last = last;
+        }
+        self.last.filled = self.last.filled.min(to.bytes);
+    }
+
+    /// The place behind the first `bytes` of the last buffer.
+    pub(crate) fn place(&self, bytes: usize) -> Place {
+        let buffers = self.before.len();
+        Place { buffers, bytes }
+    }
+
+    /// How many bytes are in the buffer in which most are.
+    fn most(&self) -> usize {
+        let before = self.before.iter().map(Filled::len).max();
+        before.unwrap_or(0).max(self.len())
+    }
+
+    /// How many bytes [`Self::bytes`] are.
+    pub(crate) fn len(&self) -> usize {
+        self.last.filled
+    }
+
+    /// Whether a frame is divided.
+    pub(crate) fn is_divided(&self) -> bool {
+        !self.before.is_empty()
+    }
+
+    /// Ends reading.
+    pub(crate) fn finish(mut self) -> Loaded {
+        // Others may wait for what it holds.
+        self.reservation.settle();
+        Loaded {
+            before: self.before,
+            last: self.last,
+            reservation: self.reservation,
+        }
+    }
+}
+
+impl Filled {
+    /// What it is filled with.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.buffer[..self.filled]
     }
 
-    /// Forgets what lies behind the first `len` bytes.
-    pub(crate) fn truncate(&mut self, len: usize) {
-        self.filled = self.filled.min(len);
-    }
-
-    /// How many bytes were read.
-    pub(crate) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.filled
     }
 
-    /// Ends reading: the buffer, how much of it was filled, and the reservation, in which it may be decompressed.
-    pub(crate) fn finish(mut self) -> (PooledBuffer, usize, Reservation) {
-        // Others may wait for what it holds.
-        self.reservation.settle();
-        (self.buffer, self.filled, self.reservation)
+    /// Ends writing; what is not filled may be given back.
+    pub(crate) fn freeze(self) -> Bytes {
+        self.buffer.freeze_fitting(self.filled)
+    }
+
+    /// The buffer, and how much of it is filled.
+    pub(crate) fn into_parts(self) -> (PooledBuffer, usize) {
+        (self.buffer, self.filled)
+    }
+
+    fn room(&self) -> usize {
+        self.buffer.len() - self.filled
+    }
+
+    /// The first `bytes` behind what is filled.
+    fn space(&mut self, bytes: usize) -> &mut [u8] {
+        &mut self.buffer[self.filled..self.filled + bytes]
     }
 }
 
@@ -406,10 +558,10 @@ mod tests {
                 let mut load = intake.reserve(len).await;
                 intake.load(&mut load, len).await.expect("it comes");
                 assert_eq!((load.len(), load.bytes()), (len, &sent[..len]), "{len}");
-                let (buffer, filled, reservation) = load.finish();
-                drop(reservation);
-                assert!(budget.used() >= filled && budget.used() <= 2 * len + POOLED);
-                drop(buffer);
+                let loaded = load.finish();
+                drop(loaded.reservation);
+                assert!(budget.used() >= len && budget.used() <= 2 * len + POOLED);
+                drop(loaded.last);
                 assert_eq!(budget.used(), 0, "{len}");
                 assert_eq!(intake.need(4).await.expect("it comes")[..4], *b"next");
                 intake.skip(4);
@@ -417,6 +569,33 @@ mod tests {
                 client.write_all(&sent).await.expect("written");
                 assert_eq!(intake.begin().await, Ok(true));
             }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_frame_that_may_be_divided_takes_buffers_of_the_pool_only() {
+        let budget = Budget::new(16 << 20);
+        let (mut intake, mut client) = intake(&budget, 20_000);
+        for len in [10, POOLED, POOLED + 1, 5 * POOLED + 3, 700, 3 * POOLED] {
+            let sent = bytes(len);
+            client.write_all(&sent).await.expect("written");
+            client.write_all(b"next").await.expect("written");
+            assert_eq!(intake.begin().await, Ok(true));
+            let mut load = intake.reserve(len).await;
+            intake.load(&mut load, 6).await.expect("it comes");
+            let divided = intake.load_divided(&mut load, len - 6).await;
+            divided.expect("it comes");
+            assert_eq!(load.is_divided(), len > POOLED);
+            let Loaded { before, last, .. } = load.finish();
+            let sizes = before.iter().chain([&last]).map(|one| one.buffer.len());
+            assert!(sizes.max() <= Some(POOLED), "{len}");
+            assert!(budget.used() <= len.div_ceil(POOLED) * POOLED, "{len}");
+            let came = before.iter().chain([&last]).map(Filled::bytes);
+            assert_eq!(came.collect::<Vec<_>>().concat(), sent);
+            assert_eq!(intake.need(4).await.expect("it comes")[..4], *b"next");
+            intake.skip(4);
+            drop((before, last));
+            assert_eq!(budget.used(), 0, "{len}");
         }
     }
 

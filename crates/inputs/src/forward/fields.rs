@@ -26,8 +26,8 @@ pub(super) struct Mark {
     first: EventTime,
     others: Vec<EventTime>,
     added: usize,
-    /// The metadata of events that have some, by their number.
-    metadata: Vec<(usize, Box<[u8]>)>,
+    /// The metadata of events that have some, by their number: views into their messages.
+    metadata: Vec<(usize, Bytes)>,
 }
 
 impl Mark {
@@ -57,9 +57,9 @@ impl Mark {
 
     /// Adds an event.
     #[inline]
-    pub(super) fn add(&mut self, time: EventTime, metadata: Option<&[u8]>) {
+    pub(super) fn add(&mut self, time: EventTime, metadata: Option<Bytes>) {
         if let Some(metadata) = metadata {
-            self.metadata.push((self.added, metadata.into()));
+            self.metadata.push((self.added, metadata));
         }
         match self.added {
             0 => self.first = time,
@@ -117,7 +117,7 @@ impl Paths {
     }
 }
 
-/// Sets the fields of a batch whose rows come from these messages. Rows in which they have no place, because `fluent` is no
+/// Sets the fields of a batch whose rows come from these messages. A record keeps its own, but for hidden ones. Rows in which they have no place, because `fluent` is no
 /// object there, are tagged, and so are rows whose time is none, which have the time of their receipt.
 pub(super) fn set(batch: &mut Batch, messages: &[(Range<usize>, Mark)]) {
     let add_fields = messages.first().is_none_or(|(_, mark)| mark.add_fields);
@@ -132,12 +132,19 @@ pub(super) fn set(batch: &mut Batch, messages: &[(Range<usize>, Mark)]) {
         edit_time.set(paths.time, times);
         // A record is an object: nothing is in the way.
         batch.apply(edit_time);
+        let tags = match add_fields {
+            true => without_present(batch, tags, &paths.tag),
+            false => tags,
+        };
         edit.set(paths.tag, tags);
     } else {
         batch.set_new(&paths.time, times);
         batch.set_new(&paths.tag, tags);
     }
-    if let Some(metadata) = metadata(batch.len(), messages) {
+    if let Some(mut metadata) = metadata(batch.len(), messages) {
+        if add_fields {
+            metadata = without_present(batch, metadata, &paths.metadata);
+        }
         edit.set(paths.metadata, metadata).dotted_keys();
     }
     failures.extend_refused(batch.apply(edit), &TAG.into());
@@ -171,18 +178,19 @@ fn times(batch: &Batch, messages: &[(Range<usize>, Mark)], failures: &mut Failur
     Column::new(cells, Arc::new([]))
 }
 
-/// The same times without those of rows that have the field.
-fn without_present(batch: &Batch, times: Column, path: &FieldPath) -> Column {
+/// The same values without those of rows that have the field.
+fn without_present(batch: &Batch, values: Column, path: &FieldPath) -> Column {
     let present = batch.column(path);
     let is_absent = |row: &usize| present.cell(*row).is_absent();
-    if (0..times.len()).all(|row| is_absent(&row)) {
-        return times;
+    if (0..values.len()).all(|row| is_absent(&row)) {
+        return values;
     }
     let cell = |row| match is_absent(&row) {
-        true => times.cell(row),
+        true => values.cell(row),
         false => Cell::Keep,
     };
-    Column::new((0..times.len()).map(cell).collect(), Arc::new([]))
+    let cells = (0..values.len()).map(cell).collect();
+    Column::new(cells, values.buffers().clone())
 }
 
 fn tags(len: usize, messages: &[(Range<usize>, Mark)]) -> Column {
@@ -271,8 +279,8 @@ mod tests {
             let mut mine = records[row..row + events.len()].iter();
             mark.may_have_key(looks || mine.any(|record| check(record).has_key));
             for (time, metadata) in *events {
-                let metadata = metadata.map(packed);
-                mark.add(*time, metadata.as_deref());
+                let metadata = metadata.map(|json| packed(json).into());
+                mark.add(*time, metadata);
             }
             marks.push((row..row + events.len(), mark));
             row += events.len();
@@ -323,6 +331,28 @@ mod tests {
         assert_eq!(json(&batch), expected);
         let key = batch.column(&FieldPath::parse("fluent.metadata.k.l").expect("a path"));
         assert_eq!(key.value(1), Value::Int(1), "keys with dots are found");
+    }
+
+    #[test]
+    fn a_record_keeps_its_own_fields() {
+        let metadata = Some(r#"{"k":1}"#);
+        let records = [
+            r#"{"fluent":{"tag":"own","metadata":2}}"#,
+            r#"{"fluent.tag":"own"}"#,
+            r#"{"fluent":{"a":1}}"#,
+        ];
+        let events = [(AT, metadata), (AT, metadata), (AT, None)];
+        let batch = batch(&records, &[(b"one", &events)], true);
+        let tag = batch.column(&FieldPath::from_keys(["fluent", "tag"]));
+        let tags = [0, 1, 2].map(|row| {
+            let mut out = Vec::new();
+            tag.value(row).write_text(&mut out);
+            String::from_utf8(out).expect("text")
+        });
+        assert_eq!(tags, ["own", "own", "one"]);
+        let metadata = batch.column(&FieldPath::from_keys(["fluent", "metadata"]));
+        assert_eq!(metadata.value(0), Value::Int(2));
+        assert!(metadata.cell(2).is_absent());
     }
 
     #[test]

@@ -3,12 +3,14 @@
 //! A message says nothing of its length: its end is where its last value ends, and each head is read once on the way there.
 //! What is there is read in large pieces. Messages that are there at the same time become one load, so that a client that sends
 //! an event a message does not cost a buffer and an answer for each; what was read of the one behind them begins the next load.
+//! A message that is larger than the largest buffer of the pool lies in several ones, each of which ends behind an entry.
 
 use batch::msgpack::Extent;
+use codec::forward::Cuts;
 use tokio::io::AsyncRead;
 
 use crate::connections::closing::{Ending, Fault};
-use crate::connections::intake::{AHEAD_BYTES, Intake, Load};
+use crate::connections::intake::{AHEAD_BYTES, Intake, Load, Place};
 
 /// A load takes no further message once it has so many bytes.
 const LOAD_BYTES: usize = 128 << 10;
@@ -21,6 +23,9 @@ pub(super) struct Messages<R> {
     intake: Intake<R>,
     /// How far the end of the next message is known.
     extent: Extent,
+    /// Where it may be divided, and how much of it is in buffers that were divided off.
+    cuts: Cuts,
+    divided: usize,
     message_max: usize,
     /// The load that begins with what was read beyond the one before.
     begun: Option<Load>,
@@ -33,6 +38,8 @@ impl<R: AsyncRead + Unpin> Messages<R> {
         Self {
             intake,
             extent: Extent::default(),
+            cuts: Cuts::default(),
+            divided: 0,
             message_max,
             begun: None,
             ending: None,
@@ -62,7 +69,7 @@ impl<R: AsyncRead + Unpin> Messages<R> {
             if let Some(len) = self.whole_ahead()? {
                 let message = self.intake.ahead()[..len].to_vec();
                 self.intake.skip(len);
-                self.extent = Extent::default();
+                self.end_message();
                 return Ok(Some(message));
             }
             let there = self.intake.ahead().len();
@@ -93,46 +100,70 @@ impl<R: AsyncRead + Unpin> Messages<R> {
             }
         };
         // Up to where it holds whole messages.
-        let mut whole = 0;
+        let mut whole = Place::default();
         match self.fill(&mut load, &mut whole).await {
             Ok(()) => {}
             // Messages before the fault are taken first.
-            Err(fault) if whole > 0 => {
+            Err(fault) if whole != Place::default() => {
                 load.truncate(whole);
                 self.ending = Some(fault.into());
             }
             Err(fault) => return Err(fault.into()),
         }
-        self.extent = Extent::default();
+        self.end_message();
         Ok(Some(load))
     }
 
     /// Reads messages into a load: at least one, and those that are there at the same time. `whole` is where they end so far.
-    async fn fill(&mut self, load: &mut Load, whole: &mut usize) -> Result<(), Fault> {
+    async fn fill(&mut self, load: &mut Load, whole: &mut Place) -> Result<(), Fault> {
+        // Where the message begins, or goes on, in the last buffer.
+        let mut begin = 0;
         loop {
-            while let Some(len) = self.whole(&load.bytes()[*whole..])? {
-                *whole += len;
-                self.extent = Extent::default();
+            while let Some(len) = self.whole(&load.bytes()[begin..])? {
+                begin += len;
+                *whole = load.place(begin);
+                self.end_message();
             }
-            if *whole > 0 {
-                let is_enough = load.len() >= LOAD_BYTES;
+            if *whole == load.place(begin) && begin > 0 {
+                let is_enough = load.is_divided() || load.len() >= LOAD_BYTES;
                 if !is_enough && self.intake.load_ready(load, PIECE_BYTES).await {
                     continue;
                 }
-                if self.divide(load, *whole) {
+                if self.end_load(load, begin) {
                     return Ok(());
                 }
                 // There is no memory for the beginning of another load: the message is read to its end.
             }
-            let there = (load.len() - *whole) as u64;
+            let there = (load.len() - begin) as u64;
             let missing = self.extent.len_min().saturating_sub(there).max(1) as usize;
-            let most = missing.max(PIECE_BYTES);
-            self.intake.load_more(load, missing, most).await?;
+            let mut room = self.intake.room(load);
+            if room == 0 {
+                if let Some(at) = self.cuts.cut(&load.bytes()[begin..]) {
+                    self.extent.forget(at);
+                    self.divided += at;
+                    let size = load.len() - begin - at + missing;
+                    self.intake.divide(load, begin + at, size).await;
+                    begin = 0;
+                    continue;
+                }
+                // An entry that is larger than a buffer.
+                room = load.len();
+            }
+            let (least, most) = (missing.min(room), missing.max(PIECE_BYTES).min(room));
+            self.intake.load_more(load, least, most).await?;
         }
     }
 
-    /// Ends a load behind `whole` bytes; what lies behind is kept for the next one. Gives whether it could be kept.
-    fn divide(&mut self, load: &mut Load, whole: usize) -> bool {
+    /// The message ends, and another one may begin.
+    fn end_message(&mut self) {
+        self.extent = Extent::default();
+        self.cuts = Cuts::default();
+        self.divided = 0;
+    }
+
+    /// Ends a load behind `whole` bytes of its last buffer; what lies behind is kept for the next one. Gives whether it could be
+    /// kept.
+    fn end_load(&mut self, load: &mut Load, whole: usize) -> bool {
         if load.len() == whole {
             return true;
         }
@@ -156,7 +187,7 @@ impl<R: AsyncRead + Unpin> Messages<R> {
     fn check(&self, whole: Result<Option<usize>, String>) -> Result<Option<usize>, Fault> {
         let whole =
             whole.map_err(|error| Fault::malformed(format!("malformed message: {error}")))?;
-        if self.extent.len_min() > self.message_max as u64 {
+        if self.extent.len_min() + self.divided as u64 > self.message_max as u64 {
             let reason = format!(
                 "a message is longer than {} bytes (`max_message_bytes`)",
                 self.message_max
@@ -265,6 +296,78 @@ mod tests {
             sender.await.expect("no panic");
         }
         assert_eq!(budget.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_large_message_lies_in_buffers_of_the_pool() {
+        let budget = Budget::new(64 << 20);
+        let largest = 16 * (64 << 10);
+        // Entries, bytes that are none, and entries that are larger than a buffer.
+        let message = listed(60_000);
+        let mut large = Vec::new();
+        write_array_header(&mut large, 2);
+        write_str(&mut large, b"tag");
+        write_array_header(&mut large, 2);
+        for len in [5 << 20, 3 << 20] {
+            write_array_header(&mut large, 2);
+            write_bin(&mut large, &vec![0xC1; len]);
+            write_map_header(&mut large, 0);
+        }
+        for (message, buffers, most) in [
+            (message, 3, largest),
+            (packed(3 << 20), 3, largest),
+            (large, 2, 8 << 20),
+        ] {
+            let (mut messages, mut client) = messages(&budget, 16 << 20);
+            let sent = [&listed(2)[..], &message, &listed(3)].concat();
+            let data = sent.clone();
+            let sender = tokio::spawn(async move {
+                client.write_all(&data).await.expect("written");
+            });
+            let (mut come, mut most_buffers) = (Vec::new(), 0);
+            while let Some(load) = messages.next().await.expect("good messages") {
+                let loaded = load.finish();
+                most_buffers = most_buffers.max(loaded.before.len() + 1);
+                for filled in loaded.before.into_iter().chain([loaded.last]) {
+                    let buffer = filled.freeze();
+                    assert!(buffer.len() <= most);
+                    come.extend_from_slice(&buffer);
+                }
+            }
+            assert!(come == sent);
+            assert!(most_buffers >= buffers, "{most_buffers} buffers");
+            sender.await.expect("no panic");
+        }
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_fault_in_a_large_message_leaves_those_before_it() {
+        let half = listed(30_000);
+        // As many more are announced.
+        let half = [&listed(60_000)[..8], &half[8..]].concat();
+        for (bad, counter) in [
+            ([half, vec![0xC1; 100_000]].concat(), "malformed_frames"),
+            (listed(60_000)[..2 << 20].to_vec(), "cut_connections"),
+            (packed(5 << 20), "oversized_frames"),
+            (listed(100_000), "oversized_frames"),
+        ] {
+            // No memory for a load that begins with the next message: both are read into one.
+            let budget = Budget::new(8 << 10);
+            let (mut messages, mut client) = messages(&budget, 4 << 20);
+            let sent = [&listed(2)[..], &bad].concat();
+            tokio::spawn(async move {
+                // It may be refused before.
+                let _ = client.write_all(&sent).await;
+            });
+            let load = messages.next().await.expect("good").expect("a message");
+            assert_eq!(load.bytes(), listed(2));
+            drop(load);
+            let Err(Ending::Fault(fault)) = messages.next().await.map(|load| load.is_some()) else {
+                panic!("{counter}: it is taken")
+            };
+            assert_eq!(fault.counter, counter);
+        }
     }
 
     #[tokio::test]

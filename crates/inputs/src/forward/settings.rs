@@ -29,8 +29,8 @@ pub(super) struct Config {
     /// The name with which Millpond introduces itself in the handshake of `shared_key`. Fluentd refuses a server with its
     /// own name. Default: the host name, with `millpond.` before it.
     pub(super) self_hostname: Option<String>,
-    /// Adds the fields `@timestamp`, where the record has none, `fluent.tag`, and `fluent.metadata`, where the event came with
-    /// metadata. With `false`, they are under `@metadata.fluent`, as `time`, `tag` and `metadata`, and records leave
+    /// Adds the fields `@timestamp`, `fluent.tag`, and `fluent.metadata`, where the event came with metadata, to records that do
+    /// not have them. With `false`, they are under `@metadata.fluent`, as `time`, `tag` and `metadata`, and records leave
     /// as they came. Default: true.
     #[serde(default = "add_fields_default")]
     pub(super) add_fields: bool,

@@ -25,7 +25,7 @@ use crate::connections::answer::{Awaited, Outcome, answer};
 use crate::connections::batcher::Inbox;
 use crate::connections::closing::{Ending, Fault};
 use crate::connections::framed::{Reader, Speaker, Writer};
-use crate::connections::intake::{self, Intake};
+use crate::connections::intake::{self, Filled, Intake};
 use crate::reading::identity::Identity;
 
 /// How many loads are read and not answered. What they are answered is not charged, and may be as long as they are.
@@ -150,11 +150,12 @@ pub(super) fn leave(
     session: &Arc<Session>,
     inbox: &Inbox<Decoding>,
 ) -> (Awaited<Never>, Arc<OnceLock<Reply>>) {
-    let (buffer, filled, reservation) = load.finish();
+    let loaded = load.finish();
+    let buffers = loaded.before.into_iter().chain([loaded.last]);
     let reply = Arc::<OnceLock<Reply>>::default();
     let load = Load {
-        body: buffer.freeze_fitting(filled),
-        reservation,
+        buffers: buffers.map(Filled::freeze).collect(),
+        reservation: loaded.reservation,
         session: session.clone(),
         reply: reply.clone(),
     };

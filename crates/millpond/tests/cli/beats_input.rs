@@ -477,6 +477,65 @@ fn clients_hear_that_they_are_waited_for_until_the_output_is_back() {
 }
 
 #[test]
+fn a_client_that_waits_for_an_acknowledgement_is_not_idle() {
+    let folder = Folder::new();
+    let pipeline = format!(
+        "    output: {{file: {{path: {}, create_dirs: false}}}}\n",
+        folder.path("gone/out")
+    );
+    let settings = ", idle_timeout: 300ms";
+    let service = Service::with(&folder, free_port(), settings, &pipeline);
+    let mut client = service.client();
+    client.send(&numbered(0..10_u64, true)).expect("sent");
+    sleep(Duration::from_secs(1));
+    fs::create_dir(folder.path("gone")).expect("created");
+    client.acknowledged(b'2', 10).expect("acknowledged");
+    // The connection is still there.
+    client.send(&numbered(10..20_u64, true)).expect("sent");
+    client.acknowledged(b'2', 10).expect("acknowledged");
+    assert_eq!(client.rest(), b"", "it is idle now");
+    service.stop();
+    assert_eq!(folder.read("gone/out").lines().count(), 20);
+}
+
+#[test]
+fn a_document_that_grows_is_charged_before_it_is_written() {
+    let folder = Folder::new();
+    let port = free_port();
+    let text = format!(
+        "max_memory_bytes: 64MiB\npipelines:\n  p:\n    input:\n      beats: {{address: {port}}}\n    output: discard\n",
+    );
+    let path = folder.write("c.yaml", text);
+    let service = Service::start(command(&["run", &path]), port);
+    // Each byte becomes six.
+    let frame = pairs(1, &[(b"line", &vec![1; 15 << 20])]);
+    let frames = [window(b'1', 1), frame].concat();
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            let mut client = service.client();
+            let frames = &frames;
+            scope.spawn(move || {
+                client.send(frames).expect("sent");
+                assert_eq!(client.acknowledgement(b'1').expect("acknowledged"), 1);
+            });
+        }
+    });
+    let child = service.child.as_ref().expect("it runs");
+    let [peak, rest] = ["VmHWM", "VmRSS"].map(|name| memory_mib(child, name));
+    service.stop();
+    assert!(peak < 350 && rest < 150, "{peak} MiB, {rest} MiB stay");
+}
+
+/// A figure of a process's memory, in MiB.
+fn memory_mib(child: &Child, name: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).expect("it runs");
+    let line = status.lines().find(|line| line.starts_with(name));
+    let digits = line.expect("a figure").chars().filter(char::is_ascii_digit);
+    let kib: u64 = digits.collect::<String>().parse().expect("a number");
+    kib >> 10
+}
+
+#[test]
 fn a_stop_answers_what_was_read() {
     let folder = Folder::new();
     let service = Service::to_file(&folder, "");
