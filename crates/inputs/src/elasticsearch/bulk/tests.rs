@@ -439,7 +439,8 @@ fn a_long_reply_is_charged_while_it_is_written() {
 /// What is kept of a request beside its pages is charged: the list, errors, targets and what is rewritten.
 #[test]
 fn lists_are_charged_as_they_grow() {
-    let bodies: [(&str, fn(usize) -> String, usize); 4] = [
+    type Line = fn(usize) -> String;
+    let bodies: [(&str, Line, usize); 4] = [
         ("items", |_| "{\"index\":{}}\n{}\n".into(), 30),
         ("errors", |_| "{\"index\":{}}\n\n".into(), 100),
         (
