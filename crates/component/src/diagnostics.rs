@@ -280,8 +280,7 @@ impl Diagnostics {
         };
         let text = text();
         match (admitted, limit.every) {
-            (Admitted { held_back: 1.., .. }, _) => {
-                let held_back = admitted.held_back;
+            (Admitted { held_back, .. }, _) if held_back > 0 => {
                 self.warn(&format!("{text} ({held_back} more since the last report)"));
             }
             (Admitted { is_last: true, .. }, Some(Period { name, .. })) => {

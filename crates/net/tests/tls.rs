@@ -302,3 +302,31 @@ fn a_key_that_may_not_be_read_is_an_error() {
         "{error}"
     );
 }
+
+#[tokio::test]
+async fn a_client_that_just_closes_has_closed() {
+    let authority = Authority::new();
+    authority.issue("server", "localhost");
+    let mut listener = listener(&authority.node(SERVER)).await;
+    let address = listener.local_addr().expect("an address");
+    let client = authority.node("ca: DIR/ca.pem");
+    let context = read::<ClientTls>(&client)
+        .open(&client)
+        .expect("an authority");
+    let asking = async {
+        let tcp = TcpStream::connect(address).await.expect("connected");
+        let mut stream = context.connect(tcp, "localhost").await.expect("TLS");
+        stream.write_all(b"said").await.expect("sent");
+        // Without saying so in TLS.
+        stream.get_mut().0.shutdown().await.expect("closed");
+        stream
+    };
+    let serving = async {
+        let connection = listener.accept(&|_| {}).await.handshake().await;
+        let mut connection = connection.expect("TLS").expect("a client that speaks");
+        let mut heard = String::new();
+        connection.read_to_string(&mut heard).await.map(|_| heard)
+    };
+    let (_, heard) = tokio::join!(asking, serving);
+    assert_eq!(heard.expect("no error"), "said");
+}
