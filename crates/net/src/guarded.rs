@@ -55,6 +55,8 @@ pub struct Guarded {
     deadline: Option<Pin<Box<Sleep>>>,
     /// Bytes since something was written.
     read_bytes: usize,
+    /// Bytes came since an answer, or a part of one, was written.
+    has_begun: bool,
     /// Bytes that were read already, and come first.
     ahead: Bytes,
     rests: Option<Arc<AtomicBool>>,
@@ -84,6 +86,7 @@ impl Guarded {
             write_timeout,
             deadline: None,
             read_bytes: 0,
+            has_begun: false,
             ahead: Bytes::new(),
             rests: None,
             is_ended: false,
@@ -109,13 +112,13 @@ impl Guarded {
 
     /// Whether bytes came that are not answered.
     pub(crate) fn has_begun(&self) -> bool {
-        self.read_bytes > 0
+        self.has_begun
     }
 
     fn note_rest(&self) {
         if let Some(rests) = &self.rests {
             let is_open = matches!(self.closing, Closing::Not) && !self.is_ended;
-            let is_quiet = self.read_bytes == 0 && self.deadline.is_none();
+            let is_quiet = !self.has_begun && self.deadline.is_none();
             rests.store(is_open && is_quiet, Ordering::Relaxed);
         }
     }
@@ -228,6 +231,7 @@ impl AsyncRead for Guarded {
         }
         let read = before - buffer.remaining();
         self.read_bytes += read;
+        self.has_begun |= read > 0;
         // hyper's buffer has grown by now, and does not shrink.
         self.has_small_reads &= self.read_bytes < SMALL_BODY_BYTES;
         self.is_ended |= before > 0 && read == 0;
@@ -243,6 +247,7 @@ impl AsyncWrite for Guarded {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.connection).poll_write(cx, bytes);
+        self.has_begun &= !written.is_ready();
         self.within_deadline(cx, written)
     }
 
@@ -252,6 +257,7 @@ impl AsyncWrite for Guarded {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.connection).poll_write_vectored(cx, slices);
+        self.has_begun &= !written.is_ready();
         self.within_deadline(cx, written)
     }
 

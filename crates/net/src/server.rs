@@ -11,11 +11,12 @@
 //! Limits: no HTTP/2. The head of a request is at most [`BUFFER_BYTES_MAX`] long (431) and has at most 100 headers.
 
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,7 +27,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::AsyncWriteExt;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::accept::{Notice, Peer, accept};
 use crate::guarded::Guarded;
@@ -184,25 +185,23 @@ async fn converse_awake<H: Handler>(
         .max_buf_size(BUFFER_BYTES_MAX)
         .half_close(false)
         .serve_connection(TokioIo::new(connection), service);
-    let done = loop {
-        let is_at_work = || at_work.load(Ordering::Relaxed) > 0;
-        tokio::select! {
-            biased;
-            done = timeout(AWAKE, &mut served) => match done {
-                Ok(done) => break Some(done),
-                Err(_) if is_at_work() || !rests.load(Ordering::Relaxed) => {}
-                Err(_) => {
-                    let parts = served.into_parts();
-                    return Ok(Some(parts.io.into_inner().resting(parts.read_buf)));
-                }
-            },
-            () = stopping.begun() => {
-                if stopping.is_for_another() && !is_at_work() {
-                    return Ok(None);
-                }
-                Pin::new(&mut served).graceful_shutdown();
-                break last_answers(&mut served, &at_work).await;
+    let is_at_work = || at_work.load(Ordering::Relaxed) > 0;
+    let is_silent = || rests.load(Ordering::Relaxed) && !is_at_work();
+    let done = tokio::select! {
+        biased;
+        done = while_awake(&mut served, is_silent) => match done {
+            None => {
+                let parts = served.into_parts();
+                return Ok(Some(parts.io.into_inner().resting(parts.read_buf)));
             }
+            done => done,
+        },
+        () = stopping.begun() => {
+            if stopping.is_for_another() && !is_at_work() {
+                return Ok(None);
+            }
+            Pin::new(&mut served).graceful_shutdown();
+            last_answers(&mut served, &at_work).await
         }
     };
     let Some(Err(error)) = done else {
@@ -214,6 +213,26 @@ async fn converse_awake<H: Handler>(
         Some(reason) => Err(reason),
         None => Ok(None),
     }
+}
+
+/// What a connection ends with; none where it is silent for [`AWAKE`].
+async fn while_awake<T>(
+    mut served: impl Future<Output = T> + Unpin,
+    is_silent: impl Fn() -> bool,
+) -> Option<T> {
+    let mut silence = None;
+    poll_fn(|cx| {
+        if let Poll::Ready(done) = Pin::new(&mut served).poll(cx) {
+            return Poll::Ready(Some(done));
+        }
+        if !is_silent() {
+            silence = None;
+            return Poll::Pending;
+        }
+        let silence = silence.get_or_insert_with(|| Box::pin(sleep(AWAKE)));
+        silence.as_mut().poll(cx).map(|()| None)
+    })
+    .await
 }
 
 /// What a connection ends with during a stop. None for a client that sends half a request, or keeps its side open after its
@@ -235,7 +254,7 @@ async fn last_answers<T>(served: impl Future<Output = T>, at_work: &AtomicUsize)
 }
 
 /// After how long without a request the memory for requests is given back.
-const AWAKE: Duration = Duration::from_secs(1);
+const AWAKE: Duration = Duration::from_millis(100);
 
 /// How long a stop waits at least for a connection that no request is answered on.
 const PATIENCE: Duration = Duration::from_millis(500);

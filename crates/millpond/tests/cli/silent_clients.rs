@@ -94,13 +94,15 @@ fn requests_that_do_not_come_and_those_that_are_refused_are_counted_and_named() 
         };
         assert_eq!(talk(b""), "");
         assert!(talk(request).starts_with("HTTP/1.1 200"), "{input}");
+        let half = [request, &request[..20]].concat();
+        assert!(talk(&half).starts_with("HTTP/1.1 200"), "{input}");
         talk(&request[..20]);
         let refused = talk(b"PATCH /x HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
         assert!(refused.starts_with("HTTP/1.1 40"), "{input}: {refused}");
         let said = service.stop();
         for part in [
             "idle_timeouts 3",
-            "head_timeouts 1",
+            "head_timeouts 2",
             "the head of a request did not arrive in time; the connection was closed",
             "refused_requests 1",
             ": a request was refused: ",
