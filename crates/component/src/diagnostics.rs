@@ -107,14 +107,31 @@ impl fmt::Display for Message<'_> {
 pub struct Limit<'a> {
     kind: &'static str,
     subject: &'a str,
-    every: Option<Duration>,
+    every: Option<Period>,
+}
+
+/// How often something may be said in a period.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Period {
+    times: u32,
+    length: Duration,
+    /// The words for its length.
+    name: &'static str,
 }
 
 /// How often a kind of problem is reported for each peer.
-const PEER_INTERVAL: Duration = Duration::from_secs(60);
+const PEER_PERIOD: Period = Period {
+    times: 10,
+    length: Duration::from_secs(60),
+    name: "a minute",
+};
 
 /// How often a kind of problem is reported that any number of events may have.
-const EVENTS_INTERVAL: Duration = Duration::from_secs(3600);
+const EVENTS_PERIOD: Period = Period {
+    times: 1,
+    length: Duration::from_secs(3600),
+    name: "an hour",
+};
 
 impl Limit<'static> {
     /// Once in a run.
@@ -128,7 +145,7 @@ impl Limit<'static> {
         Self {
             kind,
             subject: "",
-            every: Some(EVENTS_INTERVAL),
+            every: Some(EVENTS_PERIOD),
         }
     }
 }
@@ -143,13 +160,13 @@ impl<'a> Limit<'a> {
         }
     }
 
-    /// A problem with a peer on the network, which may connect any number of times: the first one is reported, and one a
-    /// minute, for each kind and peer.
+    /// A problem with a peer on the network, which may connect any number of times: ten a minute are reported for each kind and
+    /// peer, with the number of those between.
     pub fn peer(kind: &'static str, address: &'a str) -> Self {
         Self {
             kind,
             subject: address,
-            every: Some(PEER_INTERVAL),
+            every: Some(PEER_PERIOD),
         }
     }
 }
@@ -258,21 +275,19 @@ impl Diagnostics {
     /// Warns, if that may be said now.
     pub fn warn_limited(&self, limit: Limit<'_>, text: impl FnOnce() -> String) {
         let scope = (&self.pipeline, &self.component);
-        match (self.shared.limiter.admit(scope, limit), limit.every) {
-            (None, _) => {}
-            (Some(_), None) => self.warn(&text()),
-            (Some(0), Some(_)) => {
-                self.warn(&format!(
-                    "{} (further occurrences are only counted)",
-                    text()
-                ));
+        let Some(admitted) = self.shared.limiter.admit(scope, limit) else {
+            return;
+        };
+        let text = text();
+        match (admitted, limit.every) {
+            (Admitted { held_back, .. }, _) if held_back > 0 => {
+                self.warn(&format!("{text} ({held_back} more since the last report)"));
             }
-            (Some(held_back), Some(_)) => {
-                self.warn(&format!(
-                    "{} ({held_back} more since the last report)",
-                    text()
-                ));
+            (Admitted { is_last: true, .. }, Some(Period { name, .. })) => {
+                let note = format!("further occurrences are only counted for {name}");
+                self.warn(&format!("{text} ({note})"));
             }
+            _ => self.warn(&text),
         }
     }
 
@@ -323,9 +338,19 @@ struct Known {
     subjects: usize,
 }
 
+/// What was said since a period began.
 struct Said {
-    at: Instant,
+    since: Instant,
+    times: u32,
     held_back: u64,
+}
+
+/// That something may be said.
+struct Admitted {
+    /// How often it was not said before.
+    held_back: u64,
+    /// It will not be said again in this period.
+    is_last: bool,
 }
 
 impl Limiter {
@@ -337,21 +362,25 @@ impl Limiter {
         }
     }
 
-    /// Whether something may be said now: then how often it was held back since it was said last.
-    fn admit(&self, scope: Scope<'_>, limit: Limit<'_>) -> Option<u64> {
+    /// Whether something may be said now.
+    fn admit(&self, scope: Scope<'_>, limit: Limit<'_>) -> Option<Admitted> {
         let key = self.hasher.hash_one((scope, limit.kind, limit.subject));
         let now = (self.clock)();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(said) = known.said.get_mut(&key) {
-            let is_due = limit
-                .every
-                .is_some_and(|every| now.saturating_duration_since(said.at) >= every);
-            if is_due {
-                said.at = now;
-                return Some(std::mem::take(&mut said.held_back));
+            let period = limit.every?;
+            if now.saturating_duration_since(said.since) >= period.length {
+                (said.since, said.times) = (now, 0);
             }
-            said.held_back += 1;
-            return None;
+            if said.times == period.times {
+                said.held_back += 1;
+                return None;
+            }
+            said.times += 1;
+            return Some(Admitted {
+                held_back: std::mem::take(&mut said.held_back),
+                is_last: said.times == period.times,
+            });
         }
         if !limit.subject.is_empty() {
             if known.subjects == SUBJECTS_MAX {
@@ -360,11 +389,15 @@ impl Limiter {
             known.subjects += 1;
         }
         let said = Said {
-            at: now,
+            since: now,
+            times: 1,
             held_back: 0,
         };
         known.said.insert(key, said);
-        Some(0)
+        Some(Admitted {
+            held_back: 0,
+            is_last: limit.every.is_none_or(|period| period.times == 1),
+        })
     }
 }
 
@@ -462,7 +495,7 @@ mod tests {
         let texts = [
             (
                 0,
-                "Warn - refused: too large (further occurrences are only counted)",
+                "Warn - refused: too large (further occurrences are only counted for an hour)",
             ),
             (1, ""),
             (3599, ""),
@@ -477,13 +510,43 @@ mod tests {
             ),
             (
                 20_000,
-                "Warn - refused: too large (further occurrences are only counted)",
+                "Warn - refused: too large (further occurrences are only counted for an hour)",
             ),
         ];
         for (second, text) in texts {
             *bench.seconds.lock().expect("no panic") = second;
             assert_eq!(refuse().concat(), text, "after {second} s");
         }
+    }
+
+    #[test]
+    fn a_handful_of_problems_of_a_peer_are_said_each_minute() {
+        let bench = Bench::new();
+        let malformed = |peer: &str, count: u64| {
+            for number in 0..count {
+                let text = || format!("{peer}: malformed {number}");
+                let limit = Limit::peer("malformed", peer);
+                bench.diagnostics.warn_limited(limit, text);
+            }
+            bench.said()
+        };
+        let few = malformed("a", 3);
+        assert_eq!(few[2], "Warn - a: malformed 2");
+        let many = malformed("b", 10_000);
+        assert_eq!(many.len(), 10);
+        assert_eq!(many[8], "Warn - b: malformed 8");
+        assert_eq!(
+            many[9],
+            "Warn - b: malformed 9 (further occurrences are only counted for a minute)"
+        );
+        *bench.seconds.lock().expect("no panic") = 60;
+        assert_eq!(
+            malformed("b", 2),
+            [
+                "Warn - b: malformed 0 (9990 more since the last report)",
+                "Warn - b: malformed 1",
+            ]
+        );
     }
 
     #[test]

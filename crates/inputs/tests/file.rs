@@ -153,9 +153,9 @@ fn the_first_of_each_kind_is_told() {
         let shorten = |warning: &String| warning.replace(&place, "");
         run.warnings.iter().map(shorten).collect::<Vec<_>>()
     };
-    let invalid = "a.log: the line at byte 3 is not valid UTF-8: invalid bytes were replaced by U+FFFD (further occurrences are only counted)";
-    let cut = "a.log: the line at byte 5 is longer than `max_line_bytes` and was truncated (further occurrences are only counted)";
-    let broken = "a.log: the line at byte 3 is not a JSON object: it was kept as text (further occurrences are only counted)";
+    let invalid = "a.log: the line at byte 3 is not valid UTF-8: invalid bytes were replaced by U+FFFD (further occurrences are only counted for an hour)";
+    let cut = "a.log: the line at byte 5 is longer than `max_line_bytes` and was truncated (further occurrences are only counted for an hour)";
+    let broken = "a.log: the line at byte 3 is not a JSON object: it was kept as text (further occurrences are only counted for an hour)";
     assert_eq!(told("text", &["a.log", "b.log"]), [cut, invalid]);
     assert_eq!(told("json", &["a.log", "b.log"]), [cut, invalid, broken]);
     assert_eq!(

@@ -3,13 +3,13 @@
 //! Each connection runs as a task of its own. Stopping closes the port at once and tells every task; the loop returns when
 //! the last one has ended. How long that may take is up to the tasks.
 
+use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
 
-use tokio::sync::watch;
-
 use crate::listen::{Incoming, Listener};
+use crate::places::Stopping;
 
 /// Where a connection comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,25 +20,8 @@ pub struct Peer {
     pub connection: u64,
 }
 
-/// Tells a connection when to stop. The loop waits until all of them are dropped.
-#[derive(Debug, Clone)]
-pub struct Stopping(watch::Receiver<bool>);
-
-impl Stopping {
-    /// Waits until it is time to stop. Safe to cancel, and completes again when asked again.
-    pub async fn begun(&mut self) {
-        // Without a sender the loop is gone, which means the same.
-        let _ = self.0.wait_for(|stopped| *stopped).await;
-    }
-
-    /// Whether it is time to stop.
-    pub fn has_begun(&self) -> bool {
-        *self.0.borrow() || self.0.has_changed().is_err()
-    }
-}
-
 /// What happens at a listener.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub enum Notice<'a> {
     /// A person should hear this.
     Warning(&'a str),
@@ -46,19 +29,20 @@ pub enum Notice<'a> {
     Accepted,
     /// A connection has ended.
     Ended,
-    /// There are as many connections as are allowed: clients wait until one of them ends.
+    /// There are as many connections as are allowed, and none that is silent: a client waits until one of them ends.
     Full,
+    /// The connection of this client is closed, because it was silent and another client needs its place.
+    Displaced(&'a dyn fmt::Display),
 }
 
 /// Accepts connections until `stop` completes and every connection has ended. `connection` makes the task of each, which
 /// keeps its [`Stopping`] until it ends. What happens goes to `notice`.
 pub async fn accept<F: Future<Output = ()> + Send + 'static>(
-    listener: Listener,
+    mut listener: Listener,
     mut connection: impl FnMut(Incoming, Peer, Stopping) -> F,
     stop: impl Future<Output = ()>,
     notice: impl Fn(Notice<'_>) + Clone + Send + 'static,
 ) {
-    let (stopping, stopped) = watch::channel(false);
     let mut stop = pin!(stop);
     let mut number = 0;
     loop {
@@ -71,22 +55,31 @@ pub async fn accept<F: Future<Output = ()> + Send + 'static>(
             .take_warnings()
             .iter()
             .for_each(|warning| notice(Notice::Warning(warning)));
-        notice(Notice::Accepted);
         let peer = Peer {
             address: incoming.peer(),
             connection: number,
         };
         number += 1;
-        let connection = connection(incoming, peer, Stopping(stopped.clone()));
-        let notice = notice.clone();
-        tokio::spawn(async move {
-            connection.await;
-            notice(Notice::Ended);
-        });
+        let stopping = incoming.stopping();
+        let connection = connection(incoming, peer, stopping.clone());
+        spawn(connection, peer.address, stopping, notice.clone());
     }
-    drop(listener);
-    drop(stopped);
-    // Fails where nobody is connected, which is as well.
-    let _ = stopping.send(true);
-    stopping.closed().await;
+    listener.close().await;
+}
+
+/// Runs the task of a connection that was accepted, and says how it went.
+pub fn spawn(
+    connection: impl Future<Output = ()> + Send + 'static,
+    peer: impl fmt::Display + Send + 'static,
+    stopping: Stopping,
+    notice: impl Fn(Notice<'_>) + Send + 'static,
+) {
+    notice(Notice::Accepted);
+    tokio::spawn(async move {
+        stopping.scope(connection).await;
+        if stopping.is_for_another() {
+            notice(Notice::Displaced(&peer));
+        }
+        notice(Notice::Ended);
+    });
 }

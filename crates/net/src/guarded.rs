@@ -3,6 +3,8 @@
 //! - **Reading**, where [`Guarded::with_small_reads`] asks for it. hyper doubles its buffer when a read fills it, up to 32 KiB, and keeps it while the connection is open.
 //!   Whatever waits in the system fills it, also for clients that send a few kilobytes, and thousands of them took 50 KiB
 //!   each. So requests of less than [`SMALL_BODY_BYTES`] come in reads that do not fill hyper's first buffer, until a larger one comes.
+//! - **Resting.** Between requests, nothing but the connection is needed. [`Guarded::rests`] says when it is so, and
+//!   [`Guarded::wait`] reads what comes then.
 //! - **Writing.** A client that takes nothing of an answer for a while loses its connection.
 //! - **Closing.** A socket that is closed while unread bytes lie in it is reset, and a reset destroys the answer that is on
 //!   its way. A client that sends the whole of a body before it reads would never see why the body was refused. So only
@@ -11,12 +13,16 @@
 //!
 //! Nothing is allocated for either before it is needed.
 
+use std::future::poll_fn;
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
@@ -49,6 +55,11 @@ pub struct Guarded {
     deadline: Option<Pin<Box<Sleep>>>,
     /// Bytes since something was written.
     read_bytes: usize,
+    /// Bytes came since an answer, or a part of one, was written.
+    has_begun: bool,
+    /// Bytes that were read already, and come first.
+    ahead: Bytes,
+    rests: Option<Arc<AtomicBool>>,
     /// The client has closed its side.
     is_ended: bool,
     closing: Closing,
@@ -75,16 +86,65 @@ impl Guarded {
             write_timeout,
             deadline: None,
             read_bytes: 0,
+            has_begun: false,
+            ahead: Bytes::new(),
+            rests: None,
             is_ended: false,
             closing: Closing::Not,
         }
     }
 
-    /// Reads little at a time where a request begins, so that hyper keeps a small buffer.
-    pub(crate) fn with_small_reads(self) -> Self {
+    /// The connection between two requests, which `ahead` was already read of: it will be read in small pieces at first, so that
+    /// hyper keeps a small buffer.
+    pub(crate) fn resting(self, ahead: Bytes) -> Self {
         Self {
             has_small_reads: true,
+            ahead,
             ..self
+        }
+    }
+
+    /// What says, from now on, whether all that was read is answered and all that was written is sent. Bytes that were read together
+    /// with a request that is answered do not count.
+    pub(crate) fn rests(&mut self) -> Arc<AtomicBool> {
+        self.rests.get_or_insert_default().clone()
+    }
+
+    /// Whether bytes came that are not answered.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    fn note_rest(&self) {
+        if let Some(rests) = &self.rests {
+            let is_open = matches!(self.closing, Closing::Not) && !self.is_ended;
+            let is_quiet = !self.has_begun && self.deadline.is_none();
+            rests.store(is_open && is_quiet, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until the client has sent something, which is read next; gives whether it has, or has closed its side. Nothing is
+    /// allocated meanwhile.
+    pub(crate) async fn wait(&mut self) -> io::Result<bool> {
+        if self.ahead.is_empty() {
+            self.ahead = poll_fn(|cx| {
+                let mut space = [MaybeUninit::uninit(); SMALL_READ_BYTES];
+                let mut piece = ReadBuf::uninit(&mut space);
+                ready!(Pin::new(&mut self.connection).poll_read(cx, &mut piece))?;
+                Poll::Ready(io::Result::Ok(Bytes::copy_from_slice(piece.filled())))
+            })
+            .await?;
+        }
+        Ok(!self.ahead.is_empty())
+    }
+
+    /// Takes what was read already.
+    fn take_ahead(&mut self, buffer: &mut ReadBuf<'_>) {
+        let bytes = buffer.remaining().min(self.ahead.len());
+        buffer.put_slice(&self.ahead.split_to(bytes));
+        if self.ahead.is_empty() {
+            // Its memory too.
+            self.ahead = Bytes::new();
         }
     }
 
@@ -95,14 +155,21 @@ impl Guarded {
         written: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if written.is_ready() {
-            (self.deadline, self.read_bytes) = (None, 0);
+            if self.deadline.take().is_some() {
+                // The client read, which it shows by that alone.
+                self.connection.heard();
+            }
+            self.read_bytes = 0;
+            self.note_rest();
             return written;
         }
         let timeout = self.write_timeout;
         let deadline = self
             .deadline
             .get_or_insert_with(|| Box::pin(sleep(timeout)));
-        ready!(deadline.as_mut().poll(cx));
+        let is_over = deadline.as_mut().poll(cx);
+        self.note_rest();
+        ready!(is_over);
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 
@@ -152,7 +219,9 @@ impl AsyncRead for Guarded {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.remaining();
-        if !self.has_small_reads {
+        if !self.ahead.is_empty() {
+            self.take_ahead(buffer);
+        } else if !self.has_small_reads {
             ready!(Pin::new(&mut self.connection).poll_read(cx, buffer))?;
         } else {
             let mut space = [MaybeUninit::uninit(); SMALL_READ_BYTES];
@@ -162,9 +231,11 @@ impl AsyncRead for Guarded {
         }
         let read = before - buffer.remaining();
         self.read_bytes += read;
+        self.has_begun |= read > 0;
         // hyper's buffer has grown by now, and does not shrink.
         self.has_small_reads &= self.read_bytes < SMALL_BODY_BYTES;
         self.is_ended |= before > 0 && read == 0;
+        self.note_rest();
         Poll::Ready(Ok(()))
     }
 }
@@ -176,6 +247,7 @@ impl AsyncWrite for Guarded {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.connection).poll_write(cx, bytes);
+        self.has_begun &= !written.is_ready();
         self.within_deadline(cx, written)
     }
 
@@ -185,6 +257,7 @@ impl AsyncWrite for Guarded {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.connection).poll_write_vectored(cx, slices);
+        self.has_begun &= !written.is_ready();
         self.within_deadline(cx, written)
     }
 

@@ -8,6 +8,7 @@
 //! | [`tls`] | [`ClientTls`] and [`ServerTls`]: settings, certificates, their renewal |
 //! | [`listen`] | [`Address`], [`Listener`]: accepts connections within limits, with or without TLS |
 //! | [`accept`] | the accept loop: a task for each connection, and their end |
+//! | [`places`] | `max_connections`, and who leaves when another client comes |
 //! | [`server`] | HTTP/1.1 on a listener |
 //! | [`guarded`] | limits on writing and closing, for clients that do not read |
 //! | [`client`] | [`Client`]: HTTP requests with time-outs, proxies and a pool of connections |
@@ -24,16 +25,18 @@ mod body;
 pub mod client;
 pub mod guarded;
 pub mod listen;
+pub mod places;
 pub mod secret;
 pub mod server;
 mod stamp;
 pub mod tls;
 
-pub use accept::{Notice, Peer, Stopping, accept};
+pub use accept::{Notice, Peer, accept};
 pub use auth::Auth;
 pub use client::{Client, ClientSettings, RequestError};
 pub use guarded::Guarded;
 pub use listen::{Address, Connection, Incoming, Listener, Stream};
+pub use places::{AtWork, Places, Stopping, Watched, at_work};
 pub use secret::{Secret, SecretError};
 pub use server::{ConnectionError, Handler, serve};
 pub use tls::{ClientTls, ServerTls};

@@ -1,7 +1,8 @@
 //! Listening: addresses, and connections within limits, with or without TLS.
 //!
-//! Connections beyond `max_connections` are not refused: they wait in the system's queue until another one ends. Each
-//! connection does its TLS handshake in its own task, so that a client that dawdles holds up nobody.
+//! Connections beyond `max_connections` are not refused: they wait in the system's queue until another one ends, or is silent and
+//! ends in their favour (see `places`). Each connection does its TLS handshake in its own task, so that a client that dawdles
+//! holds up nobody.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,8 +10,8 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::pin::Pin;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use config::{ConfigError, Node};
@@ -23,12 +24,12 @@ use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize, Serializer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::accept::Notice;
+use crate::places::{Places, Stopping, Watched};
 use crate::tls::ServerContext;
 
 /// How many connections the system holds until they are accepted; its own limit may be lower.
@@ -252,8 +253,8 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 pub struct Listener {
     tcp: TcpListener,
     tls: Option<ServerContext>,
-    permits: Arc<Semaphore>,
-    refused: Mutex<Option<String>>,
+    places: Places,
+    refused: Option<String>,
 }
 
 impl Listener {
@@ -262,10 +263,8 @@ impl Listener {
         Self {
             tcp,
             tls,
-            permits: Arc::new(Semaphore::new(
-                max_connections.clamp(1, Semaphore::MAX_PERMITS),
-            )),
-            refused: Mutex::new(None),
+            places: Places::new(max_connections),
+            refused: None,
         }
     }
 
@@ -278,35 +277,24 @@ impl Listener {
     }
 
     /// The next connection, once there is room for it. Safe to cancel.
-    pub async fn accept(&self, notice: &impl Fn(Notice<'_>)) -> Incoming {
+    pub async fn accept(&mut self, notice: &impl Fn(Notice<'_>)) -> Incoming {
         loop {
-            let permit = match self.permits.clone().try_acquire_owned() {
-                Ok(permit) => permit,
-                Err(_) => {
-                    notice(Notice::Full);
-                    match self.permits.clone().acquire_owned().await {
-                        Ok(permit) => permit,
-                        // Nobody closes the semaphore.
-                        Err(_) => std::future::pending().await,
-                    }
-                }
-            };
             match self.tcp.accept().await {
                 Ok((tcp, peer)) => {
                     // Answers are small and shall not wait for more; where that cannot be set, they wait.
                     let _ = tcp.set_nodelay(true);
+                    let place = self.places.take(notice).await;
                     return Incoming {
-                        tcp,
+                        tcp: Watched::new(tcp, place),
                         // An IPv4 client of a port on every address is shown as such.
                         peer: SocketAddr::new(peer.ip().to_canonical(), peer.port()),
                         tls: self.tls.as_ref().map(ServerContext::config),
-                        permit,
                     };
                 }
                 Err(error) if is_about_one_connection(&error) => {}
                 Err(error) => {
                     let message = format!("cannot accept connections: {error}; trying again");
-                    *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(message);
+                    self.refused = Some(message);
                     sleep(PAUSE).await;
                 }
             }
@@ -314,11 +302,16 @@ impl Listener {
     }
 
     /// What a person should hear, since the last call.
-    pub fn take_warnings(&self) -> Vec<String> {
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn take_warnings(&mut self) -> Vec<String> {
         let tls = self.tls.as_ref();
         let renewal = tls.map_or_else(Vec::new, ServerContext::take_warnings);
-        refused.take().into_iter().chain(renewal).collect()
+        self.refused.take().into_iter().chain(renewal).collect()
+    }
+
+    /// Closes the port, tells every client to leave, and waits until the last one has left.
+    pub async fn close(self) {
+        drop(self.tcp);
+        self.places.close().await;
     }
 }
 
@@ -333,16 +326,20 @@ fn is_about_one_connection(error: &io::Error) -> bool {
 
 /// A connection that was accepted, before its TLS handshake.
 pub struct Incoming {
-    tcp: TcpStream,
+    tcp: Watched<TcpStream>,
     peer: SocketAddr,
     tls: Option<Arc<ServerConfig>>,
-    permit: OwnedSemaphorePermit,
 }
 
 impl Incoming {
     /// Who it comes from.
     pub fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// When the client is to leave.
+    pub fn stopping(&self) -> Stopping {
+        self.tcp.place().stopping()
     }
 
     /// Does the handshake, where the listener speaks TLS. None where the client closes the connection before it has sent
@@ -355,7 +352,7 @@ impl Incoming {
             None => Stream::Plain(self.tcp),
             Some(config) => {
                 let handshake = async {
-                    if self.tcp.peek(&mut [0]).await? == 0 {
+                    if self.tcp.get_ref().peek(&mut [0]).await? == 0 {
                         return Ok(None);
                     }
                     TlsAcceptor::from(config).accept(self.tcp).await.map(Some)
@@ -376,7 +373,6 @@ impl Incoming {
         Ok(Some(Connection {
             stream,
             peer: self.peer,
-            _permit: self.permit,
         }))
     }
 }
@@ -411,13 +407,21 @@ fn explained(error: io::Error) -> io::Error {
 pub struct Connection {
     stream: Stream,
     peer: SocketAddr,
-    _permit: OwnedSemaphorePermit,
 }
 
 impl Connection {
     /// Who it comes from.
     pub fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// Says that the client did something other than sending.
+    pub(crate) fn heard(&self) {
+        let watched = match &self.stream {
+            Stream::Plain(tcp) => tcp,
+            Stream::Tls(tls) => tls.get_ref().0,
+        };
+        watched.place().heard();
     }
 
     /// Reads what the client sends as it is, TLS not taken off: for what is thrown away.
@@ -437,9 +441,9 @@ impl Connection {
 /// The bytes of a connection.
 pub enum Stream {
     /// As they are.
-    Plain(TcpStream),
+    Plain(Watched<TcpStream>),
     /// Encrypted.
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<TlsStream<Watched<TcpStream>>>),
 }
 
 impl AsyncRead for Connection {
@@ -450,7 +454,12 @@ impl AsyncRead for Connection {
     ) -> Poll<io::Result<()>> {
         match &mut self.stream {
             Stream::Plain(tcp) => Pin::new(tcp).poll_read(cx, buffer),
-            Stream::Tls(tls) => Pin::new(tls).poll_read(cx, buffer),
+            Stream::Tls(tls) => match ready!(Pin::new(tls).poll_read(cx, buffer)) {
+                // Many clients close the connection without saying so in TLS before. Whether something is missing shows in
+                // what they sent.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(())),
+                done => Poll::Ready(done),
+            },
         }
     }
 }

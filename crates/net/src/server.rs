@@ -1,8 +1,9 @@
 //! HTTP/1.1 on a listener: connections, their time-outs and their end.
 //!
 //! A component gives a [`Handler`], which gets each request with its body unread, and so decides when to read on. A
-//! connection holds little while it is idle: hyper's buffers of 8 KiB for each direction, of which the one for reading
-//! grows up to [`BUFFER_BYTES_MAX`] with large bodies (see `guarded`).
+//! connection on which requests come has hyper's buffers of 8 KiB for each direction, of which the one for reading grows up to
+//! [`BUFFER_BYTES_MAX`] with large bodies (see `guarded`). When none has come for [`AWAKE`], all of hyper's state is given up,
+//! and made again for the next request.
 //!
 //! Stopping closes the port and the idle connections at once; connections with a request under way end after its answer.
 //! How long that may take is up to the handler.
@@ -10,11 +11,12 @@
 //! Limits: no HTTP/2. The head of a request is at most [`BUFFER_BYTES_MAX`] long (431) and has at most 100 headers.
 
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,11 +26,13 @@ use hyper::body;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::time::{Instant, timeout};
+use tokio::io::AsyncWriteExt;
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::accept::{Notice, Peer, Stopping, accept};
+use crate::accept::{Notice, Peer, accept};
 use crate::guarded::Guarded;
 use crate::listen::{Connection, Incoming, Listener};
+use crate::places::Stopping;
 
 /// How much of a connection is buffered outside of the memory budget.
 pub const BUFFER_BYTES_MAX: usize = 32 * 1024;
@@ -41,7 +45,7 @@ pub trait Handler: Send + Sync + 'static {
     /// A connection begins.
     fn begin(&self, peer: Peer) -> Self::Session;
 
-    /// A connection is closed because of what the client sent, before a request could be handled.
+    /// A connection is closed because of what the client sent, or did not send, before a request could be handled.
     fn refused(&self, peer: Peer, reason: &ConnectionError);
 
     /// The answer to a request. Dropped when the client goes away.
@@ -67,12 +71,21 @@ pub enum ConnectionError {
     /// The client went away.
     #[error("the connection ended in the middle of a request")]
     Cut,
+    /// The client sent nothing for too long.
+    #[error("the client sent no request for too long")]
+    Idle,
+    /// The client began a request, and was too slow.
+    #[error("the head of a request did not arrive in time")]
+    Late,
 }
 
 impl ConnectionError {
-    /// What was wrong with a connection, of which these bytes are unread. None where the client can see it itself: it got an
-    /// answer, or closed the connection.
-    fn of(error: hyper::Error, unread: &[u8]) -> Option<Self> {
+    /// What was wrong with a connection, of which these bytes are unread; `has_begun` says whether a request had begun. None where the
+    /// client can see it itself: it got an answer, or closed the connection.
+    fn of(error: hyper::Error, unread: &[u8], has_begun: bool) -> Option<Self> {
+        if error.is_timeout() {
+            return Some(if has_begun { Self::Late } else { Self::Idle });
+        }
         if error.is_incomplete_message() {
             return Some(Self::Cut);
         }
@@ -87,8 +100,8 @@ impl ConnectionError {
     }
 }
 
-/// Serves requests until `stop` completes and every connection has ended. `idle_timeout` is how long a client may take
-/// from one answer to the whole head of the next request, and how long it may take nothing of an answer. What happens at
+/// Serves requests until `stop` completes and every connection has ended. `idle_timeout` is how long a client may send nothing after an
+/// answer, how long it may take for the head of a request, and how long it may take nothing of an answer. What happens at
 /// the listener goes to `notice`.
 pub async fn serve<H: Handler>(
     listener: Listener,
@@ -103,7 +116,7 @@ pub async fn serve<H: Handler>(
     accept(listener, connection, stop, notice).await;
 }
 
-/// One connection from its first byte to its last.
+/// One connection from its first byte to its last. Between requests, only the connection is kept.
 async fn converse<H: Handler>(
     incoming: Incoming,
     peer: Peer,
@@ -121,9 +134,44 @@ async fn converse<H: Handler>(
         () = stopping.begun() => return,
     };
     let session = handler.begin(peer);
+    let mut connection = Guarded::new(connection, idle_timeout).resting(Bytes::new());
+    loop {
+        tokio::select! {
+            biased;
+            waited = timeout(idle_timeout, connection.wait()) => match waited {
+                Ok(Ok(true)) => {}
+                Ok(_) => return,
+                Err(_) => return handler.refused(peer, &ConnectionError::Idle),
+            },
+            () = stopping.begun() => {
+                if !stopping.is_for_another() {
+                    // Where the client is gone, there is nothing to close.
+                    let _ = last_answers(connection.shutdown(), &AtomicUsize::new(0)).await;
+                }
+                return;
+            }
+        }
+        let requests = converse_awake(connection, &*handler, &session, idle_timeout, &mut stopping);
+        connection = match Box::pin(requests).await {
+            Ok(Some(connection)) => connection,
+            Ok(None) => return,
+            Err(reason) => return handler.refused(peer, &reason),
+        };
+    }
+}
+
+/// Answers requests until the client has been silent for a moment, then gives the connection back; none when it has ended.
+async fn converse_awake<H: Handler>(
+    mut connection: Guarded,
+    handler: &H,
+    session: &H::Session,
+    idle_timeout: Duration,
+    stopping: &mut Stopping,
+) -> Result<Option<Guarded>, ConnectionError> {
+    let rests = connection.rests();
     let at_work = AtomicUsize::new(0);
     let service = service_fn(|request| {
-        let answer = handler.handle(&session, request);
+        let answer = handler.handle(session, request);
         let at_work = AtWork::begin(&at_work);
         // Boxed, or an idle connection would keep the room for it.
         Box::pin(async move {
@@ -136,27 +184,55 @@ async fn converse<H: Handler>(
         .header_read_timeout(idle_timeout)
         .max_buf_size(BUFFER_BYTES_MAX)
         .half_close(false)
-        .serve_connection(
-            TokioIo::new(Guarded::new(connection, idle_timeout).with_small_reads()),
-            service,
-        );
-    let ended = tokio::select! {
+        .serve_connection(TokioIo::new(connection), service);
+    let is_at_work = || at_work.load(Ordering::Relaxed) > 0;
+    let is_silent = || rests.load(Ordering::Relaxed) && !is_at_work();
+    let done = tokio::select! {
         biased;
-        done = &mut served => Some(done),
-        () = stopping.begun() => None,
-    };
-    let done = match ended {
-        Some(done) => Some(done),
-        None => {
+        done = while_awake(&mut served, is_silent) => match done {
+            None => {
+                let parts = served.into_parts();
+                return Ok(Some(parts.io.into_inner().resting(parts.read_buf)));
+            }
+            done => done,
+        },
+        () = stopping.begun() => {
+            if stopping.is_for_another() && !is_at_work() {
+                return Ok(None);
+            }
             Pin::new(&mut served).graceful_shutdown();
             last_answers(&mut served, &at_work).await
         }
     };
-    if let Some(Err(error)) = done
-        && let Some(reason) = ConnectionError::of(error, &served.into_parts().read_buf)
-    {
-        handler.refused(peer, &reason);
+    let Some(Err(error)) = done else {
+        return Ok(None);
+    };
+    let parts = served.into_parts();
+    let has_begun = parts.io.inner().has_begun();
+    match ConnectionError::of(error, &parts.read_buf, has_begun) {
+        Some(reason) => Err(reason),
+        None => Ok(None),
     }
+}
+
+/// What a connection ends with; none where it is silent for [`AWAKE`].
+async fn while_awake<T>(
+    mut served: impl Future<Output = T> + Unpin,
+    is_silent: impl Fn() -> bool,
+) -> Option<T> {
+    let mut silence = None;
+    poll_fn(|cx| {
+        if let Poll::Ready(done) = Pin::new(&mut served).poll(cx) {
+            return Poll::Ready(Some(done));
+        }
+        if !is_silent() {
+            silence = None;
+            return Poll::Pending;
+        }
+        let silence = silence.get_or_insert_with(|| Box::pin(sleep(AWAKE)));
+        silence.as_mut().poll(cx).map(|()| None)
+    })
+    .await
 }
 
 /// What a connection ends with during a stop. None for a client that sends half a request, or keeps its side open after its
@@ -176,6 +252,9 @@ async fn last_answers<T>(served: impl Future<Output = T>, at_work: &AtomicUsize)
         was_idle = is_idle;
     }
 }
+
+/// After how long without a request the memory for requests is given back.
+const AWAKE: Duration = Duration::from_millis(100);
 
 /// How long a stop waits at least for a connection that no request is answered on.
 const PATIENCE: Duration = Duration::from_millis(500);

@@ -317,10 +317,83 @@ async fn a_client_that_reads_no_answer_is_disconnected() {
     drop(deaf);
 }
 
+const EMPTY: &[u8] = b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n";
+
+/// The answer to [`EMPTY`] on a connection, which stays open.
+async fn ask(stream: &mut TcpStream) -> String {
+    stream.write_all(EMPTY).await.expect("sent");
+    let mut answer = Vec::new();
+    while !answer.windows(6).any(|part| part == b"POST /") {
+        let soon = Duration::from_secs(5);
+        let read = tokio::time::timeout(soon, stream.read_buf(&mut answer)).await;
+        assert!(read.expect("an answer").expect("an answer") > 0, "closed");
+    }
+    String::from_utf8(answer).expect("text")
+}
+
+#[tokio::test]
+async fn silent_connections_leave_for_another_one_and_others_stay() {
+    let authority = Authority::new();
+    authority.issue("server", "localhost");
+    let tls = authority.node("{cert: DIR/server.pem, key: DIR/server.key}");
+    let server = Server::start(None, IDLE, 10).await;
+    let secure = Server::start(Some(&tls), IDLE, 10).await;
+    let mut speaking = TcpStream::connect(server.address).await.expect("connected");
+    ask(&mut speaking).await;
+    let mut silent = Vec::new();
+    for address in [server.address; 9].into_iter().chain([secure.address; 10]) {
+        silent.push(TcpStream::connect(address).await.expect("connected"));
+    }
+    let begin = Instant::now();
+    let mut more = Vec::new();
+    for _ in 0..3 {
+        let mut another = TcpStream::connect(server.address).await.expect("connected");
+        ask(&mut another).await;
+        more.push(another);
+    }
+    let context = read::<ClientTls>(&authority.node("{ca: DIR/ca.pem}"))
+        .open(&node("{}"))
+        .expect("certificates");
+    let tcp = TcpStream::connect(secure.address).await.expect("connected");
+    context.connect(tcp, "localhost").await.expect("TLS");
+    assert!(begin.elapsed() < Duration::from_secs(3), "{begin:?}");
+    // Those that came first left.
+    for stream in &mut silent[..3] {
+        assert_eq!(rest(stream).await.as_deref(), Some(""));
+    }
+    assert_eq!(rest(&mut silent[3]).await, None);
+    for stream in [&mut speaking].into_iter().chain(&mut more) {
+        ask(stream).await;
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_rests_goes_on_with_the_next_request() {
+    let server = Server::start(None, IDLE, 10).await;
+    let mut stream = TcpStream::connect(server.address).await.expect("connected");
+    // The second request begins together with the first one.
+    let (begin, end) = EMPTY.split_at(20);
+    stream.write_all(EMPTY).await.expect("sent");
+    stream.write_all(begin).await.expect("sent");
+    for rest in [end, &[EMPTY, begin].concat(), end] {
+        sleep(Duration::from_millis(1200)).await;
+        stream.write_all(rest).await.expect("sent");
+    }
+    let mut answers = Vec::new();
+    while String::from_utf8_lossy(&answers).matches("POST /x").count() < 4 {
+        let soon = Duration::from_secs(5);
+        let read = tokio::time::timeout(soon, stream.read_buf(&mut answers)).await;
+        let shown = String::from_utf8_lossy(&answers);
+        assert!(matches!(read, Ok(Ok(1..))), "{read:?}: {shown}");
+    }
+}
+
 #[tokio::test]
 async fn connections_beyond_the_limit_wait() {
     let server = Server::start(None, IDLE, 1).await;
-    let first = TcpStream::connect(server.address).await.expect("connected");
+    let mut first = TcpStream::connect(server.address).await.expect("connected");
+    // One that sent nothing would leave.
+    first.write_all(b"P").await.expect("sent");
     let mut second = TcpStream::connect(server.address).await.expect("connected");
     second
         .write_all(b"POST /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")

@@ -27,7 +27,7 @@ async fn listener(server: &Node) -> Listener {
 }
 
 /// The server's certificate as a client sees it that sent and received a byte.
-async fn meet(listener: &Listener, client: &Node, host: &str) -> io::Result<Vec<u8>> {
+async fn meet(listener: &mut Listener, client: &Node, host: &str) -> io::Result<Vec<u8>> {
     let context = read::<ClientTls>(client)
         .open(client)
         .expect("certificates");
@@ -35,7 +35,7 @@ async fn meet(listener: &Listener, client: &Node, host: &str) -> io::Result<Vec<
 }
 
 async fn converse(
-    listener: &Listener,
+    listener: &mut Listener,
     context: &net::tls::ClientContext,
     host: &str,
 ) -> io::Result<Vec<u8>> {
@@ -65,7 +65,7 @@ async fn a_client_trusts_what_its_settings_say() {
     let authority = Authority::new();
     let stranger = Authority::new();
     authority.issue("server", "logs.example");
-    let listener = listener(&authority.node(SERVER)).await;
+    let mut listener = listener(&authority.node(SERVER)).await;
     let foreign = stranger.node("ca: DIR/ca.pem");
     for (client, host, trusted) in [
         (authority.node("ca: DIR/ca.pem"), "logs.example", true),
@@ -88,7 +88,7 @@ async fn a_client_trusts_what_its_settings_say() {
         (foreign, "logs.example", false),
         (node("verify: false"), "other.example", true),
     ] {
-        let met = meet(&listener, &client, host).await;
+        let met = meet(&mut listener, &client, host).await;
         assert_eq!(met.is_ok(), trusted, "{client:?} {host}: {met:?}");
     }
 }
@@ -98,7 +98,7 @@ async fn a_self_signed_certificate_is_trusted_where_the_settings_name_it() {
     let authority = Authority::new();
     authority.self_signed("server", "logs.example");
     authority.self_signed("other", "logs.example");
-    let listener = listener(&authority.node(SERVER)).await;
+    let mut listener = listener(&authority.node(SERVER)).await;
     for (client, host, trusted) in [
         ("ca: DIR/server.pem", "logs.example", true),
         (
@@ -110,7 +110,7 @@ async fn a_self_signed_certificate_is_trusted_where_the_settings_name_it() {
         ("ca: DIR/other.pem", "logs.example", false),
         ("ca: DIR/ca.pem", "logs.example", false),
     ] {
-        let met = meet(&listener, &authority.node(client), host).await;
+        let met = meet(&mut listener, &authority.node(client), host).await;
         assert_eq!(met.is_ok(), trusted, "{client} {host}: {met:?}");
     }
 }
@@ -141,8 +141,8 @@ async fn a_server_asks_for_certificates() {
         (&optional, &with, true),
         (&optional, &foreign, false),
     ] {
-        let listener = listener(server).await;
-        let met = meet(&listener, client, "localhost").await;
+        let mut listener = listener(server).await;
+        let met = meet(&mut listener, client, "localhost").await;
         assert_eq!(met.is_ok(), welcome, "{server:?} {client:?}: {met:?}");
     }
 }
@@ -151,16 +151,20 @@ async fn a_server_asks_for_certificates() {
 async fn renewed_certificates_are_picked_up() {
     let authority = Authority::new();
     authority.issue("server", "localhost");
-    let listener = listener(&authority.node(SERVER)).await;
+    let mut listener = listener(&authority.node(SERVER)).await;
     let client = authority.node("ca: DIR/ca.pem");
-    let first = meet(&listener, &client, "localhost").await.expect("met");
+    let first = meet(&mut listener, &client, "localhost")
+        .await
+        .expect("met");
 
     // The certificate is there before its key: the old one stays in use, which is said once.
     authority.issue("next", "localhost");
     fs::rename(authority.path("next.pem"), authority.path("server.pem")).expect("replaced");
     for _ in 0..2 {
         sleep(LOOKED_AGAIN).await;
-        let half = meet(&listener, &client, "localhost").await.expect("met");
+        let half = meet(&mut listener, &client, "localhost")
+            .await
+            .expect("met");
         assert_eq!(half, first);
     }
     let warnings = listener.take_warnings();
@@ -172,7 +176,9 @@ async fn renewed_certificates_are_picked_up() {
 
     fs::rename(authority.path("next.key"), authority.path("server.key")).expect("replaced");
     sleep(LOOKED_AGAIN).await;
-    let second = meet(&listener, &client, "localhost").await.expect("met");
+    let second = meet(&mut listener, &client, "localhost")
+        .await
+        .expect("met");
     assert_ne!(second, first);
     assert_eq!(listener.take_warnings(), Vec::<String>::new());
 }
@@ -183,7 +189,7 @@ async fn a_clients_renewed_certificate_is_picked_up() {
     let stranger = Authority::new();
     authority.issue("server", "localhost");
     stranger.issue("client", "shipper");
-    let listener = listener(&authority.node(&format!("{SERVER}client_ca: DIR/ca.pem\n"))).await;
+    let mut listener = listener(&authority.node(&format!("{SERVER}client_ca: DIR/ca.pem\n"))).await;
     let ca = authority.path("ca.pem");
     let client = stranger.node(&format!(
         "{{ca: {}, cert: DIR/client.pem, key: DIR/client.key}}",
@@ -192,14 +198,14 @@ async fn a_clients_renewed_certificate_is_picked_up() {
     let context = read::<ClientTls>(&client)
         .open(&client)
         .expect("certificates");
-    let refused = converse(&listener, &context, "localhost").await;
+    let refused = converse(&mut listener, &context, "localhost").await;
     assert!(refused.is_err());
     authority.issue("client", "shipper");
     for file in ["client.pem", "client.key"] {
         fs::copy(authority.path(file), stranger.path(file)).expect("replaced");
     }
     sleep(LOOKED_AGAIN).await;
-    let welcome = converse(&listener, &context, "localhost").await;
+    let welcome = converse(&mut listener, &context, "localhost").await;
     assert!(welcome.is_ok(), "{welcome:?}");
     assert_eq!(context.take_warnings(), Vec::<String>::new());
 }
@@ -295,4 +301,32 @@ fn a_key_that_may_not_be_read_is_an_error() {
         error.contains("cannot read") && error.contains("t.yaml:2:6"),
         "{error}"
     );
+}
+
+#[tokio::test]
+async fn a_client_that_just_closes_has_closed() {
+    let authority = Authority::new();
+    authority.issue("server", "localhost");
+    let mut listener = listener(&authority.node(SERVER)).await;
+    let address = listener.local_addr().expect("an address");
+    let client = authority.node("ca: DIR/ca.pem");
+    let context = read::<ClientTls>(&client)
+        .open(&client)
+        .expect("an authority");
+    let asking = async {
+        let tcp = TcpStream::connect(address).await.expect("connected");
+        let mut stream = context.connect(tcp, "localhost").await.expect("TLS");
+        stream.write_all(b"said").await.expect("sent");
+        // Without saying so in TLS.
+        stream.get_mut().0.shutdown().await.expect("closed");
+        stream
+    };
+    let serving = async {
+        let connection = listener.accept(&|_| {}).await.handshake().await;
+        let mut connection = connection.expect("TLS").expect("a client that speaks");
+        let mut heard = String::new();
+        connection.read_to_string(&mut heard).await.map(|_| heard)
+    };
+    let (_, heard) = tokio::join!(asking, serving);
+    assert_eq!(heard.expect("no error"), "said");
 }

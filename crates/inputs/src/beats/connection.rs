@@ -373,6 +373,7 @@ impl<W: AsyncWrite + Unpin> Acknowledger<'_, W> {
             self.version = message.version;
             while let Some(part) = self.wait(message.parts.recv(), true).await? {
                 if let Some(awaited) = part.awaited {
+                    let _at_work = net::at_work();
                     let outcome = self.wait(awaited, true).await?;
                     self.check(outcome.unwrap_or(Outcome::NotDelivered)).await?;
                 }

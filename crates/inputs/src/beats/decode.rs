@@ -639,7 +639,7 @@ impl Work<'_> {
         let _ = self.parts.send(part);
     }
 
-    /// Counts something that a client should not do, and reports it once a minute.
+    /// Counts something that a client should not do, and reports it.
     fn warn(&self, counter: &'static str, count: usize, what: &str) {
         let ctx = &self.joiner.ctx;
         ctx.metrics.count(counter, count as u64);

@@ -19,7 +19,8 @@ pub(super) struct Config {
     pub(super) address: Address,
     /// Enables TLS; with `client_ca`, clients need a certificate. Default: disabled.
     pub(super) tls: Option<ServerTls>,
-    /// The maximum number of connected clients; further clients wait. Default: 10000.
+    /// The maximum number of connected clients. If another one connects, a connection on which nothing arrived in its first
+    /// second, or for 15 seconds, is closed for it; if there is none, the client waits. Default: 10000.
     #[serde(default = "connections_default")]
     #[schemars(range(min = 1))]
     pub(super) max_connections: usize,

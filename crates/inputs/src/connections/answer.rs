@@ -4,8 +4,9 @@
 //! [`Part::delivered`], because the pipeline ended or a thread did, makes the whole message one that was not delivered.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use net::AtWork;
 use tokio::sync::oneshot;
 
 /// What became of a message.
@@ -42,6 +43,8 @@ struct Shared<R> {
     is_complete: AtomicBool,
     /// A part was not delivered.
     is_lost: AtomicBool,
+    /// The client waits for it.
+    at_work: OnceLock<AtWork>,
 }
 
 /// An answer and where it arrives.
@@ -51,6 +54,7 @@ pub(crate) fn answer<R>() -> (Answer<R>, Awaited<R>) {
         sender: Mutex::new(Some(sender)),
         is_complete: AtomicBool::new(false),
         is_lost: AtomicBool::new(false),
+        at_work: OnceLock::new(),
     };
     (Answer(Arc::new(shared)), receiver)
 }
@@ -60,6 +64,14 @@ impl<R> Answer<R> {
     pub(crate) fn is_abandoned(&self) -> bool {
         let sender = self.0.lock();
         sender.as_ref().is_none_or(oneshot::Sender::is_closed)
+    }
+
+    /// Says that the client of this task's connection waits for the answer.
+    pub(crate) fn is_awaited(&self) {
+        if let Some(at_work) = net::at_work() {
+            // It waits only once.
+            let _ = self.0.at_work.set(at_work);
+        }
     }
 
     /// What is left to tell the connection when the answer was lost in a panic. While it is there, nothing else is told but a

@@ -172,6 +172,7 @@ impl<P: Protocol> Clone for Inbox<P> {
 impl<P: Protocol> Inbox<P> {
     /// Leaves a message. When everything has ended, its answer is dropped, which says that it was not delivered.
     pub(crate) fn put(&self, message: P::Message, answer: Answer<P::Reason>) {
+        answer.is_awaited();
         let mut state = self.0.lock();
         if !state.is_closed {
             state.messages.push_back((message, answer));

@@ -81,15 +81,25 @@ pub(crate) fn watch(ctx: &InputContext) -> impl Fn(Notice<'_>) + Clone + Send + 
         Notice::Ended => ctx.metrics.count("ended_connections", 1),
         Notice::Full => {
             ctx.metrics.count("connection_limits", 1);
-            let text = "as many clients are connected as `max_connections` allows; others wait until one of them leaves";
+            let text = "as many clients are connected as `max_connections` allows, and none has been silent for long; others wait until one of them leaves";
             let limit = Limit::once("connection_limits");
             ctx.diagnostics.warn_limited(limit, || text.to_owned());
+        }
+        Notice::Displaced(peer) => {
+            let counter = "displaced_connections";
+            ctx.metrics.count(counter, 1);
+            let text = || {
+                format!(
+                    "{peer}: the client was silent, and its connection was closed for another one: as many are connected as `max_connections` allows"
+                )
+            };
+            ctx.diagnostics.warn_limited(Limit::events(counter), text);
         }
     }
 }
 
-/// Counts how a connection ended, and reports a fault in one line with the peer. Of each peer, a kind of fault is reported
-/// once a minute.
+/// Counts how a connection ended, and reports a fault in one line with the peer. Of each peer, a kind of fault is reported a few
+/// times a minute.
 pub(crate) fn report(ctx: &InputContext, peer: SocketAddr, ending: &Ending) {
     report_as(ctx, &peer, &peer.ip(), ending);
 }

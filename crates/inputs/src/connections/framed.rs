@@ -76,7 +76,7 @@ async fn converse<S: Speaker>(
         .speak(peer, &mut reader, &mut writer, stopping.clone())
         .await;
     report(&ending);
-    if !S::ANSWERS {
+    if !S::ANSWERS || stopping.is_for_another() {
         return;
     }
     // The client is given time to read what it was sent. Where it is gone, there is nothing to close.

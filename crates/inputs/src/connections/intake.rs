@@ -165,6 +165,7 @@ impl<R: AsyncRead + Unpin> Intake<R> {
             false => bytes.clamp(1, FIRST_BYTES),
         };
         let begin = Instant::now();
+        let _at_work = net::at_work();
         let reserve = self.ctx.pool.reserve(first);
         let mut reservation = reserve.await;
         let buffer = reservation.take(first);
@@ -361,6 +362,7 @@ impl<R: AsyncRead + Unpin> Intake<R> {
     /// Makes room for some of `more` bytes.
     async fn grow(&mut self, load: &mut Load, more: usize) {
         let begin = Instant::now();
+        let _at_work = net::at_work();
         let pooled = self.ctx.pool.buffer_size();
         let last = &mut load.last;
         let (filled, wanted) = (last.filled, last.filled + more);

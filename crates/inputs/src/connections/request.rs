@@ -140,9 +140,21 @@ impl Requests {
             ConnectionError::Handshake(_) => "failed_handshakes",
             ConnectionError::Tls | ConnectionError::Malformed(_) => "malformed_requests",
             ConnectionError::Cut => "cut_connections",
+            ConnectionError::Late => "head_timeouts",
+            ConnectionError::Idle => {
+                return closing::report(&self.ctx, peer.address, &closing::Ending::Idle);
+            }
         };
         let fault = closing::Fault::new(counter, reason.to_string());
         closing::report(&self.ctx, peer.address, &fault.into());
+    }
+
+    /// Counts a request that is refused, and reports it.
+    pub(crate) fn refuse(&self, session: &Session, reason: &str) {
+        let counter = "refused_requests";
+        self.ctx.metrics.count(counter, 1);
+        let text = || format!("a request was refused: {reason}");
+        session.warn(&self.ctx, counter, text);
     }
 
     /// Checks what is known before the body is read; gives how it is compressed.
@@ -233,6 +245,7 @@ impl Requests {
     /// Waits for memory, but not for ever.
     async fn for_memory<T>(&self, memory: impl Future<Output = T>) -> Result<T, Fault> {
         let begin = Instant::now();
+        let _at_work = net::at_work();
         let waited = tokio::select! {
             memory = timeout(self.ack_timeout, memory) => memory,
             () = self.ctx.stop.stopped() => return Err(Fault::Stopping),

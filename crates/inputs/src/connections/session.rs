@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use batch::{Source, Stream};
+use component::{InputContext, Limit};
 use net::Peer;
 
 use crate::reading::identity::Identity;
@@ -29,6 +30,20 @@ impl Session {
     /// Says how large a request was in bytes.
     pub(crate) fn note_bytes(&self, bytes: usize) {
         self.last_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Says something of the client, as often as that may be said of one.
+    pub(crate) fn warn(
+        &self,
+        ctx: &InputContext,
+        kind: &'static str,
+        text: impl FnOnce() -> String,
+    ) {
+        let peer = self.stream.source.peer().unwrap_or_default();
+        let address = peer.rsplit_once(':').map_or(peer, |(address, _)| address);
+        let warning = || format!("{peer}: {}", text());
+        ctx.diagnostics
+            .warn_limited(Limit::peer(kind, address), warning);
     }
 
     /// The numbers of so many events: the first of them.

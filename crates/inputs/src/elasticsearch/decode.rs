@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use batch::Encoding;
-use component::{InputContext, Limit};
 use tokio::sync::oneshot;
 
 use super::bulk::{Defaults, Items};
@@ -109,20 +108,6 @@ impl Decoding {
     }
 }
 
-/// Says something of the client of a session, once a minute.
-pub(super) fn warn(
-    ctx: &InputContext,
-    session: &Session,
-    kind: &'static str,
-    text: impl FnOnce() -> String,
-) {
-    let peer = session.stream.source.peer().unwrap_or_default();
-    let address = peer.rsplit_once(':').map_or(peer, |(address, _)| address);
-    let limit = Limit::peer(kind, address);
-    let warning = || format!("{peer}: {}", text());
-    ctx.diagnostics.warn_limited(limit, warning);
-}
-
 /// Counts documents that were refused, and says why the first one was.
 fn warn_of_documents(joiner: &BulkJoiner, session: &Session, items: &Items) {
     let [first, ..] = items.errors() else {
@@ -133,7 +118,7 @@ fn warn_of_documents(joiner: &BulkJoiner, session: &Session, items: &Items) {
         .ctx
         .metrics
         .count("refused_documents", refused as u64);
-    warn(&joiner.ctx, session, "refused_documents", || {
+    session.warn(&joiner.ctx, "refused_documents", || {
         let reason = &first.reason;
         format!(
             "{refused} of {count} documents of a request were refused, the first one because: {reason}"

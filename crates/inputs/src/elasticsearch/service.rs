@@ -16,7 +16,7 @@ use net::{Auth, ConnectionError, Handler, Peer};
 use tokio::sync::oneshot;
 
 use super::bulk::Defaults;
-use super::decode::{Decoding, Message, warn};
+use super::decode::{Decoding, Message};
 use super::discovery::{self, Server};
 use super::failure::Failure;
 use super::filter::Filter;
@@ -291,7 +291,7 @@ impl Handler for Service {
 }
 
 impl Service {
-    /// Counts what is not taken, and reports it once a minute for each client. That something is not there is no refusal, and a
+    /// Counts what is not taken, and reports it. That something is not there is no refusal, and a
     /// client that is to send again does nothing wrong.
     fn refuse(&self, session: &Session, head: &Parts, failure: &Failure) {
         let ctx = &self.requests.ctx;
@@ -299,12 +299,7 @@ impl Service {
         match failure.status {
             StatusCode::TOO_MANY_REQUESTS => ctx.metrics.count("postponed_requests", 1),
             StatusCode::NOT_FOUND if asks => {}
-            status if status.is_client_error() => {
-                ctx.metrics.count("refused_requests", 1);
-                warn(ctx, session, "refused_requests", || {
-                    format!("a request was refused: {}", failure.reason)
-                });
-            }
+            status if status.is_client_error() => self.requests.refuse(session, &failure.reason),
             _ => {}
         }
     }

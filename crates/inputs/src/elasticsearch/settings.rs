@@ -37,12 +37,13 @@ pub(super) struct Config {
     #[serde(default = "depth_default")]
     #[schemars(range(min = 1, max = 1024))]
     pub(super) max_depth: usize,
-    /// The maximum number of connected clients; further clients wait. Default: 10000.
+    /// The maximum number of connected clients. If another one connects, a connection on which nothing arrived in its first
+    /// second, or for 15 seconds, is closed for it; if there is none, the client waits. Default: 10000.
     #[serde(default = "connections_default")]
     #[schemars(range(min = 1))]
     pub(super) max_connections: usize,
-    /// The maximum time between a response and the complete header of the next request, and the maximum time in which
-    /// a client reads nothing of a response. After that, the connection is closed. Default: 5m.
+    /// The maximum time in which a client sends nothing after a response, or not the complete header of a request that it
+    /// began, or reads nothing of a response. After that, the connection is closed. Default: 5m.
     #[serde(default = "idle_timeout_default")]
     pub(super) idle_timeout: Positive<Period>,
     /// The maximum time for a client to send a body, not counting the wait for memory. After that, the response is

@@ -60,6 +60,10 @@ impl Refusal {
         }
     }
 
+    pub(super) fn reason(&self) -> &str {
+        &self.reason
+    }
+
     pub(super) fn response(self) -> Response<Full<Bytes>> {
         let mut response = Response::new(Full::new(format!("{}\n", self.reason).into()));
         *response.status_mut() = self.status;

@@ -156,7 +156,7 @@ impl Handler for Service {
             }
             Err(refusal) => {
                 if refusal.status.is_client_error() {
-                    self.requests.ctx.metrics.count("refused_requests", 1);
+                    self.requests.refuse(session, refusal.reason());
                 }
                 refusal.response()
             }

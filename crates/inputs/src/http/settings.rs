@@ -49,12 +49,13 @@ pub(super) struct Config {
     pub(super) query: Vec<String>,
     /// Enables TLS. Default: disabled.
     pub(super) tls: Option<ServerTls>,
-    /// The maximum number of connected clients; further clients wait. Default: 10000.
+    /// The maximum number of connected clients. If another one connects, a connection on which nothing arrived in its first
+    /// second, or for 15 seconds, is closed for it; if there is none, the client waits. Default: 10000.
     #[serde(default = "connections_default")]
     #[schemars(range(min = 1))]
     pub(super) max_connections: usize,
-    /// The maximum time between a response and the complete header of the next request, and the maximum time in which
-    /// a client reads nothing of a response. After that, the connection is closed. Default: 1m.
+    /// The maximum time in which a client sends nothing after a response, or not the complete header of a request that it
+    /// began, or reads nothing of a response. After that, the connection is closed. Default: 1m.
     #[serde(default = "timeout_default")]
     pub(super) idle_timeout: Positive<Period>,
     /// The maximum time for a client to send a body, not counting the wait for memory. After that, the response is

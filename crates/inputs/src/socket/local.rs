@@ -7,14 +7,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use component::{InputContext, Limit};
 use config::{ConfigError, Node};
-use net::Notice;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinSet;
+use net::{Places, Watched};
+use tokio::net::UnixStream as Client;
 
 use super::stream::Conversation;
 use crate::connections::closing::{report_as, watch};
@@ -130,7 +128,7 @@ impl Path {
 pub(super) struct LocalListener {
     listener: UnixListener,
     name: String,
-    permits: Arc<Semaphore>,
+    places: Places,
     _file: File,
 }
 
@@ -154,7 +152,7 @@ impl LocalListener {
         Ok(Self {
             listener,
             name: path.to_string(),
-            permits: Arc::new(Semaphore::new(max_connections.min(Semaphore::MAX_PERMITS))),
+            places: Places::new(max_connections),
             _file: file,
         })
     }
@@ -166,56 +164,50 @@ impl LocalListener {
 
     /// Serves connections until it is time to stop and all have ended. `begin` makes the conversation of each.
     pub(super) async fn serve(
-        self,
-        begin: impl Fn(tokio::net::UnixStream, u64) -> Conversation<tokio::net::UnixStream>,
+        mut self,
+        begin: impl Fn(Watched<Client>, u64) -> Conversation<Watched<Client>>,
         ctx: &InputContext,
     ) {
         let Ok(listener) = tokio::net::UnixListener::from_std(self.listener) else {
             return ctx.diagnostics.warn("the socket cannot be listened on");
         };
-        let mut tasks = JoinSet::new();
         let stop = ctx.stop.stopped();
         let mut stop = std::pin::pin!(stop);
         let notice = watch(ctx);
         for number in 0.. {
-            let accepted = tokio::select! {
+            let connection = tokio::select! {
                 biased;
                 () = &mut stop => break,
-                accepted = accept(&listener, &self.permits, ctx) => accepted,
+                connection = accept(&listener, &mut self.places, ctx) => connection,
             };
-            let (connection, permit) = accepted;
-            notice(Notice::Accepted);
+            let stopping = connection.place().stopping();
             let conversation = begin(connection, number);
-            let (ctx, name, notice) = (ctx.clone(), self.name.clone(), notice.clone());
-            while tasks.try_join_next().is_some() {}
-            tasks.spawn(async move {
-                let ending = conversation.read(ctx.stop.stopped()).await;
-                report_as(&ctx, &name, &name, &ending);
-                notice(Notice::Ended);
-                drop(permit);
-            });
+            let (ctx, name) = (ctx.clone(), self.name.clone());
+            let task = {
+                let mut stopping = stopping.clone();
+                async move {
+                    let ending = conversation.read(stopping.begun()).await;
+                    report_as(&ctx, &name, &name, &ending);
+                }
+            };
+            net::accept::spawn(task, self.name.clone(), stopping, notice.clone());
         }
         drop(listener);
-        while tasks.join_next().await.is_some() {}
+        self.places.close().await;
     }
 }
 
 /// The next connection, once there is room for it.
 async fn accept(
     listener: &tokio::net::UnixListener,
-    permits: &Arc<Semaphore>,
+    places: &mut Places,
     ctx: &InputContext,
-) -> (tokio::net::UnixStream, OwnedSemaphorePermit) {
+) -> Watched<Client> {
     loop {
-        if permits.available_permits() == 0 {
-            watch(ctx)(Notice::Full);
-        }
-        let Ok(permit) = permits.clone().acquire_owned().await else {
-            // Nobody closes the semaphore.
-            return std::future::pending().await;
-        };
         match listener.accept().await {
-            Ok((connection, _)) => return (connection, permit),
+            Ok((connection, _)) => {
+                return Watched::new(connection, places.take(&watch(ctx)).await);
+            }
             Err(error) => {
                 let text = || format!("cannot accept connections: {error}; trying again");
                 ctx.diagnostics.warn_limited(Limit::once("accept"), text);

@@ -66,7 +66,8 @@ pub(super) struct TcpConfig {
     pub(super) timezone: Option<String>,
     /// Enables TLS. Default: disabled.
     pub(super) tls: Option<ServerTls>,
-    /// The maximum number of connected clients; further clients wait. Default: 10000.
+    /// The maximum number of connected clients. If another one connects, a connection on which nothing arrived in its first
+    /// second, or for 15 seconds, is closed for it; if there is none, the client waits. Default: 10000.
     #[serde(default = "connections_default")]
     #[schemars(range(min = 1))]
     pub(super) max_connections: usize,
@@ -134,7 +135,8 @@ pub(super) struct UnixConfig {
     /// The time zone of syslog times without one, such as `Europe/Berlin` or `+02:00`. Default: the local time
     /// zone of the machine.
     pub(super) timezone: Option<String>,
-    /// The maximum number of connected clients; further clients wait. Default: 10000.
+    /// The maximum number of connected clients. If another one connects, a connection on which nothing arrived in its first
+    /// second, or for 15 seconds, is closed for it; if there is none, the client waits. Default: 10000.
     #[serde(default = "connections_default")]
     #[schemars(range(min = 1))]
     pub(super) max_connections: usize,
@@ -171,7 +173,8 @@ pub(super) struct SyslogConfig {
     pub(super) max_line_bytes: Size,
     /// Enables TLS, with `transport: tcp`. Default: disabled.
     pub(super) tls: Option<ServerTls>,
-    /// The maximum number of connected clients; further clients wait. Default: 10000.
+    /// The maximum number of connected clients. If another one connects, a connection on which nothing arrived in its first
+    /// second, or for 15 seconds, is closed for it; if there is none, the client waits. Default: 10000.
     #[serde(default = "connections_default")]
     #[schemars(range(min = 1))]
     pub(super) max_connections: usize,

@@ -79,7 +79,7 @@ fn a_service_says_what_it_runs_what_happens_and_why_it_ends() {
     assert_eq!(
         input,
         format!(
-            "WARN  pipeline broken: input lines: {file}: the line at byte 8 is not a JSON object: it was kept as text (further occurrences are only counted)"
+            "WARN  pipeline broken: input lines: {file}: the line at byte 8 is not a JSON object: it was kept as text (further occurrences are only counted for an hour)"
         )
     );
     let start = "WARN  pipeline web: processor where: the condition failed for event ";

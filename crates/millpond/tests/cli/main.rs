@@ -44,6 +44,7 @@ mod routing;
 mod running;
 mod sample;
 mod search_servers;
+mod silent_clients;
 mod slips;
 mod slow_clients;
 mod sockets;
