@@ -100,6 +100,8 @@ impl Guarded {
         Self {
             has_small_reads: true,
             ahead,
+            // Made now, because what is kept beyond a request must not lie between what is freed after it.
+            rests: Some(self.rests.unwrap_or_default()),
             ..self
         }
     }
