@@ -206,6 +206,8 @@ struct Case {
     give_up_after: Option<Period>,
     /// A service, that is stopped after this time.
     stop_after: Option<Duration>,
+    /// How many rows the first output must have before that.
+    stop_behind: usize,
     memory: Size,
 }
 
@@ -236,6 +238,7 @@ impl Case {
             }),
             give_up_after: Some(Period::from_secs(10)),
             stop_after: None,
+            stop_behind: 0,
             memory: ProcessSettings::default().max_memory_bytes,
         }
     }
@@ -304,8 +307,12 @@ impl Case {
             let stop = options.stop.clone();
             let run = Run::start(graph, options).await.expect("it starts");
             if let Some(after) = self.stop_after {
+                let (first, rows) = (self.remotes[0].clone(), self.stop_behind);
                 tokio::spawn(async move {
                     tokio::time::sleep(after).await;
+                    while first.taken().len() < rows {
+                        tokio::time::sleep(Duration::from_millis(50)).await;
+                    }
                     stop.stop();
                 });
             }
@@ -564,6 +571,7 @@ fn a_dead_output_holds_up_no_other_and_gets_its_events_later() {
         Case::new(3000, vec![Remote::new(good), Remote::new(away)]).on_disk(path.clone());
     case.give_up_after = None;
     case.stop_after = Some(Duration::from_secs(2));
+    case.stop_behind = 3000 * BATCH;
     let ran = case.run();
     assert_eq!(
         case.remotes[0].taken(),
@@ -684,6 +692,7 @@ fn rows_that_are_blocked_name_the_cause_and_wait() {
         Case::new(20, vec![Remote::new(blocked)]).on_disk(folder.path().join("queue"));
     service.give_up_after = None;
     service.stop_after = Some(Duration::from_secs(2));
+    service.stop_behind = 20 * BATCH;
     let ran = service.run();
     assert_eq!(service.remotes[0].taken(), lines(20));
     assert!(ran.report.is_clean());
