@@ -2,7 +2,6 @@
 //! ([`Inflater`]).
 
 use batch::Reservation;
-use bytes::Bytes;
 use codec::Decompressor;
 use codec::compress::{Format, zstd_stated_bytes};
 use flate2::{Decompress, FlushDecompress, Status};
@@ -86,19 +85,6 @@ pub(crate) fn inflate(
     let last = pages.finish(reservation);
     into.take(last, reservation, &mut grow);
     Ok(())
-}
-
-/// As [`inflate`], of one piece and into one buffer.
-pub(crate) fn inflate_whole(
-    coding: Coding,
-    compressed: &[u8],
-    limit: usize,
-    reservation: &mut Reservation,
-    grow: impl FnMut(&mut Reservation, usize),
-) -> Result<Bytes, InflateError> {
-    let (cut, mut pages) = ((Cut::Nowhere, limit), Vec::new());
-    inflate(coding, &[compressed], cut, reservation, grow, &mut pages)?;
-    Ok(pages.pop().unwrap_or_default())
 }
 
 /// How much a body seems to decompress to, and one byte more, so that its end shows without growing. A gzip member ends with the
@@ -235,6 +221,7 @@ mod tests {
     use flate2::Compression;
     use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
 
+    use super::probe::inflate_whole;
     use super::*;
 
     async fn inflated(coding: Coding, data: &[u8], limit: usize) -> Result<Vec<u8>, InflateError> {

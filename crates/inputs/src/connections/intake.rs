@@ -508,30 +508,18 @@ impl Filled {
 mod tests {
     use std::sync::Arc;
 
-    use async_trait::async_trait;
-    use batch::{Batch, Budget};
-    use component::{Diagnostics, Receipt, Sink, Stopped};
+    use batch::Budget;
     use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 
     use super::*;
-    use crate::connections::testing::context;
+    use crate::connections::testing::reading_context;
 
     const POOLED: usize = 64 << 10;
-
-    /// Takes nothing: an intake sends no batches.
-    struct Nothing;
-
-    #[async_trait]
-    impl Sink for Nothing {
-        async fn send(&self, _: Batch) -> Result<Receipt, Stopped> {
-            Err(Stopped)
-        }
-    }
 
     fn intake(budget: &Arc<Budget>, timeout_ms: u64) -> (Intake<DuplexStream>, DuplexStream) {
         let (ours, theirs) = duplex(4 << 20);
         let pool = budget.pool(0, POOLED);
-        let ctx = context(Arc::new(Nothing), pool, Diagnostics::silent());
+        let ctx = reading_context(pool);
         let timeout = Duration::from_millis(timeout_ms);
         (Intake::new(ours, ctx, timeout, timeout), theirs)
     }

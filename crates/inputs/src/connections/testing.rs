@@ -25,3 +25,22 @@ pub(crate) fn context(
         written: Arc::default(),
     }
 }
+
+/// The context of a test that only reads: no batch is taken.
+#[cfg(test)]
+pub(crate) fn reading_context(pool: BufferPool) -> InputContext {
+    use async_trait::async_trait;
+    use batch::Batch;
+    use component::{Receipt, Stopped};
+
+    struct Nothing;
+
+    #[async_trait]
+    impl Sink for Nothing {
+        async fn send(&self, _: Batch) -> Result<Receipt, Stopped> {
+            Err(Stopped)
+        }
+    }
+
+    context(Arc::new(Nothing), pool, Diagnostics::silent())
+}

@@ -203,29 +203,17 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use async_trait::async_trait;
+    use batch::Budget;
     use batch::msgpack::{write_array_header, write_bin, write_map_header, write_str};
-    use batch::{Batch, Budget};
-    use component::{Diagnostics, Receipt, Sink, Stopped};
     use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 
     use super::*;
-    use crate::connections::testing::context;
-
-    /// Takes nothing: reading sends no batches.
-    struct Nothing;
-
-    #[async_trait]
-    impl Sink for Nothing {
-        async fn send(&self, _: Batch) -> Result<Receipt, Stopped> {
-            Err(Stopped)
-        }
-    }
+    use crate::connections::testing::reading_context;
 
     fn messages(budget: &Arc<Budget>, max: usize) -> (Messages<DuplexStream>, DuplexStream) {
         let (ours, theirs) = duplex(64 << 10);
         let pool = budget.pool(0, 64 << 10);
-        let ctx = context(Arc::new(Nothing), pool, Diagnostics::silent());
+        let ctx = reading_context(pool);
         let timeout = Duration::from_secs(20);
         (
             Messages::new(Intake::new(ours, ctx, timeout, timeout), max),

@@ -288,29 +288,17 @@ impl<R: AsyncRead + Unpin> Conversation<R> {
 
 #[cfg(test)]
 mod tests {
-    use async_trait::async_trait;
-    use batch::{Batch, Budget, Encoding};
-    use component::{Diagnostics, Receipt, Sink, Stopped};
+    use batch::{Budget, Encoding};
     use tokio::io::{AsyncWriteExt, duplex};
 
     use super::*;
     use crate::connections::batcher::Batcher;
-    use crate::connections::testing::context;
-
-    /// Takes nothing.
-    struct Nothing;
-
-    #[async_trait]
-    impl Sink for Nothing {
-        async fn send(&self, _: Batch) -> Result<Receipt, Stopped> {
-            Err(Stopped)
-        }
-    }
+    use crate::connections::testing::reading_context;
 
     #[tokio::test]
     async fn what_is_there_comes_in_few_buffers_of_sizes_that_are_used_again() {
         let pool = Budget::new(16 << 20).pool(0, 256 << 10);
-        let ctx = context(Arc::new(Nothing), pool, Diagnostics::silent());
+        let ctx = reading_context(pool);
         let settings = codec::Settings::new(Encoding::Text, 1 << 20);
         let batcher = Batcher::start_ordered(&ctx, || Decoding::new(&settings, &ctx));
         let batcher = batcher.expect("threads");

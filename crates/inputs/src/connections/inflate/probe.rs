@@ -1,7 +1,11 @@
 //! Decompressing from memory, for the crate `fuzzkit`.
 
-use super::{Coding, Inflater, inflate_whole};
+use batch::Reservation;
+use bytes::Bytes;
+
+use super::{Coding, InflateError, Inflater, inflate};
 use crate::connections::batcher::probe::Bench;
+use crate::connections::pages::Cut;
 
 /// The codings, as `inflated` numbers them.
 pub const PROBED: [&str; 3] = ["gzip", "zstd", "deflate"];
@@ -20,7 +24,7 @@ pub fn inflated(
     let (mut whole, mut peak) = (None, 0);
     Bench::run(|bench| {
         let mut reservation = bench.wait(bench.ctx.pool.reserve(1));
-        let grow = |reservation: &mut batch::Reservation, more| {
+        let grow = |reservation: &mut Reservation, more| {
             reservation.grow_blocking(more);
             peak = peak.max(bench.used());
         };
@@ -29,6 +33,19 @@ pub fn inflated(
         None
     });
     (whole, in_pieces(coding, bytes, limit, piece.max(1)), peak)
+}
+
+/// Decompresses one piece into one buffer.
+pub(super) fn inflate_whole(
+    coding: Coding,
+    compressed: &[u8],
+    limit: usize,
+    reservation: &mut Reservation,
+    grow: impl FnMut(&mut Reservation, usize),
+) -> Result<Bytes, InflateError> {
+    let (cut, mut pages) = ((Cut::Nowhere, limit), Vec::new());
+    inflate(coding, &[compressed], cut, reservation, grow, &mut pages)?;
+    Ok(pages.pop().unwrap_or_default())
 }
 
 fn in_pieces(coding: Coding, bytes: &[u8], limit: usize, piece: usize) -> Option<Vec<u8>> {
