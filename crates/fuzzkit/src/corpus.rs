@@ -19,15 +19,25 @@ pub struct Input {
     pub bytes: Vec<u8>,
 }
 
+/// A folder below `fuzz` of this repository, from which Cargo runs this. It says so at run time: what was built in another clone
+/// may be run here.
+///
+/// # Panics
+/// Cargo does not run this.
+pub fn of_repository(folder: &str) -> PathBuf {
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").expect("run by Cargo");
+    Path::new(&package).join("../../fuzz").join(folder)
+}
+
 /// A folder with the inputs of all targets.
 pub struct Corpus {
     folder: PathBuf,
 }
 
 impl Corpus {
-    /// The one of this repository.
+    /// The one of this repository, from which Cargo runs this.
     pub fn of_repository() -> Self {
-        Self::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus"))
+        Self::new(of_repository("corpus"))
     }
 
     pub fn new(folder: PathBuf) -> Self {

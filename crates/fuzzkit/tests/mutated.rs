@@ -7,11 +7,10 @@
 use std::any::Any;
 use std::fs;
 use std::panic::{catch_unwind, set_hook, take_hook};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use fuzzkit::corpus::{Corpus, quote};
+use fuzzkit::corpus::{Corpus, of_repository, quote};
 use fuzzkit::{TARGETS, Target};
 
 /// How many inputs are tried where no time is said.
@@ -81,8 +80,7 @@ fn run(name: &str, target: Target, time: Option<Duration>) -> (Vec<String>, u64)
         if let Some(problem) = broken.or(slow) {
             problems.push(format!("{name}: {problem}: {}", quote(&bytes)));
             if time.is_some() {
-                let artifacts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/artifacts");
-                let folder = artifacts.join(name);
+                let folder = of_repository("artifacts").join(name);
                 fs::create_dir_all(&folder).expect("a folder");
                 let file = folder.join(format!("mutated-{:016x}", rng.u64(..)));
                 fs::write(file, &bytes).expect("written");

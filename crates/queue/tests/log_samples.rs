@@ -34,9 +34,7 @@ const SAMPLES: [(&str, Compression); 5] = [
 const FIRST_OF_VERSION_2: u64 = 10;
 
 fn samples(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/data")
-        .join(name)
+    Path::new("tests/data").join(name)
 }
 
 /// What every sample holds: 12 blocks, of which the last ones were never synced; one number is left out.

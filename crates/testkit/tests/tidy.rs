@@ -36,8 +36,7 @@ const FILE_LINES_MAX: usize = 800;
 const FUNCTION_LINES_MAX: usize = 70;
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
+    Path::new("../..")
         .canonicalize()
         .expect("the workspace is there")
 }

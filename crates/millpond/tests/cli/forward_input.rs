@@ -1,6 +1,7 @@
 //! The input `forward`, sent to as Fluentd, Fluent Bit and their client libraries do.
 
 use std::collections::BTreeMap;
+use std::fs::{File, read_to_string};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Command};
@@ -15,6 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::program::{Ended, Folder, command, ended, gzip};
+use crate::running::eventually;
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -374,7 +376,11 @@ fn each_limit_is_a_setting_and_is_counted() {
 fn a_client_more_than_allowed_waits_until_one_leaves() {
     let port = free_port();
     let pipeline = format!("forward {port} max_connections=2 | stdout format=json");
-    let service = Service::start(command(&["run", &pipeline, "--metrics"]), port);
+    let folder = Folder::new();
+    let errors = folder.path("err");
+    let mut run = command(&["run", &pipeline, "--metrics"]);
+    run.stderr(File::create(&errors).expect("a writable folder"));
+    let service = Service::start(run, port);
     let (message, _) = &every_mode()[0];
     let mut two = [service.connect(), service.connect()];
     for client in &mut two {
@@ -383,13 +389,18 @@ fn a_client_more_than_allowed_waits_until_one_leaves() {
     }
     let mut third = service.connect();
     third.send(message);
+    let full = "as many clients are connected as `max_connections` allows";
+    eventually(full, || {
+        read_to_string(&errors).is_ok_and(|said| said.contains(full))
+    });
     let [first, _second] = two;
     assert_eq!(first.finish(), [""; 0]);
     assert_eq!(third.finish(), ["a"]);
     service.signal(Signal::TERM);
     let ended = service.ended().expect(0);
     assert_eq!(ended.events().len(), 3);
-    assert!(ended.err.contains("connection_limits "), "{}", ended.err);
+    let said = read_to_string(&errors).expect("a readable file");
+    assert!(said.contains("connection_limits "), "{said}");
 }
 
 /// A message that is malformed, and what the log says of it.
