@@ -226,8 +226,8 @@ mod tests {
         let pool = budget.pool(0, 100);
         let sizes = [0, 1, 100, 101, 1600, 1601].map(|bytes| pool.reused_size(bytes));
         assert_eq!(sizes, [100, 100, 100, 200, 1600, 1600]);
-        let sizes = [0, 50, 51, 1601].map(|bytes| pool.fitting(bytes));
-        assert_eq!(sizes, [0, 50, 100, 1600]);
+        let sizes = [0, 12, 13, 25, 26, 50, 51, 101, 1601].map(|bytes| pool.fitting(bytes));
+        assert_eq!(sizes, [0, 12, 25, 25, 50, 50, 100, 200, 1600]);
         for size in [100, 200, 1600] {
             let mut buffer = pool.take_sized(size);
             buffer[0] = 7;

@@ -107,7 +107,8 @@ impl BufferPool {
         self.inner.buffer_size << LARGE_SHIFT_MAX
     }
 
-    /// How large a buffer for `bytes` is to be: where they are more than half of an ordinary one, as [`Self::reused_size`].
+    /// How large a buffer for `bytes` is to be: the smallest of the sizes that are reused which has room for them, or the largest one; as
+    /// large as they are, if that is no more than half of the smallest one.
     pub fn fitting(&self, bytes: usize) -> usize {
         self.inner.fitting(bytes)
     }
@@ -136,9 +137,15 @@ impl PoolInner {
     }
 
     pub(super) fn fitting(&self, bytes: usize) -> usize {
-        match bytes > self.buffer_size / 2 {
-            true => self.reused_size(bytes),
-            false => bytes,
+        if bytes > self.buffer_size {
+            return self.reused_size(bytes);
+        }
+        let sizes = (0..=SMALL_SHIFT_MAX).map(|shift| self.buffer_size >> shift);
+        let reused = sizes.filter(|size| self.is_reused(*size));
+        let smallest = reused.take_while(|size| *size >= bytes).last();
+        match smallest {
+            Some(size) if bytes > size / 2 => size,
+            _ => bytes,
         }
     }
 

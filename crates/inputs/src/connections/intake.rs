@@ -160,8 +160,8 @@ impl<R: AsyncRead + Unpin> Intake<R> {
     /// Reserves memory for a frame, or several, of which `bytes` are known to come. Waits for it without holding any.
     pub(crate) async fn reserve(&mut self, bytes: usize) -> Load {
         let pool = &self.ctx.pool;
-        let first = match self.last > pool.buffer_size() / 2 {
-            true => pool.reused_size(self.last),
+        let first = match self.last > FIRST_BYTES {
+            true => pool.fitting(self.last),
             false => bytes.clamp(1, FIRST_BYTES),
         };
         let begin = Instant::now();
