@@ -14,7 +14,7 @@ use pipeline::{Graph, Report, Run, RunOptions, StartError};
 use registry::{Registry, RegistryError};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::load::{flow, host, load, queue};
@@ -304,7 +304,8 @@ pub fn allow_open_files() {
     }
 }
 
-/// The runtime for inputs and signals.
+/// The runtime for inputs and signals. Half of the cores can receive for the other half, which decode: with a thread for each core,
+/// those of the runtime wake each other more than they do at once.
 fn runtime() -> anyhow::Result<Runtime> {
     // The runtime panics where the system refuses it a thread, and then waits for ever for those that it has. Nothing else
     // runs yet, so that the process can end here.
@@ -313,7 +314,11 @@ fn runtime() -> anyhow::Result<Runtime> {
         log::fail(&StartError::Threads(Errno::AGAIN.into()).to_string());
         std::process::exit(1);
     }));
-    let runtime = Runtime::new();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(cores.div_ceil(2))
+        .enable_all()
+        .build();
     panic::set_hook(tell);
     runtime.context("cannot start the runtime")
 }
