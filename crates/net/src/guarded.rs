@@ -1,8 +1,8 @@
 //! A connection that a client cannot hold for ever by not reading, and that keeps small buffers.
 //!
-//! - **Reading**, where [`Guarded::with_small_reads`] asks for it. hyper doubles its buffer when a read fills it, up to 32 KiB, and keeps it while the connection is open.
+//! - **Reading.** hyper doubles its buffer when a read fills it, up to [`BUFFER_BYTES_MAX`], and keeps it while the connection is open.
 //!   Whatever waits in the system fills it, also for clients that send a few kilobytes, and thousands of them took 50 KiB
-//!   each. So requests of less than [`SMALL_BODY_BYTES`] come in reads that do not fill hyper's first buffer, until a larger one comes.
+//!   each. So requests of less than [`BUFFER_BYTES_MAX`] come in reads that do not fill hyper's first buffer, until a larger one comes.
 //! - **Resting.** Between requests, nothing but the connection is needed. [`Guarded::rests`] says when it is so, and
 //!   [`Guarded::wait`] reads what comes then.
 //! - **Writing.** A client that takes nothing of an answer for a while loses its connection.
@@ -27,6 +27,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::listen::Connection;
+use crate::server::BUFFER_BYTES_MAX;
 
 /// How much is thrown away behind the last answer.
 const LINGER_BYTES_MAX: usize = 64 << 20;
@@ -42,9 +43,6 @@ const DISCARD_BYTES: usize = 16 << 10;
 
 /// One byte less than the buffer that hyper begins with.
 const SMALL_READ_BYTES: usize = (8 << 10) - 1;
-
-/// How much of a request is read in small pieces: the memory that is reserved for a longer one is more than hyper's buffer.
-const SMALL_BODY_BYTES: usize = 64 << 10;
 
 /// A connection with limits on writing and closing.
 pub struct Guarded {
@@ -117,6 +115,15 @@ impl Guarded {
         self.has_begun
     }
 
+    /// Something of an answer may have been written: what comes then belongs to the next request. A flush says nothing, as
+    /// hyper flushes between two pieces of a body, too.
+    fn note_written(&mut self, written: &Poll<io::Result<usize>>) {
+        if written.is_ready() {
+            self.has_begun = false;
+            self.read_bytes = 0;
+        }
+    }
+
     fn note_rest(&self) {
         if let Some(rests) = &self.rests {
             let is_open = matches!(self.closing, Closing::Not) && !self.is_ended;
@@ -161,7 +168,6 @@ impl Guarded {
                 // The client read, which it shows by that alone.
                 self.connection.heard();
             }
-            self.read_bytes = 0;
             self.note_rest();
             return written;
         }
@@ -235,7 +241,7 @@ impl AsyncRead for Guarded {
         self.read_bytes += read;
         self.has_begun |= read > 0;
         // hyper's buffer has grown by now, and does not shrink.
-        self.has_small_reads &= self.read_bytes < SMALL_BODY_BYTES;
+        self.has_small_reads &= self.read_bytes < BUFFER_BYTES_MAX;
         self.is_ended |= before > 0 && read == 0;
         self.note_rest();
         Poll::Ready(Ok(()))
@@ -249,7 +255,7 @@ impl AsyncWrite for Guarded {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.connection).poll_write(cx, bytes);
-        self.has_begun &= !written.is_ready();
+        self.note_written(&written);
         self.within_deadline(cx, written)
     }
 
@@ -259,7 +265,7 @@ impl AsyncWrite for Guarded {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.connection).poll_write_vectored(cx, slices);
-        self.has_begun &= !written.is_ready();
+        self.note_written(&written);
         self.within_deadline(cx, written)
     }
 

@@ -38,5 +38,5 @@ pub use guarded::Guarded;
 pub use listen::{Address, Connection, Incoming, Listener, Stream};
 pub use places::{AtWork, Places, Stopping, Watched, at_work};
 pub use secret::{Secret, SecretError};
-pub use server::{ConnectionError, Handler, serve};
+pub use server::{BUFFER_BYTES_MAX, ConnectionError, Handler, serve};
 pub use tls::{ClientTls, ServerTls};

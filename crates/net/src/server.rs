@@ -2,7 +2,7 @@
 //!
 //! A component gives a [`Handler`], which gets each request with its body unread, and so decides when to read on. A
 //! connection on which requests come has hyper's buffers of 8 KiB for each direction, of which the one for reading grows up to
-//! [`BUFFER_BYTES_MAX`] with large bodies (see `guarded`). When none has come for [`AWAKE`], all of hyper's state is given up,
+//! [`BUFFER_BYTES_MAX`] with bodies of at least as many bytes (see `guarded`). When none has come for [`AWAKE`], all of hyper's state is given up,
 //! and made again for the next request.
 //!
 //! Stopping closes the port and the idle connections at once; connections with a request under way end after its answer.
@@ -34,8 +34,8 @@ use crate::guarded::Guarded;
 use crate::listen::{Connection, Incoming, Listener};
 use crate::places::Stopping;
 
-/// How much of a connection is buffered outside of the memory budget.
-pub const BUFFER_BYTES_MAX: usize = 32 * 1024;
+/// How much of a connection hyper buffers at most. Half as much cost 5 % more for bulk requests of 1.3 MB, in system calls.
+pub const BUFFER_BYTES_MAX: usize = 64 * 1024;
 
 /// Answers requests.
 pub trait Handler: Send + Sync + 'static {

@@ -291,6 +291,31 @@ async fn a_client_that_sends_everything_first_reads_why_it_was_refused() {
 }
 
 #[tokio::test]
+async fn a_large_body_is_read_in_large_pieces() {
+    let server = Server::start(None, IDLE, 10).await;
+    let mut stream = TcpStream::connect(server.address).await.expect("connected");
+    let body = vec![b'x'; 1 << 20];
+    for _ in 0..2 {
+        let head = format!(
+            "POST /pieces HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).await.expect("sent");
+        stream.write_all(&body).await.expect("sent");
+        let mut answer = Vec::new();
+        while !answer.windows(4).any(|part| part == b"\r\n\r\n") {
+            let read = stream.read_buf(&mut answer).await;
+            assert!(read.expect("an answer") > 0, "closed");
+        }
+        let answer = String::from_utf8(answer).expect("text");
+        let (_, pieces) = answer.rsplit_once("\r\n").expect("a head and a body");
+        // As the first ones, of 8 KiB, there would be 128.
+        let pieces: usize = pieces.parse().expect("a number");
+        assert!(pieces < 64, "{pieces}");
+    }
+}
+
+#[tokio::test]
 async fn a_client_that_reads_no_answer_is_disconnected() {
     let server = Server::start(None, Duration::from_millis(300), 1).await;
     let mut deaf = TcpStream::connect(server.address).await.expect("connected");

@@ -308,7 +308,13 @@ impl<'r> Reading<'r> {
         let likely = largest.min(session.last_bytes().max(FIRST_BYTES));
         let pool = &requests.ctx.pool;
         let first = Pages::first_bytes(cut, pool, likely);
-        let mut reservation = requests.for_memory(pool.reserve(first)).await?;
+        // With a body that is no smaller, hyper's buffer grows.
+        let beside = match largest < net::BUFFER_BYTES_MAX {
+            true => 0,
+            false => net::BUFFER_BYTES_MAX,
+        };
+        let mut reservation = requests.for_memory(pool.reserve(first + beside)).await?;
+        reservation.spend(beside);
         Ok(Self {
             pages: Pages::new(cut, (known, largest), first, &mut reservation),
             requests,

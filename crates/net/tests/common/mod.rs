@@ -36,7 +36,8 @@ pub fn read<T: DeserializeOwned>(node: &Node) -> T {
     node.deserialize().expect("settings")
 }
 
-/// Answers every request with its method, its path, its `Authorization` and its body.
+/// Answers every request with its method, its path, its `Authorization` and its body; `/pieces` with how many pieces the body came
+/// in, all of which is there when the first one is read.
 pub struct Echo;
 
 impl Handler for Echo {
@@ -49,10 +50,18 @@ impl Handler for Echo {
     fn refused(&self, _: Peer, _: &ConnectionError) {}
 
     async fn handle(&self, peer: &Peer, request: Request<Incoming>) -> Response<Full<Bytes>> {
-        let (head, body) = request.into_parts();
+        let (head, mut body) = request.into_parts();
         let path = head.uri.to_string();
         if path.ends_with("/slow") {
             tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+        if path.ends_with("/pieces") {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            let mut pieces = 0;
+            while let Some(Ok(_)) = body.frame().await {
+                pieces += 1;
+            }
+            return Response::new(Full::new(pieces.to_string().into()));
         }
         if path.ends_with("/refused") {
             let mut answer = Response::new(Full::new("refused".into()));
