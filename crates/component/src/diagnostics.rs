@@ -318,8 +318,12 @@ impl fmt::Debug for Diagnostics {
     }
 }
 
-/// Subjects of messages that are remembered, all kinds together: who has been told of ten thousand broken files knows.
+/// Subjects of messages that are remembered, all kinds together: who has been told of ten thousand broken files knows. Those
+/// whose period is over make room for others.
 const SUBJECTS_MAX: usize = 10_000;
+
+/// How often it is looked which of them are over.
+const FORGET_EVERY: Duration = Duration::from_secs(10);
 
 /// Whose message it is.
 type Scope<'a> = (&'a Option<Arc<str>>, &'a Option<Component>);
@@ -336,6 +340,8 @@ struct Known {
     /// By the hash of scope, kind and subject.
     said: HashMap<u64, Said>,
     subjects: usize,
+    /// When it was last looked which are over.
+    looked: Option<Instant>,
 }
 
 /// What was said since a period began.
@@ -343,6 +349,9 @@ struct Said {
     since: Instant,
     times: u32,
     held_back: u64,
+    /// How long it is remembered; for ever where it is said once.
+    period: Option<Duration>,
+    has_subject: bool,
 }
 
 /// That something may be said.
@@ -384,6 +393,9 @@ impl Limiter {
         }
         if !limit.subject.is_empty() {
             if known.subjects == SUBJECTS_MAX {
+                known.forget(now);
+            }
+            if known.subjects == SUBJECTS_MAX {
                 return None;
             }
             known.subjects += 1;
@@ -392,12 +404,33 @@ impl Limiter {
             since: now,
             times: 1,
             held_back: 0,
+            period: limit.every.map(|period| period.length),
+            has_subject: !limit.subject.is_empty(),
         };
         known.said.insert(key, said);
         Some(Admitted {
             held_back: 0,
             is_last: limit.every.is_none_or(|period| period.times == 1),
         })
+    }
+}
+
+impl Known {
+    /// Forgets the subjects whose period is over.
+    fn forget(&mut self, now: Instant) {
+        let since = |then: Instant| now.saturating_duration_since(then);
+        if self.looked.is_some_and(|then| since(then) < FORGET_EVERY) {
+            return;
+        }
+        self.looked = Some(now);
+        let is_over = |said: &Said| {
+            said.period
+                .is_some_and(|period| since(said.since) >= period)
+        };
+        let before = self.said.len();
+        self.said
+            .retain(|_, said| !said.has_subject || !is_over(said));
+        self.subjects -= before - self.said.len();
     }
 }
 
@@ -558,6 +591,22 @@ mod tests {
             .diagnostics
             .warn_limited(limit, || panic!("nobody hears it"));
         assert_eq!(bench.said(), ["Warn - made"]);
+    }
+
+    #[test]
+    fn subjects_whose_period_is_over_make_room() {
+        let bench = Bench::new();
+        let warn = |kind: Limit<'_>| bench.diagnostics.warn_limited(kind, || "broken".into());
+        warn(Limit::once_for("file", "a"));
+        for peer in 0..SUBJECTS_MAX {
+            warn(Limit::peer("malformed", &peer.to_string()));
+        }
+        assert_eq!(bench.said().len(), SUBJECTS_MAX, "the last one is not said");
+        *bench.seconds.lock().expect("no panic") = 60;
+        warn(Limit::peer("malformed", "another"));
+        warn(Limit::once_for("file", "a"));
+        warn(Limit::peer("malformed", "0"));
+        assert_eq!(bench.said().len(), 2, "what is said once is remembered");
     }
 
     #[test]
