@@ -48,6 +48,8 @@ pub(super) struct Forward {
 struct Pending {
     outcome: Awaited<Never>,
     reply: Arc<OnceLock<Reply>>,
+    /// Shared by all that are pending, and by who reads.
+    token: Arc<()>,
 }
 
 impl Forward {
@@ -129,14 +131,23 @@ impl Forward {
     ) -> Ending {
         let session = Arc::new(self.session(peer));
         let inbox = (self.inboxes)(peer.connection);
+        let token = Arc::new(());
         loop {
             let load = match messages.next().await {
                 Ok(Some(load)) => load,
                 Ok(None) => return Ending::Usual,
+                // Who waits for an acknowledgement is not idle.
+                Err(Ending::Idle) if Arc::strong_count(&token) > 1 => continue,
                 Err(ending) => return ending,
             };
             let (outcome, reply) = leave(load, &session, &inbox);
-            if pending.send(Pending { outcome, reply }).await.is_err() {
+            let token = token.clone();
+            let left = Pending {
+                outcome,
+                reply,
+                token,
+            };
+            if pending.send(left).await.is_err() {
                 // Nobody answers any more, and says why.
                 return Ending::Usual;
             }
@@ -170,7 +181,12 @@ async fn acknowledge(
     writer: &mut Writer,
     ctx: &InputContext,
 ) -> Result<(), Fault> {
-    while let Some(Pending { outcome, reply }) = pending.recv().await {
+    while let Some(left) = pending.recv().await {
+        let Pending {
+            outcome,
+            reply,
+            token,
+        } = left;
         match outcome.await {
             Ok(Outcome::Delivered) => {}
             Ok(Outcome::NotDelivered) | Err(_) => {
@@ -190,6 +206,7 @@ async fn acknowledge(
         if let Some(fault) = &reply.fault {
             return Err(fault.clone());
         }
+        drop(token);
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The input `forward`, sent to as Fluentd, Fluent Bit and their client libraries do.
 
 use std::collections::BTreeMap;
-use std::fs::{File, read_to_string};
+use std::fs::{File, create_dir, read_to_string};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Command};
@@ -401,6 +401,26 @@ fn a_client_more_than_allowed_waits_until_one_leaves() {
     assert_eq!(ended.events().len(), 3);
     let said = read_to_string(&errors).expect("a readable file");
     assert!(said.contains("connection_limits "), "{said}");
+}
+
+#[test]
+fn a_client_that_waits_for_an_acknowledgement_is_not_idle() {
+    let (folder, port) = (Folder::new(), free_port());
+    let config = format!(
+        "data_dir: {}\npipelines: {{p: {{input: {{forward: {{address: {port}, idle_timeout: 300ms}}}}, \
+         output: {{file: {{path: {}, create_dirs: false}}}}}}}}\n",
+        folder.path("state"),
+        folder.path("gone/out"),
+    );
+    let config = folder.write("c.yaml", config);
+    let service = Service::start(command(&["run", &config]), port);
+    let mut client = service.connect();
+    client.send(&every_mode()[0].0);
+    sleep(Duration::from_secs(1));
+    create_dir(folder.path("gone")).expect("created");
+    assert_eq!(client.ack().as_deref(), Some("a"));
+    assert_eq!(client.message(), None, "it is idle now");
+    assert_eq!(folder.read("gone/out").lines().count(), 1);
 }
 
 /// A message that is malformed, and what the log says of it.
