@@ -11,6 +11,7 @@
 //! Limits: no HTTP/2. The head of a request is at most [`BUFFER_BYTES_MAX`] long (431) and has at most 100 headers.
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
@@ -71,6 +72,9 @@ pub enum ConnectionError {
     /// The client went away.
     #[error("the connection ended in the middle of a request")]
     Cut,
+    /// The client read nothing of an answer for too long.
+    #[error("the client read nothing of an answer for too long")]
+    Unread,
     /// The client sent nothing for too long.
     #[error("the client sent no request for too long")]
     Idle,
@@ -85,6 +89,14 @@ impl ConnectionError {
     fn of(error: hyper::Error, unread: &[u8], has_begun: bool) -> Option<Self> {
         if error.is_timeout() {
             return Some(if has_begun { Self::Late } else { Self::Idle });
+        }
+        // Ours: the system's has a number.
+        let is_ours = |cause: &io::Error| {
+            cause.kind() == io::ErrorKind::TimedOut && cause.raw_os_error().is_none()
+        };
+        let cause = error.source().and_then(|cause| cause.downcast_ref());
+        if cause.is_some_and(is_ours) {
+            return Some(Self::Unread);
         }
         if error.is_incomplete_message() {
             return Some(Self::Cut);

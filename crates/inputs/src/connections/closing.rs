@@ -44,6 +44,11 @@ impl Fault {
 
     /// The connection broke.
     pub(crate) fn cut(error: &io::Error) -> Self {
+        // Ours: the system's has a number.
+        if error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none() {
+            let reason = "the client read nothing of what was sent to it for too long";
+            return Self::new("write_timeouts", reason);
+        }
         Self::new("cut_connections", format!("the connection broke: {error}"))
     }
 

@@ -2,8 +2,8 @@
 //!
 //! An [`Intake`] reads ahead by [`AHEAD_BYTES`], which are not charged: enough for heads, for small frames and for waiting
 //! without holding memory. They are freed while the client is silent. Frames go into a [`Load`], which reserves memory before
-//! it is filled and follows what comes, not what a head announces: it begins with [`FIRST_BYTES`], becomes a buffer of
-//! the pool, and grows beyond that by doubling. A connection whose last load was large begins with a buffer of the pool that
+//! it is filled and follows what comes, not what a head announces: it begins with [`FIRST_BYTES`] and doubles, in sizes of which the pool
+//! keeps buffers. A connection whose last load was large begins with a buffer that
 //! has room for as much, so that a steady flow of large frames moves nothing and touches no fresh memory. A frame that may be
 //! divided anywhere, such as a compressed one, takes several buffers of the pool instead ([`Intake::load_divided`]), and so may
 //! others that can be divided at certain places ([`Intake::divide`]).
@@ -363,25 +363,13 @@ impl<R: AsyncRead + Unpin> Intake<R> {
     async fn grow(&mut self, load: &mut Load, more: usize) {
         let begin = Instant::now();
         let _at_work = net::at_work();
-        let pooled = self.ctx.pool.buffer_size();
         let last = &mut load.last;
-        let (filled, wanted) = (last.filled, last.filled + more);
-        if filled < pooled && wanted > pooled / 2 {
-            // Into a buffer that is there again when the load is gone.
-            load.reservation.grow(pooled).await;
-            let mut buffer = load.reservation.take(pooled);
-            buffer[..filled].copy_from_slice(last.bytes());
-            last.buffer = buffer;
-        } else {
-            let mut more = more.min(filled.max(FIRST_BYTES));
-            if filled >= pooled {
-                // To a size that is kept for the next load.
-                let size = self.ctx.pool.reused_size(filled + more);
-                more = more.max(size.saturating_sub(filled));
-            }
-            load.reservation.grow(more).await;
-            load.reservation.extend(&mut last.buffer, more);
-        }
+        // Twice what came, in sizes that are kept for the next load: what is announced may never come.
+        let more = more.min(last.filled.max(FIRST_BYTES));
+        let size = self.ctx.pool.fitting(last.filled + more);
+        let more = more.max(size.saturating_sub(last.filled));
+        load.reservation.grow(more).await;
+        load.reservation.extend(&mut last.buffer, more);
         self.waited(begin);
     }
 
@@ -590,12 +578,24 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_announces_much_and_sends_nothing_takes_little() {
+    async fn a_client_that_announces_much_and_sends_little_takes_little() {
         let budget = Budget::new(16 << 20);
-        let (mut intake, _client) = intake(&budget, 20_000);
-        let load = intake.reserve(1 << 30).await;
+        let (mut intake, mut client) = intake(&budget, 20_000);
+        let mut load = intake.reserve(1 << 30).await;
         assert_eq!(budget.used(), FIRST_BYTES);
-        drop(load);
+        client.write_all(&bytes(11)).await.expect("written");
+        assert_eq!(intake.begin().await, Ok(true));
+        for sent in [0, 20_000] {
+            client.write_all(&bytes(sent)).await.expect("written");
+            let all = intake.load(&mut load, 1 << 30);
+            let read = timeout_at(Instant::now() + Duration::from_millis(50), all).await;
+            assert!(read.is_err(), "it goes on");
+            assert!(
+                budget.used() <= 2 * load.len().max(FIRST_BYTES),
+                "{}",
+                budget.used()
+            );
+        }
     }
 
     #[tokio::test]

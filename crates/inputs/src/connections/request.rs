@@ -141,6 +141,7 @@ impl Requests {
             ConnectionError::Tls | ConnectionError::Malformed(_) => "malformed_requests",
             ConnectionError::Cut => "cut_connections",
             ConnectionError::Late => "head_timeouts",
+            ConnectionError::Unread => "write_timeouts",
             ConnectionError::Idle => {
                 return closing::report(&self.ctx, peer.address, &closing::Ending::Idle);
             }
@@ -289,6 +290,8 @@ pub(crate) struct Reading<'r> {
     pages: Pages,
     coding: Option<Coding>,
     done: Vec<Bytes>,
+    /// How much of hyper's buffer is charged, in bytes.
+    charged: usize,
     /// When it must be there. Waits for memory do not count.
     deadline: Instant,
 }
@@ -308,19 +311,14 @@ impl<'r> Reading<'r> {
         let likely = largest.min(session.last_bytes().max(FIRST_BYTES));
         let pool = &requests.ctx.pool;
         let first = Pages::first_bytes(cut, pool, likely);
-        // With a body that is no smaller, hyper's buffer grows.
-        let beside = match largest < net::BUFFER_BYTES_MAX {
-            true => 0,
-            false => net::BUFFER_BYTES_MAX,
-        };
-        let mut reservation = requests.for_memory(pool.reserve(first + beside)).await?;
-        reservation.spend(beside);
+        let mut reservation = requests.for_memory(pool.reserve(first)).await?;
         Ok(Self {
             pages: Pages::new(cut, (known, largest), first, &mut reservation),
             requests,
             reservation,
             coding,
             done: Vec::new(),
+            charged: 0,
             deadline: Instant::now() + requests.body_timeout,
         })
     }
@@ -330,12 +328,16 @@ impl<'r> Reading<'r> {
         if data.len() > self.requests.max_bytes.bytes() - self.pages.len() {
             return Err(Fault::TooLarge(self.requests.max_bytes));
         }
+        // hyper's buffer grows with a body that is as long.
+        if self.charged == 0 && self.pages.len() >= net::BUFFER_BYTES_MAX {
+            self.charged = net::BUFFER_BYTES_MAX;
+            self.grow(self.charged).await?;
+            self.reservation.spend(self.charged);
+        }
         while !data.is_empty() {
             if self.pages.room().is_empty() {
-                let (plan, begin) = (self.pages.plan(), Instant::now());
-                let grow = self.reservation.grow(plan.bytes);
-                self.requests.for_memory(grow).await?;
-                self.deadline += begin.elapsed();
+                let plan = self.pages.plan();
+                self.grow(plan.bytes).await?;
                 let page = self.pages.turn(plan, &mut self.reservation);
                 self.done.extend(page);
             }
@@ -345,6 +347,15 @@ impl<'r> Reading<'r> {
             self.pages.fill(count);
             data = &data[count..];
         }
+        Ok(())
+    }
+
+    /// Reserves more.
+    async fn grow(&mut self, bytes: usize) -> Result<(), Fault> {
+        let begin = Instant::now();
+        let grow = self.reservation.grow(bytes);
+        self.requests.for_memory(grow).await?;
+        self.deadline += begin.elapsed();
         Ok(())
     }
 

@@ -23,7 +23,8 @@ use codec::Chunk;
 use component::{InputContext, Limit};
 use nix::errno::Errno;
 use nix::sys::socket::{
-    ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, setsockopt, sockopt,
+    AddressFamily, ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrLike, SockaddrStorage,
+    recvmmsg, setsockopt, sockopt,
 };
 use nix::sys::time::{TimeVal, TimeValLike};
 
@@ -213,7 +214,7 @@ impl Receiver {
             self.ctx.metrics.count("kernel_drops", u64::from(more));
             let text = || {
                 format!(
-                    "{more} datagrams were dropped by the system, because they came faster than they were taken; a larger `receive_buffer_bytes` or `queue: disk` helps"
+                    "datagrams were dropped by the system, {dropped} so far, because they came faster than they were taken; a larger `receive_buffer_bytes` or `queue: disk` helps"
                 )
             };
             self.ctx
@@ -265,7 +266,7 @@ impl Receiver {
         }
         let identities = &mut self.identities;
         self.senders.entry(address).or_insert_with(|| {
-            let shown = address.map(shown);
+            let shown = address.and_then(shown);
             Sender {
                 stream: identities.stream(shown.as_deref()),
                 next: 0,
@@ -323,13 +324,17 @@ fn without_end(datagram: &[u8]) -> &[u8] {
     &datagram[..len.map_or(0, |last| last + 1)]
 }
 
-/// How a sender is shown: an IPv4 address as such, also where the port is open for both kinds of addresses.
-fn shown(address: SockaddrStorage) -> String {
+/// How a sender is shown: an IPv4 address as such, also where the port is open for both kinds of addresses. None for a Unix socket
+/// without a name.
+fn shown(address: SockaddrStorage) -> Option<String> {
+    address
+        .family()
+        .filter(|family| *family != AddressFamily::Unspec)?;
     let text = address.to_string();
-    match text.parse::<SocketAddr>() {
+    Some(match text.parse::<SocketAddr>() {
         Ok(address) => SocketAddr::new(address.ip().to_canonical(), address.port()).to_string(),
         Err(_) => text,
-    }
+    })
 }
 
 #[cfg(test)]

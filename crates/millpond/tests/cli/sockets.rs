@@ -578,6 +578,9 @@ fn local_programs_log_to_a_socket_of_unix() {
         assert_eq!(messages(&events), ["one", "one"], "{kind}: {said}");
         let name = &events[0]["log"]["syslog"]["appname"];
         assert_eq!(name, "app", "{}", events[0]);
+        // The clients' own sockets have no name.
+        let address = &events[0]["log"]["source"]["address"];
+        assert_eq!(address, path.as_str(), "{}", events[0]);
     }
 }
 
