@@ -183,11 +183,14 @@ impl<R: AsyncRead + Unpin> Conversation<R> {
         let usual = match least + first <= room {
             // A size of which the pool keeps buffers.
             true => room.next_power_of_two(),
-            // A record that is too long is known when it fills its buffer: that is as large as needed, or the next size that is kept.
+            // A record that is too long is known when it fills its buffer: that is no larger than needed.
             false => least + room,
         };
         let size = usual.min(pool.buffer_size()).max(least + first);
-        size.max(pool.fitting(size))
+        match size > pool.buffer_size() / 2 {
+            true => pool.reused_size(size).max(size),
+            false => size,
+        }
     }
 
     /// Takes the bytes that were read, and what else there is.
@@ -337,7 +340,7 @@ mod tests {
             let size = conversation.sized(0, SMALL);
             assert!(size.is_power_of_two() && size >= room, "{size}");
         }
-        assert_eq!(conversation.sized(66 << 10, SMALL), 128 << 10);
+        assert_eq!(conversation.sized(66 << 10, SMALL), (66 << 10) + ROOM_MIN);
         batcher.finish().await;
     }
 }
