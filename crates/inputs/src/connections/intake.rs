@@ -365,9 +365,9 @@ impl<R: AsyncRead + Unpin> Intake<R> {
         let _at_work = net::at_work();
         let last = &mut load.last;
         // Twice what came, in sizes that are kept for the next load: what is announced may never come.
-        let more = more.min(last.filled.max(FIRST_BYTES));
-        let size = self.ctx.pool.fitting(last.filled + more);
-        let more = more.max(size.saturating_sub(last.filled));
+        let filled = last.filled;
+        let size = (filled + more).min((2 * filled).max(FIRST_BYTES));
+        let more = self.ctx.pool.fitting(size).max(filled + 1) - filled;
         load.reservation.grow(more).await;
         load.reservation.extend(&mut last.buffer, more);
         self.waited(begin);
