@@ -181,12 +181,13 @@ async fn acknowledge(
     writer: &mut Writer,
     ctx: &InputContext,
 ) -> Result<(), Fault> {
-    while let Some(left) = pending.recv().await {
-        let Pending {
-            outcome,
-            reply,
-            token,
-        } = left;
+    // The token is kept until the answer is written.
+    while let Some(Pending {
+        outcome,
+        reply,
+        token: _token,
+    }) = pending.recv().await
+    {
         match outcome.await {
             Ok(Outcome::Delivered) => {}
             Ok(Outcome::NotDelivered) | Err(_) => {
@@ -206,7 +207,6 @@ async fn acknowledge(
         if let Some(fault) = &reply.fault {
             return Err(fault.clone());
         }
-        drop(token);
     }
     Ok(())
 }
