@@ -10,10 +10,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use codec::{CHECK_BYTES, Check};
+use codec::Check;
 use component::FileStatus;
 
-use super::content::{Head, read_exact_at};
+use super::compare::{ends_alike, is_part_of};
+use super::content::Head;
 use super::pool::Order;
 use super::probe::{Probe, Purpose, Seen};
 use super::state::{File, FileStat, Lost, Place, UNKNOWN_PLACE};
@@ -708,54 +709,4 @@ fn last_change(meta: &Meta) -> Duration {
     ago(meta
         .modified_ns
         .max(meta.born_ns.unwrap_or(meta.modified_ns)))
-}
-
-/// Whether a file is the beginning of a known one, judged by its last bytes as they are on disk: their check where it is.
-/// None where the known one is not what it was a moment ago.
-fn is_part_of(found: &Found, like: &Arc<File>) -> io::Result<Option<Option<Check>>> {
-    let (path, place, sent) = {
-        let state = like.lock();
-        (state.path.clone(), state.place, state.sent.offset)
-    };
-    let original = Opened::open(path)?;
-    let meta = Meta::of_fd(&original)?;
-    if place != Some(Place::of(&meta)) || meta.size < sent {
-        return Ok(None);
-    }
-    if meta.size < found.meta.size {
-        return Ok(Some(None));
-    }
-    let len = found.meta.size.min(CHECK_BYTES as u64);
-    let start = found.meta.size - len;
-    let (mut one, mut other) = (vec![0; len as usize], vec![0; len as usize]);
-    read_exact_at(&Opened::open(&found.path)?, &mut one, start)?;
-    read_exact_at(&original, &mut other, start)?;
-    if one == other {
-        return Ok(Some(Some(Check::of(&one))));
-    }
-    // Different bytes say nothing about a file that was truncated meanwhile.
-    let is_whole = Meta::of_fd(&original)?.size >= meta.size;
-    Ok(is_whole.then_some(None))
-}
-
-/// Whether what a known file holds before `end` ends with `tail`; none where it is not at its path any more.
-fn ends_alike(like: &Arc<File>, end: u64, tail: &[u8]) -> io::Result<Option<bool>> {
-    let (path, place) = {
-        let state = like.lock();
-        (state.path.clone(), state.place)
-    };
-    let original = match Opened::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        other => other?,
-    };
-    let meta = Meta::of_fd(&original)?;
-    if place != Some(Place::of(&meta)) {
-        return Ok(None);
-    }
-    if meta.size < end {
-        return Ok(Some(false));
-    }
-    let mut other = vec![0; tail.len()];
-    read_exact_at(&original, &mut other, end - tail.len() as u64)?;
-    Ok(Some(other == tail))
 }

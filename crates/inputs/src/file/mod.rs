@@ -16,6 +16,7 @@
 //! - Bytes written and truncated away before they were read or copied are lost; what is known to be lost is told.
 
 mod acknowledge;
+mod compare;
 mod content;
 mod formats;
 mod judge;
