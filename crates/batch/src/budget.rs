@@ -26,6 +26,7 @@ mod pool;
 mod waiting;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 pub use self::account::{Account, Charge};
 pub use self::pool::{BufferPool, PooledBuffer};
@@ -52,6 +53,17 @@ struct State {
     overdraws: Option<u64>,
     /// The work in hand that exceeds the limit.
     exceeds: Option<u64>,
+}
+
+/// Why somebody waits for memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shortage {
+    /// How long the one has waited who came first.
+    pub longest: Duration,
+    /// Bytes in use.
+    pub used: usize,
+    /// Those of them that belong to frames that are not read whole yet.
+    pub half_read: usize,
 }
 
 #[derive(Debug, Default)]
@@ -90,6 +102,18 @@ impl Budget {
     /// Bytes charged at this moment.
     pub fn used(&self) -> usize {
         self.lock().used()
+    }
+
+    /// Who waits at this moment, and for what; none where nobody does.
+    pub fn shortage(&self) -> Option<Shortage> {
+        let state = self.lock();
+        let shares = state.shares.iter();
+        let oldest = shares.filter_map(|share| share.waiters.oldest()).min()?;
+        Some(Shortage {
+            longest: oldest.elapsed(),
+            used: state.used(),
+            half_read: state.reserved,
+        })
     }
 
     /// Charges bytes to a share if they fit and nobody waits.

@@ -48,7 +48,7 @@ mod wire;
 
 pub use batch::{Batch, BatchBuilder, Drops, Encoding, HostInfo};
 pub use bitmap::Bitmap;
-pub use budget::{Account, Budget, BufferPool, Charge, PooledBuffer, Reservation};
+pub use budget::{Account, Budget, BufferPool, Charge, PooledBuffer, Reservation, Shortage};
 pub use cell::{Cell, Span, Value};
 pub use column::{Column, ColumnBuilder};
 pub use edit::{Edit, Failure, Failures};

@@ -37,6 +37,7 @@ pub mod report;
 mod retry;
 pub mod run;
 pub mod settings;
+mod shortage;
 pub mod stage;
 pub mod verdict;
 mod worker;

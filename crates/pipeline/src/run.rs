@@ -31,6 +31,7 @@ use crate::replay::{Opened, Replaying, open_letters};
 use crate::report::{OperatorReport, PipelineReport, Problem, Report, Role};
 use crate::retry::caught;
 use crate::settings::{ProcessSettings, RetrySettings};
+use crate::shortage;
 use crate::stage::{SharedStage, WorkerStages, make_stages};
 use crate::worker::{Job, Parts, Useful, Worker};
 
@@ -268,6 +269,11 @@ fn set_up(
 ) -> (ProcessSettings, Vec<Running>, Vec<Vec<JobStages>>) {
     let memory = graph.process.max_memory_bytes.bytes();
     let budget = Budget::new(memory);
+    shortage::watch(
+        &budget,
+        graph.process.max_memory_bytes,
+        &options.diagnostics,
+    );
     // Half of the budget is shared out, a quarter is the most that requests may take, and the rest is for whoever needs it.
     let share = memory / 2 / graph.pipelines.len().max(1);
     let outputs = graph

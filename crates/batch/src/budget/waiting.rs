@@ -6,6 +6,7 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
+use std::time::Instant;
 
 use super::State;
 use super::pool::{BufferPool, PoolInner, PooledBuffer};
@@ -52,6 +53,7 @@ pub(super) struct Waiter {
     pub(super) held: usize,
     /// Whether its frame was read whole.
     pub(super) is_settled: bool,
+    since: Instant,
     slot: Arc<Slot>,
 }
 
@@ -72,6 +74,12 @@ impl Waiters {
 
     pub(super) fn pop(&mut self, class: Class) -> Option<Waiter> {
         self.lists[class as usize].pop_front()
+    }
+
+    /// When the one came who has waited longest.
+    pub(super) fn oldest(&self) -> Option<Instant> {
+        let firsts = self.lists.iter().filter_map(VecDeque::front);
+        firsts.map(|waiter| waiter.since).min()
     }
 
     fn push(&mut self, class: Class, waiter: Waiter) {
@@ -147,6 +155,7 @@ impl Future for Claim<'_> {
                 reservation: self.reservation,
                 held: self.held,
                 is_settled: self.is_settled,
+                since: Instant::now(),
                 slot: slot.clone(),
             };
             let is_the_one = |one: Option<u64>| one.is_some() && one == self.reservation;

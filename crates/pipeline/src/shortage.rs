@@ -1,0 +1,99 @@
+//! Says when inputs have waited long for memory, and for whose.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use batch::{Budget, Shortage};
+use component::{Diagnostics, Limit};
+use config::Size;
+
+/// How long a wait is nothing to report: outputs may be busy for a moment.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often it is looked at.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Watches a budget of `limit` until nobody has it any more.
+pub(crate) fn watch(budget: &Arc<Budget>, limit: Size, diagnostics: &Diagnostics) {
+    let budget = Arc::downgrade(budget);
+    tokio::spawn(look(budget, limit, PATIENCE, diagnostics.clone()));
+}
+
+async fn look(budget: Weak<Budget>, limit: Size, patience: Duration, diagnostics: Diagnostics) {
+    let mut was_long = false;
+    loop {
+        tokio::time::sleep(PERIOD).await;
+        let Some(shortage) = budget.upgrade().map(|budget| budget.shortage()) else {
+            return;
+        };
+        let long = shortage.filter(|shortage| shortage.longest >= patience);
+        if let Some(shortage) = long.filter(|_| !was_long) {
+            let limited = Limit::events("memory_shortages");
+            diagnostics.warn_limited(limited, || text(&shortage, limit));
+        }
+        was_long = long.is_some();
+    }
+}
+
+/// What is said of a shortage.
+fn text(shortage: &Shortage, limit: Size) -> String {
+    let holder = match shortage.half_read > shortage.used / 2 {
+        true => "messages that clients have begun and not sent to their end",
+        false => "events that outputs have not taken yet",
+    };
+    let waited = shortage.longest.as_secs();
+    format!(
+        "inputs have waited {waited} s for memory and read nothing: `max_memory_bytes` ({limit}) is used up, mostly by {holder}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn it_names_who_holds_the_memory() {
+        let shortage = Shortage {
+            longest: Duration::from_millis(12_900),
+            used: 1000,
+            half_read: 900,
+        };
+        let limit = Size(64 << 20);
+        let said = text(&shortage, limit);
+        assert!(said.starts_with("inputs have waited 12 s for memory"));
+        assert!(said.contains("(64MiB) is used up, mostly by messages that clients"));
+        let shortage = Shortage {
+            half_read: 100,
+            ..shortage
+        };
+        assert!(
+            text(&shortage, limit).ends_with("mostly by events that outputs have not taken yet")
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_is_told_once_and_nothing_where_nobody_waits() {
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let log = said.clone();
+        let say = move |text: &str| log.lock().expect("no panic").push(text.to_owned());
+        let budget = Budget::new(1000);
+        let weak = Arc::downgrade(&budget);
+        let looking = look(weak, Size(1000), Duration::ZERO, Diagnostics::new(say));
+        let looking = tokio::spawn(looking);
+        tokio::time::sleep(PERIOD * 3).await;
+        assert_eq!(said.lock().expect("no panic").len(), 0);
+        let pool = budget.pool(0, 100);
+        let taken = pool.reserve(1000).await;
+        let waiting = tokio::time::timeout(PERIOD * 5, pool.reserve(100)).await;
+        assert!(waiting.is_err(), "there is memory");
+        let lines = std::mem::take(&mut *said.lock().expect("no panic"));
+        assert!(
+            matches!(&lines[..], [line] if line.contains("have waited 0 s")),
+            "{lines:?}"
+        );
+        drop((taken, pool, budget));
+        looking.await.expect("no panic");
+    }
+}
