@@ -7,26 +7,34 @@ use batch::{Budget, Shortage};
 use component::{Diagnostics, Limit};
 use config::Size;
 
-/// How long a wait is nothing to report: outputs may be busy for a moment.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// When something is looked at, and reported.
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    /// How often it is looked at.
+    period: Duration,
+    /// How long a wait is nothing to report: outputs may be busy for a moment.
+    patience: Duration,
+}
 
-/// How often it is looked at.
-const PERIOD: Duration = Duration::from_secs(1);
+const TIMES: Times = Times {
+    period: Duration::from_secs(1),
+    patience: Duration::from_secs(10),
+};
 
 /// Watches a budget of `limit` until nobody has it any more.
 pub(crate) fn watch(budget: &Arc<Budget>, limit: Size, diagnostics: &Diagnostics) {
     let budget = Arc::downgrade(budget);
-    tokio::spawn(look(budget, limit, PATIENCE, diagnostics.clone()));
+    tokio::spawn(look(budget, limit, TIMES, diagnostics.clone()));
 }
 
-async fn look(budget: Weak<Budget>, limit: Size, patience: Duration, diagnostics: Diagnostics) {
+async fn look(budget: Weak<Budget>, limit: Size, times: Times, diagnostics: Diagnostics) {
     let mut was_long = false;
     loop {
-        tokio::time::sleep(PERIOD).await;
+        tokio::time::sleep(times.period).await;
         let Some(shortage) = budget.upgrade().map(|budget| budget.shortage()) else {
             return;
         };
-        let long = shortage.filter(|shortage| shortage.longest >= patience);
+        let long = shortage.filter(|shortage| shortage.longest >= times.patience);
         if let Some(shortage) = long.filter(|_| !was_long) {
             let limited = Limit::events("memory_shortages");
             diagnostics.warn_limited(limited, || text(&shortage, limit));
@@ -73,27 +81,39 @@ mod tests {
         );
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_wait_is_told_once_and_nothing_where_nobody_waits() {
         let said = Arc::new(Mutex::new(Vec::new()));
         let log = said.clone();
         let say = move |text: &str| log.lock().expect("no panic").push(text.to_owned());
         let budget = Budget::new(1000);
         let weak = Arc::downgrade(&budget);
-        let looking = look(weak, Size(1000), Duration::ZERO, Diagnostics::new(say));
+        let times = Times {
+            period: Duration::from_millis(1),
+            patience: Duration::ZERO,
+        };
+        let looking = look(weak, Size(1000), times, Diagnostics::new(say));
         let looking = tokio::spawn(looking);
-        tokio::time::sleep(PERIOD * 3).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
         assert_eq!(said.lock().expect("no panic").len(), 0);
         let pool = budget.pool(0, 100);
         let taken = pool.reserve(1000).await;
-        let waiting = tokio::time::timeout(PERIOD * 5, pool.reserve(100)).await;
-        assert!(waiting.is_err(), "there is memory");
-        let lines = std::mem::take(&mut *said.lock().expect("no panic"));
+        let waiting = tokio::spawn({
+            let pool = pool.clone();
+            async move { drop(pool.reserve(100).await) }
+        });
+        while said.lock().expect("no panic").is_empty() {
+            tokio::time::sleep(times.period).await;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let lines = said.lock().expect("no panic").clone();
         assert!(
             matches!(&lines[..], [line] if line.contains("have waited 0 s")),
             "{lines:?}"
         );
-        drop((taken, pool, budget));
+        drop(taken);
+        waiting.await.expect("there is memory");
+        drop((pool, budget));
         looking.await.expect("no panic");
     }
 }

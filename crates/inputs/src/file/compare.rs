@@ -69,6 +69,7 @@ pub(super) fn ends_alike(like: &Arc<File>, end: u64, tail: &[u8]) -> io::Result<
 #[cfg(test)]
 mod tests {
     use codec::Resume;
+    use codec::compress::Format;
 
     use super::super::state::{FileStat, FileState};
     use super::*;
