@@ -18,7 +18,7 @@ use config::{ConfigError, Node};
 use rustix::net::sockopt::{
     set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl,
 };
-use rustls::{AlertDescription, InvalidMessage, ServerConfig};
+use rustls::ServerConfig;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize, Serializer};
@@ -30,7 +30,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::accept::Notice;
 use crate::places::{Places, Stopping, Watched};
-use crate::tls::ServerContext;
+use crate::tls::{ServerContext, explained};
 
 /// How many connections the system holds until they are accepted; its own limit may be lower.
 const BACKLOG: u32 = 1024;
@@ -375,32 +375,6 @@ impl Incoming {
             peer: self.peer,
         }))
     }
-}
-
-/// An error of a handshake, saying what the client did.
-fn explained(error: io::Error) -> io::Error {
-    let reason = match error.get_ref().and_then(|inner| inner.downcast_ref()) {
-        Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)) => {
-            "the client does not speak TLS".to_owned()
-        }
-        Some(rustls::Error::NoCertificatesPresented) => {
-            "the client shows no certificate".to_owned()
-        }
-        Some(rustls::Error::InvalidCertificate(reason)) => {
-            format!("the client's certificate is not accepted: {reason}")
-        }
-        Some(rustls::Error::AlertReceived(
-            alert @ (AlertDescription::UnknownCA
-            | AlertDescription::BadCertificate
-            | AlertDescription::CertificateUnknown
-            | AlertDescription::CertificateExpired),
-        )) => format!("the client does not accept the certificate of this input ({alert:?})"),
-        None if error.kind() == io::ErrorKind::UnexpectedEof => {
-            "the client closed the connection".to_owned()
-        }
-        _ => return error,
-    };
-    io::Error::new(error.kind(), reason)
 }
 
 /// A connection that can be read and written. Its place among `max_connections` is free when it is dropped.

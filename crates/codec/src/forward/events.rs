@@ -432,7 +432,12 @@ fn time(bytes: &[u8], at: usize) -> Result<(EventTime, usize), ForwardError> {
             nanos.map_or(EventTime::Invalid, EventTime::At)
         }
         Head::UInt(_) => EventTime::Invalid,
-        _ => return Err(ForwardError::expected(at, "a time")),
+        _ => {
+            return Err(ForwardError::expected(
+                at,
+                "a time (an integer, a float or an EventTime)",
+            ));
+        }
     };
     Ok((time, body))
 }

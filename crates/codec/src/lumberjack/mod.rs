@@ -179,7 +179,7 @@ impl Limits {
         let most = self.frame_bytes_max;
         if length > most {
             return Err(FrameError::TooLarge(format!(
-                "a frame has {length} bytes or more, and at most {most} are accepted"
+                "a frame has {length} bytes or more, and at most {most} are accepted (`max_frame_bytes`)"
             )));
         }
         Ok(())
@@ -217,7 +217,7 @@ impl Frame {
         let most = limits.window_events_max;
         if events > most {
             return Err(FrameError::TooLarge(format!(
-                "a window has {events} events, and at most {most} are accepted"
+                "a window has {events} events, and at most {most} are accepted (`max_window`)"
             )));
         }
         Ok(Self::Window { version, events })
@@ -295,7 +295,7 @@ impl Window {
     pub fn event(&mut self, sequence: u32) -> Result<(), FrameError> {
         if self.left == 0 {
             return Err(FrameError::Malformed(format!(
-                "an event with sequence {sequence} is more than its window announced"
+                "an event with sequence {sequence} belongs to no window: none has begun, or all of its events are there"
             )));
         }
         if let Some(last) = self.last

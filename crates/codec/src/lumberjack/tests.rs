@@ -155,7 +155,7 @@ fn a_window_takes_the_events_that_it_announced_in_order() {
         let error = state.event(sequence).expect_err(reason).to_string();
         assert!(error.contains(reason), "{error}");
     };
-    refused(&mut state, 1, "more than its window announced");
+    refused(&mut state, 1, "belongs to no window");
     assert_eq!(state.begin(b'2', 2), 0);
     assert_eq!((state.last(), state.is_complete()), (0, false));
     assert_eq!(state.event(1), Ok(()));
@@ -163,7 +163,7 @@ fn a_window_takes_the_events_that_it_announced_in_order() {
     refused(&mut state, 3, "sequence 3 and the one before 1");
     assert_eq!(state.event(2), Ok(()));
     assert_eq!((state.last(), state.is_complete()), (2, true));
-    refused(&mut state, 3, "more than its window announced");
+    refused(&mut state, 3, "belongs to no window");
     assert_eq!(state.begin(b'1', 3), 0);
     assert_eq!(state.event(u32::MAX), Ok(()));
     assert_eq!(state.event(0), Ok(()));

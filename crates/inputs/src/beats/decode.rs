@@ -451,7 +451,7 @@ impl Decoding {
     fn too_large(&self) -> Fault {
         let most = self.inflated_max;
         Fault::too_large(format!(
-            "a compressed frame has more than {most} bytes when it is decompressed"
+            "a compressed frame has more than {most} bytes when it is decompressed (`max_inflated_bytes`)"
         ))
     }
 

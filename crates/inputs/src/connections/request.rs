@@ -4,14 +4,16 @@
 //! memory is reserved before a body is read into it. A [`Fault`] says what is wrong with a request; how its client hears of
 //! it is the input's matter.
 
+use std::error::Error;
 use std::future::Future;
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use batch::Reservation;
 use bytes::Bytes;
 use component::{InputContext, Limit};
-use config::{Positive, Size};
+use config::{Period, Positive, Size};
 use http::header::CONTENT_ENCODING;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
@@ -30,6 +32,9 @@ use super::session::Session;
 /// What is reserved at first for a body of a client that nothing is known of.
 const FIRST_BYTES: usize = 16 << 10;
 
+/// The counter of requests that were read and not taken.
+pub(crate) const REFUSED: &str = "refused_requests";
+
 /// Why a request is not taken.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
@@ -37,11 +42,14 @@ pub(crate) enum Fault {
     #[error("the Content-Encoding is not supported: gzip, zstd, deflate or none")]
     Coding,
     /// The body is too large.
-    #[error("the body is larger than {0}")]
+    #[error("the body is larger than {0} (`max_request_bytes`)")]
     TooLarge(Positive<Size>),
     /// The connection ended in the body.
-    #[error("the body ends unexpectedly")]
+    #[error("the connection ended in the middle of the body")]
     Incomplete,
+    /// The chunks that the body is sent in cannot be told apart.
+    #[error("the body is not framed as HTTP demands: {0}")]
+    Malformed(String),
     /// The body is too slow.
     #[error("the body did not arrive in time")]
     Late,
@@ -67,11 +75,31 @@ pub(crate) enum Fault {
     #[error("credentials cannot be checked at the moment")]
     Unchecked,
     /// What the body decompresses to is too large.
-    #[error("{}", InflateError::TooLarge)]
+    #[error("the decompressed body is larger than `max_request_bytes` allows")]
     InflatesTooLarge,
     /// The compressed body is damaged.
     #[error("{0}")]
     Damaged(InflateError),
+}
+
+impl Fault {
+    /// The counter that counts the request.
+    pub(crate) fn counter(&self) -> &'static str {
+        match self {
+            Self::Incomplete => "cut_connections",
+            Self::Malformed(_) => "malformed_requests",
+            _ => REFUSED,
+        }
+    }
+
+    /// Why a body could not be read.
+    fn broken(error: &hyper::Error) -> Self {
+        let source = error.source().and_then(|source| source.downcast_ref());
+        match source.filter(|error: &&io::Error| error.kind() == io::ErrorKind::InvalidInput) {
+            Some(error) => Self::Malformed(error.to_string()),
+            None => Self::Incomplete,
+        }
+    }
 }
 
 impl From<InflateError> for Fault {
@@ -151,8 +179,7 @@ impl Requests {
     }
 
     /// Counts a request that is refused, and reports it.
-    pub(crate) fn refuse(&self, session: &Session, reason: &str) {
-        let counter = "refused_requests";
+    pub(crate) fn refuse(&self, session: &Session, counter: &'static str, reason: &str) {
         self.ctx.metrics.count(counter, 1);
         let text = || format!("a request was refused: {reason}");
         session.warn(&self.ctx, counter, text);
@@ -216,7 +243,7 @@ impl Requests {
             let data = match frame {
                 Ok(None) => return Ok(reading.end(session)),
                 Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
-                Ok(Some(Err(_))) => return Err(Fault::Incomplete),
+                Ok(Some(Err(error))) => return Err(Fault::broken(&error)),
                 Err(_) => return Err(Fault::Late),
             };
             reading.add(&data).await?;
@@ -229,7 +256,7 @@ impl Requests {
         let mut read = 0;
         let all = async {
             while let Some(frame) = body.frame().await {
-                let frame = frame.map_err(|_| Fault::Incomplete)?;
+                let frame = frame.map_err(|error| Fault::broken(&error))?;
                 read += frame.data_ref().map_or(0, Bytes::len);
                 if read > limit {
                     return Err(Fault::TooLarge(self.max_bytes));
@@ -252,10 +279,7 @@ impl Requests {
             () = self.ctx.stop.stopped() => return Err(Fault::Stopping),
         };
         self.ctx.metrics.waited(begin.elapsed());
-        waited.map_err(|_| {
-            self.ctx.metrics.count("memory_timeouts", 1);
-            Fault::NoMemory
-        })
+        waited.map_err(|_| self.postponed("memory_timeouts", Fault::NoMemory))
     }
 
     /// Has a message decoded, and waits until its events are safe.
@@ -274,12 +298,20 @@ impl Requests {
             Ok(Ok(Outcome::Rejected(reason))) => return Err(reason),
             Ok(Ok(Outcome::Failed)) => Fault::Panicked,
             Ok(Ok(Outcome::NotDelivered) | Err(_)) => Fault::NotDelivered,
-            Err(_) => {
-                self.ctx.metrics.count("ack_timeouts", 1);
-                Fault::NotInTime
-            }
+            Err(_) => self.postponed("ack_timeouts", Fault::NotInTime),
         };
         Err(fault.into())
+    }
+
+    /// Counts and reports a request whose client is told to send it again.
+    fn postponed(&self, counter: &'static str, fault: Fault) -> Fault {
+        self.ctx.metrics.count(counter, 1);
+        let waited = Period(self.ack_timeout);
+        let text =
+            || format!("clients are told to send again: after {waited} (`ack_timeout`), {fault}");
+        let limit = Limit::events(counter);
+        self.ctx.diagnostics.warn_limited(limit, text);
+        fault
     }
 }
 

@@ -311,7 +311,10 @@ impl Items {
         line: Range<usize>,
     ) -> Result<(Verb, Option<Place>), Failure> {
         if self.list.len() == self.limits.items {
-            let reason = format!("the request has more than {} actions", self.limits.items);
+            let reason = format!(
+                "the request has more than {} actions (`max_request_actions`)",
+                self.limits.items
+            );
             let status = StatusCode::PAYLOAD_TOO_LARGE;
             return Err(Failure::new(status, "content_too_long_exception", reason));
         }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, StatusCode};
 
-use crate::connections::request::Fault;
+use crate::connections::request::{Fault, REFUSED};
 
 /// Seconds after which a client may try again.
 const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("5");
@@ -17,7 +17,9 @@ pub(super) struct Failure {
     /// What Elasticsearch calls it.
     kind: &'static str,
     pub(super) reason: String,
-    pub(super) header: Option<(HeaderName, HeaderValue)>,
+    /// The counter that counts it.
+    pub(super) counter: &'static str,
+    pub(super) header: Option<Box<(HeaderName, HeaderValue)>>,
     /// The rest of the body is not read, so that no other request can follow.
     pub(super) closes: bool,
 }
@@ -28,6 +30,7 @@ impl Failure {
             status,
             kind,
             reason: reason.into(),
+            counter: REFUSED,
             header: None,
             closes: false,
         }
@@ -55,7 +58,7 @@ impl Failure {
 
     fn with(self, name: HeaderName, value: HeaderValue) -> Self {
         Self {
-            header: Some((name, value)),
+            header: Some(Box::new((name, value))),
             ..self
         }
     }
@@ -84,7 +87,7 @@ pub(super) fn write_cause(kind: &str, reason: &str, out: &mut Vec<u8>) {
 
 impl From<Fault> for Failure {
     fn from(fault: Fault) -> Self {
-        let reason = fault.to_string();
+        let (reason, counter) = (fault.to_string(), fault.counter());
         let (status, kind) = match fault {
             Fault::Coding => (
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -93,7 +96,9 @@ impl From<Fault> for Failure {
             Fault::TooLarge(_) | Fault::InflatesTooLarge => {
                 (StatusCode::PAYLOAD_TOO_LARGE, "content_too_long_exception")
             }
-            Fault::Incomplete | Fault::Damaged(_) => (StatusCode::BAD_REQUEST, "parse_exception"),
+            Fault::Incomplete | Fault::Malformed(_) | Fault::Damaged(_) => {
+                (StatusCode::BAD_REQUEST, "parse_exception")
+            }
             Fault::Late => (StatusCode::REQUEST_TIMEOUT, "timeout_exception"),
             Fault::Panicked => (StatusCode::INTERNAL_SERVER_ERROR, "exception"),
             Fault::Unauthorized(challenge) => {
@@ -108,7 +113,10 @@ impl From<Fault> for Failure {
             Fault::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "node_closed_exception"),
             Fault::Unchecked => (StatusCode::SERVICE_UNAVAILABLE, "security_exception"),
         };
-        let failure = Self::new(status, kind, reason);
+        let failure = Self {
+            counter,
+            ..Self::new(status, kind, reason)
+        };
         match status {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
                 failure.with(RETRY_AFTER, RETRY_SECONDS)
@@ -164,7 +172,7 @@ mod tests {
         ] {
             let failure = Failure::from(fault);
             assert_eq!((failure.status.as_u16(), failure.kind), (status, kind));
-            let header = failure.header.map(|(name, _)| name);
+            let header = failure.header.map(|header| header.0);
             assert_eq!(header == Some(RETRY_AFTER), retries, "{kind}");
         }
     }

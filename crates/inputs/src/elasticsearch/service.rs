@@ -283,7 +283,7 @@ impl Handler for Service {
         if closes {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        if let Some((name, value)) = header {
+        if let Some((name, value)) = header.map(|header| *header) {
             headers.insert(name, value);
         }
         response
@@ -299,7 +299,10 @@ impl Service {
         match failure.status {
             StatusCode::TOO_MANY_REQUESTS => ctx.metrics.count("postponed_requests", 1),
             StatusCode::NOT_FOUND if asks => {}
-            status if status.is_client_error() => self.requests.refuse(session, &failure.reason),
+            status if status.is_client_error() => {
+                self.requests
+                    .refuse(session, failure.counter, &failure.reason);
+            }
             _ => {}
         }
     }

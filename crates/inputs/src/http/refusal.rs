@@ -5,7 +5,7 @@ use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICAT
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 
-use crate::connections::request::Fault;
+use crate::connections::request::{Fault, REFUSED};
 
 /// Seconds after which a client may try again.
 const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("5");
@@ -15,6 +15,8 @@ const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("5");
 pub(super) struct Refusal {
     pub(super) status: StatusCode,
     reason: String,
+    /// The counter that counts it.
+    pub(super) counter: &'static str,
     header: Option<(HeaderName, HeaderValue)>,
     /// The rest of the body is not read, so that no other request can follow.
     closes: bool,
@@ -25,6 +27,7 @@ impl Refusal {
         Self {
             status,
             reason: reason.into(),
+            counter: REFUSED,
             header: None,
             closes: false,
         }
@@ -84,11 +87,11 @@ impl Refusal {
 
 impl From<Fault> for Refusal {
     fn from(fault: Fault) -> Self {
-        let reason = fault.to_string();
+        let (reason, counter) = (fault.to_string(), fault.counter());
         let status = match fault {
             Fault::Coding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Fault::TooLarge(_) | Fault::InflatesTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Fault::Incomplete | Fault::Damaged(_) => StatusCode::BAD_REQUEST,
+            Fault::Incomplete | Fault::Malformed(_) | Fault::Damaged(_) => StatusCode::BAD_REQUEST,
             Fault::Late => StatusCode::REQUEST_TIMEOUT,
             Fault::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
             Fault::Unauthorized(challenge) => return Self::unauthorized(challenge),
@@ -98,6 +101,9 @@ impl From<Fault> for Refusal {
             | Fault::NotInTime
             | Fault::Unchecked => return Self::later(reason),
         };
-        Self::new(status, reason)
+        Self {
+            counter,
+            ..Self::new(status, reason)
+        }
     }
 }

@@ -156,7 +156,8 @@ impl Handler for Service {
             }
             Err(refusal) => {
                 if refusal.status.is_client_error() {
-                    self.requests.refuse(session, refusal.reason());
+                    let (counter, reason) = (refusal.counter, refusal.reason());
+                    self.requests.refuse(session, counter, reason);
                 }
                 refusal.response()
             }

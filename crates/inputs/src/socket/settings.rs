@@ -33,7 +33,7 @@ pub(super) enum Format {
     Text,
     /// Each message is a JSON object. One that is not becomes an event of text with the tag `_jsonparsefailure`.
     Json,
-    /// MessagePack maps, one after the other. A broken one ends the connection. `framing` does not apply.
+    /// MessagePack maps, one after the other. A broken one ends the connection. There is no `framing`.
     Msgpack,
     /// Each message is a syslog message, RFC 5424 or 3164: its parts become fields. One that is not becomes an event of text
     /// with the tag `_syslogparsefailure`.
@@ -251,6 +251,11 @@ impl Messages<'_> {
             delimiter: b',',
             ..Records::default()
         };
+        if self.codec == Format::Msgpack && self.framing != Framing::Lf {
+            let reason =
+                "`framing` does not apply to `codec: msgpack`: documents say where they end";
+            return Err(node.nearest("framing").error(reason));
+        }
         let mut settings = records.settings(node)?;
         match self.framing {
             Framing::Lf => {}

@@ -286,7 +286,7 @@ fn requests_that_are_not_taken_leave_nothing() {
         (
             413,
             "content_too_long_exception",
-            "larger than allowed",
+            "is larger than `max_request_bytes` allows",
             request("/l/_bulk", &gzipped, &bomb[..1000]),
         ),
         (
@@ -382,17 +382,17 @@ fn malformed() -> Vec<(Vec<u8>, &'static str, usize)> {
         (
             b"POST /l/_bulk HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
                 .to_vec(),
-            "the body ends unexpectedly",
+            "the body is not framed as HTTP demands: Invalid chunk size",
             0,
         ),
         (
             b"POST /l/_bulk HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n".to_vec(),
-            "the body is larger than 64KiB",
+            "the body is larger than 64KiB (`max_request_bytes`)",
             0,
         ),
         (
             bulk(gzipped, &gzip(&vec![b' '; 1_000_000])),
-            "the decompressed data is larger than allowed",
+            "the decompressed body is larger than `max_request_bytes` allows",
             0,
         ),
         (
@@ -452,7 +452,7 @@ fn malformed() -> Vec<(Vec<u8>, &'static str, usize)> {
         (with(b""), "invalid JSON: not a JSON object", 1),
         (
             long[..long.len() - 5].to_vec(),
-            "the body ends unexpectedly",
+            "the connection ended in the middle of the body",
             0,
         ),
     ]
@@ -469,7 +469,7 @@ fn malformed_requests_are_reported_and_concern_no_other() {
         let mut bad = service.connect();
         let address = bad.local_addr().expect("an address");
         bad.write_all(&bytes).expect("sent");
-        if reason.contains("ends unexpectedly") {
+        if reason.contains("ended in the middle") {
             bad.shutdown(Shutdown::Write).expect("closed");
         }
         let _ = bad.read_to_end(&mut Vec::new());

@@ -700,6 +700,10 @@ fn what_cannot_be_is_refused_at_the_start() {
             "`framing` requires",
         ),
         (
+            "tcp 5514 codec=msgpack framing=nul | stdout".to_owned(),
+            "`framing` does not apply to `codec: msgpack`",
+        ),
+        (
             "tcp 5514 timezone=UTC | stdout".to_owned(),
             "`timezone` requires",
         ),

@@ -10,12 +10,14 @@
 //! Limits: no encrypted private keys, no revocation lists, no HTTP/2 in ALPN.
 
 mod client;
+mod explain;
 mod pem;
 mod renew;
 mod server;
 mod verify;
 
 pub use client::ClientContext;
+pub use explain::explained;
 pub use server::ServerContext;
 
 use std::path::PathBuf;
