@@ -94,10 +94,11 @@ impl Guarded {
 
     /// The connection between two requests, which `ahead` was already read of: it will be read in small pieces at first, so that
     /// hyper keeps a small buffer.
-    pub(crate) fn resting(self, ahead: Bytes) -> Self {
+    pub(crate) fn resting(self, ahead: &[u8]) -> Self {
         Self {
             has_small_reads: true,
-            ahead,
+            // A copy, because hyper's whole buffer would be kept with the bytes, even with none.
+            ahead: Bytes::copy_from_slice(ahead),
             // Made now, because what is kept beyond a request must not lie between what is freed after it.
             rests: Some(self.rests.unwrap_or_default()),
             ..self

@@ -146,7 +146,7 @@ async fn converse<H: Handler>(
         () = stopping.begun() => return,
     };
     let session = handler.begin(peer);
-    let mut connection = Guarded::new(connection, idle_timeout).resting(Bytes::new());
+    let mut connection = Guarded::new(connection, idle_timeout).resting(&[]);
     loop {
         tokio::select! {
             biased;
@@ -204,7 +204,7 @@ async fn converse_awake<H: Handler>(
         done = while_awake(&mut served, is_silent) => match done {
             None => {
                 let parts = served.into_parts();
-                return Ok(Some(parts.io.into_inner().resting(parts.read_buf)));
+                return Ok(Some(parts.io.into_inner().resting(&parts.read_buf)));
             }
             done => done,
         },
