@@ -45,7 +45,7 @@ async fn look(budget: Weak<Budget>, limit: Size, times: Times, diagnostics: Diag
 
 /// What is said of a shortage.
 fn text(shortage: &Shortage, limit: Size) -> String {
-    let holder = match shortage.half_read > shortage.used / 2 {
+    let holder = match shortage.is_of_half_read() {
         true => "messages that clients have begun and not sent to their end",
         false => "events that outputs have not taken yet",
     };

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use super::Budget;
 use super::waiting::{self, Claim, Excess, Reservation};
+use super::{Budget, Shortage};
 
 /// Buffers of one pipeline, reused. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -63,6 +63,11 @@ impl BufferPool {
     /// Reserves bytes for a frame, waiting until they fit. Safe to cancel: who gives up leaves the queue.
     pub async fn reserve(&self, bytes: usize) -> Reservation {
         Reservation::new(&self.inner, bytes).await
+    }
+
+    /// Who waits for memory of the budget at this moment; none where nobody does.
+    pub fn shortage(&self) -> Option<Shortage> {
+        self.inner.budget.shortage()
     }
 
     /// Reserves bytes if they fit now and nobody waits.

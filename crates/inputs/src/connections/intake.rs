@@ -9,16 +9,16 @@
 //! others that can be divided at certain places ([`Intake::divide`]).
 //!
 //! The wait for the first byte of a frame ends after the idle time-out, that for the others after the frame time-out, in
-//! which waits for memory do not count. Everything is safe to cancel, but what was read of a frame is lost then.
+//! which waits for memory do not count, or earlier where others wait for the memory that it holds. Everything is safe to cancel, but what was read of a frame is lost then.
 
 use std::future::poll_fn;
 use std::io;
 use std::mem::MaybeUninit;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use batch::{PooledBuffer, Reservation};
+use batch::{BufferPool, PooledBuffer, Reservation};
 use bytes::Bytes;
 use component::InputContext;
 use tokio::io::{AsyncRead, ReadBuf};
@@ -31,6 +31,12 @@ pub(crate) const AHEAD_BYTES: usize = 8 << 10;
 
 /// What a load begins with.
 const FIRST_BYTES: usize = 16 << 10;
+
+/// How long a client that holds memory may send nothing while others wait for it.
+pub(crate) const STALLED: Duration = Duration::from_secs(5);
+
+/// How long others must have waited.
+const HELD_UP: Duration = Duration::from_secs(1);
 
 /// Reads a connection.
 pub(crate) struct Intake<R> {
@@ -138,8 +144,8 @@ impl<R: AsyncRead + Unpin> Intake<R> {
     pub(crate) async fn need(&mut self, bytes: usize) -> Result<&[u8], Fault> {
         debug_assert!(bytes <= AHEAD_BYTES, "more than is read ahead: {bytes}");
         while self.ahead().len() < bytes {
-            let filled = timeout_at(self.deadline, poll_fn(|cx| self.poll_fill(cx))).await;
-            whole(filled)?;
+            let (deadline, pool) = (self.deadline, self.ctx.pool.clone());
+            arrived(poll_fn(|cx| self.poll_fill(cx)), deadline, &pool).await?;
         }
         Ok(self.ahead())
     }
@@ -191,8 +197,9 @@ impl<R: AsyncRead + Unpin> Intake<R> {
                 self.grow(load, missing).await;
             }
             let (room, deadline) = (begin + most - load.last.filled, self.deadline);
+            let pool = load.reservation.pool();
             let read = poll_fn(|cx| self.poll_load(load, room, cx));
-            load.last.filled += whole(timeout_at(deadline, read).await)?;
+            load.last.filled += arrived(read, deadline, &pool).await?;
         }
         self.last = load.most();
         Ok(())
@@ -348,7 +355,7 @@ impl<R: AsyncRead + Unpin> Intake<R> {
                 ready!(Pin::new(&mut *io).poll_read(cx, &mut space))?;
                 Poll::Ready(Ok(space.filled().len()))
             });
-            whole(timeout_at(self.deadline, read).await)?
+            arrived(read, self.deadline, &self.ctx.pool).await?
         } else {
             let read = room.min(ahead.len());
             space[..read].copy_from_slice(&ahead[..read]);
@@ -395,6 +402,35 @@ impl<R: AsyncRead + Unpin> Intake<R> {
         self.ahead.extend_from_slice(space.filled());
         Poll::Ready(Ok(space.filled().len()))
     }
+}
+
+/// How many bytes were read in the middle of a frame: at least one. The wait ends before the deadline where the client sends
+/// nothing for [`STALLED`] while others wait for the memory of half-read frames.
+async fn arrived(
+    read: impl Future<Output = io::Result<usize>>,
+    deadline: Instant,
+    pool: &BufferPool,
+) -> Result<usize, Fault> {
+    let mut read = pin!(read);
+    loop {
+        let until = deadline.min(Instant::now() + STALLED);
+        let read = timeout_at(until, &mut read).await;
+        if read.is_err() && until < deadline {
+            if !is_held_up(pool) {
+                continue;
+            }
+            let reason =
+                "the client stopped in the middle of a frame while others waited for memory";
+            return Err(Fault::new("frame_timeouts", reason));
+        }
+        return whole(read);
+    }
+}
+
+/// Whether clients wait for memory that half-read frames of others hold.
+pub(crate) fn is_held_up(pool: &BufferPool) -> bool {
+    let shortage = pool.shortage();
+    shortage.is_some_and(|shortage| shortage.longest >= HELD_UP && shortage.is_of_half_read())
 }
 
 /// What was read in the middle of a frame: at least a byte.

@@ -26,6 +26,7 @@ use super::answer::{Outcome, answer};
 use super::batcher::{Inbox, Joiner, Protocol};
 use super::closing::{self, watch};
 use super::inflate::{Coding, InflateError, inflate};
+use super::intake::{STALLED, is_held_up};
 use super::pages::{Cut, Pages, Take};
 use super::session::Session;
 
@@ -53,6 +54,9 @@ pub(crate) enum Fault {
     /// The body is too slow.
     #[error("the body did not arrive in time")]
     Late,
+    /// Others wait for the memory that it holds.
+    #[error("nothing of the body came for 5 s while other clients waited for memory")]
+    Stalled,
     /// Others use all the memory.
     #[error("no memory is available for the body at the moment; send it again")]
     NoMemory,
@@ -236,14 +240,17 @@ impl Requests {
         let mut reading = Reading::begin(self, session, known, coding, cut).await?;
         loop {
             let left = reading.deadline.saturating_duration_since(Instant::now());
+            let patience = left.min(STALLED);
             let frame = tokio::select! {
-                frame = timeout(left, body.frame()) => frame,
+                frame = timeout(patience, body.frame()) => frame,
                 () = self.ctx.stop.stopped() => return Err(Fault::Stopping),
             };
             let data = match frame {
                 Ok(None) => return Ok(reading.end(session)),
                 Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
                 Ok(Some(Err(error))) => return Err(Fault::broken(&error)),
+                Err(_) if patience < left && !is_held_up(&self.ctx.pool) => continue,
+                Err(_) if patience < left => return Err(Fault::Stalled),
                 Err(_) => return Err(Fault::Late),
             };
             reading.add(&data).await?;

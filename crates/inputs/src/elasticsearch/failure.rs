@@ -99,7 +99,7 @@ impl From<Fault> for Failure {
             Fault::Incomplete | Fault::Malformed(_) | Fault::Damaged(_) => {
                 (StatusCode::BAD_REQUEST, "parse_exception")
             }
-            Fault::Late => (StatusCode::REQUEST_TIMEOUT, "timeout_exception"),
+            Fault::Late | Fault::Stalled => (StatusCode::REQUEST_TIMEOUT, "timeout_exception"),
             Fault::Panicked => (StatusCode::INTERNAL_SERVER_ERROR, "exception"),
             Fault::Unauthorized(challenge) => {
                 let failure = Self::new(StatusCode::UNAUTHORIZED, "security_exception", reason);

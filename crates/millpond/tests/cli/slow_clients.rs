@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use testkit::lumberjack::{json, window};
 
-use crate::posting::{listening, written};
+use crate::posting::{Service, listening, written};
 use crate::program::{Folder, plain};
 use crate::running::eventually;
 
@@ -162,4 +162,54 @@ fn the_system_notices_clients_that_have_vanished() {
         eventually(case.input, is_asked);
         service.stop();
     }
+}
+
+/// More than half of an event of a megabyte, for inputs that can have it sent again; none for others.
+fn half(input: &str) -> Option<Vec<u8>> {
+    let length = 1_000_000_u32.to_be_bytes();
+    let head = match input {
+        "beats" => [&window(b'2', 1)[..], b"2J\0\0\0\x01", &length].concat(),
+        "forward" => [b"\x93\xA1t\x01\x81\xA1m\xDB", &length[..]].concat(),
+        "elasticsearch" | "http" => {
+            b"POST /_bulk HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n".to_vec()
+        }
+        _ => return None,
+    };
+    Some([head, vec![b' '; 600_000]].concat())
+}
+
+/// Half of what they announced fills the memory; the usual time for the rest is a minute.
+#[test]
+fn clients_that_stop_half_way_give_way_to_those_that_send() {
+    thread::scope(|scope| {
+        for case in listening() {
+            let Some(half) = half(case.input) else {
+                continue;
+            };
+            scope.spawn(move || {
+                let folder = Folder::new();
+                let out = folder.path("out");
+                let pipeline =
+                    format!("    output: {{file: {{path: {out}}}}}\nmax_memory_bytes: 8MiB\n");
+                let service = Service::with(&folder, case.input, case.settings, &pipeline);
+                let stopped: Vec<TcpStream> = (0..12)
+                    .map(|_| {
+                        let stream = service.connect();
+                        stream.set_nonblocking(true).expect("set");
+                        // As much as is taken.
+                        let _ = (&stream).write(&half);
+                        stream
+                    })
+                    .collect();
+                thread::sleep(Duration::from_secs(1));
+                let mut other = service.connect();
+                other.write_all(&case.event).expect("sent");
+                eventually("the event", || written(&folder) >= 1);
+                drop((stopped, other));
+                let log = plain(&service.stop().err);
+                let reason = "while other";
+                assert!(log.contains(reason), "{}: {log}", case.input);
+            });
+        }
+    });
 }
