@@ -73,7 +73,15 @@ impl Message {
         let (elements, mut next) = match head(bytes, at)? {
             (Head::Array(elements), next) => (elements, next),
             (Head::Nil, end) => return Ok(Self::heartbeat(buffers, end)),
-            _ => return Err(ForwardError::expected(at, "an array or nil as a message")),
+            _ => {
+                // All that may be there is one byte, which is a number in MessagePack.
+                let is_text = bytes.get(at).is_some_and(u8::is_ascii_uppercase);
+                let what = match is_text {
+                    true => "an array or nil as a message, not text (does the client speak HTTP?)",
+                    false => "an array or nil as a message",
+                };
+                return Err(ForwardError::expected(at, what));
+            }
         };
         if !(2..=4).contains(&elements) {
             let what = "2 to 4 elements in a message";

@@ -29,14 +29,6 @@ impl Fault {
         Self::new("malformed_frames", reason)
     }
 
-    /// The client speaks HTTP, if the first bytes it sent are those of a request.
-    pub(crate) fn http(first: &[u8]) -> Option<Self> {
-        const METHODS: [&[u8]; 5] = [b"GET ", b"HEAD ", b"POST ", b"PUT ", b"OPTIONS "];
-        let is_text = first.first().is_some_and(u8::is_ascii_uppercase);
-        let is_http = is_text && METHODS.iter().any(|method| first.starts_with(method));
-        is_http.then(|| Self::malformed("the client speaks HTTP"))
-    }
-
     /// The client speaks TLS to a port without it, if the first bytes it sent are those of a handshake.
     pub(crate) fn tls(first: &[u8]) -> Option<Self> {
         let reason = "the client speaks TLS, which is not enabled here";

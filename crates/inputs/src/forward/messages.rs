@@ -173,25 +173,14 @@ impl<R: AsyncRead + Unpin> Messages<R> {
 
     /// How long the message is that these bytes begin with, if all of it is there.
     fn whole(&mut self, bytes: &[u8]) -> Result<Option<usize>, Fault> {
-        self.refuse_http(bytes)?;
         let whole = self.extent.advance(bytes);
         self.check(whole.map_err(|error| error.to_string()))
     }
 
     /// The length of the next message, if all of it is read ahead.
     fn whole_ahead(&mut self) -> Result<Option<usize>, Fault> {
-        let bytes = self.intake.ahead();
-        self.refuse_http(bytes)?;
-        let whole = self.extent.advance(bytes);
+        let whole = self.extent.advance(self.intake.ahead());
         self.check(whole.map_err(|error| error.to_string()))
-    }
-
-    /// Refuses a request, whose first letter would be a message of one byte: a number.
-    fn refuse_http(&self, bytes: &[u8]) -> Result<(), Fault> {
-        match Fault::http(bytes) {
-            Some(fault) if self.divided == 0 => Err(fault),
-            _ => Ok(()),
-        }
     }
 
     /// Refuses what is no message, or too long.

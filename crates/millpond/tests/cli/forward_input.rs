@@ -436,7 +436,10 @@ fn malformed() -> Vec<(Vec<u8>, &'static str)> {
     let nested = [&b"\x92\x01\x81\xA1a"[..], &[0x91; 1100], b"\x01"].concat();
     let signal = map(&[("fluent_signal", &[1])]);
     vec![
-        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "the client speaks HTTP"),
+        (
+            b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+            "malformed message: expected an array or nil as a message, not text (does the client speak HTTP?) at byte 0",
+        ),
         (
             vec![0xC1],
             "malformed message: reserved MessagePack byte at byte 0",
