@@ -365,7 +365,7 @@ fn malformed_messages_say_what_is_wrong_and_where() {
     let cases: [(Vec<u8>, &str); 28] = [
         (
             b"GET / HTTP/1.1\r\n".to_vec(),
-            "expected an array or nil as a message at byte 0",
+            "expected an array or nil as a message, not text (does the client speak HTTP?) at byte 0",
         ),
         (
             vec![0x80],
@@ -391,7 +391,7 @@ fn malformed_messages_say_what_is_wrong_and_where() {
         ),
         (
             array(&[&tag, &[0xC2], &record(1)]),
-            "expected a time at byte 3",
+            "expected a time (an integer, a float or an EventTime) at byte 3",
         ),
         (
             array(&[&tag, &seconds(1), &tag]),

@@ -39,4 +39,4 @@ pub use listen::{Address, Connection, Incoming, Listener, Stream};
 pub use places::{AtWork, Places, Stopping, Watched, at_work};
 pub use secret::{Secret, SecretError};
 pub use server::{BUFFER_BYTES_MAX, ConnectionError, Handler, serve};
-pub use tls::{ClientTls, ServerTls};
+pub use tls::{ClientTls, ServerTls, is_of_tls};

@@ -39,7 +39,9 @@ async fn look(budget: Weak<Budget>, limit: Size, times: Times, diagnostics: Diag
             let limited = Limit::events("memory_shortages");
             diagnostics.warn_limited(limited, || text(&shortage, limit));
         }
-        was_long = long.is_some();
+        // One that was let in after a long wait is followed by others.
+        let may_go_on = shortage.is_some_and(|shortage| shortage.longest >= times.patience / 2);
+        was_long = long.is_some() || was_long && may_go_on;
     }
 }
 
@@ -47,11 +49,11 @@ async fn look(budget: Weak<Budget>, limit: Size, times: Times, diagnostics: Diag
 fn text(shortage: &Shortage, limit: Size) -> String {
     let holder = match shortage.is_of_half_read() {
         true => "messages that clients have begun and not sent to their end",
-        false => "events that outputs have not taken yet",
+        false => "events that outputs have not taken yet, or lines that have not ended",
     };
     let waited = shortage.longest.as_secs();
     format!(
-        "inputs have waited {waited} s for memory and read nothing: `max_memory_bytes` ({limit}) is used up, mostly by {holder}"
+        "an input has waited {waited} s for memory: most of what is used of `max_memory_bytes` ({limit}) is held by {holder}"
     )
 }
 
@@ -70,15 +72,13 @@ mod tests {
         };
         let limit = Size(64 << 20);
         let said = text(&shortage, limit);
-        assert!(said.starts_with("inputs have waited 12 s for memory"));
-        assert!(said.contains("(64MiB) is used up, mostly by messages that clients"));
+        assert!(said.starts_with("an input has waited 12 s for memory"));
+        assert!(said.contains("(64MiB) is held by messages that clients"));
         let shortage = Shortage {
             half_read: 100,
             ..shortage
         };
-        assert!(
-            text(&shortage, limit).ends_with("mostly by events that outputs have not taken yet")
-        );
+        assert!(text(&shortage, limit).contains("held by events that outputs have not taken yet"));
     }
 
     #[tokio::test]
@@ -108,7 +108,7 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(20)).await;
         let lines = said.lock().expect("no panic").clone();
         assert!(
-            matches!(&lines[..], [line] if line.contains("have waited 0 s")),
+            matches!(&lines[..], [line] if line.contains("has waited 0 s")),
             "{lines:?}"
         );
         drop(taken);

@@ -74,7 +74,7 @@ impl Message {
             (Head::Array(elements), next) => (elements, next),
             (Head::Nil, end) => return Ok(Self::heartbeat(buffers, end)),
             _ => {
-                // All that may be there is one byte, which is a number in MessagePack.
+                // Perhaps only the first byte is there. As MessagePack, a letter is a number.
                 let is_text = bytes.get(at).is_some_and(u8::is_ascii_uppercase);
                 let what = match is_text {
                     true => "an array or nil as a message, not text (does the client speak HTTP?)",

@@ -140,12 +140,17 @@ impl<R: AsyncRead + Unpin> Intake<R> {
         Ok(true)
     }
 
+    /// Begins the time anew for a frame whose beginning was there already.
+    pub(crate) fn renew(&mut self) {
+        self.deadline = Instant::now() + self.frame_timeout;
+    }
+
     /// Waits until at least `bytes` of a frame are read ahead, which are [`AHEAD_BYTES`] at most.
     pub(crate) async fn need(&mut self, bytes: usize) -> Result<&[u8], Fault> {
         debug_assert!(bytes <= AHEAD_BYTES, "more than is read ahead: {bytes}");
         while self.ahead().len() < bytes {
-            let (deadline, pool) = (self.deadline, self.ctx.pool.clone());
-            arrived(poll_fn(|cx| self.poll_fill(cx)), deadline, &pool).await?;
+            let filled = timeout_at(self.deadline, poll_fn(|cx| self.poll_fill(cx))).await;
+            whole(filled)?;
         }
         Ok(self.ahead())
     }
@@ -344,7 +349,8 @@ impl<R: AsyncRead + Unpin> Intake<R> {
     async fn read(&mut self, into: &mut Filled, most: usize) -> Result<usize, Fault> {
         let room = most.min(into.room());
         if self.ahead().is_empty() && room < AHEAD_BYTES {
-            self.need(1).await?;
+            let (deadline, pool) = (self.deadline, self.ctx.pool.clone());
+            arrived(poll_fn(|cx| self.poll_fill(cx)), deadline, &pool).await?;
         }
         let space = into.space(room);
         let ahead = &self.ahead[self.used..];

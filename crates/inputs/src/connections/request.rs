@@ -99,7 +99,13 @@ impl Fault {
     /// Why a body could not be read.
     fn broken(error: &hyper::Error) -> Self {
         let source = error.source().and_then(|source| source.downcast_ref());
-        match source.filter(|error: &&io::Error| error.kind() == io::ErrorKind::InvalidInput) {
+        // hyper's own have no cause; TLS has one.
+        let is_of_chunks = |error: &&io::Error| {
+            let kind = error.kind();
+            kind == io::ErrorKind::InvalidInput
+                || kind == io::ErrorKind::InvalidData && !net::is_of_tls(error)
+        };
+        match source.filter(is_of_chunks) {
             Some(error) => Self::Malformed(error.to_string()),
             None => Self::Incomplete,
         }
@@ -250,7 +256,10 @@ impl Requests {
                 Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
                 Ok(Some(Err(error))) => return Err(Fault::broken(&error)),
                 Err(_) if patience < left && !is_held_up(&self.ctx.pool) => continue,
-                Err(_) if patience < left => return Err(Fault::Stalled),
+                Err(_) if patience < left => {
+                    self.refuse(session, REFUSED, &Fault::Stalled.to_string());
+                    return Err(Fault::Stalled);
+                }
                 Err(_) => return Err(Fault::Late),
             };
             reading.add(&data).await?;
@@ -286,7 +295,10 @@ impl Requests {
             () = self.ctx.stop.stopped() => return Err(Fault::Stopping),
         };
         self.ctx.metrics.waited(begin.elapsed());
-        waited.map_err(|_| self.postponed("memory_timeouts", Fault::NoMemory))
+        waited.map_err(|_| {
+            self.postponed("memory_timeouts", "no memory was available for a body");
+            Fault::NoMemory
+        })
     }
 
     /// Has a message decoded, and waits until its events are safe.
@@ -305,20 +317,23 @@ impl Requests {
             Ok(Ok(Outcome::Rejected(reason))) => return Err(reason),
             Ok(Ok(Outcome::Failed)) => Fault::Panicked,
             Ok(Ok(Outcome::NotDelivered) | Err(_)) => Fault::NotDelivered,
-            Err(_) => self.postponed("ack_timeouts", Fault::NotInTime),
+            Err(_) => {
+                self.postponed("ack_timeouts", "the events of a request were not delivered");
+                Fault::NotInTime
+            }
         };
         Err(fault.into())
     }
 
     /// Counts and reports a request whose client is told to send it again.
-    fn postponed(&self, counter: &'static str, fault: Fault) -> Fault {
+    fn postponed(&self, counter: &'static str, reason: &str) {
         self.ctx.metrics.count(counter, 1);
         let waited = Period(self.ack_timeout);
-        let text =
-            || format!("clients are told to send again: after {waited} (`ack_timeout`), {fault}");
+        let text = || {
+            format!("{reason} within {waited} (`ack_timeout`); the client is told to send it again")
+        };
         let limit = Limit::events(counter);
         self.ctx.diagnostics.warn_limited(limit, text);
-        fault
     }
 }
 

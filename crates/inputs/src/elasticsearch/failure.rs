@@ -99,13 +99,15 @@ impl From<Fault> for Failure {
             Fault::Incomplete | Fault::Malformed(_) | Fault::Damaged(_) => {
                 (StatusCode::BAD_REQUEST, "parse_exception")
             }
-            Fault::Late | Fault::Stalled => (StatusCode::REQUEST_TIMEOUT, "timeout_exception"),
+            Fault::Late => (StatusCode::REQUEST_TIMEOUT, "timeout_exception"),
             Fault::Panicked => (StatusCode::INTERNAL_SERVER_ERROR, "exception"),
             Fault::Unauthorized(challenge) => {
                 let failure = Self::new(StatusCode::UNAUTHORIZED, "security_exception", reason);
                 return failure.with(WWW_AUTHENTICATE, challenge);
             }
-            Fault::NoMemory => (StatusCode::TOO_MANY_REQUESTS, "circuit_breaking_exception"),
+            Fault::NoMemory | Fault::Stalled => {
+                (StatusCode::TOO_MANY_REQUESTS, "circuit_breaking_exception")
+            }
             Fault::NotDelivered | Fault::NotInTime => (
                 StatusCode::TOO_MANY_REQUESTS,
                 "es_rejected_execution_exception",
@@ -157,10 +159,17 @@ mod tests {
                 true,
             ),
             (Fault::NoMemory, 429, "circuit_breaking_exception", true),
+            (Fault::Stalled, 429, "circuit_breaking_exception", true),
             (Fault::Stopping, 503, "node_closed_exception", true),
             (Fault::Unchecked, 503, "security_exception", true),
             (Fault::Late, 408, "timeout_exception", false),
             (Fault::Incomplete, 400, "parse_exception", false),
+            (
+                Fault::Malformed(String::new()),
+                400,
+                "parse_exception",
+                false,
+            ),
             (
                 Fault::InflatesTooLarge,
                 413,

@@ -155,6 +155,7 @@ impl Tracker {
         held.found = found.clone();
         if has_changed && held.stage != Stage::Growing {
             held.wait.since = Instant::now();
+            held.wait.was_part = false;
             return false;
         }
         let is_over = held.wait.since.elapsed() >= held.patience();
@@ -292,13 +293,18 @@ impl Tracker {
         match facts.fate {
             Fate::InPlace => {
                 wait.was_beside = true;
-                if facts.has_same_format && facts.is_fresh {
+                // Compressed data that is still being written may differ now, and replace the known file when it is whole.
+                let is_written = !facts.is_plain && age(&found.meta) < QUIET;
+                if facts.has_same_format && facts.is_fresh && !is_written {
                     // Where one of them cannot be read it is not known whether they differ.
                     let part = is_part_of(found, like).unwrap_or(None);
                     facts.is_part = part.map(|check| check.is_some());
                     if let Some(Some(check)) = part {
                         wait.was_part = true;
-                        self.note_copy(like, found.meta.size, check);
+                        // The ends of compressed files are noted as places in their content.
+                        if facts.is_plain {
+                            self.note_copy(like, found.meta.size, check);
+                        }
                     }
                 }
             }

@@ -88,7 +88,11 @@ impl<R: AsyncRead + Unpin> Messages<R> {
             return Err(ending);
         }
         let mut load = match self.begun.take() {
-            Some(load) => load,
+            Some(load) => {
+                // The pipeline may have kept it waiting.
+                self.intake.renew();
+                load
+            }
             None => {
                 if !self.begin().await? {
                     return Ok(None);

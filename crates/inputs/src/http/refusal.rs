@@ -92,10 +92,11 @@ impl From<Fault> for Refusal {
             Fault::Coding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Fault::TooLarge(_) | Fault::InflatesTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Fault::Incomplete | Fault::Malformed(_) | Fault::Damaged(_) => StatusCode::BAD_REQUEST,
-            Fault::Late | Fault::Stalled => StatusCode::REQUEST_TIMEOUT,
+            Fault::Late => StatusCode::REQUEST_TIMEOUT,
             Fault::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
             Fault::Unauthorized(challenge) => return Self::unauthorized(challenge),
             Fault::NoMemory
+            | Fault::Stalled
             | Fault::Stopping
             | Fault::NotDelivered
             | Fault::NotInTime

@@ -19,6 +19,11 @@ pub fn explained(error: io::Error) -> io::Error {
     }
 }
 
+/// Whether an error of a connection comes from TLS, such as a record that is damaged.
+pub fn is_of_tls(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<Error>())
+}
+
 /// None where the library's own words do.
 fn explanation(error: &Error) -> Option<String> {
     Some(match error {

@@ -17,7 +17,7 @@ mod server;
 mod verify;
 
 pub use client::ClientContext;
-pub use explain::explained;
+pub use explain::{explained, is_of_tls};
 pub use server::ServerContext;
 
 use std::path::PathBuf;
