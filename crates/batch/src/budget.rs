@@ -33,13 +33,6 @@ pub use self::pool::{BufferPool, PooledBuffer};
 pub use self::waiting::Reservation;
 use self::waiting::{Class, Waiter, Waiters};
 
-impl Shortage {
-    /// Whether it is mostly frames that are not read whole for which others wait.
-    pub fn is_of_half_read(&self) -> bool {
-        self.half_read > self.used / 2
-    }
-}
-
 /// The memory budget of the process.
 #[derive(Debug)]
 pub struct Budget {
@@ -71,6 +64,13 @@ pub struct Shortage {
     pub used: usize,
     /// Those of them that belong to frames that are not read whole yet.
     pub half_read: usize,
+}
+
+impl Shortage {
+    /// Whether it is mostly frames that are not read whole for which others wait.
+    pub fn is_of_half_read(&self) -> bool {
+        self.half_read > self.used / 2
+    }
 }
 
 #[derive(Debug, Default)]

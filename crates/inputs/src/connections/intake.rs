@@ -9,7 +9,8 @@
 //! others that can be divided at certain places ([`Intake::divide`]).
 //!
 //! The wait for the first byte of a frame ends after the idle time-out, that for the others after the frame time-out, in
-//! which waits for memory do not count, or earlier where others wait for the memory that it holds. Everything is safe to cancel, but what was read of a frame is lost then.
+//! which waits for memory do not count, or earlier where others wait for the memory that it holds. Everything is safe to
+//! cancel, but what was read of a frame is lost then.
 
 use std::future::poll_fn;
 use std::io;
@@ -136,11 +137,11 @@ impl<R: AsyncRead + Unpin> Intake<R> {
                 return Ok(false);
             }
         }
-        self.deadline = Instant::now() + self.frame_timeout;
+        self.renew();
         Ok(true)
     }
 
-    /// Begins the time anew for a frame whose beginning was there already.
+    /// Begins the time for a frame.
     pub(crate) fn renew(&mut self) {
         self.deadline = Instant::now() + self.frame_timeout;
     }
@@ -253,7 +254,7 @@ impl<R: AsyncRead + Unpin> Intake<R> {
         buffer[..rest.len()].copy_from_slice(rest);
         let filled = rest.len();
         (load.last.filled, self.last) = (at, most);
-        self.deadline = Instant::now() + self.frame_timeout;
+        self.renew();
         Some(Load {
             reservation,
             before: Vec::new(),
