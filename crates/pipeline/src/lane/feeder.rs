@@ -108,6 +108,7 @@ impl FeederLane {
                 return;
             }
             self.wait(common, &mut course).await;
+            common.queue.note_cursors();
         }
     }
 

@@ -271,6 +271,7 @@ impl SenderLane {
                     self.hurry(common, &mut course);
                 }
             }
+            common.queue.note_cursors();
             if is_flying {
                 common.metrics.waited(begin.elapsed());
             }

@@ -67,6 +67,7 @@ impl WriterLane {
             if unflushed.reaches(self.unflushed_max) {
                 self.flush(common, &mut unflushed).await;
             }
+            common.queue.note_cursors();
         }
         if !common.has_failed() {
             let writer = &self.writer;

@@ -1,7 +1,9 @@
 //! How far each output has come, one small file an output.
 //!
 //! A file holds two slots of a [`PAGE`] each, written in turn and in place: a save needs no room on a full disk and renames
-//! nothing, and while one slot is being written the other one is whole. The valid slot of the higher generation counts.
+//! nothing, and while one slot is being written the other one is whole. The valid slot of the higher generation counts. Between
+//! two saves the slot that is next is written as often as an output passes something, and not synced ([`CursorFile::note`]): a
+//! process that is killed goes on from there, and after a power loss from there or from the last save.
 //!
 //! A slot, integers little-endian:
 //!
@@ -330,6 +332,8 @@ pub struct CursorFile {
     name: String,
     file: Arc<dyn StoredFile>,
     saved: Saved,
+    /// What was noted since.
+    noted: Option<Saved>,
     /// The slot that holds `saved`.
     slot: usize,
     generation: u64,
@@ -339,12 +343,12 @@ pub struct CursorFile {
 /// How sure it is that the disk has what a file reads as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// It was synced by this process.
+    /// What was saved was synced by this process.
     Synced,
-    /// It was read. An earlier process may have failed to sync it, and then only the page cache has it.
+    /// What was saved was read. An earlier process may not have synced it, and then only the page cache has it.
     Read,
-    /// A save failed: the slot that does not count holds anything.
-    Failed,
+    /// What was saved was synced; the other slot holds a note, or what is left of a save that failed.
+    OtherWritten,
 }
 
 impl CursorFile {
@@ -370,6 +374,7 @@ impl CursorFile {
             name,
             file,
             saved: saved.clone(),
+            noted: None,
             slot,
             generation,
             state: State::Synced,
@@ -387,6 +392,7 @@ impl CursorFile {
             name: examined.file.clone(),
             file,
             saved: saved.clone(),
+            noted: None,
             slot,
             generation,
             state: State::Read,
@@ -398,38 +404,63 @@ impl CursorFile {
         &self.saved
     }
 
-    /// Saves and syncs, unless nothing changed. It takes no new room on the disk.
+    /// Saves and syncs, unless nothing changed since a sync. It takes no new room on the disk.
     ///
     /// # Errors
     /// The system refused. What was saved before is still there, and the next save may succeed.
     pub fn save(&mut self, saved: Saved) -> io::Result<()> {
-        if saved == self.saved && self.state != State::Failed {
-            return Ok(());
-        }
         if self.state == State::Read {
             self.confirm()?;
         }
-        // A failed save may have left its generation on disk, so that number is not used again.
-        self.generation += 1;
-        let page = slot::encode(self.generation, &saved)?;
-        let other = 1 - self.slot;
-        self.state = State::Failed;
-        self.file.write_at(&page, (other * PAGE) as u64)?;
+        if self.state == State::Synced && saved == self.saved {
+            return Ok(());
+        }
+        self.write_other(&saved)?;
         self.file.sync()?;
         self.state = State::Synced;
-        self.slot = other;
+        self.slot = 1 - self.slot;
+        self.noted = None;
         self.saved = saved;
         Ok(())
     }
 
-    /// Makes sure that the slot that counts is on disk before the other one is written over: an earlier process may have
-    /// died after a sync that failed, and then only the page cache has it.
-    fn confirm(&self) -> io::Result<()> {
+    /// Writes how far the output has come, unless that is what was written last, and leaves it to the next save to sync it.
+    ///
+    /// # Errors
+    /// The system refused. What was saved before is still there.
+    pub fn note(&mut self, saved: Saved) -> io::Result<()> {
+        let last = self.noted.as_ref().unwrap_or(&self.saved);
+        if saved.sequence == last.sequence && saved.passed == last.passed {
+            return Ok(());
+        }
+        self.write_other(&saved)?;
+        self.noted = Some(saved);
+        Ok(())
+    }
+
+    /// Writes the slot that does not hold what was saved.
+    fn write_other(&mut self, saved: &Saved) -> io::Result<()> {
+        if self.state == State::Read {
+            self.confirm()?;
+        }
+        // What was written and not synced may be on disk with its generation, so that number is not used again.
+        self.generation += 1;
+        let page = slot::encode(self.generation, saved)?;
+        self.state = State::OtherWritten;
+        let other = 1 - self.slot;
+        self.file.write_at(&page, (other * PAGE) as u64)
+    }
+
+    /// Makes sure that what was read is on disk, before segments that it makes free go or the other slot is written over: an
+    /// earlier process may have died before it synced that slot, and then only the page cache has it.
+    fn confirm(&mut self) -> io::Result<()> {
         let mut page = vec![0; PAGE];
         let offset = (self.slot * PAGE) as u64;
         let length = self.file.read_at(&mut page, offset)?;
         self.file.write_at(&page[..length], offset)?;
-        self.file.sync()
+        self.file.sync()?;
+        self.state = State::Synced;
+        Ok(())
     }
 
     /// Removes the file.

@@ -213,15 +213,21 @@ fn a_loaded_cursor_goes_on() {
 }
 
 #[test]
-fn an_unchanged_save_writes_nothing() {
+fn an_unchanged_save_writes_nothing_but_what_was_read_is_synced_once() {
     let (memory, storage) = folder();
     let mut cursor = CursorFile::create(&storage, &saved("es", 1)).unwrap();
     let file = memory.file("cursor-es");
     let before = file.writes.load(Ordering::Relaxed);
     cursor.save(saved("es", 1)).unwrap();
-    let mut loaded = Cursors::load(&storage).unwrap().cursors.remove(0);
-    loaded.save(saved("es", 1)).unwrap();
     assert_eq!(file.writes.load(Ordering::Relaxed), before);
+    let mut loaded = Cursors::load(&storage).unwrap().cursors.remove(0);
+    for _ in 0..2 {
+        loaded.save(saved("es", 1)).unwrap();
+        assert_eq!(file.writes.load(Ordering::Relaxed), before + 1);
+    }
+    file.sync_fails.store(true, Ordering::Relaxed);
+    let mut loaded = Cursors::load(&storage).unwrap().cursors.remove(0);
+    loaded.save(saved("es", 1)).unwrap_err();
 }
 
 #[test]
@@ -445,6 +451,32 @@ fn a_slot_that_may_be_in_the_page_cache_alone_is_synced_before_the_other_goes() 
     file.sync_fails.store(false, Ordering::Relaxed);
     cursor.save(saved("es", 3)).unwrap();
     assert_eq!(load(&storage), (vec![saved("es", 3)], vec![]));
+}
+
+#[test]
+fn a_note_counts_and_the_slot_that_was_synced_stays() {
+    let (memory, storage) = folder();
+    two_saves(&storage);
+    let mut cursor = Cursors::load(&storage).unwrap().cursors.remove(0);
+    cursor.save(saved("es", 3)).unwrap();
+    let file = memory.file("cursor-es");
+    let slot = |index: usize| memory.bytes("cursor-es")[index * PAGE..][..PAGE].to_vec();
+    let synced = slot(0);
+    file.sync_fails.store(true, Ordering::Relaxed);
+    for sequence in [4, 5] {
+        cursor.note(saved("es", sequence)).unwrap();
+        assert_eq!(load(&storage), (vec![saved("es", sequence)], vec![]));
+        assert_eq!(cursor.saved(), &saved("es", 3));
+        assert_eq!(slot(0), synced);
+    }
+    let noted = slot(1);
+    cursor.note(saved("es", 5)).unwrap();
+    assert_eq!(slot(1), noted, "an unchanged note writes nothing");
+    file.sync_fails.store(false, Ordering::Relaxed);
+    cursor.save(saved("es", 5)).unwrap();
+    assert_eq!(cursor.saved(), &saved("es", 5));
+    cursor.note(saved("es", 6)).unwrap();
+    assert_eq!(load(&storage), (vec![saved("es", 6)], vec![]));
 }
 
 #[test]

@@ -155,7 +155,10 @@ impl Lane {
 
     /// Events stored before its cursor, ever.
     pub fn ordinal(&self) -> u64 {
-        self.passed_ordinal
+        // What was missing before the batch at the cursor is behind it, too.
+        let first = self.in_flight.first_key_value();
+        let begin = first.and_then(|(_, flight)| Some(flight.ordinal_end? - flight.events));
+        self.passed_ordinal.max(begin.unwrap_or(0))
     }
 
     /// Events stored before its position, ever: what the next stored batch begins with, if none is missing.
@@ -280,5 +283,24 @@ impl Lane {
     pub fn take_dropped_in_hand(&mut self) -> u64 {
         let dropped = std::mem::take(&mut self.dropped_in_hand);
         dropped.into_values().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_before_the_batch_at_the_cursor_is_behind_the_cursor() {
+        let mut lane = Lane::new("es".into(), 2, 10, Passed::default());
+        let five = Weight { size: 1, events: 5 };
+        lane.give(2, five, Some(15));
+        // 34 events are missing.
+        lane.give(8, five, Some(54));
+        assert_eq!((lane.cursor(), lane.ordinal()), (2, 10));
+        lane.pass(2);
+        assert_eq!((lane.cursor(), lane.ordinal()), (8, 49));
+        lane.pass(8);
+        assert_eq!((lane.cursor(), lane.ordinal()), (9, 54));
     }
 }

@@ -146,6 +146,8 @@ struct Disk {
     pool: PagePool,
     front: ReaderSlot,
     upkeep: Mutex<Upkeep>,
+    /// An output passed something since the cursors were written.
+    is_note_due: AtomicBool,
     synced: SyncedMark,
     /// Stored events that were counted as lost, each once however many outputs miss it.
     lost: Mutex<Spans>,

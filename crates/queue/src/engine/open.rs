@@ -129,6 +129,7 @@ impl Queue {
         }
         let disk = Disk {
             upkeep: Mutex::new(Upkeep::new(start.cursors, start.retired)),
+            is_note_due: false.into(),
             synced: SyncedMark::default(),
             lost: Mutex::default(),
             accounted: log.size().into(),

@@ -124,6 +124,9 @@ impl Ticket {
         if may_hold_again {
             queue.bell.ring();
         }
+        if let Some(disk) = queue.disk.as_ref().filter(|_| self.is_stored) {
+            disk.is_note_due.store(true, Ordering::SeqCst);
+        }
         if is_last {
             self.end();
         }

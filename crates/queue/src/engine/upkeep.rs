@@ -2,15 +2,17 @@
 
 use component::plural;
 use std::io;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use super::commit::Wanted;
+use super::lanes::LanePlace;
 use super::limits::Full;
 use super::{Disk, Queue};
 use crate::WhenFull;
 use crate::cursor::{CursorFile, Saved};
-use crate::log::{Found, Reader};
+use crate::log::{Found, LogEnd, Reader};
 
 /// The counter of events that made room for others.
 pub const DROPPED_OLDEST: &str = "dropped_oldest";
@@ -52,6 +54,12 @@ impl Queue {
     pub fn upkeep_step(&self) {
         let Some(disk) = &self.disk else { return };
         self.wake_readers();
+        self.tidy_step(disk);
+        self.note_cursors();
+        self.say_damage();
+    }
+
+    fn tidy_step(&self, disk: &Disk) {
         let mut upkeep = disk.upkeep();
         let wanted = self.lock().commit.take_wanted();
         let size_before = disk.log.size();
@@ -78,7 +86,6 @@ impl Queue {
             state.commit.set_release_at(release_at);
             disk.account(&state);
         }
-        self.say_damage();
         // Who waits for room looks again only where there is some, or it would ask for upkeep without end.
         if disk.log.size() < size_before || self.lock().lanes.floor() > floor_before {
             self.room.notify_waiters();
@@ -126,13 +133,36 @@ impl Queue {
         self.save_cursors(disk, &mut upkeep)
     }
 
+    /// Writes how far the outputs have come, if they passed something that is stored, without a sync. Called by an output after
+    /// everything that it passes at once: if the process is killed afterwards, none of it is sent again.
+    pub fn note_cursors(&self) {
+        let Some(disk) = &self.disk else { return };
+        // Who holds what upkeep remembers looks again after giving it back, so nobody waits for anybody here.
+        while disk.is_note_due.load(SeqCst) {
+            let Some(mut upkeep) = disk.try_upkeep() else {
+                return;
+            };
+            disk.is_note_due.store(false, SeqCst);
+            let (places, end) = self.places();
+            for (place, slot) in places.into_iter().zip(&mut upkeep.cursors) {
+                let Some(file) = slot else { continue };
+                let outputs = file.saved().outputs.clone();
+                // Where it fails, the next save says so.
+                let _ = file.note(saved(place, end, outputs));
+            }
+        }
+    }
+
+    /// Where the outputs are, and where what was synced ends.
+    fn places(&self) -> (Vec<LanePlace>, LogEnd) {
+        let state = self.lock();
+        (state.lanes.places(), state.commit.synced_end())
+    }
+
     fn save_cursors(&self, disk: &Disk, upkeep: &mut Upkeep) -> io::Result<()> {
         let now = (self.clock)();
         self.expire(disk, upkeep, now)?;
-        let (places, end) = {
-            let state = self.lock();
-            (state.lanes.places(), state.commit.synced_end())
-        };
+        let (places, end) = self.places();
         let retired = upkeep
             .retired
             .iter()
@@ -146,16 +176,7 @@ impl Queue {
             .min();
         for (place, slot) in places.into_iter().zip(&mut upkeep.cursors) {
             lowest = Some(lowest.map_or(place.cursor, |lowest| lowest.min(place.cursor)));
-            let saved = Saved {
-                output: place.name,
-                sequence: place.cursor,
-                ordinal: place.ordinal,
-                passed: place.passed,
-                place: None,
-                end,
-                retired: None,
-                outputs: outputs.clone(),
-            };
+            let saved = saved(place, end, outputs.clone());
             match slot {
                 Some(file) => file.save(saved)?,
                 None => *slot = Some(CursorFile::create(&disk.storage, &saved)?),
@@ -304,7 +325,28 @@ impl Queue {
     }
 }
 
+fn saved(place: LanePlace, end: LogEnd, outputs: Vec<String>) -> Saved {
+    Saved {
+        output: place.name,
+        sequence: place.cursor,
+        ordinal: place.ordinal,
+        passed: place.passed,
+        place: None,
+        end,
+        retired: None,
+        outputs,
+    }
+}
+
 impl Disk {
+    fn try_upkeep(&self) -> Option<MutexGuard<'_, Upkeep>> {
+        match self.upkeep.try_lock() {
+            Ok(upkeep) => Some(upkeep),
+            Err(TryLockError::Poisoned(upkeep)) => Some(upkeep.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     fn upkeep(&self) -> MutexGuard<'_, Upkeep> {
         self.upkeep.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -36,6 +36,7 @@ enum Action {
     Write,
     Sync,
     Upkeep,
+    Note,
 }
 
 /// A machine with its disk, over its crashes.
@@ -156,7 +157,8 @@ impl World {
             50..70 => self.act(Action::Pass),
             70..80 => self.act(Action::Write),
             80..88 => self.act(Action::Sync),
-            88..92 => self.act(Action::Upkeep),
+            88..90 => self.act(Action::Upkeep),
+            90..92 => self.act(Action::Note),
             92..95 => self.change_pace(),
             95..97 => self.fail_something(),
             97 => self.disk().set_capacity(None),
@@ -185,6 +187,7 @@ impl World {
             Action::Write => self.write(),
             Action::Sync => self.sync(),
             Action::Upkeep => self.queue().upkeep_step(),
+            Action::Note => self.queue().note_cursors(),
         }
         self.poll();
     }
@@ -215,8 +218,9 @@ impl World {
                 Action::Write,
                 Action::Sync,
                 Action::Upkeep,
+                Action::Note,
             ],
-            _ => &[Action::Send, Action::Pass, Action::Take],
+            _ => &[Action::Send, Action::Pass, Action::Take, Action::Note],
         };
         let action = others[self.draw(|random| random.usize(..others.len()))];
         self.note(|| format!("  meanwhile {action:?}"));
@@ -479,7 +483,12 @@ impl World {
     fn end(&self) {
         let disk = self.disk();
         let way = self.draw(|random| random.u8(..3));
-        let is_clean = way == 0 && !disk.is_down() && self.stop_cleanly();
+        let is_clean = !disk.is_down()
+            && match way {
+                0 => self.stop_cleanly(),
+                1 => false,
+                _ => self.is_killed_after_a_note(),
+            };
         disk.set_hook(None);
         self.poll();
         let dropped = self.dropped();
@@ -492,11 +501,33 @@ impl World {
             self.cut_power();
         } else {
             // With intervals what was acknowledged after a write is written again after a failure, and may not have been yet.
-            if disk.failures() > self.failures_before.load(Relaxed) && !is_clean {
+            if !is_clean && disk.failures() > self.failures_before.load(Relaxed) {
                 self.model().excuse_unsynced();
             }
             *lock(&self.disk) = disk.restart();
         }
+    }
+
+    /// The process is killed after the outputs said what they passed; whether that cannot have failed.
+    fn is_killed_after_a_note(&self) -> bool {
+        let disk = self.disk();
+        disk.set_hook(None);
+        self.queue().note_cursors();
+        let saved = saved(&disk);
+        let have_all_cursors = self
+            .model()
+            .lanes
+            .iter()
+            .all(|lane| saved.contains_key(lane));
+        have_all_cursors && self.is_well()
+    }
+
+    /// Whether nothing went wrong in this run.
+    fn is_well(&self) -> bool {
+        let disk = self.disk();
+        disk.failures() == self.failures_before.load(Relaxed)
+            && !disk.is_down()
+            && !self.was_flipped.load(Relaxed)
     }
 
     fn cut_power(&self) {
@@ -529,8 +560,7 @@ impl World {
         if written && synced {
             self.model().mark_synced(&acked);
         }
-        let is_well = disk.failures() == self.failures_before.load(Relaxed);
-        is_well && !disk.is_down() && !self.was_flipped.load(Relaxed)
+        self.is_well()
     }
 
     /// Everything goes well from here on: what was acknowledged reaches all outputs, and the room is given back.

@@ -42,7 +42,7 @@ pub struct Output {
     /// What it was given last in this run.
     last_given: Option<u64>,
     next_turn: u64,
-    /// Nothing below it is given again: it was passed before a clean stop.
+    /// Nothing below it is given again: it was passed before a clean stop, or a note and the end of the process.
     no_repeat_below: u64,
     /// What its cursor file says at the start of this run.
     saved: Option<Saved>,
@@ -149,7 +149,7 @@ impl Model {
             );
             assert!(
                 number >= output.no_repeat_below,
-                "{name} got batch {number} again after a clean stop"
+                "{name} got batch {number} again after a clean stop or a note"
             );
             let is_due = |saved: &Saved| saved.is_due(sequence);
             assert!(
@@ -239,7 +239,7 @@ impl Model {
         }
     }
 
-    /// The run is over. After a clean one nothing that was passed comes again.
+    /// The run is over. After a clean one, and one that ended with a note, nothing that was passed comes again.
     pub fn end_run(&mut self, is_clean: bool, dropped: u64) {
         self.receipts.clear();
         self.dropped_before += dropped;
