@@ -2,7 +2,14 @@
 //!
 //! A [`Cell`] is 16 bytes: a tag and either the value itself or a [`Span`] into one of the column's buffers. Columns are
 //! vectors of cells, so the type may differ from row to row without a second representation, and absent, null and a
-//! value stay three things. Text is bytes that are valid UTF-8 by construction: readers check once, where events enter.
+//! value stay three things. A number in a document is a span of its digits until a computation uses it. Text is bytes that
+//! are valid UTF-8 by construction: readers check once, where events enter.
+//!
+//! # Why not Arrow arrays
+//! Eleven captures of an access-log line cost 12.6 ns per event as cells, 134 ns as Arrow string views built with the checked
+//! builder, and 50 ns with the unchecked one, which needs `unsafe`; reading one back costs 2.0 ns compared with 1.3 ns
+//! (medians, same machine, same run). Arrow also needs one type per column and a second bitmap to distinguish absent from
+//! null. No component uses Arrow; a conversion should be added together with the first one that does.
 
 /// A range of bytes in one of a column's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

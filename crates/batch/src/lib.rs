@@ -1,9 +1,11 @@
 //! The batch: up to a few thousand log events of one input, kept as they arrived.
 //!
 //! # Idea
-//! Documents stay, processors work in columns. Each event's bytes stay as received in shared buffers; a field is
-//! *extracted* into a [`Column`] the first time somebody asks for it and *written* as a column of edits; a writer
-//! merges documents and edits once, at the end ([`JsonWriter`], [`MsgPackWriter`]).
+//! Documents stay, processors work in columns. Each event's bytes stay as received in shared buffers; a field is *extracted*
+//! into a [`Column`] the first time somebody asks for it, so that a condition on one field of JSON documents costs the search
+//! for one key, and *written* as a column of edits; a writer merges documents and edits once, at the end ([`JsonWriter`],
+//! [`MsgPackWriter`]). `tree.rs` states the rule by which edits are read, merged and written; `apply.rs` writes them and
+//! `read.rs` reads fields.
 //!
 //! # Map
 //! | module | holds |

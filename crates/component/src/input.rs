@@ -1,7 +1,8 @@
 //! Inputs: they bring events in.
 //!
 //! An input sends batches and gets a [`Receipt`] for each. It may tell its source "done" only when the receipt
-//! resolves. Sending waits while the queue is full: that is the backpressure.
+//! resolves. The queue decides when that is: `engine/mod.rs` of the crate `queue`, section "Receipts". Sending waits while the
+//! queue is full: that is the backpressure.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,8 +32,8 @@ pub trait Input: Send {
         Ok(())
     }
 
-    /// Reads until the source ends or `ctx.stop` says so, and sends what it reads. Blocking work belongs on a blocking
-    /// thread ([`tokio::task::spawn_blocking`]).
+    /// Reads until the source ends or `ctx.stop` says so, and sends what it reads. Blocking work belongs on a thread of its
+    /// own ([`crate::thread::start`]).
     ///
     /// # Errors
     /// What could not be read. Everything sent before is delivered all the same.

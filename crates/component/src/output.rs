@@ -1,7 +1,8 @@
 //! Outputs: they take events out of the pipeline.
 //!
-//! Every output renders rows of a batch as bytes ([`Output::encode`]), on whichever worker has the batch. What becomes of
-//! the bytes is one of two things:
+//! Every output renders rows of a batch as bytes ([`Output::encode`]), on whichever worker has the batch. Rendering is separate
+//! from writing because it is the most expensive part of most pipelines: inside an ordered write, all cores but one would wait
+//! for it. What becomes of the bytes is one of two things:
 //!
 //! - A [`Writer`] has one place where everything goes in sequence, such as standard output or files. It is called from one
 //!   thread, one call at a time, and may keep state: what is open, what is not flushed.

@@ -4,8 +4,9 @@
 //! index and call. `??`, which CEL does not have, stands where a default is mostly wanted: `(a ?? b) == c`. Chains of `||` and `&&` become one node of many operands, so that they may be as long as one likes;
 //! everything else nests [`NESTING_MAX`] deep at most, which bounds the stack of all later steps as well.
 //!
-//! The parser is our own: the `cel` crate depends on the ANTLR runtime whichever of its parsers is chosen, refuses field
-//! names such as `@timestamp` and `package`, and keeps byte ranges of its tree to itself.
+//! The parser is our own. The `cel` crate compiles its generated parser, and with it the ANTLR runtime, with every set of
+//! features, refuses field names such as `@timestamp` and `package`, and keeps the byte ranges of its tree to itself, so that no
+//! error could show its position to a user.
 
 use std::ops::Range;
 

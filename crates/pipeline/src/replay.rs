@@ -1,8 +1,9 @@
 //! The dead letters of a run: opened before anything is read, and handed to their pipeline again where a tool asks for it.
 //!
-//! A replay is one more input of the pipeline. Its batches say where they go on ([`batch::Reentry`]), pass the queue like all
-//! others, and have receipts; a letter is removed when its receipt has resolved. So a crash at any point leaves a letter in the
-//! store, in the queue, or in both, when an output gets the event a second time with the same id.
+//! A replay is one more input of the pipeline. Its batches say where they go on ([`batch::Reentry`]), so that workers start
+//! there and lanes that are not concerned skip them. They pass the queue like all others, and have receipts; a letter is
+//! removed when its receipt has resolved. So a crash at any point leaves a letter in the store, in the queue, or in both,
+//! when an output gets the event a second time with the same id.
 //!
 //! Limits: [`WINDOW`] batches are on their way at once. Where a pipeline has a disk queue, a receipt says that the queue has the
 //! letters; what is refused behind it becomes a letter again, which the answer to the request cannot tell. What a full queue drops

@@ -2,8 +2,12 @@
 //!
 //! Processors below an output run on the same worker, behind those of the pipeline, so that rendering and they use all cores.
 //!
-//! There is one pool for the process. A worker takes its next batch from the pipeline that has used the least time so far,
-//! so that one with costly processors does not hold up the others.
+//! There is one pool for the process, with a worker per core unless `workers` says otherwise. A worker takes its next batch from
+//! the pipeline that has used the least time so far, so that one with costly processors does not hold up the others.
+//!
+//! Workers have a lower priority (niceness 5) than the threads that read and write: a gzip file is decompressed by a single
+//! thread, which would otherwise lose the second core to the workers half of the time (0.45 s compared with 0.41 s for 2 million
+//! lines, same CPU time).
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,7 +31,7 @@ use crate::stage::{Buried, DEAD_LETTER, SharedStage, Stage, WorkerStages, find_s
 const NO_OUTPUT: &str = "no output";
 
 /// How much workers give way to other threads: who reads and who writes is what a run waits for in the end, and workers
-/// have the queue between. Reading gzip on two cores takes 9 % less time so, for the same CPU.
+/// have the queue between.
 const WORKER_NICENESS: i32 = 5;
 
 /// How many pipelines of a service may still deliver something. When none does, it has nothing left to do and stops.

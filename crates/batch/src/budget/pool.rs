@@ -1,4 +1,8 @@
 //! Buffers that are charged to the budget, reused.
+//!
+//! Unused buffers are kept for later frames if they have up to 4 MiB, 16 MiB in all for each pipeline (with ordinary buffers of
+//! 256 KiB). They are not charged to the budget. Fresh memory costs more than reading into it: see the figures in
+//! `pages.rs` of the inputs.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

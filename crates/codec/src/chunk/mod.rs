@@ -14,6 +14,11 @@
 //! buffer, so that no record ever spans buffers. Nothing else is copied, but for the records of the assembler whose parts
 //! do not lie next to each other.
 //!
+//! Records are split here, where bytes are collected, multi-line and container records included, because only the chunker knows
+//! for each chunk where a later run resumes ([`Chunk::after`]). A container log with two interleaved streams resumes at one
+//! offset, with an offset for each stream up to which its lines were given already ([`crate::Skip`]); positions store
+//! all of them.
+//!
 //! # Invariants
 //! - Every byte belongs to one chunk: what the chunks account for ([`Chunk::source_bytes`]), [`Chunker::pending`] and
 //!   [`Chunker::skipped`] are together what was read. But for container logs, a chunk starts where the one before it ended.

@@ -11,6 +11,9 @@
 //! The list has no limit of its own: each message in it is one that a connection waits for, and is charged to the memory
 //! budget. One whose connection does not wait any more is not taken.
 //!
+//! Reading a bulk body of `elasticsearch` on the thread that received it, while it is in that processor's cache, was tried: the
+//! documents take as long to validate there, and the system's share grows by 0.1 us an event.
+//!
 //! A message whose decoding panics fails alone: its connection is told so, the input warns, and the thread goes on. Where
 //! events of it are in the batch already, the batch is given up, because nobody knows what is in it, and the others that
 //! have events there hear that they were not delivered.

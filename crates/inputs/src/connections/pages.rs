@@ -3,6 +3,12 @@
 //! [`Pages`] are filled from a socket or by a decompressor. What has more bytes than a buffer of the pool takes several, so that
 //! memory is reused and nothing is moved to make room; where its reader needs whole lines, each buffer ends with one, and
 //! what follows is moved to the next. Only a line, or a body that is one value, takes a larger buffer.
+//!
+//! What is received is divided as it comes and as it is decompressed: bulk bodies behind line ends, compressed data anywhere
+//! (of frames, see [`Intake::load_divided`](super::intake::Intake::load_divided)), entries of `forward` behind an entry
+//! ([`codec::forward::Cuts`]). Not divided are a single event, and a body of `http` that is not compressed, whose formats may be
+//! one value. The pool keeps buffers of up to 4 MiB for the next frame, because fresh memory costs more than reading into it:
+//! with bulk requests of 1.4 MB, reuse raised the rate from 1.2 to 1.5 million events per CPU-second.
 
 use batch::{BufferPool, PooledBuffer, Reservation};
 use bytes::Bytes;

@@ -1,4 +1,5 @@
-//! Inputs that listen for connections: opened with their settings, and served until they are to stop.
+//! Inputs that listen for connections: opened with their settings, and served until they are to stop. All inputs on TCP are opened
+//! here except `tcp` and `syslog`, which [`crate::socket`] opens.
 
 use std::future::Future;
 use std::net::SocketAddr;

@@ -1,8 +1,8 @@
 //! Moves positions when receipts resolve.
 //!
-//! One task looks at the receipts of an input in the order in which they were sent, every few milliseconds while there
-//! are any, so that a resolved receipt wakes nobody. What was not delivered freezes its file: nothing behind it moves the
-//! position, so that the next run begins there.
+//! One task polls the receipts of an input in the order in which chunks were sent, every 10 ms while there are any, so that
+//! resolving a receipt wakes no thread. What was not delivered freezes its file: nothing behind it moves the position, so
+//! that the next run begins there.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -1,9 +1,15 @@
 //! How a file is kept in the registry: a MessagePack map with short names, so that later versions may add some.
 //!
-//! Key kind 1 holds files, kind 2 the newest checkpoint of a compressed file that is needed, both under the file's id. Kind 3
-//! says, under a hash of its name, that an input has looked at its files once: what appears later is read from its beginning.
-//! Kind 4 says, under the file's id, up to where events were sent at least: an offset, then length and hash of the bytes before
-//! it, little-endian. It is written before they are sent, so that after a crash no id is given to other bytes.
+//! Key kind 1 holds files, kind 2 the newest checkpoint of a compressed file that is needed, both under the file's id. A
+//! checkpoint has a hash of the compressed bytes before it, so that reading does not resume in the middle of rewritten data.
+//! Kind 3 says, under a hash of its name, that an input has looked at its files once: what appears later is read from its
+//! beginning. Kind 4 says, under the file's id, up to where events were sent at least: an offset, then length and hash of the
+//! bytes before it, little-endian.
+//!
+//! That offset ties ids to content: an id and an offset always refer to the same bytes. It is written before events are sent, so
+//! that a file that is rewritten after a crash is recognised as a different one. A longer fingerprint would not do, because
+//! fingerprints fail if files share a header. The cost is one write to the registry per chunk, for the first 64 KiB of a file
+//! only.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

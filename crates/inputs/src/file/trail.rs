@@ -4,6 +4,10 @@
 //! hashes of a few bytes are taken at places all over the content and kept in memory: many of its beginning and of its last
 //! part, fewer in between. Two contents whose hashes agree at all places that both have are the same but, at most, for the
 //! bytes behind the last such place.
+//!
+//! A log is written to while it is copied, so its copy may end anywhere. A followed file therefore has in memory a hash of 64
+//! bytes for every KiB of its first 128 KiB and of its last MiB, and for every 16 KiB of the 128 MiB before its end, which
+//! take at most 37 KiB. The registry stores the ends at which the file or a copy of it was seen.
 
 use std::collections::VecDeque;
 

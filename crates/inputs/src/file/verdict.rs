@@ -3,7 +3,9 @@
 //!
 //! A rename keeps the inode and is no question. What makes a new inode with known content is a copy: `copytruncate` of
 //! logrotate, compressing, or a move to another file system. Two services that write the same first kilobyte look like
-//! that too. So a file that begins like a known one is judged by what became of that one:
+//! that too. So whether a file is a copy is decided when the fate of its original is known: it takes over only from a file that
+//! was truncated or has disappeared, and otherwise waits a moment or counts as new. The exception is a plain file whose
+//! compressed copy was found first:
 //!
 //! | the known file | the new one | verdict |
 //! | --- | --- | --- |

@@ -8,7 +8,8 @@
 //!
 //! # Parts
 //! [`handshake`] checks who a client is, [`messages`] finds messages in what a connection sends, [`speaker`] reads and answers,
-//! [`decode`] makes events on the threads of a [`Batcher`], [`fields`] makes fields of times and tags.
+//! [`decode`] makes events on the threads of a [`Batcher`], [`fields`] makes fields of times and tags. The format is in
+//! [`codec::forward`].
 
 mod decode;
 mod fields;

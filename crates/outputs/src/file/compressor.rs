@@ -1,5 +1,8 @@
 //! Compression in members: each is complete in itself (a gzip member, a zstd frame), and a file is any number of them,
 //! one after the other, which every reader of these formats accepts.
+//!
+//! A flush ends the member and does not just write a flush point: everything acknowledged is in complete members, and
+//! removing an incomplete one after a crash loses nothing. The cost is worse compression of slow streams.
 
 use std::io::{self, Write};
 

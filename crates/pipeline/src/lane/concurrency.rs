@@ -1,8 +1,9 @@
 //! How many requests are in flight.
 //!
 //! An adaptive limit starts low and doubles with each round trip, as long as answers come as fast as the fastest of late. When
-//! they take twice as long, requests only wait at the other end: it then goes back to what was answered quickly, and grows by
-//! one a round trip from there. A request that failed, or was told to come later, costs a third, once a round trip.
+//! they take twice as long, requests only wait at the other end: it then drops to the part of it that was answered quickly, and
+//! grows by one a round trip from there. It returns to what was fast so that the fastest time is measured again, and does not
+//! drift upwards with the waiting time. A request that failed, or was told to come later, costs a third, once a round trip.
 
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,23 @@
 //! One output at work.
 //!
 //! Workers offer every batch to every lane. A lane that keeps up takes it already encoded, so that rendering uses all
-//! cores; one that lags keeps the batch and encodes it later, so that it holds nobody up. What happens next depends on the
-//! output: [`writer`] hands the bytes of one batch after the other to it, [`sender`] makes requests of them and keeps many in
-//! flight, [`feeder`] hands the batches themselves to another pipeline. Each lane has a thread of its own, and passes a batch's ticket when its rows are safe.
+//! cores; one that lags keeps the batch and encodes it later, so that it holds nobody up. With a memory queue it keeps the batch
+//! as processed, instead of having it processed again: what it keeps is bounded by the limits of that queue. When all lanes lag,
+//! workers leave batches in the queue, and a full queue makes the inputs wait.
+//!
+//! What happens next depends on the output. Each lane has a thread and an async runtime of its own, and passes a batch's ticket
+//! when its rows are safe.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`writer`] | hands the bytes of one batch after the other to the output, and flushes |
+//! | [`sender`] | makes requests of the bytes and keeps many in flight |
+//! | [`feeder`] | hands the batches themselves to another pipeline |
+//! | [`offers`] | what workers offer and the lane has not taken |
+//! | [`request`], [`compress`](mod@compress), [`spare`] | rows become requests; their compression; memory that is used again |
+//! | [`schedule`] | which request is sent next, and when |
+//! | [`concurrency`], [`flow`] | how many requests at a time; which destinations are paused |
+//! | [`letters`], [`trouble`] | refused rows become dead letters; what is reported of failed requests |
 //!
 //! A lane works until it comes to its [`Ending`]. An output *fails* for good when it says so, panics, or has failed for
 //! longer than retries may take. It is not called again, closing included: what it holds unflushed is not delivered, and would
@@ -11,7 +25,8 @@
 //!
 //! Processors below an output make a *branch* of each batch, on the worker that has it, before it is offered: it shares the
 //! documents and what was written before, and what these processors write is charged to the memory budget until the output is
-//! done with it. Each batch goes through them once in a run, also where the output goes through the queue alone.
+//! done with it. Each batch goes through them once in a run, in the sequence of the output, also where the output goes through
+//! the queue alone. If rows of it become dead letters there, only the share of that output waits for them.
 //!
 //! The queue numbers the batches of each output: every turn must be offered exactly once.
 

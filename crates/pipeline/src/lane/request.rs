@@ -1,4 +1,5 @@
-//! Rows of many batches on their way to become requests: cutting, joining, and cutting again.
+//! Rows of many batches on their way to become requests: cutting, joining, and cutting again, by size, events and age. A row that
+//! must be sent again is cut out of the text of its request ([`Ready::select`]), so that it is not rendered a second time.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -1,10 +1,15 @@
 //! A lane whose output sends requests: workers render and join rows, the lane keeps requests in flight.
 //!
-//! A batch is *released* as soon as it is part of requests: from then on these count, up to a limit of their own, and no
-//! longer the batch. It is passed when all of its rows are safe or refused, and those refused are on disk as dead letters. For these
-//! the batch is kept meanwhile, and counts together with the requests.
+//! A batch is *released* as soon as it is part of requests: from then on these count, up to a limit of their own, which is charged
+//! to the memory budget. The batch counts no longer, neither in the size of the queue nor in the lag of the output. It is passed
+//! when all of its rows are safe or refused, and those refused are on disk as dead letters. Then the cursor advances.
 //!
-//! A row is sent again until it is taken, refused, or the retry time limit (`give_up_after`) is reached; never by two requests at once.
+//! A row is sent again until it is taken, refused, or the retry time limit (`give_up_after`) is reached; never by two requests
+//! at once.
+//!
+//! Rendered rows are kept while their request is in flight: a row that must be sent again is cut out of the request's text. With
+//! a data directory the batch is kept as well, and counts together with the requests, because a dead letter is stored as an
+//! event, not as the output rendered it. Without one, the buffers of the batch return to the inputs.
 
 use std::collections::VecDeque;
 use std::ops::Range;

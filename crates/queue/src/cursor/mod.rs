@@ -1,9 +1,12 @@
 //! How far each output has come, one small file an output.
 //!
-//! A file holds two slots of a [`PAGE`] each, written in turn and in place: a save needs no room on a full disk and renames
-//! nothing, and while one slot is being written the other one is whole. The valid slot of the higher generation counts. Between
-//! two saves the slot that is next is written as often as an output passes something, and not synced ([`CursorFile::note`]): a
-//! process that is killed goes on from there, and after a power loss from there or from the last save.
+//! A file holds two slots of a [`PAGE`] each, written alternately, in place. While one is being written, the other one is whole.
+//! The valid slot with the higher generation counts. Temporary files that are renamed are the usual choice. A save in place
+//! needs one sync instead of two and no space, so that a full disk cannot prevent segments from being removed.
+//!
+//! Between two saves, the slot that is next is also written, without a sync, whenever an output accepts events
+//! ([`CursorFile::note`]), so that `kill -9` repeats none of them: the next run resumes from there. After a power failure it
+//! resumes from there or from the last save.
 //!
 //! A slot, integers little-endian:
 //!

@@ -4,8 +4,11 @@
 //! which they came. Whoever comes while somebody waits goes to the end. One that leaves, let in or not, lets the next one look.
 //! So however many wait, a change of the queue wakes one of a line, and a batch that is let in costs two looks.
 //!
-//! Inputs whose source keeps what was not read stand in a line of their own where the queue is on disk: they wait for the outputs
-//! where the others only wait for the disk, so either would hold up the other without need.
+//! Inputs whose source keeps what was not read (`Input::can_wait`: `file`, `generate`, replays, and pipelines that are fed by
+//! such inputs alone) stand in a line of their own where the queue is on disk: they wait for the outputs where the others only
+//! wait for the disk, so either would hold up the other without need. While outputs make progress, a file input waits for space in
+//! memory, because its source is already on disk; otherwise a long file would be written to disk a second time and read back. It
+//! never waits for one output while another is idle (`Queue::waits_for_outputs`).
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 

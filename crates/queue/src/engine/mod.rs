@@ -8,9 +8,12 @@
 //! stored, then goes on from memory.
 //!
 //! # Receipts
-//! A batch that is stored is safe when its log was synced (or written, by setting); one that only waits in memory, when every
-//! output has passed it. After a write or a sync that failed nothing counts as stored: the batches are still in
-//! memory and are written again to a new segment, and their receipts wait.
+//! A receipt resolves when its batch is safe. A batch that is stored is safe when its log was synced (or written, by setting:
+//! [`crate::Durability`]), see `store.rs`; one that only waits in memory, when every output has passed it, see `ticket.rs`. After
+//! a write or a sync that failed nothing counts as stored: the batches are still in memory and are written again to a new
+//! segment, and their receipts wait.
+//!
+//! Receipts of stored batches do not wait for processors: an event that a processor drops later counts as accepted.
 //!
 //! # Positions
 //! Outputs go through the log together, at the *front*, so that a batch is processed once for all of them. An output that
@@ -19,12 +22,16 @@
 //! passed; cursors are saved four times a second and before a segment is removed. What an output has passed beyond its cursor is
 //! saved with it, as far as it is synced and in so many runs at most ([`crate::cursor::RUNS_MAX`]): a later run reads over it.
 //!
+//! Where a pipeline has an ordered processor (`head`), no output goes on alone ([`DiskOptions::may_part`]): a second pass over
+//! its batches would give different results.
+//!
 //! An output that *failed* gets nothing more in this run ([`Queue::fail`]): its cursor stays, and nobody waits for it.
 //!
 //! # Loss
 //! Every event that was stored has an ordinal. What lies between two blocks that an output reads one after the other, or is in
 //! a block whose payload is damaged, is lost, unless the log knows that it never was on disk ([`Log::lost_of`]). So that the
-//! log knows this of its last blocks too, each sync is noted in the file `synced` before receipts resolve.
+//! log knows this of its last blocks too, each sync is noted in the file `synced` before receipts resolve. What is lost is
+//! counted and reported, and the run ends with exit code 1.
 //!
 //! # Bounds
 //! In memory are: what waits (`memory`), what workers and outputs hold (an output goes on alone when it holds more than
@@ -42,10 +49,10 @@
 //! Inputs that find none stand in line (`line.rs`): only the first one looks again when the queue has changed.
 //!
 //! # Locks
-//! One lock guards the state and is never held during a disk operation, nor while a batch is compressed or summed. Whoever
-//! reads back locks the reader first, then the state. Nothing here needs a thread or a clock of its own: the writer's work is
-//! three steps ([`Queue::write_step`], [`Queue::sync_step`], [`Queue::upkeep_step`]), which a thread calls in a loop and a
-//! simulation in any order.
+//! One lock guards the state and is never held during a disk operation, nor while a batch is serialised, compressed or
+//! summed, which the input's thread does. Whoever reads back locks the reader first, then the state. Nothing here needs a
+//! thread or a clock of its own: the writer's work is three steps ([`Queue::write_step`], [`Queue::sync_step`],
+//! [`Queue::upkeep_step`]), which a thread calls in a loop and a simulation in any order.
 
 mod bell;
 mod commit;

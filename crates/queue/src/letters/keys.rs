@@ -5,6 +5,9 @@
 //! another event of the same id does, and so do two in one batch that are the same in all. The content is taken without
 //! `@timestamp`, which may be the time of reading.
 //!
+//! The id alone would not do, because two events can share one; nor would the place in the queue, because after a crash the
+//! input reads the event again, into another batch.
+//!
 //! Limits: the same event in two batches has one letter; one whose content is another each time that it is processed (`now()`) can
 //! have a second one after a crash.
 

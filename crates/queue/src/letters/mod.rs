@@ -12,9 +12,10 @@
 //!
 //! # A letter
 //! A letter is a row of such a batch: the event in its last good form, with its id and `@metadata`. Its *number* is its ordinal
-//! in the log, which no other letter of the store ever has. Why it is here stands in its `@metadata.dead_letter`: `pipeline`,
-//! `role`, `component`, `time`, `reason`, `tag` (the processor's tag for failures), `attempts`. Where it goes on is the batch's
-//! [`Reentry`]: the output that refused it, or the processor that failed, of the pipeline or of one output.
+//! in the log, which no other letter of the store ever has, so that removed letters are a set of ranges. Why it is here stands
+//! in its `@metadata.dead_letter`: `pipeline`, `role`, `component`, `time`, `reason`, `tag` (the processor's tag for failures),
+//! `attempts`. Where it goes on is the batch's [`Reentry`]: the output that refused it, or the processor that failed, of the
+//! pipeline or of one output.
 //!
 //! A processor's letters have their *originals* with them, the events as they came: a second block of as many rows, in the same
 //! order, right behind the first, whose re-entry is the beginning. The first says so in `original`. So the original of letter

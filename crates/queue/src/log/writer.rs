@@ -1,4 +1,7 @@
 //! Writes groups, syncs them, and gives segments back.
+//!
+//! A segment is preallocated where the file system can do that, so that a full disk is noticed when a segment is created, never
+//! in the middle of a block.
 
 use std::io;
 use std::ops::Range;
