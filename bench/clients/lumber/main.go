@@ -85,15 +85,22 @@ func sendAsync(address string, windows [][]interface{}) [][]interface{} {
 	for i, events := range windows {
 		events := events
 		answered.Add(1)
+		// A send that fails may have called back already, and may call back later.
+		var once sync.Once
+		end := func(isAcknowledged bool) {
+			once.Do(func() {
+				if !isAcknowledged {
+					keep(events)
+				}
+				answered.Done()
+			})
+		}
 		err := client.Send(func(sequence uint32, err error) {
-			if err != nil || int(sequence) != len(events) {
-				keep(events)
-			}
-			answered.Done()
+			end(err == nil && int(sequence) == len(events))
 		}, events)
 		if err != nil {
-			answered.Done()
-			for _, events := range windows[i:] {
+			end(false)
+			for _, events := range windows[i+1:] {
 				keep(events)
 			}
 			break
