@@ -6,7 +6,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use batch::{json, msgpack, time};
+use batch::{json, msgpack};
+use datetime::rfc3339;
 
 const EVENTS: usize = 4096;
 const ROUNDS: usize = 60;
@@ -197,7 +198,7 @@ fn main() {
     measure("write_rfc3339, milliseconds", &events, |_| {
         out.clear();
         nanos += 1_001_000_000;
-        time::write_rfc3339(&mut out, black_box(nanos));
+        rfc3339::write_rfc3339(&mut out, black_box(nanos));
         black_box(&out);
     });
 }

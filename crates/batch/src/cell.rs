@@ -11,6 +11,8 @@
 //! (medians, same machine, same run). Arrow also needs one type per column and a second bitmap to distinguish absent from
 //! null. No component uses Arrow; a conversion should be added together with the first one that does.
 
+use datetime::rfc3339;
+
 /// A range of bytes in one of a column's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Span {
@@ -140,7 +142,7 @@ impl Value<'_> {
             Self::Float(n) => crate::json::write_f64(out, n),
             Self::Time(nanos) => {
                 out.push(b'"');
-                crate::time::write_rfc3339(out, nanos);
+                rfc3339::write_rfc3339(out, nanos);
                 out.push(b'"');
             }
             Self::Text(text) => crate::json::write_string(out, text),
@@ -154,7 +156,7 @@ impl Value<'_> {
         match *self {
             Self::Missing | Self::Null => {}
             Self::Text(text) => out.extend_from_slice(text),
-            Self::Time(nanos) => crate::time::write_rfc3339(out, nanos),
+            Self::Time(nanos) => rfc3339::write_rfc3339(out, nanos),
             _ => self.write_json(out),
         }
     }
@@ -170,7 +172,7 @@ impl Value<'_> {
             Self::Float(n) => msgpack::write_f64(out, n),
             Self::Time(nanos) => {
                 let mut text = Vec::with_capacity(30);
-                crate::time::write_rfc3339(&mut text, nanos);
+                rfc3339::write_rfc3339(&mut text, nanos);
                 msgpack::write_str(out, &text);
             }
             Self::Text(text) => msgpack::write_str(out, text),

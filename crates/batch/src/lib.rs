@@ -19,7 +19,7 @@
 //! | [`Parent`], [`Window`] | what ids of derived events are made of |
 //! | [`Frozen`] | the bytes of a batch that a queue keeps |
 //! | [`Budget`] | the process-wide memory budget and its buffers, charged once |
-//! | [`json`], [`msgpack`], [`time`] | byte-level readers and writers |
+//! | [`json`], [`msgpack`] | byte-level readers and writers |
 //! | [`fnv`] | the hash of ids and names |
 
 mod apply;
@@ -44,7 +44,6 @@ mod path;
 mod pick;
 mod read;
 mod reentry;
-pub mod time;
 mod tree;
 mod wire;
 

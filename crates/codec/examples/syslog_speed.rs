@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use batch::{Batch, BatchBuilder, Encoding, HostInfo, Span, Stream};
 use bytes::Bytes;
-use codec::syslog::{Format, Syslog, Zone};
+use codec::syslog::{Format, Syslog};
+use datetime::Zone;
 
 const ROWS: usize = 4096;
 const ROUNDS: usize = 300;

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use batch::{Encoding, FieldPath, HostInfo, Stream, Value};
 use bytes::Bytes;
-use codec::syslog::{Format, Syslog, Zone};
+use codec::syslog::{Format, Syslog};
 use codec::{Chunk, Decoder, Settings};
+use datetime::Zone;
 use reading::{Plan, read};
 
 fn settings() -> Settings {
@@ -19,7 +20,7 @@ fn settings() -> Settings {
 fn a_length_that_ends_within_a_character_leaves_two_messages_that_are_repaired() {
     let settings = Settings {
         is_counted: true,
-        syslog: Some(Syslog::new(Format::Auto, Zone::utc())),
+        syslog: Some(Syslog::new(Format::Auto, Zone::UTC)),
         ..settings()
     };
     // Behind a frame, what is no length begins a line.

@@ -29,6 +29,7 @@ mod source;
 mod units;
 mod variables;
 mod yaml;
+mod zone;
 
 #[cfg(test)]
 mod properties;
@@ -45,6 +46,7 @@ pub use source::{Source, Span};
 pub use units::{Count, Period, Positive, Quantity, Size};
 pub use variables::{Environment, Variables, expand_variables};
 pub use yaml::parse_yaml;
+pub use zone::no_zone;
 
 /// How deep lists and maps may nest.
 pub const DEPTH_MAX: usize = 100;

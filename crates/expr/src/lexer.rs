@@ -249,7 +249,7 @@ impl<'t> Lexer<'t> {
         }
         let text = &self.text[start..self.pos];
         let error = ExprError::new(format!("`{text}` is not a number"), start..self.pos);
-        let is_duration = crate::time::parse_duration(text).is_some();
+        let is_duration = datetime::span::parse(text).is_some();
         Err(if is_duration {
             error.suggest(&format!("duration(\"{text}\")"))
         } else {

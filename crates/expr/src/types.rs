@@ -5,6 +5,8 @@
 
 use std::net::IpAddr;
 
+use datetime::span;
+
 use crate::ExprError;
 use crate::functions::{Macro, read_bytes};
 use crate::node::{Arithmetic, Node, Op};
@@ -114,10 +116,8 @@ pub(crate) fn literal_text(node: &Node) -> Option<&str> {
 /// The right form of a duration that was written as a text or a number of seconds.
 fn as_duration(node: &Node) -> Option<String> {
     match (literal_text(node), constant(node)?.number()) {
-        (Some(text), _) if time::parse_duration(text).is_some() => {
-            Some(format!("duration(\"{text}\")"))
-        }
-        (Some(text), _) if time::parse_loose_duration(text).is_some() => {
+        (Some(text), _) if span::parse(text).is_some() => Some(format!("duration(\"{text}\")")),
+        (Some(text), _) if span::parse_loose(text).is_some() => {
             Some(format!("parseDuration(\"{text}\")"))
         }
         (None, Some(Num::Int(seconds))) => Some(format!("duration(\"{}s\")", seconds.abs())),
@@ -243,7 +243,7 @@ pub(crate) fn check_order(source: &str, a: &Node, b: &Node) -> Result<(), ExprEr
             continue;
         }
         for (name, reads) in [
-            ("parseDuration", time::parse_loose_duration(text).is_some()),
+            ("parseDuration", span::parse_loose(text).is_some()),
             ("parseBytes", read_bytes(text).is_ok()),
         ] {
             if reads && known(other).is_none_or(|kind| kind == Known::Text) {

@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use batch::{Value, json, msgpack};
+use datetime::span;
 
 use crate::fault::What;
 use crate::number::Num;
@@ -330,8 +331,8 @@ impl<'a> Val<'a> {
                 out.push(b']');
             }
             Self::Duration(nanos) => {
-                let mut buffer = [0; time::DURATION_LEN_MAX];
-                json::write_string(out, time::duration_text(*nanos, &mut buffer));
+                let mut buffer = [0; span::TEXT_LEN_MAX];
+                json::write_string(out, span::text_of(*nanos, &mut buffer));
             }
             other => other.with_value(|value| value.write_json(out)),
         }
@@ -351,8 +352,8 @@ impl<'a> Val<'a> {
             Self::Time(nanos) => Value::Time(*nanos),
             Self::Json(text) => Value::Json(text),
             Self::Duration(nanos) => {
-                let mut buffer = [0; time::DURATION_LEN_MAX];
-                return take(Value::Text(time::duration_text(*nanos, &mut buffer)));
+                let mut buffer = [0; span::TEXT_LEN_MAX];
+                return take(Value::Text(span::text_of(*nanos, &mut buffer)));
             }
             Self::List(_) => {
                 let mut text = Vec::new();

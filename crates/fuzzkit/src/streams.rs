@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use batch::{Budget, Encoding, Stream};
-use codec::syslog::{Format, Syslog, Zone};
+use codec::syslog::{Format, Syslog};
 use codec::{
     Chunk, Chunker, ContainerFormat, Csv, Decoder, LineEnding, Match, Multiline, MultilineConfig,
     Settings,
 };
+use datetime::Zone;
 
 use crate::choice;
 use crate::rows::{checked, host};
@@ -196,7 +197,7 @@ pub(crate) fn syslog(bytes: &[u8]) {
     };
     let formats = [Format::Auto, Format::Rfc3164, Format::Rfc5424];
     let mut settings = text();
-    settings.syslog = Some(Syslog::new(formats[choice % 3], Zone::utc()));
+    settings.syslog = Some(Syslog::new(formats[choice % 3], Zone::UTC));
     settings.is_counted = choice >= 128;
     same(&settings, choice, bytes);
 }

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates, each depending only on those before it.
-const ORDER: [&str; 16] = [
+const ORDER: [&str; 17] = [
+    "datetime",
     "batch",
     "grok",
     "config",

@@ -5,7 +5,9 @@ use super::write::{
     write_u64,
 };
 use super::{Head, head, skip_value};
-use crate::{json, time};
+use datetime::rfc3339;
+
+use crate::json;
 
 /// Appends the valid `value` as JSON.
 ///
@@ -91,9 +93,9 @@ fn scalar(head: Head, body: &[u8], out: &mut Vec<u8>) {
         }
         Head::Ext(kind, _) => {
             out.push(b'"');
-            if !timestamp(kind, body)
-                .is_some_and(|(seconds, nanos)| time::write_seconds_and_nanos(out, seconds, nanos))
-            {
+            if !timestamp(kind, body).is_some_and(|(seconds, nanos)| {
+                rfc3339::write_seconds_and_nanos(out, seconds, nanos)
+            }) {
                 write_base64(out, body);
             }
             out.push(b'"');

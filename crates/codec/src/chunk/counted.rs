@@ -337,9 +337,10 @@ mod tests {
     }
 
     fn syslog(record_max: usize) -> Settings {
-        use crate::syslog::{Format, Syslog, Zone};
+        use crate::syslog::{Format, Syslog};
+        use datetime::Zone;
         let mut settings = counted(record_max);
-        settings.syslog = Some(Syslog::new(Format::Auto, Zone::utc()));
+        settings.syslog = Some(Syslog::new(Format::Auto, Zone::UTC));
         settings
     }
 

@@ -11,10 +11,10 @@
 
 use batch::Span;
 
+use super::clock::Clock;
 use super::data::{self, Scratch};
 use super::device;
 use super::stamp::{self, Seconds, Stamp};
-use super::zone::Clock;
 use super::{Format, Problem};
 
 /// A part of a line; empty for a field that is not there.

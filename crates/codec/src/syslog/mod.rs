@@ -36,21 +36,21 @@
 //! is read in June (reported as <https://github.com/elastic/beats/issues/34779>). Logstash takes the current year too, except
 //! between December and January.
 
+mod clock;
 mod columns;
 mod data;
 mod device;
 mod header;
 mod stamp;
-mod zone;
 
 use std::sync::Arc;
 
 use batch::{Batch, Cell, Failures, FieldPath};
 
+use clock::Clock;
 use columns::{Columns, Fields, Hosts};
+use datetime::Zone;
 use header::Header;
-use zone::Clock;
-pub use zone::Zone;
 
 const FAILURE_TAG: &str = "_syslogparsefailure";
 

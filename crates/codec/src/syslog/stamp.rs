@@ -8,6 +8,9 @@
 //! ```
 //! In RFC 3164 an hour below ten may have one digit, and seconds may be missing.
 
+use datetime::civil::days_in_month;
+use datetime::zone;
+
 use super::Problem;
 
 /// A time as it is written.
@@ -298,19 +301,13 @@ fn fraction(line: &[u8], at: usize) -> Result<(u32, usize), Problem> {
 /// The offset at `at`, and where it ends.
 #[inline]
 fn offset(line: &[u8], at: usize) -> Result<(Option<i32>, usize), Problem> {
-    let sign = match line.get(at) {
-        Some(b'Z') => return Ok((Some(0), at + 1)),
-        Some(b'+') => 1,
-        Some(b'-') => -1,
-        _ => return Ok((None, at)),
-    };
-    let minutes_at = at + 3 + usize::from(line.get(at + 3) == Some(&b':'));
-    match (number(line, at + 1, 2), number(line, minutes_at, 2)) {
-        (Some(hours @ 0..24), Some(minutes @ 0..60)) => {
-            let seconds = (hours * 3600 + minutes * 60) as i32;
-            Ok((Some(sign * seconds), minutes_at + 2))
-        }
-        _ => Err(Problem::new("expected an offset such as `+02:00`", at)),
+    match line.get(at) {
+        Some(b'Z') => Ok((Some(0), at + 1)),
+        Some(b'+' | b'-') => match zone::offset(&line[at..]) {
+            Some((seconds, length)) => Ok((Some(seconds), at + length)),
+            None => Err(Problem::new("expected an offset such as `+02:00`", at)),
+        },
+        _ => Ok((None, at)),
     }
 }
 
@@ -322,19 +319,4 @@ fn number(text: &[u8], at: usize, len: usize) -> Option<u32> {
         let digit = byte.wrapping_sub(b'0');
         (digit < 10).then(|| value * 10 + u32::from(digit))
     })
-}
-
-/// Whether the year has a 29th of February.
-#[inline]
-pub(super) fn is_leap(year: i64) -> bool {
-    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
-}
-
-#[inline]
-fn days_in_month(year: i64, month: u32) -> u32 {
-    match month {
-        2 => 28 + u32::from(is_leap(year)),
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
 }

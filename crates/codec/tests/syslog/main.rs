@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use batch::{Batch, BatchBuilder, Encoding, FieldPath, HostInfo, JsonWriter, Span, Stream};
 use bytes::Bytes;
-use codec::syslog::{Counts, Format, Syslog, Zone};
+use codec::syslog::{Counts, Format, Syslog};
+use datetime::Zone;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -48,7 +49,7 @@ fn event_of(syslog: &Syslog, line: &str, received: i64) -> (Value, Counts) {
 
 /// The event of a line, without what every event has.
 fn read(format: Format, line: &str) -> Value {
-    let (mut event, counts) = event_of(&Syslog::new(format, Zone::utc()), line, nanos(RECEIVED));
+    let (mut event, counts) = event_of(&Syslog::new(format, Zone::UTC), line, nanos(RECEIVED));
     let object = event.as_object_mut().expect("an object");
     let host = object.remove("host").unwrap_or_default();
     let agent = object.remove("agent");
@@ -230,7 +231,7 @@ fn many_parameters_and_elements() {
 #[test]
 fn a_dotted_name_in_structured_data_is_found() {
     let mut batch = batch_of(&["<7>1 - - - - - [a.b@1 c.d=\"x\"]"], 0);
-    Syslog::new(Format::Auto, Zone::utc()).apply(&mut batch);
+    Syslog::new(Format::Auto, Zone::UTC).apply(&mut batch);
     let path = FieldPath::parse("log.syslog.structured_data['a.b@1'].c.d").expect("a path");
     assert_eq!(batch.column(&path).value(0), batch::Value::Text(b"x"));
 }
@@ -575,7 +576,7 @@ fn a_batch_of_both_kinds() {
         "",
     ];
     let mut batch = batch_of(&lines, nanos(RECEIVED));
-    let counts = Syslog::new(Format::Auto, Zone::utc()).apply(&mut batch);
+    let counts = Syslog::new(Format::Auto, Zone::UTC).apply(&mut batch);
     assert_eq!(
         counts,
         Counts {
@@ -672,7 +673,7 @@ fn years_that_lines_leave_out() {
             "2020-02-29T10:00:00.000Z",
         ),
     ] {
-        let syslog = Syslog::new(Format::Auto, Zone::utc());
+        let syslog = Syslog::new(Format::Auto, Zone::UTC);
         let (event, _) = event_of(&syslog, &format!("{text} web su: x"), nanos(received));
         assert_eq!(event["@timestamp"], expected, "{text} at {received}");
     }

@@ -1,7 +1,8 @@
 //! What holds for any line: nothing is lost, and what was written is read.
 
 use batch::{FieldPath, json};
-use codec::syslog::{Format, Syslog, Zone};
+use codec::syslog::{Format, Syslog};
+use datetime::Zone;
 use jiff::Timestamp;
 use jiff::tz::{Offset, TimeZone};
 use proptest::prelude::*;
@@ -98,7 +99,7 @@ proptest! {
     fn structured_data_is_json_in_normal_form(text in r#"\[[ab]( [ab.]="[]ab\\"]{0,4}"){0,3}\](\[[ab]\])?"#) {
         let line = format!("<7>1 - - - - - {text}");
         let mut batch = batch_of(&[&line], 0);
-        if Syslog::new(Format::Auto, Zone::utc()).apply(&mut batch).failures == 0 {
+        if Syslog::new(Format::Auto, Zone::UTC).apply(&mut batch).failures == 0 {
             let path = FieldPath::from_keys(["log", "syslog", "structured_data"]);
             let column = batch.column(&path);
             let batch::Value::Json(data) = column.value(0) else { panic!("an object") };

@@ -5,6 +5,8 @@ use std::ops::Deref;
 use std::str::FromStr;
 use std::time::Duration;
 
+use datetime::span;
+
 use super::number::Number;
 
 /// A length of time, written as `100ms`, `5s`, `1.5s`, `1h30m` or `1d`; a thin wrapper of [`Duration`] that reads and
@@ -19,18 +21,6 @@ super::quantity!(
     expected: "a duration, such as 100ms, 5s, 1h30m or 1d",
     examples: ["100ms", "5s", "1h30m", "1d"]
 );
-
-/// Units with their nanoseconds, from the longest. The last one with a name is what displays.
-const UNITS: [(&str, u128); 8] = [
-    ("d", 86_400_000_000_000),
-    ("h", 3_600_000_000_000),
-    ("m", 60_000_000_000),
-    ("s", 1_000_000_000),
-    ("ms", 1_000_000),
-    ("us", 1_000),
-    ("µs", 1_000),
-    ("ns", 1),
-];
 
 impl Period {
     /// Whole seconds.
@@ -70,20 +60,15 @@ impl FromStr for Period {
         let mut last_unit = u128::MAX;
         let mut rest = text;
         while !rest.is_empty() {
-            let (number, after) = Number::take(rest).ok_or_else(refused)?;
-            let end = after
-                .find(|c: char| !c.is_alphabetic())
-                .unwrap_or(after.len());
-            let (name, after) = after.split_at(end);
+            let (number, name, after) = span::take(rest);
+            let number = Number::take(number).filter(|(_, rest)| rest.is_empty());
+            let (number, _) = number.ok_or_else(refused)?;
             if name.is_empty() && after.is_empty() {
                 return Err(format!(
                     "`{text}` has no unit: use {text}s for seconds or {text}ms for milliseconds"
                 ));
             }
-            let unit = UNITS
-                .iter()
-                .find(|(unit, _)| *unit == name)
-                .map(|(_, nanos)| *nanos);
+            let unit = span::unit(name).map(|nanos| nanos as u128);
             // Each unit comes once, longest first, so that `1m30m` and `5s1h` are not silently summed.
             let unit = unit
                 .filter(|nanos| *nanos < last_unit)
@@ -110,7 +95,8 @@ impl fmt::Display for Period {
         if nanos == 0 {
             return f.write_str("0s");
         }
-        for (unit, length) in UNITS {
+        for (unit, length) in span::UNITS {
+            let length = length as u128;
             if nanos >= length {
                 write!(f, "{}{unit}", nanos / length)?;
                 nanos %= length;

@@ -1,5 +1,7 @@
 //! Functions that make one type of another.
 
+use datetime::NANOS_PER_SECOND;
+
 use super::Takes::Any;
 use super::{FunctionDoc, Kind, text_of};
 use crate::fault::What;
@@ -73,8 +75,8 @@ pub(super) const FUNCTIONS: &[FunctionDoc] = &[
 fn int<'a>(args: &[Val<'a>]) -> Result<Val<'a>, What> {
     let number = match &args[0] {
         Val::Text(text) => read_number(text)?,
-        Val::Time(nanos) => return Ok(Val::Int(nanos.div_euclid(time::NANOS_PER_SECOND))),
-        Val::Duration(nanos) => return Ok(Val::Int(nanos / time::NANOS_PER_SECOND)),
+        Val::Time(nanos) => return Ok(Val::Int(nanos.div_euclid(NANOS_PER_SECOND))),
+        Val::Duration(nanos) => return Ok(Val::Int(nanos / NANOS_PER_SECOND)),
         other => other
             .number()
             .ok_or(What::Needs("a number or a text", other.kind()))?,

@@ -1,5 +1,6 @@
 //! Functions of points in time and durations.
 
+use datetime::{NANOS_PER_SECOND, span};
 use jiff::tz::TimeZone;
 
 use super::Takes::{Any, Text, Time};
@@ -8,7 +9,7 @@ use super::{BEYOND, FunctionDoc, Kind, text_of, time_of};
 use crate::fault::What;
 use crate::number::Num;
 use crate::template::time_text::TimeText;
-use crate::time::{self, NANOS_PER_SECOND, Part};
+use crate::time::{self, Part};
 use crate::value::Val;
 
 pub(super) const FUNCTIONS: &[FunctionDoc] = &[
@@ -165,14 +166,14 @@ fn duration<'a>(args: &[Val<'a>]) -> Result<Val<'a>, What> {
     if let Val::Duration(nanos) = args[0] {
         return Ok(Val::Duration(nanos));
     }
-    let nanos = time::parse_duration(span_text(&args[0])?);
+    let nanos = span::parse(span_text(&args[0])?);
     nanos
         .map(Val::Duration)
         .ok_or(What::Unreadable("a duration such as 90s, 1h30m or 250ms"))
 }
 
 fn parse_duration<'a>(args: &[Val<'a>]) -> Result<Val<'a>, What> {
-    time::parse_loose_duration(span_text(&args[0])?)
+    span::parse_loose(span_text(&args[0])?)
         .map(Val::Duration)
         .ok_or(What::Unreadable(
             "a duration such as 1h 30m, 01:30:00 or PT1H30M",
@@ -181,7 +182,8 @@ fn parse_duration<'a>(args: &[Val<'a>]) -> Result<Val<'a>, What> {
 
 /// The zone that an argument names.
 fn zone_of(value: &Val<'_>) -> Result<TimeZone, What> {
-    time::zone_named(text_of(value)?).ok_or(What::Unreadable("a time zone"))
+    let zone = time::zone_named(text_of(value)?).ok_or(What::Unreadable("a time zone"))?;
+    Ok(zone.into())
 }
 
 /// The zone of an argument that may be left out or be a constant; nothing where it is neither.

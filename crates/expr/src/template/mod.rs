@@ -86,24 +86,9 @@ impl Zone {
         };
         let text = setting.as_str().unwrap_or_default();
         if let Some(zone) = time::zone_named(text) {
-            return Ok(Self(zone));
+            return Ok(Self(zone.into()));
         }
-        let error = setting
-            .error(format!("`{text}` is not a time zone"))
-            .accepted([
-                "an IANA name such as Europe/Berlin",
-                "an offset such as +02:00",
-            ]);
-        let names: Vec<String> = jiff::tz::db()
-            .available()
-            .map(|name| name.to_string())
-            .collect();
-        Err(
-            match config::closest(text, names.iter().map(String::as_str)) {
-                Some(closest) => error.suggest(closest),
-                None => error,
-            },
-        )
+        Err(config::no_zone(setting, text, &[]))
     }
 }
 

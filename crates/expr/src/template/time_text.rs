@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 
+use datetime::NANOS_PER_SECOND;
 use jiff::Zoned;
 use jiff::tz::TimeZone;
 
 use super::TemplateError;
 use super::time_format::TimeFormat;
-use crate::time::{self, NANOS_PER_SECOND};
+use crate::time;
 use crate::time_letters::{FormatUse, MisusedLetter, check_time_letters};
 
 /// How a time is written.

@@ -111,7 +111,7 @@ impl Clock {
         // Beyond the years that have four digits, the time starts again.
         const SECONDS_MAX: u64 = 250_000_000_000;
         let mut text = Vec::new();
-        let written = batch::time::write_seconds_and_nanos(
+        let written = datetime::rfc3339::write_seconds_and_nanos(
             &mut text,
             START_SECONDS + (second % SECONDS_MAX) as i64,
             0,

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batch::Encoding;
-use codec::syslog::{self, Syslog, Zone};
+use codec::syslog::{self, Syslog};
 use codec::{
     ContainerFormat, Csv, LINES_MAX_DEFAULT, Match, Multiline, MultilineConfig, MultilineError,
 };
 use config::{ConfigError, Node, Period, Size};
+use datetime::Zone;
 use regex::bytes::RegexSet;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -207,11 +208,8 @@ impl Records<'_> {
         }
         let zone = match self.timezone {
             None => Zone::of_host(),
-            Some(name) => Zone::named(name).ok_or_else(|| {
-                node.nearest("timezone").error(format!(
-                    "`{name}` is not a time zone; use a name such as Europe/Berlin, or an offset such as +02:00"
-                ))
-            })?,
+            Some(name) => Zone::named(name)
+                .ok_or_else(|| config::no_zone(node.nearest("timezone"), name, &[]))?,
         };
         Ok(Some(Syslog::new(syslog::Format::Auto, zone)))
     }

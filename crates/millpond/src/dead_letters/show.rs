@@ -5,8 +5,9 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use batch::{FieldPath, JsonWriter, Value, time};
+use batch::{FieldPath, JsonWriter, Value};
 use component::plural;
+use datetime::rfc3339;
 use queue::letters::{Letter, LetterFolder, Page, Unreadable};
 
 use super::{Selection, ShowArgs, only};
@@ -134,7 +135,7 @@ fn metadata(page: &Page, row: usize) -> String {
 
 fn shown(nanos: i64) -> String {
     let mut text = Vec::new();
-    time::write_rfc3339(&mut text, nanos);
+    rfc3339::write_rfc3339(&mut text, nanos);
     String::from_utf8_lossy(&text).into_owned()
 }
 

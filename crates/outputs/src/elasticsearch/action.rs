@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
-use batch::{Batch, Bitmap, Cell, Column, FieldPath, FieldRead, JsonWriter, ShortIds, time};
+use batch::{Batch, Bitmap, Cell, Column, FieldPath, FieldRead, JsonWriter, ShortIds};
 use component::Encoded;
+use datetime::rfc3339;
 use expr::{Absent, BoundTemplate, Template};
 use ring::digest::{SHA256, digest};
 
@@ -204,7 +205,7 @@ impl Bound<'_> {
         match times.given.cell(row) {
             cell if cell.is_absent() || cell == Cell::Null => {
                 out.push(b'"');
-                time::write_rfc3339(out, self.batch.received());
+                rfc3339::write_rfc3339(out, self.batch.received());
                 out.push(b'"');
             }
             _ => times.given.value(row).write_json(out),

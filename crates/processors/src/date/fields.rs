@@ -1,9 +1,12 @@
 //! The parts of a time as they were read, and the point in time that they make.
 
-use super::civil::{DAY, YEARS, days_from_civil, days_from_week, days_in_month, is_leap};
-use super::zone::Zone;
+use std::ops::Range;
 
-const NANOS_PER_SECOND: i64 = 1_000_000_000;
+use datetime::civil::{days_from_civil, days_from_week, days_in_month, is_leap};
+use datetime::{DAY, NANOS_PER_SECOND, Zone};
+
+/// The years whose points in time can fit into 64 bits of nanoseconds, with one to spare at each end.
+const YEARS: Range<i64> = 1676..2264;
 
 /// Why a text gives no point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -181,7 +181,7 @@ fn time(reader: &mut Reader<'_>, fields: &mut Fields) -> Option<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::date::zone::Zone;
+    use datetime::Zone;
 
     fn read(literal: Literal, text: &str) -> Result<i64, Fault> {
         let around = Surroundings {

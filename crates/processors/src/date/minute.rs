@@ -7,11 +7,11 @@
 //! asked), so that the difference between the two texts is the difference between the two points in time. What depends on
 //! the current date is forgotten with each batch.
 //!
-//! [`Zone::is_steady`]: super::zone::Zone::is_steady
+//! [`Zone::is_steady`]: datetime::Zone::is_steady
+
+use datetime::NANOS_PER_SECOND;
 
 use super::fields::{Moment, SecondPlace};
-
-const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
 /// Texts of this length and longer are not remembered, nor are shorter ones than half of it.
 const LENGTH_MAX: usize = 32;
@@ -113,8 +113,8 @@ fn since_minute(text: &[u8], place: SecondPlace) -> Option<i64> {
 mod tests {
     use super::super::fields::Surroundings;
     use super::super::format::Format;
-    use super::super::zone::Zone;
     use super::*;
+    use datetime::Zone;
     use proptest::prelude::*;
 
     const FORMATS: [&str; 7] = [

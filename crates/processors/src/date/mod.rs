@@ -1,12 +1,11 @@
 //! `date`: the time that a field's text says, as a point in time.
 //!
 //! Formats are compiled when the pipeline is built ([`format`]); a text is read step by step ([`read`], [`fields`]) with
-//! calendar arithmetic of its own ([`civil`]); `jiff` knows the rules of time zones ([`zone`]). The minute read last is
-//! remembered ([`minute`]), so that the next event of the same minute costs two comparisons.
+//! the calendar and zones of [`datetime`]. The minute read last is remembered ([`minute`]), so that the next event of the same minute
+//! costs two comparisons.
 //!
 //! Limits: points in time are nanoseconds in 64 bits, 1677-09-21 to 2262-04-11.
 
-mod civil;
 mod fields;
 mod format;
 mod literal;
@@ -14,7 +13,6 @@ mod minute;
 mod names;
 mod read;
 mod strftime;
-mod zone;
 
 use std::sync::Arc;
 
@@ -27,11 +25,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::text::first_of;
+use datetime::Zone;
 use fields::{Fault, Surroundings};
 use format::Format;
 use minute::Minute;
 use names::Names;
-use zone::Zone;
 
 /// The `date` processor.
 pub const SPEC: Spec = Spec {
@@ -216,23 +214,8 @@ fn zone_source(node: &Node, timezone: Option<&str>) -> Result<ZoneSource, Config
         )?));
     }
     Zone::named(text).map(ZoneSource::Given).ok_or_else(|| {
-        let names: Vec<String> = jiff::tz::db()
-            .available()
-            .map(|name| name.to_string())
-            .collect();
-        let closest = config::closest(text, names.iter().map(String::as_str));
-        let error = node
-            .nearest("timezone")
-            .error(format!("`{text}` is not a time zone"))
-            .accepted([
-                "an IANA name such as Europe/Berlin",
-                "an offset such as +02:00",
-                "%{field} for a field that holds one",
-            ]);
-        match closest {
-            Some(closest) => error.suggest(closest),
-            None => error,
-        }
+        let field = "%{field} for a field that holds one";
+        config::no_zone(node.nearest("timezone"), text, &[field])
     })
 }
 

@@ -3,7 +3,7 @@
 use super::fields::{Fault, Fields, Moment, SecondPlace, Surroundings};
 use super::format::{Format, FormatItem, Part, Steps};
 use super::names::{NameOf, Names};
-use super::zone::{self, Zone};
+use datetime::zone::{self, Zone};
 
 /// English month names; the first three letters are the short ones.
 const MONTHS: [&str; 12] = [
@@ -221,7 +221,7 @@ impl Reader<'_> {
     pub fn offset(&mut self) -> Option<Zone> {
         if let Some(b'Z' | b'z') = self.text.get(self.at) {
             self.at += 1;
-            return Some(Zone::Fixed(0));
+            return Some(Zone::UTC);
         }
         let (seconds, length) = zone::offset(&self.text[self.at..])?;
         self.at += length;

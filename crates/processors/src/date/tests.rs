@@ -57,7 +57,7 @@ fn events_get_their_time() {
 
 /// The time that a format gives, or nothing.
 fn time(format: &str, text: &str, received: &str) -> Option<String> {
-    let zone = Zone::Fixed(0);
+    let zone = Zone::UTC;
     let nanos = |text: &str| {
         let around = Surroundings {
             zone: Some(&zone),
@@ -78,7 +78,7 @@ fn time(format: &str, text: &str, received: &str) -> Option<String> {
         .read(text.as_bytes(), &around)
         .ok()?;
     let mut out = Vec::new();
-    batch::time::write_rfc3339(&mut out, moment.nanos);
+    datetime::rfc3339::write_rfc3339(&mut out, moment.nanos);
     Some(String::from_utf8(out).unwrap())
 }
 
@@ -373,7 +373,7 @@ proptest! {
     #[test]
     fn written_times_are_read_back(nanos in any::<i64>()) {
         let mut text = Vec::new();
-        batch::time::write_rfc3339(&mut text, nanos);
+        datetime::rfc3339::write_rfc3339(&mut text, nanos);
         let around = Surroundings { zone: None, received: 0 };
         let read = Format::compile("ISO8601", None).unwrap().read(&text, &around);
         prop_assert_eq!(read.map(|moment| moment.nanos), Ok(nanos));

@@ -10,8 +10,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use batch::{Batch, Budget, JsonWriter, json, time};
+use batch::{Batch, Budget, JsonWriter, json};
 use component::{Diagnostics, InputContext, Receipt, Sink, Stopped};
+use datetime::rfc3339;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::runtime::{Builder, Handle};
 
@@ -78,7 +79,7 @@ impl Sink for Kept {
         let mut kept = self.0.lock().map_err(|_| Stopped)?;
         // The one thing that is another one each time.
         let mut received = Vec::new();
-        time::write_rfc3339(&mut received, batch.received());
+        rfc3339::write_rfc3339(&mut received, batch.received());
         let received = String::from_utf8_lossy(&received);
         for row in batch.alive().iter() {
             let mut event = Vec::new();

@@ -1,12 +1,12 @@
-//! Time zones: from a local time to a point in time.
+//! Time zones: from a local time to a point in time, and back.
 
-use jiff::tz::{AmbiguousOffset, TimeZone};
-
-use super::civil::DAY;
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 
 /// Where a local time gets its offset from.
-#[derive(Clone, Debug)]
-pub(super) enum Zone {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Zone {
     /// Seconds east of Greenwich.
     Fixed(i32),
     /// The rules of a place.
@@ -14,17 +14,26 @@ pub(super) enum Zone {
 }
 
 impl Zone {
+    /// Coordinated universal time.
+    pub const UTC: Self = Self::Fixed(0);
+
     /// The zone of the machine; UTC where it has none.
     pub fn of_host() -> Self {
         Self::from(TimeZone::system())
     }
 
-    /// A zone by IANA name, or an offset such as `+02:00`.
+    /// A zone by IANA name such as `Europe/Berlin`, or an offset as [`offset`] reads it. `None` if there is none.
     pub fn named(name: &str) -> Option<Self> {
         if let Some((seconds, length)) = offset(name.as_bytes()) {
             return (length == name.len()).then_some(Self::Fixed(seconds));
         }
         TimeZone::get(name).ok().map(Self::from)
+    }
+
+    /// The names of all zones that [`Zone::named`] knows by name.
+    pub fn names() -> Vec<String> {
+        let names = jiff::tz::db().available();
+        names.map(|name| name.to_string()).collect()
     }
 
     /// Seconds since 1970 of a local time given as if it were UTC. `None` when the calendar ends before it.
@@ -58,19 +67,23 @@ impl Zone {
         at(minute).is_some_and(|first| at(minute + 60) == Some(first))
     }
 
-    /// The year and month that the zone's calendar shows at a point in time.
-    pub fn year_and_month(&self, seconds: i64) -> (i64, u32) {
-        let offset = match self {
+    /// Seconds east of Greenwich at a point in time, in seconds since 1970; zero beyond the calendar's ends.
+    pub fn offset_at(&self, seconds: i64) -> i64 {
+        match self {
             Self::Fixed(offset) => i64::from(*offset),
-            Self::Rules(zone) => match jiff::Timestamp::from_second(seconds) {
+            Self::Rules(zone) => match Timestamp::from_second(seconds) {
                 Ok(time) => i64::from(zone.to_offset(time).seconds()),
                 Err(_) => 0,
             },
-        };
-        let date = datetime(seconds + offset).map_or((1970, 1), |local| {
+        }
+    }
+
+    /// The year and month that the zone's calendar shows at a point in time, in seconds since 1970.
+    pub fn year_and_month(&self, seconds: i64) -> (i64, u32) {
+        let local = seconds + self.offset_at(seconds);
+        datetime(local).map_or((1970, 1), |local| {
             (i64::from(local.year()), local.month() as u32)
-        });
-        (date.0, date.1)
+        })
     }
 
     fn ambiguous(zone: &TimeZone, local: i64) -> Option<AmbiguousOffset> {
@@ -87,24 +100,28 @@ impl From<TimeZone> for Zone {
     }
 }
 
-fn datetime(local: i64) -> Option<jiff::civil::DateTime> {
-    let days = i32::try_from(local.div_euclid(DAY)).ok()?;
-    let second = local.rem_euclid(DAY) as i32;
-    let date = jiff::civil::Date::new(1970, 1, 1)
-        .ok()?
-        .checked_add(jiff::Span::new().try_days(days).ok()?)
-        .ok()?;
-    Some(date.at(
-        (second / 3600) as i8,
-        (second / 60 % 60) as i8,
-        (second % 60) as i8,
-        0,
-    ))
+/// The rules by which a zone shows times.
+impl From<Zone> for TimeZone {
+    fn from(zone: Zone) -> Self {
+        match zone {
+            Zone::Fixed(seconds) => {
+                Offset::from_seconds(seconds).map_or(Self::UTC, Offset::to_time_zone)
+            }
+            Zone::Rules(zone) => zone,
+        }
+    }
 }
 
-/// Reads `+02`, `+0200`, `+02:00`, `+020000` or `+02:00:00` (with `-` as well): the seconds and how many bytes it took.
+/// The date and time of day of a local time in seconds, given as if it were UTC.
+fn datetime(local: i64) -> Option<DateTime> {
+    let time = Timestamp::from_second(local).ok()?;
+    Some(Offset::UTC.to_datetime(time))
+}
+
+/// Reads an offset at the start of a text, `+02`, `+0200`, `+02:00`, `+020000` or `+02:00:00`, with `-` as well, and less than a
+/// day: seconds east of Greenwich, and how many bytes it took.
 #[inline]
-pub(super) fn offset(text: &[u8]) -> Option<(i32, usize)> {
+pub fn offset(text: &[u8]) -> Option<(i32, usize)> {
     let sign = match text.first()? {
         b'+' => 1,
         b'-' => -1,
@@ -139,8 +156,9 @@ fn two_digits(text: &[u8], at: usize) -> Option<i32> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::civil::days_from_civil;
     use super::*;
+    use crate::DAY;
+    use crate::civil::days_from_civil;
 
     #[test]
     fn offsets_in_their_spellings() {

@@ -1,35 +1,57 @@
-//! Calendar arithmetic of the proleptic Gregorian calendar, in whole numbers.
+//! Arithmetic of the proleptic Gregorian calendar, in whole numbers.
+//!
+//! Years begin in March inside: they end with their leap day, so that the months' lengths follow one line, 30.6 × month.
 
-use std::ops::Range;
+/// Days of 400 years, after which the calendar repeats itself.
+const DAYS_PER_ERA: i64 = 146_097;
 
-/// Seconds of a day.
-pub(super) const DAY: i64 = 86_400;
-
-/// The years whose points in time can fit into 64 bits of nanoseconds, with one to spare at each end.
-pub(super) const YEARS: Range<i64> = 1676..2264;
+/// Days from 0000-03-01 to 1970-01-01.
+const DAYS_TO_EPOCH: i64 = 719_468;
 
 /// Days from 1970-01-01 to a date. `month` is 1 to 12; `day` may lie outside its month and counts on.
 #[inline]
-pub(super) fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
-    // Years that begin in March end with their leap day, so that the months' lengths follow one line, 30.6 × month.
+pub fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
     let year = year - i64::from(month <= 2);
     let month_from_march = i64::from((month + 9) % 12);
     let era = year.div_euclid(400);
     let year_of_era = year.rem_euclid(400);
     let day_of_year = (153 * month_from_march + 2) / 5 + i64::from(day) - 1;
     let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
+    era * DAYS_PER_ERA + day_of_era - DAYS_TO_EPOCH
+}
+
+/// Year, month and day of a day counted from 1970-01-01, in the years 0 to 9999.
+#[inline]
+pub fn date_of(day: i64) -> (u32, u32, u32) {
+    // A whole era on top keeps January and February of the year 0 positive; it goes again with the year.
+    let days = (day + DAYS_TO_EPOCH + DAYS_PER_ERA) as u32;
+    let era = days / DAYS_PER_ERA as u32;
+    let day_of_era = days % DAYS_PER_ERA as u32;
+    // Whole years: leap days are taken out, those of the centuries put back.
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let is_january_or_february = month >= 10;
+    let month = if is_january_or_february {
+        month - 9
+    } else {
+        month + 3
+    };
+    let year = era * 400 + year_of_era + u32::from(is_january_or_february) - 400;
+    (year, month, day)
 }
 
 /// Whether the year has a 29th of February.
 #[inline]
-pub(super) fn is_leap(year: i64) -> bool {
+pub fn is_leap(year: i64) -> bool {
     year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
 }
 
 /// Number of days of a month, 1 to 12.
 #[inline]
-pub(super) fn days_in_month(year: i64, month: u32) -> u32 {
+pub fn days_in_month(year: i64, month: u32) -> u32 {
     match month {
         2 => 28 + u32::from(is_leap(year)),
         4 | 6 | 9 | 11 => 30,
@@ -38,7 +60,7 @@ pub(super) fn days_in_month(year: i64, month: u32) -> u32 {
 }
 
 /// Days from 1970-01-01 to a day of an ISO week; Monday is 1. `None` when the year has no such week.
-pub(super) fn days_from_week(year: i64, week: u32, weekday: u32) -> Option<i64> {
+pub fn days_from_week(year: i64, week: u32, weekday: u32) -> Option<i64> {
     let first = first_monday(year);
     let weeks = (first_monday(year + 1) - first) / 7;
     let exists = (1..=weeks).contains(&i64::from(week)) && (1..=7).contains(&weekday);
@@ -68,6 +90,7 @@ mod tests {
                         expected,
                         "{year}-{month}-{day}"
                     );
+                    assert_eq!(date_of(expected), (year as u32, month, day));
                     expected += 1;
                 }
             }

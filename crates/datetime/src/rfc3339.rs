@@ -3,6 +3,9 @@
 //! The calendar is the proleptic Gregorian one. A count of nanoseconds in 64 bits reaches from 1677-09-21 to 2262-04-11, so
 //! that years always have four digits.
 
+use crate::civil::date_of;
+use crate::{DAY, NANOS_PER_SECOND};
+
 /// Two decimal digits for each number below a hundred, with room up to a power of two, so that a mask replaces the
 /// check of the bounds.
 const PAIRS: [[u8; 2]; 128] = {
@@ -14,9 +17,6 @@ const PAIRS: [[u8; 2]; 128] = {
     }
     pairs
 };
-
-const NANOS_PER_SECOND: i64 = 1_000_000_000;
-const SECONDS_PER_DAY: u32 = 86_400;
 
 /// Appends a time in nanoseconds since 1970-01-01T00:00:00Z as `2024-02-29T12:34:56.789Z`: with milliseconds, and with
 /// micro- or nanoseconds where these are not zero.
@@ -30,18 +30,13 @@ pub fn write_rfc3339(out: &mut Vec<u8>, nanos_since_epoch: i64) {
 /// written, outside the years 0 to 9999, which RFC 3339 cannot express.
 #[inline]
 pub fn write_seconds_and_nanos(out: &mut Vec<u8>, seconds: i64, nanos: u32) -> bool {
-    /// Days from 0000-03-01 to 1970-01-01: years begin in March here, so that a leap day ends one.
-    const DAYS_TO_EPOCH: i64 = 719_468;
     const FIRST: i64 = -62_167_219_200;
     const LAST: i64 = 253_402_300_799;
     if !(FIRST..=LAST).contains(&seconds) {
         return false;
     }
-    let day = seconds.div_euclid(i64::from(SECONDS_PER_DAY));
-    let second = seconds.rem_euclid(i64::from(SECONDS_PER_DAY)) as u32;
-    // A whole era of 400 years on top keeps January and February of the year 0 positive; it goes again with the year.
-    let (year, month, day) = civil((day + DAYS_TO_EPOCH + DAYS_PER_ERA) as u32);
-    let year = year - 400;
+    let second = seconds.rem_euclid(DAY) as u32;
+    let (year, month, day) = date_of(seconds.div_euclid(DAY));
     // The digits go straight to their places: to read them back right after writing them would stall.
     out.extend_from_slice(b"0000-00-00T00:00:00.000000000Z");
     let text = out
@@ -58,33 +53,6 @@ pub fn write_seconds_and_nanos(out: &mut Vec<u8>, seconds: i64, nanos: u32) -> b
     text[len] = b'Z';
     out.truncate(out.len() - 29 + len);
     true
-}
-
-const DAYS_PER_ERA: i64 = 146_097;
-
-/// Year, month and day of a day counted from a 1st of March in a year that is divisible by 400.
-#[inline]
-fn civil(days: u32) -> (u32, u32, u32) {
-    let era = days / DAYS_PER_ERA as u32;
-    let day_of_era = days % DAYS_PER_ERA as u32;
-    // Whole years: leap days are taken out, those of the centuries put back.
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    // From March on, the months' lengths follow the line 30.6 × month.
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let january_or_february = month >= 10;
-    let month = if january_or_february {
-        month - 9
-    } else {
-        month + 3
-    };
-    (
-        era * 400 + year_of_era + u32::from(january_or_february),
-        month,
-        day,
-    )
 }
 
 /// Writes the digits after the point and returns where they end: three, six or nine of them.
