@@ -121,7 +121,7 @@ fn read(disk: &Memory) -> Option<Vec<u64>> {
         passed: LogEnd::START,
     };
     let (log, _) = Log::open(Arc::new(disk.clone()), settings).ok()?;
-    let (mut reader, pool) = (log.reader(0, None), PagePool::default());
+    let (mut reader, pool) = (log.reader(0), PagePool::default());
     let mut sequences = Vec::new();
     while let Some(found) = reader.next().expect("memory can be read") {
         if let Some(before) = sequences.last() {

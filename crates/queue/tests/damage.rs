@@ -106,7 +106,7 @@ impl Outcome {
 
 /// All blocks that can be read.
 fn read(log: &Log) -> Vec<u64> {
-    let (mut reader, pool) = (log.reader(0, None), PagePool::default());
+    let (mut reader, pool) = (log.reader(0), PagePool::default());
     let mut sequences = Vec::new();
     while let Some(found) = reader.next().expect("no page is unreadable") {
         if let Ok(payload) = log.load(&found, &pool) {

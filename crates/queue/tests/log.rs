@@ -46,7 +46,7 @@ fn append(log: &Log, sequences: std::ops::Range<u64>, compression: Compression) 
 }
 
 fn read(log: &Log, from: u64) -> Vec<u64> {
-    let (mut reader, pool) = (log.reader(from, None), PagePool::default());
+    let (mut reader, pool) = (log.reader(from), PagePool::default());
     let mut sequences = Vec::new();
     while let Some(found) = reader.next().expect("it can be read") {
         assert_eq!(found.ordinal, found.sequence * 10);

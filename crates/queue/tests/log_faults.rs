@@ -139,7 +139,7 @@ fn readers_miss_nothing_and_get_nothing_twice_through_failures() {
                 0..4 => model.append(),
                 4..6 => model.sync(),
                 6 => model.fault(),
-                7 => readers.push((model.log.reader(0, None), Vec::new())),
+                7 => readers.push((model.log.reader(0), Vec::new())),
                 _ => {
                     if !readers.is_empty() {
                         let chosen = model.random.usize(..readers.len());
@@ -164,7 +164,7 @@ fn readers_miss_nothing_and_get_nothing_twice_through_failures() {
 type Blocks = BTreeSet<(u64, i64)>;
 
 fn readable(log: &Log) -> Blocks {
-    let (mut reader, pool) = (log.reader(0, None), PagePool::default());
+    let (mut reader, pool) = (log.reader(0), PagePool::default());
     let mut blocks = Vec::new();
     while let Some(found) = reader.next().expect("reads do not fail") {
         if let Ok(payload) = log.load(&found, &pool) {
@@ -238,7 +238,7 @@ fn a_full_disk_leaves_the_log_as_it_was() {
     log.append(&blocks).unwrap();
     log.sync().unwrap();
     let mut given = Vec::new();
-    drain(&log, &mut log.reader(0, None), &mut given);
+    drain(&log, &mut log.reader(0), &mut given);
     assert_eq!(given, Vec::from_iter(1..40));
     assert_eq!(log.take_damage(), []);
 }
@@ -248,7 +248,7 @@ fn a_payload_taken_back_is_loaded_from_where_it_is_written_again() {
     let disk = SimDisk::new(1);
     let (log, _) = open(&disk);
     log.append(&[block(0)]).unwrap();
-    let found = log.reader(0, None).next().unwrap().unwrap();
+    let found = log.reader(0).next().unwrap().unwrap();
     disk.fail(Kind::Sync, 0);
     log.sync().unwrap_err();
     // Nothing is synced before it is brought again.
@@ -260,11 +260,11 @@ fn a_payload_taken_back_is_loaded_from_where_it_is_written_again() {
     let pool = PagePool::default();
     // The reader read the payload along with the header, so a second one has to come from the disk.
     assert_eq!(log.load(&found, &pool).unwrap(), content(0));
-    assert!(log.reader(0, None).next().unwrap().is_none());
+    assert!(log.reader(0).next().unwrap().is_none());
     log.append(&[block(0), block(1)]).unwrap();
     log.sync().unwrap();
     let mut given = Vec::new();
-    drain(&log, &mut log.reader(0, None), &mut given);
+    drain(&log, &mut log.reader(0), &mut given);
     assert_eq!(given, [0, 1]);
     assert_eq!(log.take_damage(), []);
 }
@@ -277,14 +277,14 @@ fn a_page_that_cannot_be_read_costs_its_blocks_only() {
         log.append(&[block(sequence)]).unwrap();
     }
     log.sync().unwrap();
-    let mut reader = log.reader(0, None);
+    let mut reader = log.reader(0);
     for _ in 0..2 {
         disk.fail(Kind::Read, 0);
         reader.next().unwrap_err();
     }
     // It passed.
     assert_eq!(reader.next().unwrap().unwrap().sequence, 0);
-    let mut reader = log.reader(0, None);
+    let mut reader = log.reader(0);
     for _ in 0..2 {
         disk.fail(Kind::Read, 0);
         reader.next().unwrap_err();
@@ -317,7 +317,7 @@ fn release_gives_segments_back() {
         log.release(segments[2].first_sequence - 1).unwrap(),
         segments[0].length
     );
-    let mut reader = log.reader(0, None);
+    let mut reader = log.reader(0);
     let found = reader.next().unwrap().unwrap();
     assert_eq!(found.sequence, segments[1].first_sequence);
     let freed = log.release(segments[3].first_sequence).unwrap();
@@ -332,30 +332,4 @@ fn release_gives_segments_back() {
     let (_, recovered) = open(&disk.restart());
     assert_eq!(recovered.next_sequence, 40);
     assert_eq!(recovered.next_ordinal, 400);
-}
-
-#[test]
-fn a_hint_never_misleads() {
-    let disk = SimDisk::new(1);
-    let (log, _) = open(&disk);
-    for start in (0..60).step_by(4) {
-        log.append(&Vec::from_iter((start..start + 4).map(block)))
-            .unwrap();
-    }
-    let mut places = Vec::new();
-    let mut reader = log.reader(0, None);
-    while let Some(found) = reader.next().unwrap() {
-        places.push(found.place);
-    }
-    let mut random = Rng::with_seed(1);
-    for from in 0..60 {
-        for _ in 0..20 {
-            let mut hint = places[random.usize(..places.len())];
-            hint.offset += random.u64(..2) * random.u64(..5000);
-            let mut given = Vec::new();
-            drain(&log, &mut log.reader(from, Some(hint)), &mut given);
-            assert_eq!(given, Vec::from_iter(from..60));
-        }
-    }
-    assert_eq!(log.take_damage(), []);
 }

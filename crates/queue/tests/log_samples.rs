@@ -112,7 +112,7 @@ fn every_version_is_read() {
             ..Recovered::default()
         };
         assert_eq!(recovered, expected, "{name}");
-        let (mut reader, pool) = (log.reader(0, None), PagePool::default());
+        let (mut reader, pool) = (log.reader(0), PagePool::default());
         for (index, sequence) in SEQUENCES.into_iter().enumerate() {
             let found = reader.next().unwrap().unwrap();
             let expected = block(index, compression);

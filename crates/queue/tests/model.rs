@@ -77,7 +77,7 @@ impl LogModel {
         };
         let (log, _) = Log::open(Arc::new(disk.clone()), settings).unwrap();
         Self {
-            readers: [(log.reader(0, None), 0), (log.reader(0, None), 0)],
+            readers: [(log.reader(0), 0), (log.reader(0), 0)],
             disk,
             log,
             settings,
@@ -173,7 +173,7 @@ impl LogModel {
         assert_eq!(self.log.take_damage(), []);
         self.synced = self.next_sequence;
         for (reader, next) in &mut self.readers {
-            *reader = self.log.reader(*next, None);
+            *reader = self.log.reader(*next);
         }
     }
 }

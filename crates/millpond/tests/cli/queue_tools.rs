@@ -116,7 +116,6 @@ impl Queue {
                 ordinal: sequence * EVENTS,
                 end,
                 passed: Passed::default(),
-                place: None,
                 retired: None,
                 outputs: vec![],
             };
@@ -172,7 +171,7 @@ impl Queue {
     /// Reads everything as a run would, which sets damage aside.
     fn read_all(&self) {
         let (log, _) = Log::open(self.storage(), SETTINGS).expect("a log");
-        let (pool, mut reader) = (PagePool::default(), log.reader(0, None));
+        let (pool, mut reader) = (PagePool::default(), log.reader(0));
         while let Some(found) = reader.next().expect("read") {
             // A damaged one is set aside by that.
             drop(log.load(&found, &pool));

@@ -53,7 +53,6 @@ pub use slot::SlotState;
 pub(crate) use slot::VERSION;
 
 use crate::QueueError;
-use crate::log::Place;
 use crate::storage::{PAGE, Storage, StoredFile};
 
 /// Where damaged and surplus files go.
@@ -77,9 +76,6 @@ pub struct Saved {
     /// Later sequences that it has passed all the same.
     #[serde(default, skip_serializing_if = "Passed::is_empty")]
     pub passed: Passed,
-    /// Where the block of that sequence lies, if known. A hint.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub place: Option<Place>,
     /// Since when the output is not configured any more, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retired: Option<i64>,

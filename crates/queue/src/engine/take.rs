@@ -292,7 +292,7 @@ impl Queue {
             return Ok(None);
         };
         if reader.as_ref().is_none_or(|(_, next)| *next != from) {
-            *reader = Some((disk.log.reader(from, None), from));
+            *reader = Some((disk.log.reader(from), from));
         }
         let Some((log_reader, next)) = reader.as_mut() else {
             return Ok(None);

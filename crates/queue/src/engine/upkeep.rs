@@ -294,7 +294,7 @@ impl Queue {
             (state.lowest_cursor(), state.commit.readable().sequence)
         };
         let sweeper = upkeep.sweeper.get_or_insert_with(|| Sweeper {
-            reader: disk.log.reader(lowest, None),
+            reader: disk.log.reader(lowest),
             found: None,
         });
         while sweeper
@@ -331,7 +331,6 @@ fn saved(place: LanePlace, end: LogEnd, outputs: Vec<String>) -> Saved {
         sequence: place.cursor,
         ordinal: place.ordinal,
         passed: place.passed,
-        place: None,
         end,
         retired: None,
         outputs,

@@ -116,7 +116,6 @@ fn a_report_counts_what_is_there() {
         ordinal: 0,
         end: LogEnd::default(),
         passed: Passed::default(),
-        place: None,
         retired: (output == "old").then_some(5),
         outputs: vec![],
     };
@@ -270,7 +269,6 @@ fn damaged_and_surplus_cursors_are_said() {
         ordinal: 0,
         end: LogEnd::default(),
         passed: Passed::default(),
-        place: None,
         retired: None,
         outputs: vec![],
     };
@@ -314,7 +312,7 @@ fn what_is_whole_in_quarantine_is_saved() {
     place.flip(segment, offset + 100);
     {
         let (log, _) = Log::open(place.storage(), SETTINGS).unwrap();
-        let mut reader = log.reader(0, None);
+        let mut reader = log.reader(0);
         let pool = PagePool::default();
         let mut loaded = 0;
         while let Some(found) = reader.next().unwrap() {

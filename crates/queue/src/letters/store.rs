@@ -199,7 +199,7 @@ impl Store {
     /// none of them.
     fn walk(&mut self) -> io::Result<Vec<Range<u64>>> {
         let newest = self.log.first_of_segments().last().map(|last| last.number);
-        let mut reader = self.log.reader(0, None);
+        let mut reader = self.log.reader(0);
         let mut lost = Vec::new();
         let (mut end, mut sequence) = (0, 0);
         let mut gone = Vec::new();
@@ -381,7 +381,7 @@ impl Store {
 
     /// Rows of one block by their numbers, as long as its segment is there.
     fn load_rows(&self, numbers: &[u64]) -> Option<Batch> {
-        let mut reader = self.log.reader(0, None);
+        let mut reader = self.log.reader(0);
         while let Ok(Some(found)) = reader.next() {
             let ordinals = found.ordinals();
             if !numbers.iter().all(|number| ordinals.contains(number)) {
@@ -564,7 +564,7 @@ impl Store {
 
     /// How many letters there are of a range of numbers, their originals not among them.
     fn count(&self, range: &Range<u64>) -> u64 {
-        let mut reader = self.log.reader(0, None);
+        let mut reader = self.log.reader(0);
         let mut letters = 0;
         while let Ok(Some(found)) = reader.next() {
             let ordinals = found.ordinals();
@@ -661,7 +661,7 @@ impl Store {
     fn load_keys(&self) -> io::Result<Keys> {
         let mut newest: VecDeque<(u64, usize)> = VecDeque::new();
         let mut letters = 0;
-        let mut reader = self.log.reader(0, None);
+        let mut reader = self.log.reader(0);
         while let Some(found) = reader.next()? {
             letters += found.events as usize;
             newest.push_back((found.sequence, found.events as usize));
@@ -676,7 +676,7 @@ impl Store {
         let Some((first, _)) = newest.front() else {
             return Ok(keys);
         };
-        let mut reader = self.log.reader(*first, None);
+        let mut reader = self.log.reader(*first);
         while let Some(found) = reader.next()? {
             let payload = self.log.load(&found, &self.pool);
             // What is damaged was reported by the log.

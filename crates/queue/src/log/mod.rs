@@ -296,10 +296,9 @@ impl Log {
         self.writer().abandon(&self.shared);
     }
 
-    /// Reads from a sequence on. A place of a block that is not above that sequence helps to find it; a wrong one costs
-    /// time only.
-    pub fn reader(&self, from_sequence: u64, hint: Option<Place>) -> Reader {
-        Reader::new(self.shared.clone(), from_sequence, hint)
+    /// Reads from a sequence on.
+    pub fn reader(&self, from_sequence: u64) -> Reader {
+        Reader::new(self.shared.clone(), from_sequence)
     }
 
     /// Reads a block's payload. Holds no lock, so many threads load at once.

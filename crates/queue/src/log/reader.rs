@@ -94,7 +94,6 @@ pub struct Reader {
     shared: Arc<Shared>,
     /// The lowest sequence that was not given.
     next: u64,
-    hint: Option<Place>,
     /// Whether the walk stands in a segment.
     is_placed: bool,
     walk: Walk,
@@ -110,11 +109,10 @@ struct View {
 }
 
 impl Reader {
-    pub(super) fn new(shared: Arc<Shared>, next: u64, hint: Option<Place>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, next: u64) -> Self {
         Self {
             shared,
             next,
-            hint,
             is_placed: false,
             walk: Walk::new(WINDOW, 0),
             file: None,
@@ -206,23 +204,8 @@ impl Reader {
             }
             opened => opened?,
         };
-        self.follow_hint(&*file, view.end);
         self.file = Some(file.clone());
         Ok(Some(file))
-    }
-
-    /// Begins where the hint says, if a block begins there that is not too late.
-    fn follow_hint(&mut self, file: &dyn StoredFile, end: u64) {
-        let Some(hint) = self.hint.take() else { return };
-        if hint.segment != self.walk.number || hint.offset < PAGE as u64 {
-            return;
-        }
-        let header = self.walk.peek(file, hint.offset, end);
-        if let Ok(Some(header)) = header
-            && header.sequence <= self.next
-        {
-            self.walk.offset = hint.offset;
-        }
     }
 
     /// Takes one step.
@@ -341,7 +324,7 @@ fn load_again(
     pool: &PagePool,
     failed: io::Result<Result<Bytes, &'static str>>,
 ) -> Result<Bytes, LoadError> {
-    let mut reader = Reader::new(shared.clone(), found.sequence, None);
+    let mut reader = Reader::new(shared.clone(), found.sequence);
     let again = reader.next()?;
     let again = again.filter(|again| again.sequence == found.sequence);
     match again {

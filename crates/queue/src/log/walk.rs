@@ -84,21 +84,6 @@ impl Walk {
         self.offset = PAGE as u64;
     }
 
-    /// The header at a place, if there is one.
-    pub(super) fn peek(
-        &mut self,
-        file: &dyn StoredFile,
-        offset: u64,
-        end: u64,
-    ) -> io::Result<Option<BlockHeader>> {
-        let place = self.place(offset);
-        let bytes = self
-            .window
-            .get(file, offset, BLOCK_HEADER, self.ahead, end)?;
-        let header = BlockHeader::decode(bytes, place).ok();
-        Ok(header.filter(|header| offset + header.length() <= end))
-    }
-
     /// What comes next before `end`. After an error the walk stands where it stood.
     pub(super) fn step(&mut self, file: &dyn StoredFile, end: u64) -> io::Result<NextBlock> {
         loop {

@@ -277,7 +277,7 @@ impl Life {
 
     fn add_reader(&mut self) {
         let from = self.random.u64(self.released..=self.next_sequence);
-        let reader = self.log().reader(from, None);
+        let reader = self.log().reader(from);
         self.disk.note(|| format!("reader from {from}"));
         self.readers.push(Reading { reader, from });
         if self.readers.len() > 3 {
@@ -390,7 +390,7 @@ impl Life {
     /// Reads all that was not released; which sequences there were.
     fn read_everything(&mut self) -> Result<Vec<u64>, ()> {
         let mut from = self.released;
-        let mut reader = self.log().reader(from, None);
+        let mut reader = self.log().reader(from);
         let mut sequences = Vec::new();
         loop {
             let found = match reader.next() {

@@ -630,7 +630,7 @@ fn blocks(disk: &SimDisk, settings: &LogSettings) -> Vec<(u64, u64, u64, u64)> {
         return Vec::new();
     };
     let pool = PagePool::default();
-    let mut reader = log.reader(0, None);
+    let mut reader = log.reader(0);
     let mut blocks = Vec::new();
     while let Ok(Some(found)) = reader.next() {
         let loaded = log.load(&found, &pool).ok();
