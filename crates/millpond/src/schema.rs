@@ -23,7 +23,7 @@ pub fn schema() -> String {
     if let Some(properties) = root.get_mut("properties").and_then(Value::as_object_mut) {
         properties.insert("pipelines".to_owned(), pipelines);
     }
-    root["$defs"] = json!({ "processor": any_component(StageRole::Processor) });
+    root["$defs"] = Value::Object(definitions());
     root["required"] = json!(["pipelines"]);
     root["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     root["title"] = json!("Millpond configuration");
@@ -33,8 +33,29 @@ pub fn schema() -> String {
     text
 }
 
+/// What stands more than once: the components of each role, and each component's settings, which an alias has too.
+fn definitions() -> Map<String, Value> {
+    let mut all = Map::new();
+    for role in [StageRole::Input, StageRole::Processor, StageRole::Output] {
+        all.insert(role.word().to_owned(), any_component(role));
+        for spec in REGISTRY.of(role) {
+            all.insert(definition(role, spec), component(spec));
+        }
+    }
+    all
+}
+
+/// The name of the definition of a component's settings.
+fn definition(role: StageRole, spec: &Spec) -> String {
+    format!("{}-{}", role.word(), spec.name)
+}
+
+fn reference(definition: &str) -> Value {
+    json!({ "$ref": format!("#/$defs/{definition}") })
+}
+
 fn pipeline() -> Value {
-    let [input, output] = [StageRole::Input, StageRole::Output].map(any_component);
+    let [input, output] = [StageRole::Input, StageRole::Output].map(|role| reference(role.word()));
     let list = |item: &Value| json!({ "type": "array", "items": item, "minItems": 1 });
     let one_or_list = |item: &Value| json!({ "anyOf": [item, list(item)] });
     let mut on_failure = settings::<ProcessorSettings>()["properties"]["on_failure"].clone();
@@ -66,7 +87,8 @@ fn pipeline() -> Value {
 
 /// A list of processors.
 fn processors(description: &str) -> Value {
-    let mut list = json!({ "type": "array", "items": { "$ref": "#/$defs/processor" } });
+    let processor = reference(StageRole::Processor.word());
+    let mut list = json!({ "type": "array", "items": processor });
     if !description.is_empty() {
         list["description"] = json!(description);
     }
@@ -82,7 +104,7 @@ fn any_component(role: StageRole) -> Value {
     let names: Vec<&str> = named().map(|(name, _)| name).collect();
     let with_settings = named().map(|(name, spec)| {
         let properties =
-            Map::from_iter([(name.to_owned(), json!({ "anyOf": alternatives(spec) }))]);
+            Map::from_iter([(name.to_owned(), json!({ "anyOf": alternatives(role, spec) }))]);
         json!({ "type": "object", "properties": properties, "required": [name], "additionalProperties": false })
     });
     let stages = json!({ "type": "string", "pattern": format!(r"^({})\s", names.join("|")) });
@@ -94,13 +116,16 @@ fn any_component(role: StageRole) -> Value {
 }
 
 /// What may stand behind a component's name: its settings, nothing, or what a stage of a one-line pipeline has there.
-fn alternatives(spec: &Spec) -> Vec<Value> {
-    let mut all = vec![component(spec), json!({ "type": "null" })];
+fn alternatives(role: StageRole, spec: &Spec) -> Vec<Value> {
+    let settings = reference(&definition(role, spec));
+    let mut all = vec![settings, json!({ "type": "null" })];
     if let Some(field) = spec.positional.fields.first() {
         let short = match spec.positional.shape {
             Shape::Expression | Shape::Assignments | Shape::Renames => json!({ "type": "string" }),
             Shape::Names => json!({ "type": ["string", "array"], "items": { "type": "string" } }),
-            Shape::Values | Shape::Rest | Shape::List => all[0]["properties"][field].clone(),
+            Shape::Values | Shape::Rest | Shape::List => {
+                component(spec)["properties"][field].clone()
+            }
         };
         all.push(short);
     }
