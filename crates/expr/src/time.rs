@@ -1,6 +1,6 @@
 //! Points in time and spans between them, in nanoseconds.
 
-use datetime::NANOS_PER_SECOND;
+use datetime::{NANOS_PER_SECOND, Zone};
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
@@ -89,17 +89,40 @@ pub(crate) fn zoned(nanos: i64, zone: &TimeZone) -> Option<Zoned> {
     Some(time.to_zoned(zone.clone()))
 }
 
-/// A zone by name, or an offset as CEL has it: `+02:00`, `-02:00`, `02:00`.
-pub(crate) fn zone_named(name: &str) -> Option<datetime::Zone> {
-    if name.starts_with(|c: char| c.is_ascii_digit()) {
-        return datetime::Zone::named(&format!("+{name}"));
+/// A zone by name, or an offset. CEL has those without a sign and with an hour of one digit too: `02:00`, `-9:30`.
+pub(crate) fn zone_named(name: &str) -> Option<Zone> {
+    let (sign, digits) = match name.strip_prefix('-') {
+        Some(digits) => ('-', digits),
+        None => ('+', name.strip_prefix('+').unwrap_or(name)),
+    };
+    match digits.as_bytes() {
+        [b'0'..=b'9', b':', ..] => Zone::named(&format!("{sign}0{digits}")),
+        [b'0'..=b'9', ..] => Zone::named(&format!("{sign}{digits}")),
+        _ => Zone::named(name),
     }
-    datetime::Zone::named(name)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn offsets_as_cel_has_them() {
+        for (name, seconds) in [
+            ("+02:00", Some(7_200)),
+            ("02:00", Some(7_200)),
+            ("2:00", Some(7_200)),
+            ("-9:30", Some(-34_200)),
+            ("+0530", Some(19_800)),
+            ("02", Some(7_200)),
+            ("24:00", None),
+            ("02:60", None),
+            ("+", None),
+            ("", None),
+        ] {
+            assert_eq!(zone_named(name), seconds.map(Zone::Fixed), "{name}");
+        }
+    }
 
     #[test]
     fn times_read() {

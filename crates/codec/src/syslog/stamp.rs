@@ -1,8 +1,8 @@
 //! Times as messages write them.
 //!
 //! ```text
-//! RFC 3339   2003-10-11T22:14:15[.003][Z / +02:00 / +0200]                 a blank for `T`, no seconds
-//! basic      20031011T221415[.003][Z / +02:00 / +0200]
+//! RFC 3339   2003-10-11T22:14:15[.003][Z / +02:00 / +0200 / +02]           a blank for `T`, no seconds
+//! basic      20031011T221415[.003][Z / +02:00 / +0200 / +02]
 //! epoch      1065910455[.003]                                              behind a priority
 //! RFC 3164   [* / .][2003 ]Oct 11 [2003 ]22:14:15[.003][ 2003]     a day below ten has one or two spaces before it, or a zero
 //! ```
@@ -304,8 +304,16 @@ fn offset(line: &[u8], at: usize) -> Result<(Option<i32>, usize), Problem> {
     match line.get(at) {
         Some(b'Z') => Ok((Some(0), at + 1)),
         Some(b'+' | b'-') => match zone::offset(&line[at..]) {
-            Some((seconds, length)) => Ok((Some(seconds), at + length)),
-            None => Err(Problem::new("expected an offset such as `+02:00`", at)),
+            // Digits behind it are minutes that no hour has.
+            Some((seconds, length))
+                if !matches!(
+                    line[at + length..],
+                    [b'0'..=b'9', ..] | [b':', b'0'..=b'9', ..]
+                ) =>
+            {
+                Ok((Some(seconds), at + length))
+            }
+            _ => Err(Problem::new("expected an offset such as `+02:00`", at)),
         },
         _ => Ok((None, at)),
     }

@@ -15,7 +15,7 @@
 //! | 0 | 8 | magic `mpcursor` |
 //! | 8 | 4 | version: 2 where [`Saved::passed`] holds something, which a program that knows version 1 alone would send again, else 1 |
 //! | 12 | 4 | CRC-32 (IEEE) of the whole slot, with these four bytes left out |
-//! | 16 | 8 | generation: one more with each save |
+//! | 16 | 8 | generation: one more with each save or note |
 //! | 24 | 4 | length of the body |
 //! | 28 | | body: a JSON object with the fields of [`Saved`]; zeros up to the end of the slot |
 //!
@@ -429,7 +429,8 @@ impl CursorFile {
     /// The system refused. What was saved before is still there.
     pub fn note(&mut self, saved: Saved) -> io::Result<()> {
         let last = self.noted.as_ref().unwrap_or(&self.saved);
-        if saved.sequence == last.sequence && saved.passed == last.passed {
+        let passed = |saved: &Saved| (saved.sequence, slot::passed(saved));
+        if passed(&saved) == passed(last) {
             return Ok(());
         }
         self.write_other(&saved)?;

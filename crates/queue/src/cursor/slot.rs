@@ -45,10 +45,17 @@ impl fmt::Display for SlotState {
 
 /// Reads a slot of a file.
 pub(super) fn read(file: &dyn StoredFile, index: usize) -> SlotState {
-    let mut page = [0; PAGE];
-    match file.read_at(&mut page, (index * PAGE) as u64) {
-        Ok(length) => decode(&page, length),
-        Err(error) => SlotState::Damaged(format!("cannot be read: {error}")),
+    let read = || {
+        let mut page = [0; PAGE];
+        match file.read_at(&mut page, (index * PAGE) as u64) {
+            Ok(length) => decode(&page, length),
+            Err(error) => SlotState::Damaged(format!("cannot be read: {error}")),
+        }
+    };
+    match read() {
+        // A queue that is in use may just have been writing it.
+        SlotState::Damaged(_) => read(),
+        state => state,
     }
 }
 
@@ -88,7 +95,7 @@ fn decode(page: &[u8; PAGE], length: usize) -> SlotState {
 }
 
 /// What may be said of sequences beyond the cursor.
-fn passed(saved: &Saved) -> Passed {
+pub(super) fn passed(saved: &Saved) -> Passed {
     let range = saved.sequence..saved.end.sequence;
     saved.passed.within(&range, RUNS_MAX)
 }

@@ -127,10 +127,12 @@ impl Queue {
     /// somewhere else once more, and miss what came in between.
     pub(super) fn make_cursors(&self, disk: &Disk) -> io::Result<()> {
         let mut upkeep = disk.upkeep();
-        if upkeep.cursors.iter().all(Option::is_some) {
-            return Ok(());
+        if upkeep.cursors.iter().any(Option::is_none) {
+            self.save_cursors(disk, &mut upkeep)?;
         }
-        self.save_cursors(disk, &mut upkeep)
+        drop(upkeep);
+        self.note_cursors();
+        Ok(())
     }
 
     /// Writes how far the outputs have come, if they passed something that is stored, without a sync. Called by an output after
