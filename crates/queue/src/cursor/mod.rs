@@ -408,9 +408,7 @@ impl CursorFile {
     /// # Errors
     /// The system refused. What was saved before is still there, and the next save may succeed.
     pub fn save(&mut self, saved: Saved) -> io::Result<()> {
-        if self.state == State::Read {
-            self.confirm()?;
-        }
+        self.confirm()?;
         if self.state == State::Synced && saved == self.saved {
             return Ok(());
         }
@@ -433,6 +431,7 @@ impl CursorFile {
         if passed(&saved) == passed(last) {
             return Ok(());
         }
+        self.confirm()?;
         self.write_other(&saved)?;
         self.noted = Some(saved);
         Ok(())
@@ -440,9 +439,6 @@ impl CursorFile {
 
     /// Writes the slot that does not hold what was saved.
     fn write_other(&mut self, saved: &Saved) -> io::Result<()> {
-        if self.state == State::Read {
-            self.confirm()?;
-        }
         // What was written and not synced may be on disk with its generation, so that number is not used again.
         self.generation += 1;
         let page = slot::encode(self.generation, saved)?;
@@ -454,6 +450,9 @@ impl CursorFile {
     /// Makes sure that what was read is on disk, before segments that it makes free go or the other slot is written over: an
     /// earlier process may have died before it synced that slot, and then only the page cache has it.
     fn confirm(&mut self) -> io::Result<()> {
+        if self.state != State::Read {
+            return Ok(());
+        }
         let mut page = vec![0; PAGE];
         let offset = (self.slot * PAGE) as u64;
         let length = self.file.read_at(&mut page, offset)?;
