@@ -1,15 +1,11 @@
 //! What is missing between, before and behind the blocks that are left.
 //!
-//! Every block says how many events were written before it. Where that is more than those before it explain, the rest was
-//! lost, if it was ever safe: because the block behind says that it was synced, or because a cursor says so. What all outputs
-//! had passed is no loss.
-
-use std::ops;
+//! Every block says how many events were written before it. Where that is more than those before it explain, the rest is
+//! missing; what of it was ever safe is lost, by the rules of a start ([`Survey`]). What all outputs had passed is no loss.
 
 use super::scan::Pending;
 use super::{CursorMap, Damage, Range};
-use crate::log::{BLOCK_HEADER, BlockHeader, LogEnd, Place, SegmentHeader, segment_name};
-use crate::spans::Spans;
+use crate::log::{BLOCK_HEADER, Behind, BlockHeader, LogEnd, Place, Survey, segment_name};
 
 /// What the cursors of a queue and its file `synced` say of its log.
 #[derive(Debug, Clone, Default)]
@@ -36,6 +32,11 @@ impl Marks {
             file: lowest.map(|(file, _)| file.clone()).unwrap_or_default(),
         }
     }
+
+    /// The ordinal below which all outputs have passed everything.
+    pub(super) fn passed(&self) -> u64 {
+        self.lowest.map_or(0, |lowest| lowest.ordinal)
+    }
 }
 
 /// A block that counts, or the end of the log.
@@ -59,6 +60,15 @@ struct Gap {
     durable: u64,
     /// Something unreadable that lies there.
     flaw: Option<usize>,
+}
+
+impl Gap {
+    fn behind(&self) -> Option<Behind> {
+        self.behind.map(|place| Behind {
+            segment: place.segment,
+            durable: self.durable,
+        })
+    }
 }
 
 /// Goes along with a pass and finds the gaps.
@@ -113,9 +123,8 @@ impl Gaps {
         self.flaws = flaws;
     }
 
-    /// All gaps. `early` is what cursors said before the pass, `late` what they said after it: what outputs passed meanwhile
-    /// may be gone.
-    fn all(mut self, early: &Marks, late: &Marks, flaws: usize, is_whole: bool) -> Vec<Gap> {
+    /// All gaps before `end`. `late` is what cursors said after the pass: what outputs passed meanwhile may be gone.
+    fn all(mut self, end: LogEnd, late: &Marks, flaws: usize, is_whole: bool) -> Vec<Gap> {
         if let Some(gap) = self.first.take()
             && let Some(lowest) = late.lowest
             && !self.begins_late
@@ -133,8 +142,8 @@ impl Gaps {
                 before: self.last,
                 behind: None,
                 from: from.unwrap_or_default(),
-                until: early.end,
-                durable: early.end.sequence,
+                until: end,
+                durable: end.sequence,
                 flaw: flaws.checked_sub(1).filter(|last| *last >= self.flaws),
             });
         }
@@ -142,53 +151,10 @@ impl Gaps {
     }
 }
 
-/// What segments say of what never was durable.
-#[derive(Debug, Default)]
-pub(super) struct Torn {
-    /// From where on, and the first segment behind.
-    places: Vec<(Place, u64)>,
-    ordinals: Spans,
-    /// Of what was torn before that segment only the places are known.
-    vague_until: u64,
-}
-
-impl Torn {
-    pub(super) fn learn(&mut self, header: &SegmentHeader) {
-        let places = header.torn.iter().map(|torn| (torn.from, torn.until));
-        self.places.extend(places);
-        match &header.never_durable {
-            Some(ranges) => ranges.iter().for_each(|range| {
-                self.ordinals.insert(range.clone());
-            }),
-            None => {
-                let ends = header.torn.iter().map(|torn| torn.until);
-                self.vague_until = ends.fold(self.vague_until, u64::max);
-            }
-        }
-    }
-
-    /// Whether a place lies where something was torn.
-    pub(super) fn holds(&self, place: Place) -> bool {
-        let mut places = self.places.iter();
-        places.any(|(from, before)| place >= *from && place.segment < *before)
-    }
-
-    /// Of the events of a block at that place, those that were durable.
-    pub(super) fn durable_of(&self, place: Place, ordinals: &ops::Range<u64>) -> u64 {
-        match place.segment < self.vague_until && self.holds(place) {
-            true => 0,
-            false => self.ordinals.outside(ordinals),
-        }
-    }
-}
-
-/// What is judged by: the cursors, and what segments say was torn.
+/// What is judged by: the cursors, and what a start would know.
 pub(super) struct Judge<'a> {
-    pub(super) early: &'a Marks,
     pub(super) late: &'a Marks,
-    pub(super) torn: &'a Torn,
-    /// All sequences below it were synced at some time.
-    pub(super) durable: u64,
+    pub(super) survey: &'a Survey,
     pub(super) range: Range,
     /// Whether the pass went to the end.
     pub(super) is_whole: bool,
@@ -197,7 +163,7 @@ pub(super) struct Judge<'a> {
 impl Judge<'_> {
     /// Counts what is missing: with what is unreadable there, or else as a damage of its own.
     pub(super) fn count(&self, gaps: Gaps, flaws: &mut Vec<Pending>) {
-        for gap in gaps.all(self.early, self.late, flaws.len(), self.is_whole) {
+        for gap in gaps.all(self.survey.end(), self.late, flaws.len(), self.is_whole) {
             let events = match gap.until.sequence > gap.from.sequence {
                 true => self.lost(&gap),
                 false => 0,
@@ -217,29 +183,10 @@ impl Judge<'_> {
 
     /// How many events of a gap some output had still to get, and were safe.
     fn lost(&self, gap: &Gap) -> u64 {
-        let passed = self.late.lowest.map_or(0, |lowest| lowest.ordinal);
-        let end = self.early.end;
-        let is_vague = |behind: Place| behind.segment <= self.torn.vague_until;
-        let until = if gap.behind.is_some_and(is_vague) {
-            self.was_safe(gap).then_some(gap.until.ordinal)
-        } else if end.sequence >= self.durable.max(gap.durable) {
-            Some(gap.until.ordinal.min(end.ordinal))
-        } else {
-            let durable = self.durable.max(gap.durable);
-            (durable > gap.from.sequence).then_some(gap.until.ordinal)
-        };
-        let ordinals = gap.from.ordinal.max(passed)..until.unwrap_or(0);
-        self.torn.ordinals.outside(&ordinals)
-    }
-
-    /// Whether a gap is none that a crash left, where it is not known which events one tore.
-    fn was_safe(&self, gap: &Gap) -> bool {
-        let before = gap.before.map_or(Place::default(), |last| last.end);
-        let is_torn = gap.behind.is_some_and(|behind| {
-            let mut torn = self.torn.places.iter();
-            torn.any(|(from, until)| before <= *from && *until <= behind.segment)
-        });
-        gap.durable > gap.from.sequence || (self.early.end.sequence > gap.from.sequence && !is_torn)
+        let from = gap.from.ordinal.max(self.late.passed());
+        let missing = from..gap.until.ordinal;
+        self.survey
+            .lost_of(missing, gap.from.sequence, gap.behind())
     }
 
     fn damage(&self, gap: &Gap, events: u64) -> Pending {

@@ -7,12 +7,11 @@ use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
 
-use super::missing::{Gaps, Judge, Marks, Torn};
+use super::missing::{Gaps, Judge, Marks};
 use super::{Damage, InspectError, QueueFolder, SegmentReport, age};
-use crate::disk::holder;
 use crate::log::{
-    BLOCK_HEADER, BlockHeader, Compression, Item, Place, ScanOptions, Scanner, SegmentHeader,
-    SegmentInfo, SegmentPage, decompress, list_segments, segment_name, segment_number,
+    BLOCK_HEADER, BlockHeader, Compression, Item, Place, ScanOptions, Scanner, SegmentInfo, Survey,
+    decompress, segment_name, segment_number,
 };
 use crate::storage::{PAGE, StoredFile};
 use crate::{QueueError, synced};
@@ -208,10 +207,10 @@ impl QueueFolder {
         verify_payload: bool,
         visit: &mut Visit<'_>,
     ) -> Result<Scan, InspectError> {
-        // A run saves cursors while this reads: what they say of the end is read before it, of the beginning behind it.
+        // A run writes while this reads: what was there is read before the pass, what all outputs have passed behind it.
         let early = self.marks()?;
-        let was_in_use = holder(&self.path).is_some();
-        let infos = list_segments(&*self.storage).map_err(self.wrong())?;
+        let passed = early.lowest.unwrap_or_default();
+        let survey = Survey::read(&*self.storage, early.end, passed).map_err(self.wrong())?;
         let mut taken = self
             .taken_names()
             .map_err(self.wrong())?
@@ -221,16 +220,14 @@ impl QueueFolder {
             range,
             verify_payload,
             last: None,
-            durable: early.end.sequence,
+            survey: &survey,
             gaps: Gaps::default(),
             is_whole: true,
-            torn: Torn::default(),
             pending: Vec::new(),
             scan: Scan::default(),
         };
-        for (index, info) in infos.iter().enumerate() {
-            let later = infos[index + 1..].iter().map(|next| next.first_sequence);
-            let end = later.min().unwrap_or(u64::MAX);
+        for (info, end) in survey.segments() {
+            let end = *end;
             if end <= range.from {
                 pass.gaps.begins_late = true;
                 continue;
@@ -256,11 +253,7 @@ impl QueueFolder {
         for number in taken.filter(|_| pass.is_whole).collect::<Vec<_>>() {
             pass.note_taken(number, u64::MAX);
         }
-        let late = self.marks()?;
-        // A run may have written and synced behind the pass what was not there yet when it came by.
-        let is_still = !was_in_use && holder(&self.path).is_none();
-        let durable = if is_still { pass.durable } else { 0 };
-        Ok(pass.finish(&early, &late, durable))
+        Ok(pass.finish(&self.marks()?))
     }
 
     fn marks(&self) -> Result<Marks, InspectError> {
@@ -294,14 +287,12 @@ pub(super) struct Pending {
     pub(super) ordinals: Option<ops::Range<u64>>,
 }
 
-struct Pass {
+struct Pass<'a> {
+    survey: &'a Survey,
     range: Range,
     verify_payload: bool,
     /// The sequence of the last block that counts.
     last: Option<u64>,
-    /// All sequences below it were synced at some time.
-    durable: u64,
-    torn: Torn,
     gaps: Gaps,
     /// Whether nobody broke it off.
     is_whole: bool,
@@ -309,7 +300,7 @@ struct Pass {
     scan: Scan,
 }
 
-impl Pass {
+impl Pass<'_> {
     /// Blocks of the segment count below `end`.
     fn segment(
         &mut self,
@@ -318,13 +309,6 @@ impl Pass {
         file: &Arc<dyn StoredFile>,
         visit: &mut Visit<'_>,
     ) -> io::Result<ControlFlow<()>> {
-        let mut page = vec![0; PAGE];
-        // A page that cannot be read is found by the scanner as well.
-        let length = file.read_at(&mut page, 0).unwrap_or(0);
-        if let SegmentPage::Valid(header) = SegmentHeader::decode(&page[..length], info.number) {
-            self.durable = self.durable.max(header.durable);
-            self.torn.learn(&header);
-        }
         let options = ScanOptions {
             from: 0,
             verify_payload: self.verify_payload,
@@ -380,7 +364,6 @@ impl Pass {
         visit: &mut Visit<'_>,
     ) -> ControlFlow<()> {
         let sequence = block.header.sequence;
-        self.durable = self.durable.max(block.header.durable);
         if !block.superseded {
             self.limit(sequence);
             let place = Place {
@@ -452,29 +435,26 @@ impl Pass {
         self.note((number, 0), 0, reason, (first, end.saturating_sub(1)));
     }
 
-    /// All sequences below `durable` are known to have been synced before the pass.
-    fn finish(mut self, early: &Marks, late: &Marks, durable: u64) -> Scan {
+    /// `late` is what cursors say after the pass.
+    fn finish(mut self, late: &Marks) -> Scan {
         for pending in &mut self.pending {
-            let events = pending.ordinals.as_ref().filter(|all| !all.is_empty());
-            let events = events.map(|all| self.torn.durable_of(pending.place, all));
-            // What every output has passed is no loss.
-            let passed = late.lowest.map_or(0, |lowest| lowest.ordinal);
-            let left = pending.ordinals.as_ref();
-            let left = left.map_or(0..0, |all| all.start.max(passed)..all.end);
-            pending.damage.events = self.torn.durable_of(pending.place, &left);
-            let was_torn = match events {
-                Some(durable) => durable == 0,
-                None => self.torn.holds(pending.place),
+            let lost_of =
+                |events: ops::Range<u64>| self.survey.lost_of(events, pending.first, None);
+            let events = pending.ordinals.clone().unwrap_or_default();
+            let was_torn = match events.is_empty() {
+                true => self.survey.is_torn(pending.place),
+                false => lost_of(events.clone()) == 0,
             };
+            // What every output has passed is no loss.
+            pending.damage.events = lost_of(events.start.max(late.passed())..events.end);
             let is_taken = pending.place.offset == 0 && pending.damage.length == 0;
-            pending.damage.torn = !is_taken && (pending.first >= self.durable || was_torn);
+            let is_behind = pending.first >= self.survey.durable();
+            pending.damage.torn = !is_taken && (is_behind || was_torn);
             pending.damage.last_sequence = (pending.last < u64::MAX - 1).then_some(pending.last);
         }
         let judge = Judge {
-            early,
             late,
-            torn: &self.torn,
-            durable,
+            survey: self.survey,
             range: self.range,
             is_whole: self.is_whole,
         };

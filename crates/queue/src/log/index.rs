@@ -46,6 +46,15 @@ impl Segment {
     }
 }
 
+/// The block behind a place at which events are missing.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Behind {
+    /// Its segment.
+    pub(crate) segment: u64,
+    /// All sequences below it were synced when it was written.
+    pub(crate) durable: u64,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Index {
     pub(super) segments: BTreeMap<u64, Segment>,
@@ -112,6 +121,24 @@ impl Index {
     pub(super) fn never_durable(&mut self) -> Vec<Range<u64>> {
         self.never_durable.keep_highest(NEVER_DURABLE_MAX);
         self.never_durable.iter().collect()
+    }
+
+    /// Of events that are missing, those that were on disk once. They were looked for from a sequence on; `behind` is the block
+    /// behind them, `None` at the end.
+    pub(super) fn lost_of(
+        &self,
+        missing: Range<u64>,
+        from_sequence: u64,
+        behind: Option<Behind>,
+    ) -> Vec<Range<u64>> {
+        // Of what was found torn before version 2, only the place is known. There a block says what was synced before it.
+        let may_be_torn = behind.is_some_and(|behind| {
+            behind.segment <= self.vague_until && behind.durable <= from_sequence
+        });
+        match may_be_torn {
+            true => Vec::new(),
+            false => self.never_durable.gaps(&missing),
+        }
     }
 
     pub(super) fn is_torn(&self, place: Place) -> bool {

@@ -75,6 +75,7 @@ mod quarantine;
 mod reader;
 mod recover;
 mod scan;
+mod survey;
 mod walk;
 mod window;
 mod writer;
@@ -97,10 +98,12 @@ pub(crate) use quarantine::copy_place;
 pub use quarantine::{FOLDER as QUARANTINE, copy_name};
 pub use reader::{Found, LoadError, Reader};
 pub use scan::{Item, ScanOptions, Scanner, list_segments, scan_segment};
+pub(crate) use survey::Survey;
 
 use crate::QueueError;
 use crate::pages::PagePool;
 use crate::storage::{Storage, StoredFile};
+pub(crate) use index::Behind;
 use index::Index;
 use quarantine::Quarantine;
 use scan::First;
@@ -379,15 +382,12 @@ impl Log {
         from_sequence: u64,
         found: Option<&Found>,
     ) -> Vec<Range<u64>> {
-        let index = self.shared.index();
-        // Of what was found torn before version 2, only the place is known. There a block says what was synced before it.
-        let may_be_torn = found.is_some_and(|found| {
-            found.place.segment <= index.vague_until && found.durable <= from_sequence
+        let behind = found.map(|found| Behind {
+            segment: found.place.segment,
+            durable: found.durable,
         });
-        match may_be_torn {
-            true => Vec::new(),
-            false => index.never_durable.gaps(&missing),
-        }
+        let index = self.shared.index();
+        index.lost_of(missing, from_sequence, behind)
     }
 
     /// The damages that were found since the last call.

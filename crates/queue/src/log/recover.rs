@@ -4,6 +4,7 @@
 //! durable. Written is nothing; room behind the last block of those segments is given back, and they are synced, so that
 //! what was found there is durable from now on.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::format::{BlockHeader, SegmentPage, Torn, segment_name};
@@ -37,36 +38,85 @@ pub(super) struct DamagedHeader {
 }
 
 pub(super) fn open(storage: &dyn Storage, settings: LogSettings) -> Result<Opened, QueueError> {
-    let mut heads = read_heads(storage)?;
-    let found_limits = limits(&heads);
-    let mut tail = Tail::of(&heads, settings);
-    for (index, head) in heads.iter().enumerate().rev() {
-        let following = heads[index + 1..].iter().find_map(|head| head.first);
-        tail.scan(head, found_limits[index], following)?;
-        if head
-            .first
-            .is_some_and(|first| first.sequence <= tail.durable)
-        {
-            break;
-        }
-    }
-    let next_number = heads.last().map_or(1, |head| head.number + 1);
-    let torn_from = tail.judge();
-    tail.leave_out_torn();
-    tail.trim(storage, &mut heads);
+    let mut examined = Examined::read(storage, settings.synced, settings.passed)?;
+    examined.tail.trim(storage, &mut examined.heads);
     // Some are gone.
-    let limits = limits(&heads);
-    let index = build(&heads, &limits, &tail, torn_from, next_number);
+    let limits = limits(&examined.heads);
+    let index = examined.index(&limits);
+    let Examined { heads, tail, .. } = examined;
     Ok(Opened {
         damaged_headers: damaged_headers(&heads, &limits),
         recovered: tail.recovered(&heads, &limits),
         index,
-        next_number,
+        next_number: examined.next_number,
     })
 }
 
+/// What is known of a log before anything of it is changed.
+pub(super) struct Examined {
+    pub(super) heads: Vec<Head>,
+    tail: Tail,
+    /// Where what a crash left behind begins.
+    torn_from: Option<Place>,
+    next_number: u64,
+}
+
+impl Examined {
+    /// `synced` is where the caller knows it to have been synced, `passed` what all readers have passed.
+    pub(super) fn read(
+        storage: &dyn Storage,
+        synced: LogEnd,
+        passed: LogEnd,
+    ) -> Result<Self, QueueError> {
+        let heads = read_heads(storage)?;
+        let limits = limits(&heads);
+        let mut tail = Tail::of(&heads, synced, passed);
+        for (index, head) in heads.iter().enumerate().rev() {
+            let following = heads[index + 1..].iter().find_map(|head| head.first);
+            tail.scan(head, limits[index], following)?;
+            if head
+                .first
+                .is_some_and(|first| first.sequence <= tail.durable)
+            {
+                break;
+            }
+        }
+        let torn_from = tail.judge();
+        tail.leave_out_torn();
+        Ok(Self {
+            next_number: heads.last().map_or(1, |head| head.number + 1),
+            heads,
+            tail,
+            torn_from,
+        })
+    }
+
+    /// All sequences below it were synced at some time.
+    pub(super) fn durable(&self) -> u64 {
+        self.tail.durable
+    }
+
+    /// Where the log ends, as far as can be seen.
+    pub(super) fn end(&self) -> LogEnd {
+        LogEnd {
+            sequence: self.tail.next_sequence,
+            ordinal: self.tail.next_ordinal,
+        }
+    }
+
+    pub(super) fn index(&self, limits: &[u64]) -> Index {
+        build(
+            &self.heads,
+            limits,
+            &self.tail,
+            self.torn_from,
+            self.next_number,
+        )
+    }
+}
+
 /// For each segment: the sequence from which on a later segment counts instead.
-fn limits(heads: &[Head]) -> Vec<u64> {
+pub(super) fn limits(heads: &[Head]) -> Vec<u64> {
     let mut limit = u64::MAX;
     let mut limits: Vec<_> = heads
         .iter()
@@ -116,8 +166,7 @@ struct Tail {
 }
 
 impl Tail {
-    fn of(heads: &[Head], settings: LogSettings) -> Self {
-        let LogSettings { synced, passed, .. } = settings;
+    fn of(heads: &[Head], synced: LogEnd, passed: LogEnd) -> Self {
         let mut tail = Self {
             synced,
             durable: synced.sequence,
@@ -373,7 +422,7 @@ impl Scanned {
         scanned
     }
 
-    fn flaw(&mut self, range: std::ops::Range<u64>, least: u64, below: u64) {
+    fn flaw(&mut self, range: Range<u64>, least: u64, below: u64) {
         // What does not count any more cannot be lost.
         let is_headless = self.least == u64::MAX;
         let counts = least < self.limit || is_headless;

@@ -313,7 +313,10 @@ fn newer(number: u64, version: u32, known: u32) -> QueueError {
 /// # Errors
 /// The folder cannot be read, or a later version wrote a segment.
 pub fn list_segments(storage: &dyn Storage) -> Result<Vec<SegmentInfo>, QueueError> {
-    let heads = read_heads(storage)?;
+    Ok(segments(&read_heads(storage)?))
+}
+
+pub(super) fn segments(heads: &[Head]) -> Vec<SegmentInfo> {
     // A last one of which nothing is known takes nothing from those before it.
     let end = First {
         sequence: u64::MAX,
@@ -322,7 +325,7 @@ pub fn list_segments(storage: &dyn Storage) -> Result<Vec<SegmentInfo>, QueueErr
     let segments = heads
         .iter()
         .map(|head| (head.number, head.length, head.first));
-    Ok(infos(segments, end))
+    infos(segments, end)
 }
 
 /// Where nothing is known about a segment's beginning, it is that of the next one, or `end` for the last.
