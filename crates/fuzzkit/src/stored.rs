@@ -4,14 +4,13 @@
 //! the first byte says otherwise.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use batch::{Batch, JsonWriter, MsgPackWriter};
 use bytes::Bytes;
+use disk::simulation::SimDisk;
+use disk::{PAGE, PagePool, Storage};
 use queue::log::{Item, Log, LogEnd, LogSettings, ScanOptions, scan_segment, segment_name};
-use queue::pages::PagePool;
-use queue::storage::{Listed, PAGE, Storage, StoredFile};
 
 use crate::choice;
 
@@ -61,8 +60,8 @@ pub(crate) fn queue(bytes: &[u8]) {
     if choice % 4 != 0 {
         put_right(&mut segment);
     }
-    let disk = Memory::default();
-    disk.put(&segment_name(1), segment);
+    let disk = SimDisk::new(0);
+    disk.plant(&segment_name(1), segment);
     let scanned = scan(&disk);
     let first = read(&disk);
     // Opening sets aside what is damaged, and takes nothing else away.
@@ -100,7 +99,7 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
 }
 
 /// How many blocks a scan of the segment finds.
-fn scan(disk: &Memory) -> usize {
+fn scan(disk: &SimDisk) -> usize {
     let file = disk.open(&segment_name(1)).expect("it was put there");
     let options = ScanOptions {
         from: 0,
@@ -113,7 +112,7 @@ fn scan(disk: &Memory) -> usize {
 }
 
 /// The sequences of the blocks that can be read; none where the log is of a later version.
-fn read(disk: &Memory) -> Option<Vec<u64>> {
+fn read(disk: &SimDisk) -> Option<Vec<u64>> {
     let settings = LogSettings {
         segment_size: 16 * PAGE as u64,
         quarantine_size_max: 1 << 20,
@@ -195,123 +194,5 @@ fn put_frames_right(log: &mut [u8]) {
         }
         log[at + 28..at + 32].copy_from_slice(&hasher.finalize().to_le_bytes());
         at += 32;
-    }
-}
-
-/// A folder in memory.
-#[derive(Debug, Clone, Default)]
-struct Memory(Arc<Mutex<BTreeMap<String, Arc<MemoryFile>>>>);
-
-#[derive(Debug, Default)]
-struct MemoryFile(Mutex<Vec<u8>>);
-
-impl Memory {
-    fn files(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Arc<MemoryFile>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn put(&self, name: &str, bytes: Vec<u8>) {
-        let file = Arc::new(MemoryFile(Mutex::new(bytes)));
-        self.files().insert(name.to_owned(), file);
-    }
-}
-
-fn missing() -> io::Error {
-    io::ErrorKind::NotFound.into()
-}
-
-impl Storage for Memory {
-    fn list(&self, folder: &str) -> io::Result<Vec<Listed>> {
-        let mut listed = Vec::new();
-        for (name, file) in self.files().iter() {
-            let (of, name) = name.rsplit_once('/').unwrap_or(("", name));
-            if of == folder {
-                listed.push(Listed {
-                    name: name.to_owned(),
-                    length: file.len()?,
-                });
-            }
-        }
-        Ok(listed)
-    }
-
-    fn make_folder(&self, _: &str) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn open(&self, name: &str) -> io::Result<Arc<dyn StoredFile>> {
-        let file = self.files().get(name).cloned();
-        Ok(file.ok_or_else(missing)?)
-    }
-
-    fn create(&self, name: &str, reserve: u64) -> io::Result<Arc<dyn StoredFile>> {
-        let length = usize::try_from(reserve).map_err(io::Error::other)?;
-        self.put(name, vec![0; length]);
-        self.open(name)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        let mut files = self.files();
-        let file = files.remove(from).ok_or_else(missing)?;
-        files.insert(to.to_owned(), file);
-        Ok(())
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.files().remove(name);
-        Ok(())
-    }
-
-    fn sync_folder(&self, _: &str) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn free(&self) -> io::Result<u64> {
-        Ok(1 << 30)
-    }
-}
-
-impl MemoryFile {
-    fn bytes(&self) -> std::sync::MutexGuard<'_, Vec<u8>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl StoredFile for MemoryFile {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.bytes().len() as u64)
-    }
-
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let bytes = self.bytes();
-        let from = usize::try_from(offset)
-            .unwrap_or(usize::MAX)
-            .min(bytes.len());
-        let length = buffer.len().min(bytes.len() - from);
-        buffer[..length].copy_from_slice(&bytes[from..from + length]);
-        Ok(length)
-    }
-
-    fn write_at(&self, content: &[u8], offset: u64) -> io::Result<()> {
-        let (mut bytes, from) = (
-            self.bytes(),
-            usize::try_from(offset).map_err(io::Error::other)?,
-        );
-        let end = from + content.len();
-        if bytes.len() < end {
-            bytes.resize(end, 0);
-        }
-        bytes[from..end].copy_from_slice(content);
-        Ok(())
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn cut(&self, length: u64) -> io::Result<()> {
-        self.bytes()
-            .truncate(usize::try_from(length).map_err(io::Error::other)?);
-        Ok(())
     }
 }

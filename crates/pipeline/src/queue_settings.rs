@@ -23,7 +23,7 @@ const SEGMENTS_MIN: u64 = 4;
 pub const DISK_SIZE_MIN: Size = Size(SEGMENT_SIZE_MIN.0 * SEGMENTS_MIN);
 
 /// Segments are made of pages of this size.
-const PAGE: u64 = queue::storage::PAGE as u64;
+const PAGE: u64 = disk::PAGE as u64;
 
 /// The longest name of a file that every common file system takes.
 const FILE_NAME_MAX: usize = 255;

@@ -3,6 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use disk::FolderError;
+use disk::lock::LockError;
+
 /// Why a disk queue cannot be used. Damage is never a reason: it is set aside, said and counted.
 #[derive(Debug, thiserror::Error)]
 pub enum QueueError {
@@ -56,6 +59,36 @@ impl QueueError {
     pub fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io {
+            action,
+            path,
+            source,
+        }
+    }
+}
+
+impl From<FolderError> for QueueError {
+    fn from(failure: FolderError) -> Self {
+        let (action, path, source) = match failure {
+            FolderError::NotADirectory(path) => ("open", path, io::ErrorKind::NotADirectory.into()),
+            FolderError::Io {
+                action,
+                path,
+                source,
+            } => (action, path, source),
+            FolderError::Lock(LockError::InUse { holder, path }) => {
+                return Self::InUse {
+                    folder: path.parent().unwrap_or(&path).to_owned(),
+                    holder,
+                    lock: path,
+                };
+            }
+            FolderError::Lock(LockError::Io {
+                doing,
+                path,
+                source,
+            }) => (doing, path, source),
+        };
+        Self::Io {
             action,
             path,
             source,

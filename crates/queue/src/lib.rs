@@ -5,16 +5,13 @@
 
 mod budget;
 pub mod cursor;
-pub mod disk;
 mod engine;
 mod error;
 pub mod inspect;
 pub mod letters;
 pub mod log;
-pub mod pages;
 mod settings;
 mod spans;
-pub mod storage;
 mod synced;
 
 pub use budget::DiskBudget;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use disk::PAGE;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::log::Compression;
-use crate::storage::PAGE;
 
 /// How a disk queue works. Sizes are in bytes.
 #[derive(Debug, Clone, PartialEq)]

@@ -22,8 +22,9 @@
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use disk::{PAGE, Storage, StoredFile};
+
 use crate::log::LogEnd;
-use crate::storage::{PAGE, Storage, StoredFile};
 
 /// The file's name.
 pub(crate) const NAME: &str = "synced";
@@ -161,7 +162,7 @@ fn open_or_create(storage: &dyn Storage) -> io::Result<Open> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::FolderStorage;
+    use disk::FolderStorage;
 
     fn end(sequence: u64) -> LogEnd {
         LogEnd {

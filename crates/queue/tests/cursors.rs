@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use batch::{Batch, BatchBuilder, Encoding, HostInfo, Span, Stream};
 use component::Diagnostics;
-use queue::disk::FolderStorage;
+use disk::FolderStorage;
 use queue::log::Compression;
 use queue::{DiskOptions, DiskSettings, Durability, NewOutput, Queue, QueueError, Taken, WhenFull};
 
@@ -405,7 +405,7 @@ fn a_folder_of_a_later_version_is_refused_and_nothing_touched() {
 
 /// The first page of a segment written by a later version: its checksum is right.
 fn newer_segment(number: u64) -> Vec<u8> {
-    let mut page = vec![0; queue::storage::PAGE];
+    let mut page = vec![0; disk::PAGE];
     page[..8].copy_from_slice(b"\x93mpSEG\xf2\n");
     page[12..16].copy_from_slice(&(queue::log::VERSION + 1).to_le_bytes());
     page[16..24].copy_from_slice(&number.to_le_bytes());

@@ -6,15 +6,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use disk::simulation::SimDisk;
+use disk::{PAGE, PagePool, Storage};
 use queue::QueueError;
 use queue::log::{
     Block, BlockHeader, Compression, Damage, Item, Log, LogEnd, LogSettings, Payload, Recovered,
     ScanOptions, VERSION, list_segments, scan_segment, segment_name,
 };
-use queue::pages::PagePool;
-use queue::storage::{PAGE, Storage};
 use support::blocks;
-use support::disk::SimDisk;
 
 const SETTINGS: LogSettings = LogSettings {
     segment_size: 16 * PAGE as u64,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use batch::{Batch, BatchBuilder, Encoding, HostInfo, Span, Stream};
 use component::Receipt;
-use queue::disk::FolderStorage;
+use disk::FolderStorage;
 use queue::log::Compression;
 use queue::{
     DiskOptions, DiskSettings, Durability, Limits, Mode, NewOutput, Queue, QueuePhase, Taken,

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use queue::disk::FolderStorage;
+use disk::{FolderStorage, PagePool, Storage};
 use queue::log::{Block, Compression, Log, LogEnd, LogSettings, Payload, Recovered};
-use queue::pages::PagePool;
-use queue::storage::Storage;
 
 const SETTINGS: LogSettings = LogSettings {
     segment_size: 256 * 1024,

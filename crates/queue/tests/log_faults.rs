@@ -7,14 +7,13 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use disk::simulation::{Kind, SimDisk};
+use disk::{PAGE, PagePool};
 use fastrand::Rng;
 use queue::log::{
     Block, Compression, LoadError, Log, LogEnd, LogSettings, Payload, Reader, Recovered,
 };
-use queue::pages::PagePool;
-use queue::storage::PAGE;
 use support::blocks;
-use support::disk::{Kind, SimDisk};
 
 const SETTINGS: LogSettings = LogSettings {
     segment_size: 8 * PAGE as u64,

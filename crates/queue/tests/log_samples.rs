@@ -6,13 +6,11 @@ use std::sync::Arc;
 
 use batch::Frozen;
 use bytes::Bytes;
-use queue::disk::FolderStorage;
+use disk::{FolderStorage, PagePool, Storage};
 use queue::log::{
     Block, Compression, Item, Log, LogEnd, LogSettings, Payload, Recovered, ScanOptions,
     SegmentInfo, list_segments, scan_segment, segment_name,
 };
-use queue::pages::PagePool;
-use queue::storage::Storage;
 
 const SETTINGS: LogSettings = LogSettings {
     segment_size: 4 * 4096,

@@ -9,16 +9,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use disk::simulation::SimDisk;
+use disk::{PAGE, PagePool};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use queue::log::{Block, Compression, Log, LogEnd, LogSettings, Payload, Reader};
-use queue::pages::PagePool;
-use queue::storage::PAGE;
 use queue::{
     DiskOptions, DiskSettings, Durability, NewOutput, Queue, QueuePhase, Taken, Ticket, WhenFull,
 };
 use support::batches::{self, Content};
-use support::disk::SimDisk;
 
 /// What is done with a log.
 #[derive(Debug, Clone)]

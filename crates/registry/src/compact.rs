@@ -3,11 +3,13 @@
 //! The old log is walked frame by frame, so a value goes over only from a frame that verifies, and memory holds one frame
 //! of each log and 16 bytes for each entry.
 
-use std::fs::File;
+use std::sync::Arc;
+
+use disk::StoredFile;
 
 use crate::RegistryError;
 use crate::error;
-use crate::folder::Folder;
+use crate::folder::{Folder, TMP};
 use crate::format::{Changes, Found, FrameBuilder, HEADER_BYTES, Header};
 use crate::index::Index;
 use crate::scan::{Piece, Scan};
@@ -18,7 +20,7 @@ const FRAME_BYTES: usize = 256 << 10;
 /// A new log: on disk, as `registry.tmp`.
 #[derive(Debug)]
 pub(crate) struct Fresh {
-    pub file: File,
+    pub file: Arc<dyn StoredFile>,
     pub log: u64,
     pub sequence: u64,
     pub length: u64,
@@ -27,22 +29,29 @@ pub(crate) struct Fresh {
 }
 
 /// Writes and syncs `registry.tmp` with the live entries of the old log; without one, with none.
-pub(crate) fn write(folder: &Folder, old: Option<(&File, &Index)>) -> Result<Fresh, RegistryError> {
+pub(crate) fn write(
+    folder: &Folder,
+    old: Option<(&dyn StoredFile, &Index)>,
+) -> Result<Fresh, RegistryError> {
     let result = write_tmp(folder, old);
     if result.is_err() {
         // The next attempt and the next start remove it too; now it may be what fills the disk.
-        let _ = folder.disk.remove(&folder.tmp);
+        let _ = folder.storage.remove(TMP);
     }
     result
 }
 
-fn write_tmp(folder: &Folder, old: Option<(&File, &Index)>) -> Result<Fresh, RegistryError> {
-    let failed = |doing| error::io(doing, &folder.tmp);
-    let file = folder.disk.create(&folder.tmp).map_err(failed("create"))?;
+fn write_tmp(
+    folder: &Folder,
+    old: Option<(&dyn StoredFile, &Index)>,
+) -> Result<Fresh, RegistryError> {
+    let tmp = folder.tmp();
+    let failed = |doing| error::io(doing, &tmp);
+    // What an attempt that failed could not remove.
+    folder.storage.remove(TMP).map_err(failed("remove"))?;
+    let file = folder.storage.create(TMP, 0).map_err(failed("create"))?;
     let log = fastrand::u64(..);
-    folder
-        .disk
-        .write(&file, &Header::encode(log), 0)
+    file.write_at(&Header::encode(log), 0)
         .map_err(failed("write"))?;
     let mut fresh = Fresh {
         file,
@@ -54,13 +63,19 @@ fn write_tmp(folder: &Folder, old: Option<(&File, &Index)>) -> Result<Fresh, Reg
     if let Some((old, index)) = old {
         fresh.copy(folder, old, index)?;
     }
-    folder.disk.sync(&fresh.file).map_err(failed("sync"))?;
+    fresh.file.sync().map_err(failed("sync"))?;
     Ok(fresh)
 }
 
 impl Fresh {
-    fn copy(&mut self, folder: &Folder, old: &File, index: &Index) -> Result<(), RegistryError> {
-        let failed = || error::io("read the registry", &folder.log);
+    fn copy(
+        &mut self,
+        folder: &Folder,
+        old: &dyn StoredFile,
+        index: &Index,
+    ) -> Result<(), RegistryError> {
+        let log = folder.log();
+        let failed = || error::io("read the registry", &log);
         self.moved.reserve_exact(index.len());
         let mut frame = FrameBuilder::new();
         let (mut scan, _) = Scan::new(old).map_err(failed())?;
@@ -85,9 +100,7 @@ impl Fresh {
         }
         self.append(folder, &mut frame)?;
         if self.moved.len() < index.len() {
-            return Err(RegistryError::Damaged {
-                path: folder.log.clone(),
-            });
+            return Err(RegistryError::Damaged { path: folder.log() });
         }
         Ok(())
     }
@@ -98,10 +111,9 @@ impl Fresh {
         }
         self.sequence += 1;
         let bytes = frame.finish(self.log, self.sequence);
-        folder
-            .disk
-            .write(&self.file, bytes, self.length)
-            .map_err(error::io("write", &folder.tmp))?;
+        self.file
+            .write_at(bytes, self.length)
+            .map_err(error::io("write", &folder.tmp()))?;
         self.length += bytes.len() as u64;
         frame.clear();
         Ok(())

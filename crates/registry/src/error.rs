@@ -3,7 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::lock::LockError;
+use disk::FolderError;
+use disk::lock::LockError;
 
 /// Why a registry could not be opened, read or written.
 #[derive(Debug, thiserror::Error)]
@@ -75,23 +76,34 @@ pub enum RegistryError {
     },
 }
 
-/// Makes the lock's error say which data directory it is about.
-pub(crate) fn locking(directory: &Path) -> impl FnOnce(LockError) -> RegistryError {
-    move |failure| match failure {
-        LockError::InUse { holder, path } => RegistryError::InUse {
-            directory: directory.to_owned(),
-            lock: path,
-            holder,
-        },
-        LockError::Io {
+impl From<FolderError> for RegistryError {
+    fn from(failure: FolderError) -> Self {
+        let (doing, path, source) = match failure {
+            FolderError::NotADirectory(path) => return Self::NotADirectory { path },
+            FolderError::Io {
+                action: "create",
+                path,
+                source,
+            } => ("create the data directory", path, source),
+            FolderError::Io { path, source, .. } => ("use the data directory", path, source),
+            FolderError::Lock(LockError::InUse { holder, path }) => {
+                return Self::InUse {
+                    directory: path.parent().unwrap_or(&path).to_owned(),
+                    lock: path,
+                    holder,
+                };
+            }
+            FolderError::Lock(LockError::Io {
+                doing,
+                path,
+                source,
+            }) => (doing, path, source),
+        };
+        Self::Io {
             doing,
             path,
             source,
-        } => RegistryError::Io {
-            doing,
-            path,
-            source,
-        },
+        }
     }
 }
 

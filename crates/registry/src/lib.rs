@@ -43,20 +43,14 @@
 //! in the sequences tells how many commits were lost. Every version keeps magic, version and the header's CRC in place.
 
 mod compact;
-mod disk;
 mod error;
 mod folder;
-pub mod folders;
 mod format;
 mod index;
-pub mod lock;
 mod reading;
 mod recover;
 mod scan;
 mod store;
-
-#[cfg(test)]
-mod tests;
 
 pub use error::RegistryError;
 pub use format::{COMMIT_BYTES_MAX, Change, Key, VALUE_BYTES_MAX};

@@ -1,11 +1,15 @@
 //! Reading a registry that may belong to a running instance, which is not disturbed.
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
-use crate::error::{self, RegistryError};
-use crate::{Key, folder, lock, recover};
+use disk::lock::holder;
+use disk::{FolderError, FolderStorage};
+
+use crate::error::RegistryError;
+use crate::folder::Folder;
+use crate::{Key, recover};
 
 /// What was found besides the entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,33 +26,29 @@ pub struct Reading {
 /// # Errors
 /// There is no registry; it has a newer version; the system refuses.
 pub fn read(directory: &Path, each: &mut dyn FnMut(Key, &[u8])) -> Result<Reading, RegistryError> {
-    let path = folder::log(directory);
-    let file = match File::open(&path) {
-        Err(failure) if failure.kind() == io::ErrorKind::NotFound => {
-            return Err(RegistryError::Missing {
-                directory: directory.to_owned(),
-            });
-        }
-        Err(failure) if failure.kind() == io::ErrorKind::NotADirectory => {
-            return Err(RegistryError::NotADirectory {
-                path: directory.to_owned(),
-            });
-        }
-        other => other.map_err(error::io("open the registry", &path))?,
+    let missing = || RegistryError::Missing {
+        directory: directory.to_owned(),
     };
-    let loaded = recover::load(&file, &path)?;
+    let storage = FolderStorage::read_only(directory).map_err(|failure| match failure {
+        FolderError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => missing(),
+        other => other.into(),
+    })?;
+    let folder = Folder::new(directory, Arc::new(storage));
+    let file = folder.open_log()?.ok_or_else(missing)?;
+    let path = folder.log();
+    let loaded = recover::load(&*file, &path)?;
     let mut problems = Vec::new();
     if loaded.damage.is_any() {
         problems.push(loaded.damage.describe(&path));
     }
     for kind in loaded.index.kinds() {
         let entries = loaded.index.in_log_order(kind);
-        recover::each_value(&file, &path, &entries, &mut |id, value| {
+        recover::each_value(&*file, &path, &entries, &mut |id, value| {
             each(Key { kind, id }, value);
         })?;
     }
     Ok(Reading {
-        is_locked_by: lock::holder(directory),
+        is_locked_by: holder(directory),
         problems,
     })
 }

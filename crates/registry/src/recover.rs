@@ -1,12 +1,13 @@
 //! Reading a log into an index, and what is said about the parts that could not be read.
 
-use std::fs::File;
 use std::path::Path;
+
+use disk::{StoredFile, Window};
 
 use crate::error::{self, RegistryError};
 use crate::format::{HEADER_BYTES, Header, VERSION};
 use crate::index::{Index, Place};
-use crate::scan::{Piece, Scan, Window};
+use crate::scan::{Piece, Scan, WINDOW_BYTES};
 
 /// A log as it was found.
 #[derive(Debug)]
@@ -61,7 +62,7 @@ impl Damage {
 }
 
 /// Reads a whole log. Refuses one of a newer version.
-pub(crate) fn load(file: &File, path: &Path) -> Result<Loaded, RegistryError> {
+pub(crate) fn load(file: &dyn StoredFile, path: &Path) -> Result<Loaded, RegistryError> {
     let failed = || error::io("read the registry", path);
     let (mut scan, header) = Scan::new(file).map_err(failed())?;
     if let Header::Newer { version } = header {
@@ -107,16 +108,17 @@ pub(crate) fn load(file: &File, path: &Path) -> Result<Loaded, RegistryError> {
 
 /// Gives the values of a kind in the order of the log.
 pub(crate) fn each_value(
-    file: &File,
+    file: &dyn StoredFile,
     path: &Path,
     entries: &[(u128, Place)],
     each: &mut dyn FnMut(u128, &[u8]),
 ) -> Result<(), RegistryError> {
     let failed = || error::io("read the registry", path);
-    let mut window = Window::new(file).map_err(failed())?;
+    let mut window = Window::new(WINDOW_BYTES);
     for (id, place) in entries {
+        let end = u64::MAX;
         let value = window
-            .get(place.offset(), place.length())
+            .get(file, place.offset(), place.length(), WINDOW_BYTES, end)
             .map_err(failed())?;
         if value.len() < place.length() {
             return Err(RegistryError::Damaged {

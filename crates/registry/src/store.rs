@@ -4,18 +4,17 @@
 //! changed, so a reader that took file and place together may read without a lock, also while a compaction puts a new
 //! file in place. The log's length on disk is `Writer::length`, except while `must_cut` or within a commit.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use disk::{FolderStorage, Storage, StoredFile};
+
 use crate::compact::{self, Fresh};
-use crate::disk::Disk;
 use crate::error::{self, RegistryError};
-use crate::folder::Folder;
+use crate::folder::{Folder, LOG, TMP};
 use crate::format::FrameBuilder;
 use crate::index::Index;
-use crate::lock::Lock;
 use crate::recover::{self, Loaded};
 use crate::{Change, Key};
 
@@ -28,13 +27,12 @@ pub struct Registry {
     folder: Folder,
     writer: Mutex<Writer>,
     view: RwLock<View>,
-    _lock: Lock,
 }
 
 /// What readers see.
 #[derive(Debug)]
 struct View {
-    file: Arc<File>,
+    file: Arc<dyn StoredFile>,
     index: Index,
 }
 
@@ -60,20 +58,25 @@ impl Registry {
     /// # Errors
     /// Another instance holds the directory; the log has a newer version; the system refuses.
     pub fn open(directory: &Path) -> Result<(Self, Vec<String>), RegistryError> {
-        Self::open_on(directory, Disk::default())
+        let storage = FolderStorage::open(directory)?;
+        let warning = storage.warning();
+        let (registry, sentences) = Self::open_on(directory, Arc::new(storage))?;
+        Ok((registry, warning.into_iter().chain(sentences).collect()))
     }
 
-    pub(crate) fn open_on(
+    /// Opens a registry on any storage; `directory` is what messages call it.
+    ///
+    /// # Errors
+    /// As for [`Registry::open`].
+    pub fn open_on(
         directory: &Path,
-        disk: Disk,
+        storage: Arc<dyn Storage>,
     ) -> Result<(Self, Vec<String>), RegistryError> {
-        let folder = Folder::new(directory, disk);
-        folder.create()?;
-        let lock = Lock::take(directory).map_err(error::locking(directory))?;
+        let folder = Folder::new(directory, storage);
         // Whatever a crash left there; the log is whole without it.
-        let removed = folder.disk.remove(&folder.tmp);
-        removed.map_err(error::io("remove", &folder.tmp))?;
-        let mut sentences = Vec::from_iter(lock.warning());
+        let removed = folder.storage.remove(TMP);
+        removed.map_err(error::io("remove", &folder.tmp()))?;
+        let mut sentences = Vec::new();
         let (view, writer) = match folder.open_log()? {
             Some(file) => load(&folder, file, &mut sentences)?,
             None => install(&folder, compact::write(&folder, None)?, Index::default())?,
@@ -82,7 +85,6 @@ impl Registry {
             folder,
             writer: Mutex::new(writer),
             view: RwLock::new(view),
-            _lock: lock,
         };
         Ok((registry, sentences))
     }
@@ -106,7 +108,7 @@ impl Registry {
             let view = self.view();
             (Arc::clone(&view.file), view.index.in_log_order(kind))
         };
-        recover::each_value(&file, &self.folder.log, &entries, each)
+        recover::each_value(&*file, &self.folder.log(), &entries, each)
     }
 
     /// The value of an entry.
@@ -122,9 +124,12 @@ impl Registry {
             (Arc::clone(&view.file), place)
         };
         let mut value = vec![0; place.length()];
-        file.read_exact_at(&mut value, place.offset())
-            .map_err(error::io("read the registry", &self.folder.log))?;
-        Ok(Some(value))
+        let read = file.read_at(&mut value, place.offset());
+        let whole = read.and_then(|read| match read == value.len() {
+            true => Ok(Some(value)),
+            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        });
+        whole.map_err(error::io("read the registry", &self.folder.log()))
     }
 
     /// Applies all changes, in order, or none, also across a crash. With `durable` it returns once this commit and all
@@ -142,13 +147,13 @@ impl Registry {
         let file = Arc::clone(&self.view().file);
         if changes.is_empty() {
             return match durable {
-                true => writer.sync(&self.folder, &file),
+                true => writer.sync(&self.folder, &*file),
                 false => Ok(()),
             };
         }
         let bytes = frame.finish(writer.log, writer.sequence + 1);
         let offset = writer.length;
-        writer.append(&self.folder, &file, bytes, durable)?;
+        writer.append(&self.folder, &*file, bytes, durable)?;
         self.view_mut().index.apply(bytes, offset);
         self.compact_when_due(&mut writer);
         Ok(())
@@ -168,13 +173,13 @@ impl Registry {
     fn compact(&self, writer: &mut Writer) -> Result<(), RegistryError> {
         let fresh = {
             let view = self.view();
-            compact::write(&self.folder, Some((&view.file, &view.index)))?
+            compact::write(&self.folder, Some((&*view.file, &view.index)))?
         };
         rename(&self.folder)?;
         let mut view = self.view_mut();
         view.index.relocate(&fresh.moved);
         *writer = Writer::of(&fresh);
-        view.file = Arc::new(fresh.file);
+        view.file = fresh.file;
         drop(view);
         // Until the directory is on disk, a crash brings back the old log without what goes to the new one.
         writer.is_suspect = true;
@@ -208,7 +213,7 @@ impl Writer {
     fn append(
         &mut self,
         folder: &Folder,
-        file: &File,
+        file: &dyn StoredFile,
         frame: &[u8],
         durable: bool,
     ) -> Result<(), RegistryError> {
@@ -216,8 +221,8 @@ impl Writer {
             self.cut(folder, file)?;
         }
         self.must_cut = true;
-        let written = folder.disk.write(file, frame, self.length);
-        let written = written.map_err(error::io("write to the registry", &folder.log));
+        let written = file.write_at(frame, self.length);
+        let written = written.map_err(error::io("write to the registry", &folder.log()));
         let result = match written {
             Ok(()) if durable => self.sync(folder, file),
             other => other,
@@ -234,32 +239,32 @@ impl Writer {
         result
     }
 
-    fn cut(&mut self, folder: &Folder, file: &File) -> Result<(), RegistryError> {
-        let cut = folder.disk.cut(file, self.length);
-        cut.map_err(error::io("truncate the registry", &folder.log))?;
+    fn cut(&mut self, folder: &Folder, file: &dyn StoredFile) -> Result<(), RegistryError> {
+        let cut = file.cut(self.length);
+        cut.map_err(error::io("truncate the registry", &folder.log()))?;
         self.must_cut = false;
         Ok(())
     }
 
-    fn sync(&mut self, folder: &Folder, file: &File) -> Result<(), RegistryError> {
-        let synced = folder.disk.sync(file);
+    fn sync(&mut self, folder: &Folder, file: &dyn StoredFile) -> Result<(), RegistryError> {
+        let synced = file.sync();
         self.is_suspect |= synced.is_err();
-        synced.map_err(error::io("sync the registry", &folder.log))
+        synced.map_err(error::io("sync the registry", &folder.log()))
     }
 }
 
 /// Reads the log that is there; sets aside and writes anew what is damaged.
 fn load(
     folder: &Folder,
-    file: File,
+    file: Arc<dyn StoredFile>,
     sentences: &mut Vec<String>,
 ) -> Result<(View, Writer), RegistryError> {
-    let loaded = recover::load(&file, &folder.log)?;
+    let loaded = recover::load(&*file, &folder.log())?;
     if !loaded.damage.is_any() {
         return reuse(folder, file, loaded, sentences);
     }
-    let mut sentence = loaded.damage.describe(&folder.log);
-    let fresh = compact::write(folder, Some((&file, &loaded.index)))?;
+    let mut sentence = loaded.damage.describe(&folder.log());
+    let fresh = compact::write(folder, Some((&*file, &loaded.index)))?;
     match folder.set_aside() {
         Ok(copy) => sentence += &format!("; the damaged log has been kept as {}", copy.display()),
         Err(failure) => sentence += &format!("; the damaged log could not be kept: {failure}"),
@@ -268,24 +273,27 @@ fn load(
     install(folder, fresh, loaded.index)
 }
 
-/// Goes on with a log that is well but for a torn end. What is read counts as durable from here on, so it is synced.
+/// Goes on with a log that is well but for a torn end. What is read counts as durable from here on, so it is synced, and so is
+/// its name.
 fn reuse(
     folder: &Folder,
-    file: File,
+    file: Arc<dyn StoredFile>,
     loaded: Loaded,
     sentences: &mut Vec<String>,
 ) -> Result<(View, Writer), RegistryError> {
-    let (path, torn) = (&folder.log, loaded.torn_bytes);
+    let (path, torn) = (&folder.log(), loaded.torn_bytes);
     if torn > 0 {
-        let cut = folder.disk.cut(&file, loaded.end);
+        let cut = file.cut(loaded.end);
         cut.map_err(error::io("truncate the registry", path))?;
         sentences.push(format!(
             "the last write to the registry {} was interrupted by a crash: its {torn} bytes were discarded",
             path.display()
         ));
     }
-    let synced = folder.disk.sync(&file);
+    let synced = file.sync();
     synced.map_err(error::io("sync the registry", path))?;
+    // A run that ended while it put a new log in place left a name that is not on disk yet.
+    sync_directory(folder)?;
     let writer = Writer {
         log: loaded.log,
         sequence: loaded.sequence,
@@ -295,7 +303,7 @@ fn reuse(
         compact_at: 0,
     };
     let view = View {
-        file: Arc::new(file),
+        file,
         index: loaded.index,
     };
     Ok((view, writer))
@@ -311,20 +319,20 @@ fn install(
     sync_directory(folder)?;
     index.relocate(&fresh.moved);
     let writer = Writer::of(&fresh);
-    let file = Arc::new(fresh.file);
+    let file = fresh.file;
     Ok((View { file, index }, writer))
 }
 
 fn rename(folder: &Folder) -> Result<(), RegistryError> {
-    let renamed = folder.disk.rename(&folder.tmp, &folder.log);
+    let renamed = folder.storage.rename(TMP, LOG);
     if renamed.is_err() {
         // As after a failed write: the next attempt removes it too.
-        let _ = folder.disk.remove(&folder.tmp);
+        let _ = folder.storage.remove(TMP);
     }
-    renamed.map_err(error::io("replace the registry", &folder.log))
+    renamed.map_err(error::io("replace the registry", &folder.log()))
 }
 
 fn sync_directory(folder: &Folder) -> Result<(), RegistryError> {
-    let synced = folder.disk.sync_directory(&folder.directory);
+    let synced = folder.storage.sync_folder("");
     synced.map_err(error::io("sync the data directory", &folder.directory))
 }

@@ -4,8 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates, each depending only on those before it.
-const ORDER: [&str; 17] = [
+const ORDER: [&str; 18] = [
     "datetime",
+    "disk",
     "batch",
     "grok",
     "config",

@@ -9,11 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use batch::{Batch, BatchBuilder, Encoding, HostInfo, Span, Stream};
+use disk::{FolderStorage, PagePool, Storage};
 use queue::cursor::{CursorFile, LogEnd, Passed, Saved};
-use queue::disk::FolderStorage;
 use queue::log::{Block, Compression, Log, LogSettings, Payload, segment_name};
-use queue::pages::PagePool;
-use queue::storage::Storage;
 use serde_json::Value;
 
 use crate::program::{Ended, Folder, command, ended, millpond};

@@ -44,6 +44,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use disk::{PAGE, Storage, StoredFile};
 use serde::{Deserialize, Serialize};
 
 pub use crate::log::LogEnd;
@@ -53,7 +54,6 @@ pub use slot::SlotState;
 pub(crate) use slot::VERSION;
 
 use crate::QueueError;
-use crate::storage::{PAGE, Storage, StoredFile};
 
 /// Where damaged and surplus files go.
 const QUARANTINE: &str = "quarantine";

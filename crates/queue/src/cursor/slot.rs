@@ -3,8 +3,9 @@
 use std::fmt;
 use std::io;
 
+use disk::{PAGE, StoredFile};
+
 use super::{Passed, RUNS_MAX, Saved};
-use crate::storage::{PAGE, StoredFile};
 
 /// The latest version that is known.
 pub(crate) const VERSION: u32 = 2;

@@ -1,148 +1,21 @@
-//! Tests of the cursor files, on a folder in memory.
+//! Tests of the cursor files, on a simulated disk.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use disk::simulation::{Kind, SimDisk};
 use proptest::prelude::*;
 
 use super::*;
-use crate::storage::Listed;
 
-/// A folder in memory. Every file is synced when it says so; tests look at the bytes.
-#[derive(Debug, Default)]
-struct Memory {
-    files: Mutex<BTreeMap<String, Arc<MemoryFile>>>,
-    is_full: AtomicBool,
+/// Makes every sync fail until the disk is healed.
+fn fail_syncs(disk: &SimDisk) {
+    (0..100).for_each(|others| disk.fail(Kind::Sync, others));
 }
 
-#[derive(Debug, Default)]
-struct MemoryFile {
-    bytes: Mutex<Vec<u8>>,
-    writes: AtomicUsize,
-    sync_fails: AtomicBool,
-}
-
-impl Memory {
-    fn put(&self, name: &str, bytes: &[u8]) {
-        let file = MemoryFile::default();
-        *file.bytes.lock().unwrap() = bytes.to_vec();
-        self.files
-            .lock()
-            .unwrap()
-            .insert(name.to_owned(), Arc::new(file));
-    }
-
-    fn file(&self, name: &str) -> Arc<MemoryFile> {
-        Arc::clone(&self.files.lock().unwrap()[name])
-    }
-
-    fn bytes(&self, name: &str) -> Vec<u8> {
-        self.file(name).bytes.lock().unwrap().clone()
-    }
-
-    fn names(&self) -> Vec<String> {
-        self.files.lock().unwrap().keys().cloned().collect()
-    }
-}
-
-impl Storage for Memory {
-    fn list(&self, folder: &str) -> io::Result<Vec<Listed>> {
-        let files = self.files.lock().unwrap();
-        let inside = files.iter().filter_map(|(name, file)| {
-            let (parent, name) = name.rsplit_once('/').unwrap_or(("", name));
-            let length = file.bytes.lock().unwrap().len() as u64;
-            let name = name.to_owned();
-            (parent == folder).then_some(Listed { name, length })
-        });
-        Ok(inside.collect())
-    }
-
-    fn make_folder(&self, _: &str) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn open(&self, name: &str) -> io::Result<Arc<dyn StoredFile>> {
-        match self.files.lock().unwrap().get(name) {
-            Some(file) => Ok(Arc::clone(file) as Arc<dyn StoredFile>),
-            None => Err(io::ErrorKind::NotFound.into()),
-        }
-    }
-
-    fn create(&self, name: &str, reserve: u64) -> io::Result<Arc<dyn StoredFile>> {
-        if self.is_full.load(Ordering::Relaxed) {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        if self.names().iter().any(|taken| taken == name) {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
-        self.put(name, &vec![0; reserve as usize]);
-        self.open(name)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        let mut files = self.files.lock().unwrap();
-        let file = files.remove(from).ok_or(io::ErrorKind::NotFound)?;
-        files.insert(to.to_owned(), file);
-        Ok(())
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.files.lock().unwrap().remove(name);
-        Ok(())
-    }
-
-    fn sync_folder(&self, _: &str) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn free(&self) -> io::Result<u64> {
-        Ok(0)
-    }
-}
-
-impl StoredFile for MemoryFile {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.bytes.lock().unwrap().len() as u64)
-    }
-
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let bytes = self.bytes.lock().unwrap();
-        let rest = bytes.get(offset as usize..).unwrap_or_default();
-        let length = rest.len().min(buffer.len());
-        buffer[..length].copy_from_slice(&rest[..length]);
-        Ok(length)
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.writes.fetch_add(1, Ordering::Relaxed);
-        let mut own = self.bytes.lock().unwrap();
-        let end = offset as usize + bytes.len();
-        if own.len() < end {
-            own.resize(end, 0);
-        }
-        own[offset as usize..end].copy_from_slice(bytes);
-        Ok(())
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        if self.sync_fails.load(Ordering::Relaxed) {
-            return Err(io::Error::other("a failing disk"));
-        }
-        Ok(())
-    }
-
-    fn cut(&self, length: u64) -> io::Result<()> {
-        self.bytes.lock().unwrap().truncate(length as usize);
-        Ok(())
-    }
-}
-
-fn folder() -> (Arc<Memory>, Arc<dyn Storage>) {
-    let memory = Arc::new(Memory::default());
-    let storage = Arc::clone(&memory) as Arc<dyn Storage>;
-    (memory, storage)
+fn folder() -> (SimDisk, Arc<dyn Storage>) {
+    let disk = SimDisk::new(1);
+    (disk.clone(), Arc::new(disk))
 }
 
 fn saved(output: &str, sequence: u64) -> Saved {
@@ -174,7 +47,7 @@ fn two_saves(storage: &Arc<dyn Storage>) {
 
 #[test]
 fn what_was_saved_is_loaded() {
-    let (memory, storage) = folder();
+    let (disk, storage) = folder();
     let mut cursor = CursorFile::create(&storage, &saved("es", 1)).unwrap();
     assert_eq!(load(&storage), (vec![saved("es", 1)], vec![]));
     for sequence in 2..9 {
@@ -190,9 +63,9 @@ fn what_was_saved_is_loaded() {
     };
     cursor.save(retired.clone()).unwrap();
     assert_eq!(load(&storage), (vec![retired], vec![]));
-    assert_eq!(memory.bytes("cursor-es").len(), 2 * PAGE);
+    assert_eq!(disk.bytes("cursor-es").len(), 2 * PAGE);
     cursor.remove().unwrap();
-    assert!(memory.names().is_empty());
+    assert!(disk.names().is_empty());
 }
 
 #[test]
@@ -209,61 +82,64 @@ fn a_loaded_cursor_goes_on() {
 
 #[test]
 fn an_unchanged_save_writes_nothing_but_what_was_read_is_synced_once() {
-    let (memory, storage) = folder();
+    let (disk, storage) = folder();
     let mut cursor = CursorFile::create(&storage, &saved("es", 1)).unwrap();
-    let file = memory.file("cursor-es");
-    let before = file.writes.load(Ordering::Relaxed);
+    disk.start_trace();
+    let writes = || {
+        let lines = disk.trace();
+        lines.iter().filter(|line| line.contains(" Write ")).count()
+    };
     cursor.save(saved("es", 1)).unwrap();
-    assert_eq!(file.writes.load(Ordering::Relaxed), before);
+    assert_eq!(writes(), 0);
     let mut loaded = Cursors::load(&storage).unwrap().cursors.remove(0);
     for _ in 0..2 {
         loaded.save(saved("es", 1)).unwrap();
-        assert_eq!(file.writes.load(Ordering::Relaxed), before + 1);
+        assert_eq!(writes(), 1);
     }
-    file.sync_fails.store(true, Ordering::Relaxed);
+    fail_syncs(&disk);
     let mut loaded = Cursors::load(&storage).unwrap().cursors.remove(0);
     loaded.save(saved("es", 1)).unwrap_err();
 }
 
 #[test]
 fn every_flipped_byte_of_a_slot_leaves_the_older_one() {
-    let (memory, storage) = folder();
+    let (disk, storage) = folder();
     two_saves(&storage);
-    let whole = memory.bytes("cursor-es");
+    let whole = disk.bytes("cursor-es");
     for offset in (PAGE..PAGE + 200).chain([2 * PAGE - 1]) {
         let mut bytes = whole.clone();
         bytes[offset] ^= 0x10;
-        memory.put("cursor-es", &bytes);
+        disk.plant("cursor-es", &bytes);
         assert_eq!(load(&storage), (vec![saved("es", 1)], vec![]), "{offset}");
     }
     for length in [PAGE, PAGE + 1, PAGE + 100] {
-        memory.put("cursor-es", &whole[..length]);
+        disk.plant("cursor-es", &whole[..length]);
         assert_eq!(load(&storage), (vec![saved("es", 1)], vec![]), "{length}");
     }
     // The next save goes into the damaged slot.
     let mut cursor = Cursors::load(&storage).unwrap().cursors.remove(0);
     cursor.save(saved("es", 3)).unwrap();
-    assert_eq!(memory.bytes("cursor-es")[..PAGE], whole[..PAGE]);
+    assert_eq!(disk.bytes("cursor-es")[..PAGE], whole[..PAGE]);
     assert_eq!(load(&storage), (vec![saved("es", 3)], vec![]));
 }
 
 #[test]
 fn a_file_without_a_valid_slot_is_set_aside() {
     let garbage: Vec<u8> = (0..20_000u32).map(|i| (i * 7 + 1) as u8).collect();
-    let (memory, storage) = folder();
+    let (disk, storage) = folder();
     two_saves(&storage);
-    let mut flipped = memory.bytes("cursor-es");
+    let mut flipped = disk.bytes("cursor-es");
     flipped[100] ^= 1;
     flipped[PAGE + 100] ^= 1;
     for bytes in [&garbage[..], &garbage[..50], &flipped, &flipped[..PAGE]] {
-        let (memory, storage) = folder();
-        memory.put("cursor-es", bytes);
+        let (disk, storage) = folder();
+        disk.plant("cursor-es", bytes);
         let (cursors, notes) = load(&storage);
         assert!(cursors.is_empty());
         assert_eq!(notes.len(), 1);
         assert!(notes[0].ends_with("it was moved to quarantine/cursor-es.1"));
-        assert_eq!(memory.names(), ["quarantine/cursor-es.1"]);
-        assert_eq!(memory.bytes("quarantine/cursor-es.1"), bytes);
+        assert_eq!(disk.names(), ["quarantine/cursor-es.1"]);
+        assert_eq!(disk.bytes("quarantine/cursor-es.1"), bytes);
         CursorFile::create(&storage, &saved("es", 5)).unwrap();
         assert_eq!(load(&storage), (vec![saved("es", 5)], vec![]));
     }
@@ -272,53 +148,52 @@ fn a_file_without_a_valid_slot_is_set_aside() {
 #[test]
 fn a_file_that_was_never_written_is_removed() {
     for length in [0, 10, PAGE, 2 * PAGE, 5 * PAGE] {
-        let (memory, storage) = folder();
-        memory.put("cursor-es", &vec![0; length]);
+        let (disk, storage) = folder();
+        disk.plant("cursor-es", vec![0; length]);
         let (cursors, notes) = load(&storage);
         assert!(cursors.is_empty());
         assert_eq!(
             notes,
             ["cursor-es was made and never written; it was removed"]
         );
-        assert!(memory.names().is_empty());
+        assert!(disk.names().is_empty());
     }
 }
 
 #[test]
 fn quarantine_keeps_the_last_files_of_a_name() {
-    let (memory, storage) = folder();
+    let (disk, storage) = folder();
     for round in 0..12 {
-        memory.put("cursor-es", &[b'x'; 100][..50 + round]);
+        disk.plant("cursor-es", &[b'x'; 100][..50 + round]);
         load(&storage);
     }
     let kept: Vec<_> = (5..=12)
         .map(|number| format!("quarantine/cursor-es.{number}"))
         .collect();
-    let mut names = memory.names();
+    let mut names = disk.names();
     names.sort_by_key(|name| name.rsplit_once('.').unwrap().1.parse::<u32>().unwrap());
     assert_eq!(names, kept);
-    assert_eq!(memory.bytes("quarantine/cursor-es.12").len(), 61);
+    assert_eq!(disk.bytes("quarantine/cursor-es.12").len(), 61);
 }
 
 #[test]
 fn of_two_files_for_one_output_the_lower_sequence_counts() {
     for (first, second, winner) in [("a", "b", "a"), ("b", "a", "b")] {
-        let (memory, storage) = folder();
+        let (disk, storage) = folder();
         CursorFile::create(&storage, &saved("es", 50)).unwrap();
-        memory.put(&format!("cursor-copy-{second}"), &memory.bytes("cursor-es"));
-        memory.put("cursor-es", &[]);
+        disk.plant(&format!("cursor-copy-{second}"), disk.bytes("cursor-es"));
+        disk.plant("cursor-es", []);
         load(&storage);
         CursorFile::create(&storage, &saved("es", 40)).unwrap();
-        memory.put(&format!("cursor-copy-{first}"), &memory.bytes("cursor-es"));
-        memory.put("cursor-es", &[]);
+        disk.plant(&format!("cursor-copy-{first}"), disk.bytes("cursor-es"));
+        disk.plant("cursor-es", []);
         let (cursors, notes) = load(&storage);
         assert_eq!(cursors, [saved("es", 40)]);
         assert_eq!(notes.len(), 2, "{notes:?}");
         assert!(notes[0].contains(&format!("cursor-copy-{winner} with sequence 40 counts")));
         assert!(notes[0].contains(&format!("cursor-copy-{second} with sequence 50 does not")));
         assert!(
-            memory
-                .names()
+            disk.names()
                 .contains(&format!("quarantine/cursor-copy-{second}.1"))
         );
         let (cursors, notes) = load(&storage);
@@ -337,13 +212,13 @@ fn with_version(bytes: &mut [u8], version: u32) {
 
 #[test]
 fn a_damaged_file_tells_by_its_name_whose_it_was() {
-    let (memory, storage) = folder();
+    let (disk, storage) = folder();
     let long = "x".repeat(300);
     for name in ["es", "a b/c", "es~2", &long] {
-        memory.put(&format!("cursor-{}", encode(name)), b"garbage");
+        disk.plant(&format!("cursor-{}", encode(name)), b"garbage");
     }
-    memory.put("cursor-es~2", b"garbage");
-    memory.put("cursor-new", &[0; 2 * PAGE]);
+    disk.plant("cursor-es~2", b"garbage");
+    disk.plant("cursor-new", [0; 2 * PAGE]);
     let mut damaged = Cursors::load(&storage).unwrap().damaged;
     damaged.sort_unstable();
     assert_eq!(damaged, ["a b/c", "es", "es", "es~2"]);
@@ -351,13 +226,13 @@ fn a_damaged_file_tells_by_its_name_whose_it_was() {
 
 #[test]
 fn a_later_version_is_refused_and_nothing_is_touched() {
-    let (memory, storage) = folder();
+    let (disk, storage) = folder();
     two_saves(&storage);
-    memory.put("cursor-damaged", b"garbage");
-    memory.put("cursor-blank", &[]);
-    let mut bytes = memory.bytes("cursor-es");
+    disk.plant("cursor-damaged", b"garbage");
+    disk.plant("cursor-blank", []);
+    let mut bytes = disk.bytes("cursor-es");
     with_version(&mut bytes, 3);
-    memory.put("cursor-es", &bytes);
+    disk.plant("cursor-es", &bytes);
     let error = Cursors::load(&storage).unwrap_err();
     assert!(
         matches!(
@@ -372,23 +247,23 @@ fn a_later_version_is_refused_and_nothing_is_touched() {
     );
     assert!(error.to_string().contains("cursor-es"), "{error}");
     assert_eq!(
-        memory.names(),
+        disk.names(),
         ["cursor-blank", "cursor-damaged", "cursor-es"]
     );
-    assert_eq!(memory.bytes("cursor-es"), bytes);
+    assert_eq!(disk.bytes("cursor-es"), bytes);
     // The number alone, without a checksum that holds, is damage.
     bytes[8] = 4;
-    memory.put("cursor-es", &bytes);
+    disk.plant("cursor-es", &bytes);
     assert_eq!(load(&storage).0, [saved("es", 2)]);
 }
 
 #[test]
 fn a_version_that_never_was_is_damage() {
-    let (memory, storage) = folder();
+    let (disk, storage) = folder();
     two_saves(&storage);
-    let mut bytes = memory.bytes("cursor-es");
+    let mut bytes = disk.bytes("cursor-es");
     with_version(&mut bytes, 0);
-    memory.put("cursor-es", &bytes[..PAGE]);
+    disk.plant("cursor-es", &bytes[..PAGE]);
     let (cursors, notes) = load(&storage);
     assert!(cursors.is_empty());
     assert!(notes[0].contains("has an unknown version"), "{notes:?}");
@@ -396,35 +271,34 @@ fn a_version_that_never_was_is_damage() {
 
 #[test]
 fn a_full_disk_takes_saves() {
-    let (memory, storage) = folder();
+    let (disk, storage) = folder();
     let mut cursor = CursorFile::create(&storage, &saved("es", 1)).unwrap();
-    memory.is_full.store(true, Ordering::Relaxed);
+    disk.set_capacity(Some(0));
     for sequence in 2..6 {
         cursor.save(saved("es", sequence)).unwrap();
     }
-    assert_eq!(memory.bytes("cursor-es").len(), 2 * PAGE);
+    assert_eq!(disk.bytes("cursor-es").len(), 2 * PAGE);
     assert_eq!(load(&storage), (vec![saved("es", 5)], vec![]));
     let full = CursorFile::create(&storage, &saved("new", 1)).unwrap_err();
     assert_eq!(full.kind(), io::ErrorKind::StorageFull);
-    assert_eq!(memory.names(), ["cursor-es"]);
+    assert_eq!(disk.names(), ["cursor-es"]);
 }
 
 #[test]
 fn a_failed_save_leaves_what_was_saved_before() {
-    let (memory, storage) = folder();
+    let (disk, storage) = folder();
     two_saves(&storage);
     let mut cursor = Cursors::load(&storage).unwrap().cursors.remove(0);
     cursor.save(saved("es", 3)).unwrap();
-    let file = memory.file("cursor-es");
-    let slot = |index: usize| memory.bytes("cursor-es")[index * PAGE..][..PAGE].to_vec();
+    let slot = |index: usize| disk.bytes("cursor-es")[index * PAGE..][..PAGE].to_vec();
     let counts = slot(0);
-    file.sync_fails.store(true, Ordering::Relaxed);
+    fail_syncs(&disk);
     for sequence in [4, 5, 6] {
         cursor.save(saved("es", sequence)).unwrap_err();
         assert_eq!(cursor.saved(), &saved("es", 3));
         assert_eq!(slot(0), counts, "the slot that was synced is not touched");
     }
-    file.sync_fails.store(false, Ordering::Relaxed);
+    disk.heal();
     // Also what was saved before is written again: the disk may hold what failed.
     cursor.save(saved("es", 3)).unwrap();
     assert_eq!(load(&storage), (vec![saved("es", 3)], vec![]));
@@ -435,29 +309,27 @@ fn a_failed_save_leaves_what_was_saved_before() {
 
 #[test]
 fn a_slot_that_may_be_in_the_page_cache_alone_is_synced_before_the_other_goes() {
-    let (memory, storage) = folder();
+    let (disk, storage) = folder();
     two_saves(&storage);
     let mut cursor = Cursors::load(&storage).unwrap().cursors.remove(0);
-    let file = memory.file("cursor-es");
-    file.sync_fails.store(true, Ordering::Relaxed);
-    let before = memory.bytes("cursor-es");
+    fail_syncs(&disk);
+    let before = disk.bytes("cursor-es");
     cursor.save(saved("es", 3)).unwrap_err();
-    assert_eq!(memory.bytes("cursor-es"), before);
-    file.sync_fails.store(false, Ordering::Relaxed);
+    assert_eq!(disk.bytes("cursor-es"), before);
+    disk.heal();
     cursor.save(saved("es", 3)).unwrap();
     assert_eq!(load(&storage), (vec![saved("es", 3)], vec![]));
 }
 
 #[test]
 fn a_note_counts_and_the_slot_that_was_synced_stays() {
-    let (memory, storage) = folder();
+    let (disk, storage) = folder();
     two_saves(&storage);
     let mut cursor = Cursors::load(&storage).unwrap().cursors.remove(0);
     cursor.save(saved("es", 3)).unwrap();
-    let file = memory.file("cursor-es");
-    let slot = |index: usize| memory.bytes("cursor-es")[index * PAGE..][..PAGE].to_vec();
+    let slot = |index: usize| disk.bytes("cursor-es")[index * PAGE..][..PAGE].to_vec();
     let synced = slot(0);
-    file.sync_fails.store(true, Ordering::Relaxed);
+    fail_syncs(&disk);
     for sequence in [4, 5] {
         cursor.note(saved("es", sequence)).unwrap();
         assert_eq!(load(&storage), (vec![saved("es", sequence)], vec![]));
@@ -467,7 +339,7 @@ fn a_note_counts_and_the_slot_that_was_synced_stays() {
     let noted = slot(1);
     cursor.note(saved("es", 5)).unwrap();
     assert_eq!(slot(1), noted, "an unchanged note writes nothing");
-    file.sync_fails.store(false, Ordering::Relaxed);
+    disk.heal();
     cursor.save(saved("es", 5)).unwrap();
     assert_eq!(cursor.saved(), &saved("es", 5));
     cursor.note(saved("es", 6)).unwrap();
@@ -498,7 +370,7 @@ fn any_name_of_an_output_has_a_file() {
         &longer,
         &wide,
     ];
-    let (memory, storage) = folder();
+    let (disk, storage) = folder();
     for name in names {
         CursorFile::create(&storage, &saved(name, 7)).unwrap();
     }
@@ -507,7 +379,7 @@ fn any_name_of_an_output_has_a_file() {
     for name in names {
         assert!(cursors.contains(&saved(name, 7)), "{name}");
     }
-    for name in memory.names() {
+    for name in disk.names() {
         assert!(name.len() < 200 && name.starts_with("cursor-"), "{name}");
         assert!(!name.contains('/'), "{name}");
     }
@@ -533,10 +405,10 @@ fn names_of_files_stay_the_same_for_ever() {
 
 #[test]
 fn a_name_that_is_taken_by_something_else_gets_a_number() {
-    let (memory, storage) = folder();
-    memory.put("cursor-es", b"");
+    let (disk, storage) = folder();
+    disk.plant("cursor-es", b"");
     CursorFile::create(&storage, &saved("es", 4)).unwrap();
-    assert_eq!(memory.names(), ["cursor-es", "cursor-es~2"]);
+    assert_eq!(disk.names(), ["cursor-es", "cursor-es~2"]);
     let (cursors, notes) = load(&storage);
     assert_eq!((cursors, notes.len()), (vec![saved("es", 4)], 1));
 }
@@ -561,32 +433,32 @@ fn names_of_other_outputs_that_do_not_fit_are_left_out() {
 
 #[test]
 fn a_name_beyond_a_page_is_refused() {
-    let (memory, storage) = folder();
+    let (disk, storage) = folder();
     let error = CursorFile::create(&storage, &saved(&"x".repeat(5000), 1)).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
-    assert!(memory.names().is_empty());
+    assert!(disk.names().is_empty());
 }
 
 #[test]
 fn examining_changes_nothing() {
-    let (memory, storage) = folder();
+    let (disk, storage) = folder();
     two_saves(&storage);
-    memory.put("cursor-damaged", b"garbage");
-    memory.put("cursor-blank", &[]);
+    disk.plant("cursor-damaged", b"garbage");
+    disk.plant("cursor-blank", []);
     let found = Cursors::examine(&*storage).unwrap();
     let files: Vec<_> = found.iter().map(|found| &*found.file).collect();
     assert_eq!(files, ["cursor-blank", "cursor-damaged", "cursor-es"]);
     assert!(found[0].is_blank() && found[0].current().is_none());
     assert!(!found[1].is_blank() && found[1].current().is_none());
     assert_eq!(found[2].current(), Some(&saved("es", 2)));
-    assert_eq!(memory.names(), files);
+    assert_eq!(disk.names(), files);
 }
 
 /// Files of earlier versions are read for ever: the sample is never written anew.
 #[test]
 fn the_sample_of_version_1_is_read() {
-    let (memory, storage) = folder();
-    memory.put("cursor-es", include_bytes!("../../tests/data/cursor-v1"));
+    let (disk, storage) = folder();
+    disk.plant("cursor-es", include_bytes!("../../tests/data/cursor-v1"));
     let (cursors, notes) = load(&storage);
     let expected = Saved {
         output: "elasticsearch/日志".to_owned(),
@@ -617,34 +489,34 @@ fn ahead(sequence: u64, runs: impl IntoIterator<Item = std::ops::Range<u64>>) ->
 /// That version is written as ever, too.
 #[test]
 fn the_sample_of_version_2_is_read() {
-    let (memory, storage) = folder();
-    memory.put("cursor-es", include_bytes!("../../tests/data/cursor-v2"));
+    let (disk, storage) = folder();
+    disk.plant("cursor-es", include_bytes!("../../tests/data/cursor-v2"));
     let expected = ahead(100, [101..103, 104..105, 1000..1200]);
     assert_eq!(load(&storage), (vec![expected], vec![]));
 }
 
 #[test]
 fn only_a_slot_that_says_more_is_of_version_2() {
-    let (memory, storage) = folder();
+    let (disk, storage) = folder();
     let mut cursor = CursorFile::create(&storage, &saved("es", 1)).unwrap();
     cursor.save(ahead(1, std::iter::once(3..4))).unwrap();
     cursor.save(saved("es", 4)).unwrap();
     cursor.save(ahead(4, std::iter::once(6..7))).unwrap();
-    let bytes = memory.bytes("cursor-es");
+    let bytes = disk.bytes("cursor-es");
     assert_eq!((bytes[8], bytes[PAGE + 8]), (1, 2));
 }
 
 #[test]
 fn a_damaged_set_falls_back_to_the_slot_before() {
-    let (memory, storage) = folder();
+    let (disk, storage) = folder();
     let mut cursor = CursorFile::create(&storage, &ahead(5, std::iter::once(7..8))).unwrap();
     cursor.save(ahead(5, std::iter::once(7..9))).unwrap();
-    let whole = memory.bytes("cursor-es");
+    let whole = disk.bytes("cursor-es");
     let set = whole.windows(8).rposition(|bytes| bytes == b"\"passed\"");
     for bit in 0..8 {
         let mut bytes = whole.clone();
         bytes[set.unwrap() + 10] ^= 1 << bit;
-        memory.put("cursor-es", &bytes);
+        disk.plant("cursor-es", &bytes);
         assert_eq!(load(&storage).0, [ahead(5, std::iter::once(7..8))]);
     }
 }
@@ -658,9 +530,9 @@ fn what_is_no_set_is_damage() {
         "[[1]]",
         "7",
     ] {
-        let (memory, storage) = folder();
+        let (disk, storage) = folder();
         CursorFile::create(&storage, &ahead(5, std::iter::once(7..8))).unwrap();
-        let bytes = memory.bytes("cursor-es");
+        let bytes = disk.bytes("cursor-es");
         let body = String::from_utf8(bytes[28..PAGE].to_vec()).unwrap();
         let body = body.trim_end_matches('\0');
         let other = body.replace("[[7,1]]", pairs);
@@ -670,7 +542,7 @@ fn what_is_no_set_is_damage() {
         page.extend(other.as_bytes());
         page.resize(PAGE, 0);
         with_version(&mut page, 2);
-        memory.put("cursor-es", &page);
+        disk.plant("cursor-es", &page);
         let (cursors, notes) = load(&storage);
         assert!(cursors.is_empty(), "{pairs}");
         assert!(notes[0].contains("holds no cursor"), "{notes:?}");
@@ -719,13 +591,13 @@ proptest! {
 
     #[test]
     fn any_bytes_load(bytes in proptest::collection::vec(any::<u8>(), 0..9000), start in 0..3usize) {
-        let (memory, storage) = folder();
+        let (disk, storage) = folder();
         two_saves(&storage);
-        let mut whole = memory.bytes("cursor-es");
+        let mut whole = disk.bytes("cursor-es");
         let from = (start * PAGE).min(whole.len());
         let length = bytes.len().min(whole.len() - from);
         whole[from..from + length].copy_from_slice(&bytes[..length]);
-        memory.put("cursor-es", &whole);
+        disk.plant("cursor-es", &whole);
         let (cursors, notes) = load(&storage);
         prop_assert_eq!(cursors.len() + notes.len(), 1);
     }

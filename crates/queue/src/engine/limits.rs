@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering::SeqCst;
 
 use component::{Limit, plural_were};
+use disk::PAGE;
 
 use super::commit::Wanted;
 use super::open::Mode;
 use super::state::State;
 use super::{Disk, Queue};
-use crate::storage::PAGE;
 
 /// The least that may wait to be synced.
 const UNSYNCED_MIN: usize = 8 << 20;

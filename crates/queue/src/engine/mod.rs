@@ -79,6 +79,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use component::{Diagnostics, OperatorMetrics};
+use disk::{PagePool, Storage};
 use tokio::sync::Notify;
 
 pub use bell::Bell;
@@ -92,9 +93,7 @@ pub use ticket::Ticket;
 use crate::DiskSettings;
 use crate::budget::DiskBudget;
 use crate::log::Log;
-use crate::pages::PagePool;
 use crate::spans::Spans;
-use crate::storage::Storage;
 use crate::synced::SyncedMark;
 use lane::ReaderSlot;
 use line::Line;

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use component::Diagnostics;
+use disk::{FolderStorage, PagePool, Storage};
 
 use super::bell::Bell;
 use super::lane::Lane;
@@ -13,10 +14,7 @@ use super::upkeep::Upkeep;
 use super::{Clock, Disk, Limits, Queue, steady_clock, wall_clock};
 use crate::budget::DiskBudget;
 use crate::cursor::{CursorFile, Cursors, Loaded, LogEnd};
-use crate::disk::FolderStorage;
 use crate::log::{Log, LogSettings, Recovered, list_segments};
-use crate::pages::PagePool;
-use crate::storage::Storage;
 use crate::synced::{self, Said, SyncedMark};
 use crate::{DiskSettings, NewOutput, QueueError};
 

@@ -23,16 +23,17 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use disk::lock::holder;
+use disk::{FolderStorage, PAGE, PagePool, Storage};
+
 pub use quarantine::{Quarantined, Salvaged};
 pub use report::{BlockReport, CursorReport, Damage, Report, SegmentReport, Verified};
 pub use scan::{Block, Range, Scan};
 
+use crate::QueueError;
 use crate::cursor::{self, Cursors, Saved, SlotState};
-use crate::disk::{FolderStorage, holder};
 use crate::log::segment_number;
-use crate::storage::{PAGE, Storage};
 use crate::synced::{self, Said};
-use crate::{QueueError, pages::PagePool};
 
 /// Why a folder cannot be looked into.
 #[derive(Debug, thiserror::Error)]
@@ -86,7 +87,7 @@ impl QueueFolder {
         }
         Ok(Self {
             path: path.to_owned(),
-            storage: Arc::new(FolderStorage::read_only(path)?),
+            storage: Arc::new(FolderStorage::read_only(path).map_err(QueueError::from)?),
             pool: PagePool::default(),
             ahead: Mutex::default(),
         })

@@ -5,6 +5,7 @@
 //! length and the checksum is one in four thousand millions for each place that looks like a block.
 
 use bytes::Bytes;
+use disk::StoredFile;
 use memchr::memmem::Finder;
 use serde::Serialize;
 
@@ -15,7 +16,6 @@ use crate::cursor;
 use crate::log::{
     BLOCK_HEADER, BLOCK_MAGIC, BlockHeader, Place, QUARANTINE, copy_place, decompress,
 };
-use crate::storage::StoredFile;
 
 /// A file that was set aside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

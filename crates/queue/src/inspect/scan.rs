@@ -6,6 +6,7 @@ use std::ops::{self, ControlFlow};
 use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
+use disk::{PAGE, StoredFile};
 
 use super::missing::{Gaps, Judge, Marks};
 use super::{Damage, InspectError, QueueFolder, SegmentReport, age};
@@ -13,7 +14,6 @@ use crate::log::{
     BLOCK_HEADER, BlockHeader, Compression, Item, Place, ScanOptions, Scanner, SegmentInfo, Survey,
     decompress, segment_name, segment_number,
 };
-use crate::storage::{PAGE, StoredFile};
 use crate::{QueueError, synced};
 
 pub(super) const WRONG_CHECKSUM: &str = "the checksum of the payload does not match";

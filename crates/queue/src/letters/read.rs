@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use batch::{Batch, Column, Reentry, Value};
+use disk::FolderStorage;
+use disk::lock::holder;
 use serde::Serialize;
 
 use super::removed::Removed;
 use super::rows::number;
 use super::{FOLDER, component, field, path};
-use crate::disk::{FolderStorage, holder};
 use crate::inspect::{Block, Damage, InspectError, QueueFolder, Range};
 use crate::log::segment_number;
 use crate::{QueueError, cursor, synced};
@@ -178,7 +179,8 @@ impl LetterFolder {
             Err(InspectError::NotAQueue(_)) => return self.without_segments(),
             queue => queue?,
         };
-        let synced = synced::read(&FolderStorage::read_only(&self.path)?).end();
+        let synced =
+            synced::read(&FolderStorage::read_only(&self.path).map_err(QueueError::from)?).end();
         let removed = self.removed(&queue)?;
         let mut unreadable = Unreadable::default();
         let mut gaps = Vec::new();
@@ -230,7 +232,7 @@ impl LetterFolder {
         if !self.path.exists() {
             return Ok(Unreadable::default());
         }
-        let storage = FolderStorage::read_only(&self.path)?;
+        let storage = FolderStorage::read_only(&self.path).map_err(QueueError::from)?;
         let end = synced::read(&storage).end().ordinal;
         let removed = Removed::read(&storage)
             .map_err(QueueError::io("read", self.path.join(super::removed::NAME)))?
@@ -313,7 +315,7 @@ impl LetterFolder {
     }
 
     fn removed(&self, queue: &QueueFolder) -> Result<Removed, InspectError> {
-        let storage = FolderStorage::read_only(&self.path)?;
+        let storage = FolderStorage::read_only(&self.path).map_err(QueueError::from)?;
         let file = self.path.join(super::removed::NAME);
         let mut removed = Removed::read(&storage)
             .map_err(QueueError::io("read", file))?

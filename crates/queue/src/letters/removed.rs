@@ -9,10 +9,10 @@
 use std::io;
 use std::ops::Range;
 
+use disk::Storage;
 use serde::{Deserialize, Serialize};
 
 use crate::spans::Spans;
-use crate::storage::Storage;
 
 /// The file's name, and that of a new one.
 pub(crate) const NAME: &str = "removed";

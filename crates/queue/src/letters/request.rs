@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::Purge;
-use registry::folders;
+use disk::folders;
 use serde::{Deserialize, Serialize};
 
 const FOLDER: &str = "requests";
@@ -75,7 +75,7 @@ impl Request {
     /// The system refused.
     pub fn leave(&self, store: &Path) -> io::Result<String> {
         let folder = store.join(FOLDER);
-        folders::make(&folder, folders::sync)?;
+        folders::make(&folder)?;
         let id = format!("{:016x}-{:08x}", super::now(), std::process::id());
         write(
             &folder.join(format!("{id}.{REQUEST}")),

@@ -1,6 +1,7 @@
 //! The store of one pipeline, as the one thread that writes sees it.
 
 use component::plural;
+use disk::{FolderStorage, PAGE, PagePool};
 use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::ops::Range;
@@ -14,11 +15,8 @@ use super::removed::{NAME as REMOVED, Removed};
 use super::rows::{Again, describe};
 use super::{Dead, Draft, LetterSettings, Purge, WhenLettersFull, missing, now};
 use crate::QueueError;
-use crate::disk::FolderStorage;
 use crate::log::{BLOCK_HEADER, Block, Compression, Damage, Log, LogEnd, LogSettings, Payload};
-use crate::pages::PagePool;
 use crate::spans::Spans;
-use crate::storage::PAGE;
 use crate::synced::{self, Said, SyncedMark};
 
 /// So many segments fit into the largest size at least, so that room comes back early.

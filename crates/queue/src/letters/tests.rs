@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use batch::{Batch, BatchBuilder, Encoding, HostInfo, JsonWriter, Reentry, Span, Stream};
 use component::{Diagnostics, Phase, Phases};
+use disk::FolderStorage;
 use tempfile::TempDir;
 
 use super::removed::Removed;
 use super::request::{Action, Request};
 use super::*;
-use crate::disk::FolderStorage;
 
 /// A store in a folder of its own.
 struct World {

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use crc32fast::Hasher;
+use disk::PAGE;
 
 use super::{Compression, Place};
-use crate::storage::PAGE;
 
 /// The latest version of the format of a segment that is known here. It is that of its header; its blocks have their own.
 pub const VERSION: u32 = 5;

@@ -7,11 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+use disk::StoredFile;
+
 use super::format::{NEVER_DURABLE_MAX, TORN_MAX, Torn};
 use super::scan::First;
 use super::{Damage, Place};
 use crate::spans::Spans;
-use crate::storage::StoredFile;
 
 /// Damages that nobody has asked for yet. What is found beyond is added to the last one.
 const PENDING_MAX: usize = 1024;

@@ -77,7 +77,6 @@ mod recover;
 mod scan;
 mod survey;
 mod walk;
-mod window;
 mod writer;
 
 use std::io;
@@ -85,6 +84,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use disk::{PagePool, Storage, StoredFile};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use format::BLOCK_MAGIC;
@@ -101,8 +101,6 @@ pub use scan::{Item, ScanOptions, Scanner, list_segments, scan_segment};
 pub(crate) use survey::Survey;
 
 use crate::QueueError;
-use crate::pages::PagePool;
-use crate::storage::{Storage, StoredFile};
 pub(crate) use index::Behind;
 use index::Index;
 use quarantine::Quarantine;

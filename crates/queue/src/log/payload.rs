@@ -7,11 +7,11 @@ use std::io::{self, Read};
 use batch::Frozen;
 use bytes::Bytes;
 use crc32fast::Hasher;
+use disk::PagePool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::format::{BLOCK_VERSION_FIRST, BlockHeader};
-use crate::pages::PagePool;
 
 /// The fastest level that still finds the repetitions of logs.
 const ZSTD_LEVEL: i32 = 1;

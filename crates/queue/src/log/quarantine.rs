@@ -6,8 +6,7 @@
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::pages::PageBuffer;
-use crate::storage::{PAGE, Storage, StoredFile};
+use disk::{PAGE, PageBuffer, Storage, StoredFile};
 
 use super::Place;
 

@@ -15,13 +15,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use disk::{PAGE, PagePool, StoredFile};
 
 use super::format::{BLOCK_HEADER, BlockHeader, segment_name};
 use super::payload::decompress;
 use super::walk::{NextBlock, Walk};
 use super::{Compression, Place, Shared};
-use crate::pages::PagePool;
-use crate::storage::{PAGE, StoredFile};
 
 /// Read at once at most. Small blocks are read many at a time, payloads included.
 const WINDOW: usize = 1024 * 1024;

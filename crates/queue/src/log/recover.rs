@@ -7,13 +7,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use disk::{PAGE, Storage, StoredFile};
+
 use super::format::{BlockHeader, SegmentPage, Torn, segment_name};
 use super::index::{Index, Segment};
 use super::scan::{First, Head, Item, ScanOptions, Scanner, newer_block, read_heads};
 use super::{LogEnd, LogSettings, Place, Recovered};
 use crate::QueueError;
 use crate::spans::Spans;
-use crate::storage::{PAGE, Storage, StoredFile};
 
 /// Places that are kept until it is known whether they were durable.
 const FLAWS_MAX: usize = 10_000;

@@ -5,14 +5,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crc32fast::Hasher;
+use disk::{Listed, PAGE, Storage, StoredFile, Window};
 
 use super::SegmentInfo;
 use super::format::{BlockHeader, SegmentHeader, SegmentPage, segment_name, segment_number};
 use super::walk::{NextBlock, Walk};
-use super::window::Window;
 use crate::QueueError;
 use crate::log::format::{BLOCK_HEADER, BLOCK_VERSION, VERSION};
-use crate::storage::{Listed, PAGE, Storage, StoredFile};
 
 /// Read at once while every byte is looked at.
 const WINDOW: usize = 1024 * 1024;

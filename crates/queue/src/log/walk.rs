@@ -7,17 +7,14 @@ use std::io;
 use std::ops::Range;
 
 use bytes::Bytes;
+use disk::{PAGE, StoredFile, Window, is_zero};
 use memchr::memmem::Finder;
 
 use super::Place;
 use super::format::{BLOCK_HEADER, BLOCK_MAGIC, BlockHeader, Flaw};
-use super::window::Window;
-use crate::storage::{PAGE, StoredFile};
 
 /// Blocks of up to this size are found by reading on; to the header behind a larger one the walk jumps.
 pub(super) const JUMP: u64 = 256 * 1024;
-
-static ZEROS: [u8; PAGE] = [0; PAGE];
 
 /// What comes next in a segment.
 #[derive(Debug)]
@@ -200,55 +197,23 @@ impl Walk {
         from: u64,
         end: u64,
     ) -> io::Result<(Option<u64>, u64)> {
-        let number = self.number;
         let finder = Finder::new(&BLOCK_MAGIC);
         let (mut at, mut data_end) = (from, from);
         loop {
-            let size = self.window.capacity() - PAGE;
-            let bytes = self.window.get(file, at, size, size, end)?;
-            let found = finder.find_iter(bytes).find(|&index| {
-                let offset = at + index as u64;
-                let header = BlockHeader::decode(&bytes[index..], place_in(number, offset));
-                let whole = header.is_ok_and(|header| offset + header.length() <= end);
-                offset > from && whole
-            });
-            let passed = &bytes[..found.unwrap_or(bytes.len())];
-            if let Some(last) = last_data(passed) {
-                data_end = at + last as u64;
-            }
-            if let Some(index) = found {
-                return Ok((Some(at + index as u64), data_end));
-            }
-            // A header may begin in these bytes and end behind them.
-            let kept = BLOCK_HEADER - 1;
-            if at + bytes.len() as u64 >= end || bytes.len() <= kept {
+            let (found, data) = self.window.find(file, &finder, at, end)?;
+            data_end = data_end.max(data);
+            let Some(offset) = found else {
                 return Ok((None, data_end));
+            };
+            let place = self.place(offset);
+            let bytes = self
+                .window
+                .get(file, offset, BLOCK_HEADER, self.ahead, end)?;
+            let header = BlockHeader::decode(bytes, place);
+            if offset > from && header.is_ok_and(|header| offset + header.length() <= end) {
+                return Ok((found, data_end));
             }
-            at += (bytes.len() - kept) as u64;
+            at = offset + 1;
         }
     }
-}
-
-fn place_in(segment: u64, offset: u64) -> Place {
-    Place { segment, offset }
-}
-
-fn is_zero(bytes: &[u8]) -> bool {
-    bytes
-        .chunks(PAGE)
-        .all(|chunk| *chunk == ZEROS[..chunk.len()])
-}
-
-/// Where the last byte that is not zero ends.
-fn last_data(bytes: &[u8]) -> Option<usize> {
-    let mut end = bytes.len();
-    for chunk in bytes.rchunks(PAGE) {
-        // Whole pages are compared first, because that is fast.
-        if *chunk != ZEROS[..chunk.len()] {
-            let last = chunk.iter().rposition(|byte| *byte != 0)?;
-            return Some(end - chunk.len() + last + 1);
-        }
-        end -= chunk.len();
-    }
-    None
 }

@@ -7,12 +7,12 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+use disk::{PAGE, PageBuffer, StoredFile};
+
 use super::format::{BlockHeader, SegmentHeader, Torn, segment_name};
 use super::index::{Index, Segment};
 use super::scan::First;
 use super::{Block, Place, Shared};
-use crate::pages::PageBuffer;
-use crate::storage::{PAGE, StoredFile};
 
 /// Written at once.
 const BUFFER: usize = 1024 * 1024;

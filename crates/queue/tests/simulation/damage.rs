@@ -6,15 +6,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use component::Receipt;
+use disk::simulation::SimDisk;
+use disk::simulation::seeds::{Stage, for_each_seed};
+use disk::{PAGE, Storage};
 use fastrand::Rng;
 use queue::inspect::QueueFolder;
 use queue::log::{Compression, segment_name};
-use queue::storage::{PAGE, Storage};
 use queue::{DiskOptions, DiskSettings, Durability, NewOutput, Queue, QueuePhase, Taken, WhenFull};
 
 use crate::support::batches::{self, Content};
-use crate::support::disk::SimDisk;
-use crate::support::seeds::{Stage, for_each_seed};
 
 #[test]
 fn what_damage_takes_is_counted() {
@@ -262,7 +262,7 @@ impl Scene {
             4 => self.remove(&one),
             5 => {
                 let length = self.random.usize(..=bytes.len());
-                self.disk.plant(&one, bytes[..length].to_vec());
+                self.disk.plant(&one, &bytes[..length]);
             }
             6 => {
                 let others = self.disk.bytes(&other);

@@ -4,17 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use disk::simulation::seeds::{Stage, for_each_seed};
+use disk::simulation::{Kind, SimDisk};
+use disk::{PAGE, PagePool};
 use fastrand::Rng;
 use queue::QueueError;
 use queue::log::{
     BLOCK_HEADER, Block, Compression, Found, LoadError, Log, LogEnd, LogSettings, Payload, Reader,
     Recovered,
 };
-use queue::pages::PagePool;
-use queue::storage::PAGE;
-
-use crate::support::disk::{Kind, SimDisk};
-use crate::support::seeds::{Stage, for_each_seed};
 
 #[test]
 fn the_log_keeps_what_it_synced() {

@@ -9,18 +9,17 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use batch::Batch;
+use disk::simulation::seeds::{Stage, for_each_seed};
+use disk::simulation::{Kind, SimDisk};
+use disk::{PAGE, PagePool};
 use fastrand::Rng;
 use queue::cursor::{Cursors, Examined, Saved};
 use queue::log::{BLOCK_HEADER, Log, LogSettings, QUARANTINE};
-use queue::pages::PagePool;
-use queue::storage::PAGE;
 use queue::{Durability, Mode, Offer, Queue, QueuePhase, Refused, Taken};
 
 use self::model::Model;
 use self::settings::Setup;
 use crate::support::batches::{self, Content};
-use crate::support::disk::{Kind, SimDisk};
-use crate::support::seeds::{Stage, for_each_seed};
 
 #[test]
 fn the_queue_delivers_what_it_acknowledged() {

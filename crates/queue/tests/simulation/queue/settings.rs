@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
+use disk::PAGE;
+use disk::simulation::SimDisk;
 use fastrand::Rng;
 use queue::log::{Compression, LogEnd, LogSettings};
-use queue::storage::PAGE;
 use queue::{
     DiskOptions, DiskSettings, Durability, Limits, Mode, NewOutput, Queue, QueueError, WhenFull,
 };
-
-use crate::support::disk::SimDisk;
 
 /// Drawn once for each seed.
 #[derive(Debug)]

@@ -16,13 +16,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use registry::folders;
-use registry::lock::{self, Lock, LockError};
 use rustix::fs::{FallocateFlags, OFlags, fallocate, statvfs};
 use rustix::io::Errno;
 
-use crate::QueueError;
+use crate::lock::Lock;
 use crate::storage::{Listed, PAGE, Storage, StoredFile};
+use crate::{FolderError, folders};
 
 const LOCK: &str = "lock";
 
@@ -34,27 +33,21 @@ pub struct FolderStorage {
     lock: Option<Lock>,
 }
 
-/// The process that has the folder, if one does; 0 when it left no number.
-pub fn holder(folder: &Path) -> Option<u32> {
-    lock::holder(folder)
-}
-
 impl FolderStorage {
     /// Takes a folder, which is made if it is not there.
     ///
     /// # Errors
     /// Another process has it, something else has its name, or the system refused.
-    pub fn open(folder: &Path) -> Result<Self, QueueError> {
+    pub fn open(folder: &Path) -> Result<Self, FolderError> {
         match fs::metadata(folder) {
             Err(failure) if failure.kind() == io::ErrorKind::NotFound => {
-                folders::make(folder, folders::sync).map_err(QueueError::io("create", folder))?;
+                folders::make(folder).map_err(failed("create", folder))?;
             }
             found => require_folder(folder, found)?,
         }
-        let lock = Lock::take(folder).map_err(|failure| locking(folder, failure))?;
         Ok(Self {
             root: folder.to_owned(),
-            lock: Some(lock),
+            lock: Some(Lock::take(folder)?),
         })
     }
 
@@ -68,7 +61,7 @@ impl FolderStorage {
     ///
     /// # Errors
     /// It is not there, is no folder, or the system refused.
-    pub fn read_only(folder: &Path) -> Result<Self, QueueError> {
+    pub fn read_only(folder: &Path) -> Result<Self, FolderError> {
         require_folder(folder, fs::metadata(folder))?;
         Ok(Self {
             root: folder.to_owned(),
@@ -94,7 +87,7 @@ impl FolderStorage {
         if name.split('/').count() <= 2 && name.split('/').all(plain) && name != LOCK {
             return Ok(self.root.join(name));
         }
-        let refused = format!("'{name}' is not a valid file name for a queue");
+        let refused = format!("'{name}' is not a valid file name");
         Err(io::Error::new(io::ErrorKind::InvalidInput, refused))
     }
 
@@ -118,31 +111,22 @@ fn may_change(writable: bool) -> io::Result<()> {
     if writable {
         return Ok(());
     }
-    let refused = "the queue is open for reading only";
+    let refused = "the directory is open for reading only";
     Err(io::Error::new(io::ErrorKind::PermissionDenied, refused))
 }
 
-fn require_folder(path: &Path, found: io::Result<fs::Metadata>) -> Result<(), QueueError> {
-    let found = found.map_err(QueueError::io("open", path))?;
-    if !found.is_dir() {
-        let failure = io::ErrorKind::NotADirectory.into();
-        return Err(QueueError::io("open", path)(failure));
+fn require_folder(path: &Path, found: io::Result<fs::Metadata>) -> Result<(), FolderError> {
+    match found.map_err(failed("open", path))?.is_dir() {
+        true => Ok(()),
+        false => Err(FolderError::NotADirectory(path.to_owned())),
     }
-    Ok(())
 }
 
-fn locking(folder: &Path, failure: LockError) -> QueueError {
-    match failure {
-        LockError::InUse { holder, path } => QueueError::InUse {
-            folder: folder.to_owned(),
-            holder,
-            lock: path,
-        },
-        LockError::Io {
-            doing,
-            path,
-            source,
-        } => QueueError::io(doing, path)(source),
+fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FolderError {
+    move |source| FolderError::Io {
+        action,
+        path: path.to_owned(),
+        source,
     }
 }
 
@@ -160,7 +144,7 @@ impl Storage for FolderStorage {
                 Err(failure) if failure.kind() == io::ErrorKind::NotFound => continue,
                 metadata => metadata?,
             };
-            // A name that is not UTF-8 is none of the queue's.
+            // A name that is not UTF-8 is of somebody else.
             if let Ok(name) = entry.file_name().into_string()
                 && metadata.is_file()
                 && !(folder.is_empty() && name == LOCK)
@@ -174,7 +158,7 @@ impl Storage for FolderStorage {
 
     fn make_folder(&self, folder: &str) -> io::Result<()> {
         self.may_change()?;
-        folders::make(&self.folder(folder)?, folders::sync)
+        folders::make(&self.folder(folder)?)
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn StoredFile>> {
@@ -195,6 +179,11 @@ impl Storage for FolderStorage {
             return Err(failure);
         }
         Ok(self.stored(file, &path))
+    }
+
+    fn link(&self, from: &str, to: &str) -> io::Result<()> {
+        self.may_change()?;
+        fs::hard_link(self.path(from)?, self.path(to)?)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::PAGE;
 use fastrand::Rng;
-use queue::storage::PAGE;
 
 /// What a disk writes whole.
 const SECTOR: usize = 512;

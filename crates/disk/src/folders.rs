@@ -6,11 +6,11 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 /// Makes a folder and its parents where they are missing, for the owner alone, and syncs the names that were made by
-/// `sync`, which is [`sync`] but in tests. A folder that is there stays as it is.
+/// [`sync`]. A folder that is there stays as it is.
 ///
 /// # Errors
 /// The system refused, or something else has the name.
-pub fn make(folder: &Path, sync: impl Fn(&Path) -> io::Result<()>) -> io::Result<()> {
+pub fn make(folder: &Path) -> io::Result<()> {
     let missing = folder.ancestors().take_while(|path| !path.exists()).count();
     let mut builder = DirBuilder::new();
     builder.recursive(true).mode(0o700).create(folder)?;

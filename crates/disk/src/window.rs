@@ -1,4 +1,4 @@
-//! Page-aligned windows into a file, so that many small accesses are few reads.
+//! Page-aligned windows into a file, so that many small accesses are few reads, and the search for the next record behind damage.
 //!
 //! Invariant: a window never shows bytes at or beyond the end that it was filled with: a page there may still be written,
 //! while those before it never are again.
@@ -6,26 +6,30 @@
 use std::io;
 
 use bytes::Bytes;
+use memchr::memmem::Finder;
 
 use crate::pages::{PageBuffer, PagePool};
 use crate::storage::{PAGE, StoredFile};
 
+static ZEROS: [u8; PAGE] = [0; PAGE];
+
 /// Stands for every byte of a page that cannot be read, so that it is neither zeros nor a header.
 const UNREADABLE: u8 = 0xee;
 
+/// A part of a file that was read.
 #[derive(Debug)]
-pub(super) struct Window {
+pub struct Window {
     pool: PagePool,
     capacity: usize,
     start: u64,
     bytes: Bytes,
     /// Whether pages that cannot be read are passed over as if they held garbage.
-    pub(super) passes_unreadable: bool,
+    pub passes_unreadable: bool,
 }
 
 impl Window {
-    /// A window of at most so many bytes, which is at least two pages.
-    pub(super) fn new(capacity: usize) -> Self {
+    /// A window of so many bytes, which is at least two pages. It is larger while more is wanted at once.
+    pub fn new(capacity: usize) -> Self {
         let capacity = capacity.max(2 * PAGE);
         Self {
             pool: PagePool::new(2, capacity),
@@ -36,23 +40,24 @@ impl Window {
         }
     }
 
-    pub(super) fn capacity(&self) -> usize {
+    /// How many bytes it has, unless more are wanted at once.
+    pub fn capacity(&self) -> usize {
         self.capacity
     }
 
     /// Forgets what was read, because another file comes next.
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.bytes = Bytes::new();
     }
 
     /// Gives the memory back while nothing is read.
-    pub(super) fn rest(&mut self) {
+    pub fn rest(&mut self) {
         self.clear();
         self.pool = PagePool::new(2, self.capacity);
     }
 
     /// As [`Window::get`], to be kept. As long as it is, so is the whole window.
-    pub(super) fn share(
+    pub fn share(
         &mut self,
         file: &dyn StoredFile,
         offset: u64,
@@ -67,7 +72,7 @@ impl Window {
 
     /// The `wanted` bytes from `offset` on, or fewer at `end` or at the end of the file. When they have to be read, so are
     /// up to `ahead` bytes behind `offset`.
-    pub(super) fn get(
+    pub fn get(
         &mut self,
         file: &dyn StoredFile,
         offset: u64,
@@ -80,11 +85,44 @@ impl Window {
             return Ok(&[]);
         }
         if offset < self.start || until > self.have() {
-            self.fill(file, offset, wanted.max(ahead), end)?;
+            self.fill(file, offset, wanted, wanted.max(ahead), end)?;
         }
         let until = until.min(self.have()).max(offset);
         let from = (offset - self.start) as usize;
         Ok(&self.bytes[from..][..(until - offset) as usize])
+    }
+
+    /// The next place from `from` on, before `end`, where the bytes of `finder` stand, and where the last byte before it that is
+    /// not zero ends; `from` where all are.
+    ///
+    /// # Errors
+    /// The system refused.
+    pub fn find(
+        &mut self,
+        file: &dyn StoredFile,
+        finder: &Finder<'_>,
+        from: u64,
+        end: u64,
+    ) -> io::Result<(Option<u64>, u64)> {
+        let (mut at, mut data_end) = (from, from);
+        let size = self.capacity - PAGE;
+        loop {
+            let bytes = self.get(file, at, size, size, end)?;
+            let found = finder.find(bytes);
+            let passed = &bytes[..found.unwrap_or(bytes.len())];
+            if let Some(last) = last_data(passed) {
+                data_end = at + last as u64;
+            }
+            if let Some(index) = found {
+                return Ok((Some(at + index as u64), data_end));
+            }
+            // They may begin here and end in what is read next.
+            let kept = finder.needle().len() - 1;
+            if at + bytes.len() as u64 >= end || bytes.len() <= kept {
+                return Ok((None, data_end));
+            }
+            at += (bytes.len() - kept) as u64;
+        }
     }
 
     /// Where the window ends.
@@ -96,6 +134,7 @@ impl Window {
         &mut self,
         file: &dyn StoredFile,
         offset: u64,
+        wanted: usize,
         size: usize,
         end: u64,
     ) -> io::Result<()> {
@@ -105,7 +144,7 @@ impl Window {
             .min(offset.saturating_add(size as u64))
             .next_multiple_of(page);
         let size = usize::try_from(until - start).unwrap_or(usize::MAX);
-        let size = size.min(self.capacity);
+        let size = size.min(self.capacity.max((wanted + PAGE).next_multiple_of(PAGE)));
         // Its memory is what is read into, unless somebody keeps it.
         self.clear();
         let mut buffer = self.pool.take(size);
@@ -141,4 +180,25 @@ fn fill_by_pages(file: &dyn StoredFile, buffer: &mut PageBuffer, start: u64) -> 
         };
     }
     Ok(done)
+}
+
+/// Whether all bytes are zeros.
+pub fn is_zero(bytes: &[u8]) -> bool {
+    bytes
+        .chunks(PAGE)
+        .all(|chunk| *chunk == ZEROS[..chunk.len()])
+}
+
+/// Where the last byte that is not zero ends.
+fn last_data(bytes: &[u8]) -> Option<usize> {
+    let mut end = bytes.len();
+    for chunk in bytes.rchunks(PAGE) {
+        // Whole pages are compared first, because that is fast.
+        if *chunk != ZEROS[..chunk.len()] {
+            let last = chunk.iter().rposition(|byte| *byte != 0)?;
+            return Some(end - chunk.len() + last + 1);
+        }
+        end -= chunk.len();
+    }
+    None
 }

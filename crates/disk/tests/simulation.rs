@@ -1,14 +1,12 @@
 //! The simulated disk loses what it may lose, and nothing else.
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use queue::storage::{PAGE, Storage};
-use support::disk::{Kind, SimDisk};
+use disk::simulation::{Kind, SimDisk};
+use disk::{PAGE, Storage};
 
 const SEEDS: u64 = 200;
 

@@ -1,10 +1,10 @@
-//! What the disk queue asks of a disk.
+//! What the queue and the registry ask of a disk.
 //!
-//! The queue never touches a file by itself, so that the same code runs on a simulated disk (`tests/simulation`) that loses
-//! unsynced data page by page, tears writes, returns errors and flips bits. The writer's work consists of three steps, which the
-//! simulation also calls during each other's disk operations. It found eight bugs that no other test had found.
+//! They never touch a file by themselves, so that the same code runs on a simulated disk (`simulation`) that loses unsynced
+//! data page by page, tears writes, returns errors and flips bits. The work of the queue's writer consists of three steps, which
+//! its simulation also calls during each other's disk operations. It found eight bugs that no other test had found.
 //!
-//! Names are relative to the queue's folder; `quarantine/x` is the file `x` in its folder `quarantine`.
+//! Names are relative to the storage's folder; `quarantine/x` is the file `x` in its folder `quarantine`.
 //!
 //! What a crash may do: of writes since a file's last [`StoredFile::sync`] any subset of pages is lost; of names made,
 //! renamed or removed since the last [`Storage::sync_folder`] any subset is undone. A sync that failed says nothing about
@@ -20,7 +20,7 @@ pub const PAGE: usize = 4096;
 
 /// A folder on a disk.
 pub trait Storage: Send + Sync + Debug {
-    /// The files of a folder, in any order; `""` is the queue's own. A folder that is not there has none.
+    /// The files of a folder, in any order; `""` is the storage's own. A folder that is not there has none.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -44,6 +44,12 @@ pub trait Storage: Send + Sync + Debug {
     /// # Errors
     /// The name is taken, there is no room ([`io::ErrorKind::StorageFull`]; then there is no file), or the system refused.
     fn create(&self, name: &str, reserve: u64) -> io::Result<Arc<dyn StoredFile>>;
+
+    /// Gives a file a second name, which takes no room; what is written under one name is seen under both.
+    ///
+    /// # Errors
+    /// The name is taken, or the file system has no such names.
+    fn link(&self, from: &str, to: &str) -> io::Result<()>;
 
     /// Gives a file another name; what had that name is gone.
     ///

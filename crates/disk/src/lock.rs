@@ -27,9 +27,10 @@ pub struct Lock {
 }
 
 /// Why a lock was not taken.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another instance has it.
+    #[error("{} is locked by {holder}", .path.display())]
     InUse {
         /// Who: `process 12`, or `another process` when the lock file names none.
         holder: String,
@@ -37,6 +38,7 @@ pub enum LockError {
         path: PathBuf,
     },
     /// The system refused.
+    #[error("cannot {doing} {}", .path.display())]
     Io {
         /// What was being done, as a verb.
         doing: &'static str,

@@ -1,9 +1,11 @@
 //! Runs a scenario for many seeds, or for the one that failed.
 
+#![allow(clippy::print_stdout, reason = "a failing seed is told")]
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::disk::SimDisk;
+use super::SimDisk;
 
 /// How many seeds a plain `cargo test` runs.
 const SEEDS: u64 = 300;

@@ -1,7 +1,7 @@
 //! A simulated disk: what was not synced may be lost, and everything may fail.
 //!
 //! Everything follows from a seed and from the order of the operations, so a run replays exactly. The model is that of
-//! [`queue::storage`], as harsh as it allows:
+//! [`Storage`], as harsh as it allows:
 //!
 //! - Each page written since the file's last sync survives a crash or not, on its own, or is torn: a prefix of its new
 //!   sectors before the rest of the old ones. Lengths are any that the file had since.
@@ -18,14 +18,15 @@ use std::fmt::{self, Debug, Formatter};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::{Listed, PAGE, Storage, StoredFile};
 use fastrand::Rng;
-use queue::storage::{Listed, PAGE, Storage, StoredFile};
 
 use self::content::Content;
 use self::names::Names;
 
 mod content;
 mod names;
+pub mod seeds;
 
 /// What is asked of the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +35,7 @@ pub enum Kind {
     MakeFolder,
     Open,
     Create,
+    Link,
     Rename,
     Remove,
     SyncFolder,
@@ -172,6 +174,12 @@ impl SimDisk {
         self.world().faults.clear();
     }
 
+    /// Whether everything succeeds from now on.
+    pub fn is_well(&self) -> bool {
+        let world = self.world();
+        world.faults.is_empty() && world.left.is_none() && !world.is_down
+    }
+
     /// Sets how many bytes there are; room that is taken stays taken.
     pub fn set_capacity(&self, bytes: Option<usize>) {
         self.world().capacity = bytes;
@@ -234,11 +242,13 @@ impl SimDisk {
     }
 
     /// Puts a file on the disk, durable, in place of the one of that name.
-    pub fn plant(&self, name: &str, bytes: Vec<u8>) {
+    pub fn plant(&self, name: &str, bytes: impl AsRef<[u8]>) {
         let mut world = self.world();
         let file = world.next_file;
         world.next_file += 1;
-        world.files.insert(file, Content::on_disk(bytes));
+        world
+            .files
+            .insert(file, Content::on_disk(bytes.as_ref().to_vec()));
         world.names.make(name, file);
         let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);
         world.names.sync(folder);
@@ -315,8 +325,8 @@ impl World {
     }
 
     fn used(&self) -> usize {
-        let files = self.names.all().map(|(_, file)| file);
-        files.map(|file| self.files[&file].allocated()).sum()
+        let files: BTreeSet<_> = self.names.all().map(|(_, file)| file).collect();
+        files.iter().map(|file| self.files[file].allocated()).sum()
     }
 
     fn free(&self) -> usize {
@@ -400,6 +410,17 @@ impl Storage for SimDisk {
         world.files.insert(file, Content::new(reserve));
         world.names.make(name, file);
         Ok(Arc::new(self.handle(file, name)))
+    }
+
+    fn link(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut world = self.begin_whole(Kind::Link, from, || format!(" as {to}"))?;
+        let file = world.require(from)?;
+        world.require_folder_of(to)?;
+        if world.names.get(to).is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        world.names.make(to, file);
+        Ok(())
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
