@@ -13,8 +13,8 @@ use crate::edit::{Change, Edit, Failures};
 use crate::json;
 use crate::merge;
 use crate::path::FieldPath;
-use crate::read::{DOTTED_KEYS_MAX, Found, chain, dotted_spellings, walk};
 use crate::tree::Node;
+use crate::walk::{DOTTED_KEYS_MAX, blocked, chain, dotted_spellings, walk};
 
 /// A write at exactly these keys.
 struct Placed {
@@ -24,39 +24,99 @@ struct Placed {
     dotted_keys: bool,
 }
 
-/// See [`Batch::apply`].
-pub(crate) fn apply(batch: &mut Batch, edit: Edit) -> Vec<(usize, Arc<str>)> {
-    let mut placed = Vec::with_capacity(edit.changes.len());
-    for change in edit.changes {
-        let (path, column, merge, dotted_keys) = match change {
-            Change::Set(path, column) => (Some(path), column, false, false),
-            Change::Merge {
-                at,
-                objects,
-                dotted_keys,
-            } => (at, objects, true, dotted_keys),
-        };
-        let keys = path.map(|path| path.keys().to_vec()).unwrap_or_default();
-        place(batch, keys, column, |keys, column| {
-            placed.push(Placed {
-                keys,
-                column,
-                merge,
-                dotted_keys,
+impl Batch {
+    /// Applies a change, row by row as a whole, and gives the rows for which it was impossible, with the reason.
+    pub fn apply(&mut self, edit: Edit) -> Vec<(usize, Arc<str>)> {
+        let mut placed = Vec::with_capacity(edit.changes.len());
+        for change in edit.changes {
+            let (path, column, merge, dotted_keys) = match change {
+                Change::Set(path, column) => (Some(path), column, false, false),
+                Change::Merge {
+                    at,
+                    objects,
+                    dotted_keys,
+                } => (at, objects, true, dotted_keys),
+            };
+            let keys = path.map(|path| path.keys().to_vec()).unwrap_or_default();
+            place(self, keys, column, |keys, column| {
+                placed.push(Placed {
+                    keys,
+                    column,
+                    merge,
+                    dotted_keys,
+                });
             });
-        });
-    }
-    let refused = refusals(batch, &placed);
-    batch.dotted |= edit.dotted_keys;
-    for mut write in placed {
-        if !refused.is_empty() {
-            write.column = write
-                .column
-                .with_cells(refused.iter().map(|(row, _)| *row), Cell::Keep);
         }
-        perform(batch, write);
+        let refused = refusals(self, &placed);
+        self.dotted |= edit.dotted_keys;
+        for mut write in placed {
+            if !refused.is_empty() {
+                write.column = write
+                    .column
+                    .with_cells(refused.iter().map(|(row, _)| *row), Cell::Keep);
+            }
+            perform(self, write);
+        }
+        refused
     }
-    refused
+
+    /// Appends a tag to `tags` in these rows; a single tag becomes an array.
+    pub fn add_tag(&mut self, rows: &Bitmap, tag: &str) {
+        if rows.is_empty() || tag.is_empty() {
+            return;
+        }
+        let path = FieldPath::from_keys(["tags"]);
+        let present = self.column(&path);
+        let mut tags = ColumnBuilder::new(self.len());
+        let fresh = tags.append(|out| append_to_array(Value::Missing, tag, out));
+        for row in rows.iter() {
+            let value = present.value(row);
+            if matches!(value, Value::Missing | Value::Null) {
+                tags.set(row, Cell::Json(fresh));
+            } else if !has_tag(value, tag) {
+                let span = tags.append(|out| append_to_array(value, tag, out));
+                tags.set(row, Cell::Json(span));
+            }
+        }
+        let mut edit = Edit::new();
+        edit.set(path, tags.finish());
+        self.apply(edit);
+    }
+
+    /// Gives the failed rows their tag and `error.message`, and seals them where `seal` says so. Where `error` is not an object,
+    /// the tag alone says it.
+    pub fn mark_failed(&mut self, failures: &Failures, seal: bool) {
+        let len = self.len();
+        let mut messages = ColumnBuilder::new(len);
+        let mut tags: Vec<(Arc<str>, Bitmap)> = Vec::new();
+        for failure in failures.rows() {
+            messages.set_text(failure.row, failure.reason.as_bytes());
+            let index = tags
+                .iter()
+                .position(|(tag, _)| *tag == failure.tag)
+                .unwrap_or_else(|| {
+                    tags.push((failure.tag.clone(), Bitmap::none(len)));
+                    tags.len() - 1
+                });
+            tags[index].1.insert(failure.row);
+        }
+        for (tag, rows) in &tags {
+            self.add_tag(rows, tag);
+        }
+        if !tags.is_empty() {
+            let mut edit = Edit::new();
+            edit.set(
+                FieldPath::from_keys(["error", "message"]),
+                messages.finish(),
+            );
+            self.apply(edit);
+        }
+        if seal {
+            for failure in failures.rows() {
+                self.sealed.insert(failure.row);
+            }
+        }
+    }
 }
 
 /// Splits a write by how each row spells the path: where a document holds a literal dotted key, that key is written.
@@ -139,27 +199,6 @@ fn refusals(batch: &Batch, writes: &[Placed]) -> Vec<(usize, Arc<str>)> {
     refused
 }
 
-/// Whether a value that is not an object stands on the way to `keys`.
-pub(crate) fn is_blocked(batch: &Batch, keys: &[Box<str>], row: usize) -> bool {
-    let above = &keys[..keys.len() - 1];
-    blocked(&chain(&batch.root, above), above, row)
-}
-
-/// Whether a value at or above the end of `keys` is there and is not an object.
-fn blocked(nodes: &[&Node], keys: &[Box<str>], row: usize) -> bool {
-    let mut found = Found::Nothing.under(nodes[0], row);
-    for (index, key) in keys.iter().enumerate() {
-        found = found.step(key);
-        if let Some(node) = nodes.get(index + 1) {
-            found = found.under(node, row);
-        }
-        if !found.is_nothing() && !found.value().is_object() {
-            return true;
-        }
-    }
-    false
-}
-
 fn perform(batch: &mut Batch, write: Placed) {
     if write.keys.is_empty() {
         batch.forget_all();
@@ -168,7 +207,7 @@ fn perform(batch: &mut Batch, write: Placed) {
     }
     batch.dotted |= write.dotted_keys || write.keys.iter().any(|key| key.contains('.'));
     let column = if write.merge {
-        merge::joined(batch, &write.keys, write.column)
+        merge::joined(&batch.root, &write.keys, write.column)
     } else {
         write.column
     };
@@ -232,29 +271,6 @@ fn keep_emptied_parents(batch: &mut Batch, keys: &[Box<str>], column: &Column) {
     }
 }
 
-/// See [`Batch::add_tag`].
-pub(crate) fn add_tag(batch: &mut Batch, rows: &Bitmap, tag: &str) {
-    if rows.is_empty() {
-        return;
-    }
-    let path = FieldPath::from_keys(["tags"]);
-    let present = batch.column(&path);
-    let mut tags = ColumnBuilder::new(batch.len());
-    let fresh = tags.append(|out| append_to_array(Value::Missing, tag, out));
-    for row in rows.iter() {
-        let value = present.value(row);
-        if matches!(value, Value::Missing | Value::Null) {
-            tags.set(row, Cell::Json(fresh));
-        } else if !has_tag(value, tag) {
-            let span = tags.append(|out| append_to_array(value, tag, out));
-            tags.set(row, Cell::Json(span));
-        }
-    }
-    let mut edit = Edit::new();
-    edit.set(path, tags.finish());
-    batch.apply(edit);
-}
-
 fn has_tag(tags: Value<'_>, tag: &str) -> bool {
     let mut wanted = Vec::new();
     json::write_string(&mut wanted, tag.as_bytes());
@@ -285,33 +301,4 @@ fn append_to_array(tags: Value<'_>, tag: &str, out: &mut Vec<u8>) {
     }
     json::write_string(out, tag.as_bytes());
     out.push(b']');
-}
-
-/// Gives failed rows their tags and messages. Where `error` is not an object, the tag alone says it.
-pub(crate) fn mark_failed(batch: &mut Batch, failures: &Failures) {
-    let len = batch.len();
-    let mut messages = ColumnBuilder::new(len);
-    let mut tags: Vec<(Arc<str>, Bitmap)> = Vec::new();
-    for failure in failures.rows() {
-        messages.set_text(failure.row, failure.reason.as_bytes());
-        let index = tags
-            .iter()
-            .position(|(tag, _)| *tag == failure.tag)
-            .unwrap_or_else(|| {
-                tags.push((failure.tag.clone(), Bitmap::none(len)));
-                tags.len() - 1
-            });
-        tags[index].1.insert(failure.row);
-    }
-    for (tag, rows) in &tags {
-        batch.add_tag(rows, tag);
-    }
-    if !tags.is_empty() {
-        let mut edit = Edit::new();
-        edit.set(
-            FieldPath::from_keys(["error", "message"]),
-            messages.finish(),
-        );
-        batch.apply(edit);
-    }
 }

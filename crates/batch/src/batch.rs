@@ -8,16 +8,13 @@ use crate::bitmap::Bitmap;
 use crate::budget::Charge;
 use crate::cell::{Cell, Span};
 use crate::column::{Column, ColumnBuilder};
-use crate::edit::{Edit, Failures};
+use crate::edit::Failures;
 use crate::ids::{self, ID_OVERHEAD, IdError, Ids, IdsBuilder, Parent, Window};
 use crate::origin::{Origin, Source, Stream};
 use crate::path::FieldPath;
 use crate::reentry::Reentry;
-use crate::tree::Node;
-use crate::{apply, read};
-
-/// The object whose fields are usable everywhere and never written out.
-pub(crate) const METADATA: &str = "@metadata";
+use crate::tree::{METADATA, Node};
+use crate::{read, walk};
 
 /// How the documents of a batch are encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +104,18 @@ impl Batch {
         self.size
     }
 
+    /// Where the batch goes on in its pipeline; `None` for what an input brought in.
+    pub fn reentry(&self) -> Option<&Arc<Reentry>> {
+        self.reentry.as_ref()
+    }
+
+    /// Says where the batch goes on in its pipeline.
+    #[must_use]
+    pub fn reentering(mut self, at: Arc<Reentry>) -> Self {
+        self.reentry = Some(at);
+        self
+    }
+
     /// The rows that no filter dropped.
     pub fn alive(&self) -> &Bitmap {
         &self.alive
@@ -158,11 +167,6 @@ impl Batch {
         column
     }
 
-    /// Applies a change, row by row as a whole, and gives the rows for which it was impossible, with the reason.
-    pub fn apply(&mut self, edit: Edit) -> Vec<(usize, Arc<str>)> {
-        apply::apply(self, edit)
-    }
-
     /// Sets a field below `@metadata` for a batch that was just built, whatever `@metadata` is in its documents. Costs nothing
     /// for each row, because nothing below `@metadata` is written out.
     pub fn set_metadata(&mut self, key: &str, column: Column) {
@@ -176,23 +180,6 @@ impl Batch {
     pub fn set_new(&mut self, path: &FieldPath, column: Column) {
         self.forget(path.keys());
         self.root.descend_or_insert(path.keys()).write(column);
-    }
-
-    /// Appends a tag to `tags` in these rows; a single tag becomes an array.
-    pub fn add_tag(&mut self, rows: &Bitmap, tag: &str) {
-        if !tag.is_empty() {
-            apply::add_tag(self, rows, tag);
-        }
-    }
-
-    /// Gives the failed rows their tag and `error.message`, and seals them where `seal` says so.
-    pub fn mark_failed(&mut self, failures: &Failures, seal: bool) {
-        apply::mark_failed(self, failures);
-        if seal {
-            for failure in failures.rows() {
-                self.sealed.insert(failure.row);
-            }
-        }
     }
 
     pub(crate) fn root(&self) -> &Node {
@@ -431,7 +418,9 @@ impl BatchBuilder {
     pub fn parent(&mut self, origin: &Origin, row: usize) -> Parent {
         let ids = self.ids.get_or_insert_default();
         let kept = ids.own_len();
-        let parent = Parent::new(origin, row, ids);
+        let id = origin.has_own_id(row);
+        let id = id.then(|| ids.append(|out| origin.write_id(row, out)));
+        let parent = Parent::new(origin.place(row), id);
         self.size += ids.own_len() - kept;
         parent
     }
@@ -627,7 +616,7 @@ impl Batch {
         let absent = |row| {
             rows.contains(row)
                 && present.value(row).is_missing()
-                && !apply::is_blocked(self, keys, row)
+                && !walk::is_blocked(&self.root, keys, row)
         };
         column.with_cells((0..self.len()).filter(|&row| !absent(row)), Cell::Keep)
     }

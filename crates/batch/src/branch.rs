@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
-use crate::batch::{Batch, METADATA};
+use crate::batch::Batch;
 use crate::bitmap::Bitmap;
 use crate::budget::{Account, Charge};
 use crate::cell::Cell;
 use crate::column::{Cells, Column};
 use crate::edit::Edit;
 use crate::path::FieldPath;
-use crate::tree::Node;
+use crate::tree::{METADATA, Node};
 
 impl Batch {
     /// The batch as it is now, with these rows of its selection.

@@ -23,6 +23,7 @@
 
 mod account;
 mod pool;
+mod reservation;
 mod waiting;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,7 +31,7 @@ use std::time::Duration;
 
 pub use self::account::{Account, Charge};
 pub use self::pool::{BufferPool, PooledBuffer};
-pub use self::waiting::Reservation;
+pub use self::reservation::Reservation;
 use self::waiting::{Class, Waiter, Waiters};
 
 /// The memory budget of the process.

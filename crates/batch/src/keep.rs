@@ -4,13 +4,14 @@
 
 use std::sync::Arc;
 
-use crate::batch::{Batch, METADATA};
+use crate::batch::Batch;
 use crate::bitmap::Bitmap;
 use crate::cell::Cell;
 use crate::column::{Column, ColumnBuilder};
 use crate::path::FieldPath;
-use crate::read::{self, DOTTED_KEYS_MAX, dotted_spellings};
-use crate::tree::Node;
+use crate::read;
+use crate::tree::{METADATA, Node};
+use crate::walk::{DOTTED_KEYS_MAX, dotted_spellings};
 
 /// A field under the keys that an event spells it with.
 type Kept = (Vec<Box<str>>, Arc<Column>);

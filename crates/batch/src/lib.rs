@@ -4,8 +4,8 @@
 //! Documents stay, processors work in columns. Each event's bytes stay as received in shared buffers; a field is *extracted*
 //! into a [`Column`] the first time somebody asks for it, so that a condition on one field of JSON documents costs the search
 //! for one key, and *written* as a column of edits; a writer merges documents and edits once, at the end ([`JsonWriter`],
-//! [`MsgPackWriter`]). `tree.rs` states the rule by which edits are read, merged and written; `apply.rs` writes them and
-//! `read.rs` reads fields.
+//! [`MsgPackWriter`]). `tree.rs` states the rule by which edits are read, merged and written; `apply.rs` writes them,
+//! `read.rs` reads fields and `render.rs` merges.
 //!
 //! # Map
 //! | module | holds |
@@ -44,7 +44,10 @@ mod path;
 mod pick;
 mod read;
 mod reentry;
+mod render;
+mod short_ids;
 mod tree;
+mod walk;
 mod wire;
 
 pub use batch::{Batch, BatchBuilder, Drops, Encoding, HostInfo};
@@ -54,10 +57,11 @@ pub use cell::{Cell, Span, Value};
 pub use column::{Column, ColumnBuilder};
 pub use edit::{Edit, Failure, Failures};
 pub use field_read::FieldRead;
-pub use ids::{IdError, Parent, SENDER_ID_BYTES_MAX, ShortIds, Window};
+pub use ids::{IdError, Parent, SENDER_ID_BYTES_MAX, Window};
 pub use json_writer::JsonWriter;
 pub use msgpack_writer::MsgPackWriter;
 pub use origin::{Origin, Source, Stream};
 pub use path::{FieldPath, PathError};
 pub use reentry::Reentry;
+pub use short_ids::ShortIds;
 pub use wire::{Frozen, WireError};

@@ -6,17 +6,16 @@
 
 use std::ops::Range;
 
-use crate::batch::Batch;
 use crate::cell::{Cell, Span, Value};
 use crate::column::{Column, ColumnBuilder};
 use crate::json::{self, Member};
-use crate::json_writer::render;
-use crate::read::{chain, walk};
+use crate::render::render;
 use crate::tree::Node;
+use crate::walk::{chain, walk};
 
 /// The objects to write at `keys`: as they are where nothing is there yet, else joined with what is.
-pub(crate) fn joined(batch: &Batch, keys: &[Box<str>], objects: Column) -> Column {
-    let nodes = chain(&batch.root, keys);
+pub(crate) fn joined(root: &Node, keys: &[Box<str>], objects: Column) -> Column {
+    let nodes = chain(root, keys);
     let at = nodes.get(keys.len()).copied();
     let meets_objects =
         nodes.iter().any(|node| node.own.is_some()) || at.is_some_and(Node::may_have_object_below);

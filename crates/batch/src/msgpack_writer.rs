@@ -6,10 +6,10 @@
 
 use std::borrow::Cow;
 
-use crate::batch::{Batch, METADATA};
+use crate::batch::Batch;
 use crate::cell::{Cell, Value};
-use crate::read::Found;
-use crate::tree::Node;
+use crate::tree::{METADATA, Node};
+use crate::walk::Found;
 use crate::{json, msgpack};
 
 /// Writes the events of one batch as MessagePack maps.

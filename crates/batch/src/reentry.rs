@@ -6,8 +6,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::batch::Batch;
-
 /// Where a batch that was handed to its pipeline again goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Reentry {
@@ -52,19 +50,5 @@ impl fmt::Display for Reentry {
                 index + 1
             ),
         }
-    }
-}
-
-impl Batch {
-    /// Where the batch goes on in its pipeline; `None` for what an input brought in.
-    pub fn reentry(&self) -> Option<&Arc<Reentry>> {
-        self.reentry.as_ref()
-    }
-
-    /// Says where the batch goes on in its pipeline.
-    #[must_use]
-    pub fn reentering(mut self, at: Arc<Reentry>) -> Self {
-        self.reentry = Some(at);
-        self
     }
 }

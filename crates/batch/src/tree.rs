@@ -11,6 +11,9 @@ use std::sync::Arc;
 use crate::cell::Cell;
 use crate::column::Column;
 
+/// The object whose fields are usable everywhere and never written out.
+pub(crate) const METADATA: &str = "@metadata";
+
 /// One object key with what was written there and below.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Node {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use super::waiting::{self, Claim, Excess, Reservation};
+use super::waiting::{self, Claim, Excess};
 use super::{Budget, Shortage};
 
 /// Buffers of one pipeline, reused. Cheap to clone.
@@ -64,20 +64,13 @@ impl BufferPool {
         }
     }
 
-    /// Reserves bytes for a frame, waiting until they fit. Safe to cancel: who gives up leaves the queue.
-    pub async fn reserve(&self, bytes: usize) -> Reservation {
-        Reservation::new(&self.inner, bytes).await
+    pub(super) fn inner(&self) -> &Arc<PoolInner> {
+        &self.inner
     }
 
     /// Who waits for memory of the budget at this moment; none where nobody does.
     pub fn shortage(&self) -> Option<Shortage> {
         self.inner.budget.shortage()
-    }
-
-    /// Reserves bytes if they fit now and nobody waits.
-    pub fn try_reserve(&self, bytes: usize) -> Option<Reservation> {
-        let mut reservation = Reservation::empty(&self.inner);
-        reservation.try_grow(bytes).then_some(reservation)
     }
 
     /// A zeroed or used buffer of the pool's size, waiting for the budget if need be.
@@ -136,7 +129,7 @@ impl PoolInner {
             self.budget.try_charge(&mut state, self.share, bytes)
         };
         if !is_charged {
-            waiting::block_on(Claim::new(self, bytes));
+            waiting::block_on(Claim::new(&self.budget, self.share, bytes));
         }
     }
 

@@ -8,8 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Instant;
 
-use super::State;
-use super::pool::{BufferPool, PoolInner, PooledBuffer};
+use super::Budget;
 
 /// Who waits in one share: a list for each class, each in the order in which they came.
 #[derive(Debug, Default)]
@@ -112,8 +111,9 @@ impl Waiter {
 }
 
 /// Completes when its bytes are charged. Dropped before, it gives up.
-pub(super) struct Claim<'p> {
-    pool: &'p Arc<PoolInner>,
+pub(super) struct Claim<'b> {
+    budget: &'b Budget,
+    share: usize,
     bytes: usize,
     reservation: Option<u64>,
     held: usize,
@@ -121,16 +121,25 @@ pub(super) struct Claim<'p> {
     waits: Option<(u64, Arc<Slot>)>,
 }
 
-impl<'p> Claim<'p> {
-    pub(super) fn new(pool: &'p Arc<PoolInner>, bytes: usize) -> Self {
+impl<'b> Claim<'b> {
+    pub(super) fn new(budget: &'b Budget, share: usize, bytes: usize) -> Self {
         Self {
-            pool,
+            budget,
+            share,
             bytes,
             reservation: None,
             held: 0,
             is_settled: false,
             waits: None,
         }
+    }
+
+    /// For a reservation that may hold something already.
+    pub(super) fn reserving(mut self, reservation: u64, held: usize, is_settled: bool) -> Self {
+        self.reservation = Some(reservation);
+        self.held = held;
+        self.is_settled = is_settled;
+        self
     }
 }
 
@@ -139,9 +148,9 @@ impl Future for Claim<'_> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         if self.waits.is_none() {
-            let budget = &self.pool.budget;
+            let budget = self.budget;
             let mut state = budget.lock();
-            if budget.try_charge(&mut state, self.pool.share, self.bytes) {
+            if budget.try_charge(&mut state, self.share, self.bytes) {
                 if self.reservation.is_some() && !self.is_settled {
                     state.reserved += self.bytes;
                 }
@@ -167,7 +176,7 @@ impl Future for Claim<'_> {
                 (false, 0) => Class::Entering,
             };
             state.waiting += 1;
-            let waiters = &mut state.shares[self.pool.share].waiters;
+            let waiters = &mut state.shares[self.share].waiters;
             waiters.push(class, waiter);
             // It may go before others that wait.
             budget.admit(state);
@@ -192,7 +201,7 @@ impl Drop for Claim<'_> {
         let Some((number, _)) = self.waits.take() else {
             return;
         };
-        let (budget, share) = (&self.pool.budget, self.pool.share);
+        let (budget, share) = (self.budget, self.share);
         let mut state = budget.lock();
         if state.shares[share].waiters.remove(number) {
             state.waiting -= 1;
@@ -208,187 +217,29 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// Bytes of the budget that are charged before they are needed: those of a frame that is about to be read. What is not
-/// taken as buffers is given back when it is dropped.
-#[derive(Debug)]
-pub struct Reservation {
-    pool: Arc<PoolInner>,
-    number: u64,
-    /// Charged, and not yet in a buffer.
-    left: usize,
-    /// Charged for what is no buffer.
-    spent: usize,
-    /// Charged in all.
-    held: usize,
-    is_settled: bool,
-    /// Says that it exceeds the limit as work in hand, until its buffers are given back.
-    excess: Option<Arc<Excess>>,
-}
-
 /// Work in hand that exceeds the limit: the next one waits until this is dropped.
 #[derive(Debug)]
 pub(super) struct Excess {
-    pool: Arc<PoolInner>,
+    budget: Arc<Budget>,
     number: u64,
+}
+
+impl Excess {
+    pub(super) fn new(budget: &Arc<Budget>, number: u64) -> Self {
+        Self {
+            budget: budget.clone(),
+            number,
+        }
+    }
 }
 
 impl Drop for Excess {
     fn drop(&mut self) {
-        let mut state = self.pool.budget.lock();
+        let mut state = self.budget.lock();
         if state.exceeds == Some(self.number) {
             state.exceeds = None;
         }
-        self.pool.budget.admit(state);
-    }
-}
-
-impl Reservation {
-    pub(super) fn empty(pool: &Arc<PoolInner>) -> Self {
-        let number = pool.budget.lock().number();
-        Self {
-            pool: pool.clone(),
-            number,
-            left: 0,
-            spent: 0,
-            held: 0,
-            is_settled: false,
-            excess: None,
-        }
-    }
-
-    pub(super) async fn new(pool: &Arc<PoolInner>, bytes: usize) -> Self {
-        let mut reservation = Self::empty(pool);
-        reservation.grow(bytes).await;
-        reservation
-    }
-
-    /// Bytes that can be taken as buffers.
-    pub fn left(&self) -> usize {
-        self.left
-    }
-
-    /// Says that the frame was read whole and is work in hand from now on, such as one that is only to be decompressed.
-    /// Another half-read frame may overdraw then. What is in hand goes before everybody else, and one at a time may exceed
-    /// the limit, until its buffers are given back: others may wait for what it holds.
-    pub fn settle(&mut self) {
-        if self.is_settled {
-            return;
-        }
-        self.is_settled = true;
-        let mut state = self.pool.budget.lock();
-        self.end_reading(&mut state);
-        self.pool.budget.admit(state);
-    }
-
-    fn end_reading(&self, state: &mut State) {
-        state.reserved -= self.held;
-        if state.overdraws == Some(self.number) {
-            state.overdraws = None;
-        }
-    }
-
-    /// Reserves more, waiting until it fits. Safe to cancel: then nothing is added.
-    pub async fn grow(&mut self, more: usize) {
-        self.claim(more).await;
-        self.grown(more);
-    }
-
-    /// As [`Self::grow`], blocking the thread.
-    pub fn grow_blocking(&mut self, more: usize) {
-        block_on(self.claim(more));
-        self.grown(more);
-    }
-
-    /// Reserves more if it fits now and nobody waits; whether it did.
-    pub fn try_grow(&mut self, more: usize) -> bool {
-        let budget = &self.pool.budget;
-        let mut state = budget.lock();
-        let fits = budget.try_charge(&mut state, self.pool.share, more);
-        if fits {
-            if !self.is_settled {
-                state.reserved += more;
-            }
-            self.left += more;
-            self.held += more;
-        }
-        fits
-    }
-
-    fn grown(&mut self, more: usize) {
-        self.left += more;
-        self.held += more;
-        let exceeds = || self.pool.budget.lock().exceeds == Some(self.number);
-        if self.is_settled && self.excess.is_none() && exceeds() {
-            self.excess = Some(Arc::new(Excess {
-                pool: self.pool.clone(),
-                number: self.number,
-            }));
-        }
-    }
-
-    fn claim(&self, bytes: usize) -> Claim<'_> {
-        Claim {
-            pool: &self.pool,
-            bytes,
-            reservation: Some(self.number),
-            held: self.held,
-            is_settled: self.is_settled,
-            waits: None,
-        }
-    }
-
-    /// Uses bytes out of those reserved, or what is left, for something that is no buffer of the pool and ends before the
-    /// reservation.
-    pub fn spend(&mut self, bytes: usize) {
-        let bytes = bytes.min(self.left);
-        self.left -= bytes;
-        self.spent += bytes;
-    }
-
-    /// The pool that it is of.
-    pub fn pool(&self) -> BufferPool {
-        BufferPool::of(&self.pool)
-    }
-
-    /// A buffer of `size` bytes out of those reserved, or of what is left. One of the pool's size may hold what is left over
-    /// from earlier use.
-    pub fn take(&mut self, size: usize) -> PooledBuffer {
-        let size = size.min(self.left);
-        self.left -= size;
-        PooledBuffer::charged(&self.pool, size, self.excess.clone())
-    }
-
-    /// Bytes that were written elsewhere, as a buffer out of those reserved; more are reserved where they are too few.
-    pub fn adopt(&mut self, mut bytes: Vec<u8>) -> PooledBuffer {
-        bytes.shrink_to_fit();
-        let missing = bytes.len().saturating_sub(self.left);
-        if missing > 0 {
-            self.grow_blocking(missing);
-        }
-        self.left -= bytes.len();
-        PooledBuffer::adopted(&self.pool, bytes, self.excess.clone())
-    }
-
-    /// Makes a buffer longer by `more` bytes out of those reserved, or by what is left. Its content stays.
-    pub fn extend(&mut self, buffer: &mut PooledBuffer, more: usize) {
-        let more = more.min(self.left);
-        self.left -= more;
-        buffer.lengthen(more, self.excess.clone());
-    }
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        let mut state = self.pool.budget.lock();
-        state.shares[self.pool.share].used -= self.left + self.spent;
-        if !self.is_settled {
-            self.end_reading(&mut state);
-        }
-        if self.excess.is_none() && state.exceeds == Some(self.number) {
-            // It was let in when nobody waited for that any more.
-            state.exceeds = None;
-        }
-        self.pool.budget.admit(state);
+        self.budget.admit(state);
     }
 }
 

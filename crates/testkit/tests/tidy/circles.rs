@@ -14,22 +14,6 @@ use super::{ORDER, root, rust_files};
 const CIRCLES: &[(&[&str], &str)] = &[
     (
         &[
-            "batch/src/apply.rs",
-            "batch/src/batch.rs",
-            "batch/src/json_writer.rs",
-            "batch/src/merge.rs",
-            "batch/src/read.rs",
-            "batch/src/reentry.rs",
-        ],
-        "not yet cut",
-    ),
-    (
-        &["batch/src/budget/pool.rs", "batch/src/budget/waiting.rs"],
-        "not yet cut",
-    ),
-    (&["batch/src/ids.rs", "batch/src/origin.rs"], "not yet cut"),
-    (
-        &[
             "grok/src/fast/atom/mod.rs",
             "grok/src/fast/compile/mod.rs",
             "grok/src/fast/first.rs",

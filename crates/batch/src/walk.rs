@@ -1,0 +1,157 @@
+//! The path of a field through the documents of a batch and their edits.
+//!
+//! The path is walked key by key: documents first, what was written over them at every step.
+
+use crate::cell::{Cell, Span, Value};
+use crate::column::Column;
+use crate::tree::Node;
+use crate::{json, msgpack};
+
+/// A value on the way down a path: a cell of a column, or a value inside one of that column's documents.
+#[derive(Clone, Copy)]
+pub(crate) enum Found<'a> {
+    Nothing,
+    Cell(&'a Column, Cell),
+    /// Any JSON value.
+    Json(&'a Column, Span),
+    /// Any MessagePack value.
+    MsgPack(&'a Column, Span),
+}
+
+impl<'a> Found<'a> {
+    /// The value that `key` has in this object.
+    pub fn step(self, key: &str) -> Self {
+        match self {
+            Self::Json(column, span) | Self::Cell(column, Cell::Json(span)) => {
+                let text = column.bytes(span);
+                if text.first() != Some(&b'{') {
+                    return Self::Nothing;
+                }
+                find_json(text, key)
+                    .map_or(Self::Nothing, |at| Self::Json(column, inside(span, at)))
+            }
+            Self::MsgPack(column, span) | Self::Cell(column, Cell::MsgPack(span)) => {
+                let bytes = column.bytes(span);
+                if !Value::MsgPack(bytes).is_object() {
+                    return Self::Nothing;
+                }
+                msgpack::find(bytes, key.as_bytes())
+                    .map_or(Self::Nothing, |at| Self::MsgPack(column, inside(span, at)))
+            }
+            _ => Self::Nothing,
+        }
+    }
+
+    /// What a node's own cell makes of the inherited value.
+    pub fn under(self, node: &'a Node, row: usize) -> Self {
+        match &node.own {
+            None => self,
+            Some(own) => match own.cell(row) {
+                Cell::Keep => self,
+                Cell::Missing => Self::Nothing,
+                cell => Self::Cell(own, cell),
+            },
+        }
+    }
+
+    pub fn is_nothing(self) -> bool {
+        matches!(self, Self::Nothing)
+    }
+
+    /// The value as a writer takes it: [`Value::Json`] and [`Value::MsgPack`] stand for any value of their kind.
+    pub fn value(self) -> Value<'a> {
+        match self {
+            Self::Nothing => Value::Missing,
+            Self::Cell(column, cell) => column.value_of(cell),
+            Self::Json(column, span) => Value::Json(column.bytes(span)),
+            Self::MsgPack(column, span) => Value::MsgPack(column.bytes(span)),
+        }
+    }
+}
+
+/// Finds a member of a JSON object, its key spelled with escapes where it must be.
+fn find_json(text: &[u8], key: &str) -> Option<std::ops::Range<usize>> {
+    json::find(text, key.as_bytes()).or_else(|| {
+        if !key
+            .bytes()
+            .any(|byte| byte < 0x20 || byte == b'"' || byte == b'\\')
+        {
+            return None;
+        }
+        let mut escaped = Vec::new();
+        json::write_string(&mut escaped, key.as_bytes());
+        json::find(text, &escaped[1..escaped.len() - 1])
+    })
+}
+
+fn inside(span: Span, at: std::ops::Range<usize>) -> Span {
+    Span {
+        start: span.start + at.start as u32,
+        len: at.len() as u32,
+        ..span
+    }
+}
+
+/// The edits along a path: the nodes that exist, outermost first, as many as there are.
+pub(crate) fn chain<'a>(root: &'a Node, keys: &[Box<str>]) -> Vec<&'a Node> {
+    let mut nodes = vec![root];
+    for key in keys {
+        match nodes[nodes.len() - 1].child(key.as_bytes()) {
+            Some(node) => nodes.push(node),
+            None => break,
+        }
+    }
+    nodes
+}
+
+/// Walks the path of `keys` for one row, edits included, dots in keys as they are.
+pub(crate) fn walk<'a>(nodes: &[&'a Node], keys: &[Box<str>], row: usize) -> Found<'a> {
+    let mut found = Found::Nothing.under(nodes[0], row);
+    for (index, key) in keys.iter().enumerate() {
+        found = found.step(key);
+        if let Some(node) = nodes.get(index + 1) {
+            found = found.under(node, row);
+        }
+    }
+    found
+}
+
+/// Whether a value that is not an object stands on the way to `keys`.
+pub(crate) fn is_blocked(root: &Node, keys: &[Box<str>], row: usize) -> bool {
+    let above = &keys[..keys.len() - 1];
+    blocked(&chain(root, above), above, row)
+}
+
+/// Whether a value at or above the end of `keys` is there and is not an object.
+pub(crate) fn blocked(nodes: &[&Node], keys: &[Box<str>], row: usize) -> bool {
+    let mut found = Found::Nothing.under(nodes[0], row);
+    for (index, key) in keys.iter().enumerate() {
+        found = found.step(key);
+        if let Some(node) = nodes.get(index + 1) {
+            found = found.under(node, row);
+        }
+        if !found.is_nothing() && !found.value().is_object() {
+            return true;
+        }
+    }
+    false
+}
+
+/// Every way to read `keys` with neighbours joined by dots, the ones with the shortest first keys first. The first one
+/// is `keys` itself.
+pub(crate) fn dotted_spellings(keys: &[Box<str>]) -> Vec<Vec<Box<str>>> {
+    if keys.is_empty() {
+        return vec![Vec::new()];
+    }
+    let mut all = Vec::new();
+    for taken in 1..=keys.len() {
+        let first: Box<str> = keys[..taken].join(".").into();
+        for rest in dotted_spellings(&keys[taken..]) {
+            all.push(std::iter::once(first.clone()).chain(rest).collect());
+        }
+    }
+    all
+}
+
+/// How many keys a path may have for its dotted spellings to be looked for; their number doubles with each key.
+pub(crate) const DOTTED_KEYS_MAX: usize = 8;
