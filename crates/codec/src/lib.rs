@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`chunk`] | [`Chunker`]: collects what was read into buffers that hold whole records, [`Chunk`]s |
 //! | [`decoder`] | [`Decoder`]: makes batches of chunks, as lines of text, JSON or MessagePack documents |
+//! | [`settings`] | [`Settings`]: how the events of a stream are written |
 //! | [`body`] | [`Documents`]: the events of a message that is received as a whole |
 //! | [`lumberjack`] | the frames of Lumberjack, the protocol of Beats, and their events |
 //! | [`resume`] | [`Resume`]: where a later run goes on, and how it knows that the stream is the same |
@@ -36,6 +37,7 @@ mod multiline;
 mod records;
 mod resume;
 mod rows;
+mod settings;
 pub mod syslog;
 mod terminator;
 
@@ -45,12 +47,13 @@ pub use chunk::{Chunk, Chunker};
 pub use compress::{Checkpoint, Decompressor};
 pub use container::ContainerFormat;
 pub use csv::{Csv, Header};
-pub use decoder::{Counts, Decoder, Firsts, Settings};
+pub use decoder::{Counts, Decoder, Firsts};
 pub use error::CodecError;
 pub use filter::Dropped;
 pub use layout::{LAYOUT_BYTES, Layout};
 pub use multiline::{LINES_MAX_DEFAULT, Match, Multiline, MultilineConfig, MultilineError};
 pub use resume::{CHECK_BYTES, Check, Resume, Skip};
+pub use settings::Settings;
 pub use terminator::LineEnding;
 
 /// The most events a batch has.

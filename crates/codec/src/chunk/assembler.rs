@@ -13,9 +13,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::container::ContainerFormat;
-use crate::decoder::Settings;
 use crate::multiline::Multiline;
 use crate::resume::{Resume, Skip};
+use crate::settings::Settings;
 
 use super::held::{Held, Limits, Piece};
 use super::window::{SPACE_MIN, Window};

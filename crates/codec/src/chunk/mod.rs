@@ -45,9 +45,9 @@ use bytes::Bytes;
 
 use crate::charset;
 use crate::csv::{Header, HeaderSlot};
-use crate::decoder::Settings;
 use crate::layout::Layout;
 use crate::resume::{Check, Resume};
+use crate::settings::Settings;
 use crate::terminator::{LineEnding, Terminator};
 
 use assembler::Assembler;

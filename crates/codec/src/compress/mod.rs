@@ -17,16 +17,16 @@
 //!   level, one of a whole member, in which there is no checkpoint then.
 
 mod checkpoint;
+mod format;
 mod gzip;
 mod raw;
 mod zstd;
-
-use std::fmt;
 
 use crate::error::CodecError;
 
 pub use self::zstd::stated_bytes as zstd_stated_bytes;
 pub use checkpoint::Checkpoint;
+pub use format::Format;
 
 /// How much content lies between two checkpoints within a member, in bytes. Less makes a resume repeat less: 4 MiB take
 /// a few milliseconds to inflate.
@@ -34,15 +34,6 @@ const CHECKPOINT_INTERVAL_BYTES: u64 = 4 << 20;
 
 /// The longest magic number, in bytes.
 const MAGIC_BYTES_MAX: usize = 4;
-
-/// How data is compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Format {
-    /// RFC 1952.
-    Gzip,
-    /// RFC 8878.
-    Zstd,
-}
 
 /// How data that starts with these bytes is compressed. Needs no more than 4 bytes; a part of a magic number is none.
 ///
@@ -63,16 +54,6 @@ pub fn is_undecided(start: &[u8]) -> bool {
 }
 
 impl Format {
-    pub(crate) const ALL: [Self; 2] = [Self::Gzip, Self::Zstd];
-
-    /// Its number in checkpoints.
-    fn number(self) -> u8 {
-        match self {
-            Self::Gzip => 1,
-            Self::Zstd => 2,
-        }
-    }
-
     fn magic_bytes(self) -> usize {
         match self {
             Self::Gzip => gzip::MAGIC.len(),
@@ -87,15 +68,6 @@ impl Format {
             (Self::Zstd, [0x50..=0x5F, rest @ ..]) => zstd::SKIPPABLE_MAGIC.starts_with(rest),
             (Self::Zstd, _) => zstd::MAGIC.starts_with(seen),
         }
-    }
-}
-
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Gzip => "gzip",
-            Self::Zstd => "zstd",
-        })
     }
 }
 

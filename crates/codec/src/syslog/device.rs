@@ -8,7 +8,7 @@
 //! that the device's clock is not set (`*`) or not in step (`.`). The forms are those of the manuals' chapter "System
 //! Message Format". Where the device writes its uptime instead of a time, that stays in the text.
 
-use super::header::is_name;
+use super::is_name;
 use super::stamp::month;
 
 /// What stands before the time.

@@ -15,7 +15,7 @@ use super::clock::Clock;
 use super::data::{self, Scratch};
 use super::device;
 use super::stamp::{self, Seconds, Stamp};
-use super::{Format, Problem};
+use super::{Format, Problem, is_name};
 
 /// A part of a line; empty for a field that is not there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -481,36 +481,4 @@ fn hostname(line: &[u8], at: usize) -> Option<usize> {
     }
     let is_tag = len == 0 || has_bracket || text[len - 1] == b':';
     (!is_tag).then_some(at + len)
-}
-
-/// Whether a byte may stand in the name of a host or a program. Quotes, brackets and what separates keys from values
-/// are left out, so that a text in some other syntax is not taken for a name.
-#[inline]
-pub(super) fn is_name(byte: u8) -> bool {
-    const NAME: [bool; 256] = {
-        let mut table = [false; 256];
-        let mut byte = 0x21;
-        while byte < 0x7F {
-            table[byte] = !matches!(
-                byte as u8,
-                b'"' | b'\''
-                    | b'`'
-                    | b'{'
-                    | b'}'
-                    | b'['
-                    | b']'
-                    | b'<'
-                    | b'>'
-                    | b'='
-                    | b','
-                    | b';'
-                    | b':'
-                    | b'|'
-                    | b'\\'
-            );
-            byte += 1;
-        }
-        table
-    };
-    NAME[usize::from(byte)]
 }

@@ -92,6 +92,38 @@ impl Problem {
     }
 }
 
+/// Whether a byte may stand in the name of a host or a program. Quotes, brackets and what separates keys from values
+/// are left out, so that a text in some other syntax is not taken for a name.
+#[inline]
+fn is_name(byte: u8) -> bool {
+    const NAME: [bool; 256] = {
+        let mut table = [false; 256];
+        let mut byte = 0x21;
+        while byte < 0x7F {
+            table[byte] = !matches!(
+                byte as u8,
+                b'"' | b'\''
+                    | b'`'
+                    | b'{'
+                    | b'}'
+                    | b'['
+                    | b']'
+                    | b'<'
+                    | b'>'
+                    | b'='
+                    | b','
+                    | b';'
+                    | b':'
+                    | b'|'
+                    | b'\\'
+            );
+            byte += 1;
+        }
+        table
+    };
+    NAME[usize::from(byte)]
+}
+
 /// Reads the lines of batches as syslog messages.
 #[derive(Clone, Debug)]
 pub struct Syslog {

@@ -41,25 +41,6 @@ const CIRCLES: &[(&[&str], &str)] = &[
     ),
     (
         &[
-            "codec/src/chunk/assembler.rs",
-            "codec/src/chunk/counted.rs",
-            "codec/src/chunk/documents.rs",
-            "codec/src/chunk/mod.rs",
-            "codec/src/decoder.rs",
-            "codec/src/rows.rs",
-        ],
-        "not yet cut",
-    ),
-    (
-        &["codec/src/compress/mod.rs", "codec/src/error.rs"],
-        "not yet cut",
-    ),
-    (
-        &["codec/src/syslog/device.rs", "codec/src/syslog/header.rs"],
-        "not yet cut",
-    ),
-    (
-        &[
             "net/src/accept.rs",
             "net/src/listen.rs",
             "net/src/places.rs",
