@@ -4,8 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::closest::closest;
-use crate::node::{Node, Path};
-use crate::render;
+use crate::path::Path;
 use crate::source::{Source, Span};
 
 /// Something wrong in a configuration.
@@ -13,7 +12,6 @@ use crate::source::{Source, Span};
 /// It displays as a message, the place, the line with a caret below the fault, what is accepted and the closest word.
 /// The text ends without a newline.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("{}", render::render(self))]
 pub struct ConfigError(Box<Details>);
 
 #[derive(Debug, Clone)]
@@ -50,60 +48,23 @@ impl ConfigError {
         }))
     }
 
-    /// An error at a node.
-    pub fn at(node: &Node, message: impl Into<String>) -> Self {
+    /// An error at a place.
+    pub(crate) fn at(place: Place, message: impl Into<String>) -> Self {
         let mut error = Self::new(message);
-        error.0.place = Some(Place {
-            source: Arc::clone(node.source()),
-            span: node.span,
-            path: node.path().clone(),
-            value: node.as_str().map(str::to_owned),
-            inner: None,
-            is_secret: false,
-        });
+        error.0.place = Some(place);
         error
     }
 
     /// An error at a place of a text that has no tree yet.
     pub fn in_source(source: &Arc<Source>, span: Span, message: impl Into<String>) -> Self {
-        let mut error = Self::new(message);
-        error.0.place = Some(Place {
-            source: Arc::clone(source),
-            span,
-            path: Path::default(),
-            value: None,
-            inner: None,
-            is_secret: false,
-        });
-        error
+        let place = Place::new(source, span, Path::default(), None);
+        Self::at(place, message)
     }
 
     /// Adds what would have been accepted.
     pub fn accepted<S: Into<String>>(mut self, accepted: impl IntoIterator<Item = S>) -> Self {
         self.0.accepted.extend(accepted.into_iter().map(Into::into));
         self
-    }
-
-    /// For the error of settings that were [divided](Node::divide): where one directly in `rest` is unknown, the keys that were
-    /// taken out before are accepted too.
-    pub fn accepted_beside(self, rest: &Node, keys: &[&str]) -> Self {
-        let at = self.path();
-        let stands_in_rest = rest.as_map().is_some_and(|entries| {
-            entries
-                .iter()
-                .any(|(key, _)| key.path().to_string() == at && Some(key.span) == self.span())
-        });
-        let unknown = self.message().strip_prefix("unknown setting `");
-        let unknown = unknown.filter(|_| stands_in_rest);
-        let Some(name) = unknown.and_then(|rest| rest.split('`').next()) else {
-            return self;
-        };
-        let means_if = ["condition", "when", "expression"].contains(&name) && keys.contains(&"if");
-        let error = self.accepted(keys.iter().copied());
-        match means_if {
-            true => error.suggest("if"),
-            false => error,
-        }
     }
 
     /// Sets what was probably meant.
@@ -210,6 +171,17 @@ impl ConfigError {
 }
 
 impl Place {
+    pub fn new(source: &Arc<Source>, span: Span, path: Path, value: Option<String>) -> Self {
+        Self {
+            source: Arc::clone(source),
+            span,
+            path,
+            value,
+            inner: None,
+            is_secret: false,
+        }
+    }
+
     fn point_into_value(&mut self, range: Range<usize>) {
         let Some(value) = &self.value else { return };
         let start = value.floor_char_boundary(range.start);

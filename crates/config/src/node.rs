@@ -7,7 +7,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::error::ConfigError;
+use crate::error::{ConfigError, Place};
+use crate::path::Path;
 use crate::scalar::{self, Resolved};
 use crate::source::{Source, Span};
 
@@ -237,7 +238,9 @@ impl Node {
 
     /// An error at this node.
     pub fn error(&self, message: impl Into<String>) -> ConfigError {
-        ConfigError::at(self, message)
+        let value = self.as_str().map(str::to_owned);
+        let place = Place::new(self.source(), self.span, self.path().clone(), value);
+        ConfigError::at(place, message)
     }
 
     /// A short word for what the node holds, for messages.
@@ -307,71 +310,27 @@ impl fmt::Debug for Node {
     }
 }
 
-/// The way from the root to a node, such as `pipelines.apache.processors[0].grok`. Cheap to clone.
-#[derive(Clone, Default)]
-pub struct Path(Option<Arc<PathPart>>);
-
-struct PathPart {
-    above: Path,
-    name: PartName,
-}
-
-enum PartName {
-    Key(String),
-    Item(usize),
-}
-
-impl Path {
-    /// The path of the value of `key` below this one.
-    pub fn key(&self, key: &str) -> Self {
-        self.step(PartName::Key(key.to_owned()))
-    }
-
-    /// The path of a list's item below this one.
-    pub fn item(&self, index: usize) -> Self {
-        self.step(PartName::Item(index))
-    }
-
-    fn step(&self, name: PartName) -> Self {
-        let above = self.clone();
-        Self(Some(Arc::new(PathPart { above, name })))
-    }
-
-    /// True at the root.
-    pub fn is_root(&self) -> bool {
-        self.0.is_none()
-    }
-
-    /// The path one step up; none at the root.
-    pub fn parent(&self) -> Option<&Path> {
-        self.0.as_ref().map(|step| &step.above)
-    }
-
-    /// The last key on the way, list positions aside: the name of the component or section that a node belongs to.
-    pub fn last_key(&self) -> Option<&str> {
-        let step = self.0.as_ref()?;
-        match &step.name {
-            PartName::Key(key) => Some(key),
-            PartName::Item(_) => step.above.last_key(),
+impl ConfigError {
+    /// For the error of settings that were [divided](Node::divide): where one directly in `rest` is unknown, the keys that were
+    /// taken out before are accepted too.
+    pub fn accepted_beside(self, rest: &Node, keys: &[&str]) -> Self {
+        let at = self.path();
+        let stands_in_rest = rest.as_map().is_some_and(|entries| {
+            entries
+                .iter()
+                .any(|(key, _)| key.path().to_string() == at && Some(key.span) == self.span())
+        });
+        let unknown = self.message().strip_prefix("unknown setting `");
+        let unknown = unknown.filter(|_| stands_in_rest);
+        let Some(name) = unknown.and_then(|rest| rest.split('`').next()) else {
+            return self;
+        };
+        let means_if = ["condition", "when", "expression"].contains(&name) && keys.contains(&"if");
+        let error = self.accepted(keys.iter().copied());
+        match means_if {
+            true => error.suggest("if"),
+            false => error,
         }
-    }
-}
-
-impl fmt::Display for Path {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(step) = &self.0 else { return Ok(()) };
-        step.above.fmt(f)?;
-        match &step.name {
-            PartName::Key(key) if step.above.is_root() => write!(f, "{key}"),
-            PartName::Key(key) => write!(f, ".{key}"),
-            PartName::Item(index) => write!(f, "[{index}]"),
-        }
-    }
-}
-
-impl fmt::Debug for Path {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }
 

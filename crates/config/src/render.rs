@@ -3,10 +3,10 @@
 //! Source lines are shown as they are, except that control characters become a dot (a configuration must not be able
 //! to send escape sequences to the terminal) and that long lines (a whole pipeline is one) are cut around the fault.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::ops::Range;
 
-use crate::error::{ConfigError, Place};
+use crate::error::{ConfigError, Details, Place};
 
 /// How many characters of a source line are shown.
 const WIDTH_MAX: usize = 110;
@@ -15,9 +15,14 @@ const LEAD_MAX: usize = 60;
 /// How many accepted words are listed.
 const ACCEPTED_MAX: usize = 60;
 
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&render(self.details()))
+    }
+}
+
 /// The whole error as text, without a newline at its end.
-pub(crate) fn render(error: &ConfigError) -> String {
-    let details = error.details();
+fn render(details: &Details) -> String {
     let mut out = format!("error: {}", details.message);
     if let Some(place) = &details.place {
         render_place(&mut out, place);

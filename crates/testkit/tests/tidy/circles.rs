@@ -33,14 +33,6 @@ const CIRCLES: &[(&[&str], &str)] = &[
     ),
     (
         &[
-            "config/src/error.rs",
-            "config/src/node.rs",
-            "config/src/render.rs",
-        ],
-        "not yet cut",
-    ),
-    (
-        &[
             "net/src/accept.rs",
             "net/src/listen.rs",
             "net/src/places.rs",
