@@ -15,7 +15,8 @@ use crate::node::{Arithmetic, Literals, Node, Op, Test};
 use crate::number::Num;
 use crate::parser::{Ast, Syntax};
 use crate::slips;
-use crate::types::{self, known};
+use crate::type_check::{self, known};
+use crate::types::Known;
 use crate::value::{Comparison, Val, key_text};
 
 /// Checks a parsed expression, whose text is `source`; gives it and the fields it reads.
@@ -192,7 +193,7 @@ impl Checker<'_> {
         };
         if let Some(Num::Int(number)) = constant.number()
             && number < 0
-            && known(of).is_none_or(|kind| kind == types::Known::List)
+            && known(of).is_none_or(|kind| kind == Known::List)
         {
             let list = &self.source[of.at.clone()];
             let message = "elements are counted from 0, so that no index is below it";
@@ -202,7 +203,7 @@ impl Checker<'_> {
         let Op::Call(function, _) = &of.op else {
             return Ok(());
         };
-        let key = types::literal_text(index).unwrap_or_default();
+        let key = type_check::literal_text(index).unwrap_or_default();
         match function.unknown_member(key) {
             Some((message, meant)) => {
                 let error = ExprError::new(message, of.at.start..index.at.end);
@@ -495,18 +496,18 @@ impl Checker<'_> {
         let is_time = [self.is_time(&a), self.is_time(&b)];
         if let Some(kind) = arithmetic(operator) {
             if !self.catches {
-                types::check_arithmetic(kind, &a, &b, is_time)?;
+                type_check::check_arithmetic(kind, &a, &b, is_time)?;
             }
             return Ok(Op::Arithmetic(kind, Box::new([a, b])));
         }
         if let Some(kind) = relation(operator) {
-            types::check_comparison((operator, is_time), &a, &b)?;
+            type_check::check_comparison((operator, is_time), &a, &b)?;
             if !matches!(kind, Comparison::Eq | Comparison::Ne) {
-                types::check_order(self.source, &a, &b)?;
+                type_check::check_order(self.source, &a, &b)?;
             }
             return Ok(comparison(kind, a, b));
         }
-        types::check_in(self.source, &a, &b)?;
+        type_check::check_in(self.source, &a, &b)?;
         Ok(match &b.op {
             Op::Const(Val::List(literals)) => {
                 let literals: Vec<_> = literals

@@ -10,8 +10,9 @@ use crate::columns::Columns;
 use crate::fault::{Fault, What};
 use crate::functions::{Bound, Macro};
 use crate::node::{Arithmetic, Node, Op};
-use crate::number::{self, Num};
-use crate::value::{Type, Val, is_in, map_of};
+use crate::number::Num;
+use crate::types::Type;
+use crate::value::{Val, is_in, map_of, whole};
 
 /// The variables of the macros around, the innermost first.
 pub(crate) struct Scope<'s, 'a> {
@@ -278,7 +279,7 @@ fn negate<'a>(value: &Val<'a>) -> Result<Val<'a>, What> {
         return nanos.checked_neg().map(Val::Duration).ok_or(What::Overflow);
     }
     match value.number() {
-        Some(Num::Int(n)) => number::whole(-n).ok_or(What::Overflow),
+        Some(Num::Int(n)) => whole(-n).ok_or(What::Overflow),
         // JSON has no infinity, which `1e400` in an event reads as.
         Some(Num::Float(n)) if n.is_finite() => Ok(Val::Float(-n)),
         Some(Num::Float(_)) => Err(What::Overflow),
@@ -367,7 +368,7 @@ fn numbers<'a>(operator: Arithmetic, a: Num<'_>, b: Num<'_>) -> Result<Val<'a>, 
                 Arithmetic::Div => a.checked_div(b),
                 Arithmetic::Rem => a.checked_rem(b),
             };
-            return result.and_then(number::whole).ok_or(What::Overflow);
+            return result.and_then(whole).ok_or(What::Overflow);
         }
         (Num::Float(_), _) | (_, Num::Float(_)) => (a.to_f64(), b.to_f64()),
         _ => return Err(What::Overflow),

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::value::Type;
+use crate::types::Type;
 
 /// What went wrong, without saying where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]

@@ -28,9 +28,9 @@
 //! | --- | --- |
 //! | `lexer`, `parser` | text → tokens → syntax |
 //! | `check` | syntax → nodes: names, argument counts, regexes, constants |
-//! | `dashed`, `slips`, `types` | what parses and cannot be meant: names without backticks, notations of other tools, types that never work |
+//! | `dashed`, `slips`, `type_check` | what parses and cannot be meant: names without backticks, notations of other tools, types that never work |
 //! | `filter`, `evaluate` | nodes over sets of rows; nodes for one row |
-//! | `value`, `number`, `time` | values and how they compare |
+//! | `value`, `types`, `number`, `time` | values and how they compare |
 //! | `functions` | the functions and their reference, a module for each group |
 //! | `template` | texts with fields and times in them |
 
@@ -49,6 +49,7 @@ mod slips;
 mod template;
 mod time;
 mod time_letters;
+mod type_check;
 mod types;
 mod value;
 

@@ -5,8 +5,6 @@
 
 use std::cmp::Ordering;
 
-use crate::value::Val;
-
 /// A number, as comparisons and arithmetic see it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Num<'a> {
@@ -146,25 +144,6 @@ fn compare_big(a: &[u8], b: &[u8]) -> Ordering {
 
 fn compare_digits(a: &[u8], b: &[u8]) -> Ordering {
     a.len().cmp(&b.len()).then_with(|| a.cmp(b))
-}
-
-/// The value of a number literal.
-pub(crate) fn literal(text: &str) -> Val<'static> {
-    match Num::read(text.as_bytes()) {
-        Some(Num::Int(n)) => {
-            whole(n).unwrap_or_else(|| Val::Number(text.as_bytes().to_vec().into()))
-        }
-        Some(Num::Float(n)) => Val::Float(n),
-        _ => Val::Number(text.as_bytes().to_vec().into()),
-    }
-}
-
-/// A whole number as a value, where it fits into 64 bits.
-pub(crate) fn whole(n: i128) -> Option<Val<'static>> {
-    match i64::try_from(n) {
-        Ok(n) => Some(Val::Int(n)),
-        Err(_) => u64::try_from(n).ok().map(Val::UInt),
-    }
 }
 
 #[cfg(test)]

@@ -12,8 +12,7 @@ use std::ops::Range;
 
 use crate::ExprError;
 use crate::lexer::{self, Tok, Token};
-use crate::number;
-use crate::value::Val;
+use crate::value::{self, Val};
 
 /// How deep expressions may nest.
 pub(crate) const NESTING_MAX: usize = 50;
@@ -261,7 +260,7 @@ impl Parser<'_> {
             return self.postfix();
         }
         if let Tok::Number(number) = self.peek() {
-            let literal = number::literal(&format!("-{number}"));
+            let literal = value::number_literal(&format!("-{number}"));
             let at = start..self.advance().at.end;
             let literal = self.node(Syntax::Literal(literal), at, 0)?;
             return self.steps(literal);
@@ -359,7 +358,7 @@ impl Parser<'_> {
         let literal =
             |parser: &Self, value| parser.node(Syntax::Literal(value), token.at.clone(), 0);
         match token.tok {
-            Tok::Number(number) => literal(self, number::literal(&number)),
+            Tok::Number(number) => literal(self, value::number_literal(&number)),
             Tok::Text(text) => literal(self, Val::text(text.as_bytes().to_vec())),
             Tok::Name(word) if &*word == "true" => literal(self, Val::Bool(true)),
             Tok::Name(word) if &*word == "false" => literal(self, Val::Bool(false)),

@@ -6,7 +6,6 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
 use batch::{Value, json, msgpack};
@@ -15,6 +14,7 @@ use datetime::span;
 use crate::fault::What;
 use crate::number::Num;
 use crate::time;
+use crate::types::Type;
 
 /// A value of a row.
 #[derive(Clone, Debug)]
@@ -38,51 +38,6 @@ pub(crate) enum Val<'a> {
     Json(Cow<'a, [u8]>),
     /// A list that the expression made.
     List(Arc<[Val<'a>]>),
-}
-
-/// The type of a value, by the name that `type()` gives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Type {
-    Absent,
-    Null,
-    Bool,
-    Int,
-    Double,
-    Text,
-    Time,
-    Duration,
-    List,
-    Map,
-}
-
-impl Type {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Absent => "absent",
-            Self::Null => "null",
-            Self::Bool => "bool",
-            Self::Int => "int",
-            Self::Double => "double",
-            Self::Text => "string",
-            Self::Time => "timestamp",
-            Self::Duration => "duration",
-            Self::List => "list",
-            Self::Map => "map",
-        }
-    }
-
-    pub fn is_number(self) -> bool {
-        matches!(self, Self::Int | Self::Double)
-    }
-}
-
-impl fmt::Display for Type {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Absent => "an absent field",
-            other => other.name(),
-        })
-    }
 }
 
 impl<'a> From<Value<'a>> for Val<'a> {
@@ -568,6 +523,25 @@ pub(crate) fn sort<'a>(mut values: Vec<Val<'a>>) -> Result<Vec<Val<'a>>, What> {
         },
     });
     Ok(values)
+}
+
+/// The value of a number literal.
+pub(crate) fn number_literal(text: &str) -> Val<'static> {
+    match Num::read(text.as_bytes()) {
+        Some(Num::Int(n)) => {
+            whole(n).unwrap_or_else(|| Val::Number(text.as_bytes().to_vec().into()))
+        }
+        Some(Num::Float(n)) => Val::Float(n),
+        _ => Val::Number(text.as_bytes().to_vec().into()),
+    }
+}
+
+/// A whole number as a value, where it fits into 64 bits.
+pub(crate) fn whole(n: i128) -> Option<Val<'static>> {
+    match i64::try_from(n) {
+        Ok(n) => Some(Val::Int(n)),
+        Err(_) => u64::try_from(n).ok().map(Val::UInt),
+    }
 }
 
 /// A total order of numbers: whole numbers beside a float are told apart exactly, which the float cannot be.

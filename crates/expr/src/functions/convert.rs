@@ -5,9 +5,9 @@ use datetime::NANOS_PER_SECOND;
 use super::Takes::Any;
 use super::{FunctionDoc, Kind, text_of};
 use crate::fault::What;
-use crate::number::{Num, whole};
+use crate::number::Num;
 use crate::time;
-use crate::value::Val;
+use crate::value::{Val, whole};
 
 pub(super) const FUNCTIONS: &[FunctionDoc] = &[
     FunctionDoc::new(

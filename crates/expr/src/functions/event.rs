@@ -1,7 +1,7 @@
 //! Functions of fields as such, and of the event and the machine around them.
 
 use super::Takes::{Any, Text};
-use super::bind::{Refused, Run};
+use super::run::{Refused, Run};
 use super::{FunctionDoc, Kind, hash};
 use crate::value::Val;
 

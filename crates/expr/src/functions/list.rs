@@ -6,7 +6,8 @@ use super::Takes::{Any, List, Map, Within};
 use super::{BELOW_ZERO, FunctionDoc, INDEX, Kind, Macro, list_of, whole_of};
 use crate::fault::What;
 use crate::number::Num;
-use crate::value::{Type, Val, equals, map_of, sort};
+use crate::types::Type;
+use crate::value::{Val, equals, map_of, sort};
 
 pub(super) const FUNCTIONS: &[FunctionDoc] = &[
     FunctionDoc::new(

@@ -6,8 +6,8 @@ use std::fmt::{self, Write};
 use super::Takes::{Any, Number, Within};
 use super::{FunctionDoc, Kind, number_of, whole_of};
 use crate::fault::What;
-use crate::number::{Num, whole};
-use crate::value::Val;
+use crate::number::Num;
+use crate::value::{Val, whole};
 
 pub(super) const FUNCTIONS: &[FunctionDoc] = &[
     FunctionDoc::new(

@@ -21,6 +21,7 @@ mod list;
 mod math;
 mod net;
 mod regex;
+mod run;
 mod structured;
 mod text;
 mod text_format;
@@ -31,10 +32,11 @@ use crate::time::Part;
 use crate::types::Known;
 use crate::value::Val;
 
-pub(crate) use bind::{Bound, Refused, bind, bind_format};
+pub(crate) use bind::{Bound, bind, bind_format};
 pub(crate) use convert::read_bytes;
 pub(crate) use regex::compile;
 use regex::{looks_like_a_group, regex_in};
+pub(crate) use run::Refused;
 
 /// Functions that belong together.
 #[derive(Clone, Copy, Debug)]
@@ -306,7 +308,7 @@ pub(crate) enum Kind {
     Question(Question),
     Call(Call),
     Write(Write),
-    Prepared(bind::Prepare),
+    Prepared(run::Prepare),
     /// A text with the elements of a list in it.
     Format,
     Part(Part),

@@ -5,10 +5,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::IpNet;
 
 use super::Takes::Any;
-use super::bind::{Refused, Run};
+use super::run::{Refused, Run};
 use super::{FunctionDoc, Kind, list_of, text_of};
 use crate::fault::What;
-use crate::value::{Type, Val};
+use crate::types::Type;
+use crate::value::Val;
 
 pub(super) const FUNCTIONS: &[FunctionDoc] = &[
     FunctionDoc::new(

@@ -10,7 +10,7 @@ use regex_automata::meta::{BuildError, Regex};
 use regex_automata::util::primitives::NonMaxUsize;
 
 use super::Takes::{Text, Whole};
-use super::bind::{Refused, Run};
+use super::run::{Refused, Run};
 use super::text::piece;
 use super::{FunctionDoc, Kind, text_of, whole_of};
 use crate::fault::What;

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use super::Takes::{Any, List, Plain, Replacement, Text, Whole};
 use super::{BELOW_ZERO, FunctionDoc, INDEX, Kind, Question, list_of, text_of, whole_of};
 use crate::fault::What;
-use crate::value::{Type, Val};
+use crate::types::Type;
+use crate::value::Val;
 
 pub(super) const FUNCTIONS: &[FunctionDoc] = &[
     FunctionDoc::new(

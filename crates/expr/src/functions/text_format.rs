@@ -2,11 +2,12 @@
 
 use std::io::Write;
 
-use super::bind::{Refused, Run};
+use super::run::{Refused, Run};
 use super::{list_of, text_of};
 use crate::fault::What;
 use crate::number::Num;
-use crate::value::{Type, Val};
+use crate::types::Type;
+use crate::value::Val;
 
 /// Digits behind the point where none are asked for, as in C.
 const DECIMALS: usize = 6;

@@ -4,7 +4,7 @@ use datetime::{NANOS_PER_SECOND, span};
 use jiff::tz::TimeZone;
 
 use super::Takes::{Any, Text, Time};
-use super::bind::{Refused, Run};
+use super::run::{Refused, Run};
 use super::{BEYOND, FunctionDoc, Kind, text_of, time_of};
 use crate::fault::What;
 use crate::number::Num;

@@ -42,28 +42,6 @@ const CIRCLES: &[(&[&str], &str)] = &[
     (&["net/src/guarded.rs", "net/src/server.rs"], "not yet cut"),
     (
         &[
-            "expr/src/fault.rs",
-            "expr/src/number.rs",
-            "expr/src/value.rs",
-        ],
-        "not yet cut",
-    ),
-    (
-        &[
-            "expr/src/functions/bind.rs",
-            "expr/src/functions/event.rs",
-            "expr/src/functions/mod.rs",
-            "expr/src/functions/net.rs",
-            "expr/src/functions/regex.rs",
-            "expr/src/functions/text_format.rs",
-            "expr/src/functions/time.rs",
-            "expr/src/node.rs",
-            "expr/src/types.rs",
-        ],
-        "not yet cut",
-    ),
-    (
-        &[
             "processors/src/date/format.rs",
             "processors/src/date/literal.rs",
             "processors/src/date/read.rs",
