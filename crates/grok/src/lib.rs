@@ -10,14 +10,18 @@
 //! ([`Options::match_limit`]). Texts are valid UTF-8 and shorter than 4 GiB.
 
 mod ast;
+mod capture;
 mod class;
 mod error;
 mod fast;
 mod library;
+mod options;
 mod parse;
 mod pattern;
 mod pcre;
 
+pub use capture::{Capture, CaptureType, Outcome, Span};
 pub use error::{GrokError, Place};
 pub use library::{Library, PatternSet};
-pub use pattern::{Capture, CaptureType, Options, Outcome, Pattern, Scratch, Span};
+pub use options::Options;
+pub use pattern::{Pattern, Scratch};

@@ -42,7 +42,7 @@ mod search;
 mod tests;
 
 use crate::ast::Node;
-use crate::pattern::Span;
+use crate::capture::Span;
 use machine::{Frame, Memo};
 use program::Program;
 

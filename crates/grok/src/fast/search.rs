@@ -8,7 +8,7 @@ use super::machine::Machine;
 use super::program::Program;
 use super::{MatcherScratch, Verdict};
 use crate::ast::Assertion;
-use crate::pattern::Span;
+use crate::capture::Span;
 
 /// Steps that every text may take, and steps for every byte of it.
 const BUDGET_BASE: i64 = 1024;

@@ -14,25 +14,6 @@ use super::{ORDER, root, rust_files};
 const CIRCLES: &[(&[&str], &str)] = &[
     (
         &[
-            "grok/src/fast/atom/mod.rs",
-            "grok/src/fast/compile/mod.rs",
-            "grok/src/fast/first.rs",
-            "grok/src/fast/layout.rs",
-            "grok/src/fast/lower.rs",
-            "grok/src/fast/machine/mod.rs",
-            "grok/src/fast/machine/runs.rs",
-            "grok/src/fast/machine/thorough.rs",
-            "grok/src/fast/mod.rs",
-            "grok/src/fast/program.rs",
-            "grok/src/fast/search.rs",
-            "grok/src/parse/mod.rs",
-            "grok/src/pattern.rs",
-            "grok/src/pcre.rs",
-        ],
-        "not yet cut",
-    ),
-    (
-        &[
             "net/src/accept.rs",
             "net/src/listen.rs",
             "net/src/places.rs",

@@ -20,11 +20,11 @@ mod memo;
 mod runs;
 mod thorough;
 
+use crate::capture::Span;
 use crate::fast::atom;
 use crate::fast::lower::member;
 use crate::fast::program::{Index, Instruction, Op, Program};
 use crate::fast::{MatcherScratch, Verdict};
-use crate::pattern::Span;
 pub(super) use memo::Memo;
 pub(super) use thorough::chooses;
 
