@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 
 use crate::listen::{Incoming, Listener};
+use crate::notice::Notice;
 use crate::places::Stopping;
 
 /// Where a connection comes from.
@@ -18,21 +19,6 @@ pub struct Peer {
     pub address: SocketAddr,
     /// The number of its connection: 0 for the first one of the listener.
     pub connection: u64,
-}
-
-/// What happens at a listener.
-#[derive(Clone, Copy)]
-pub enum Notice<'a> {
-    /// A person should hear this.
-    Warning(&'a str),
-    /// A connection was accepted.
-    Accepted,
-    /// A connection has ended.
-    Ended,
-    /// There are as many connections as are allowed, and none that is silent: a client waits until one of them ends.
-    Full,
-    /// The connection of this client is closed, because it was silent and another client needs its place.
-    Displaced(&'a dyn fmt::Display),
 }
 
 /// Accepts connections until `stop` completes and every connection has ended. `connection` makes the task of each, which

@@ -27,7 +27,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::listen::Connection;
-use crate::server::BUFFER_BYTES_MAX;
+
+/// How much of a connection hyper buffers at most. Half as much cost 5 % more for bulk requests of 1.3 MB, in system calls.
+pub const BUFFER_BYTES_MAX: usize = 64 * 1024;
 
 /// How much is thrown away behind the last answer.
 const LINGER_BYTES_MAX: usize = 64 << 20;

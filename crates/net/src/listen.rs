@@ -28,7 +28,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::accept::Notice;
+use crate::notice::Notice;
 use crate::places::{Places, Stopping, Watched};
 use crate::tls::{ServerContext, explained};
 

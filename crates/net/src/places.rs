@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SetOnce, watch};
 use tokio::time::sleep;
 
-use crate::accept::Notice;
+use crate::notice::Notice;
 
 /// How long a client may take for its first byte while others wait.
 const FIRST_BYTE: Duration = Duration::from_secs(1);

@@ -30,13 +30,11 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::accept::{Notice, Peer, accept};
-use crate::guarded::Guarded;
+use crate::accept::{Peer, accept};
+use crate::guarded::{BUFFER_BYTES_MAX, Guarded};
 use crate::listen::{Connection, Incoming, Listener};
+use crate::notice::Notice;
 use crate::places::Stopping;
-
-/// How much of a connection hyper buffers at most. Half as much cost 5 % more for bulk requests of 1.3 MB, in system calls.
-pub const BUFFER_BYTES_MAX: usize = 64 * 1024;
 
 /// Answers requests.
 pub trait Handler: Send + Sync + 'static {

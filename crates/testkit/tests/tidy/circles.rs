@@ -14,15 +14,6 @@ use super::{ORDER, root, rust_files};
 const CIRCLES: &[(&[&str], &str)] = &[
     (
         &[
-            "net/src/accept.rs",
-            "net/src/listen.rs",
-            "net/src/places.rs",
-        ],
-        "not yet cut",
-    ),
-    (&["net/src/guarded.rs", "net/src/server.rs"], "not yet cut"),
-    (
-        &[
             "processors/src/date/format.rs",
             "processors/src/date/literal.rs",
             "processors/src/date/read.rs",
