@@ -6,8 +6,11 @@
 
 use std::sync::Arc;
 
+use super::fields::{Fault, Fields, Moment, Surroundings};
+use super::item::{FormatError, FormatItem, LETTERS, Part, add_text, step};
 use super::literal::Literal;
 use super::names::Names;
+use super::read::{Reader, name_of, set_name};
 use super::strftime;
 
 /// A compiled format.
@@ -31,73 +34,6 @@ pub(super) struct Steps {
     /// Whether the result depends on the current date: no year, or one of two digits.
     pub needs_now: bool,
 }
-
-/// One thing to read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum FormatItem {
-    /// These bytes.
-    Text(Box<[u8]>),
-    /// Any number of blanks.
-    Pad,
-    /// A number of 1 to `digits` digits within bounds.
-    Number {
-        part: Part,
-        digits: u8,
-        least: u16,
-        most: u16,
-    },
-    /// A year of `least` to `most` digits.
-    Year {
-        week_based: bool,
-        least: u8,
-        most: u8,
-    },
-    /// The last two digits of a year.
-    ShortYear { week_based: bool },
-    /// The digits after the decimal point, at most so many.
-    Fraction { digits: u8 },
-    /// The name of a month.
-    Month,
-    /// The name of a weekday.
-    Weekday,
-    /// AM or PM.
-    HalfDay,
-    /// AD or BC.
-    Era,
-    /// `Z` or an offset from Greenwich.
-    Offset,
-    /// The IANA name of a zone, or an offset.
-    Zone,
-}
-
-/// What a number is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
-    Month,
-    Day,
-    DayOfYear,
-    Week,
-    Weekday,
-    Hour,
-    /// 1 to 24.
-    HourFromOne,
-    /// 0 to 11.
-    HalfDayHour,
-    /// 1 to 12.
-    HalfDayHourFromOne,
-    Minute,
-    Second,
-}
-
-/// Why a text is no format, with the byte to look at.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct FormatError {
-    pub offset: usize,
-    pub message: String,
-}
-
-/// The letters that a format may hold.
-const LETTERS: &str = "y M d D w x e E a H h K k m s S Z G";
 
 impl Format {
     /// Compiles a format. Its names are English, or those of another language.
@@ -125,6 +61,25 @@ impl Format {
             Some(literal) => Ok(Self::Literal(literal)),
             None => Steps::compile(text, names).map(Self::Steps),
         }
+    }
+
+    /// Reads the whole of a text.
+    pub fn read(&self, text: &[u8], around: &Surroundings<'_>) -> Result<Moment, Fault> {
+        match self {
+            Self::Literal(literal) => literal.read(text, around),
+            Self::Steps(steps) => steps.fields(text).ok_or(Fault::Mismatch)?.moment(around),
+        }
+    }
+
+    /// Whether the result depends on the current date.
+    pub fn needs_now(&self) -> bool {
+        matches!(
+            self,
+            Self::Steps(Steps {
+                needs_now: true,
+                ..
+            })
+        )
     }
 }
 
@@ -192,47 +147,23 @@ impl Steps {
             names: names.cloned(),
         })
     }
-}
 
-/// The step of a letter that stands `run` times.
-pub(super) fn step(letter: u8, run: usize) -> Result<FormatItem, String> {
-    let number = |part, digits, least, most| {
-        Ok(FormatItem::Number {
-            part,
-            digits,
-            least,
-            most,
-        })
-    };
-    match letter {
-        b'y' | b'Y' | b'x' if run == 2 => Ok(FormatItem::ShortYear { week_based: letter == b'x' }),
-        b'y' | b'Y' | b'x' => Ok(FormatItem::Year { week_based: letter == b'x', least: run.min(9) as u8, most: 9 }),
-        b'M' if run > 2 => Ok(FormatItem::Month),
-        b'M' => number(Part::Month, 2, 1, 12),
-        b'd' => number(Part::Day, 2, 1, 31),
-        b'D' => number(Part::DayOfYear, 3, 1, 366),
-        b'w' => number(Part::Week, 2, 1, 53),
-        b'e' => number(Part::Weekday, 1, 1, 7),
-        b'E' => Ok(FormatItem::Weekday),
-        b'a' => Ok(FormatItem::HalfDay),
-        b'G' => Ok(FormatItem::Era),
-        b'H' => number(Part::Hour, 2, 0, 23),
-        b'k' => number(Part::HourFromOne, 2, 1, 24),
-        b'K' => number(Part::HalfDayHour, 2, 0, 11),
-        b'h' => number(Part::HalfDayHourFromOne, 2, 1, 12),
-        b'm' => number(Part::Minute, 2, 0, 59),
-        // A leap second counts as the next minute's first.
-        b's' => number(Part::Second, 2, 0, 60),
-        b'S' => Ok(FormatItem::Fraction { digits: run.min(255) as u8 }),
-        b'Z' if run > 2 => Ok(FormatItem::Zone),
-        b'Z' => Ok(FormatItem::Offset),
-        b'z' => Err("names of zones such as `CST` mean several places and cannot be read; use `Z` for offsets, `ZZZ` for \
-                     names such as `Europe/Berlin`, or quote the text and set `timezone`"
-            .to_owned()),
-        _ => {
-            let letter = char::from(letter);
-            Err(format!("`{letter}` is not a letter of time formats; the letters are {LETTERS}, and other text must be quoted: '{letter}'"))
+    fn fields(&self, text: &[u8]) -> Option<Fields> {
+        let mut reader = Reader { text, at: 0 };
+        let mut fields = Fields::default();
+        for (index, step) in self.list.iter().enumerate() {
+            match (&self.names, name_of(step)) {
+                (Some(names), Some(of)) => {
+                    let number = reader.local_name(names, of, self.list.get(index + 1))?;
+                    set_name(&mut fields, of, number);
+                }
+                _ => reader.step(step, &mut fields)?,
+            }
         }
+        if !self.has_one_second {
+            fields.place = None;
+        }
+        (reader.at == text.len()).then_some(fields)
     }
 }
 
@@ -257,13 +188,6 @@ fn quoted(text: &str, start: usize, list: &mut Vec<FormatItem>) -> Result<usize,
         }
         add_text(list, b"'");
         at += 1;
-    }
-}
-
-pub(super) fn add_text(list: &mut Vec<FormatItem>, text: &[u8]) {
-    match list.last_mut() {
-        Some(FormatItem::Text(before)) => *before = [before, text].concat().into(),
-        _ => list.push(FormatItem::Text(text.into())),
     }
 }
 

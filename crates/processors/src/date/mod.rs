@@ -8,6 +8,7 @@
 
 mod fields;
 mod format;
+mod item;
 mod literal;
 mod minute;
 mod names;

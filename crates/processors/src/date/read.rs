@@ -1,7 +1,7 @@
-//! Reading a text by the steps of a format.
+//! Reading the parts of a text, one after the other.
 
-use super::fields::{Fault, Fields, Moment, SecondPlace, Surroundings};
-use super::format::{Format, FormatItem, Part, Steps};
+use super::fields::{Fields, SecondPlace};
+use super::item::{FormatItem, Part};
 use super::names::{NameOf, Names};
 use datetime::zone::{self, Zone};
 
@@ -32,47 +32,6 @@ const WEEKDAYS: [&str; 7] = [
     "sunday",
 ];
 
-impl Format {
-    /// Reads the whole of a text.
-    pub fn read(&self, text: &[u8], around: &Surroundings<'_>) -> Result<Moment, Fault> {
-        match self {
-            Self::Literal(literal) => literal.read(text, around),
-            Self::Steps(steps) => steps.fields(text).ok_or(Fault::Mismatch)?.moment(around),
-        }
-    }
-
-    /// Whether the result depends on the current date.
-    pub fn needs_now(&self) -> bool {
-        matches!(
-            self,
-            Self::Steps(Steps {
-                needs_now: true,
-                ..
-            })
-        )
-    }
-}
-
-impl Steps {
-    fn fields(&self, text: &[u8]) -> Option<Fields> {
-        let mut reader = Reader { text, at: 0 };
-        let mut fields = Fields::default();
-        for (index, step) in self.list.iter().enumerate() {
-            match (&self.names, name_of(step)) {
-                (Some(names), Some(of)) => {
-                    let number = reader.local_name(names, of, self.list.get(index + 1))?;
-                    set_name(&mut fields, of, number);
-                }
-                _ => reader.step(step, &mut fields)?,
-            }
-        }
-        if !self.has_one_second {
-            fields.place = None;
-        }
-        (reader.at == text.len()).then_some(fields)
-    }
-}
-
 /// A text with the place of the next byte to read.
 pub(super) struct Reader<'a> {
     pub text: &'a [u8],
@@ -80,7 +39,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn step(&mut self, step: &FormatItem, fields: &mut Fields) -> Option<()> {
+    pub fn step(&mut self, step: &FormatItem, fields: &mut Fields) -> Option<()> {
         match step {
             FormatItem::Text(expected) => self.literal(expected)?,
             FormatItem::Pad => {
@@ -198,7 +157,12 @@ impl Reader<'_> {
     }
 
     /// Reads a name of another language with the point after it, unless the format has one there.
-    fn local_name(&mut self, names: &Names, of: NameOf, next: Option<&FormatItem>) -> Option<u32> {
+    pub fn local_name(
+        &mut self,
+        names: &Names,
+        of: NameOf,
+        next: Option<&FormatItem>,
+    ) -> Option<u32> {
         let (number, length) = names.read(of, &self.text[self.at..])?;
         self.at += length;
         let has_point = matches!(next, Some(FormatItem::Text(text)) if text.starts_with(b"."));
@@ -243,7 +207,7 @@ impl Reader<'_> {
 }
 
 /// What a step names.
-fn name_of(step: &FormatItem) -> Option<NameOf> {
+pub(super) fn name_of(step: &FormatItem) -> Option<NameOf> {
     match step {
         FormatItem::Month => Some(NameOf::Month),
         FormatItem::Weekday => Some(NameOf::Weekday),
@@ -252,7 +216,7 @@ fn name_of(step: &FormatItem) -> Option<NameOf> {
     }
 }
 
-fn set_name(fields: &mut Fields, of: NameOf, number: u32) {
+pub(super) fn set_name(fields: &mut Fields, of: NameOf, number: u32) {
     match of {
         NameOf::Month => fields.month = number,
         NameOf::Weekday => fields.weekday = number,

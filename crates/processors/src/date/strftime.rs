@@ -2,7 +2,7 @@
 //!
 //! A format with a percent sign is read here. Its letters become the steps that the letters of Joda-Time give.
 
-use super::format::{FormatError, FormatItem, add_text, step};
+use super::item::{FormatError, FormatItem, add_text, step};
 
 /// The letters with the Joda-Time letter that each stands for, and how often that one stands.
 const LETTERS: [(char, u8, usize); 29] = [

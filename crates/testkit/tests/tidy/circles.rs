@@ -13,15 +13,6 @@ use super::{ORDER, root, rust_files};
 /// The circles of files that stay: the files below `crates/`, and the reason.
 const CIRCLES: &[(&[&str], &str)] = &[
     (
-        &[
-            "processors/src/date/format.rs",
-            "processors/src/date/literal.rs",
-            "processors/src/date/read.rs",
-            "processors/src/date/strftime.rs",
-        ],
-        "not yet cut",
-    ),
-    (
         &["outputs/src/file/files.rs", "outputs/src/file/notes.rs"],
         "not yet cut",
     ),
