@@ -16,24 +16,11 @@ use rustix::io::Errno;
 
 use super::notes::Notes;
 use super::open::OpenFile;
-use super::recover::{Found, Lines, examine};
-use super::rotate::{self, Rotation};
-use super::storage::{Options, Storage, Stored, is_device, seconds};
+use super::recover::{Found, examine};
+use super::rotate;
+use super::settings::Settings;
+use super::storage::{Storage, Stored, is_device, seconds};
 use crate::sink::{failure, write_rest};
-use component::Compression;
-
-/// How files are written.
-#[derive(Debug, Clone, Copy)]
-pub struct Settings {
-    pub compression: Compression,
-    pub lines: Lines,
-    pub rotation: Rotation,
-    /// Whether every flush makes the files durable, and not only closing them.
-    pub sync: bool,
-    pub options: Options,
-    /// How many files may be open.
-    pub open_max: usize,
-}
 
 /// The open files of one output.
 pub struct Files {

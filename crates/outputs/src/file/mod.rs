@@ -21,6 +21,7 @@ mod notes;
 mod open;
 mod recover;
 mod rotate;
+mod settings;
 mod storage;
 
 #[cfg(test)]
@@ -40,10 +41,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use self::destination::{Destination, Obstacle, by_path};
-use self::files::{Failure, Files, Settings};
+use self::files::{Failure, Files};
 use self::notes::Notes;
 use self::recover::Lines;
 use self::rotate::Rotation;
+use self::settings::Settings;
 use self::storage::{Disk, Options, Storage};
 use crate::compression::CompressionName;
 use crate::format::Format;

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use component::{Compression, Limit, Warning};
 
-use super::files::Settings;
 use super::journal::{Journal, Journals};
 use super::mend::{Mended, is_absence, mend};
+use super::settings::Settings;
 
 /// The journal of one output.
 pub struct Notes {

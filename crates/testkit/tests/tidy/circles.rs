@@ -13,10 +13,6 @@ use super::{ORDER, root, rust_files};
 /// The circles of files that stay: the files below `crates/`, and the reason.
 const CIRCLES: &[(&[&str], &str)] = &[
     (
-        &["outputs/src/file/files.rs", "outputs/src/file/notes.rs"],
-        "not yet cut",
-    ),
-    (
         &["pipeline/src/graph.rs", "pipeline/src/loops.rs"],
         "not yet cut",
     ),
