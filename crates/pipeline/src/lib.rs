@@ -8,13 +8,13 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`registry`] | the components by name |
-//! | [`graph`] | the configuration tree read into components that are ready to run |
+//! | [`graph`], `nodes` | the configuration tree read into components that are ready to run |
 //! | `dry` | outputs that render and write nothing |
 //! | [`settings`], [`queue_settings`] | settings that belong to no component |
 //! | `links`, `intake` | which pipelines feed which; where a pipeline takes what others hand over |
 //! | [`stage`] | one processor with its condition, failure policy and counters |
 //! | [`lane`] | one output: encoded batches in sequence, retry, acknowledgement |
-//! | [`run`] | threads, end and stop of a run; `worker`: what the workers do; `queues`: opening what is on disk |
+//! | [`run`], `start` | threads, end and stop of a run; `worker`: what the workers do; `queues`: opening what is on disk |
 //! | `reading` | fields that are read and that no event had |
 //! | `replay` | dead letters that go on where they stopped |
 //! | [`report`], [`verdict`] | what a run did, and what limited it |
@@ -26,6 +26,7 @@ mod intake;
 pub mod lane;
 mod links;
 mod loops;
+mod nodes;
 mod own_runtime;
 pub mod queue_settings;
 mod queues;
@@ -39,11 +40,13 @@ pub mod run;
 pub mod settings;
 mod shortage;
 pub mod stage;
+mod start;
 pub mod verdict;
 mod worker;
 
 pub use graph::{BuildOptions, Graph, PipelineGraph};
 pub use registry::Registry;
 pub use report::{OperatorReport, Report};
-pub use run::{Run, RunOptions, StartError};
+pub use run::Run;
+pub use start::{RunOptions, StartError};
 pub use verdict::verdict;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use component::WrittenFiles;
 use config::{ConfigError, Node};
 
-use crate::graph::PipelineGraph;
 use crate::links::Links;
+use crate::nodes::PipelineGraph;
 
 /// What the outputs of a configuration write.
 #[derive(Default)]

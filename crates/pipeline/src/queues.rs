@@ -7,7 +7,7 @@ use queue::{Bell, DiskBudget, DiskOptions, Mode, Queue, QueueError};
 
 use crate::graph::{Graph, PipelineGraph, StageNode};
 use crate::queue_settings::QueueSettings;
-use crate::run::RunOptions;
+use crate::start::RunOptions;
 
 /// Every pipeline's queue, in order. They ring one bell for the workers.
 pub fn open_queues(

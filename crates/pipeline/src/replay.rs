@@ -27,7 +27,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::graph::{Graph, PipelineGraph};
-use crate::run::{RunOptions, StartError};
+use crate::start::{RunOptions, StartError};
 use crate::worker::Parts;
 
 /// How often it is looked whether a tool asks for something.

@@ -11,15 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use batch::{Budget, BufferPool, HostInfo};
+use batch::{Budget, BufferPool};
 use component::thread::{self, Work};
 use component::{
-    AnyOutput, Diagnostics, FileLedger, InputContext, Ledger, OperatorMetrics, Output, Phase,
-    Phases, Progress, Stop, WrittenFiles, plural_were,
+    AnyOutput, FileLedger, InputContext, Ledger, OperatorMetrics, Output, Phase, Phases, Progress,
+    Stop, WrittenFiles, plural_were,
 };
-use config::{ConfigError, Period};
-use queue::{Bell, Inlet, Queue, QueueError, QueuePhase};
-use registry::Registry;
+use config::ConfigError;
+use queue::{Bell, Inlet, Queue, QueuePhase};
 
 use crate::graph::{Graph, InputNode, OutputNode, PipelineGraph};
 use crate::intake::Intake;
@@ -30,16 +29,14 @@ use crate::remarks::remarks;
 use crate::replay::{Opened, Replaying, open_letters};
 use crate::report::{OperatorReport, PipelineReport, Problem, Report, Role};
 use crate::retry::caught;
-use crate::settings::{ProcessSettings, RetrySettings};
+use crate::settings::ProcessSettings;
 use crate::shortage;
 use crate::stage::{SharedStage, WorkerStages, make_stages};
+use crate::start::{RunOptions, StartError};
 use crate::worker::{Job, Parts, Useful, Worker};
 
 /// Size of the buffers that inputs read into.
 pub const BUFFER_SIZE: usize = 256 << 10;
-
-/// How retries of a one-line pipeline end when the configuration does not say.
-const GIVE_UP_AFTER: Period = Period::from_secs(30);
 
 /// How long inputs and writes that were waiting may take to end when the deadline was over.
 const LAST_CHANCE: Duration = Duration::from_secs(1);
@@ -59,63 +56,6 @@ const LEDGER_PAUSE: Duration = Duration::from_millis(5);
 
 /// How often a stop looks whether a disk queue has everything.
 const LEAVE_CHECK: Duration = Duration::from_millis(20);
-
-/// Why a run could not start. Nothing was read.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// A disk queue cannot be used.
-    #[error(transparent)]
-    Queue(QueueError),
-    /// A setting cannot work, such as a port that is taken.
-    #[error(transparent)]
-    Setting(ConfigError),
-    /// A component panicked while it was made ready.
-    #[error("internal error: {0}")]
-    Panic(String),
-    /// The system refuses threads.
-    #[error(
-        "the system cannot create another thread: {0}; raise the limit on processes and threads (`ulimit -u`, `pids.max`, `TasksMax`), or set fewer `workers`"
-    )]
-    Threads(io::Error),
-}
-
-impl From<QueueError> for StartError {
-    fn from(error: QueueError) -> Self {
-        match error {
-            QueueError::Thread(error) => Self::Threads(error),
-            error => Self::Queue(error),
-        }
-    }
-}
-
-/// What a run gets beside its configuration.
-#[derive(Clone)]
-pub struct RunOptions {
-    /// Facts of this machine.
-    pub host: Arc<HostInfo>,
-    /// Where warnings go.
-    pub diagnostics: Diagnostics,
-    /// Whether the run is over when its inputs end: retries are then given up after a while.
-    pub finite: bool,
-    /// Asks the run to stop: inputs end, what was accepted is delivered.
-    pub stop: Stop,
-    /// What inputs remember across runs; none where nothing is remembered.
-    pub registry: Option<Arc<Registry>>,
-    /// Whether the report tells of every file.
-    pub ledger: bool,
-    /// Whether nothing is read: the run carries out what is asked for dead letters, and ends.
-    pub replays: bool,
-}
-
-impl RunOptions {
-    /// How writes of a pipeline are repeated.
-    pub(crate) fn retry(&self, mut retry: RetrySettings) -> RetrySettings {
-        if self.finite && retry.give_up_after.is_none() {
-            retry.give_up_after = Some(GIVE_UP_AFTER);
-        }
-        retry
-    }
-}
 
 /// A run in progress.
 pub struct Run {

@@ -17,7 +17,7 @@
 //! | [`request`], [`compress`](mod@compress), [`spare`] | rows become requests; their compression; memory that is used again |
 //! | [`schedule`] | which request is sent next, and when |
 //! | [`concurrency`], [`flow`] | how many requests at a time; which destinations are paused |
-//! | [`letters`], [`trouble`] | refused rows become dead letters; what is reported of failed requests |
+//! | [`letters`], [`kept`], [`trouble`] | refused rows become dead letters; what is reported of failed requests |
 //!
 //! A lane works until it comes to its [`Ending`]. An output *fails* for good when it says so, panics, or has failed for
 //! longer than retries may take. It is not called again, closing included: what it holds unflushed is not delivered, and would
@@ -34,6 +34,7 @@ mod compress;
 mod concurrency;
 mod feeder;
 mod flow;
+mod kept;
 mod letters;
 mod offers;
 mod request;

@@ -12,7 +12,7 @@ use component::{Compression, Encoded, Framing, Request, RequestLimits};
 use queue::Ticket;
 
 use super::compress::compress;
-use super::letters::Kept;
+use super::kept::Kept;
 use super::spare::Spare;
 
 /// What requests hold of one batch. The batch is done when all of its rows are.

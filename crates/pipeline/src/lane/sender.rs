@@ -22,7 +22,8 @@ use component::{Limit, Phase, RequestOrder, Requests, RowAnswer, SendError, Send
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
-use super::letters::{Kept, LaneLetters, Refused};
+use super::kept::Kept;
+use super::letters::{LaneLetters, Refused};
 use super::offers::{Item, Next};
 use super::request::{Assembly, Growing, Piece, Ready, Share};
 use super::schedule::Schedule;

@@ -13,25 +13,6 @@ use super::{ORDER, root, rust_files};
 /// The circles of files that stay: the files below `crates/`, and the reason.
 const CIRCLES: &[(&[&str], &str)] = &[
     (
-        &["pipeline/src/graph.rs", "pipeline/src/loops.rs"],
-        "not yet cut",
-    ),
-    (
-        &[
-            "pipeline/src/lane/letters.rs",
-            "pipeline/src/lane/request.rs",
-        ],
-        "not yet cut",
-    ),
-    (
-        &[
-            "pipeline/src/queues.rs",
-            "pipeline/src/replay.rs",
-            "pipeline/src/run.rs",
-        ],
-        "not yet cut",
-    ),
-    (
         &[
             "millpond/src/load.rs",
             "millpond/src/log.rs",
