@@ -14,8 +14,9 @@ use pipeline::report::{PipelineReport, Problem, bytes, time};
 use pipeline::{Report, verdict};
 use serde_json::{Value, json};
 
+use crate::console::print;
 use crate::load::{host, load};
-use crate::run::{Session, print};
+use crate::run::Session;
 
 /// Runs a pipeline to the end and prints what it cost.
 pub fn bench(pipeline: &str, as_json: bool, writes: bool) -> anyhow::Result<ExitCode> {
@@ -41,7 +42,7 @@ pub fn bench(pipeline: &str, as_json: bool, writes: bool) -> anyhow::Result<Exit
     };
     // The figures go to standard error when the events themselves go to standard output.
     if to_stdout {
-        crate::run::say(text.trim_end());
+        crate::console::say(text.trim_end());
     } else {
         print(text.as_bytes())?;
     }

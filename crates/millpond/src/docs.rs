@@ -14,7 +14,7 @@ use grok::{Library, PatternSet};
 use pipeline::settings::{DiskQueueSettings, MemoryQueueSettings, ProcessSettings, RetrySettings};
 use serde_json::{Value, json};
 
-use crate::{REGISTRY, run, schema};
+use crate::{REGISTRY, console, schema};
 
 const ROLES: [StageRole; 3] = [StageRole::Input, StageRole::Processor, StageRole::Output];
 
@@ -34,7 +34,7 @@ pub fn docs(topic: Option<&str>, out: Option<&Path>) -> anyhow::Result<ExitCode>
     match (topic, out) {
         (None, Some(dir)) => write_pages(dir, &pages)?,
         (Some(_), Some(_)) => bail!("--out writes all pages; do not give a topic"),
-        (None, None) => run::print(index(&pages, |page| page.name.clone()).as_bytes())?,
+        (None, None) => console::print(index(&pages, |page| page.name.clone()).as_bytes())?,
         (Some(topic), None) => {
             let named: Vec<&Page> = pages.iter().filter(|page| page.matches(topic)).collect();
             if named.is_empty() {
@@ -50,7 +50,7 @@ pub fn docs(topic: Option<&str>, out: Option<&Path>) -> anyhow::Result<ExitCode>
                 );
             }
             let texts: Vec<&str> = named.iter().map(|page| page.text.as_str()).collect();
-            run::print(texts.join("\n").as_bytes())?;
+            console::print(texts.join("\n").as_bytes())?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -7,7 +7,8 @@ use component::{FileLedger, grouped, plural};
 use inputs::{FileEntries, read_ledger};
 use pipeline::report::file_table;
 
-use crate::run::{print, say, sentence};
+use crate::console::{print, say};
+use crate::run::sentence;
 
 /// Prints the ledger, as a table or as one JSON object a line.
 pub fn files(directory: &Path, as_json: bool) -> anyhow::Result<ExitCode> {

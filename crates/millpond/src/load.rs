@@ -1,12 +1,11 @@
 //! Reading a pipeline from the command line or a file.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use batch::HostInfo;
-use component::{AnyOutput, Effects, Warning};
+use component::{AnyOutput, Effects};
 use config::{
     Environment, Node, NodeKind, Source, StageRole, expand_short_forms, expand_variables,
     parse_oneline, parse_yaml, to_yaml,
@@ -16,8 +15,6 @@ use pipeline::settings::QueueSettings;
 use pipeline::{BuildOptions, Graph, PipelineGraph};
 
 use crate::REGISTRY;
-use crate::run::say;
-use crate::sample::sample;
 
 /// A configuration as it was read, variables not expanded.
 pub struct Loaded {
@@ -96,61 +93,6 @@ pub fn host() -> Arc<HostInfo> {
         .to_string_lossy()
         .into_owned();
     Arc::new(HostInfo { name: name.into() })
-}
-
-/// Checks a configuration and says what it holds.
-pub fn check(pipeline: &str, data_dir: Option<PathBuf>) -> anyhow::Result<ExitCode> {
-    let graph = load(pipeline)?.build(&host(), data_dir)?;
-    let data_dir = graph.process.data_dir.as_deref();
-    for pipeline in &graph.pipelines {
-        crate::run::print(format!("{}: {}\n", pipeline.name, flow(pipeline)).as_bytes())?;
-        if let Some(queue) = queue(pipeline, data_dir) {
-            crate::run::print(format!("  queue: {queue}\n").as_bytes())?;
-        }
-    }
-    tell_missing(&graph);
-    tell_warnings(&graph);
-    crate::run::print(b"The configuration is valid.\n")?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Checks a configuration and shows what it makes of the first `lines` events of a file.
-pub fn check_sample(
-    pipeline: &str,
-    data_dir: Option<PathBuf>,
-    file: &str,
-    lines: u64,
-) -> anyhow::Result<ExitCode> {
-    tell_warnings(&load(pipeline)?.build(&host(), data_dir)?);
-    sample(load(pipeline)?, file, lines)
-}
-
-/// What inputs would not find now.
-fn tell_missing(graph: &Graph) {
-    for pipeline in &graph.pipelines {
-        for input in &pipeline.inputs {
-            for text in input.component.notices() {
-                let (pipeline, input) = (&pipeline.name, &input.name);
-                say(&format!(
-                    "warning: pipeline {pipeline}: input {input}: {text}"
-                ));
-            }
-        }
-    }
-}
-
-/// What outputs have to say of their settings.
-fn tell_warnings(graph: &Graph) {
-    for pipeline in &graph.pipelines {
-        for output in &pipeline.outputs {
-            for Warning { text, .. } in output.component.output().take_warnings() {
-                let (pipeline, output) = (&pipeline.name, &output.name);
-                say(&format!(
-                    "warning: pipeline {pipeline}: output {output}: {text}"
-                ));
-            }
-        }
-    }
 }
 
 /// Its inputs, processors and outputs.

@@ -24,8 +24,8 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, registry};
 
+use crate::console::say;
 use crate::progress::Bar;
-use crate::run::say;
 
 /// The variable that says what is logged, above the configuration.
 const VARIABLE: &str = "RUST_LOG";

@@ -4,6 +4,8 @@
 //! error; 2 if the command line or the configuration is invalid, before anything is read.
 
 mod bench;
+mod check;
+mod console;
 mod dead_letters;
 mod docs;
 mod files;
@@ -148,7 +150,7 @@ fn main() -> ExitCode {
         Err(error) => {
             if error.is::<config::ConfigError>() {
                 // It brings the word itself, and shows its place on lines below.
-                run::say(&error.to_string());
+                console::say(&error.to_string());
             } else {
                 log::fail(&format!("{error:#}"));
             }
@@ -161,14 +163,14 @@ fn main() -> ExitCode {
 fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(args) if args.print_config => {
-            run::print(load::load(args.source.pipeline()?)?.yaml().as_bytes())?;
+            console::print(load::load(args.source.pipeline()?)?.yaml().as_bytes())?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Run(args) => run::run(args.source.pipeline()?, args.data_dir, args.metrics),
         Command::Check(args) => match args.sample {
-            None => load::check(args.source.pipeline()?, args.data_dir),
+            None => check::check(args.source.pipeline()?, args.data_dir),
             Some(file) => {
-                load::check_sample(args.source.pipeline()?, args.data_dir, &file, args.lines)
+                check::check_sample(args.source.pipeline()?, args.data_dir, &file, args.lines)
             }
         },
         Command::Bench(args) => bench::bench(args.source.pipeline()?, args.json, args.real_outputs),
@@ -177,7 +179,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::DeadLetters(command) => dead_letters::dead_letters(&command),
         Command::Docs(args) => docs::docs(args.topic.as_deref(), args.out.as_deref()),
         Command::Schema => {
-            run::print(schema::schema().as_bytes())?;
+            console::print(schema::schema().as_bytes())?;
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use component::grouped;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::run::say;
+use crate::console::say;
 
 /// How often the bar moves.
 const STEP: Duration = Duration::from_millis(100);

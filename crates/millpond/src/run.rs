@@ -1,6 +1,5 @@
 //! `millpond run`: from the command line to the exit code.
 
-use std::io::{ErrorKind, Write};
 use std::panic;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
-use component::{Diagnostics, Stop, plural, plural_were, standard};
+use component::{Diagnostics, Stop, plural, plural_were};
 use pipeline::report::{PipelineReport, Problem};
 use pipeline::{Graph, Report, Run, RunOptions, StartError};
 use registry::{Registry, RegistryError};
@@ -17,6 +16,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::console::say;
 use crate::load::{flow, host, load, queue};
 use crate::log;
 use crate::progress::Bar;
@@ -388,60 +388,9 @@ impl Signals {
     }
 }
 
-/// Prints to standard output; a reader that is gone is no error.
-pub fn print(text: &[u8]) -> anyhow::Result<()> {
-    if let Some(fault) = standard::stdout_fault() {
-        bail!("{fault}");
-    }
-    match std::io::stdout().lock().write_all(text) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(error).context("cannot write to standard output")
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Writes a line to standard error, without the error numbers of the operating system.
-pub fn say(text: &str) {
-    let text = without_error_numbers(text);
-    // In one piece, so that a reader never sees half a line. Where standard error is gone there is nobody left to tell.
-    let line = format!("{text}\n");
-    let _ = std::io::stderr().lock().write_all(line.as_bytes());
-}
-
-/// A message without `(os error 2)`, which the standard library adds to the text of an error: the text says the same.
-fn without_error_numbers(text: &str) -> String {
-    const START: &str = " (os error ";
-    let mut parts = text.split(START);
-    let mut out = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
-        match part[digits..].strip_prefix(')') {
-            Some(rest) if digits > 0 => out.push_str(rest),
-            _ => out.extend([START, part]),
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn messages_show_no_error_numbers() {
-        for (text, expected) in [
-            ("x: No such file (os error 2)", "x: No such file"),
-            ("a (os error 2): b (os error 13); c", "a: b; c"),
-            (
-                "a file (os error x) (os error )",
-                "a file (os error x) (os error )",
-            ),
-            ("none", "none"),
-        ] {
-            assert_eq!(without_error_numbers(text), expected);
-        }
-    }
 
     #[test]
     fn letters_that_are_dropped_are_told() {

@@ -17,8 +17,9 @@ use pipeline::settings::SendingSettings;
 use pipeline::{BuildOptions, Graph, PipelineGraph, Report};
 
 use crate::REGISTRY;
+use crate::console::say;
 use crate::load::{Loaded, host};
-use crate::run::{Session, say};
+use crate::run::Session;
 
 /// The output that prints.
 const PRINTER: &str = "sample";

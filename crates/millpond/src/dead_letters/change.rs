@@ -16,7 +16,7 @@ use queue::letters::{
 };
 
 use super::{PurgeArgs, ReplayArgs, Selection};
-use crate::run::{print, say};
+use crate::console::{print, say};
 
 /// How often it is looked what became of a request.
 const LOOK: Duration = Duration::from_millis(100);

@@ -18,8 +18,8 @@ use component::{plural, plural_were};
 use config::Period;
 use queue::letters::{Letter, LetterFolder, Page, Unreadable};
 
+use crate::console::say;
 use crate::queue::now;
-use crate::run::say;
 
 /// The commands for dead letters.
 #[derive(Subcommand)]

@@ -11,8 +11,8 @@ use datetime::rfc3339;
 use queue::letters::{Letter, LetterFolder, Page, Unreadable};
 
 use super::{Selection, ShowArgs, only};
+use crate::console::say;
 use crate::queue::Out;
-use crate::run::say;
 
 /// So much of a reason is shown in a list, in characters.
 const REASON_SHOWN: usize = 100;

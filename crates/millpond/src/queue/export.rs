@@ -12,7 +12,7 @@ use queue::inspect::{Block, QueueFolder, Range};
 
 use super::verify::describe;
 use super::{ExportArgs, Out};
-use crate::run::say;
+use crate::console::say;
 
 /// Prints the events of a range. What is damaged is said and passed over, and makes the exit code 1.
 pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {

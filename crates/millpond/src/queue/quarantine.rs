@@ -8,7 +8,7 @@ use queue::inspect::{Quarantined, QueueFolder, Salvaged};
 
 use super::export::render;
 use super::{ListArgs, Out, SalvageArgs, table};
-use crate::run::say;
+use crate::console::say;
 
 /// Shows what was set aside, as a table or as one JSON object a line.
 pub fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {

@@ -14,16 +14,6 @@ use super::{ORDER, root, rust_files};
 const CIRCLES: &[(&[&str], &str)] = &[
     (
         &[
-            "millpond/src/load.rs",
-            "millpond/src/log.rs",
-            "millpond/src/progress.rs",
-            "millpond/src/run.rs",
-            "millpond/src/sample.rs",
-        ],
-        "not yet cut",
-    ),
-    (
-        &[
             "queue/src/engine/lanes.rs",
             "queue/src/engine/limits.rs",
             "queue/src/engine/open.rs",
