@@ -14,13 +14,13 @@ use config::{ConfigError, Node, Positional, Size};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::reading::emitter::Emitter;
+use crate::reading::describe::describe;
 use crate::reading::identity::Identity;
-use crate::reading::reader::{Reader, describe};
+use crate::reading::on_blocking_thread;
+use crate::reading::pipe::Pipe;
 use crate::reading::records::{MultilineSettings, Records};
 use crate::reading::settings::{Codec, Compression, CsvSettings, line_size_default};
-use crate::reading::source::Source;
-use crate::reading::{on_blocking_thread, read_stream};
+use crate::reading::stream::{Opened, read_stream};
 
 /// The component.
 pub const SPEC: Spec = Spec {
@@ -120,38 +120,31 @@ impl Stdin {
     /// Reads to the end; gives what went wrong.
     fn read(&self, ctx: &InputContext) -> Vec<String> {
         let name = "standard input";
-        let mut problems = Vec::new();
-        match io::stdin().as_fd().try_clone_to_owned() {
+        let problem = match io::stdin().as_fd().try_clone_to_owned() {
             Ok(fd) => {
-                let source = source(fd, ctx);
-                let reader = Reader::new(
-                    name,
-                    batch::Source::Unnamed,
-                    identity(ctx),
-                    source,
-                    self.compression,
-                    &self.settings,
-                    ctx,
-                );
-                let mut emitter = Emitter::new(&self.settings, ctx);
-                // A pipeline that takes no more is no problem of its input.
-                let _ = read_stream(reader, &mut emitter, &mut problems);
+                let opened = Opened {
+                    name: name.to_owned(),
+                    source: batch::Source::Unnamed,
+                    identity: identity(ctx),
+                    pipe: pipe(fd, ctx),
+                };
+                read_stream(opened, self.compression, &self.settings, ctx)
             }
-            Err(error) => problems.push(format!("{name}: cannot be opened: {}", describe(&error))),
-        }
-        problems
+            Err(error) => Some(format!("{name}: cannot be opened: {}", describe(&error))),
+        };
+        problem.into_iter().collect()
     }
 }
 
 /// A file that standard input was directed from never keeps us waiting, and its size is known.
-fn source(fd: OwnedFd, ctx: &InputContext) -> Source {
+fn pipe(fd: OwnedFd, ctx: &InputContext) -> Pipe {
     let file = File::from(fd);
     match file.metadata() {
         Ok(found) if found.is_file() => {
             ctx.progress.add_total(found.len());
-            Source::File(file)
+            Pipe::of_file(file)
         }
-        _ => Source::Pipe(file.into()),
+        _ => Pipe::new(file.into()),
     }
 }
 

@@ -187,6 +187,28 @@ fn what_comes_slowly_is_sent_soon() {
 }
 
 #[test]
+fn what_was_compressed_is_sent_before_more_comes() {
+    let mut child = start("", None, Stdio::piped());
+    let printed = printed(child.stdout.take().expect("a pipe"));
+    let stdin = child.stdin.take().expect("a pipe");
+    let mut encoder = GzEncoder::new(stdin, Compression::best());
+    // Far more than a buffer takes, from a few KiB that are read at once.
+    let line = "x".repeat(50_000);
+    encoder
+        .write_all(format!("{line}\n").repeat(40).as_bytes())
+        .expect("written");
+    encoder.flush().expect("written");
+    for _ in 0..40 {
+        let printed = printed.recv_timeout(Duration::from_secs(20));
+        let printed = printed.expect("it comes while the pipe is open");
+        assert!(printed == format!("event {line}"), "{}", printed.len());
+    }
+    drop(encoder.finish().expect("written"));
+    assert_eq!(printed.recv().as_deref(), Ok("total 0"));
+    child.wait().expect("it ends");
+}
+
+#[test]
 fn stopping_needs_no_further_input() {
     let mut child = start("", Some(100), Stdio::piped());
     let stdin = child.stdin.take().expect("a pipe");

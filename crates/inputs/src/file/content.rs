@@ -1,4 +1,4 @@
-//! The content of a file, decompressed, from any place on.
+//! A file as a source of bytes, and its content from any place on.
 //!
 //! Everything is read by position, so that two readers of one file never disturb each other, and nothing read ahead is
 //! kept between two calls: an idle file costs its descriptor, and a compressed one that is being read its window.
@@ -12,12 +12,13 @@ use std::io::{self, IoSliceMut};
 use std::os::fd::AsFd;
 
 use codec::compress::{Checkpoint, Decompressor, Format, recognise};
-use codec::{CHECK_BYTES, Check};
+use codec::{CHECK_BYTES, Check, CodecError};
 use rustix::fs::SeekFrom;
 use rustix::io::{Errno, pread, preadv};
 
 use super::state::fingerprint;
 use super::trail::Trail;
+use crate::reading::content::{self, ByteSource, Got};
 use crate::reading::settings::Compression;
 
 /// Compressed bytes read at once.
@@ -25,9 +26,6 @@ const COMPRESSED_BYTES: usize = 32 * 1024;
 
 /// Bytes inflated at once where they are only passed over.
 const PASSED_BYTES: usize = 64 * 1024;
-
-/// How many times larger compressed logs become, mostly less.
-const EXPANSION: u64 = 16;
 
 /// Bytes before the position that every read of a plain file sees again.
 const GUARD_BYTES: usize = 64;
@@ -41,7 +39,7 @@ const HEAD_COMPRESSED_BYTES: usize = 8 * 1024;
 /// Memory that a thread reads with, whatever the file is.
 #[derive(Debug)]
 pub(crate) struct Scratch {
-    compressed: Vec<u8>,
+    pub(crate) compressed: Vec<u8>,
     passed: Vec<u8>,
 }
 
@@ -54,179 +52,105 @@ impl Default for Scratch {
     }
 }
 
-/// What a read gave.
-#[derive(Debug)]
-pub(crate) enum Got {
-    /// So many bytes.
-    Bytes(usize),
-    /// There are no more now.
-    Nothing,
-    /// The compressed data is whole and ends here.
-    End,
-    /// The compressed data stops before its end.
-    Truncated(String),
-    /// The compressed data is broken here.
-    Broken(String),
-    /// The file was truncated, and other bytes stand before our position.
-    Replaced,
-}
-
 /// The content of a file from some place on.
-pub(crate) struct Content {
+pub(crate) type Content = content::Content<FileSource>;
+
+/// The bytes of a file.
+pub(crate) struct FileSource {
     file: File,
-    /// Offset of the next byte, decompressed.
-    offset: u64,
-    kind: Kind,
-    /// What is broken behind what was given; data that failed once says less when it is asked again.
-    failure: Option<String>,
+    /// The bytes before the position, in a plain file.
+    guard: Vec<u8>,
     /// Whether NULs at the end are taken for room that is still to be written to.
     awaits_nuls: bool,
     /// What the content must begin with, where its start was not read yet.
     beginning: Option<Check>,
 }
 
-enum Kind {
-    /// With the bytes before the position.
-    Plain(Vec<u8>),
-    Compressed(Box<Decompressor>),
+impl ByteSource for FileSource {
+    fn read(&mut self, offset: u64, into: &mut [u8]) -> io::Result<Got> {
+        read_plain(&self.file, offset, &mut self.guard, into, self.awaits_nuls)
+    }
+
+    fn compressed<'a>(
+        &'a mut self,
+        offset: u64,
+        scratch: &'a mut [u8],
+        _: bool,
+    ) -> io::Result<Option<&'a [u8]>> {
+        let read = retry(|| pread(self.file.as_fd(), &mut *scratch, offset))?;
+        Ok(Some(&scratch[..read]))
+    }
+
+    fn size(&self) -> Option<u64> {
+        self.file.metadata().ok().map(|found| found.len())
+    }
+
+    fn begins_right(&mut self, first: &[u8], room: usize, is_compressed: bool) -> io::Result<bool> {
+        let Some(expected) = self.beginning.take() else {
+            return Ok(true);
+        };
+        let len = usize::from(expected.len);
+        if let Some(head) = first.get(..len) {
+            return Ok(fingerprint(head) == expected);
+        }
+        if is_compressed {
+            // With less room than the fingerprint is long nobody can tell.
+            return Ok(first.len() == room);
+        }
+        let mut head = vec![0; len];
+        let again = read_exact_at(&self.file, &mut head, 0)?;
+        Ok(head.starts_with(first) && fingerprint(&head[..again]) == expected)
+    }
 }
 
 impl Content {
-    /// The content from its start, or from a checkpoint on.
+    /// The content of a file from its start, or from a checkpoint on.
     ///
     /// # Errors
     /// A checkpoint that cannot be used.
-    pub(crate) fn new(
+    pub(crate) fn of_file(
         file: File,
         format: Option<Format>,
         checkpoint: Option<&Checkpoint>,
-    ) -> Result<Self, String> {
-        let kind = match (format, checkpoint) {
-            (None, _) => Kind::Plain(Vec::new()),
-            (Some(_), Some(checkpoint)) => Kind::Compressed(Box::new(
-                Decompressor::resume(checkpoint).map_err(|error| error.to_string())?,
-            )),
-            (Some(format), None) => Kind::Compressed(Box::new(Decompressor::new(format))),
+    ) -> Result<Self, CodecError> {
+        let decompressor = match (format, checkpoint) {
+            (None, _) => None,
+            (Some(_), Some(checkpoint)) => Some(Decompressor::resume(checkpoint)?),
+            (Some(format), None) => Some(Decompressor::new(format)),
         };
-        let offset = match &kind {
-            Kind::Plain(_) => 0,
-            Kind::Compressed(decompressor) => decompressor.output_offset(),
-        };
-        Ok(Self {
+        let source = FileSource {
             file,
-            offset,
-            kind,
-            failure: None,
+            guard: Vec::new(),
             awaits_nuls: false,
             beginning: None,
-        })
+        };
+        Ok(Self::new(source, decompressor))
     }
 
     /// Gives nothing unless the content begins with what this fingerprint was made of: between the two the file may have been
     /// truncated and written again.
     pub(crate) fn expect_beginning(&mut self, fingerprint: Check) {
-        self.beginning = Some(fingerprint).filter(|_| self.offset == 0);
+        let is_at_start = self.offset() == 0;
+        self.source_mut().beginning = Some(fingerprint).filter(|_| is_at_start);
     }
 
     /// Takes NULs at the end of a plain file for room that was reserved and is still to be written to: they are not read.
     pub(crate) fn await_nuls(&mut self) {
-        self.awaits_nuls = true;
-    }
-
-    /// How many bytes the next reads give, as far as the size on disk tells: a little more rather than less.
-    pub(crate) fn expected_bytes(&self) -> u64 {
-        let size = self.file.metadata().map_or(u64::MAX, |found| found.len());
-        let left = size.saturating_sub(self.disk_offset());
-        let expansion = if self.is_compressed() { EXPANSION } else { 1 };
-        // Room that is left shows that there is no more.
-        left.saturating_mul(expansion).saturating_add(64)
+        self.source_mut().awaits_nuls = true;
     }
 
     /// Whether a plain file has bytes behind the offset that can be read.
     pub(crate) fn has_more(&self) -> bool {
-        let size = self.file.metadata().map_or(0, |found| found.len());
+        let (file, offset) = (self.file(), self.offset());
+        let size = file.metadata().map_or(0, |found| found.len());
         !self.is_compressed()
-            && size > self.offset
-            && !(self.awaits_nuls && is_unwritten(&self.file, self.offset).unwrap_or(false))
+            && size > offset
+            && !(self.source().awaits_nuls && is_unwritten(file, offset).unwrap_or(false))
     }
 
     /// The file.
     pub(crate) fn file(&self) -> &File {
-        &self.file
-    }
-
-    /// Offset of the next byte, decompressed.
-    pub(crate) fn offset(&self) -> u64 {
-        self.offset
-    }
-
-    /// Bytes of the disk that were read.
-    pub(crate) fn disk_offset(&self) -> u64 {
-        match &self.kind {
-            Kind::Plain(_) => self.offset,
-            Kind::Compressed(decompressor) => decompressor.input_offset(),
-        }
-    }
-
-    /// Whether it is compressed.
-    pub(crate) fn is_compressed(&self) -> bool {
-        matches!(self.kind, Kind::Compressed(_))
-    }
-
-    /// Whether something follows the compressed data that is none.
-    pub(crate) fn has_garbage(&self) -> bool {
-        matches!(&self.kind, Kind::Compressed(decompressor) if decompressor.has_garbage())
-    }
-
-    /// The newest checkpoint that was not taken yet.
-    pub(crate) fn take_checkpoint(&mut self) -> Option<Checkpoint> {
-        match &mut self.kind {
-            Kind::Plain(_) => None,
-            Kind::Compressed(decompressor) => decompressor.take_checkpoint(),
-        }
-    }
-
-    /// Reads what follows.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub(crate) fn read(&mut self, into: &mut [u8], scratch: &mut Scratch) -> io::Result<Got> {
-        let got = match &mut self.kind {
-            Kind::Plain(guard) => {
-                read_plain(&self.file, self.offset, guard, into, self.awaits_nuls)?
-            }
-            Kind::Compressed(_) if let Some(failure) = &self.failure => {
-                Got::Broken(failure.clone())
-            }
-            Kind::Compressed(decompressor) => {
-                let (compressed, failure) = (&mut scratch.compressed, &mut self.failure);
-                inflate(&self.file, decompressor, into, compressed, failure)?
-            }
-        };
-        if let Got::Bytes(read) = got {
-            if let Some(expected) = self.beginning.take()
-                && !self.begins_with(expected, into, read)?
-            {
-                return Ok(Got::Replaced);
-            }
-            self.offset += read as u64;
-        }
-        Ok(got)
-    }
-
-    /// Whether the content begins with what a fingerprint was made of. The first `read` bytes of `into` are what it gave.
-    fn begins_with(&self, expected: Check, into: &[u8], read: usize) -> io::Result<bool> {
-        let (first, len) = (&into[..read], usize::from(expected.len));
-        if let Some(head) = first.get(..len) {
-            return Ok(fingerprint(head) == expected);
-        }
-        if self.is_compressed() {
-            // With less room than the fingerprint is long nobody can tell.
-            return Ok(read == into.len());
-        }
-        let mut head = vec![0; len];
-        let again = read_exact_at(&self.file, &mut head, 0)?;
-        Ok(head.starts_with(first) && fingerprint(&head[..again]) == expected)
+        &self.source().file
     }
 
     /// Passes over what lies before `target`, `limit` bytes at most. `trail` learns what was passed; what it knows at the start
@@ -241,20 +165,36 @@ impl Content {
         trail: &mut Trail,
         scratch: &mut Scratch,
     ) -> io::Result<Got> {
-        if let Kind::Plain(guard) = &mut self.kind {
-            return jump(&self.file, target, &mut self.offset, guard, trail);
+        if !self.is_compressed() {
+            return self.jump(target, trail);
         }
-        let mut passed = std::mem::take(&mut scratch.passed);
-        let end = target.min(self.offset.saturating_add(limit));
+        let Scratch { compressed, passed } = scratch;
+        let end = target.min(self.offset().saturating_add(limit));
         let mut got = Ok(Got::Bytes(0));
-        while self.offset < end {
-            let room = passed.len().min((end - self.offset) as usize);
-            got = self.read(&mut passed[..room], scratch);
+        while self.offset() < end {
+            let room = passed.len().min((end - self.offset()) as usize);
+            got = self.read(&mut passed[..room], compressed);
             let Ok(Got::Bytes(read)) = got else { break };
-            trail.add(self.offset - read as u64, &passed[..read]);
+            trail.add(self.offset() - read as u64, &passed[..read]);
         }
-        scratch.passed = passed;
         got
+    }
+
+    /// Goes to `target` in a plain file and reads what lies before it.
+    fn jump(&mut self, target: u64, trail: &mut Trail) -> io::Result<Got> {
+        let size = self.file().metadata()?.len();
+        let target = target.min(size);
+        let start = target.saturating_sub(CHECK_BYTES as u64);
+        let mut tail = vec![0; (target - start) as usize];
+        if read_exact_at(self.file(), &mut tail, start)? < tail.len() {
+            return Ok(Got::Replaced);
+        }
+        *trail = Trail::starting_at(target, &tail);
+        self.go_to(target);
+        let guard = &mut self.source_mut().guard;
+        guard.clear();
+        guard.extend_from_slice(&tail[tail.len().saturating_sub(GUARD_BYTES)..]);
+        Ok(Got::Bytes(0))
     }
 
     /// Reads the last part of a plain file again that was passed by a jump, for what a trail wants to know of it.
@@ -262,14 +202,14 @@ impl Content {
     /// # Errors
     /// What the system says.
     pub(crate) fn retrace(&self, scratch: &mut Scratch) -> io::Result<Trail> {
-        let start = Trail::start_before(self.offset);
+        let start = Trail::start_before(self.offset());
         let mut trail = Trail::starting_at(start, &[]);
-        while trail.end() < self.offset {
+        while trail.end() < self.offset() {
             let room = scratch
                 .passed
                 .len()
-                .min((self.offset - trail.end()) as usize);
-            let read = read_exact_at(&self.file, &mut scratch.passed[..room], trail.end())?;
+                .min((self.offset() - trail.end()) as usize);
+            let read = read_exact_at(self.file(), &mut scratch.passed[..room], trail.end())?;
             if read == 0 {
                 break;
             }
@@ -277,28 +217,6 @@ impl Content {
         }
         Ok(trail)
     }
-}
-
-/// Goes to `target` in a plain file and reads what lies before it.
-fn jump(
-    file: &File,
-    target: u64,
-    offset: &mut u64,
-    guard: &mut Vec<u8>,
-    trail: &mut Trail,
-) -> io::Result<Got> {
-    let size = file.metadata()?.len();
-    let target = target.min(size);
-    let start = target.saturating_sub(CHECK_BYTES as u64);
-    let mut tail = vec![0; (target - start) as usize];
-    if read_exact_at(file, &mut tail, start)? < tail.len() {
-        return Ok(Got::Replaced);
-    }
-    *trail = Trail::starting_at(target, &tail);
-    *offset = target;
-    guard.clear();
-    guard.extend_from_slice(&tail[tail.len().saturating_sub(GUARD_BYTES)..]);
-    Ok(Got::Bytes(0))
 }
 
 fn read_plain(
@@ -404,55 +322,6 @@ pub(crate) fn written_end(file: &File, size: u64) -> io::Result<u64> {
     Ok(if end == 0 { 0 } else { size })
 }
 
-fn inflate(
-    file: &File,
-    decompressor: &mut Decompressor,
-    into: &mut [u8],
-    compressed: &mut [u8],
-    failure: &mut Option<String>,
-) -> io::Result<Got> {
-    let mut produced = 0;
-    while produced < into.len() {
-        let at = decompressor.input_offset();
-        let read = match retry(|| pread(file.as_fd(), &mut *compressed, at)) {
-            // What is good leaves first; the error shows again with the next read.
-            Err(_) if produced > 0 => return Ok(Got::Bytes(produced)),
-            other => other?,
-        };
-        let mut rest = &compressed[..read];
-        loop {
-            let step = decompressor.step(rest, &mut into[produced..]);
-            produced += step.produced;
-            rest = &rest[step.consumed..];
-            if let Some(failed) = step.failure {
-                let failed = failure.insert(failed.to_string());
-                // What is good leaves first.
-                return Ok(if produced > 0 {
-                    Got::Bytes(produced)
-                } else {
-                    Got::Broken(failed.clone())
-                });
-            }
-            if produced == into.len() || (step.produced == 0 && step.consumed == 0) {
-                break;
-            }
-            if rest.is_empty() && read > 0 {
-                break;
-            }
-        }
-        if read == 0 {
-            break;
-        }
-    }
-    if produced > 0 {
-        return Ok(Got::Bytes(produced));
-    }
-    Ok(match decompressor.finish() {
-        Ok(()) => Got::End,
-        Err(error) => Got::Truncated(error.to_string()),
-    })
-}
-
 /// Reads until the buffer is full or the file ends.
 ///
 /// # Errors
@@ -519,7 +388,7 @@ impl Head {
                 is_whole,
             });
         };
-        let mut content = Content::new(file.try_clone()?, Some(format), None)
+        let mut content = Content::of_file(file.try_clone()?, Some(format), None)
             .expect("the start of a file is no checkpoint");
         let (mut bytes, mut filled) = (vec![0; len], 0);
         let mut scratch = Scratch::default();
@@ -527,7 +396,7 @@ impl Head {
             if filled == len {
                 break false;
             }
-            match content.read(&mut bytes[filled..], &mut scratch)? {
+            match content.read(&mut bytes[filled..], &mut scratch.compressed)? {
                 Got::Bytes(more) => filled += more,
                 other => break matches!(other, Got::End),
             }
@@ -549,7 +418,7 @@ mod tests {
     use super::*;
 
     fn open(path: &std::path::Path) -> Content {
-        Content::new(File::open(path).unwrap(), None, None).unwrap()
+        Content::of_file(File::open(path).unwrap(), None, None).unwrap()
     }
 
     #[test]
@@ -559,7 +428,8 @@ mod tests {
         fs::write(&path, "one\n").unwrap();
         let (mut content, mut scratch) = (open(&path), Scratch::default());
         let mut into = [0; 100];
-        let mut read = |content: &mut Content| content.read(&mut into, &mut scratch).unwrap();
+        let mut read =
+            |content: &mut Content| content.read(&mut into, &mut scratch.compressed).unwrap();
         assert!(matches!(read(&mut content), Got::Bytes(4)));
         assert!(matches!(read(&mut content), Got::Nothing));
         let mut file = OpenOptions::new().append(true).open(&path).unwrap();
@@ -591,7 +461,7 @@ mod tests {
             let mut content = open(&path);
             content.expect_beginning(fingerprint(judged));
             let mut into = vec![0; room];
-            let got = content.read(&mut into, &mut scratch).unwrap();
+            let got = content.read(&mut into, &mut scratch.compressed).unwrap();
             assert_eq!(
                 matches!(got, Got::Bytes(read) if read == room.min(now.len())),
                 is_same,
@@ -613,7 +483,8 @@ mod tests {
             file.set_len(100_000).unwrap();
             let (mut content, mut scratch) = (open(&path), Scratch::default());
             content.await_nuls();
-            let mut read = |content: &mut Content| content.read(&mut into, &mut scratch).unwrap();
+            let mut read =
+                |content: &mut Content| content.read(&mut into, &mut scratch.compressed).unwrap();
             let head = Head::read(content.file(), Compression::Auto, 1024).unwrap();
             assert!(head.bytes.is_empty());
             assert!(matches!(read(&mut content), Got::Nothing));
@@ -654,7 +525,7 @@ mod tests {
         content.await_nuls();
         let mut into = vec![0; 100_000];
         while content.offset() < (lines * line.len()) as u64 {
-            match content.read(&mut into, &mut scratch).unwrap() {
+            match content.read(&mut into, &mut scratch.compressed).unwrap() {
                 Got::Bytes(read) => assert!(!into[..read].contains(&0)),
                 got => assert!(matches!(got, Got::Nothing)),
             }
@@ -675,7 +546,7 @@ mod tests {
         ] {
             fs::write(&path, bytes).unwrap();
             let file = File::open(&path).unwrap();
-            let mut content = Content::new(file, format, None).unwrap();
+            let mut content = Content::of_file(file, format, None).unwrap();
             let (mut trail, mut scratch) = (Trail::default(), Scratch::default());
             while content.offset() < 300_001 {
                 content
@@ -686,7 +557,7 @@ mod tests {
             assert_eq!(trail.tail(), &text[300_001 - CHECK_BYTES..300_001]);
             let mut next = [0; 4];
             assert!(matches!(
-                content.read(&mut next, &mut scratch).unwrap(),
+                content.read(&mut next, &mut scratch.compressed).unwrap(),
                 Got::Bytes(4)
             ));
             assert_eq!(next, text[300_001..300_005]);

@@ -22,8 +22,8 @@ use super::tracker::{Tracker, by_age};
 use super::verdict::{Ending, Facts, Fate, Passed, Verdict, continuation, verdict};
 use super::watch::Found;
 use crate::paths::meta::Meta;
+use crate::reading::describe::describe;
 use crate::reading::emitter::ago;
-use crate::reading::reader::describe;
 
 /// How long a compressed copy must not have been written to before it is compared.
 const QUIET: Duration = Duration::from_secs(2);

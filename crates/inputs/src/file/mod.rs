@@ -50,10 +50,10 @@ use config::{ConfigError, Node, Positional};
 
 use crate::paths::meta::{Kind, Meta};
 use crate::paths::{Exclusion, Pattern};
-use crate::reading::emitter::{Emitter, End};
+use crate::reading::no_thread;
 use crate::reading::records::{self, Records};
 use crate::reading::settings::Codec;
-use crate::reading::{no_thread, open_pipe, read_stream};
+use crate::reading::stream::{open_pipe, read_stream};
 use acknowledge::{Dirty, SENT_MAX, acknowledge};
 use formats::Formats;
 use known::Known;
@@ -437,19 +437,15 @@ fn missing(pattern: &str) -> String {
 }
 
 /// Reads a pipe or something like it to its end; gives what went wrong.
-fn read_other(found: &Found, ctx: &InputContext, rules: &Rules) -> Vec<String> {
-    let mut problems = Vec::new();
+fn read_other(found: &Found, ctx: &InputContext, rules: &Rules) -> Option<String> {
     let name = found.path.display().to_string();
-    let settings = rules.formats.of(&name);
-    match open_pipe(&found.path, rules.compression, settings, ctx) {
+    match open_pipe(&found.path, ctx) {
         // It was time to stop before somebody wrote.
-        Ok(None) => {}
-        Ok(Some(reader)) => {
-            let mut emitter = Emitter::new(settings, ctx);
-            // A pipeline that takes no more is no problem of its input.
-            let _: Result<(), End> = read_stream(reader, &mut emitter, &mut problems);
+        Ok(None) => None,
+        Ok(Some(opened)) => {
+            let settings = rules.formats.of(&name);
+            read_stream(opened, rules.compression, settings, ctx)
         }
-        Err(problem) => problems.push(format!("{name}: {problem}")),
+        Err(problem) => Some(format!("{name}: {problem}")),
     }
-    problems
 }

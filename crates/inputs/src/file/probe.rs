@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use codec::compress::Format;
 
-use super::content::{Content, Got, Scratch};
+use super::content::{Content, Scratch};
 use super::judge::open_found;
 use super::state::{File, StoredCheckpoint};
 use super::trail::Trail;
 use super::watch::Found;
+use crate::reading::content::Got;
 
 /// Decompressed bytes looked through at once.
 const SLICE_BYTES: u64 = 16 << 20;
@@ -91,7 +92,7 @@ impl Probe {
     fn look(&mut self, scratch: &mut Scratch) -> io::Result<Seen> {
         if self.content.is_none() {
             let file = open_found(&self.found)?;
-            let content = Content::new(file, self.format, None).map_err(io::Error::other)?;
+            let content = Content::of_file(file, self.format, None).map_err(io::Error::other)?;
             self.content = Some(content);
         }
         let content = self.content.as_mut().expect("it was opened before");

@@ -5,17 +5,12 @@
 
 use std::fs::File as Opened;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
-use batch::{PooledBuffer, Stream};
+use batch::Stream;
 use codec::{Chunk, Chunker, Header, LAYOUT_BYTES, Layout, Resume};
 use component::InputContext;
+use component::thread::Work as Thread;
 use registry::{Change, Registry};
-use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::acknowledge::Sent;
@@ -29,15 +24,13 @@ use super::task::{OpenError, Outcome, SliceContext, Task};
 use crate::paths::meta::Meta;
 use crate::reading::emitter::{Emitted, Emitter, End};
 use crate::reading::settings::Compression;
+use crate::reading::splitting::{self, Splitting};
 
 /// Threads that read.
 const READERS_MAX: usize = 2;
 
 /// Behind this offset nothing more is noted: no two files have so much in common that are not the same.
 const NOTED_MAX: u64 = 64 << 10;
-
-/// Chunks between inflating and splitting, for all files together.
-const CHUNKS_BETWEEN: usize = 4;
 
 /// What happened to a file, for the tracker.
 pub(crate) enum Event {
@@ -77,7 +70,7 @@ struct Common {
 
 /// The running threads.
 pub(crate) struct Readers {
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<Thread<()>>,
 }
 
 impl Readers {
@@ -104,11 +97,11 @@ impl Readers {
         };
         let mut threads = Vec::new();
         let mut splitting = None;
-        if cores > 1 {
-            let (pieces, receiver) = sync_channel(CHUNKS_BETWEEN);
-            let (sending, common) = (sender(), common.clone());
-            threads.push(spawn("split", move || split(&receiver, sending, &common))?);
-            splitting = Some(pieces);
+        if splitting::is_worthwhile() {
+            let (mut sending, common) = (sender(), common.clone());
+            let (to_thread, thread) = Splitting::start(move |piece| sending.split(piece, &common))?;
+            threads.push(thread);
+            splitting = Some(to_thread);
         }
         // What is read once is read in order.
         let readers = if rules.follow {
@@ -123,68 +116,22 @@ impl Readers {
                 sending: sender(),
                 splitting: splitting.clone(),
             };
-            threads.push(spawn("read", move || reader.run())?);
+            threads.push(component::thread::start("read", move || reader.run())?);
         }
         Ok(Self { threads })
     }
 
     /// Waits until the threads have ended.
     pub(crate) fn join(self) {
-        for thread in self.threads {
-            if let Err(panic) = thread.join() {
-                std::panic::resume_unwind(panic);
-            }
-        }
+        self.threads.into_iter().for_each(splitting::join);
     }
 }
 
-/// A thread that may send to the queue.
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
-    let runtime = Handle::current();
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(move || {
-            let _runtime = runtime.enter();
-            work();
-        })
-}
-
-/// What goes to the splitting thread.
-enum Piece {
-    Chunk {
-        file: Arc<File>,
-        stream: Arc<Stream>,
-        chunk: Chunk,
-        /// Whether a chunk of the file could not be sent, so that none behind it may be.
-        has_failed: Arc<AtomicBool>,
-    },
-    /// Asks to be told when everything before it was sent.
-    Mark(SyncSender<()>),
-}
-
-fn split(pieces: &Receiver<Piece>, mut sending: Sending, common: &Common) {
-    for piece in pieces {
-        match piece {
-            Piece::Chunk {
-                file,
-                stream,
-                chunk,
-                has_failed,
-            } => {
-                if has_failed.load(Relaxed) {
-                    continue;
-                }
-                if let Err(end) = sending.send(&file, &stream, chunk) {
-                    has_failed.store(true, Relaxed);
-                    if let End::Broken(problem) = end {
-                        (common.events)(Event::Unreadable(file, problem));
-                    }
-                }
-            }
-            // Who waits may have given up.
-            Piece::Mark(mark) => drop(mark.send(())),
-        }
-    }
+/// A chunk of a file, for the splitting thread.
+struct Piece {
+    file: Arc<File>,
+    stream: Arc<Stream>,
+    chunk: Chunk,
 }
 
 /// Makes batches of chunks, sends them, and says so to the acknowledging task.
@@ -212,6 +159,15 @@ impl Sending {
             let given = record::encode_given((after.offset, after.check));
             let _ = registry.commit(&[Change::Put(record::given_key(file.id), given)], false);
         }
+    }
+
+    /// Sends what another thread has read, which hears of broken data no other way.
+    fn split(&mut self, piece: Piece, common: &Common) -> Result<(), End> {
+        let end = self.send(&piece.file, &piece.stream, piece.chunk);
+        if let Err(End::Broken(problem)) = &end {
+            (common.events)(Event::Unreadable(piece.file, problem.clone()));
+        }
+        end
     }
 
     fn send(&mut self, file: &Arc<File>, stream: &Arc<Stream>, chunk: Chunk) -> Result<(), End> {
@@ -253,7 +209,7 @@ struct Reader {
     common: Arc<Common>,
     scratch: Scratch,
     sending: Sending,
-    splitting: Option<SyncSender<Piece>>,
+    splitting: Option<Splitting<Piece>>,
 }
 
 impl Reader {
@@ -273,16 +229,6 @@ impl Reader {
         }
     }
 
-    /// Waits until everything that was read is sent, so that what is read next follows it.
-    fn wait_for_splitting(&self) {
-        if let Some(pieces) = &self.splitting {
-            let (mark, done) = sync_channel(1);
-            if pieces.send(Piece::Mark(mark)).is_ok() {
-                let _ = done.recv();
-            }
-        }
-    }
-
     fn probe(&mut self, mut probe: Box<Probe>, slices: u32) {
         match probe.slice(&mut self.scratch) {
             Seen::More => self.common.pool.give_back(Active::Probe(probe), slices),
@@ -295,8 +241,9 @@ impl Reader {
         if !self.common.rules.follow
             && task.failure().is_some()
             && !matches!(outcome, Outcome::More)
+            && let Some(splitting) = &self.splitting
         {
-            self.wait_for_splitting();
+            splitting.wait();
         }
         match outcome {
             Outcome::More => self.common.pool.give_back(Active::Read(task), slices),
@@ -336,35 +283,19 @@ impl Reader {
 }
 
 impl SliceContext for Reader {
-    fn scratch(&mut self) -> &mut Scratch {
-        &mut self.scratch
-    }
-
-    fn buffer(&mut self, size: usize, room: usize) -> PooledBuffer {
-        let start = Instant::now();
-        let pool = &self.common.ctx.pool;
-        let buffer = pool.take_small(size.max(room.min(pool.buffer_size())));
-        self.common.ctx.metrics.waited(start.elapsed());
-        buffer
-    }
-
-    fn count(&mut self, bytes: usize, disk_bytes: u64, time: Duration) {
-        self.common.ctx.metrics.busy(time);
-        self.common.ctx.metrics.bytes(bytes);
-        self.common.ctx.progress.add_done(disk_bytes);
+    fn memory(&mut self) -> (&mut Scratch, &InputContext) {
+        (&mut self.scratch, &self.common.ctx)
     }
 
     fn send(&mut self, task: &Task, chunk: Chunk) -> Result<(), Outcome> {
         let end = match (&self.splitting, task.failure()) {
-            (Some(_), Some(failed)) if failed.load(Relaxed) => Err(End::Stopped),
-            (Some(pieces), Some(failed)) => {
-                let piece = Piece::Chunk {
+            (Some(splitting), Some(failure)) => {
+                let piece = Piece {
                     file: task.file.clone(),
                     stream: task.stream().clone(),
                     chunk,
-                    has_failed: failed.clone(),
                 };
-                pieces.send(piece).map_err(|_| End::Stopped)
+                splitting.send(piece, failure)
             }
             _ => self.sending.send(&task.file, task.stream(), chunk),
         };

@@ -3,28 +3,25 @@
 use std::fs::File as Opened;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use batch::Stream;
 use codec::compress::{Checkpoint, Format};
 use codec::{Check, Chunk, Chunker};
+use component::InputContext;
 
-use super::content::{Content, Got, Scratch};
+use super::content::{Content, FileSource, Scratch};
 use super::pool::Order;
 use super::state::{File, FileStat, FileState, Place, StoredCheckpoint, Times};
 use super::trail::Trail;
 use crate::paths::meta::Meta;
+use crate::reading::content::Got;
 use crate::reading::emitter::ago;
+use crate::reading::reader::Reader;
+use crate::reading::splitting::Failure;
 
 /// Bytes read at once before another file has its turn.
 const SLICE_BYTES: u64 = 4 << 20;
-
-/// The smallest buffer that is read into.
-const BUFFER_MIN: usize = 4096;
-
-/// No more than this is expected of a read.
-const BUFFER_MAX: u64 = 1 << 20;
 
 /// How long half a line at the end of a compressed file waits for another member that goes on with it.
 pub(super) const HALF_LINE_PATIENCE: Duration = Duration::from_secs(30);
@@ -33,16 +30,13 @@ pub(super) const HALF_LINE_PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Task {
     pub(crate) file: Arc<File>,
     stream: Arc<Stream>,
-    content: Content,
-    chunker: Chunker,
+    reader: Reader<FileSource>,
     /// Where the open file is.
     place: Place,
     pub(crate) order: Order,
     /// Where another thread says that it could not send; none where this thread sends itself.
-    failure: Option<Arc<AtomicBool>>,
+    failure: Option<Arc<Failure>>,
     pub(crate) times: Times,
-    /// Bytes of the disk that the progress has seen.
-    disk_offset: u64,
     /// Bytes that an earlier run has given already, as far as they were taken out of the count of bytes read.
     skipped: u64,
 }
@@ -85,12 +79,8 @@ pub(crate) enum Outcome {
 
 /// What a slice works with.
 pub(crate) trait SliceContext {
-    /// Memory to read with.
-    fn scratch(&mut self) -> &mut Scratch;
-    /// A buffer of at least `size` bytes to read into, waiting for it. More than `room` is not needed.
-    fn buffer(&mut self, size: usize, room: usize) -> batch::PooledBuffer;
-    /// Counts bytes that were read, decompressed and on disk, and how long that took.
-    fn count(&mut self, bytes: usize, disk_bytes: u64, time: Duration);
+    /// Memory to read with, and where buffers come from.
+    fn memory(&mut self) -> (&mut Scratch, &InputContext);
     /// Takes a chunk on its way; false when nobody takes more.
     fn send(&mut self, task: &Task, chunk: Chunk) -> Result<(), Outcome>;
     /// Whether to stop.
@@ -130,7 +120,7 @@ impl Task {
         if place != Some(Place::of(&meta)) {
             return Err(OpenError::Moved);
         }
-        let (mut content, tail) = seek(file, opened, context.scratch())?;
+        let (mut content, tail) = seek(file, opened, context.memory().0)?;
         if context.awaits_nuls() {
             content.await_nuls();
         }
@@ -149,11 +139,9 @@ impl Task {
         Ok(Box::new(Self {
             file: file.clone(),
             stream,
-            disk_offset: content.disk_offset(),
             failure: content.is_compressed().then(Arc::default),
             skipped: 0,
-            content,
-            chunker,
+            reader: Reader { content, chunker },
             place: Place::of(&meta),
             order: context.first_order(),
             times: Times {
@@ -169,33 +157,33 @@ impl Task {
     }
 
     /// Where another thread says that it could not send; none where this thread sends itself.
-    pub(crate) fn failure(&self) -> Option<&Arc<AtomicBool>> {
+    pub(crate) fn failure(&self) -> Option<&Arc<Failure>> {
         self.failure.as_ref()
     }
 
     /// The open file.
     pub(crate) fn opened(&self) -> &Opened {
-        self.content.file()
+        self.reader.content.file()
     }
 
     /// Whether it is compressed.
     pub(crate) fn is_compressed(&self) -> bool {
-        self.content.is_compressed()
+        self.reader.content.is_compressed()
     }
 
     /// Whether there are bytes behind those that were read.
     pub(crate) fn has_more(&self) -> bool {
-        self.content.has_more()
+        self.reader.content.has_more()
     }
 
     /// Whether a record waits for its end.
     pub(crate) fn has_pending_record(&self) -> bool {
-        self.chunker.has_pending_record()
+        self.reader.chunker.has_pending_record()
     }
 
     /// Whether anything was read and not given.
     pub(crate) fn has_pending(&self) -> bool {
-        self.chunker.pending() > 0
+        self.reader.chunker.pending() > 0
     }
 
     /// Whether the file goes on in another one, which has its content.
@@ -206,12 +194,12 @@ impl Task {
 
     /// Closes it. What was read and not given will be read again.
     pub(crate) fn suspend(self) -> Arc<File> {
-        let meta = Meta::of_fd(self.content.file()).ok();
+        let meta = Meta::of_fd(self.reader.content.file()).ok();
         let mut state = self.file.lock();
         // Where everything was read, what the system says of it now belongs to what was read.
         if let Some(meta) = meta
-            && !self.content.is_compressed()
-            && meta.size == self.content.offset()
+            && !self.reader.content.is_compressed()
+            && meta.size == self.reader.content.offset()
             && state.place == Some(Place::of(&meta))
         {
             state.look = FileStat::of(&meta);
@@ -234,33 +222,25 @@ impl Task {
         if self.is_left() {
             return Outcome::Elsewhere;
         }
-        if context.is_own(self.content.file()) {
+        if context.is_own(self.reader.content.file()) {
             return Outcome::Closed;
         }
-        let end = self.content.offset() + SLICE_BYTES;
+        let end = self.reader.content.offset() + SLICE_BYTES;
         loop {
             if context.is_stopped() {
                 return Outcome::Stopped;
             }
-            if self.chunker.is_full() {
+            if self.reader.chunker.is_full() {
                 if let Err(outcome) = self.send_ready(context) {
                     return outcome;
                 }
                 continue;
             }
-            if let Some(size) = self.chunker.needs() {
-                let expected = self.content.expected_bytes().min(BUFFER_MAX) as usize;
-                let room = (size + expected).next_power_of_two();
-                let buffer = context.buffer(size.max(BUFFER_MIN), room);
-                self.chunker.give(buffer);
-                continue;
-            }
-            if self.content.offset() >= end {
+            if self.reader.content.offset() >= end {
                 return Outcome::More;
             }
-            let start = Instant::now();
-            match self.content.read(self.chunker.space(), context.scratch()) {
-                Ok(Got::Bytes(read)) => self.advance(read, start, context),
+            match self.fill(context) {
+                Ok(Got::Bytes(read)) => self.advance(read),
                 Ok(other) => return self.at_end(other, context),
                 Err(error) => {
                     // Whole records before the place that cannot be read are given.
@@ -270,7 +250,7 @@ impl Task {
                     };
                 }
             }
-            if self.chunker.is_broken() {
+            if self.reader.chunker.is_broken() {
                 // The decoder says what is wrong.
                 return match self.send_all(context) {
                     Err(outcome) => outcome,
@@ -280,27 +260,27 @@ impl Task {
         }
     }
 
-    fn advance(&mut self, read: usize, start: Instant, context: &mut impl SliceContext) {
-        if context.follows() && !self.content.is_compressed() {
-            let at = self.content.offset() - read as u64;
-            let bytes = &self.chunker.space()[..read];
-            self.file.lock().trail.add(at, bytes);
-        }
-        self.chunker.advance(read);
-        self.times.data = Instant::now();
-        self.count(read, self.times.data - start, context);
-        keep_checkpoint(&self.file, &mut self.content);
-        let mut state = self.file.lock();
-        state.counts.read_bytes += read as u64;
-        self.skipped = settle(&mut state, &self.chunker, self.skipped);
+    fn fill(&mut self, context: &mut impl SliceContext) -> io::Result<Got> {
+        let has_trail = context.follows() && !self.is_compressed();
+        let (scratch, ctx) = context.memory();
+        self.reader.fill(ctx, &mut scratch.compressed, |at, bytes| {
+            if has_trail {
+                self.file.lock().trail.add(at, bytes);
+            }
+        })
     }
 
-    /// Counts what was read, of the content and of the disk.
-    fn count(&mut self, read: usize, time: Duration, context: &mut impl SliceContext) {
-        let disk_offset = self.content.disk_offset();
-        context.count(read, disk_offset - self.disk_offset, time);
-        self.disk_offset = disk_offset;
-        self.file.lock().disk_offset = disk_offset;
+    fn advance(&mut self, read: usize) {
+        self.times.data = Instant::now();
+        self.note_disk_offset();
+        keep_checkpoint(&self.file, &mut self.reader.content);
+        let mut state = self.file.lock();
+        state.counts.read_bytes += read as u64;
+        self.skipped = settle(&mut state, &self.reader.chunker, self.skipped);
+    }
+
+    fn note_disk_offset(&self) {
+        self.file.lock().disk_offset = self.reader.content.disk_offset();
     }
 
     /// Nothing more can be read now.
@@ -309,8 +289,8 @@ impl Task {
             return Outcome::Replaced;
         }
         // What ends compressed data gives no content.
-        self.count(0, Duration::ZERO, context);
-        keep_checkpoint(&self.file, &mut self.content);
+        self.note_disk_offset();
+        keep_checkpoint(&self.file, &mut self.reader.content);
         // Another member may follow, and go on with the line.
         let may_go_on = matches!(got, Got::End) && context.follows() && self.is_recent();
         let sent = match (&got, self.order) {
@@ -331,11 +311,11 @@ impl Task {
         match (got, self.order) {
             (Got::End, _) if waits => {
                 self.order = Order::Read;
-                self.chunker.release();
+                self.reader.chunker.release();
                 Outcome::Rest
             }
             (Got::End, _) => Outcome::Done {
-                has_garbage: self.content.has_garbage(),
+                has_garbage: self.reader.content.garbage_of().is_some(),
             },
             (Got::Truncated(problem), _) => Outcome::Truncated(problem),
             (Got::Broken(problem), _) => Outcome::Broken(problem),
@@ -343,7 +323,7 @@ impl Task {
             _ => {
                 self.file.lock().note_end();
                 self.order = Order::Read;
-                self.chunker.release();
+                self.reader.chunker.release();
                 Outcome::Rest
             }
         }
@@ -351,13 +331,13 @@ impl Task {
 
     /// Whether somebody may still be writing to a compressed file.
     fn is_recent(&self) -> bool {
-        let meta = Meta::of_fd(self.content.file());
+        let meta = Meta::of_fd(self.reader.content.file());
         meta.is_ok_and(|meta| ago(meta.modified_ns) < HALF_LINE_PATIENCE)
     }
 
     /// Sends the whole records.
     fn send_ready(&mut self, context: &mut impl SliceContext) -> Result<(), Outcome> {
-        while let Some(chunk) = self.chunker.take() {
+        while let Some(chunk) = self.reader.chunker.take() {
             self.send(chunk, context)?;
         }
         Ok(())
@@ -366,7 +346,7 @@ impl Task {
     /// Sends the record that waits for its end, too.
     fn send_flushed(&mut self, context: &mut impl SliceContext) -> Result<(), Outcome> {
         self.send_ready(context)?;
-        while let Some(chunk) = self.chunker.flush() {
+        while let Some(chunk) = self.reader.chunker.flush() {
             self.send(chunk, context)?;
         }
         Ok(())
@@ -374,7 +354,7 @@ impl Task {
 
     /// Sends everything, half a line too.
     fn send_all(&mut self, context: &mut impl SliceContext) -> Result<(), Outcome> {
-        while let Some(chunk) = self.chunker.finish() {
+        while let Some(chunk) = self.reader.chunker.finish() {
             self.send(chunk, context)?;
         }
         Ok(())
@@ -383,7 +363,7 @@ impl Task {
     fn send(&mut self, chunk: Chunk, context: &mut impl SliceContext) -> Result<(), Outcome> {
         {
             let mut state = self.file.lock();
-            self.skipped = settle(&mut state, &self.chunker, self.skipped);
+            self.skipped = settle(&mut state, &self.reader.chunker, self.skipped);
             state.counts.in_flight_bytes += chunk.source_bytes;
             state.sent = chunk.after.clone();
         }
@@ -457,7 +437,7 @@ fn pass_to(
     let mut trail = checkpoint.map_or_else(Trail::default, |checkpoint| {
         Trail::starting_at(checkpoint.output, checkpoint.tail())
     });
-    let mut content = Content::new(opened, format, checkpoint)
+    let mut content = Content::of_file(opened, format, checkpoint)
         .map_err(|error| OpenError::Failed(io::Error::other(error)))?;
     let got = content
         .pass(offset, u64::MAX, &mut trail, scratch)

@@ -36,8 +36,8 @@ use super::state::{
 use super::task::{OpenError, Outcome, Task};
 use super::watch::Found;
 use crate::paths::meta::{Kind, Meta};
+use crate::reading::describe::describe;
 use crate::reading::emitter::now;
-use crate::reading::reader::describe;
 
 /// Files that are taken in at once.
 const BACKLOG_PART: usize = 1024;

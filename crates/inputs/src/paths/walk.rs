@@ -26,7 +26,7 @@ use rustix::io::Errno;
 
 use super::meta::{Kind, Meta, stat_at};
 use super::{Exclusion, NamePattern, Pattern, Rule, is_hidden};
-use crate::reading::reader::describe;
+use crate::reading::describe::describe;
 
 /// Bytes of names that are read from a folder at once.
 const LISTING_BYTES: usize = 32 * 1024;

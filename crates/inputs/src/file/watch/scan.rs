@@ -203,7 +203,7 @@ pub(super) fn refusal(path: Option<&str>, error: Errno) -> String {
         (None, Errno::MFILE) => {
             "fs.inotify.max_user_instances or the limit on open files is exhausted".to_owned()
         }
-        _ => crate::reading::reader::describe(&io::Error::from(error)),
+        _ => crate::reading::describe::describe(&io::Error::from(error)),
     };
     match path {
         Some(path) => format!("{path} and possibly other directories are polled: {limit}"),

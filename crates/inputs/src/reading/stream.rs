@@ -1,0 +1,244 @@
+//! One stream from its start to its end: standard input, a named pipe, or a file that is read like one.
+//!
+//! From something that may keep us waiting, records leave when a buffer is full or [`BATCH_TIME`] after the first of them
+//! came. Every failure ends the stream: what was read before it is given first.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use batch::Stream;
+use codec::{Chunk, Chunker};
+use component::InputContext;
+
+use super::content::{Content, Got};
+use super::describe::describe;
+use super::emitter::{Emitter, End};
+use super::identity::Identity;
+use super::pipe::{Pipe, STOP_CHECK_TIME, open_patiently};
+use super::reader::Reader;
+use super::settings::Compression;
+use super::splitting::{self, Failure, Splitting};
+
+/// How long a record waits for others to go with it.
+const BATCH_TIME: Duration = Duration::from_millis(50);
+
+/// Takes a chunk on its way.
+type SendChunk<'a> = dyn FnMut(Arc<Stream>, Chunk) -> Result<(), End> + 'a;
+
+/// A stream that is to be read.
+pub(crate) struct Opened {
+    /// What problems call it.
+    pub(crate) name: String,
+    /// What events call it.
+    pub(crate) source: batch::Source,
+    /// Its id, but for the first bytes of its content.
+    pub(crate) identity: Identity,
+    pub(crate) pipe: Pipe,
+}
+
+/// A stream that is being read.
+struct StreamReader {
+    source: batch::Source,
+    identity: Identity,
+    stream: Option<Arc<Stream>>,
+    reader: Reader<Pipe>,
+    /// When the oldest record of the next chunk was read.
+    oldest: Option<Instant>,
+    ctx: InputContext,
+}
+
+/// Opens something that is no regular file, such as a named pipe. None when it was time to stop before somebody opened the
+/// pipe to write.
+///
+/// # Errors
+/// It cannot be opened.
+pub(crate) fn open_pipe(path: &Path, ctx: &InputContext) -> Result<Option<Opened>, String> {
+    let Some(file) = open_patiently(path, ctx).map_err(|error| describe(&error))? else {
+        return Ok(None);
+    };
+    let found = file.metadata().map_err(|error| describe(&error))?;
+    let shown = path.to_string_lossy();
+    let (device, inode) = (found.dev().to_le_bytes(), found.ino().to_le_bytes());
+    Ok(Some(Opened {
+        identity: Identity::new([ctx.host.name.as_bytes(), shown.as_bytes(), &device, &inode]),
+        source: batch::Source::File {
+            path: shown.as_ref().into(),
+        },
+        pipe: Pipe::new(file.into()),
+        name: shown.into_owned(),
+    }))
+}
+
+/// Reads a stream to its end; gives what went wrong. A pipeline that takes no more is no problem of its input.
+pub(crate) fn read_stream(
+    mut opened: Opened,
+    compression: Compression,
+    settings: &codec::Settings,
+    ctx: &InputContext,
+) -> Option<String> {
+    let name = std::mem::take(&mut opened.name);
+    let problem = |end| match end {
+        Ok(()) | Err(End::Stopped) => None,
+        Err(End::Broken(problem)) => Some(format!("{name}: {problem}")),
+    };
+    let mut reader = match StreamReader::begin(opened, compression, settings, ctx) {
+        Ok(Some(reader)) => reader,
+        Ok(None) => return None,
+        Err(end) => return problem(Err(end)),
+    };
+    let end = if reader.reader.content.is_compressed() && splitting::is_worthwhile() {
+        reader.run_split(settings)
+    } else {
+        reader.run_here(settings)
+    };
+    if let Some(decompressor) = reader.reader.content.garbage_of() {
+        let format = decompressor.format();
+        ctx.diagnostics.warn(&format!(
+            "{name}: the data after the {format} data was ignored"
+        ));
+    }
+    problem(end)
+}
+
+impl StreamReader {
+    /// A reader of a stream; none when it is time to stop before its first bytes have come, which tell whether it is compressed.
+    fn begin(
+        opened: Opened,
+        compression: Compression,
+        settings: &codec::Settings,
+        ctx: &InputContext,
+    ) -> Result<Option<Self>, End> {
+        let mut pipe = opened.pipe;
+        let decompressor = loop {
+            if ctx.stop.is_stopped() {
+                return Ok(None);
+            }
+            match pipe.recognise(compression) {
+                Ok(Some(decompressor)) => break decompressor,
+                Ok(None) => wait(&mut pipe, STOP_CHECK_TIME, ctx)?,
+                Err(error) => return Err(unreadable(&error)),
+            }
+        };
+        Ok(Some(Self {
+            source: opened.source,
+            identity: opened.identity,
+            stream: None,
+            reader: Reader {
+                content: Content::new(pipe, decompressor),
+                chunker: Chunker::new(settings),
+            },
+            oldest: None,
+            ctx: ctx.clone(),
+        }))
+    }
+
+    /// Reads and sends on this thread.
+    fn run_here(&mut self, settings: &codec::Settings) -> Result<(), End> {
+        let mut emitter = Emitter::new(settings, &self.ctx);
+        self.run(&mut |stream, chunk| emitter.emit(&stream, chunk))
+    }
+
+    /// Reads on this thread and sends on a second one; all on this one where the system refuses a second.
+    fn run_split(&mut self, settings: &codec::Settings) -> Result<(), End> {
+        let mut emitter = Emitter::new(settings, &self.ctx);
+        let emit = move |(stream, chunk): (Arc<Stream>, Chunk)| emitter.emit(&stream, chunk);
+        let Ok((splitting, thread)) = Splitting::start(emit) else {
+            return self.run_here(settings);
+        };
+        let failure = Arc::new(Failure::new());
+        let end = self.run(&mut |stream, chunk| splitting.send((stream, chunk), &failure));
+        drop(splitting);
+        splitting::join(thread);
+        // What came before counts.
+        match Arc::into_inner(failure).and_then(Failure::into_inner) {
+            Some(failure) => Err(failure),
+            None => end,
+        }
+    }
+
+    /// Reads to the end, or until it is time to stop.
+    fn run(&mut self, send: &mut SendChunk<'_>) -> Result<(), End> {
+        while !self.ctx.stop.is_stopped() {
+            if self.reader.chunker.is_full() || self.is_due() {
+                self.send_ready(send)?;
+            }
+            let identity = &mut self.identity;
+            let see = |_, bytes: &[u8]| identity.content(bytes);
+            let end = match self.reader.fill(&self.ctx, &mut [], see) {
+                // The decoder says what is wrong.
+                Ok(Got::Bytes(_)) if self.reader.chunker.is_broken() => Ok(()),
+                Ok(Got::Bytes(_)) => {
+                    self.note_ready();
+                    continue;
+                }
+                Ok(Got::Nothing) => {
+                    let patience = self.patience();
+                    let pipe = self.reader.content.source_mut();
+                    match wait(pipe, patience, &self.ctx) {
+                        Ok(()) => continue,
+                        Err(end) => Err(end),
+                    }
+                }
+                Ok(Got::Truncated(problem) | Got::Broken(problem)) => Err(End::Broken(problem)),
+                Ok(Got::End | Got::Replaced) => Ok(()),
+                Err(error) => Err(unreadable(&error)),
+            };
+            while let Some(chunk) = self.reader.chunker.finish() {
+                send(self.stream(), chunk)?;
+            }
+            return end;
+        }
+        self.send_ready(send)
+    }
+
+    /// Sends the whole records.
+    fn send_ready(&mut self, send: &mut SendChunk<'_>) -> Result<(), End> {
+        self.oldest = None;
+        while let Some(chunk) = self.reader.chunker.take() {
+            send(self.stream(), chunk)?;
+        }
+        Ok(())
+    }
+
+    fn stream(&mut self) -> Arc<Stream> {
+        let (id, source) = (self.identity.id(), &self.source);
+        self.stream
+            .get_or_insert_with(|| Arc::new(Stream::new(id, source.clone())))
+            .clone()
+    }
+
+    /// Notes when the first record came.
+    fn note_ready(&mut self) {
+        let may_wait = self.reader.content.source().may_wait();
+        if self.oldest.is_none() && may_wait && self.reader.chunker.is_ready() {
+            self.oldest = Some(Instant::now());
+        }
+    }
+
+    /// Whether what was read has waited long enough.
+    fn is_due(&self) -> bool {
+        self.oldest
+            .is_some_and(|oldest| oldest.elapsed() >= BATCH_TIME)
+    }
+
+    /// How long a read may wait: no longer than the records that were read.
+    fn patience(&self) -> Duration {
+        self.oldest.map_or(STOP_CHECK_TIME, |oldest| {
+            BATCH_TIME.saturating_sub(oldest.elapsed())
+        })
+    }
+}
+
+/// Waits until a pipe has something to read, or the time is over.
+fn wait(pipe: &mut Pipe, time: Duration, ctx: &InputContext) -> Result<(), End> {
+    let start = Instant::now();
+    let waited = pipe.wait(time);
+    ctx.metrics.waited(start.elapsed());
+    waited.map_err(|error| End::Broken(format!("cannot be waited for: {}", describe(&error))))
+}
+
+fn unreadable(error: &std::io::Error) -> End {
+    End::Broken(format!("cannot be read: {}", describe(error)))
+}
