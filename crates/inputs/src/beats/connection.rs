@@ -21,7 +21,8 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
-use super::decode::{Decoding, Message, Part, Session, State, Unanswered};
+use super::decode::{Decoding, Message, Session, State, Unanswered};
+use super::parts::{PARTS_MAX, Part, WINDOWS_MAX};
 use crate::connections::answer::{Answer, Awaited, Outcome, answer};
 use crate::connections::batcher::Inbox;
 use crate::connections::closing::{Ending, Fault};
@@ -37,9 +38,6 @@ const MESSAGES_AHEAD: usize = 8;
 
 /// How many bytes of frames make a message, where that many have come.
 const MESSAGE_BYTES: usize = 128 << 10;
-
-/// How many windows may begin in a message. Each is answered for itself, which takes memory that is not charged.
-pub(super) const WINDOWS_MAX: usize = 64;
 
 /// Speaks Lumberjack.
 pub(super) struct Beats<I> {
@@ -57,7 +55,7 @@ pub(super) struct Beats<I> {
 /// A message that is being read or worked on.
 pub(super) struct InFlight {
     version: u8,
-    parts: mpsc::UnboundedReceiver<Part>,
+    pub(super) parts: mpsc::Receiver<Part>,
     pub(super) outcome: Awaited<Fault>,
 }
 
@@ -185,7 +183,7 @@ pub(super) struct Receiver<R> {
 /// Where a message goes when it is read.
 struct Place {
     answer: Answer<Fault>,
-    parts: mpsc::UnboundedSender<Part>,
+    parts: mpsc::Sender<Part>,
 }
 
 impl<R: AsyncRead + Unpin> Receiver<R> {
@@ -248,7 +246,7 @@ impl<R: AsyncRead + Unpin> Receiver<R> {
     /// Waits for a place among the messages that are worked on. The client gets signs of life from then on.
     async fn place(&mut self) -> Result<Place, Ending> {
         let (answer, outcome) = answer();
-        let (parts, received) = mpsc::unbounded_channel();
+        let (parts, received) = mpsc::channel(PARTS_MAX);
         let in_flight = InFlight {
             version: self.version,
             parts: received,

@@ -18,11 +18,11 @@ use codec::lumberjack::{
     Buffers, COMPRESSED_HEAD_BYTES, Events, Frame, FrameError, Limits, Window,
 };
 use component::{InputContext, Limit};
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::Sender;
 use tokio::time::Instant;
 
-use super::connection::WINDOWS_MAX;
-use crate::connections::answer::{Answer, Awaited, answer};
+use super::parts::{Part, Parts, WINDOWS_MAX};
+use crate::connections::answer::{Answer, Awaited};
 use crate::connections::batcher::{Completion, Joiner, Protocol};
 use crate::connections::closing::Fault;
 use crate::connections::inflate::{Coding, InflateError, Inflater};
@@ -84,17 +84,7 @@ pub(super) struct Message {
     pub(super) frames: Option<Loaded>,
     pub(super) session: Arc<Session>,
     /// Where the connection hears of the parts, in order.
-    pub(super) parts: UnboundedSender<Part>,
-}
-
-/// A part of a message, and what to tell the client when it is safe.
-pub(super) struct Part {
-    /// None where there are no events.
-    pub(super) awaited: Option<Awaited<Fault>>,
-    pub(super) version: u8,
-    pub(super) sequence: u32,
-    /// Its last event is the last one of the window.
-    pub(super) ends_window: bool,
+    pub(super) parts: Sender<Part>,
 }
 
 /// How frames become events.
@@ -118,6 +108,8 @@ struct Mark {
     version: u8,
     sequence: u32,
     ends_window: bool,
+    /// How many windows had begun in the message.
+    window: usize,
 }
 
 /// What is left of a compressed frame.
@@ -134,7 +126,7 @@ pub(super) type BeatsJoiner = Joiner<(), Fault>;
 /// What goes with a message while it is decoded.
 struct Work<'a> {
     session: &'a Session,
-    parts: &'a UnboundedSender<Part>,
+    parts: Parts<'a>,
     joiner: &'a mut BeatsJoiner,
 }
 
@@ -156,7 +148,7 @@ impl Protocol for Decoding {
         self.windows = 0;
         let mut work = Work {
             session: &session,
-            parts: &message.parts,
+            parts: Parts::new(&message.parts),
             joiner,
         };
         let begun = match message.window {
@@ -171,6 +163,7 @@ impl Protocol for Decoding {
                 Ok(())
             }
         });
+        work.parts.tell_held();
         match decoded {
             Ok(()) => answer.complete(),
             Err(fault) => {
@@ -339,12 +332,12 @@ impl Decoding {
         state: &mut State,
         work: &mut Work<'_>,
     ) -> Result<(), Fault> {
+        self.mark(state);
         self.windows += 1;
         if self.windows > WINDOWS_MAX {
             let reason = format!("more than {WINDOWS_MAX} windows begin in a compressed frame");
             return Err(Fault::malformed(reason));
         }
-        self.mark(state);
         let missing = state.window.begin(version, events);
         if missing > 0 {
             let what = format!("a window began before the last {missing} events of the one before");
@@ -356,6 +349,7 @@ impl Decoding {
                 version,
                 sequence: 0,
                 ends_window: true,
+                window: self.windows,
             });
         }
         Ok(())
@@ -371,6 +365,7 @@ impl Decoding {
                 version: state.window.version(),
                 sequence: state.window.last(),
                 ends_window: state.window.is_complete(),
+                window: self.windows,
             });
         }
     }
@@ -548,24 +543,25 @@ impl Decoding {
         work: &mut Work<'_>,
     ) -> usize {
         if from == mark.events {
-            work.tell(None, mark, 0);
+            work.parts.tell_held();
+            work.parts.tell(part(None, mark, 0));
         }
         while from < mark.events {
-            let (part, awaited) = answer();
+            let (answer, awaited) = work.parts.answer(mark.window);
             let mut refused = 0;
             let stream = &work.session.stream;
             work.joiner
-                .join((Encoding::Json, false), (), &part, |builder| {
+                .join((Encoding::Json, false), (), &answer, |builder| {
                     builder.stream(stream);
                     let range = from..mark.events;
                     (from, refused) = self.events.push(buffers, range, state.next, builder);
                 });
-            part.complete();
             if refused > 0 {
                 let what = "an event has an `@metadata._id` that is empty or longer than 512 bytes, and got another id";
                 work.warn("refused_ids", refused, what);
             }
-            work.tell(Some(awaited), mark, mark.events - from);
+            let part = part(Some(awaited), mark, mark.events - from);
+            work.parts.tell_or_hold(answer, part, mark.window);
         }
         from
     }
@@ -627,18 +623,6 @@ impl Work<'_> {
         }
     }
 
-    /// Tells the connection of a part behind which `left` events stand before the mark.
-    fn tell(&self, awaited: Option<Awaited<Fault>>, mark: Mark, left: usize) {
-        let part = Part {
-            awaited,
-            version: mark.version,
-            sequence: mark.sequence.wrapping_sub(left as u32),
-            ends_window: mark.ends_window && left == 0,
-        };
-        // A connection that is gone needs to hear nothing.
-        let _ = self.parts.send(part);
-    }
-
     /// Counts something that a client should not do, and reports it.
     fn warn(&self, counter: &'static str, count: usize, what: &str) {
         let ctx = &self.joiner.ctx;
@@ -647,6 +631,16 @@ impl Work<'_> {
         let address = peer.ip().to_string();
         ctx.diagnostics
             .warn_limited(Limit::peer(counter, &address), || format!("{peer}: {what}"));
+    }
+}
+
+/// A part behind which `left` events stand before the mark.
+fn part(awaited: Option<Awaited<Fault>>, mark: Mark, left: usize) -> Part {
+    Part {
+        awaited,
+        version: mark.version,
+        sequence: mark.sequence.wrapping_sub(left as u32),
+        ends_window: mark.ends_window && left == 0,
     }
 }
 
@@ -678,7 +672,10 @@ impl From<FrameError> for Fault {
 mod tests {
     use testkit::lumberjack::{compressed, json, window};
 
-    use super::super::probe::beats;
+    use super::super::parts::{PARTS_MAX, PARTS_RESERVED};
+    use super::super::probe::{beats, messages};
+    use super::*;
+    use crate::connections::batcher::probe::Bench;
 
     /// Documents that zlib makes little shorter.
     fn documents(count: u32) -> Vec<u8> {
@@ -705,6 +702,38 @@ mod tests {
             let twice = beats(&[&frame[..], &frame].concat(), piece);
             assert_eq!((twice.events.len(), twice.fault), (300, None));
         }
+    }
+
+    /// Nobody takes the parts here, as it is while a client reads nothing.
+    #[test]
+    fn few_parts_wait_however_many_buffers_a_message_takes() {
+        let windows: u32 = 1 + WINDOWS_MAX as u32;
+        let mut frames = [window(b'2', 3001), documents(3000)].concat();
+        // The last event of the first window never comes.
+        for _ in 2..windows {
+            frames.extend([window(b'2', 2), documents(2)].concat());
+        }
+        let frame = compressed(b'2', &frames);
+        let limits = Limits {
+            frame_bytes_max: 16 << 20,
+            window_events_max: 4096,
+        };
+        let decoded = Bench::run(|bench| {
+            let (messages, ended) = messages(bench, &frame, 1 << 20, limits, 16 << 20);
+            let [mut message] = <[_; 1]>::try_from(messages).ok().expect("one message");
+            let mut parts = Vec::new();
+            while let Ok(part) = message.parts.try_recv() {
+                parts.push((part.sequence, part.ends_window));
+            }
+            let of_first = parts.len() - (windows as usize - 2);
+            assert!((PARTS_RESERVED..=PARTS_MAX).contains(&parts.len()));
+            assert!(parts[..of_first].is_sorted());
+            assert_eq!(parts[of_first - 1], (3000, false));
+            assert!(parts[of_first..].iter().all(|part| *part == (2, true)));
+            ended
+        });
+        assert_eq!(decoded.events.len(), 3000 + 2 * (WINDOWS_MAX - 1));
+        assert_eq!(decoded.fault, None);
     }
 
     #[test]

@@ -7,11 +7,12 @@
 //! - The events of a connection keep their order.
 //!
 //! # Parts
-//! [`connection`] reads frames and writes acknowledgements, [`decode`] makes events of frames on the threads of a [`Batcher`]. The
-//! frames themselves are in [`codec::lumberjack`].
+//! [`connection`] reads frames and writes acknowledgements, [`decode`] makes events of frames on the threads of a [`Batcher`],
+//! [`parts`] tells the connection of them. The frames themselves are in [`codec::lumberjack`].
 
 mod connection;
 mod decode;
+mod parts;
 pub(crate) mod probe;
 mod settings;
 
