@@ -5,6 +5,7 @@
 mod beats;
 mod connections;
 mod elasticsearch;
+mod error;
 mod file;
 mod forward;
 mod generate;

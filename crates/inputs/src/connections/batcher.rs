@@ -28,10 +28,11 @@ use std::time::{Duration, Instant};
 use batch::{Batch, BatchBuilder, Encoding, PooledBuffer, Reservation};
 use codec::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
 use component::thread::{self, Work};
-use component::{Delivery, InputContext, InputError, Limit};
+use component::{Delivery, InputContext, Limit};
 use tokio::runtime::Handle;
 
 use super::answer::{Answer, Part};
+use crate::error::RunError;
 use crate::reading::emitter::now;
 
 /// How long an event waits for others to go with it.
@@ -89,10 +90,7 @@ impl<P: Protocol> Batcher<P> {
     ///
     /// # Errors
     /// The system refuses a thread.
-    pub(crate) fn start(
-        ctx: &InputContext,
-        protocol: impl FnMut() -> P,
-    ) -> Result<Self, InputError> {
+    pub(crate) fn start(ctx: &InputContext, protocol: impl FnMut() -> P) -> Result<Self, RunError> {
         Self::start_with(1, ctx, protocol)
     }
 
@@ -103,7 +101,7 @@ impl<P: Protocol> Batcher<P> {
     pub(crate) fn start_ordered(
         ctx: &InputContext,
         protocol: impl FnMut() -> P,
-    ) -> Result<Self, InputError> {
+    ) -> Result<Self, RunError> {
         Self::start_with(thread_count(), ctx, protocol)
     }
 
@@ -111,7 +109,7 @@ impl<P: Protocol> Batcher<P> {
         lists: usize,
         ctx: &InputContext,
         mut protocol: impl FnMut() -> P,
-    ) -> Result<Self, InputError> {
+    ) -> Result<Self, RunError> {
         // Before its threads: where one is refused, dropping it ends those that run.
         let mut batcher = Self {
             lists: (0..lists).map(|_| Arc::new(List::new())).collect(),
@@ -121,9 +119,9 @@ impl<P: Protocol> Batcher<P> {
             let (ctx, protocol) = (ctx.clone(), protocol());
             let list = batcher.lists[number % lists].clone();
             let thread = thread::start("batcher", move || run(&list, ctx, protocol));
-            batcher.threads.push(thread.map_err(|error| {
-                InputError::new(format!("the system cannot create another thread: {error}"))
-            })?);
+            batcher
+                .threads
+                .push(thread.map_err(RunError::BatcherThread)?);
         }
         Ok(batcher)
     }

@@ -10,6 +10,7 @@ use config::{ConfigError, Node};
 use net::{Address, Listener, ServerTls};
 
 use super::settings::{check_effects, listen};
+use crate::error::RunError;
 
 /// The settings of an input with a listener, and how it serves its clients.
 pub(crate) trait Server: Send + Sync + Sized + 'static {
@@ -64,16 +65,12 @@ impl<S: Server> Input for Listening<S> {
 
     async fn run(mut self: Box<Self>, ctx: InputContext) -> Result<(), InputError> {
         if self.listener.is_none() {
-            self.open()
-                .await
-                .map_err(|error| InputError::new(error.to_string()))?;
+            self.open().await.map_err(RunError::from)?;
         }
         let Some(listener) = self.listener.take() else {
             return Ok(());
         };
-        let local = listener.local_addr().map_err(|error| {
-            InputError::new(format!("the local address cannot be determined: {error}"))
-        })?;
+        let local = listener.local_addr().map_err(RunError::LocalAddress)?;
         ctx.diagnostics.info(&format!("listening on {local}"));
         self.server.serve(listener, local, &ctx).await
     }

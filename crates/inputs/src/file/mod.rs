@@ -48,9 +48,10 @@ use component::{
 };
 use config::{ConfigError, Node, Positional};
 
+use crate::error::RunError;
 use crate::paths::meta::{Kind, Meta};
 use crate::paths::{Exclusion, Pattern};
-use crate::reading::no_thread;
+use crate::reading::describe::describe;
 use crate::reading::records::{self, Records};
 use crate::reading::settings::Codec;
 use crate::reading::stream::{open_pipe, read_stream};
@@ -243,10 +244,10 @@ impl Input for FileInput {
             let dirty = dirty.clone();
             move || self.read(&ctx, &dirty, sent)
         });
-        let run = run.map_err(|error| no_thread(&error))?;
+        let run = run.map_err(RunError::ReaderThread)?;
         let (tracker, mut problems) = match run.ended().await {
             Ok(Ok(ran)) => ran,
-            Ok(Err(error)) => return Err(InputError::new(error)),
+            Ok(Err(error)) => return Err(error.into()),
             Err(panic) => std::panic::resume_unwind(panic),
         };
         if remembers {
@@ -285,9 +286,8 @@ impl FileInput {
         ctx: &InputContext,
         dirty: &Arc<Dirty>,
         sent: tokio::sync::mpsc::Sender<acknowledge::Sent>,
-    ) -> Result<(Tracker, Vec<String>), String> {
-        let known =
-            Known::load(ctx.registry.clone(), &ctx.scope).map_err(|error| error.to_string())?;
+    ) -> Result<(Tracker, Vec<String>), RunError> {
+        let known = Known::load(ctx.registry.clone(), &ctx.scope)?;
         let pool = Arc::new(Pool::new(self.following.follow));
         let text = |pattern: &Pattern| pattern.text().to_owned();
         let patterns: Vec<String> = self.watch.patterns.iter().map(text).collect();
@@ -306,8 +306,8 @@ impl FileInput {
             let _ = events.send(event);
             waker.wake();
         };
-        let readers = Readers::start(&pool, &rules, ctx, &sent, tell)
-            .map_err(|error| format!("cannot create reader threads: {error}"))?;
+        let readers =
+            Readers::start(&pool, &rules, ctx, &sent, tell).map_err(RunError::ReaderThreads)?;
         drop(sent);
         let mut tracker = Tracker::new(self.following, ctx, known, &pool, dirty, heard);
         tracker.show_ledger();
@@ -446,6 +446,6 @@ fn read_other(found: &Found, ctx: &InputContext, rules: &Rules) -> Option<String
             let settings = rules.formats.of(&name);
             read_stream(opened, rules.compression, settings, ctx)
         }
-        Err(problem) => Some(format!("{name}: {problem}")),
+        Err(error) => Some(format!("{name}: {}", describe(&error))),
     }
 }

@@ -7,7 +7,7 @@ use std::fs::File as Opened;
 use std::sync::Arc;
 
 use batch::Stream;
-use codec::{Chunk, Chunker, Header, LAYOUT_BYTES, Layout, Resume};
+use codec::{Chunk, Chunker, CodecError, Header, LAYOUT_BYTES, Layout, Resume};
 use component::InputContext;
 use component::thread::Work as Thread;
 use registry::{Change, Registry};
@@ -39,7 +39,7 @@ pub(crate) enum Event {
     /// Reading it ended so.
     Ended(Box<Task>, Outcome),
     /// Its content is broken behind what was delivered.
-    Unreadable(Arc<File>, String),
+    Unreadable(Arc<File>, CodecError),
     /// It was looked through.
     Probed(Box<Probe>, Seen),
 }

@@ -45,7 +45,7 @@ impl Tracker {
         };
         let changes: Vec<Change> = self.unsaved.iter().map(put).collect();
         let outcome = registry.commit(&changes, true);
-        self.note_outcome(outcome.map_err(|error| error.to_string()))
+        self.note_outcome(outcome)
     }
 
     /// Writes the files that changed; `durable` at the end. Whether everything is remembered.
@@ -94,7 +94,7 @@ impl Tracker {
             }
         }
         let outcome = commit_in_parts(&registry, &changes, durable);
-        if !self.note_outcome(outcome.map_err(|error| error.to_string())) {
+        if !self.note_outcome(outcome) {
             for file in &files {
                 file.lock().saved_checkpoint = Some(UNKNOWN_PLACE);
             }
@@ -114,7 +114,7 @@ impl Tracker {
             let scope = self.known.scope().clone();
             let change = Change::Put(record::looked_key(&scope), scope.as_bytes().to_vec());
             let outcome = registry.commit(&[change], true);
-            self.note_outcome(outcome.map_err(|error| error.to_string()));
+            self.note_outcome(outcome);
         }
     }
 
@@ -124,12 +124,12 @@ impl Tracker {
             && !changes.is_empty()
         {
             let outcome = commit_in_parts(&registry, changes, false);
-            self.note_outcome(outcome.map_err(|error| error.to_string()));
+            self.note_outcome(outcome);
         }
     }
 
     /// Says when the registry cannot be written to.
-    fn note_outcome(&mut self, outcome: Result<(), String>) -> bool {
+    fn note_outcome(&mut self, outcome: Result<(), RegistryError>) -> bool {
         match outcome {
             Ok(()) => true,
             Err(error) => {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use batch::Stream;
 use codec::compress::{Checkpoint, Format};
-use codec::{Check, Chunk, Chunker};
+use codec::{Check, Chunk, Chunker, CodecError};
 use component::InputContext;
 
 use super::content::{Content, FileSource, Scratch};
@@ -64,9 +64,11 @@ pub(crate) enum Outcome {
     /// It is compressed and whole; with whether something follows that is not.
     Done { has_garbage: bool },
     /// It is compressed and stops before its end.
-    Truncated(String),
+    Truncated(CodecError),
     /// It cannot be read further.
-    Broken(String),
+    Broken(CodecError),
+    /// The same, and nothing says why.
+    Unreadable,
     /// Something else is in it now.
     Replaced,
     /// The file goes on in another one, which has its content.
@@ -254,7 +256,7 @@ impl Task {
                 // The decoder says what is wrong.
                 return match self.send_all(context) {
                     Err(outcome) => outcome,
-                    Ok(()) => Outcome::Broken("broken data".to_owned()),
+                    Ok(()) => Outcome::Unreadable,
                 };
             }
         }

@@ -529,7 +529,7 @@ impl Tracker {
                 }
             }
             Event::Ended(task, outcome) => self.ended(task, outcome),
-            Event::Unreadable(file, problem) => self.broken(&file, &problem),
+            Event::Unreadable(file, problem) => self.broken(&file, &problem.to_string()),
             Event::Probed(probe, seen) => {
                 self.pool.probed();
                 self.probed(*probe, &seen);
@@ -646,12 +646,16 @@ impl Tracker {
             Outcome::Truncated(problem) => {
                 if !self.following.follow {
                     let path = file.lock().path.clone();
-                    self.fail(&path, &problem);
+                    self.fail(&path, &problem.to_string());
                 }
                 Some(FileStatus::Idle)
             }
             Outcome::Broken(problem) => {
-                self.broken(&file, &problem);
+                self.broken(&file, &problem.to_string());
+                None
+            }
+            Outcome::Unreadable => {
+                self.broken(&file, "broken data");
                 None
             }
             Outcome::Replaced => {

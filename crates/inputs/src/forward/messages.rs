@@ -5,7 +5,7 @@
 //! an event a message does not cost a buffer and an answer for each; what was read of the one behind them begins the next load.
 //! A message that is larger than the largest buffer of the pool lies in several ones, each of which ends behind an entry.
 
-use batch::msgpack::Extent;
+use batch::msgpack::{Extent, MsgPackError};
 use codec::forward::Cuts;
 use tokio::io::AsyncRead;
 
@@ -178,17 +178,17 @@ impl<R: AsyncRead + Unpin> Messages<R> {
     /// How long the message is that these bytes begin with, if all of it is there.
     fn whole(&mut self, bytes: &[u8]) -> Result<Option<usize>, Fault> {
         let whole = self.extent.advance(bytes);
-        self.check(whole.map_err(|error| error.to_string()))
+        self.check(whole)
     }
 
     /// The length of the next message, if all of it is read ahead.
     fn whole_ahead(&mut self) -> Result<Option<usize>, Fault> {
         let whole = self.extent.advance(self.intake.ahead());
-        self.check(whole.map_err(|error| error.to_string()))
+        self.check(whole)
     }
 
     /// Refuses what is no message, or too long.
-    fn check(&self, whole: Result<Option<usize>, String>) -> Result<Option<usize>, Fault> {
+    fn check(&self, whole: Result<Option<usize>, MsgPackError>) -> Result<Option<usize>, Fault> {
         let whole =
             whole.map_err(|error| Fault::malformed(format!("malformed message: {error}")))?;
         if self.extent.len_min() + self.divided as u64 > self.message_max as u64 {

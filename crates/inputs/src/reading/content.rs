@@ -5,8 +5,8 @@
 
 use std::io;
 
-use codec::Decompressor;
 use codec::compress::Checkpoint;
+use codec::{CodecError, Decompressor};
 
 /// How many times larger compressed logs become, mostly less.
 const EXPANSION: u64 = 16;
@@ -21,9 +21,9 @@ pub(crate) enum Got {
     /// The content is whole and ends here.
     End,
     /// The compressed data stops before its end.
-    Truncated(String),
+    Truncated(CodecError),
     /// The compressed data is broken here.
-    Broken(String),
+    Broken(CodecError),
     /// The file was truncated, and other bytes stand before our position.
     Replaced,
 }
@@ -74,7 +74,7 @@ pub(crate) struct Content<S> {
     offset: u64,
     decompressor: Option<Box<Decompressor>>,
     /// What is broken behind what was given; data that failed once says less when it is asked again.
-    failure: Option<String>,
+    failure: Option<CodecError>,
 }
 
 impl<S> Content<S> {
@@ -175,7 +175,7 @@ fn inflate(
     decompressor: &mut Decompressor,
     into: &mut [u8],
     scratch: &mut [u8],
-    failure: &mut Option<String>,
+    failure: &mut Option<CodecError>,
 ) -> io::Result<Got> {
     // First comes what there was no room for before: a pipe may have nothing more for long.
     let mut produced = decompressor.step(&[], into).produced;
@@ -197,7 +197,7 @@ fn inflate(
             produced += step.produced;
             rest = &rest[step.consumed..];
             if let Some(failed) = step.failure {
-                let failed = failure.insert(failed.to_string());
+                let failed = failure.insert(failed);
                 // What is good leaves first.
                 return Ok(if produced > 0 {
                     Got::Bytes(produced)
@@ -221,6 +221,6 @@ fn inflate(
     }
     Ok(match decompressor.finish() {
         Ok(()) => Got::End,
-        Err(error) => Got::Truncated(error.to_string()),
+        Err(error) => Got::Truncated(error),
     })
 }

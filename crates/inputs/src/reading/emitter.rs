@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use batch::{Source, Stream};
-use codec::{Chunk, Decoder};
+use codec::{Chunk, CodecError, Decoder};
 use component::{InputContext, Limit, Receipt};
 
 /// Why a stream ends before its end.
@@ -15,7 +15,7 @@ pub(crate) enum End {
     /// The pipeline takes no more, or it is time to stop.
     Stopped,
     /// What follows cannot be read.
-    Broken(String),
+    Broken(CodecError),
 }
 
 /// What was sent of a chunk.
@@ -84,7 +84,7 @@ impl Emitter {
                     emitted.receipts.push(receipt);
                 }
                 Ok(None) => return Ok(()),
-                Err(broken) => return Err(End::Broken(broken.to_string())),
+                Err(broken) => return Err(End::Broken(broken)),
             }
         }
     }

@@ -26,10 +26,11 @@ pub(crate) mod settings;
 pub(crate) mod splitting;
 pub(crate) mod stream;
 
-use std::io;
 use std::panic::resume_unwind;
 
 use component::{InputContext, InputError};
+
+use crate::error::RunError;
 
 /// Runs blocking work of an input on a blocking thread.
 ///
@@ -40,7 +41,7 @@ pub(crate) async fn on_blocking_thread(
     work: impl FnOnce(&InputContext) -> Vec<String> + Send + 'static,
 ) -> Result<(), InputError> {
     let work =
-        component::thread::start("read", move || work(&ctx)).map_err(|error| no_thread(&error))?;
+        component::thread::start("read", move || work(&ctx)).map_err(RunError::ReaderThread)?;
     let problems = match work.ended().await {
         Ok(problems) => problems,
         Err(panic) => resume_unwind(panic),
@@ -50,9 +51,4 @@ pub(crate) async fn on_blocking_thread(
     } else {
         Err(InputError { problems })
     }
-}
-
-/// The system refuses the thread that an input reads on.
-pub(crate) fn no_thread(error: &io::Error) -> InputError {
-    InputError::new(format!("cannot create a reader thread: {error}"))
 }

@@ -3,13 +3,14 @@
 //! From something that may keep us waiting, records leave when a buffer is full or [`BATCH_TIME`] after the first of them
 //! came. Every failure ends the stream: what was read before it is given first.
 
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use batch::Stream;
-use codec::{Chunk, Chunker};
+use codec::{Chunk, Chunker, CodecError};
 use component::InputContext;
 
 use super::content::{Content, Got};
@@ -23,6 +24,28 @@ use super::splitting::{self, Failure, Splitting};
 
 /// How long a record waits for others to go with it.
 const BATCH_TIME: Duration = Duration::from_millis(50);
+
+/// Why a stream ends before its end.
+#[derive(Debug, thiserror::Error)]
+enum StreamError {
+    #[error("the pipeline accepts no more events")]
+    Stopped,
+    #[error(transparent)]
+    Broken(CodecError),
+    #[error("cannot be read: {}", describe(.0))]
+    Read(io::Error),
+    #[error("cannot be waited for: {}", describe(.0))]
+    Wait(io::Error),
+}
+
+impl From<End> for StreamError {
+    fn from(end: End) -> Self {
+        match end {
+            End::Stopped => Self::Stopped,
+            End::Broken(error) => Self::Broken(error),
+        }
+    }
+}
 
 /// Takes a chunk on its way.
 type SendChunk<'a> = dyn FnMut(Arc<Stream>, Chunk) -> Result<(), End> + 'a;
@@ -54,11 +77,11 @@ struct StreamReader {
 ///
 /// # Errors
 /// It cannot be opened.
-pub(crate) fn open_pipe(path: &Path, ctx: &InputContext) -> Result<Option<Opened>, String> {
-    let Some(file) = open_patiently(path, ctx).map_err(|error| describe(&error))? else {
+pub(crate) fn open_pipe(path: &Path, ctx: &InputContext) -> io::Result<Option<Opened>> {
+    let Some(file) = open_patiently(path, ctx)? else {
         return Ok(None);
     };
-    let found = file.metadata().map_err(|error| describe(&error))?;
+    let found = file.metadata()?;
     let shown = path.to_string_lossy();
     let (device, inode) = (found.dev().to_le_bytes(), found.ino().to_le_bytes());
     Ok(Some(Opened {
@@ -80,13 +103,13 @@ pub(crate) fn read_stream(
 ) -> Option<String> {
     let name = std::mem::take(&mut opened.name);
     let problem = |end| match end {
-        Ok(()) | Err(End::Stopped) => None,
-        Err(End::Broken(problem)) => Some(format!("{name}: {problem}")),
+        Ok(()) | Err(StreamError::Stopped) => None,
+        Err(error) => Some(format!("{name}: {error}")),
     };
     let mut reader = match StreamReader::begin(opened, compression, settings, ctx) {
         Ok(Some(reader)) => reader,
         Ok(None) => return None,
-        Err(end) => return problem(Err(end)),
+        Err(error) => return problem(Err(error)),
     };
     let end = if reader.reader.content.is_compressed() && splitting::is_worthwhile() {
         reader.run_split(settings)
@@ -109,7 +132,7 @@ impl StreamReader {
         compression: Compression,
         settings: &codec::Settings,
         ctx: &InputContext,
-    ) -> Result<Option<Self>, End> {
+    ) -> Result<Option<Self>, StreamError> {
         let mut pipe = opened.pipe;
         let decompressor = loop {
             if ctx.stop.is_stopped() {
@@ -118,7 +141,7 @@ impl StreamReader {
             match pipe.recognise(compression) {
                 Ok(Some(decompressor)) => break decompressor,
                 Ok(None) => wait(&mut pipe, STOP_CHECK_TIME, ctx)?,
-                Err(error) => return Err(unreadable(&error)),
+                Err(error) => return Err(StreamError::Read(error)),
             }
         };
         Ok(Some(Self {
@@ -135,13 +158,13 @@ impl StreamReader {
     }
 
     /// Reads and sends on this thread.
-    fn run_here(&mut self, settings: &codec::Settings) -> Result<(), End> {
+    fn run_here(&mut self, settings: &codec::Settings) -> Result<(), StreamError> {
         let mut emitter = Emitter::new(settings, &self.ctx);
         self.run(&mut |stream, chunk| emitter.emit(&stream, chunk))
     }
 
     /// Reads on this thread and sends on a second one; all on this one where the system refuses a second.
-    fn run_split(&mut self, settings: &codec::Settings) -> Result<(), End> {
+    fn run_split(&mut self, settings: &codec::Settings) -> Result<(), StreamError> {
         let mut emitter = Emitter::new(settings, &self.ctx);
         let emit = move |(stream, chunk): (Arc<Stream>, Chunk)| emitter.emit(&stream, chunk);
         let Ok((splitting, thread)) = Splitting::start(emit) else {
@@ -153,13 +176,13 @@ impl StreamReader {
         splitting::join(thread);
         // What came before counts.
         match Arc::into_inner(failure).and_then(Failure::into_inner) {
-            Some(failure) => Err(failure),
+            Some(failure) => Err(failure.into()),
             None => end,
         }
     }
 
     /// Reads to the end, or until it is time to stop.
-    fn run(&mut self, send: &mut SendChunk<'_>) -> Result<(), End> {
+    fn run(&mut self, send: &mut SendChunk<'_>) -> Result<(), StreamError> {
         while !self.ctx.stop.is_stopped() {
             if self.reader.chunker.is_full() || self.is_due() {
                 self.send_ready(send)?;
@@ -178,19 +201,19 @@ impl StreamReader {
                     let pipe = self.reader.content.source_mut();
                     match wait(pipe, patience, &self.ctx) {
                         Ok(()) => continue,
-                        Err(end) => Err(end),
+                        Err(error) => Err(error),
                     }
                 }
-                Ok(Got::Truncated(problem) | Got::Broken(problem)) => Err(End::Broken(problem)),
+                Ok(Got::Truncated(error) | Got::Broken(error)) => Err(StreamError::Broken(error)),
                 Ok(Got::End | Got::Replaced) => Ok(()),
-                Err(error) => Err(unreadable(&error)),
+                Err(error) => Err(StreamError::Read(error)),
             };
             while let Some(chunk) = self.reader.chunker.finish() {
                 send(self.stream(), chunk)?;
             }
             return end;
         }
-        self.send_ready(send)
+        Ok(self.send_ready(send)?)
     }
 
     /// Sends the whole records.
@@ -232,13 +255,9 @@ impl StreamReader {
 }
 
 /// Waits until a pipe has something to read, or the time is over.
-fn wait(pipe: &mut Pipe, time: Duration, ctx: &InputContext) -> Result<(), End> {
+fn wait(pipe: &mut Pipe, time: Duration, ctx: &InputContext) -> Result<(), StreamError> {
     let start = Instant::now();
     let waited = pipe.wait(time);
     ctx.metrics.waited(start.elapsed());
-    waited.map_err(|error| End::Broken(format!("cannot be waited for: {}", describe(&error))))
-}
-
-fn unreadable(error: &std::io::Error) -> End {
-    End::Broken(format!("cannot be read: {}", describe(error)))
+    waited.map_err(StreamError::Wait)
 }

@@ -32,6 +32,7 @@ use super::Identities;
 use super::decode::{Decoding, Message};
 use crate::connections::answer::{Awaited, answer};
 use crate::connections::batcher::Inbox;
+use crate::error::RunError;
 
 /// Datagrams that are taken with one call.
 const AT_ONCE: usize = 64;
@@ -123,11 +124,14 @@ impl Receiver {
         }
     }
 
-    /// Receives until it is time to stop, and waits until what was received is safe; gives what went wrong.
-    pub(super) fn run(mut self) -> Option<String> {
+    /// Receives until it is time to stop, and waits until what was received is safe.
+    ///
+    /// # Errors
+    /// Nothing more can be received.
+    pub(super) fn run(mut self) -> Result<(), RunError> {
         let mut slots = vec![0; AT_ONCE * DATAGRAM_MAX];
-        let mut problem = None;
-        while problem.is_none() && !self.ctx.stop.is_stopped() {
+        let mut received = Ok(());
+        while received.is_ok() && !self.ctx.stop.is_stopped() {
             let begin = Instant::now();
             match self.receive(&mut slots) {
                 Ok(count) => {
@@ -139,7 +143,7 @@ impl Receiver {
                 }
                 Err(Errno::EAGAIN) => self.note_last_losses(),
                 Err(Errno::EINTR) => {}
-                Err(error) => problem = Some(format!("datagrams cannot be received: {error}")),
+                Err(error) => received = Err(RunError::Datagrams(error)),
             }
         }
         self.note_last_losses();
@@ -147,7 +151,7 @@ impl Receiver {
             // No sender can be told what was not delivered.
             let _ = outcome.blocking_recv();
         }
-        problem
+        received
     }
 
     /// Receives what there is, waiting for the first datagram; gives how many came.

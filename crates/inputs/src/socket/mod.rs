@@ -38,8 +38,8 @@ use crate::connections::batcher::Batcher;
 use crate::connections::closing::Ending;
 use crate::connections::framed::{self, Reader, Speaker, Writer};
 use crate::connections::settings::listen;
+use crate::error::RunError;
 use crate::reading::identity::Identity;
-use crate::reading::no_thread;
 
 pub use specs::{SYSLOG, TCP, UDP, UNIX};
 
@@ -158,9 +158,7 @@ impl Input for Socket {
 
     async fn run(mut self: Box<Self>, ctx: InputContext) -> Result<(), InputError> {
         if self.opened.is_none() {
-            self.open()
-                .await
-                .map_err(|error| InputError::new(error.to_string()))?;
+            self.open().await.map_err(RunError::from)?;
         }
         let Some(opened) = self.opened.take() else {
             return Ok(());
@@ -207,11 +205,10 @@ impl Input for Socket {
                 let inbox = batcher.inboxes()(0);
                 let receiver = Receiver::new(socket, inbox, ctx.clone(), identities, gather_time);
                 let work = component::thread::start("datagrams", move || receiver.run());
-                let ended = work.map_err(|error| no_thread(&error))?.ended().await;
+                let ended = work.map_err(RunError::ReaderThread)?.ended().await;
                 drop(file);
                 match ended {
-                    Ok(None) => Ok(()),
-                    Ok(Some(problem)) => Err(InputError::new(problem)),
+                    Ok(received) => received.map_err(InputError::from),
                     Err(panic) => std::panic::resume_unwind(panic),
                 }
             }
@@ -273,9 +270,7 @@ impl Socket {
         batcher: &Batcher<Decoding>,
         ctx: &InputContext,
     ) -> Result<(), InputError> {
-        let local = listener.local_addr().map_err(|error| {
-            InputError::new(format!("the local address cannot be determined: {error}"))
-        })?;
+        let local = listener.local_addr().map_err(RunError::LocalAddress)?;
         ctx.diagnostics.info(&format!("listening on {local}"));
         let listening = Listening {
             identities: Identities::new(self.name, ctx, &local.to_string()),
