@@ -40,8 +40,8 @@ pub static SPECS: &[Spec] = &[
     http::SPEC,
     pipeline::SPEC,
     stdin::SPEC,
-    socket::SYSLOG,
-    socket::TCP,
-    socket::UDP,
-    socket::UNIX,
+    socket::specs::SYSLOG,
+    socket::specs::TCP,
+    socket::specs::UDP,
+    socket::specs::UNIX,
 ];

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use codec::{CHECK_BYTES, Check};
 
-use super::content::read_exact_at;
+use super::pread::read_exact_at;
 use super::state::{File, Place};
 use super::watch::Found;
 use crate::paths::meta::Meta;

@@ -16,6 +16,7 @@ use codec::{CHECK_BYTES, Check, CodecError};
 use rustix::fs::SeekFrom;
 use rustix::io::{Errno, pread, preadv};
 
+use super::pread::{read_exact_at, retry};
 use super::state::fingerprint;
 use super::trail::Trail;
 use crate::reading::content::{self, ByteSource, Got};
@@ -320,31 +321,6 @@ pub(crate) fn written_end(file: &File, size: u64) -> io::Result<u64> {
         end = start;
     }
     Ok(if end == 0 { 0 } else { size })
-}
-
-/// Reads until the buffer is full or the file ends.
-///
-/// # Errors
-/// What the system says.
-pub(crate) fn read_exact_at(file: &File, into: &mut [u8], at: u64) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < into.len() {
-        let read = retry(|| pread(file.as_fd(), &mut into[filled..], at + filled as u64))?;
-        if read == 0 {
-            break;
-        }
-        filled += read;
-    }
-    Ok(filled)
-}
-
-fn retry(mut read: impl FnMut() -> rustix::io::Result<usize>) -> io::Result<usize> {
-    loop {
-        match read() {
-            Err(Errno::INTR) => {}
-            other => return other.map_err(io::Error::from),
-        }
-    }
 }
 
 /// How a file begins.

@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::fs::File as Opened;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +14,8 @@ use component::FileStatus;
 
 use super::compare::{ends_alike, is_part_of};
 use super::content::Head;
-use super::pool::Order;
+use super::held::{COPY_GRACE, Held, QUIET, Stage, Wait};
+use super::order::Order;
 use super::probe::{Probe, Purpose, Seen};
 use super::state::{File, FileStat, Lost, Place, UNKNOWN_PLACE};
 use super::tracker::{Tracker, by_age};
@@ -25,74 +25,11 @@ use crate::paths::meta::Meta;
 use crate::reading::describe::describe;
 use crate::reading::emitter::ago;
 
-/// How long a compressed copy must not have been written to before it is compared.
-const QUIET: Duration = Duration::from_secs(2);
-
-/// How long after its copy was written an original may be truncated.
-const COPY_GRACE: Duration = Duration::from_secs(10);
-
 /// How long half a line of a truncated file waits for a copy that goes on with it.
 const ORPHAN_PATIENCE: Duration = Duration::from_secs(6);
 
 /// How long it waits while a file is held back that looks like another one: it may turn out to be that copy.
 const ORPHAN_PATIENCE_MAX: Duration = Duration::from_secs(30);
-
-/// How long a compressed file is not judged again beside its original.
-const PACKED_PATIENCE: Duration = Duration::from_secs(3);
-
-/// When a file that could not be read is compared again.
-const COMPARE_AGAIN: Duration = Duration::from_secs(10);
-
-/// A file that is not read for now.
-pub(crate) struct Held {
-    found: Found,
-    /// The known file that it looks like.
-    like: Arc<File>,
-    is_compressed: bool,
-    stage: Stage,
-    /// How it stands to the known file.
-    wait: Wait,
-}
-
-/// What is done with a file that is held back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// It is judged again when something happened, or by time.
-    Waiting,
-    /// It is not clear what became of the known file, and it is judged again soon.
-    Unclear,
-    /// It is being looked through.
-    Probed,
-    /// It was compared as a whole, and is a copy.
-    Copy,
-    /// It is still being written, and is judged again after a while.
-    Growing,
-    /// It could not be read, and is judged again after a while.
-    Unreadable,
-}
-
-/// How a file that was held back stands to the known one that it looks like.
-#[derive(Debug, Clone, Copy)]
-struct Wait {
-    /// When it was found so, or changed last.
-    since: Instant,
-    /// The known one was there when it was found.
-    was_beside: bool,
-    /// It was seen to be a part of the known one.
-    was_part: bool,
-}
-
-impl Held {
-    /// How long it is not judged again, where nothing happens.
-    fn patience(&self) -> Duration {
-        match self.stage {
-            Stage::Growing => QUIET,
-            Stage::Unreadable => COMPARE_AGAIN,
-            _ if self.is_compressed => PACKED_PATIENCE,
-            _ => COPY_GRACE,
-        }
-    }
-}
 
 impl Tracker {
     /// Judges files at places that are not known, originals before their copies, and plain files before compressed ones.
@@ -127,7 +64,10 @@ impl Tracker {
             return None;
         }
         let (compression, len) = (self.following.compression, self.following.fingerprint_bytes);
-        match open_found(found).and_then(|opened| Head::read(&opened, compression, len)) {
+        match found
+            .open()
+            .and_then(|opened| Head::read(&opened, compression, len))
+        {
             Ok(head) => (!head.bytes.is_empty() || self.is_hopeless(found, &head)).then_some(head),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
@@ -582,8 +522,9 @@ impl Tracker {
         } = probe;
         unlike.push(id);
         // What vanished meanwhile is not there to be read; a scan finds what took its place.
-        if let Ok(head) =
-            open_found(&found).and_then(|opened| Head::read(&opened, compression, len))
+        if let Ok(head) = found
+            .open()
+            .and_then(|opened| Head::read(&opened, compression, len))
         {
             self.meet(found, &head, unlike);
         }
@@ -688,20 +629,6 @@ impl Wait {
             was_beside: false,
             was_part: false,
         }
-    }
-}
-
-/// Opens a file that was found, if it is still there.
-///
-/// # Errors
-/// What the system says; [`io::ErrorKind::NotFound`] where another file is at its path by now: the next scan finds it.
-pub(super) fn open_found(found: &Found) -> io::Result<Opened> {
-    let opened = Opened::open(&found.path)?;
-    let meta = Meta::of_fd(&opened)?;
-    if Place::of(&meta) == Place::of(&found.meta) {
-        Ok(opened)
-    } else {
-        Err(io::ErrorKind::NotFound.into())
     }
 }
 

@@ -3,11 +3,11 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`watch`] | which files there are, and which were written to |
-//! | [`tracker`], [`judge`], [`verdict`] | what each file is: known, renamed, truncated, a copy, new |
+//! | [`tracker`], [`judge`], [`held`], [`verdict`] | what each file is: known, renamed, truncated, a copy, new |
 //! | [`known`], [`state`], [`trail`] | the known files, and what is known of each and of its content |
-//! | [`pool`], [`readers`] | which file is read next, and the threads that read |
+//! | [`pool`], [`order`], [`readers`] | which file is read next, and the threads that read |
 //! | [`formats`] | how events are written in each file |
-//! | [`task`], [`content`], [`probe`] | one file being read: decompressed, cut into records, sent |
+//! | [`task`], [`content`], [`pread`], [`probe`] | one file being read: decompressed, cut into records, sent |
 //! | [`acknowledge`] | moves positions when receipts resolve |
 //! | [`save`], [`record`], [`upkeep`] | what the registry keeps; what happens by time |
 //!
@@ -19,10 +19,13 @@ mod acknowledge;
 mod compare;
 mod content;
 mod formats;
+mod held;
 mod judge;
 mod known;
 mod ledger;
+mod order;
 mod pool;
+mod pread;
 mod probe;
 mod readers;
 mod record;

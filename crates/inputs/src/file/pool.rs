@@ -9,6 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use super::order::Order;
 use super::probe::Probe;
 use super::state::File;
 use super::task::Task;
@@ -37,19 +38,6 @@ pub(crate) enum Active {
 pub(crate) enum Work {
     Open(Waiting),
     Continue(Active),
-}
-
-/// What is to be done with a file that is read to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// Look for more.
-    Read,
-    /// Give the record that waits for its end.
-    Flush,
-    /// Look for more, then give everything that is left, half a line too, and close.
-    Close,
-    /// Give everything that was read, look for no more, and close.
-    Finish,
 }
 
 /// The common list of work.
@@ -279,18 +267,5 @@ impl Inner {
         }
         let (active, slices) = self.active.pop_front()?;
         Some((Work::Continue(active), slices + 1))
-    }
-}
-
-impl Order {
-    /// The one that does more.
-    fn max(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Finish, _) | (_, Self::Finish) => Self::Finish,
-            (Self::Close, _) | (_, Self::Close) => Self::Close,
-            // What comes after a flush is read first.
-            (Self::Read, _) | (_, Self::Read) => Self::Read,
-            _ => Self::Flush,
-        }
     }
 }

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use codec::compress::Format;
 
 use super::content::{Content, Scratch};
-use super::judge::open_found;
 use super::state::{File, StoredCheckpoint};
 use super::trail::Trail;
 use super::watch::Found;
@@ -91,7 +90,7 @@ impl Probe {
 
     fn look(&mut self, scratch: &mut Scratch) -> io::Result<Seen> {
         if self.content.is_none() {
-            let file = open_found(&self.found)?;
+            let file = self.found.open()?;
             let content = Content::of_file(file, self.format, None).map_err(io::Error::other)?;
             self.content = Some(content);
         }

@@ -19,7 +19,7 @@ use codec::compress::{Checkpoint, Format};
 use codec::{CHECK_BYTES, Check, Resume};
 use component::{Dropped, FileLedger, FileStatus};
 
-use super::content::read_exact_at;
+use super::pread::read_exact_at;
 use super::trail::Trail;
 use crate::paths::meta::Meta;
 

@@ -11,7 +11,7 @@ use codec::{Check, Chunk, Chunker, CodecError};
 use component::InputContext;
 
 use super::content::{Content, FileSource, Scratch};
-use super::pool::Order;
+use super::order::Order;
 use super::state::{File, FileStat, FileState, Place, StoredCheckpoint, Times};
 use super::trail::Trail;
 use crate::paths::meta::Meta;

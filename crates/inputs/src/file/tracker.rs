@@ -23,10 +23,12 @@ use codec::{Check, Resume};
 use component::{FileStatus, InputContext, Limit};
 
 use super::acknowledge::Dirty;
-use super::content::{Head, read_exact_at, written_end};
-use super::judge::{Held, open_found};
+use super::content::{Head, written_end};
+use super::held::Held;
 use super::known::Known;
-use super::pool::{Order, Pool};
+use super::order::Order;
+use super::pool::Pool;
+use super::pread::read_exact_at;
 use super::probe::{Probe, Purpose};
 use super::readers::Event;
 use super::settings::{Following, StartAt};
@@ -247,7 +249,7 @@ impl Tracker {
 
     /// Whether the content of a known file is not what was read from it.
     fn holds_other_content(&self, known: &Likeness, found: &Found) -> io::Result<bool> {
-        let opened = open_found(found)?;
+        let opened = found.open()?;
         let (compression, len) = (self.following.compression, known.fingerprint.len);
         if known.format.is_none() {
             // Readers go on meanwhile, so the size must be younger than what is known.
@@ -313,7 +315,7 @@ impl Tracker {
 
     /// Gives a file whose beginning is longer by now a longer fingerprint.
     pub(super) fn lengthen_fingerprint(&mut self, file: &Arc<File>, found: &Found) {
-        let Ok(opened) = open_found(found) else {
+        let Ok(opened) = found.open() else {
             return;
         };
         let head = Head::read(
@@ -386,7 +388,7 @@ impl Tracker {
                 return self.pool.probe(probe);
             }
             let size = found.meta.size;
-            let end = open_found(found).and_then(|opened| written_end(&opened, size));
+            let end = found.open().and_then(|opened| written_end(&opened, size));
             let end = end.ok().filter(|_| self.following.has_room);
             self.skip_to(&file, end.unwrap_or(size));
         }

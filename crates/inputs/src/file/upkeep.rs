@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use component::FileStatus;
 use registry::Change;
 
-use super::pool::Order;
+use super::order::Order;
 use super::record;
 use super::state::{File, FileStat, Lost, Place};
 use super::task::{HALF_LINE_PATIENCE, Task};

@@ -28,8 +28,8 @@ use nix::sys::socket::{
 };
 use nix::sys::time::{TimeVal, TimeValLike};
 
-use super::Identities;
 use super::decode::{Decoding, Message};
+use super::identities::Identities;
 use crate::connections::answer::{Awaited, answer};
 use crate::connections::batcher::Inbox;
 use crate::error::RunError;

@@ -5,6 +5,7 @@
 //! | [`settings`] | the settings of the four inputs |
 //! | [`stream`] | one connection: its bytes become records |
 //! | [`datagram`] | one socket whose datagrams are records |
+//! | [`identities`] | the streams of peers |
 //! | [`local`] | sockets of Unix: their files and their connections |
 //! | [`decode`] | records become events, on the threads of a [`Batcher`] |
 //!
@@ -15,9 +16,10 @@
 
 mod datagram;
 mod decode;
+mod identities;
 mod local;
 mod settings;
-mod specs;
+pub(crate) mod specs;
 mod stream;
 
 use std::os::fd::OwnedFd;
@@ -25,13 +27,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use batch::{Source, Stream};
 use component::{Input, InputContext, InputError};
 use config::{ConfigError, Node};
 use net::{Address, Listener, Peer, ServerTls, Stopping};
 
 use self::datagram::Receiver;
 use self::decode::Decoding;
+use self::identities::Identities;
 use self::local::LocalListener;
 use self::stream::{Conversation, Patience};
 use crate::connections::batcher::Batcher;
@@ -39,9 +41,6 @@ use crate::connections::closing::Ending;
 use crate::connections::framed::{self, Reader, Speaker, Writer};
 use crate::connections::settings::listen;
 use crate::error::RunError;
-use crate::reading::identity::Identity;
-
-pub use specs::{SYSLOG, TCP, UDP, UNIX};
 
 /// Where messages come from.
 enum Place {
@@ -80,51 +79,6 @@ struct Socket {
     opened: Option<Opened>,
     /// What the system did not grant.
     warning: Option<String>,
-}
-
-/// Makes streams for peers.
-#[derive(Clone)]
-struct Identities {
-    name: &'static str,
-    host: Arc<str>,
-    listener: Arc<str>,
-    /// Something that no other run has.
-    run: u128,
-    next: u64,
-}
-
-impl Identities {
-    fn new(name: &'static str, ctx: &InputContext, listener: &str) -> Self {
-        Self {
-            name,
-            host: ctx.host.name.clone(),
-            listener: listener.into(),
-            run: fastrand::u128(..),
-            next: 0,
-        }
-    }
-
-    /// The stream of the next peer.
-    fn stream(&mut self, peer: Option<&str>) -> Arc<Stream> {
-        self.next += 1;
-        self.numbered(peer, self.next - 1)
-    }
-
-    /// The stream of a connection.
-    fn numbered(&self, peer: Option<&str>, number: u64) -> Arc<Stream> {
-        let identity = Identity::new([
-            self.host.as_bytes(),
-            self.name.as_bytes(),
-            self.listener.as_bytes(),
-            &self.run.to_le_bytes(),
-            &number.to_le_bytes(),
-        ]);
-        let source = Source::Connection {
-            peer: peer.unwrap_or(&self.listener).into(),
-            listener: self.listener.clone(),
-        };
-        Arc::new(Stream::new(identity.id(), source))
-    }
 }
 
 #[async_trait]

@@ -16,6 +16,7 @@
 //!   mount over a folder.
 //! - Rights that change on the way to a folder are seen by that scan too.
 
+mod found;
 mod known;
 mod notify;
 mod scan;
@@ -29,9 +30,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::paths::meta::Meta;
 use crate::paths::walk::{Folder, Walk};
 use crate::paths::{Exclusion, Pattern};
+pub(crate) use found::{Found, WatchMode};
 use known::Known;
 use notify::{Happened, Notify};
 use scan::{Difference, Polled, Scan, difference, refusal};
@@ -40,15 +41,6 @@ pub(crate) use waker::Waker;
 
 /// Without a bell to wake it, a wait looks for wakes so often.
 const BELL_LACKS: Duration = Duration::from_millis(100);
-
-/// A file that a pattern stands for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
-    /// Absolute: as it is written, or below the real path of its folder where a relative path is written.
-    pub(crate) path: Arc<Path>,
-    /// As it was during the scan; of the target, if the path is a link.
-    pub(crate) meta: Meta,
-}
 
 /// What is watched, and how.
 pub(crate) struct WatchSettings {
@@ -59,17 +51,6 @@ pub(crate) struct WatchSettings {
     /// How often folders are looked at of which the kernel does not tell.
     pub(crate) scan_interval: Duration,
     pub(crate) mode: WatchMode,
-}
-
-/// How changes are learned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WatchMode {
-    /// From the kernel; by polling on file systems of which it does not tell everything.
-    Auto,
-    /// From the kernel on every file system.
-    Inotify,
-    /// By polling.
-    Poll,
 }
 
 /// What changed.

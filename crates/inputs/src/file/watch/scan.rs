@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
+use super::found::{Found, WatchMode};
 use super::notify::Notify;
-use super::{Found, WatchMode};
 use crate::paths::walk::{Entry, Folder, Visitor};
 
 /// A folder without watch, and what was in it.
