@@ -20,16 +20,18 @@ use std::ops::Range;
 
 use batch::json;
 use jiff::fmt::temporal::DateTimeParser;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-/// What wrote a container log.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// What wrote the lines of a container's log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum ContainerFormat {
-    /// Either: a line that begins with a brace is Docker's.
-    #[default]
+    /// Either of the two, detected for each line.
     Auto,
-    /// Docker's `json-file`.
+    /// Docker's `json-file`: `{"log":"…\n","stream":"stdout","time":"…"}`.
     Docker,
-    /// The Container Runtime Interface of Kubernetes.
+    /// The Container Runtime Interface of Kubernetes: `2026-01-02T03:04:05.678901234Z stdout F …`.
     Cri,
 }
 

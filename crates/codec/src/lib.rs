@@ -51,7 +51,7 @@ pub use decoder::{Counts, Decoder, Firsts};
 pub use error::CodecError;
 pub use filter::Dropped;
 pub use layout::{LAYOUT_BYTES, Layout};
-pub use multiline::{LINES_MAX_DEFAULT, Match, Multiline, MultilineConfig, MultilineError};
+pub use multiline::{Match, Multiline, MultilineConfig, MultilineError};
 pub use resume::{CHECK_BYTES, Check, Resume, Skip};
 pub use settings::Settings;
 pub use terminator::LineEnding;

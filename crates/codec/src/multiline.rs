@@ -7,38 +7,43 @@
 //!
 //! Patterns see a line decoded, without its terminator, and of a line longer than a record may be no more than that.
 
+use config::Period;
 use regex::bytes::Regex;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 use crate::csv::{Csv, Scan};
 
-/// The default of [`MultilineConfig::max_lines`].
-pub const LINES_MAX_DEFAULT: usize = 500;
-
-/// To which line a line goes that the pattern is about.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Where lines belong that a pattern is about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Match {
-    /// To the line behind it.
+    /// To the line behind them.
     Before,
-    /// To the line before it.
+    /// To the line before them.
     #[default]
     After,
 }
 
-/// How lines are put together.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// How lines are combined. Either `pattern` or `start` is required.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 pub struct MultilineConfig {
-    /// Lines that go on. Either this or `start`.
+    /// A regular expression for lines that belong to an adjacent line.
     pub pattern: Option<String>,
-    /// The pattern is about the lines that it does not match.
+    /// Whether the lines that do not match `pattern` belong to an adjacent line, instead of those that match.
     pub negate: bool,
-    /// To which line they go; `after` when not set.
+    /// Where these lines are in their event: `after` its first line, or `before` its last line. Default: `after`.
+    #[serde(rename = "match")]
     pub matching: Option<Match>,
-    /// The first line of a record.
+    /// A regular expression for the first line of an event.
     pub start: Option<String>,
-    /// The last line of a record.
+    /// A regular expression for the last line of an event. Default: an event ends where the next one starts.
     pub end: Option<String>,
-    /// Further lines are left out of the text of a record.
+    /// The maximum number of lines in an event; further lines are discarded, and the event is tagged `_truncated`.
     pub max_lines: usize,
+    /// How long an event waits for its next line.
+    pub timeout: Period,
 }
 
 impl Default for MultilineConfig {
@@ -49,7 +54,8 @@ impl Default for MultilineConfig {
             matching: None,
             start: None,
             end: None,
-            max_lines: LINES_MAX_DEFAULT,
+            max_lines: 500,
+            timeout: Period::from_secs(5),
         }
     }
 }

@@ -4,11 +4,14 @@
 //! characters.
 
 use encoding_rs::{Encoding, UTF_16BE, UTF_16LE};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 /// What ends a line.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum LineEnding {
-    /// A line feed; a carriage return before it does not count.
+    /// A line feed, optionally preceded by a carriage return.
     #[default]
     Lf,
     /// A carriage return.

@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
+use codec::MultilineConfig;
 use component::{Build, BuildContext, Example, Input, InputContext, InputError, Spec, standard};
 use config::{ConfigError, Node, Positional, Size};
 use schemars::JsonSchema;
@@ -18,7 +19,7 @@ use crate::reading::describe::describe;
 use crate::reading::identity::Identity;
 use crate::reading::on_blocking_thread;
 use crate::reading::pipe::Pipe;
-use crate::reading::records::{MultilineSettings, Records};
+use crate::reading::records::Records;
 use crate::reading::settings::{Codec, Compression, CsvSettings, line_size_default};
 use crate::reading::stream::{Opened, read_stream};
 
@@ -67,7 +68,7 @@ struct Config {
     max_line_bytes: Size,
     /// Combines several lines into one event; `timeout` does not apply. Default: each line is an event.
     #[serde(default)]
-    multiline: Option<MultilineSettings>,
+    multiline: Option<MultilineConfig>,
     /// How rows of CSV are written, with `codec: csv`.
     #[serde(default)]
     csv: Option<CsvSettings>,

@@ -55,7 +55,7 @@ use crate::error::RunError;
 use crate::paths::meta::{Kind, Meta};
 use crate::paths::{Exclusion, Pattern};
 use crate::reading::describe::describe;
-use crate::reading::records::{self, Records};
+use crate::reading::records::Records;
 use crate::reading::settings::Codec;
 use crate::reading::stream::{open_pipe, read_stream};
 use acknowledge::{Dirty, SENT_MAX, acknowledge};
@@ -154,10 +154,8 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigEr
         exclude_lines: &config.exclude_lines,
         timezone: config.timezone.as_deref(),
     };
-    let timeout = config
-        .multiline
-        .as_ref()
-        .map_or(records::TIMEOUT, |multiline| multiline.timeout.0);
+    // A line of a container that was split waits for its rest as long as a record of several lines does.
+    let timeout = config.multiline.clone().unwrap_or_default().timeout.0;
     Ok(Box::new(FileInput {
         formats: Formats::new(&config, |codec, delimiter| {
             records(codec, delimiter).settings(node)

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use codec::{ContainerFormat, LineEnding, MultilineConfig};
 use config::{Period, Size};
 use rustix::process::{Resource, getrlimit};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::watch::WatchMode;
-use crate::reading::records::{Container, LineEnding, MultilineSettings};
 use crate::reading::settings::{Codec, Compression, CsvSettings, line_size_default};
 
 /// Settings of the input `file`.
@@ -91,10 +91,10 @@ pub(super) struct Config {
     /// Parses the log format of container runtimes, joins split lines, and sets `stream` and `@timestamp`. Default:
     /// lines are read as they are.
     #[serde(default)]
-    pub(super) container: Option<Container>,
+    pub(super) container: Option<ContainerFormat>,
     /// Combines several lines into one event. Default: each line is an event.
     #[serde(default)]
-    pub(super) multiline: Option<MultilineSettings>,
+    pub(super) multiline: Option<MultilineConfig>,
     /// Regular expressions: only events that match one of them are read. Default: all events.
     #[serde(default)]
     pub(super) include_lines: Vec<String>,

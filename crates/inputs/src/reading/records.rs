@@ -1,93 +1,15 @@
 //! The settings that say how bytes become records and events, and what codecs make of them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use batch::Encoding;
 use codec::syslog::{self, Syslog};
-use codec::{
-    ContainerFormat, Csv, LINES_MAX_DEFAULT, Match, Multiline, MultilineConfig, MultilineError,
-};
-use config::{ConfigError, Node, Period, Size};
+use codec::{ContainerFormat, Csv, LineEnding, Multiline, MultilineConfig, MultilineError};
+use config::{ConfigError, Node, Size};
 use datetime::Zone;
 use regex::bytes::RegexSet;
-use schemars::JsonSchema;
-use serde::Deserialize;
 
 use super::settings::{Codec, CsvSettings, LINE_SIZE_MAX};
-
-/// How long a record of several lines waits for its end where the settings do not say.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
-
-/// What ends a line.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum LineEnding {
-    /// A line feed, optionally preceded by a carriage return.
-    #[default]
-    Lf,
-    /// A carriage return.
-    Cr,
-    /// A zero byte.
-    Nul,
-}
-
-/// What wrote the lines of a container's log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Container {
-    /// Either of the two, detected for each line.
-    Auto,
-    /// Docker's `json-file`: `{"log":"…\n","stream":"stdout","time":"…"}`.
-    Docker,
-    /// The Container Runtime Interface of Kubernetes: `2026-01-02T03:04:05.678901234Z stdout F …`.
-    Cri,
-}
-
-/// How lines are combined. Either `pattern` or `start` is required.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct MultilineSettings {
-    /// A regular expression for lines that belong to an adjacent line.
-    pattern: Option<String>,
-    /// Whether the lines that do not match `pattern` belong to an adjacent line, instead of those that match.
-    negate: bool,
-    /// Where these lines are in their event: `after` its first line, or `before` its last line. Default: `after`.
-    #[serde(rename = "match")]
-    matching: Option<MultilineMatch>,
-    /// A regular expression for the first line of an event.
-    start: Option<String>,
-    /// A regular expression for the last line of an event. Default: an event ends where the next one starts.
-    end: Option<String>,
-    /// The maximum number of lines in an event; further lines are discarded, and the event is tagged `_truncated`.
-    max_lines: usize,
-    /// How long an event waits for its next line.
-    pub(crate) timeout: Period,
-}
-
-impl Default for MultilineSettings {
-    fn default() -> Self {
-        Self {
-            pattern: None,
-            negate: false,
-            matching: None,
-            start: None,
-            end: None,
-            max_lines: LINES_MAX_DEFAULT,
-            timeout: Period(TIMEOUT),
-        }
-    }
-}
-
-/// Where lines belong that a pattern is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum MultilineMatch {
-    /// To the line behind them.
-    Before,
-    /// To the line before them.
-    After,
-}
 
 /// The settings.
 #[derive(Debug, Default)]
@@ -97,8 +19,8 @@ pub(crate) struct Records<'c> {
     pub(crate) max_line_bytes: Size,
     pub(crate) encoding: Option<&'c str>,
     pub(crate) line_ending: LineEnding,
-    pub(crate) container: Option<Container>,
-    pub(crate) multiline: Option<&'c MultilineSettings>,
+    pub(crate) container: Option<ContainerFormat>,
+    pub(crate) multiline: Option<&'c MultilineConfig>,
     pub(crate) include_lines: &'c [String],
     pub(crate) exclude_lines: &'c [String],
     pub(crate) timezone: Option<&'c str>,
@@ -126,16 +48,8 @@ impl Records<'_> {
         let mut settings = codec::Settings::new(encoding, self.max_line_bytes.bytes());
         settings.add_fields = self.add_fields;
         settings.charset = self.charset(node)?;
-        settings.line_ending = match self.line_ending {
-            LineEnding::Lf => codec::LineEnding::Lf,
-            LineEnding::Cr => codec::LineEnding::Cr,
-            LineEnding::Nul => codec::LineEnding::Nul,
-        };
-        settings.container = self.container.map(|container| match container {
-            Container::Auto => ContainerFormat::Auto,
-            Container::Docker => ContainerFormat::Docker,
-            Container::Cri => ContainerFormat::Cri,
-        });
+        settings.line_ending = self.line_ending;
+        settings.container = self.container;
         settings.multiline = self
             .multiline
             .map(|multiline| read_multiline(node, multiline))
@@ -239,22 +153,8 @@ impl Records<'_> {
     }
 }
 
-fn read_multiline(
-    node: &Node,
-    settings: &MultilineSettings,
-) -> Result<Arc<Multiline>, ConfigError> {
-    let config = MultilineConfig {
-        pattern: settings.pattern.clone(),
-        negate: settings.negate,
-        matching: settings.matching.map(|matching| match matching {
-            MultilineMatch::Before => Match::Before,
-            MultilineMatch::After => Match::After,
-        }),
-        start: settings.start.clone(),
-        end: settings.end.clone(),
-        max_lines: settings.max_lines,
-    };
-    let read = Multiline::new(&config).map_err(|error| {
+fn read_multiline(node: &Node, config: &MultilineConfig) -> Result<Arc<Multiline>, ConfigError> {
+    let read = Multiline::new(config).map_err(|error| {
         let place = match &error {
             MultilineError::Regex { setting, .. } | MultilineError::Mixed(setting) => {
                 format!("multiline.{setting}")

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::connections::settings::{connections_default, timeout_default};
-use crate::reading::records::{self, Records};
+use crate::reading::records::Records;
 use crate::reading::settings::{Codec, line_size_default};
 
 /// What ends a message.
@@ -247,7 +247,7 @@ impl Messages<'_> {
             add_fields: self.add_fields,
             max_line_bytes: self.max_line_bytes,
             timezone: self.timezone,
-            line_ending: records::LineEnding::Lf,
+            line_ending: LineEnding::Lf,
             delimiter: b',',
             ..Records::default()
         };
