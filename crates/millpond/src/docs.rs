@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use component::{Build, Example, Spec};
 use config::{Positional, Shape, StageRole, closest};
 use grok::{Library, PatternSet};
-use pipeline::settings::{DiskQueueSettings, MemoryQueueSettings, ProcessSettings, RetrySettings};
+use pipeline::settings::{DiskSettings, MemoryQueueSettings, ProcessSettings, RetrySettings};
 use serde_json::{Value, json};
 
 use crate::{REGISTRY, console, schema};
@@ -303,7 +303,7 @@ fn queue_page() -> String {
     write_section(
         &mut text,
         "Settings of `queue: disk` and `overflow: disk`",
-        &schema::settings::<DiskQueueSettings>(),
+        &schema::settings::<DiskSettings>(),
     );
     text
 }

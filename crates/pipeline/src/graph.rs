@@ -8,12 +8,12 @@ use batch::HostInfo;
 use component::{AnyOutput, Build, BuildContext, Effects, Spec};
 use config::{ConfigError, Node, Size, StageRole};
 use expr::Expr;
+use queue::{DISK_SIZE_MIN, QueueSettings, check_file_name};
 use serde::de::DeserializeOwned;
 
 use crate::dry::dry;
 use crate::links::Links;
 use crate::loops::Loops;
-use crate::queue_settings::{DISK_SIZE_MIN, QueueSettings, check_file_name};
 use crate::registry::Registry;
 use crate::settings::{
     InputSettings, LETTERS_SIZE_MIN, OnFailure, OutputSettings, ProcessSettings, ProcessorSettings,

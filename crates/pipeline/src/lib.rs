@@ -10,7 +10,7 @@
 //! | [`registry`] | the components by name |
 //! | [`graph`], `nodes` | the configuration tree read into components that are ready to run |
 //! | `dry` | outputs that render and write nothing |
-//! | [`settings`], [`queue_settings`] | settings that belong to no component |
+//! | [`settings`] | settings that belong to no component |
 //! | `links`, `intake` | which pipelines feed which; where a pipeline takes what others hand over |
 //! | [`stage`] | one processor with its condition, failure policy and counters |
 //! | [`lane`] | one output: encoded batches in sequence, retry, acknowledgement |
@@ -28,7 +28,6 @@ mod links;
 mod loops;
 mod nodes;
 mod own_runtime;
-pub mod queue_settings;
 mod queues;
 mod reading;
 pub mod registry;

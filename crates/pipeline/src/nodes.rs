@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use component::{AnyOutput, Input, Order, Processor, WrittenFiles};
 use expr::Expr;
+use queue::QueueSettings;
 
-use crate::queue_settings::QueueSettings;
 use crate::settings::{OnFailure, RetrySettings, SendingSettings};
 
 /// One pipeline, ready to run.

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use component::{Order, Role};
-use queue::{Bell, DiskBudget, DiskOptions, Mode, Queue, QueueError};
+use queue::{Bell, DiskBudget, DiskOptions, Mode, Queue, QueueError, QueueSettings};
 
 use crate::graph::{Graph, PipelineGraph, StageNode};
-use crate::queue_settings::QueueSettings;
 use crate::start::RunOptions;
 
 /// Every pipeline's queue, in order. They ring one bell for the workers.
@@ -36,10 +35,7 @@ pub fn open_queues(
             .iter()
             .map(|output| &*output.name)
             .collect();
-        let mut settings = disk.settings();
-        if let Some((_, share)) = &shared {
-            settings.limit_segments(*share);
-        }
+        let settings = disk.effective(shared.as_ref().map(|(_, share)| *share));
         let mode = match &pipeline.queue {
             QueueSettings::Disk(_) => Mode::Everything,
             QueueSettings::Memory(_) => Mode::Overflow,

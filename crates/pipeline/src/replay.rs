@@ -56,7 +56,7 @@ pub fn open_letters(graph: &Graph, options: &RunOptions) -> Result<Vec<Opened>, 
         let letters = DeadLetters::open(Options {
             folder: queue::letters::folder(data_dir, &pipeline.name),
             pipeline: pipeline.name.as_str().into(),
-            settings: graph.process.dead_letters.settings(),
+            settings: graph.process.dead_letters,
             phases: phases.clone(),
             give_up_after: retry.give_up_after.map(|limit| limit.0),
             diagnostics: options.diagnostics.for_pipeline(&pipeline.name),

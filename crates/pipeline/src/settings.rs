@@ -1,5 +1,5 @@
 //! The settings that belong to no component: of the process, of a pipeline, and those that every component takes. Those
-//! of queues are in [`crate::queue_settings`].
+//! of queues and dead letters are in the crate `queue`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,12 +7,12 @@ use std::path::PathBuf;
 
 use component::RequestLimits;
 use config::{Count, Period, Positive, Size};
-use queue::letters::{LetterSettings, WhenLettersFull};
+use queue::letters::LetterSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-pub use crate::queue_settings::{DiskQueueSettings, MemoryQueueSettings, Overflow, QueueSettings};
+pub use queue::{DiskSettings, MemoryQueueSettings, Overflow, QueueSettings};
 
 /// Settings of the process, at the top of the configuration.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -32,7 +32,7 @@ pub struct ProcessSettings {
     /// How dead letters are stored: events that an output rejected, or that a processor with `on_failure:
     /// dead_letter` could not handle. They are stored in `data_dir`; without it, rejected events are lost, and the
     /// run ends with exit code 1 if there were any.
-    pub dead_letters: DeadLetterSettings,
+    pub dead_letters: LetterSettings,
     /// The maximum time for a stop; anything undelivered by then is reported.
     pub shutdown_deadline: Period,
     /// Logging of a service, on standard error.
@@ -46,49 +46,15 @@ impl Default for ProcessSettings {
             max_disk_bytes: None,
             workers: 0,
             data_dir: None,
-            dead_letters: DeadLetterSettings::default(),
+            dead_letters: LetterSettings::default(),
             shutdown_deadline: Period::from_secs(30),
             log: LogSettings::default(),
         }
     }
 }
 
-/// How dead letters are stored. The limits apply to each pipeline.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct DeadLetterSettings {
-    /// The maximum disk space for the dead letters of one pipeline.
-    pub max_bytes: Size,
-    /// How long dead letters are kept; older ones are dropped and counted. Default: until they are replayed or
-    /// purged.
-    pub max_age: Option<Period>,
-    /// What happens when `max_bytes` is reached.
-    pub when_full: WhenLettersFull,
-}
-
 /// The least room for dead letters.
 pub(crate) const LETTERS_SIZE_MIN: Size = Size(1 << 20);
-
-impl Default for DeadLetterSettings {
-    fn default() -> Self {
-        Self {
-            max_bytes: Size(1 << 30),
-            max_age: None,
-            when_full: WhenLettersFull::default(),
-        }
-    }
-}
-
-impl DeadLetterSettings {
-    /// As the store of a pipeline takes them.
-    pub fn settings(&self) -> LetterSettings {
-        LetterSettings {
-            max_size: self.max_bytes.0,
-            max_age: self.max_age.map(|age| age.0),
-            when_full: self.when_full,
-        }
-    }
-}
 
 /// Logging of a service, on standard error. A one-line pipeline writes `warning: …` and `error: …` without a time.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]

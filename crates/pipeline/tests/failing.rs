@@ -16,7 +16,7 @@ use config::Size;
 use pipeline::graph::{InputNode, OutputNode};
 use pipeline::report::{Problem, Role};
 use pipeline::settings::{
-    DiskQueueSettings, MemoryQueueSettings, ProcessSettings, QueueSettings, RetrySettings,
+    DiskSettings, MemoryQueueSettings, ProcessSettings, QueueSettings, RetrySettings,
     SendingSettings,
 };
 use pipeline::{Graph, PipelineGraph, Report, Run, RunOptions};
@@ -178,11 +178,11 @@ impl Pipeline {
     fn graph(&self, name: &str) -> PipelineGraph {
         let size = Size(4 << 10);
         let queue = match &self.folder {
-            Some(folder) => QueueSettings::Disk(DiskQueueSettings {
+            Some(folder) => QueueSettings::Disk(DiskSettings {
                 path: Some(folder.clone()),
                 cache_bytes: size,
                 min_free_bytes: Size(0),
-                ..DiskQueueSettings::default()
+                ..DiskSettings::default()
             }),
             None => QueueSettings::Memory(MemoryQueueSettings {
                 max_bytes: size,

@@ -17,8 +17,8 @@ use component::{
 use config::{Period, Positive, Size};
 use pipeline::graph::{InputNode, OutputNode};
 use pipeline::settings::{
-    Concurrency, DiskQueueSettings, MemoryQueueSettings, ProcessSettings, QueueSettings,
-    RetrySettings, SendingSettings,
+    Concurrency, DiskSettings, MemoryQueueSettings, ProcessSettings, QueueSettings, RetrySettings,
+    SendingSettings,
 };
 use pipeline::{Graph, PipelineGraph, Report, Run, RunOptions};
 
@@ -244,11 +244,11 @@ impl Case {
     }
 
     fn on_disk(mut self, folder: PathBuf) -> Self {
-        self.queue = QueueSettings::Disk(DiskQueueSettings {
+        self.queue = QueueSettings::Disk(DiskSettings {
             path: Some(folder),
             cache_bytes: Size(4 << 10),
             min_free_bytes: Size(0),
-            ..DiskQueueSettings::default()
+            ..DiskSettings::default()
         });
         self
     }

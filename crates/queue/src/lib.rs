@@ -20,4 +20,7 @@ pub use engine::{
     Queue, QueuePhase, Refused, Taken, Ticket, was_dropped,
 };
 pub use error::QueueError;
-pub use settings::{DiskSettings, Durability, NewOutput, WhenFull};
+pub use settings::{
+    DISK_SIZE_MIN, DiskSettings, Durability, MemoryQueueSettings, NewOutput, Overflow,
+    QueueSettings, WhenFull, check_file_name,
+};

@@ -4,10 +4,10 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use batch::{Batch, BatchBuilder, Encoding, HostInfo, Span, Stream};
 use component::Diagnostics;
+use config::{Period, Size};
 use disk::FolderStorage;
 use queue::log::Compression;
 use queue::{DiskOptions, DiskSettings, Durability, NewOutput, Queue, QueueError, Taken, WhenFull};
@@ -28,21 +28,21 @@ fn batch(number: u64) -> Batch {
 
 fn settings() -> DiskSettings {
     DiskSettings {
-        size_max: 16 << 20,
-        events_max: u64::MAX,
-        age_max: None,
+        max_bytes: Size(16 << 20),
+        max_events: None,
+        max_age: None,
         when_full: WhenFull::Block,
         durability: Durability::Fsync,
-        sync_interval: Duration::from_secs(1),
-        group_size: 0,
-        group_time: Duration::ZERO,
+        sync_interval: Period::from_secs(1),
+        group_bytes: Size(0),
+        group_time: Period::default(),
         compression: Compression::None,
-        segment_size: 64 << 10,
-        memory: 1 << 20,
-        min_free: 0,
+        segment_bytes: Size(64 << 10),
+        cache_bytes: Size(1 << 20),
+        min_free_bytes: Size(0),
         new_output: NewOutput::Oldest,
-        orphan_retention: Duration::from_secs(3600),
-        drain: false,
+        orphan_retention: Period::from_secs(3600),
+        ..DiskSettings::default()
     }
 }
 
@@ -251,7 +251,7 @@ fn what_was_passed_beyond_the_cursor_is_not_given_again() {
 #[test]
 fn what_was_passed_beyond_the_cursor_is_not_dropped() {
     let mut place = Place::new();
-    place.settings.age_max = Some(Duration::from_secs(60));
+    place.settings.max_age = Some(Period::from_secs(60));
     let queue = place.open(&["a"]);
     place.store(&queue, 10);
     pass_some(&queue, &|_, number| (2..8).contains(&number));
@@ -435,7 +435,7 @@ fn contents(folder: &Path) -> Vec<(std::ffi::OsString, Vec<u8>)> {
 #[test]
 fn a_removed_output_gives_way_when_the_queue_is_full() {
     let mut place = Place::new();
-    place.settings.size_max = 256 << 10;
+    place.settings.max_bytes = Size(256 << 10);
     let queue = place.open(&["a", "b"]);
     place.store(&queue, 20);
     queue.upkeep_step();

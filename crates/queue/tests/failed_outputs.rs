@@ -3,10 +3,10 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use batch::{Batch, BatchBuilder, Encoding, HostInfo, Span, Stream};
 use component::Receipt;
+use config::{Period, Size};
 use disk::FolderStorage;
 use queue::log::Compression;
 use queue::{
@@ -34,21 +34,21 @@ fn batch(number: u64) -> Batch {
 
 fn open(folder: &Path, mode: Mode, may_part: bool) -> Arc<Queue> {
     let settings = DiskSettings {
-        size_max: 16 << 20,
-        events_max: u64::MAX,
-        age_max: None,
+        max_bytes: Size(16 << 20),
+        max_events: None,
+        max_age: None,
         when_full: WhenFull::Block,
         durability: Durability::Fsync,
-        sync_interval: Duration::from_secs(1),
-        group_size: 0,
-        group_time: Duration::ZERO,
+        sync_interval: Period::from_secs(1),
+        group_bytes: Size(0),
+        group_time: Period::default(),
         compression: Compression::None,
-        segment_size: 64 << 10,
-        memory: 4 << 10,
-        min_free: 0,
+        segment_bytes: Size(64 << 10),
+        cache_bytes: Size(4 << 10),
+        min_free_bytes: Size(0),
         new_output: NewOutput::Oldest,
-        orphan_retention: Duration::from_secs(3600),
-        drain: false,
+        orphan_retention: Period::from_secs(3600),
+        ..DiskSettings::default()
     };
     let options = DiskOptions {
         mode,

@@ -6,9 +6,9 @@ mod support;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
+use config::{Count, Period, Size};
 use disk::simulation::SimDisk;
 use disk::{PAGE, PagePool};
 use proptest::collection::vec;
@@ -236,23 +236,23 @@ struct QueueModel {
     receipts: Vec<component::Receipt>,
 }
 
-fn settings(memory: usize, pages: u64, compression: Compression) -> DiskSettings {
+fn settings(memory: u64, pages: u64, compression: Compression) -> DiskSettings {
     DiskSettings {
-        size_max: 1 << 40,
-        events_max: 1 << 40,
-        age_max: None,
+        max_bytes: Size(1 << 40),
+        max_events: Some(Count(1 << 40)),
+        max_age: None,
         when_full: WhenFull::Block,
         durability: Durability::Fsync,
-        sync_interval: Duration::from_secs(1),
-        group_size: 1 << 20,
-        group_time: Duration::ZERO,
+        sync_interval: Period::from_secs(1),
+        group_bytes: Size(1 << 20),
+        group_time: Period::default(),
         compression,
-        segment_size: pages * PAGE as u64,
-        memory,
-        min_free: 0,
+        segment_bytes: Size(pages * PAGE as u64),
+        cache_bytes: Size(memory),
+        min_free_bytes: Size(0),
         new_output: NewOutput::Oldest,
-        orphan_retention: Duration::ZERO,
-        drain: false,
+        orphan_retention: Period::default(),
+        ..DiskSettings::default()
     }
 }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use batch::{Batch, BatchBuilder, Encoding, HostInfo, JsonWriter, Span, Stream};
 use component::{Receipt, Sink};
+use config::{Period, Size};
 use queue::log::Compression;
 use queue::{
     DiskOptions, DiskSettings, Durability, Inlet, Mode, NewOutput, Queue, QueuePhase, Taken,
@@ -46,21 +47,21 @@ fn number(batch: &Batch) -> u64 {
 
 fn settings() -> DiskSettings {
     DiskSettings {
-        size_max: 64 << 20,
-        events_max: u64::MAX,
-        age_max: None,
+        max_bytes: Size(64 << 20),
+        max_events: None,
+        max_age: None,
         when_full: WhenFull::Block,
         durability: Durability::Fsync,
-        sync_interval: Duration::from_millis(20),
-        group_size: 64 << 10,
-        group_time: Duration::from_millis(1),
+        sync_interval: Period::from_millis(20),
+        group_bytes: Size(64 << 10),
+        group_time: Period::from_millis(1),
         compression: Compression::None,
-        segment_size: 64 << 10,
-        memory: 8 << 10,
-        min_free: 0,
+        segment_bytes: Size(64 << 10),
+        cache_bytes: Size(8 << 10),
+        min_free_bytes: Size(0),
         new_output: NewOutput::Oldest,
-        orphan_retention: Duration::ZERO,
-        drain: false,
+        orphan_retention: Period::default(),
+        ..DiskSettings::default()
     }
 }
 
@@ -292,7 +293,7 @@ fn an_interval_and_compression_change_nothing() {
 #[test]
 fn a_small_queue_makes_senders_wait() {
     let settings = DiskSettings {
-        size_max: 256 << 10,
+        max_bytes: Size(256 << 10),
         ..settings()
     };
     several_runs(&settings, Mode::Everything, &[0, 300], false);
@@ -302,7 +303,7 @@ fn a_small_queue_makes_senders_wait() {
 fn an_input_that_waits_for_outputs_does_not_hold_up_another() {
     let folder = tempfile::tempdir().expect("a folder");
     let settings = DiskSettings {
-        memory: 1,
+        cache_bytes: Size(1),
         ..settings()
     };
     let queue =

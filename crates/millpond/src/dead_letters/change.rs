@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use component::{Diagnostics, Phases, grouped, plural, plural_were};
+use config::Size;
 use queue::QueueError;
 use queue::letters::request::{self, Action, Outcome, Request};
 use queue::letters::{
@@ -303,7 +304,7 @@ pub fn purge(args: &PurgeArgs) -> anyhow::Result<ExitCode> {
 /// Removes letters through the process that has the store, or here; how many were there.
 fn remove(store: &LetterFolder, request: &Request) -> anyhow::Result<u64> {
     let settings = LetterSettings {
-        max_size: u64::MAX,
+        max_bytes: Size(u64::MAX),
         max_age: None,
         when_full: WhenLettersFull::Block,
     };

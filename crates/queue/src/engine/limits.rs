@@ -37,7 +37,7 @@ impl Queue {
             .filter(|disk| disk.mode == Mode::Everything);
         if let Some(disk) = everything {
             let held = state.front_size();
-            let memory = disk.settings.memory;
+            let memory = disk.settings.cache_bytes.bytes();
             let fits = held == 0 || held + size <= memory;
             return !state.front.has_backlog()
                 && (fits || (held < memory && disk.somebody_starves(state)));
@@ -69,7 +69,7 @@ impl Queue {
         let group = self
             .disk
             .as_ref()
-            .map_or(0, |disk| disk.settings.group_size);
+            .map_or(0, |disk| disk.settings.group_bytes.0);
         UNSYNCED_MIN.max(2 * group.min(1 << 30) as usize)
     }
 
@@ -102,7 +102,8 @@ impl Disk {
     pub(super) fn is_full(&self, state: &State, wanted: Wanted) -> Option<Full> {
         let Wanted { stored, events } = wanted;
         let held = state.behind();
-        if held > 0 && held + events as u64 > self.settings.events_max {
+        let events_max = self.settings.max_events.map_or(u64::MAX, |count| count.0);
+        if held > 0 && held + events as u64 > events_max {
             return Some(Full::Events);
         }
         // Where nothing waits and nothing can be removed, a batch is let in whatever its size, or it would wait for ever.
@@ -111,7 +112,7 @@ impl Disk {
             return None;
         }
         let size = self.size_with(state, stored);
-        if size > self.log.size() && size > self.settings.size_max {
+        if size > self.log.size() && size > self.settings.max_bytes.0 {
             return Some(Full::Size);
         }
         let more = size.saturating_sub(self.accounted.load(SeqCst));
@@ -132,7 +133,7 @@ impl Disk {
             return self.log.size();
         }
         // A group is not cut at the end of a segment, and each segment has a page of its own.
-        let segment = self.settings.segment_size;
+        let segment = self.settings.segment_bytes.0;
         self.log.size() + wanted.div_ceil(segment - PAGE as u64) * segment
     }
 

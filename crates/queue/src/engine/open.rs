@@ -56,7 +56,7 @@ impl DiskOptions {
     pub fn new(settings: DiskSettings, outputs: &[&str]) -> Self {
         Self {
             limits: Limits {
-                size_max: settings.memory,
+                size_max: settings.cache_bytes.bytes(),
                 events_max: usize::MAX,
             },
             settings,
@@ -110,7 +110,7 @@ impl Queue {
             ));
         }
         let log_settings = LogSettings {
-            segment_size: options.settings.segment_size,
+            segment_size: options.settings.segment_bytes.0,
             quarantine_size_max: QUARANTINE_SIZE_MAX,
             synced: log_end(&loaded.cursors).max(said.end()),
             passed: passed(&loaded.cursors),

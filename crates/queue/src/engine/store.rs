@@ -21,7 +21,7 @@ impl Queue {
             return Ok(false);
         };
         let is_full = |failure: &io::Error| failure.kind() == io::ErrorKind::StorageFull;
-        let group = disk.settings.group_size.min(WRITE_MAX);
+        let group = disk.settings.group_bytes.0.min(WRITE_MAX);
         let written = match self.write_group(disk, group) {
             // There may be room for one batch where there is none for a group.
             Err(failure) if is_full(&failure) && group > 0 => self.write_group(disk, 0),
@@ -138,12 +138,12 @@ impl Disk {
         if size <= self.log.room() {
             return Ok(());
         }
-        let more = self.settings.segment_size.max(size);
+        let more = self.settings.segment_bytes.0.max(size);
         let free = self.storage.free()?;
-        if free < self.settings.min_free.saturating_add(more) {
+        if free < self.settings.min_free_bytes.0.saturating_add(more) {
             let text = format!(
                 "the file system has {free} bytes free; {more} are needed, and min_free_bytes reserves {}",
-                self.settings.min_free
+                self.settings.min_free_bytes.0
             );
             return Err(io::Error::new(io::ErrorKind::StorageFull, text));
         }

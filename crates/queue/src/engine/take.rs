@@ -458,7 +458,9 @@ impl Disk {
         };
         if self.may_part && is_stored {
             let front = state.front.sequence();
-            state.lanes.part(full, front, self.settings.memory);
+            state
+                .lanes
+                .part(full, front, self.settings.cache_bytes.bytes());
         }
     }
 }

@@ -207,7 +207,7 @@ impl Queue {
         mut file: CursorFile,
         seconds: i64,
     ) -> io::Result<()> {
-        let retention = disk.settings.orphan_retention;
+        let retention = disk.settings.orphan_retention.0;
         let output = file.saved().output.clone();
         let Some(since) = file.saved().retired else {
             self.diagnostics.warn(&format!(
@@ -254,7 +254,7 @@ impl Queue {
 
     /// Raises the floor over what is too old, and where somebody wants room and the oldest may go, over that.
     fn drop_old(&self, disk: &Disk, upkeep: &mut Upkeep, wanted: Option<Wanted>) -> io::Result<()> {
-        while disk.settings.age_max.is_some() {
+        while disk.settings.max_age.is_some() {
             let oldest = self.oldest(disk, upkeep)?;
             match oldest.filter(|found| self.is_too_old(disk, found)) {
                 Some(found) => self.drop_block(&found, DROPPED_BY_AGE),
@@ -314,7 +314,7 @@ impl Queue {
 
     /// Whether a batch has waited for longer than it may.
     pub(super) fn is_too_old(&self, disk: &Disk, found: &Found) -> bool {
-        disk.settings.age_max.is_some_and(|age| {
+        disk.settings.max_age.is_some_and(|age| {
             let age = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
             found.time < (self.clock)().saturating_sub(age)
         })

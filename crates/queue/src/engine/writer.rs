@@ -151,13 +151,13 @@ fn due(
     if commit.size() == 0 {
         return Err(plan.next_upkeep);
     }
-    let group_end = commit.since() + nanos(settings.group_time);
+    let group_end = commit.since() + nanos(settings.group_time.0);
     let unsynced = (commit.size() - commit.pending_size()) as u64;
     let (size_max, sync_at) = match settings.durability {
-        Durability::Fsync => (settings.group_size, group_end),
+        Durability::Fsync => (settings.group_bytes.0, group_end),
         // What was not synced is not read back.
-        Durability::Interval if state.somebody_reads() => (settings.group_size, group_end),
-        Durability::Interval => (u64::MAX, commit.since() + nanos(settings.sync_interval)),
+        Durability::Interval if state.somebody_reads() => (settings.group_bytes.0, group_end),
+        Durability::Interval => (u64::MAX, commit.since() + nanos(settings.sync_interval.0)),
     };
     let size_max = size_max.min(unsynced_max as u64 / 2);
     if unsynced > 0 && unsynced >= size_max {

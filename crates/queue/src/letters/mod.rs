@@ -39,7 +39,7 @@
 //! # Limits
 //! Memory: 64 bytes for each of the newest [`KEYS_MAX`] letters of earlier runs, from the first letter that a run writes, and as much for
 //! each that it writes itself; 16 bytes for each second in
-//! which letters came, where an age limit is set; two numbers for each range of removed letters. `max_size` counts segments with
+//! which letters came, where an age limit is set; two numbers for each range of removed letters. `max_bytes` counts segments with
 //! the room that they reserve; the last segment's worth of it is for what is refused again.
 
 mod keeper;
@@ -56,10 +56,10 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use batch::{Batch, FieldPath, Reentry};
 use component::plural;
+use config::{Period, Size};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -88,15 +88,27 @@ pub enum WhenLettersFull {
     DropOldest,
 }
 
-/// How a store is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How dead letters are stored. The limits apply to each pipeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 pub struct LetterSettings {
-    /// The most bytes of its segments.
-    pub max_size: u64,
-    /// How long letters are kept; none for as long as it takes.
-    pub max_age: Option<Duration>,
-    /// What happens at the largest size.
+    /// The maximum disk space for the dead letters of one pipeline.
+    pub max_bytes: Size,
+    /// How long dead letters are kept; older ones are dropped and counted. Default: until they are replayed or
+    /// purged.
+    pub max_age: Option<Period>,
+    /// What happens when `max_bytes` is reached.
     pub when_full: WhenLettersFull,
+}
+
+impl Default for LetterSettings {
+    fn default() -> Self {
+        Self {
+            max_bytes: Size(1 << 30),
+            max_age: None,
+            when_full: WhenLettersFull::default(),
+        }
+    }
 }
 
 /// What is removed, whatever becomes of it.

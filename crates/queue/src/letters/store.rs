@@ -134,7 +134,7 @@ impl Store {
         let storage = Arc::new(FolderStorage::open(folder)?);
         let mut notes: Vec<String> = storage.warning().into_iter().collect();
         let page = PAGE as u64;
-        let segment_size = (settings.max_size / SEGMENTS_MIN).clamp(SEGMENT_MIN, SEGMENT_MAX);
+        let segment_size = (settings.max_bytes.0 / SEGMENTS_MIN).clamp(SEGMENT_MIN, SEGMENT_MAX);
         let segment_size = segment_size / page * page;
         let said = synced::read(&*storage);
         if said == Said::Damaged {
@@ -514,7 +514,7 @@ impl Store {
     fn check_room(&self, need: u64, is_again: bool) -> Result<(), Refusal> {
         let more = self.segment_size.max(PAGE as u64 + need);
         let size_max = match is_again {
-            true => self.settings.max_size,
+            true => self.settings.max_bytes.0,
             false => self.size_max(),
         };
         let fits = self.log.room() >= need
@@ -538,7 +538,7 @@ impl Store {
 
     /// The most that letters take where none is about to take the place of another.
     fn size_max(&self) -> u64 {
-        self.settings.max_size.saturating_sub(self.segment_size)
+        self.settings.max_bytes.0.saturating_sub(self.segment_size)
     }
 
     /// Drops the oldest letters where there are too many, if that is set; how many.

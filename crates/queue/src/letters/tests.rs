@@ -26,7 +26,7 @@ struct World {
 }
 
 const PLENTY: LetterSettings = LetterSettings {
-    max_size: 64 << 20,
+    max_bytes: Size(64 << 20),
     max_age: None,
     when_full: WhenLettersFull::Block,
 };
@@ -331,7 +331,7 @@ fn originals_go_with_the_letters_of_processors() {
 }
 
 const SMALL: LetterSettings = LetterSettings {
-    max_size: 1 << 20,
+    max_bytes: Size(1 << 20),
     max_age: None,
     when_full: WhenLettersFull::Block,
 };
@@ -383,7 +383,7 @@ fn a_full_store_makes_who_writes_wait_until_there_is_room() {
         .iter()
         .map(|path| fs::metadata(path).expect("a segment").len())
         .sum();
-    assert!(size <= SMALL.max_size, "{size}");
+    assert!(size <= SMALL.max_bytes.0, "{size}");
 }
 
 #[test]
@@ -430,7 +430,7 @@ fn a_full_store_drops_the_oldest_where_that_is_set() {
 #[test]
 fn letters_that_are_too_old_are_dropped() {
     let world = World::new(LetterSettings {
-        max_age: Some(Duration::from_secs(3)),
+        max_age: Some(Period::from_secs(3)),
         ..PLENTY
     });
     let letters = world.open();
@@ -640,7 +640,7 @@ fn what_is_refused_again_by_a_full_store_waits_for_nobody() {
             .iter()
             .map(|path| fs::metadata(path).expect("a segment").len())
             .sum();
-        assert!(size <= SMALL.max_size, "{size}");
+        assert!(size <= SMALL.max_bytes.0, "{size}");
     }
     assert!(
         world

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use component::Receipt;
+use config::{Count, Period, Size};
 use disk::simulation::SimDisk;
 use disk::simulation::seeds::{Stage, for_each_seed};
 use disk::{PAGE, Storage};
@@ -59,22 +60,22 @@ fn settings(random: &mut Rng) -> DiskSettings {
     let page = PAGE as u64;
     let kinds = [Compression::None, Compression::Lz4, Compression::Zstd];
     DiskSettings {
-        size_max: 1 << 40,
-        events_max: u64::MAX / 2,
-        age_max: None,
+        max_bytes: Size(1 << 40),
+        max_events: Some(Count(u64::MAX / 2)),
+        max_age: None,
         when_full: WhenFull::Block,
         durability: Durability::Fsync,
-        sync_interval: std::time::Duration::from_secs(1),
+        sync_interval: Period::from_secs(1),
         // Many groups are longer than a segment.
-        group_size: random.u64(1..60) * page,
-        group_time: std::time::Duration::from_millis(2),
+        group_bytes: Size(random.u64(1..60) * page),
+        group_time: Period::from_millis(2),
         compression: kinds[random.usize(..3)],
-        segment_size: random.u64(3..12) * page,
-        memory: 1 << 20,
-        min_free: 0,
+        segment_bytes: Size(random.u64(3..12) * page),
+        cache_bytes: Size(1 << 20),
+        min_free_bytes: Size(0),
         new_output: NewOutput::Oldest,
-        orphan_retention: std::time::Duration::from_secs(1 << 32),
-        drain: false,
+        orphan_retention: Period::from_secs(1 << 32),
+        ..DiskSettings::default()
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
-use std::time::Duration;
 
+use config::{Count, Period, Size};
 use disk::PAGE;
 use disk::simulation::SimDisk;
 use fastrand::Rng;
@@ -37,23 +37,23 @@ impl Setup {
         use WhenFull::{Block, DropNewest, DropOldest};
         let page = PAGE as u64;
         let segment_size = random.u64(3..20) * page;
-        let minute = Duration::from_secs(60);
+        let minute = Period::from_secs(60);
         let settings = DiskSettings {
-            size_max: segment_size * random.u64(2..20),
-            events_max: one_of(random, &[10, 50, 1000, u64::MAX / 2]),
-            age_max: (random.u8(..6) == 0).then_some(minute),
+            max_bytes: Size(segment_size * random.u64(2..20)),
+            max_events: Some(Count(one_of(random, &[10, 50, 1000, u64::MAX / 2]))),
+            max_age: (random.u8(..6) == 0).then_some(minute),
             when_full: one_of(random, &[Block, Block, DropNewest, DropOldest]),
             durability: one_of(random, &[Durability::Fsync, Durability::Interval]),
-            sync_interval: Duration::from_secs(1),
-            group_size: random.u64(1..20) * page,
-            group_time: Duration::from_millis(2),
+            sync_interval: Period::from_secs(1),
+            group_bytes: Size(random.u64(1..20) * page),
+            group_time: Period::from_millis(2),
             compression: one_of(random, &[Plain, Plain, Lz4, Zstd]),
-            segment_size,
-            memory: one_of(random, &[1, 1000, 20_000, 1_000_000]),
-            min_free: one_of(random, &[0, 10 * page]),
+            segment_bytes: Size(segment_size),
+            cache_bytes: Size(one_of(random, &[1, 1000, 20_000, 1_000_000])),
+            min_free_bytes: Size(one_of(random, &[0, 10 * page])),
             new_output: one_of(random, &[NewOutput::Oldest, NewOutput::Now]),
-            orphan_retention: Duration::from_secs(1 << 32),
-            drain: false,
+            orphan_retention: Period::from_secs(1 << 32),
+            ..DiskSettings::default()
         };
         Self {
             mode: one_of(
@@ -110,7 +110,7 @@ impl Setup {
 
     pub fn log_settings(&self) -> LogSettings {
         LogSettings {
-            segment_size: self.settings.segment_size,
+            segment_size: self.settings.segment_bytes.0,
             quarantine_size_max: 1 << 30,
             synced: LogEnd::START,
             passed: LogEnd::START,
@@ -123,14 +123,14 @@ impl Setup {
     }
 
     pub fn largest_segment(&self) -> usize {
-        let segment = usize::try_from(self.settings.segment_size).expect("a small one");
+        let segment = usize::try_from(self.settings.segment_bytes.0).expect("a small one");
         segment.max(self.largest_batch() + 3 * PAGE)
     }
 
     /// The most bytes of batches in memory.
     pub fn memory_bound(&self) -> usize {
         let memory = match self.mode {
-            Mode::Everything => self.settings.memory,
+            Mode::Everything => self.settings.cache_bytes.bytes(),
             Mode::Overflow => self.limits.size_max,
         };
         2 * memory + 2 * self.largest_batch()
@@ -138,7 +138,7 @@ impl Setup {
 
     /// The most bytes of segments: what a limit does not see is what is already on its way when it is met.
     pub fn disk_bound(&self) -> usize {
-        let limit = usize::try_from(self.settings.size_max).expect("a small one");
+        let limit = usize::try_from(self.settings.max_bytes.0).expect("a small one");
         limit + 2 * self.largest_segment()
     }
 }
