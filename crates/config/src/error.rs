@@ -21,6 +21,8 @@ pub(crate) struct Details {
     pub accepted: Vec<String>,
     pub suggestion: Option<String>,
     pub notes: Vec<String>,
+    /// The name of a setting that does not exist, where that is what is wrong.
+    pub unknown_setting: Option<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -45,6 +47,7 @@ impl ConfigError {
             accepted: Vec::new(),
             suggestion: None,
             notes: Vec::new(),
+            unknown_setting: None,
         }))
     }
 
@@ -162,6 +165,17 @@ impl ConfigError {
     /// What would have been accepted.
     pub fn accepted_words(&self) -> &[String] {
         &self.0.accepted
+    }
+
+    /// The name of a setting that does not exist, where that is what is wrong.
+    pub fn unknown_setting(&self) -> Option<&str> {
+        self.0.unknown_setting.as_deref()
+    }
+
+    /// Says that the setting `name` does not exist.
+    pub(crate) fn about_unknown_setting(mut self, name: &str) -> Self {
+        self.0.unknown_setting = Some(name.to_owned());
+        self
     }
 
     /// What was probably meant.

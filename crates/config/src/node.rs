@@ -320,9 +320,7 @@ impl ConfigError {
                 .iter()
                 .any(|(key, _)| key.path().to_string() == at && Some(key.span) == self.span())
         });
-        let unknown = self.message().strip_prefix("unknown setting `");
-        let unknown = unknown.filter(|_| stands_in_rest);
-        let Some(name) = unknown.and_then(|rest| rest.split('`').next()) else {
+        let Some(name) = self.unknown_setting().filter(|_| stands_in_rest) else {
             return self;
         };
         let means_if = ["condition", "when", "expression"].contains(&name) && keys.contains(&"if");

@@ -31,7 +31,9 @@ pub(crate) fn unknown_setting<S: Into<String>>(
 ) -> ConfigError {
     let accepted: Vec<String> = accepted.into_iter().map(Into::into).collect();
     let owner = owner.map(|name| format!(" for {name}")).unwrap_or_default();
-    let error = at.error(format!("unknown setting `{name}`{owner}"));
+    let error = at
+        .error(format!("unknown setting `{name}`{owner}"))
+        .about_unknown_setting(name);
     match new_name(name, &accepted) {
         Some(new) => error
             .note(format!("`{name}` has been renamed to `{new}`"))

@@ -161,12 +161,12 @@ impl Builder<'_> {
         let on_failure = reader.parse("on_failure")?.unwrap_or_default();
         self.check_failure_policy(on_failure, node)?;
         // A misspelt name is told before the one that is missing because of it.
-        reader.finish().map_err(|error| match node.get("name") {
-            Some(_) if error.message().starts_with("unknown setting `name`") => {
-                error.note("a pipeline is called by the key that it stands under")
-            }
-            _ => error,
-        })?;
+        reader
+            .finish()
+            .map_err(|error| match error.unknown_setting() {
+                Some("name") => error.note("a pipeline is called by the key that it stands under"),
+                _ => error,
+            })?;
         let inputs = one_or_more(input, inputs, node, "input")?;
         let outputs = one_or_more(output, outputs, node, "output")?;
         let name = name.as_str().unwrap_or_default().to_owned();

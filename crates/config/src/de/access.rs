@@ -46,39 +46,34 @@ impl<'de> SeqAccess<'de> for &mut Items<'de> {
     }
 }
 
-/// The entries of a map, without those to skip.
-pub(super) struct Entries<'de, 's> {
+/// The entries of a map.
+pub(super) struct Entries<'de> {
     entries: std::slice::Iter<'de, (Node, Node)>,
-    skip: &'s [&'s str],
     value: Option<&'de Node>,
 }
 
-impl<'de, 's> Entries<'de, 's> {
-    pub(super) fn new(entries: &'de [(Node, Node)], skip: &'s [&'s str]) -> Self {
+impl<'de> Entries<'de> {
+    pub(super) fn new(entries: &'de [(Node, Node)]) -> Self {
         Self {
             entries: entries.iter(),
-            skip,
             value: None,
         }
     }
 }
 
-impl<'de> MapAccess<'de> for Entries<'de, '_> {
+impl<'de> MapAccess<'de> for Entries<'de> {
     type Error = Fault;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(
         &mut self,
         seed: K,
     ) -> Result<Option<K::Value>, Fault> {
-        let skip = self.skip;
-        let skipped = |key: &Node| key.as_str().is_some_and(|name| skip.contains(&name));
-        let Some((key, value)) = self.entries.by_ref().find(|(key, _)| !skipped(key)) else {
+        let Some((key, value)) = self.entries.next() else {
             return Ok(None);
         };
         self.value = Some(value);
         let name = seed.deserialize(KeyReader(key));
-        name.map(Some)
-            .map_err(|fault| fault.also_accept(skip).at(key))
+        name.map(Some).map_err(|fault| fault.at(key))
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Fault> {
@@ -98,7 +93,7 @@ pub(super) struct Variant<'de> {
 
 impl<'de> Variant<'de> {
     /// Reads the content; without any, as null.
-    fn content(&self) -> Reader<'de, 'static> {
+    fn content(&self) -> Reader<'de> {
         Reader {
             as_null: self.value.is_none(),
             ..Reader::new(self.value.unwrap_or(self.name))

@@ -34,14 +34,6 @@ impl Fault {
         Self::Located(self.into_error(node))
     }
 
-    /// Adds settings that somebody else reads from the same map.
-    pub(super) fn also_accept(mut self, names: &[&str]) -> Self {
-        if let Self::UnknownSetting { accepted, .. } = &mut self {
-            accepted.extend(names.iter().map(|&name| name.to_owned()));
-        }
-        self
-    }
-
     /// The error at a node, or at the inner one that the refusal already stands at.
     pub(super) fn into_error(self, node: &Node) -> ConfigError {
         match self {

@@ -32,44 +32,26 @@ pub const NUMBER_AS_WRITTEN: &str = "$config::number_as_written";
 impl Node {
     /// Reads this node as a type.
     pub fn deserialize<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
-        self.deserialize_without(&[])
-    }
-
-    /// Reads this node as a type that does not know the keys `common`: these are skipped, and listed as accepted when
-    /// another key is refused. For settings that every component has and somebody else reads.
-    pub fn deserialize_without<T: DeserializeOwned>(
-        &self,
-        common: &[&str],
-    ) -> Result<T, ConfigError> {
-        let reader = Reader {
-            skip: common,
-            ..Reader::new(self)
-        };
-        T::deserialize(reader).map_err(|fault| fault.into_error(self))
+        T::deserialize(Reader::new(self)).map_err(|fault| fault.into_error(self))
     }
 }
 
 /// Reads one node.
 #[derive(Clone, Copy)]
-struct Reader<'de, 's> {
+struct Reader<'de> {
     node: &'de Node,
-    /// Keys of this node that are not handed on.
-    skip: &'s [&'s str],
     /// Reads the node as if it were null: for the content of a variant that was given by its name alone.
     as_null: bool,
 }
 
-impl<'de> Reader<'de, 'static> {
+impl<'de> Reader<'de> {
     fn new(node: &'de Node) -> Self {
         Self {
             node,
-            skip: &[],
             as_null: false,
         }
     }
-}
 
-impl<'de> Reader<'de, '_> {
     fn kind(&self) -> &'de NodeKind {
         if self.as_null {
             &NodeKind::Null
@@ -196,7 +178,7 @@ impl<'de> Reader<'de, '_> {
         match self.kind() {
             NodeKind::Null => visitor.visit_unit(),
             NodeKind::List(items) => self.items(items, visitor),
-            NodeKind::Map(entries) => visitor.visit_map(Entries::new(entries, self.skip)),
+            NodeKind::Map(entries) => visitor.visit_map(Entries::new(entries)),
             NodeKind::Scalar { text, quoted } => match resolve(text, *quoted) {
                 Resolved::Bool(value) => visitor.visit_bool(value),
                 Resolved::Integer(value) => match (u64::try_from(value), i64::try_from(value)) {
@@ -236,8 +218,8 @@ impl<'de> Reader<'de, '_> {
 
     fn map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         match self.kind() {
-            NodeKind::Map(entries) => visitor.visit_map(Entries::new(entries, self.skip)),
-            NodeKind::Null => visitor.visit_map(Entries::new(&[], self.skip)),
+            NodeKind::Map(entries) => visitor.visit_map(Entries::new(entries)),
+            NodeKind::Null => visitor.visit_map(Entries::new(&[])),
             _ => Err(self.mismatch("a map of settings")),
         }
     }
@@ -280,7 +262,7 @@ macro_rules! by {
     )*};
 }
 
-impl<'de> Deserializer<'de> for Reader<'de, '_> {
+impl<'de> Deserializer<'de> for Reader<'de> {
     type Error = Fault;
 
     integers!(

@@ -275,19 +275,15 @@ fn errors_stand_at_the_innermost_value() {
 }
 
 #[test]
-fn common_settings_are_left_to_others() {
+fn settings_that_were_taken_out_are_accepted_too() {
     let root = parse("grok: {max_events: 4, if: [x], tag: y}");
-    let grok = root.nearest("grok");
-    assert_eq!(
-        grok.deserialize_without::<Limits>(&["if", "tag"])
-            .expect("valid")
-            .max_events,
-        4
-    );
-    let error = grok
-        .deserialize_without::<Limits>(&["if"])
-        .expect_err("tag");
+    let (_, own) = root.nearest("grok").divide(&["if", "tag"]);
+    assert_eq!(own.deserialize::<Limits>().expect("valid").max_events, 4);
+    let (_, own) = root.nearest("grok").divide(&["if"]);
+    let error = own.deserialize::<Limits>().expect_err("tag");
+    let error = error.accepted_beside(&own, &["if"]);
     assert_eq!(error.accepted_words(), ["max_events", "if"]);
+    assert_eq!(error.unknown_setting(), Some("tag"));
     assert_eq!(error.message(), "unknown setting `tag` for grok");
     assert_eq!(error.path(), "grok.tag");
 }
