@@ -23,6 +23,7 @@ pub mod metrics;
 pub mod output;
 pub mod phase;
 pub mod processor;
+pub mod settings;
 pub mod spec;
 pub mod standard;
 pub mod thread;

@@ -36,7 +36,7 @@ mod zone;
 mod properties;
 
 pub use closest::closest;
-pub use de::NUMBER_AS_WRITTEN;
+pub use de::{NUMBER_AS_WRITTEN, setting_names};
 pub use emit::to_yaml;
 pub use error::ConfigError;
 pub use home::{HomeError, Paths, expand_home, paths};

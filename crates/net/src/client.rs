@@ -50,20 +50,6 @@ pub struct ClientSettings {
 /// Secrets shorter than this are not looked for in answers: they would be found in any text.
 const HIDDEN_BYTES_MIN: usize = 4;
 
-impl ClientSettings {
-    /// The names of the settings, for [`Node::divide`].
-    pub const NAMES: &[&str] = &[
-        "connect_timeout",
-        "timeout",
-        "idle_connections",
-        "idle_timeout",
-        "proxy",
-        "auth",
-        "headers",
-        "tls",
-    ];
-}
-
 impl Default for ClientSettings {
     fn default() -> Self {
         Self {

@@ -77,17 +77,6 @@ fn what_a_server_says_is_shown_without_secrets() {
     }
 }
 
-#[test]
-fn the_names_of_the_settings_are_theirs() {
-    let schema = schemars::schema_for!(ClientSettings).to_value();
-    let properties = schema["properties"].as_object().expect("properties");
-    let mut names = ClientSettings::NAMES.to_vec();
-    names.sort_unstable();
-    let mut known: Vec<&str> = properties.keys().map(String::as_str).collect();
-    known.sort_unstable();
-    assert_eq!(names, known);
-}
-
 #[tokio::test]
 async fn tls_both_ways() {
     let authority = Authority::new();

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use batch::HostInfo;
+use component::settings::PROCESSORS;
 use component::{AnyOutput, Build, BuildContext, Effects, Spec};
-use config::{ConfigError, Node, Size, StageRole};
+use config::{ConfigError, Node, Size, StageRole, setting_names};
 use expr::Expr;
 use queue::{DISK_SIZE_MIN, QueueSettings, check_file_name};
 use serde::de::DeserializeOwned;
@@ -53,25 +54,16 @@ impl Graph {
         host: &Arc<HostInfo>,
         options: BuildOptions,
     ) -> Result<Self, ConfigError> {
-        const PROCESS: &[&str] = &[
-            "max_memory_bytes",
-            "max_disk_bytes",
-            "workers",
-            "data_dir",
-            "dead_letters",
-            "shutdown_deadline",
-            "log",
-        ];
         let mut top = root.map_reader("the configuration")?;
         let pipelines = top.take("pipelines");
-        for key in PROCESS {
+        for &key in setting_names::<ProcessSettings>() {
             top.take(key);
         }
         if pipelines.is_none() {
             return Err(no_pipelines(root));
         }
         top.finish()?;
-        let (mut process, _) = split::<ProcessSettings>(root, PROCESS)?;
+        let (mut process, _) = split::<ProcessSettings>(root)?;
         process.data_dir = options.data_dir.or(process.data_dir);
         check_process(root, &process)?;
         let pipelines = pipelines.ok_or_else(|| no_pipelines(root))?;
@@ -242,9 +234,8 @@ impl Builder<'_> {
             let Build::Fed(build) = spec.build else {
                 continue;
             };
-            let (common, own) = split::<InputSettings>(&settings, &["name"])?;
-            build(&own, &self.context(None))
-                .map_err(|error| error.accepted_beside(&own, &["name"]))?;
+            let (common, own) = split::<InputSettings>(&settings)?;
+            build(&own, &self.context(None)).map_err(|error| beside_common(error, spec, &own))?;
             if nodes.len() > 1 {
                 return Err(node.error("a pipeline that others feed has no other input"));
             }
@@ -262,13 +253,13 @@ impl Builder<'_> {
         names: &mut BTreeSet<String>,
     ) -> Result<InputNode, ConfigError> {
         let (spec, settings) = self.component(StageRole::Input, node)?;
-        let (common, own) = split::<InputSettings>(&settings, &["name"])?;
+        let (common, own) = split::<InputSettings>(&settings)?;
         let name = unique(common.name, spec, node, names)?;
         let Build::Input(build) = spec.build else {
             return Err(wrong_kind(node, spec));
         };
-        let component = build(&own, &self.context(None))
-            .map_err(|error| error.accepted_beside(&own, &["name"]))?;
+        let component =
+            build(&own, &self.context(None)).map_err(|error| beside_common(error, spec, &own))?;
         self.claim(component.exclusive(), node)?;
         Ok(InputNode { name, component })
     }
@@ -328,9 +319,8 @@ impl Builder<'_> {
 
     /// A processor of a pipeline with this failure policy.
     fn stage(&self, node: &Node, default: OnFailure) -> Result<StageNode, ConfigError> {
-        const COMMON: &[&str] = &["name", "if", "on_failure", "tag"];
         let (spec, settings) = self.component(StageRole::Processor, node)?;
-        let (common, own) = split::<ProcessorSettings>(&settings, COMMON)?;
+        let (common, own) = split::<ProcessorSettings>(&settings)?;
         let condition = condition(common.condition.as_deref(), &settings)?;
         let on_failure = common.on_failure.unwrap_or(default);
         if common.on_failure.is_some() {
@@ -345,7 +335,7 @@ impl Builder<'_> {
             return Err(wrong_kind(node, spec));
         };
         let component = build(&own, &self.context(common.tag))
-            .map_err(|error| error.accepted_beside(&own, COMMON))?;
+            .map_err(|error| beside_common(error, spec, &own))?;
         if condition.is_none() && component.needs_condition() {
             let name = spec.name;
             let error = node.error(format!(
@@ -375,12 +365,9 @@ impl Builder<'_> {
         before: &[StageNode],
         names: &mut BTreeSet<String>,
     ) -> Result<OutputNode, ConfigError> {
-        const COMMON: &[&str] = &["name", "if", "otherwise"];
-        const SENDING: &[&str] = &["batch", "concurrency"];
-        const ALL: &[&str] = &["name", "if", "otherwise", PROCESSORS];
         let (spec, settings) = self.component(StageRole::Output, node)?;
         let (stages, settings) = settings.divide(&[PROCESSORS]);
-        let (common, own) = split::<OutputSettings>(&settings, COMMON)?;
+        let (common, own) = split::<OutputSettings>(&settings)?;
         let condition = condition(common.condition.as_deref(), &settings)?;
         let name = unique(common.name, spec, node, names)?;
         let stages = stages.as_ref().and_then(|map| map.get(PROCESSORS));
@@ -390,20 +377,19 @@ impl Builder<'_> {
         let (component, ordered) = match spec.build {
             Build::Writer { ordered, build } => {
                 let built =
-                    build(&own, &context).map_err(|error| error.accepted_beside(&own, ALL))?;
+                    build(&own, &context).map_err(|error| beside_common(error, spec, &own))?;
                 (AnyOutput::Writer(built), ordered)
             }
             Build::Sender(build) => {
-                let (set, own) = split::<SendingSettings>(&own, SENDING)?;
+                let (set, own) = split::<SendingSettings>(&own)?;
                 sending = set;
-                let common = [ALL, SENDING].concat();
                 let built =
-                    build(&own, &context).map_err(|error| error.accepted_beside(&own, &common))?;
+                    build(&own, &context).map_err(|error| beside_common(error, spec, &own))?;
                 (AnyOutput::Sender(built), false)
             }
             Build::Feeder(build) => {
                 let built =
-                    build(&own, &context).map_err(|error| error.accepted_beside(&own, ALL))?;
+                    build(&own, &context).map_err(|error| beside_common(error, spec, &own))?;
                 let place = own.nearest("to");
                 self.links.feeds(pipeline, built.pipeline(), place);
                 (AnyOutput::Feeder(built), true)
@@ -438,9 +424,8 @@ impl Builder<'_> {
             .collect();
         for (node, output) in nodes.iter().zip(outputs) {
             let (_, settings) = self.component(StageRole::Output, node)?;
-            let (common, _) = settings.divide(&["otherwise"]);
-            let common = common.map(|common| common.deserialize::<OutputSettings>());
-            if !common.transpose()?.unwrap_or_default().otherwise {
+            let (common, _) = split::<OutputSettings>(&settings)?;
+            if !common.otherwise {
                 continue;
             }
             let at = settings.nearest("otherwise");
@@ -478,9 +463,6 @@ impl Builder<'_> {
         Ok((spec, settings.into_owned()))
     }
 }
-
-/// The setting that holds processors, of a pipeline and of an output.
-const PROCESSORS: &str = "processors";
 
 /// The most worker threads: far more than cores, and few enough to start.
 const WORKERS_MAX: usize = 1024;
@@ -582,13 +564,15 @@ fn real_path(path: &Path) -> PathBuf {
 }
 
 /// The settings of every component of a kind, and what is left for the component itself.
-fn split<T: DeserializeOwned + Default>(
-    node: &Node,
-    common: &[&str],
-) -> Result<(T, Node), ConfigError> {
-    let (shared, own) = node.divide(common);
+fn split<T: DeserializeOwned + Default>(node: &Node) -> Result<(T, Node), ConfigError> {
+    let (shared, own) = node.divide(setting_names::<T>());
     let shared = shared.map(|shared| shared.deserialize()).transpose()?;
     Ok((shared.unwrap_or_default(), own))
+}
+
+/// The error of a component's own settings, which knows of those that every component of its kind takes.
+fn beside_common(error: ConfigError, spec: &Spec, own: &Node) -> ConfigError {
+    error.accepted_beside(own, &spec.build.common_settings())
 }
 
 fn condition(text: Option<&str>, settings: &Node) -> Result<Option<Expr>, ConfigError> {

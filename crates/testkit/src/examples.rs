@@ -11,9 +11,7 @@ use std::sync::Arc;
 use batch::{Batch, BatchBuilder, Bitmap, Encoding, HostInfo, JsonWriter, Span, Stream};
 use bytes::Bytes;
 use component::{Build, BuildContext, Effects, Example, Processor, Spec};
-use config::{
-    Catalogue, ConfigError, Node, NodeKind, Positional, Source, StageRole, parse_oneline,
-};
+use config::{Catalogue, ConfigError, Node, Positional, Source, StageRole, parse_oneline};
 use expr::Expr;
 use serde_json::{Map, Value, json};
 
@@ -21,16 +19,6 @@ use crate::mmdb::write_database;
 
 /// The fields that an event of text has of itself, compared only where an example shows them.
 const BASE_FIELDS: [&str; 3] = ["@timestamp", "host", "log"];
-
-/// The settings that the engine takes for itself, of a component of each kind.
-fn common_settings(spec: &Spec) -> &'static [&'static str] {
-    match spec.build {
-        Build::Input(_) | Build::Fed(_) => &["name"],
-        Build::Processor { .. } => &["name", "if", "on_failure", "tag"],
-        Build::Writer { .. } | Build::Feeder(_) => &["if", "name"],
-        Build::Sender(_) => &["if", "name", "batch", "concurrency"],
-    }
-}
 
 /// Builds the stage of every example of every component among `specs`. Files that a stage names need not exist.
 ///
@@ -144,11 +132,7 @@ impl Stage {
         let (name, settings) = tree.nearest(place).component(spec.kind().with_article())?;
         assert_eq!(name.as_str(), Some(spec.name), "the stage is of another");
         let settings = settings.into_owned();
-        let mut own = settings.clone();
-        if let NodeKind::Map(entries) = &mut own.kind {
-            let common = common_settings(spec);
-            entries.retain(|(name, _)| !name.as_str().is_some_and(|name| common.contains(&name)));
-        }
+        let (_, own) = settings.divide(&spec.build.common_settings());
         let tag = settings.get("tag").and_then(Node::as_str).map(Into::into);
         let context = BuildContext {
             host: host(),

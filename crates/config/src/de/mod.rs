@@ -10,6 +10,7 @@
 
 mod access;
 mod fault;
+mod names;
 
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,8 @@ use crate::node::{Node, NodeKind, resolve};
 use crate::scalar::{self, Resolved};
 use access::{Entries, Items, Variant};
 use fault::Fault;
+
+pub use names::setting_names;
 
 /// The name by which a newtype asks for a number as it is written, so that no digit is lost. Where the value is an
 /// unquoted number that JSON writes the same way, `visit_newtype_struct` gets its text. Another unquoted number, such as `007`, is

@@ -279,6 +279,8 @@ fn settings_that_were_taken_out_are_accepted_too() {
     let root = parse("grok: {max_events: 4, if: [x], tag: y}");
     let (_, own) = root.nearest("grok").divide(&["if", "tag"]);
     assert_eq!(own.deserialize::<Limits>().expect("valid").max_events, 4);
+    assert_eq!(crate::setting_names::<Limits>(), ["max_events"]);
+    assert!(crate::setting_names::<Option<String>>().is_empty());
     let (_, own) = root.nearest("grok").divide(&["if"]);
     let error = own.deserialize::<Limits>().expect_err("tag");
     let error = error.accepted_beside(&own, &["if"]);

@@ -1,7 +1,7 @@
 //! The settings of `elasticsearch`, and what they come to.
 
 use component::{Compression, parse};
-use config::{ConfigError, Node};
+use config::{ConfigError, Node, setting_names};
 use expr::Template;
 use net::ClientSettings;
 use schemars::JsonSchema;
@@ -120,11 +120,11 @@ impl Settings {
     /// # Errors
     /// One of them cannot be used, or two do not go together; with its place.
     pub fn read(node: &Node) -> Result<Self, ConfigError> {
-        let (client, own) = node.divide(ClientSettings::NAMES);
+        let names = setting_names::<ClientSettings>();
+        let (client, own) = node.divide(names);
         let client = client.map(|client| parse::<ClientSettings>(&client));
         let client = client.transpose()?.unwrap_or_default();
-        let config: Config =
-            parse(&own).map_err(|error| error.accepted_beside(&own, ClientSettings::NAMES))?;
+        let config: Config = parse(&own).map_err(|error| error.accepted_beside(&own, names))?;
         let target = target(&config, node)?;
         let mut parameters = Vec::new();
         let pipeline = template(node, "pipeline", config.pipeline.as_deref())?;

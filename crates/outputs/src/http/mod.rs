@@ -22,7 +22,7 @@ use component::{
     Build, BuildContext, Compression, Encoded, Example, Framing, Output, Request, RequestLimits,
     RequestOrder, Requests, RowAnswer, SendError, Sender, Sent, Spec, Warning, parse,
 };
-use config::{ConfigError, Node, Positional};
+use config::{ConfigError, Node, Positional, setting_names};
 use http::Method;
 use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
 use net::{Client, ClientSettings, RequestError, Secret};
@@ -205,7 +205,7 @@ fn build(node: &Node, _: &BuildContext) -> Result<Arc<dyn Sender>, ConfigError> 
 
 impl Http {
     fn new(node: &Node) -> Result<Self, ConfigError> {
-        let names = ClientSettings::NAMES.iter().copied();
+        let names = setting_names::<ClientSettings>().iter().copied();
         let names: Vec<&str> = names.filter(|name| *name != "headers").collect();
         let (client, own) = node.divide(&names);
         let client = client.map(|client| parse::<ClientSettings>(&client));
