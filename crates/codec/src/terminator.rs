@@ -5,10 +5,10 @@
 
 use encoding_rs::{Encoding, UTF_16BE, UTF_16LE};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// What ends a line.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LineEnding {
     /// A line feed, optionally preceded by a carriage return.

@@ -47,8 +47,8 @@ pub enum OnFailure {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProcessorSettings {
-    /// The processor's name in counters, messages and dead letters; by default the component's, and from the second one of a kind
-    /// on with its number, such as `grok #2`. Two processors of a pipeline cannot have one name.
+    /// The processor's name in counters, messages and dead letters. Default: the name of the component, from the second one of a
+    /// kind on with its number, such as `grok #2`. Two processors of a pipeline cannot have one name.
     pub name: Option<String>,
     /// An expression: the processor only handles events for which it is true.
     #[serde(rename = "if")]
@@ -71,7 +71,7 @@ pub struct OutputSettings {
     /// An expression: the output only receives events for which it is true.
     #[serde(rename = "if")]
     pub condition: Option<String>,
-    /// Whether the output receives the events for which the `if` of no other output of the pipeline is true. Default: false.
+    /// Whether the output receives the events for which the `if` of no other output of the pipeline is true.
     pub otherwise: bool,
 }
 

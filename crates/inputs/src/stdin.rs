@@ -55,15 +55,15 @@ Each run is a separate stream: if the same lines are piped in twice, they are di
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Config {
-    /// The format of events. Default: `text`.
+    /// The format of events.
     #[serde(default)]
     codec: Codec,
     /// Adds `@timestamp` and `host.name` to JSON and MessagePack events that do not have these fields; lines of text
-    /// always get them. Default: false.
+    /// always get them.
     #[serde(default)]
     add_fields: bool,
     /// The maximum length of a line in bytes, without its line ending; longer lines are truncated. Also the maximum
-    /// size of a MessagePack document; a larger one ends the input with an error. At most 1GiB. Default: 1MiB.
+    /// size of a MessagePack document; a larger one ends the input with an error. At most 1GiB.
     #[serde(default = "line_size_default")]
     max_line_bytes: Size,
     /// Combines several lines into one event; `timeout` does not apply. Default: each line is an event.
@@ -72,7 +72,7 @@ struct Config {
     /// How rows of CSV are written, with `codec: csv`.
     #[serde(default)]
     csv: Option<CsvSettings>,
-    /// How standard input is compressed. Default: `auto`.
+    /// How standard input is compressed.
     #[serde(default)]
     compression: Compression,
 }

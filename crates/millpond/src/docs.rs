@@ -367,20 +367,22 @@ fn write_settings(text: &mut String, above: &str, schema: &Value, shown: &dyn Fn
         return;
     };
     for (name, property) in properties.iter().filter(|(name, _)| shown(name)) {
-        let meaning = cell(property["description"].as_str().unwrap_or_default());
+        let description = property["description"].as_str().unwrap_or_default();
+        let (meaning, said) = divide_default(description);
         let is_required = schema["required"]
             .as_array()
             .is_some_and(|names| names.iter().any(|known| known == name));
         let default = if is_required {
             "required".to_owned()
         } else {
-            default_words(property, &meaning)
+            default_words(property, said)
         };
         let _ = writeln!(
             text,
-            "| `{above}{name}` | {} | {} | {meaning} |",
+            "| `{above}{name}` | {} | {} | {} |",
             cell(&type_words(property)),
             cell(&default),
+            cell(&meaning),
         );
         let choices = maps_of(property);
         for inner in &choices {
@@ -406,22 +408,43 @@ fn maps_of(schema: &Value) -> Vec<&Value> {
     choices.flat_map(maps_of).collect()
 }
 
-/// What a setting is when it is not given: as the schema has it, else as its meaning says behind `Default:`.
-fn default_words(property: &Value, meaning: &str) -> String {
+/// A description without the sentence `Default: …`, and what that sentence says.
+fn divide_default(description: &str) -> (String, Option<String>) {
+    let text = one_line(description);
+    let Some((before, rest)) = text.split_once("Default: ") else {
+        return (text, None);
+    };
+    let (said, after) = rest.split_once(". ").unwrap_or((rest, ""));
+    let said = said.strip_suffix('.').unwrap_or(said).to_owned();
+    (format!("{before}{after}"), Some(said))
+}
+
+/// What a setting is when it is not given: as the schema has it from the code, else as its description says, which is for
+/// a default that depends on something.
+fn default_words(property: &Value, said: Option<String>) -> String {
     match &property["default"] {
         Value::Null => {}
         Value::Array(items) if items.is_empty() => {}
         Value::Object(members) if members.is_empty() => {}
-        Value::String(word) => return format!("`{word}`"),
         // The rows of its settings say what each of them is.
         Value::Object(_) if !maps_of(property).is_empty() => return "-".to_owned(),
-        other => return format!("`{other}`"),
+        Value::Array(items) => {
+            return items
+                .iter()
+                .map(default_word)
+                .collect::<Vec<_>>()
+                .join(", ");
+        }
+        value => return default_word(value),
     }
-    let said = meaning.split_once("Default: ").map(|(_, said)| said);
-    let sentence = said.map(|said| said.split_once(". ").map_or(said, |(first, _)| first));
-    let words = sentence.map(|sentence| sentence.strip_suffix('.').unwrap_or(sentence));
-    // The table's own escapes are put in again.
-    words.map_or_else(|| "-".to_owned(), |words| words.replace("\\|", "|"))
+    said.unwrap_or_else(|| "-".to_owned())
+}
+
+fn default_word(value: &Value) -> String {
+    match value.as_str() {
+        Some(word) if !word.trim().is_empty() => format!("`{word}`"),
+        _ => format!("`{value}`"),
+    }
 }
 
 /// What kind of value a setting takes, in words.
@@ -485,8 +508,10 @@ fn type_word(word: &str, schema: &Value) -> String {
 
 /// A text as a cell of a Markdown table.
 fn cell(text: &str) -> String {
-    text.replace('|', "\\|")
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ")
+    one_line(text).replace('|', "\\|")
+}
+
+/// A text in one line.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -6,7 +6,7 @@
 use component::{Build, Spec};
 use config::{Shape, StageRole};
 use pipeline::settings::{
-    InputSettings, OutputSettings, ProcessSettings, ProcessorSettings, QueueSettings,
+    InputSettings, OnFailure, OutputSettings, ProcessSettings, ProcessorSettings, QueueSettings,
     RetrySettings, SendingSettings,
 };
 use schemars::generate::SchemaSettings;
@@ -60,8 +60,9 @@ fn pipeline() -> Value {
     let one_or_list = |item: &Value| json!({ "anyOf": [item, list(item)] });
     let mut on_failure = settings::<ProcessorSettings>()["properties"]["on_failure"].clone();
     on_failure["description"] = json!(
-        "What happens to an event that a processor cannot handle, unless the processor says otherwise. Default: `publish`."
+        "What happens to an event that a processor cannot handle, unless the processor says otherwise."
     );
+    on_failure["default"] = json!(OnFailure::default());
     let long = json!({
         "type": "object",
         "additionalProperties": false,
@@ -269,6 +270,32 @@ fn takes_no_variable(schema: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Every description in a schema that states a default although the code gives one.
+    fn defaults_said_twice(schema: &Value) -> Vec<String> {
+        let is_empty = |default: &Value| {
+            default.as_array().is_some_and(Vec::is_empty)
+                || default.as_object().is_some_and(Map::is_empty)
+        };
+        let description = schema["description"].as_str().unwrap_or_default();
+        let default = schema.get("default");
+        let has_default = default.is_some_and(|it| !it.is_null() && !is_empty(it));
+        let own = has_default && description.contains("Default:");
+        let within: Vec<&Value> = match schema {
+            Value::Object(members) => members.values().collect(),
+            Value::Array(items) => items.iter().collect(),
+            _ => Vec::new(),
+        };
+        let mut found: Vec<String> = within.into_iter().flat_map(defaults_said_twice).collect();
+        found.extend(own.then(|| description.to_owned()));
+        found
+    }
+
+    #[test]
+    fn a_default_is_said_once() {
+        let schema = serde_json::from_str(&schema()).expect("JSON");
+        assert_eq!(defaults_said_twice(&schema), [""; 0]);
+    }
 
     #[test]
     fn the_whole_schema_allows_other_spellings() {

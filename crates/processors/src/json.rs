@@ -72,13 +72,13 @@ pub const SPEC: Spec = Spec {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct Config {
-    /// The field to parse. Default: `message`.
+    /// The field to parse.
     field: String,
     /// The field that gets the value. Default: none; the fields of the object become fields of the event.
     target: Option<String>,
-    /// Whether the field that was read stays. Default: true.
+    /// Whether the field that was read stays.
     keep_source: bool,
-    /// Whether text that is not JSON is left unchanged instead of failing. Default: false.
+    /// Whether text that is not JSON is left unchanged instead of failing.
     skip_on_invalid_json: bool,
 }
 

@@ -75,7 +75,7 @@ struct Config {
     /// Fields with values: of any type, null included. A text may hold fields and times: `%{name}`, `%{+yyyy-MM-dd}`.
     #[serde(default)]
     values: BTreeMap<String, Option<Literal>>,
-    /// Whether an existing field is replaced. Default: true.
+    /// Whether an existing field is replaced.
     #[serde(default = "yes")]
     overwrite: bool,
 }

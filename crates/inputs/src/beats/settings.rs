@@ -20,34 +20,32 @@ pub(super) struct Config {
     /// Enables TLS; with `client_ca`, clients need a certificate. Default: disabled.
     pub(super) tls: Option<ServerTls>,
     /// The maximum number of connected clients. If another one connects, a connection on which nothing arrived in its first
-    /// second, or for 15 seconds, is closed for it; if there is none, the client waits. Default: 10000.
+    /// second, or for 15 seconds, is closed for it; if there is none, the client waits.
     #[serde(default = "connections_default")]
     #[schemars(range(min = 1))]
     pub(super) max_connections: usize,
     /// The maximum time without a frame from the client, not counting the time in which it waits for an acknowledgement, and
     /// the maximum time in which a client reads nothing of what it is sent. After that, the connection is closed; a Beat
-    /// connects again when it has events. Default: 1m.
+    /// connects again when it has events.
     #[serde(default = "timeout_default")]
     pub(super) idle_timeout: Positive<Period>,
     /// The maximum time for a client to send a frame, not counting the wait for memory. After that, the connection is
-    /// closed. Default: 1m.
+    /// closed.
     #[serde(default = "timeout_default")]
     pub(super) frame_timeout: Positive<Period>,
     /// The maximum size of a frame: of an event, or of compressed events as sent. A larger frame closes the connection. At
-    /// most 1GiB. Default: 16MiB.
+    /// most 1GiB.
     #[serde(default = "message_size_default")]
     pub(super) max_frame_bytes: Positive<Size>,
     /// The maximum size of a compressed frame when it is decompressed. A larger one closes the connection. Decompressed
-    /// events are processed while the rest is decompressed, so that this is not the memory for a frame. At most 1GiB. Default:
-    /// 64MiB.
+    /// events are processed while the rest is decompressed, so that this is not the memory for a frame. At most 1GiB.
     #[serde(default = "inflated_size_default")]
     pub(super) max_inflated_bytes: Positive<Size>,
     /// The maximum number of events in a window, which is `bulk_max_size` of a Beat. A larger window closes the connection.
-    /// Default: 65536.
     #[serde(default = "window_default")]
     #[schemars(range(min = 1))]
     pub(super) max_window: u32,
-    /// The maximum depth to which an event may nest. A deeper event closes the connection. At most 1024. Default: 1024.
+    /// The maximum depth to which an event may nest. A deeper event closes the connection. At most 1024.
     #[serde(default = "depth_default")]
     #[schemars(range(min = 1, max = 1024))]
     pub(super) max_depth: usize,

@@ -16,8 +16,7 @@ pub(super) struct Config {
     /// The address to listen on: `9200` is that port on this machine only (127.0.0.1), `:9200` the port on every
     /// address of the machine, `HOST:9200` or `[::1]:9200` the port on one address.
     pub(super) address: Address,
-    /// The version of Elasticsearch that clients are told. Beats may refuse a server that is older than they are. Default:
-    /// 9.99.0, which is newer than any release of version 9.
+    /// The version of Elasticsearch that clients are told. Beats may refuse a server that is older than they are. The default is newer than any release of version 9.
     #[serde(default = "version_default")]
     pub(super) version: String,
     /// The credentials that clients need: `api_key` with an API key, `basic` with `user` and `password`, or `bearer` with
@@ -26,32 +25,32 @@ pub(super) struct Config {
     /// Enables TLS. Default: disabled.
     pub(super) tls: Option<ServerTls>,
     /// The maximum size of a body, both as sent and decompressed. Larger bodies are answered with 413, upon which agents
-    /// send less at a time. At most 1GiB. Default: 100MiB, as in Elasticsearch.
+    /// send less at a time. At most 1GiB. The default is that of Elasticsearch.
     #[serde(default = "request_size_default")]
     pub(super) max_request_bytes: Positive<Size>,
-    /// The maximum number of actions in a request. Requests with more are answered with 413. Default: 100000.
+    /// The maximum number of actions in a request. Requests with more are answered with 413.
     #[serde(default = "actions_default")]
     #[schemars(range(min = 1))]
     pub(super) max_request_actions: usize,
-    /// The maximum depth to which a document may nest. A deeper document is refused alone. At most 1024. Default: 1024.
+    /// The maximum depth to which a document may nest. A deeper document is refused alone. At most 1024.
     #[serde(default = "depth_default")]
     #[schemars(range(min = 1, max = 1024))]
     pub(super) max_depth: usize,
     /// The maximum number of connected clients. If another one connects, a connection on which nothing arrived in its first
-    /// second, or for 15 seconds, is closed for it; if there is none, the client waits. Default: 10000.
+    /// second, or for 15 seconds, is closed for it; if there is none, the client waits.
     #[serde(default = "connections_default")]
     #[schemars(range(min = 1))]
     pub(super) max_connections: usize,
     /// The maximum time in which a client sends nothing after a response, or not the complete header of a request that it
-    /// began, or reads nothing of a response. After that, the connection is closed. Default: 5m.
+    /// began, or reads nothing of a response. After that, the connection is closed.
     #[serde(default = "idle_timeout_default")]
     pub(super) idle_timeout: Positive<Period>,
     /// The maximum time for a client to send a body, not counting the wait for memory. After that, the response is
-    /// 408. Default: 1m.
+    /// 408.
     #[serde(default = "timeout_default")]
     pub(super) body_timeout: Positive<Period>,
     /// How long a request waits for memory, and then for its events to be safe. After that, the response is 429, and
-    /// clients try again. Should be shorter than the timeout of the clients. Default: 20s.
+    /// clients try again. Should be shorter than the timeout of the clients.
     #[serde(default = "ack_timeout_default")]
     pub(super) ack_timeout: Positive<Period>,
 }

@@ -6,7 +6,7 @@ use codec::{ContainerFormat, LineEnding, MultilineConfig};
 use config::{Period, Size};
 use rustix::process::{Resource, getrlimit};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::watch::WatchMode;
 use crate::reading::settings::{Codec, Compression, CsvSettings, line_size_default};
@@ -27,25 +27,25 @@ pub(super) struct Config {
     #[serde(default)]
     pub(super) follow: Option<bool>,
     /// Where to start in unknown files that exist at startup: `beginning`, or `end` to skip their current content.
-    /// Files that appear later are read from the beginning. Default: `beginning`.
+    /// Files that appear later are read from the beginning.
     #[serde(default)]
     pub(super) start_at: StartAt,
     /// Ignores files whose last write was longer ago than this, until they are written to. Default: no file is
     /// ignored.
     #[serde(default)]
     pub(super) ignore_older: Option<Period>,
-    /// Whether wildcards follow symbolic links to files and directories. Default: true.
+    /// Whether wildcards follow symbolic links to files and directories.
     #[serde(default = "yes")]
     pub(super) follow_links: bool,
-    /// How files are watched. Default: `auto`.
+    /// How files are watched.
     #[serde(default)]
     pub(super) watch: Watching,
-    /// How often files are checked where the system does not report changes. Default: 1s.
+    /// How often files are checked where the system does not report changes.
     #[serde(default = "second")]
     pub(super) scan_interval: Period,
     /// How many files are kept open after they have been read to the end, so that they can be read to the end if they
     /// are renamed or deleted. Beyond that, the files that have been idle longest are closed until they are written
-    /// to. At most half of the process's limit on open files (`ulimit -n`). Default: 512.
+    /// to. At most half of the process's limit on open files (`ulimit -n`).
     #[serde(default = "open_files_default")]
     pub(super) max_open_files: usize,
     /// When files that have been read to the end are closed. An incomplete line at the end then becomes an event.
@@ -55,11 +55,10 @@ pub(super) struct Config {
     /// it for this long. Requires `follow`. Default: files are never deleted.
     #[serde(default)]
     pub(super) delete_after: Option<Period>,
-    /// How many bytes at the start of a file, decompressed, are used to recognise it. From 64B to 32KiB. Default:
-    /// 1KiB.
+    /// How many bytes at the start of a file, decompressed, are used to recognise it. From 64B to 32KiB.
     #[serde(default = "fingerprint_default")]
     pub(super) fingerprint_bytes: Size,
-    /// How long the state of files that have disappeared is kept, so that a copy is recognised. Default: 24h.
+    /// How long the state of files that have disappeared is kept, so that a copy is recognised.
     #[serde(default = "day")]
     pub(super) forget_after: Period,
     /// How events are written in the files. Default: `json` in files called `.json`, `.ndjson` or `.jsonl`, `csv` in those called
@@ -70,22 +69,22 @@ pub(super) struct Config {
     #[serde(default)]
     pub(super) csv: Option<CsvSettings>,
     /// Adds `@timestamp`, `host.name`, `log.file.path` and `log.offset` to JSON and MessagePack events that do not
-    /// have these fields; lines of text always get them. Default: false.
+    /// have these fields; lines of text always get them.
     #[serde(default)]
     pub(super) add_fields: bool,
     /// The maximum length of a line in bytes, without its line ending; longer lines are truncated. Also the maximum
     /// size of a multi-line record and of a MessagePack document; a larger document ends its file with an error. At
-    /// most 1GiB. Default: 1MiB.
+    /// most 1GiB.
     #[serde(default = "line_size_default")]
     pub(super) max_line_bytes: Size,
-    /// How the files are compressed. Default: `auto`.
+    /// How the files are compressed.
     #[serde(default)]
     pub(super) compression: Compression,
     /// The character encoding, such as `utf-16le`, `windows-1252`, `shift_jis`: a label of the WHATWG Encoding Standard.
     /// Default: UTF-8.
     #[serde(default)]
     pub(super) encoding: Option<String>,
-    /// What ends a line. Default: `lf`.
+    /// What ends a line.
     #[serde(default)]
     pub(super) line_ending: LineEnding,
     /// Parses the log format of container runtimes, joins split lines, and sets `stream` and `@timestamp`. Default:
@@ -108,7 +107,7 @@ pub(super) struct Config {
 }
 
 /// Where to start in files that exist at startup.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum StartAt {
     /// At the beginning.
@@ -119,7 +118,7 @@ pub(crate) enum StartAt {
 }
 
 /// How files are watched.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Watching {
     /// Uses `inotify`, except on network file systems, which do not report the changes of other machines: those are

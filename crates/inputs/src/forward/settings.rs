@@ -16,7 +16,7 @@ use crate::connections::settings::{
 #[serde(deny_unknown_fields)]
 pub(super) struct Config {
     /// The address to listen on: `24224` is that port on this machine only (127.0.0.1), `:24224` the port on every
-    /// address of the machine, `HOST:24224` or `[::1]:24224` the port on one address. Default: 24224.
+    /// address of the machine, `HOST:24224` or `[::1]:24224` the port on one address.
     #[serde(default = "address_default")]
     pub(super) address: Address,
     /// A key that clients must know (`shared_key` in Fluentd's section `security`, `Shared_Key` in Fluent Bit). Only a digest
@@ -31,31 +31,31 @@ pub(super) struct Config {
     pub(super) self_hostname: Option<String>,
     /// Adds the fields `@timestamp`, `fluent.tag`, and `fluent.metadata`, where the event came with metadata, to records that do
     /// not have them. With `false`, they are under `@metadata.fluent`, as `time`, `tag` and `metadata`, and records leave
-    /// as they came. Default: true.
+    /// as they came.
     #[serde(default = "add_fields_default")]
     pub(super) add_fields: bool,
     /// The maximum size of a message, both as sent and decompressed. Larger ones close their connection. Should be larger
-    /// than the chunks of clients (`chunk_limit_size` of Fluentd). At most 1GiB. Default: 64MiB.
+    /// than the chunks of clients (`chunk_limit_size` of Fluentd). At most 1GiB.
     #[serde(default = "message_size_default")]
     pub(super) max_message_bytes: Positive<Size>,
     /// How deep the maps and arrays of a record may nest. A message with a record that nests deeper closes its connection. At most
-    /// 1024. Default: 1024.
+    /// 1024.
     #[serde(default = "depth_default")]
     #[schemars(range(min = 1, max = 1024))]
     pub(super) max_depth: usize,
     /// Enables TLS. Default: disabled.
     pub(super) tls: Option<ServerTls>,
     /// The maximum number of connected clients. If another one connects, a connection on which nothing arrived in its first
-    /// second, or for 15 seconds, is closed for it; if there is none, the client waits. Default: 10000.
+    /// second, or for 15 seconds, is closed for it; if there is none, the client waits.
     #[serde(default = "connections_default")]
     #[schemars(range(min = 1))]
     pub(super) max_connections: usize,
     /// How long a client may send nothing before its connection is closed. Client libraries without acknowledgement lose a
-    /// message when they write to a connection that was closed, so this should be long. Default: 1h.
+    /// message when they write to a connection that was closed, so this should be long.
     #[serde(default = "idle_timeout_default")]
     pub(super) idle_timeout: Positive<Period>,
     /// The maximum time for a client to send a message, not counting the wait for memory, to answer the handshake, or to
-    /// read an acknowledgement. After that, the connection is closed. Default: 1m.
+    /// read an acknowledgement. After that, the connection is closed.
     #[serde(default = "timeout_default")]
     pub(super) message_timeout: Positive<Period>,
 }

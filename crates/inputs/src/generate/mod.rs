@@ -80,7 +80,7 @@ struct Config {
     /// Events per second. Default: as fast as the pipeline accepts them.
     #[serde(default)]
     rate: Option<Count>,
-    /// The seed of the random sequence of events. Default: 0.
+    /// The seed of the random sequence of events.
     #[serde(default)]
     seed: u64,
 }

@@ -7,7 +7,7 @@ use config::{ConfigError, Node, Period, Positive, Size};
 use http::{HeaderName, Method, StatusCode};
 use net::{Address, Auth, Secret, ServerTls};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::connections::settings::{
     check_connections, check_size, connections_default, message_size_default, timeout_default,
@@ -24,14 +24,13 @@ pub(super) struct Config {
     /// with 404. Default: every path.
     #[serde(default)]
     pub(super) path: Vec<String>,
-    /// The methods that are accepted. Others are answered with 405. Default: POST and PUT.
+    /// The methods that are accepted. Others are answered with 405.
     #[serde(default = "methods_default")]
     pub(super) method: Vec<String>,
-    /// The format of events in requests. Default: `auto`.
+    /// The format of events in requests.
     #[serde(default)]
     pub(super) format: Format,
     /// The maximum size of a body, both as sent and decompressed. Larger bodies are answered with 413. At most 1GiB.
-    /// Default: 16MiB.
     #[serde(default = "message_size_default")]
     pub(super) max_request_bytes: Positive<Size>,
     /// The credentials that clients need: `basic` with `user` and `password`, or `bearer` with a token. Requests
@@ -50,34 +49,33 @@ pub(super) struct Config {
     /// Enables TLS. Default: disabled.
     pub(super) tls: Option<ServerTls>,
     /// The maximum number of connected clients. If another one connects, a connection on which nothing arrived in its first
-    /// second, or for 15 seconds, is closed for it; if there is none, the client waits. Default: 10000.
+    /// second, or for 15 seconds, is closed for it; if there is none, the client waits.
     #[serde(default = "connections_default")]
     #[schemars(range(min = 1))]
     pub(super) max_connections: usize,
     /// The maximum time in which a client sends nothing after a response, or not the complete header of a request that it
-    /// began, or reads nothing of a response. After that, the connection is closed. Default: 1m.
+    /// began, or reads nothing of a response. After that, the connection is closed.
     #[serde(default = "timeout_default")]
     pub(super) idle_timeout: Positive<Period>,
     /// The maximum time for a client to send a body, not counting the wait for memory. After that, the response is
-    /// 408. Default: 1m.
+    /// 408.
     #[serde(default = "timeout_default")]
     pub(super) body_timeout: Positive<Period>,
     /// How long a request waits for memory, and then for its events to be safe. After that, the response is 503 with
-    /// `Retry-After`. Should be shorter than the timeout of the clients. Default: 20s.
+    /// `Retry-After`. Should be shorter than the timeout of the clients.
     #[serde(default = "ack_timeout_default")]
     pub(super) ack_timeout: Positive<Period>,
-    /// The status of a successful response, from 200 to 299. Default: 200.
+    /// The status of a successful response, from 200 to 299.
     #[serde(default = "code_default")]
     #[schemars(range(min = 200, max = 299))]
     pub(super) response_code: u16,
     /// Adds `@timestamp` and `host.name` to JSON events that do not have these fields; lines of text always get them.
-    /// Default: false.
     #[serde(default)]
     pub(super) add_fields: bool,
 }
 
 /// How events are written in requests.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Format {
     /// Depends on `Content-Type`: `application/x-ndjson` is `ndjson`, `application/json` is `json`, `text/plain` is

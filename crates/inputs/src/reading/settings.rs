@@ -3,10 +3,10 @@
 use codec::compress::Format;
 use config::Size;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// How the events of a stream are written.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Codec {
     /// Each line is an event with the line as `message`.
@@ -36,7 +36,7 @@ pub(crate) struct CsvSettings {
 }
 
 /// How a stream is compressed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Compression {
     /// Gzip and zstd are recognised by their first bytes, whatever the name is.

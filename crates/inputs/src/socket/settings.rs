@@ -4,14 +4,14 @@ use codec::LineEnding;
 use config::{ConfigError, Node, Period, Positive, Size};
 use net::{Address, ServerTls};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::connections::settings::{connections_default, timeout_default};
 use crate::reading::records::Records;
 use crate::reading::settings::{Codec, line_size_default};
 
 /// What ends a message.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Framing {
     /// A line feed, optionally preceded by a carriage return.
@@ -25,7 +25,7 @@ pub(super) enum Framing {
 }
 
 /// How the events of a socket are written.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Format {
     /// Each message is an event with the message as `message`.
@@ -47,18 +47,18 @@ pub(super) struct TcpConfig {
     /// The address to listen on: `5170` is that port on this machine only (127.0.0.1), `:5170` the port on every
     /// address of the machine, `HOST:5170` or `[::1]:5170` the port on one address.
     pub(super) address: Address,
-    /// What separates messages. Default: `lf`.
+    /// What separates messages.
     #[serde(default)]
     pub(super) framing: Framing,
-    /// The format of messages. Default: `text`.
+    /// The format of messages.
     #[serde(default)]
     pub(super) codec: Format,
     /// The maximum length of a message in bytes; longer ones are truncated and tagged `_truncated`. With `codec: msgpack`, a
-    /// larger document ends the connection. At most 1GiB. Default: 1MiB.
+    /// larger document ends the connection. At most 1GiB.
     #[serde(default = "line_size_default")]
     pub(super) max_line_bytes: Size,
     /// Adds `@timestamp` and `host.name` to JSON and MessagePack events that do not have these fields; events of text
-    /// always get them. Default: false.
+    /// always get them.
     #[serde(default)]
     pub(super) add_fields: bool,
     /// The time zone of syslog times without one, such as `Europe/Berlin` or `+02:00`. Default: the local time
@@ -67,7 +67,7 @@ pub(super) struct TcpConfig {
     /// Enables TLS. Default: disabled.
     pub(super) tls: Option<ServerTls>,
     /// The maximum number of connected clients. If another one connects, a connection on which nothing arrived in its first
-    /// second, or for 15 seconds, is closed for it; if there is none, the client waits. Default: 10000.
+    /// second, or for 15 seconds, is closed for it; if there is none, the client waits.
     #[serde(default = "connections_default")]
     #[schemars(range(min = 1))]
     pub(super) max_connections: usize,
@@ -75,7 +75,7 @@ pub(super) struct TcpConfig {
     /// because clients of these protocols lose what they send first on a connection that was closed.
     pub(super) idle_timeout: Option<Positive<Period>>,
     /// How long the rest of a message may take to arrive, once more than 4KiB of it have. After that, the connection is
-    /// closed. Default: 1m.
+    /// closed.
     #[serde(default = "timeout_default")]
     pub(super) line_timeout: Positive<Period>,
 }
@@ -87,22 +87,21 @@ pub(super) struct UdpConfig {
     /// The address to receive on: `5170` is that port on this machine only (127.0.0.1), `:5170` the port on every
     /// address of the machine, `HOST:5170` or `[::1]:5170` the port on one address.
     pub(super) address: Address,
-    /// The format of datagrams. Default: `text`.
+    /// The format of datagrams.
     #[serde(default)]
     pub(super) codec: Format,
-    /// The maximum length of an event in bytes; longer ones are truncated and tagged `_truncated`. Default: 1MiB, which no
-    /// datagram reaches.
+    /// The maximum length of an event in bytes; longer ones are truncated and tagged `_truncated`. No datagram reaches the default.
     #[serde(default = "line_size_default")]
     pub(super) max_line_bytes: Size,
     /// Adds `@timestamp` and `host.name` to JSON events that do not have these fields; events of text
-    /// always get them. Default: false.
+    /// always get them.
     #[serde(default)]
     pub(super) add_fields: bool,
     /// The time zone of syslog times without one, such as `Europe/Berlin` or `+02:00`. Default: the local time
     /// zone of the machine.
     pub(super) timezone: Option<String>,
     /// How many bytes of datagrams the system is asked to hold until they are taken; its own limit (`net.core.rmem_max`) may be
-    /// lower. Default: 16MiB.
+    /// lower.
     #[serde(default = "receive_buffer_default")]
     pub(super) receive_buffer_bytes: Positive<Size>,
 }
@@ -113,40 +112,40 @@ pub(super) struct UdpConfig {
 pub(super) struct UnixConfig {
     /// The path of the socket. It is created, and removed at the end; a socket that nobody listens on any more is replaced.
     pub(super) path: String,
-    /// The kind of socket. Default: `stream`.
+    /// The kind of socket.
     #[serde(default)]
     pub(super) kind: Kind,
-    /// The permissions of the socket, in octal: who may write to it may send events. Default: `0660`.
+    /// The permissions of the socket, in octal: who may write to it may send events.
     #[serde(default = "mode_default")]
     pub(super) mode: String,
-    /// What separates messages of a stream socket. Default: `lf`.
+    /// What separates messages of a stream socket.
     #[serde(default)]
     pub(super) framing: Framing,
-    /// The format of messages. Default: `text`.
+    /// The format of messages.
     #[serde(default)]
     pub(super) codec: Format,
-    /// The maximum length of a message in bytes; longer ones are truncated and tagged `_truncated`. At most 1GiB. Default: 1MiB.
+    /// The maximum length of a message in bytes; longer ones are truncated and tagged `_truncated`. At most 1GiB.
     #[serde(default = "line_size_default")]
     pub(super) max_line_bytes: Size,
     /// Adds `@timestamp` and `host.name` to JSON and MessagePack events that do not have these fields; events of text
-    /// always get them. Default: false.
+    /// always get them.
     #[serde(default)]
     pub(super) add_fields: bool,
     /// The time zone of syslog times without one, such as `Europe/Berlin` or `+02:00`. Default: the local time
     /// zone of the machine.
     pub(super) timezone: Option<String>,
     /// The maximum number of connected clients. If another one connects, a connection on which nothing arrived in its first
-    /// second, or for 15 seconds, is closed for it; if there is none, the client waits. Default: 10000.
+    /// second, or for 15 seconds, is closed for it; if there is none, the client waits.
     #[serde(default = "connections_default")]
     #[schemars(range(min = 1))]
     pub(super) max_connections: usize,
     /// How long a client may send nothing between two messages. After that, the connection is closed. Default: no limit.
     pub(super) idle_timeout: Option<Positive<Period>>,
     /// How long the rest of a message may take to arrive, once more than 4KiB of it have. After that, the connection is
-    /// closed. Default: 1m.
+    /// closed.
     #[serde(default = "timeout_default")]
     pub(super) line_timeout: Positive<Period>,
-    /// How many bytes of datagrams the system is asked to hold until they are taken. Default: 16MiB.
+    /// How many bytes of datagrams the system is asked to hold until they are taken.
     #[serde(default = "receive_buffer_default")]
     pub(super) receive_buffer_bytes: Positive<Size>,
 }
@@ -168,13 +167,13 @@ pub(super) struct SyslogConfig {
     /// The time zone of times without one, such as `Europe/Berlin` or `+02:00`. Default: the local time
     /// zone of the machine.
     pub(super) timezone: Option<String>,
-    /// The maximum length of a message in bytes; longer ones are truncated and tagged `_truncated`. At most 1GiB. Default: 1MiB.
+    /// The maximum length of a message in bytes; longer ones are truncated and tagged `_truncated`. At most 1GiB.
     #[serde(default = "line_size_default")]
     pub(super) max_line_bytes: Size,
     /// Enables TLS, with `transport: tcp`. Default: disabled.
     pub(super) tls: Option<ServerTls>,
     /// The maximum number of connected clients. If another one connects, a connection on which nothing arrived in its first
-    /// second, or for 15 seconds, is closed for it; if there is none, the client waits. Default: 10000.
+    /// second, or for 15 seconds, is closed for it; if there is none, the client waits.
     #[serde(default = "connections_default")]
     #[schemars(range(min = 1))]
     pub(super) max_connections: usize,
@@ -182,11 +181,11 @@ pub(super) struct SyslogConfig {
     /// because syslog clients lose what they send first on a connection that was closed.
     pub(super) idle_timeout: Option<Positive<Period>>,
     /// How long the rest of a message may take to arrive, once more than 4KiB of it have. After that, the connection is
-    /// closed. Default: 1m.
+    /// closed.
     #[serde(default = "timeout_default")]
     pub(super) line_timeout: Positive<Period>,
     /// How many bytes of datagrams the system is asked to hold until they are taken; its own limit (`net.core.rmem_max`) may be
-    /// lower. Default: 16MiB.
+    /// lower.
     #[serde(default = "receive_buffer_default")]
     pub(super) receive_buffer_bytes: Positive<Size>,
 }
@@ -204,7 +203,7 @@ pub(super) enum Transport {
 }
 
 /// Kinds of sockets of Unix.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Kind {
     /// Connections, as with TCP.

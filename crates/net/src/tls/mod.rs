@@ -28,7 +28,7 @@ use rustls::SupportedProtocolVersion;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::version::{TLS12, TLS13};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// How a client speaks TLS. All files are PEM.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -49,7 +49,7 @@ pub struct ClientTls {
     /// Whether the server must prove who it is. **With `false` anybody on the way can read and change everything, passwords
     /// included.** For trials only: for a server with a certificate of its own, set `ca` to that certificate.
     pub verify: bool,
-    /// The oldest version of TLS that is spoken. Default: 1.2.
+    /// The oldest version of TLS that is spoken.
     pub min_version: Version,
 }
 
@@ -82,13 +82,13 @@ pub struct ServerTls {
     /// With `client_ca`: whether clients may also come without a certificate. One that they show must be good in any case.
     #[serde(default)]
     pub client_cert_optional: bool,
-    /// The oldest version of TLS that is spoken. Default: 1.2.
+    /// The oldest version of TLS that is spoken.
     #[serde(default)]
     pub min_version: Version,
 }
 
 /// A version of TLS.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Version {
     /// TLS 1.2.
     #[default]

@@ -5,7 +5,7 @@ use config::{ConfigError, Node, setting_names};
 use expr::Template;
 use net::ClientSettings;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::action::{Action, DocumentId, Verb};
 use super::cloud;
@@ -38,7 +38,7 @@ pub struct Config {
     #[serde(default = "event")]
     document_id: String,
     /// What happens if a document with the same id exists: with `create` the existing document is kept, with `index`
-    /// (not for data streams) it is replaced. Default: `create`.
+    /// (not for data streams) it is replaced.
     #[serde(default)]
     op_type: OpType,
     /// The ingest pipeline for the documents. May contain `%{field}`.
@@ -54,7 +54,7 @@ pub struct Config {
     /// The index template to create if it does not exist: `none`, `default`, or the path of a file with its body.
     #[serde(default = "none")]
     template: String,
-    /// How bodies are compressed. Default: `gzip`.
+    /// How bodies are compressed.
     #[serde(default)]
     compression: BodyCompression,
     /// The compression level, 0 to 9. Default: 1.
@@ -70,7 +70,7 @@ fn none() -> String {
 }
 
 /// What happens to a document whose id is there already.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum OpType {
     /// The existing document is kept.
@@ -91,7 +91,7 @@ enum Require {
 }
 
 /// How bodies are compressed.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum BodyCompression {
     /// Gzip.

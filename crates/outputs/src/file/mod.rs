@@ -128,22 +128,22 @@ struct Config {
     timezone: Option<String>,
     /// How files are compressed. Default: determined by the extension of the path, `.gz` for gzip, `.zst` for zstd.
     compression: Option<CompressionName>,
-    /// The compression level: gzip 0 to 9 (default 6), zstd 1 to 22 (default 3).
+    /// The compression level: gzip 0 to 9, zstd 1 to 22. Default: 6 for gzip, 3 for zstd.
     compression_level: Option<i32>,
     /// When files are rotated. Default: never.
     #[serde(default)]
     rotate: RotateConfig,
     /// Whether every flush syncs the files to disk (`fsync`), and events count as delivered only then. A file is
-    /// always synced when it is closed, be it at the end, for rotation, or to open another file. Default: false.
+    /// always synced when it is closed, be it at the end, for rotation, or to open another file.
     #[serde(default)]
     fsync: bool,
-    /// Whether missing directories are created. Default: true.
+    /// Whether missing directories are created.
     #[serde(default = "yes")]
     create_dirs: bool,
     /// Permissions of new files, in octal; the umask applies. Default: `0666`.
     file_mode: Option<String>,
     /// The maximum number of open files; beyond that, or if the system has no more file descriptors, the least
-    /// recently used file is closed. Default: 64.
+    /// recently used file is closed.
     #[serde(default = "open_max")]
     #[schemars(range(min = 1))]
     max_open_files: usize,

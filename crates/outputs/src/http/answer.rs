@@ -15,8 +15,8 @@ use std::time::SystemTime;
 use component::{SendError, Sent};
 use http::{HeaderMap, StatusCode};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::Deserialize;
 use serde::de::{Deserializer, Error};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::answer::wait;
 
@@ -88,6 +88,15 @@ impl<'de> Deserialize<'de> for Statuses {
                 "`{text}` is not an error status: use a number from 300 to 599, or 3xx, 4xx or 5xx for a whole class"
             ))
         })
+    }
+}
+
+impl Serialize for Statuses {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.first == self.last {
+            true => serializer.serialize_u16(self.first),
+            false => serializer.collect_str(self),
+        }
     }
 }
 

@@ -134,15 +134,19 @@ struct Config {
     /// How bodies are compressed.
     #[serde(default)]
     compression: CompressionName,
-    /// The compression level: gzip 0 to 9 (default 6), zstd 1 to 22 (default 3).
+    /// The compression level: gzip 0 to 9, zstd 1 to 22. Default: 6 for gzip, 3 for zstd.
     compression_level: Option<i32>,
     /// Headers for every request. A value may contain `%{field}` and `%{+time format}`, or be `file:PATH` for the
     /// content of a file. `Content-Type` is determined by the format unless it is set here.
     #[serde(default)]
     headers: BTreeMap<String, Secret>,
-    /// The statuses after which a request is retried: from 300 to 599, or `3xx`, `4xx`, `5xx`. Default: 408, 429 and
-    /// 5xx.
+    /// The statuses after which a request is retried: from 300 to 599, or `3xx`, `4xx`, `5xx`.
+    #[schemars(default = "retried_default")]
     retry_status: Option<Vec<Statuses>>,
+}
+
+fn retried_default() -> Vec<Statuses> {
+    answer::RETRIED.to_vec()
 }
 
 /// The HTTP method.
@@ -217,9 +221,7 @@ impl Http {
             .compression
             .with_level(node, config.compression_level)?;
         let judge = Judge {
-            retried: config
-                .retry_status
-                .unwrap_or_else(|| answer::RETRIED.to_vec()),
+            retried: config.retry_status.unwrap_or_else(retried_default),
             has_fixed_url: target.has_fixed_url(),
         };
         settings.headers = config.headers;

@@ -117,7 +117,7 @@ struct Config {
     field: String,
     /// The formats to try, in order.
     formats: Vec<String>,
-    /// The field to write. Default: `@timestamp`.
+    /// The field to write.
     #[serde(default = "default_target")]
     target: String,
     /// The zone of times that do not name one: an IANA name such as `Europe/Berlin`, an offset such as `+02:00`, or

@@ -11,7 +11,7 @@ use batch::{Batch, Bitmap, Cell, ColumnBuilder, Edit, Failures, FieldPath, Field
 use component::{Build, BuildContext, Example, Order, Processor, Spec, parse};
 use config::{ConfigError, Node, Positional};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::keyed::{Found, Keyed};
 use crate::names::field;
@@ -100,7 +100,7 @@ pub const SPEC: Spec = Spec {
 struct Config {
     /// The pattern: keys such as `%{name}` with the delimiters between them.
     pattern: String,
-    /// The field to split. Default: `message`.
+    /// The field to split.
     #[serde(default = "message")]
     field: String,
     /// The field that gets the captured fields. Default: none; they become fields of the event.
@@ -109,10 +109,10 @@ struct Config {
     /// Types for fields, captured or not: `int`, `float` or `bool`. Default: text.
     #[serde(default)]
     convert_datatype: BTreeMap<String, Kind>,
-    /// At which ends captures lose the characters of `trim_chars`. Default: `none`.
+    /// At which ends captures lose the characters of `trim_chars`.
     #[serde(default)]
     trim_values: Trim,
-    /// The characters that `trim_values` removes; ASCII. Default: a space.
+    /// The characters that `trim_values` removes; ASCII.
     #[serde(default = "space")]
     trim_chars: String,
 }
@@ -140,7 +140,7 @@ enum Kind {
     Bool,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Trim {
     #[default]

@@ -83,13 +83,13 @@ struct Config {
     /// The path of the database file.
     #[serde(deserialize_with = "config::paths")]
     database: String,
-    /// The object to write into. Default: `geoip`.
+    /// The object to write into.
     #[serde(default = "default_target")]
     target: String,
     /// The results to write. Default: all that the database has.
     #[serde(default)]
     fields: Vec<Fact>,
-    /// How many distinct addresses each worker remembers. Default: 10000.
+    /// How many distinct addresses each worker remembers.
     #[serde(default = "default_cache_entries")]
     cache_entries: usize,
 }

@@ -7,7 +7,7 @@ use component::{BuildContext, Processor};
 use config::{ConfigError, Node};
 use grok::{GrokError, Library, Options, Pattern, PatternSet};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::general::Row;
 use super::{Compiled, Field, Grok, Source};
@@ -24,7 +24,7 @@ pub(super) struct Config {
     /// Several fields, each with the patterns to try on it, in order; instead of `pattern` and `field`.
     #[serde(default, rename = "match")]
     fields: BTreeMap<String, Vec<String>>,
-    /// Which definitions `%{NAME}` may refer to. Default: `legacy`.
+    /// Which definitions `%{NAME}` may refer to.
     #[serde(default)]
     pattern_set: Set,
     /// Further definitions, by name. They replace those of the same name.
@@ -33,26 +33,31 @@ pub(super) struct Config {
     /// Files of further definitions: a name, white space and an expression on each line.
     #[serde(default, deserialize_with = "config::paths")]
     patterns_files: Vec<String>,
-    /// Whether the first match ends the search. Default: true.
+    /// Whether the first match ends the search.
     #[serde(default = "yes")]
     break_on_match: bool,
     /// Fields whose value is replaced by a capture, rather than joined with it in a list.
     #[serde(default)]
     overwrite: Vec<String>,
-    /// Whether `%{NAME}` without a field name captures nothing. If false, it captures into a field called `NAME`. Default: true.
+    /// Whether `%{NAME}` without a field name captures nothing. If false, it captures into a field called `NAME`.
     #[serde(default = "yes")]
     named_captures_only: bool,
-    /// Whether empty captures are kept, as empty strings or null. Default: false.
+    /// Whether empty captures are kept, as empty strings or null.
     #[serde(default)]
     keep_empty_captures: bool,
     /// The object to write all captures into. Default: the event itself.
     target: Option<String>,
-    /// The maximum number of steps of a search, in addition to some per byte of the text. Default: 200000.
+    /// The maximum number of steps of a search, in addition to some per byte of the text.
+    #[schemars(default = "match_limit_default")]
     match_limit: Option<u32>,
 }
 
+fn match_limit_default() -> u32 {
+    Options::default().match_limit
+}
+
 /// The sets of definitions that are part of the program.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 enum Set {
     /// Flat names: `clientip`, `verb`.
@@ -77,7 +82,7 @@ pub(super) fn build(
         library: library(node, &config)?,
         options: Options {
             named_captures_only: config.named_captures_only,
-            match_limit: config.match_limit.unwrap_or(Options::default().match_limit),
+            match_limit: config.match_limit.unwrap_or_else(match_limit_default),
         },
         target: config
             .target

@@ -16,7 +16,7 @@ use batch::{Batch, Bitmap, Cell, Edit, Failures, FieldPath, FieldRead};
 use component::{Build, BuildContext, Example, Order, Processor, Spec, parse};
 use config::{ConfigError, Node, Positional};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::keyed::{Found, Keyed};
 use crate::literal::Literal;
@@ -75,33 +75,33 @@ pub const SPEC: Spec = Spec {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct Config {
-    /// The field to parse. Default: `message`.
+    /// The field to parse.
     field: String,
     /// The field that gets the pairs. Default: none; they become fields of the event.
     target: Option<String>,
-    /// The characters that split pairs, each of them alone; ASCII. Default: a space.
+    /// The characters that split pairs, each of them alone; ASCII.
     field_split: String,
     /// A regular expression that splits pairs, in place of `field_split`, such as `,\s*` or `\+\+`; without look-around and
     /// back references. Several times slower. Default: none.
     field_split_pattern: Option<String>,
-    /// The characters that split a key from its value, each of them alone; ASCII. Default: `=`.
+    /// The characters that split a key from its value, each of them alone; ASCII.
     value_split: String,
     /// A regular expression that splits a key from its value, in place of `value_split`. Default: none.
     value_split_pattern: Option<String>,
     /// Whether spaces around the splitter of key and value are passed over, as in `key = value`: `lenient` or `strict`.
-    /// In `a= b=1`, which Logstash reads as one pair, `a` has no value either way. Default: `lenient`.
+    /// In `a= b=1`, which Logstash reads as one pair, `a` has no value either way.
     whitespace: Whitespace,
-    /// Whether values may stand in `(…)`, `[…]` and `<…>`. Default: true.
+    /// Whether values may stand in `(…)`, `[…]` and `<…>`.
     include_brackets: bool,
-    /// Whether a value that holds pairs becomes an object of these. Default: false.
+    /// Whether a value that holds pairs becomes an object of these.
     recursive: bool,
-    /// Characters to remove from both ends of keys. Default: none.
+    /// Characters to remove from both ends of keys.
     trim_key: String,
-    /// Characters to remove from both ends of values. Default: none.
+    /// Characters to remove from both ends of values.
     trim_value: String,
-    /// Characters to remove from keys wherever they stand. Default: none.
+    /// Characters to remove from keys wherever they stand.
     remove_char_key: String,
-    /// Characters to remove from values wherever they stand. Default: none.
+    /// Characters to remove from values wherever they stand.
     remove_char_value: String,
     /// Changes the case of keys. Default: no change.
     transform_key: Option<Case>,
@@ -111,17 +111,17 @@ struct Config {
     include_keys: BTreeSet<String>,
     /// Keys to leave out, as they are after trimming. Default: none.
     exclude_keys: BTreeSet<String>,
-    /// A text to put before every key. Default: none.
+    /// A text to put before every key.
     prefix: String,
     /// Fields, without prefix, that an event gets when its text has no such pair. Default: none.
     default_keys: BTreeMap<String, Literal>,
-    /// Whether pairs without a value give empty texts. Default: false.
+    /// Whether pairs without a value give empty texts.
     allow_empty_values: bool,
-    /// Whether a value that comes twice with the same key is kept twice. Default: true.
+    /// Whether a value that comes twice with the same key is kept twice.
     allow_duplicate_values: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Whitespace {
     Lenient,

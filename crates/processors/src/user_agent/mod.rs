@@ -77,14 +77,14 @@ absent, null or empty changes nothing. It never fails.
 struct Config {
     /// The field that holds the user agent string.
     field: String,
-    /// The object to write into. Default: `user_agent`.
+    /// The object to write into.
     #[serde(default = "default_target")]
     target: String,
     /// The path of a file with other rules, in the form of uap-core's `regexes.yaml`. Default: the rules that are part of the
     /// program.
     #[serde(default)]
     regexes: Option<String>,
-    /// How many distinct strings each worker remembers. Default: 10000.
+    /// How many distinct strings each worker remembers.
     #[serde(default = "default_cache_entries")]
     cache_entries: usize,
 }
