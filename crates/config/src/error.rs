@@ -121,14 +121,6 @@ impl ConfigError {
         &self.0.message
     }
 
-    /// The name of the file, or `<command line>`; none when the error belongs to no text.
-    pub fn file(&self) -> Option<&str> {
-        self.0
-            .place
-            .as_ref()
-            .map(|place| place.source.name.as_str())
-    }
-
     /// Where in the text, in bytes.
     pub fn span(&self) -> Option<Span> {
         self.0.place.as_ref().map(|place| place.span)

@@ -118,14 +118,6 @@ impl Node {
         }
     }
 
-    /// The items of a list.
-    pub fn as_list(&self) -> Option<&[Node]> {
-        match &self.kind {
-            NodeKind::List(items) => Some(items),
-            _ => None,
-        }
-    }
-
     /// The items of a list; a scalar or a map is a list of one, null a list of none.
     pub fn items(&self) -> &[Node] {
         match &self.kind {

@@ -350,11 +350,6 @@ impl Chunker {
         }
     }
 
-    /// Where a later run goes on, once everything was delivered that was taken so far.
-    pub fn resume_point(&self) -> Resume {
-        self.after.clone()
-    }
-
     /// Bytes that were read and that no chunk accounts for yet.
     pub fn pending(&self) -> u64 {
         self.window.end() - self.origin - self.covered - self.skipped()

@@ -203,7 +203,6 @@ impl<'a> Run<'a> {
             after.check,
             Check::of(&self.content[..after.offset as usize])
         );
-        assert_eq!(self.chunker.resume_point(), after);
         self.resume = after;
         let source_bytes = chunk.source_bytes;
         let before = self.events.len();
