@@ -19,16 +19,13 @@ pub enum Order {
 ///
 /// Results depend on the batch, its sequence and the configuration alone: randomness comes from the event id, the
 /// current time is the batch's.
-pub trait Processor: Send {
+pub trait Processor: Fork + Send {
     /// Handles the rows it is given and leaves the others as they are. A row that it reports as failed must have its
     /// values from before; [`Batch::apply`] sees to that when all writes are in one edit.
     fn process(&mut self, batch: &mut Batch, rows: &Bitmap) -> Failures;
 
-    /// Another instance with the same configuration, for another worker. Large data is shared.
-    fn fork(&self) -> Box<dyn Processor>;
-
     /// Tells how many processors of its kind the events have gone through in this pipeline. Called once, before the first
-    /// batch and before [`Processor::fork`].
+    /// batch and before [`Fork::fork`].
     fn place(&mut self, _before: usize) {}
 
     /// Whether it makes sense only with a condition (`if`).
@@ -56,5 +53,17 @@ pub trait Processor: Send {
     /// calls passes it on, with the processor's name, as often as its limit allows.
     fn take_warnings(&mut self) -> Vec<Warning> {
         Vec::new()
+    }
+}
+
+/// Gives each worker an instance of its own. Every processor that implements [`Clone`] has it.
+pub trait Fork {
+    /// Another instance with the same configuration, made before the first batch. Large data is shared.
+    fn fork(&self) -> Box<dyn Processor>;
+}
+
+impl<P: Processor + Clone + 'static> Fork for P {
+    fn fork(&self) -> Box<dyn Processor> {
+        Box::new(self.clone())
     }
 }

@@ -114,10 +114,6 @@ impl Processor for Does {
         failures
     }
 
-    fn fork(&self) -> Box<dyn Processor> {
-        Box::new(*self)
-    }
-
     fn is_finished(&self) -> bool {
         matches!(self, Self::Take(0))
     }

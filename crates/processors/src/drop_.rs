@@ -68,10 +68,6 @@ impl Processor for Drop {
     fn needs_condition(&self) -> bool {
         true
     }
-
-    fn fork(&self) -> Box<dyn Processor> {
-        Box::new(self.clone())
-    }
 }
 
 #[cfg(test)]

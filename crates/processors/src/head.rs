@@ -55,14 +55,13 @@ struct Config {
 fn build(node: &Node, _: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
     let config: Config = parse(node)?;
     Ok(Box::new(Head {
-        count: config.count.0,
         left: config.count.0,
         reason: SPEC.name.into(),
     }))
 }
 
+#[derive(Clone)]
 struct Head {
-    count: u64,
     left: u64,
     reason: Arc<str>,
 }
@@ -79,14 +78,6 @@ impl Processor for Head {
         }
         self.left -= arrived.min(self.left);
         Failures::none()
-    }
-
-    fn fork(&self) -> Box<dyn Processor> {
-        Box::new(Self {
-            count: self.count,
-            left: self.count,
-            reason: self.reason.clone(),
-        })
     }
 
     fn is_finished(&self) -> bool {
@@ -133,7 +124,6 @@ mod tests {
         );
         assert_eq!(lines_of(&batch), [r#"{"a":1}"#, r#"{"a":2}"#, r#"{"a":3}"#]);
         assert_eq!(&*batch.drops()[0].reason, "head");
-        assert!(!head.fork().is_finished());
     }
 
     #[test]

@@ -76,10 +76,6 @@ impl Processor for Keep {
         let read = |path| Arc::new(FieldRead::always(path));
         fields.map(read).collect()
     }
-
-    fn fork(&self) -> Box<dyn Processor> {
-        Box::new(self.clone())
-    }
 }
 
 #[cfg(test)]

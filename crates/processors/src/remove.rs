@@ -82,10 +82,6 @@ impl Processor for Remove {
         let read = |path| Arc::new(FieldRead::always(path).may_be_absent(true));
         fields.map(read).collect()
     }
-
-    fn fork(&self) -> Box<dyn Processor> {
-        Box::new(self.clone())
-    }
 }
 
 #[cfg(test)]

@@ -246,10 +246,6 @@ impl Processor for Renames {
             .map(|from| Arc::new(FieldRead::always(from)))
             .collect()
     }
-
-    fn fork(&self) -> Box<dyn Processor> {
-        Box::new(self.clone())
-    }
 }
 
 #[cfg(test)]

@@ -215,10 +215,6 @@ impl Processor for Sample {
         let key = self.key.iter().cloned();
         key.map(|key| Arc::new(FieldRead::always(key))).collect()
     }
-
-    fn fork(&self) -> Box<dyn Processor> {
-        Box::new(self.clone())
-    }
 }
 
 /// Spreads a hash evenly: the finaliser of MurmurHash3.

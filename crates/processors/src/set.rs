@@ -260,10 +260,6 @@ impl Processor for Set {
         });
         reads.collect()
     }
-
-    fn fork(&self) -> Box<dyn Processor> {
-        Box::new(self.clone())
-    }
 }
 
 /// The column, with these rows as they are.

@@ -68,6 +68,7 @@ fn build(node: &Node, _: &BuildContext) -> Result<Box<dyn Processor>, ConfigErro
     }))
 }
 
+#[derive(Clone)]
 struct Where {
     condition: Expr,
     reason: Arc<str>,
@@ -93,16 +94,6 @@ impl Processor for Where {
 
     fn reads(&self) -> Vec<Arc<FieldRead>> {
         self.condition.reads().to_vec()
-    }
-
-    fn fork(&self) -> Box<dyn Processor> {
-        let (condition, reason) = (self.condition.clone(), self.reason.clone());
-        Box::new(Self {
-            condition,
-            reason,
-            errors: 0,
-            warning: None,
-        })
     }
 
     fn take_counters(&mut self) -> Vec<(&'static str, u64)> {

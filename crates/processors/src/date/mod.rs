@@ -249,10 +249,6 @@ impl Processor for Date {
     fn reads(&self) -> Vec<Arc<FieldRead>> {
         vec![Arc::new(FieldRead::always(self.field.clone()))]
     }
-
-    fn fork(&self) -> Box<dyn Processor> {
-        Box::new(self.clone())
-    }
 }
 
 impl Date {

@@ -374,10 +374,6 @@ impl Processor for Dissect {
     fn reads(&self) -> Vec<Arc<FieldRead>> {
         vec![Arc::new(FieldRead::always(self.plan.source.clone()))]
     }
-
-    fn fork(&self) -> Box<dyn Processor> {
-        Box::new(self.clone())
-    }
 }
 
 impl Plan {

@@ -185,10 +185,6 @@ impl Processor for GeoIp {
         vec![Arc::new(FieldRead::always(self.field.clone()))]
     }
 
-    fn fork(&self) -> Box<dyn Processor> {
-        Box::new(self.clone())
-    }
-
     fn take_counters(&mut self) -> Vec<(&'static str, u64)> {
         let [lookups, misses, errors] =
             [&mut self.lookups, &mut self.misses, &mut self.errors].map(std::mem::take);

@@ -176,10 +176,6 @@ impl Processor for Grok {
             .map(|field| Arc::new(FieldRead::always(field)))
             .collect()
     }
-
-    fn fork(&self) -> Box<dyn Processor> {
-        Box::new(self.clone())
-    }
 }
 
 impl Grok {

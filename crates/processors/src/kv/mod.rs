@@ -316,10 +316,6 @@ impl Processor for Kv {
     fn reads(&self) -> Vec<Arc<FieldRead>> {
         vec![Arc::new(FieldRead::always(self.source.clone()))]
     }
-
-    fn fork(&self) -> Box<dyn Processor> {
-        Box::new(self.clone())
-    }
 }
 
 impl Kv {

@@ -177,10 +177,6 @@ impl Processor for UserAgent {
         vec![Arc::new(FieldRead::always(self.field.clone()))]
     }
 
-    fn fork(&self) -> Box<dyn Processor> {
-        Box::new(self.clone())
-    }
-
     fn take_counters(&mut self) -> Vec<(&'static str, u64)> {
         let (lookups, misses) = (
             std::mem::take(&mut self.lookups),
