@@ -61,7 +61,7 @@ use std::sync::Arc;
 use batch::{Batch, Bitmap, Cell, Column, ColumnBuilder, FieldPath, FieldRead};
 
 pub use functions::{EXAMPLE_DOCUMENT, FUNCTION_GROUPS, FunctionDoc, FunctionGroup, functions};
-pub use template::{Absent, BoundTemplate, Template, TemplateError, Zone};
+pub use template::{Absent, BoundTemplate, Template, TemplateError, zone_setting};
 pub use time_letters::{FormatUse, MisusedLetter, check_time_letters};
 
 use columns::Columns;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use batch::{Batch, Bitmap, FieldRead, JsonWriter, MsgPackWriter};
 use config::{ConfigError, Node};
-use expr::{Absent, BoundTemplate, Template, Zone};
+use expr::{Absent, BoundTemplate, Template, zone_setting};
 
 use crate::pretty::Pretty;
 
@@ -44,7 +44,7 @@ impl Format {
 /// # Errors
 /// What is wrong with one of the two, with its place.
 pub fn template(output: &Node, at: &Node, text: &str) -> Result<Template, ConfigError> {
-    let zone = Zone::of_setting(output)?;
+    let zone = zone_setting(output)?;
     let template = Template::parse(text).map_err(|error| error.in_setting(at))?;
     if let Some(format) = time_without_plus(text) {
         let error = at.error(format!(
@@ -52,7 +52,7 @@ pub fn template(output: &Node, at: &Node, text: &str) -> Result<Template, Config
         ));
         return Err(error.note("the time of an event is written with a `+`"));
     }
-    Ok(template.in_zone(&zone))
+    Ok(template.in_zone(zone))
 }
 
 /// What stands between braces as a field's name and reads as the format of a time: the letters of dates, in groups that only such

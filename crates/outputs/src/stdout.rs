@@ -18,7 +18,7 @@ use component::{
     parse, standard,
 };
 use config::{ConfigError, Node, Positional};
-use expr::Zone;
+use expr::zone_setting;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -194,7 +194,7 @@ fn format(config: &Config, node: &Node, terminal: Option<Terminal>) -> Result<Fo
     let zone = node.get("timezone").filter(|zone| !zone.is_null());
     if let Some(zone) = zone.filter(|_| config.format != Some(FormatName::Line)) {
         // A value that is none is told first.
-        Zone::of_setting(node)?;
+        zone_setting(node)?;
         return Err(zone
             .error("`timezone` is for the times in a `template`, which requires `format: line`"));
     }

@@ -21,7 +21,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use batch::{Batch, Column, FieldPath, FieldRead, Value};
-
+use datetime::Zone;
 use jiff::tz::TimeZone;
 
 use crate::time::{self, parse_time};
@@ -71,25 +71,16 @@ impl TemplateError {
     }
 }
 
-/// A time zone in which times are written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Zone(TimeZone);
-
-impl Zone {
-    /// Reads the setting `timezone` of a component; UTC where it is not set.
-    ///
-    /// # Errors
-    /// It is no time zone, with its place.
-    pub fn of_setting(node: &config::Node) -> Result<Self, config::ConfigError> {
-        let Some(setting) = node.get("timezone").filter(|setting| !setting.is_null()) else {
-            return Ok(Self(TimeZone::UTC));
-        };
-        let text = setting.as_str().unwrap_or_default();
-        if let Some(zone) = time::zone_named(text) {
-            return Ok(Self(zone.into()));
-        }
-        Err(config::no_zone(setting, text, &[]))
-    }
+/// The zone in the setting `timezone` of a component; UTC where it is not set.
+///
+/// # Errors
+/// It is no time zone, with its place.
+pub fn zone_setting(node: &config::Node) -> Result<Zone, config::ConfigError> {
+    let Some(setting) = node.get("timezone").filter(|setting| !setting.is_null()) else {
+        return Ok(Zone::UTC);
+    };
+    let text = setting.as_str().unwrap_or_default();
+    time::zone_named(text).ok_or_else(|| config::no_zone(setting, text, &[]))
 }
 
 /// What a reference to a field that is absent or null gives.
@@ -134,10 +125,11 @@ impl Template {
 
     /// With times in this zone instead of UTC.
     #[must_use]
-    pub fn in_zone(mut self, zone: &Zone) -> Self {
+    pub fn in_zone(mut self, zone: Zone) -> Self {
+        let zone = TimeZone::from(zone);
         for piece in &mut self.pieces {
             if let Piece::Time(_, known) = piece {
-                known.clone_from(&zone.0);
+                known.clone_from(&zone);
             }
         }
         self
