@@ -25,7 +25,7 @@ pub const SPEC: Spec = Spec {
         input: "",
         output: "",
     }],
-    schema: |generator| Config::json_schema(generator),
+    schema: |generator| generator.subschema_for::<Config>(),
     build: Build::Writer {
         ordered: false,
         build,

@@ -35,7 +35,7 @@ with its id and `@metadata`, and handles it like one that came in: an event that
         input: "",
         output: "",
     }],
-    schema: |generator| Config::json_schema(generator),
+    schema: |generator| generator.subschema_for::<Config>(),
     build: Build::Feeder(build),
 };
 

@@ -42,7 +42,7 @@ In a `template`, ", expr::template_syntax!(), " A field that is absent or null i
         Example { title: "JSON, one event per line, on a terminal too", stage: "stdout json", input: "", output: "" },
         Example { title: "Two fields per line", stage: r#"stdout line "%{clientip} %{response}""#, input: "", output: "" },
     ],
-    schema: |generator| Config::json_schema(generator),
+    schema: |generator| generator.subschema_for::<Config>(),
     build: Build::Writer { ordered: true, build },
 };
 

@@ -105,7 +105,7 @@ so that nothing is ever overwritten. If another process renames or removes the f
             output: "",
         },
     ],
-    schema: |generator| Config::json_schema(generator),
+    schema: |generator| generator.subschema_for::<Config>(),
     build: Build::Writer { ordered: true, build },
 };
 

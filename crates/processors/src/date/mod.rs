@@ -68,7 +68,7 @@ pub const SPEC: Spec = Spec {
             output: r#"{"datum":"3. März 2024 12:00","@timestamp":"2024-03-03T11:00:00.000Z"}"#,
         },
     ],
-    schema: |generator| generator.root_schema_for::<Config>(),
+    schema: |generator| generator.subschema_for::<Config>(),
     build: Build::Processor {
         order: Order::Stateless,
         sees_sealed: false,

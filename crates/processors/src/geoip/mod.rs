@@ -50,7 +50,7 @@ pub const SPEC: Spec = Spec {
             output: r#"{"source":{"ip":"81.2.69.142","as":{"number":64500,"organization":{"name":"Example Networks"}}}}"#,
         },
     ],
-    schema: |generator| generator.root_schema_for::<Config>(),
+    schema: |generator| generator.subschema_for::<Config>(),
     build: Build::Processor {
         order: Order::Stateless,
         sees_sealed: false,

@@ -57,7 +57,7 @@ pub const SPEC: Spec = Spec {
                      \"process\":{\"name\":\"sshd\",\"pid\":42},\"message\":\"session opened\"}",
         },
     ],
-    schema: |generator| generator.root_schema_for::<Config>(),
+    schema: |generator| generator.subschema_for::<Config>(),
     build: Build::Processor {
         order: Order::Stateless,
         sees_sealed: false,

@@ -50,7 +50,7 @@ pub const SPEC: Spec = Spec {
                      \"ua\":{\"name\":\"Googlebot\",\"version\":\"2.1\",\"device\":{\"name\":\"Spider\"},\"os\":{\"name\":\"Other\"}}}",
         },
     ],
-    schema: |generator| generator.root_schema_for::<Config>(),
+    schema: |generator| generator.subschema_for::<Config>(),
     build: Build::Processor {
         order: Order::Stateless,
         sees_sealed: false,
