@@ -13,6 +13,7 @@ mod keep;
 mod keyed;
 mod kv;
 mod literal;
+mod lookup;
 mod names;
 mod object_cache;
 mod remove;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use batch::{Column, ColumnBuilder, Span};
 use bytes::Bytes;
+use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 /// How long the list of buffers may grow: each column shares the whole of it.
@@ -26,6 +27,9 @@ pub(crate) struct ObjectCache<K> {
     generation_size: usize,
     buffers: Arc<[Bytes]>,
     is_untidy: bool,
+    pub state: RandomState,
+    lookups: u64,
+    misses: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -44,6 +48,9 @@ impl<K> ObjectCache<K> {
             generation_size: (capacity / 2).max(1),
             buffers: Arc::new([]),
             is_untidy: false,
+            state: RandomState::default(),
+            lookups: 0,
+            misses: 0,
         }
     }
 
@@ -52,9 +59,43 @@ impl<K> ObjectCache<K> {
         ColumnBuilder::over(rows, self.buffers.clone())
     }
 
+    /// The object of a key: what its lookup gave, or else what `write` appends to `objects`, the column of the batch, and tells
+    /// to be an object.
+    #[inline]
+    pub fn object(
+        &mut self,
+        hash: u64,
+        is_key: impl Fn(&K) -> bool,
+        key: impl FnOnce() -> K,
+        objects: &mut ColumnBuilder,
+        write: impl FnOnce(&mut Vec<u8>) -> bool,
+    ) -> Option<Span> {
+        self.lookups += 1;
+        match self.get(hash, is_key) {
+            Some(object) => object,
+            None => self.look_up(hash, key(), objects, write),
+        }
+    }
+
+    #[cold]
+    fn look_up(
+        &mut self,
+        hash: u64,
+        key: K,
+        objects: &mut ColumnBuilder,
+        write: impl FnOnce(&mut Vec<u8>) -> bool,
+    ) -> Option<Span> {
+        self.misses += 1;
+        let mut is_known = false;
+        let span = objects.append(|out| is_known = write(out));
+        let object = is_known.then_some(span);
+        self.insert(hash, key, object);
+        object
+    }
+
     /// What the lookup of a key gave: an object, or nothing. `None` when the key is not known here.
     #[inline]
-    pub fn get(&mut self, hash: u64, is_key: impl Fn(&K) -> bool) -> Option<Option<Span>> {
+    fn get(&mut self, hash: u64, is_key: impl Fn(&K) -> bool) -> Option<Option<Span>> {
         let wanted = |entry: &Entry<K>| entry.hash == hash && is_key(&entry.key);
         match self.young.find(hash, wanted) {
             Some(entry) => Some(entry.object),
@@ -70,8 +111,7 @@ impl<K> ObjectCache<K> {
         Some(object)
     }
 
-    /// Remembers what a lookup gave; an object's span comes from [`ColumnBuilder::append`] of this batch's column.
-    pub fn insert(&mut self, hash: u64, key: K, object: Option<Span>) {
+    fn insert(&mut self, hash: u64, key: K, object: Option<Span>) {
         if self.young.len() >= self.generation_size {
             self.old = std::mem::take(&mut self.young);
             self.is_untidy = true;
@@ -86,6 +126,12 @@ impl<K> ObjectCache<K> {
         if self.is_untidy || self.buffers.len() > BUFFERS_MAX {
             self.tidy();
         }
+    }
+
+    /// How many lookups the cache answered since the last call, and how many not.
+    pub fn take_counters(&mut self) -> Vec<(&'static str, u64)> {
+        let [lookups, misses] = [&mut self.lookups, &mut self.misses].map(std::mem::take);
+        vec![("cache_hits", lookups - misses), ("cache_misses", misses)]
     }
 
     /// Copies the texts in use into one buffer.
@@ -117,27 +163,23 @@ mod tests {
     use proptest::prelude::*;
 
     /// One batch of lookups: each key's object is its own digits in braces, and odd thousands have none.
-    fn look_up(cache: &mut ObjectCache<u32>, keys: &[u32]) -> (Column, usize) {
+    fn look_up(cache: &mut ObjectCache<u32>, keys: &[u32]) -> (Column, u64) {
         let mut column = cache.column(keys.len());
-        let mut misses = 0;
+        let before = cache.misses;
         for (row, &key) in keys.iter().enumerate() {
             let hash = u64::from(key % 7);
-            let object = cache.get(hash, |known| *known == key).unwrap_or_else(|| {
-                misses += 1;
-                let is_known = key / 1000 % 2 == 0;
-                let object = is_known.then(|| {
-                    column.append(|out| out.extend_from_slice(format!("{{{key}}}").as_bytes()))
-                });
-                cache.insert(hash, key, object);
-                object
-            });
+            let write = |out: &mut Vec<u8>| {
+                out.extend_from_slice(format!("{{{key}}}").as_bytes());
+                key / 1000 % 2 == 0
+            };
+            let object = cache.object(hash, |known| *known == key, || key, &mut column, write);
             if let Some(span) = object {
                 column.set(row, Cell::Json(span));
             }
         }
         let column = column.finish();
         cache.keep(&column);
-        (column, misses)
+        (column, cache.misses - before)
     }
 
     proptest! {

@@ -1,7 +1,7 @@
 //! `geoip`: where an address is, and whose.
 //!
 //! The database is read into memory once and shared by all instances ([`database`]); each distinct address is looked up
-//! once and its object remembered ([`crate::object_cache`]). A text that was looked up before is not even
+//! once and its object remembered ([`crate::lookup`]). A text that was looked up before is not even
 //! parsed ([`address`]).
 
 mod address;
@@ -10,15 +10,13 @@ mod database;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use batch::{
-    Batch, Bitmap, Cell, ColumnBuilder, Edit, Failures, FieldPath, FieldRead, Span, Value,
-};
+use batch::{ColumnBuilder, Span, Value};
 use component::{Build, BuildContext, Example, Order, Processor, Spec};
 use config::{ConfigError, Node, Positional};
-use foldhash::fast::RandomState;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::lookup::{Lookup, Source, default_cache_entries};
 use crate::object_cache::ObjectCache;
 use crate::text::first_of;
 use address::Key;
@@ -98,32 +96,8 @@ fn default_target() -> String {
     "geoip".to_owned()
 }
 
-fn default_cache_entries() -> usize {
-    10_000
-}
-
-#[derive(Clone)]
-struct GeoIp {
-    field: FieldPath,
-    target: FieldPath,
-    tag: Arc<str>,
-    database: Arc<Database>,
-    cache: ObjectCache<Key>,
-    state: RandomState,
-    /// The text of a value that is not a text.
-    text: Vec<u8>,
-    lookups: u64,
-    misses: u64,
-    errors: u64,
-}
-
 fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
     let config: Config = component::parse(node)?;
-    if config.cache_entries == 0 {
-        return Err(node
-            .nearest("cache_entries")
-            .error("the cache needs room for one address at least"));
-    }
     let path = &config.database;
     let refuse = |reason: String| {
         node.nearest("database")
@@ -131,109 +105,66 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
     };
     let bytes = std::fs::read(path).map_err(|error| refuse(error.to_string()))?;
     let database = Database::new(bytes, config.fields).map_err(refuse)?;
-    Ok(Box::new(GeoIp {
-        field: crate::names::field(node, "field", &config.field)?,
-        target: crate::names::field(node, "target", &config.target)?,
-        tag: context.tag_or("_geoip_lookup_failure"),
+    let settings = (&*config.field, &*config.target, config.cache_entries);
+    let addresses = Addresses {
         database: Arc::new(database),
-        cache: ObjectCache::new(config.cache_entries),
-        state: RandomState::default(),
-        text: Vec::new(),
-        lookups: 0,
-        misses: 0,
         errors: 0,
-    }))
+    };
+    Ok(Box::new(Lookup::new(node, context, settings, addresses)?))
 }
 
-impl Processor for GeoIp {
-    fn process(&mut self, batch: &mut Batch, rows: &Bitmap) -> Failures {
-        let source = batch.column(&self.field);
-        let mut objects = self.cache.column(batch.len());
-        let mut unknown = Bitmap::none(batch.len());
-        for row in rows.iter() {
-            let object = match source.value(row) {
-                Value::Missing | Value::Null => continue,
-                Value::Text(text) => self.object(text, &mut objects),
-                other => {
-                    let mut text = std::mem::take(&mut self.text);
-                    text.clear();
-                    first_of(other).write_text(&mut text);
-                    let object = self.object(&text, &mut objects);
-                    self.text = text;
-                    object
-                }
-            };
-            match object {
-                Some(span) => objects.set(row, Cell::Json(span)),
-                None => unknown.insert(row),
-            }
-        }
-        let mut failures = Failures::none();
-        // In many logs no database knows any of a batch's addresses: then there is nothing to write.
-        if !objects.is_untouched() {
-            let objects = objects.finish();
-            self.cache.keep(&objects);
-            let mut edit = Edit::new();
-            edit.merge(Some(self.target.clone()), objects, false);
-            failures.extend_refused(batch.apply(edit), &self.tag);
-        }
-        batch.add_tag(&unknown, &self.tag);
-        failures
-    }
-
-    fn reads(&self) -> Vec<Arc<FieldRead>> {
-        vec![Arc::new(FieldRead::always(self.field.clone()))]
-    }
-
-    fn take_counters(&mut self) -> Vec<(&'static str, u64)> {
-        let [lookups, misses, errors] =
-            [&mut self.lookups, &mut self.misses, &mut self.errors].map(std::mem::take);
-        let mut counters = vec![("cache_hits", lookups - misses), ("cache_misses", misses)];
-        if errors > 0 {
-            counters.push(("database_errors", errors));
-        }
-        counters
-    }
+/// The addresses that a database knows.
+#[derive(Clone)]
+struct Addresses {
+    database: Arc<Database>,
+    errors: u64,
 }
 
-impl GeoIp {
-    /// The object for an address, from the cache or made now; nothing where the database does not know it, or the text is
-    /// no address.
+impl Source for Addresses {
+    type Key = Key;
+
+    const VALUE: &'static str = "address";
+    const TAG: &'static str = "_geoip_lookup_failure";
+    const TAGS_UNKNOWN: bool = true;
+
+    fn value(value: Value<'_>) -> Value<'_> {
+        first_of(value)
+    }
+
     #[inline]
-    fn object(&mut self, text: &[u8], objects: &mut ColumnBuilder) -> Option<Span> {
+    fn object(
+        &mut self,
+        text: &[u8],
+        cache: &mut ObjectCache<Key>,
+        objects: &mut ColumnBuilder,
+    ) -> Option<Span> {
         let key = match Key::of_text(text) {
             Some(key) => key,
             None => Key::of_address(address::parse(text)?),
         };
-        self.lookups += 1;
-        let hash = self.state.hash_one(key);
-        match self.cache.get(hash, |known| *known == key) {
-            Some(object) => object,
-            None => self.look_up(text, key, hash, objects),
-        }
+        let hash = cache.state.hash_one(key);
+        let write = |out: &mut Vec<u8>| self.write_object(text, out);
+        cache.object(hash, |known| *known == key, || key, objects, write)
     }
 
-    #[cold]
-    fn look_up(
-        &mut self,
-        text: &[u8],
-        key: Key,
-        hash: u64,
-        objects: &mut ColumnBuilder,
-    ) -> Option<Span> {
-        self.misses += 1;
-        let mut known = Ok(false);
-        let span = objects.append(|out| {
-            if let Some(address) = address::parse(text) {
-                known = self.database.write_object(address, out);
-            }
-        });
-        if known.is_err() {
-            self.errors += 1;
-        }
-        let object = known.unwrap_or(false).then_some(span);
-        self.cache.insert(hash, key, object);
-        object
+    fn take_errors(&mut self) -> Option<(&'static str, u64)> {
+        let errors = std::mem::take(&mut self.errors);
+        (errors > 0).then_some(("database_errors", errors))
+    }
+}
+
+impl Addresses {
+    /// Appends the object of an address; `false` where the database does not know it, or the text is no address.
+    fn write_object(&mut self, text: &[u8], out: &mut Vec<u8>) -> bool {
+        let Some(address) = address::parse(text) else {
+            return false;
+        };
+        self.database
+            .write_object(address, out)
+            .unwrap_or_else(|_| {
+                self.errors += 1;
+                false
+            })
     }
 }
 

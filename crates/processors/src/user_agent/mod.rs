@@ -2,7 +2,7 @@
 //!
 //! The rules of uap-core are part of the program, or in a file that is named ([`rules`]), and prepared when the first
 //! string is looked up ([`matcher`]); each distinct string is looked up once and its object remembered
-//! ([`crate::object_cache`]). Instances share the rules and what these made of the strings that are new to them; each
+//! ([`crate::lookup`]). Instances share the rules and what these made of the strings that are new to them; each
 //! has a cache of its own, which is asked without a lock.
 
 mod matcher;
@@ -12,15 +12,13 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use batch::{
-    Batch, Bitmap, Cell, ColumnBuilder, Edit, Failures, FieldPath, FieldRead, Span, Value, json,
-};
+use batch::{ColumnBuilder, Span, json};
 use component::{Build, BuildContext, Example, Order, Processor, Spec};
 use config::{ConfigError, Node, Positional};
-use foldhash::fast::RandomState;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::lookup::{Lookup, Source, default_cache_entries};
 use crate::object_cache::ObjectCache;
 use matcher::Matcher;
 use rules::Rules;
@@ -93,32 +91,8 @@ fn default_target() -> String {
     "user_agent".to_owned()
 }
 
-fn default_cache_entries() -> usize {
-    10_000
-}
-
-#[derive(Clone)]
-struct UserAgent {
-    field: FieldPath,
-    target: FieldPath,
-    tag: Arc<str>,
-    parser: Arc<OnceLock<Parser>>,
-    cache: ObjectCache<Box<[u8]>>,
-    made: Arc<Made>,
-    state: RandomState,
-    /// The text of a value that is not a text.
-    text: Vec<u8>,
-    lookups: u64,
-    misses: u64,
-}
-
 fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
     let config: Config = component::parse(node)?;
-    if config.cache_entries == 0 {
-        return Err(node
-            .nearest("cache_entries")
-            .error("the cache needs room for one string at least"));
-    }
     let parser = OnceLock::new();
     if let Some(path) = &config.regexes {
         let rules = Rules::from_file(path.as_ref()).and_then(Parser::checked);
@@ -129,67 +103,35 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
         // A new cell: nothing can have been set before.
         drop(parser.set(rules.map_err(refuse)?));
     }
-    Ok(Box::new(UserAgent {
-        field: crate::names::field(node, "field", &config.field)?,
-        target: crate::names::field(node, "target", &config.target)?,
-        tag: context.tag_or("_user_agent_failure"),
+    let settings = (&*config.field, &*config.target, config.cache_entries);
+    let agents = Agents {
         parser: Arc::new(parser),
-        cache: ObjectCache::new(config.cache_entries),
         made: Arc::new(Made::new(config.cache_entries)),
-        state: RandomState::default(),
-        text: Vec::new(),
-        lookups: 0,
-        misses: 0,
-    }))
+    };
+    Ok(Box::new(Lookup::new(node, context, settings, agents)?))
 }
 
-impl Processor for UserAgent {
-    fn process(&mut self, batch: &mut Batch, rows: &Bitmap) -> Failures {
-        let source = batch.column(&self.field);
-        let mut objects = self.cache.column(batch.len());
-        for row in rows.iter() {
-            let object = match source.value(row) {
-                Value::Missing | Value::Null => None,
-                Value::Text(text) => self.object(text, &mut objects),
-                other => {
-                    let mut text = std::mem::take(&mut self.text);
-                    text.clear();
-                    other.write_text(&mut text);
-                    let object = self.object(&text, &mut objects);
-                    self.text = text;
-                    object
-                }
-            };
-            if let Some(span) = object {
-                objects.set(row, Cell::Json(span));
-            }
-        }
-        let objects = objects.finish();
-        self.cache.keep(&objects);
-        let mut edit = Edit::new();
-        edit.merge(Some(self.target.clone()), objects, false);
-        let mut failures = Failures::none();
-        failures.extend_refused(batch.apply(edit), &self.tag);
-        failures
-    }
-
-    fn reads(&self) -> Vec<Arc<FieldRead>> {
-        vec![Arc::new(FieldRead::always(self.field.clone()))]
-    }
-
-    fn take_counters(&mut self) -> Vec<(&'static str, u64)> {
-        let (lookups, misses) = (
-            std::mem::take(&mut self.lookups),
-            std::mem::take(&mut self.misses),
-        );
-        vec![("cache_hits", lookups - misses), ("cache_misses", misses)]
-    }
+/// The user agents that the rules describe.
+#[derive(Clone)]
+struct Agents {
+    parser: Arc<OnceLock<Parser>>,
+    made: Arc<Made>,
 }
 
-impl UserAgent {
-    /// The object for a string, from the cache or made now.
+impl Source for Agents {
+    type Key = Box<[u8]>;
+
+    const VALUE: &'static str = "string";
+    const TAG: &'static str = "_user_agent_failure";
+    const TAGS_UNKNOWN: bool = false;
+
     #[inline]
-    fn object(&mut self, text: &[u8], objects: &mut ColumnBuilder) -> Option<Span> {
+    fn object(
+        &mut self,
+        text: &[u8],
+        cache: &mut ObjectCache<Box<[u8]>>,
+        objects: &mut ColumnBuilder,
+    ) -> Option<Span> {
         let text = match text {
             [b'"', inner @ .., b'"'] => inner,
             _ => text,
@@ -197,26 +139,16 @@ impl UserAgent {
         if text.is_empty() {
             return None;
         }
-        self.lookups += 1;
-        let mut hasher = self.state.build_hasher();
+        let mut hasher = cache.state.build_hasher();
         hasher.write(text);
         let hash = hasher.finish();
-        match self.cache.get(hash, |key| **key == *text) {
-            Some(object) => object,
-            None => self.look_up(text, hash, objects),
-        }
-    }
-
-    #[cold]
-    fn look_up(&mut self, text: &[u8], hash: u64, objects: &mut ColumnBuilder) -> Option<Span> {
-        self.misses += 1;
-        let parser = self.parser.get_or_init(|| Parser::new(Rules::embedded()));
-        let object = Some(objects.append(|out| {
+        let write = |out: &mut Vec<u8>| {
+            let parser = self.parser.get_or_init(|| Parser::new(Rules::embedded()));
             self.made
                 .write(text, out, |out| parser.write_object(text, out));
-        }));
-        self.cache.insert(hash, text.into(), object);
-        object
+            true
+        };
+        cache.object(hash, |key| **key == *text, || text.into(), objects, write)
     }
 }
 
