@@ -12,7 +12,7 @@ use config::{ConfigError, Node, Positional};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::names::field;
+use crate::names::{field, target};
 use crate::text::{Texts, part};
 
 const FAILURE_TAG: &str = "_jsonparsefailure";
@@ -96,11 +96,7 @@ impl Default for Config {
 fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
     let config: Config = parse(node)?;
     let source = field(node, "field", &config.field)?;
-    let target = config
-        .target
-        .as_deref()
-        .map(|target| field(node, "target", target))
-        .transpose()?;
+    let target = target(node, config.target.as_deref())?;
     let remove = !config.keep_source && target.as_ref() != Some(&source);
     Ok(Box::new(Json {
         source,

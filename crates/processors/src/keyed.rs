@@ -12,6 +12,7 @@ use batch::json::Kind;
 use batch::{Cell, ColumnBuilder, Edit, FieldPath, Span, json};
 use hashbrown::HashMap;
 
+use crate::names::below;
 use crate::text::{Texts, part};
 
 /// How many columns a batch gets; each takes 16 bytes a row.
@@ -258,11 +259,7 @@ impl<'n, N: Fn(&[u8]) -> Option<String>> Keyed<'n, N> {
             if values.is_untouched() {
                 continue;
             }
-            let path = match target {
-                Some(target) => target.child(&name),
-                None => FieldPath::from_keys([name]),
-            };
-            edit.set(path, values.finish());
+            edit.set(below(target, [name]), values.finish());
         }
     }
 }

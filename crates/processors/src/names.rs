@@ -32,6 +32,23 @@ pub fn field(node: &Node, name: &str, text: &str) -> Result<FieldPath, ConfigErr
     path(node.nearest(name), text)
 }
 
+/// The setting `target` of `node`: the object that gets the fields; none where these become fields of the event.
+///
+/// # Errors
+/// As for [`path`].
+pub fn target(node: &Node, text: Option<&str>) -> Result<Option<FieldPath>, ConfigError> {
+    text.map(|text| field(node, "target", text)).transpose()
+}
+
+/// The path of the field with these keys in the object `target`, or in the event itself.
+pub fn below<K: Into<Box<str>>>(
+    target: Option<&FieldPath>,
+    keys: impl IntoIterator<Item = K>,
+) -> FieldPath {
+    let above = target.map_or(&[][..], FieldPath::keys).iter().cloned();
+    FieldPath::from_keys(above.chain(keys.into_iter().map(Into::into)))
+}
+
 /// The name and the arguments of a function that `text` calls.
 pub fn call(text: &str) -> Option<(&str, &str)> {
     let (name, rest) = text.split_once('(')?;

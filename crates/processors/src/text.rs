@@ -6,6 +6,8 @@
 use std::sync::Arc;
 
 use batch::{Batch, Bitmap, Cell, Column, ColumnBuilder, FieldPath, Span, Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// The texts of a field in some rows of a batch.
 pub(crate) struct Texts(Arc<Column>);
@@ -47,6 +49,52 @@ fn has_text(cell: Cell) -> bool {
         cell,
         Cell::Text(_) | Cell::Number(_) | Cell::Json(_) | Cell::Null
     ) || cell.is_absent()
+}
+
+/// At which ends a text is trimmed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Trim {
+    #[default]
+    None,
+    Left,
+    Right,
+    All,
+}
+
+impl Trim {
+    /// A range of a text without the given characters at its ends.
+    #[inline]
+    pub fn range(
+        self,
+        text: &[u8],
+        (mut start, mut end): (usize, usize),
+        characters: &str,
+    ) -> (usize, usize) {
+        if self == Self::None || characters.is_empty() {
+            return (start, end);
+        }
+        let (left, right) = (self != Self::Right, self != Self::Left);
+        if characters.is_ascii() {
+            let cut = |byte: u8| characters.as_bytes().contains(&byte);
+            while left && start < end && cut(text[start]) {
+                start += 1;
+            }
+            while right && start < end && cut(text[end - 1]) {
+                end -= 1;
+            }
+        } else if let Ok(mut rest) = std::str::from_utf8(&text[start..end]) {
+            let cut = |c: char| characters.contains(c);
+            if left {
+                rest = rest.trim_start_matches(cut);
+                start = end - rest.len();
+            }
+            if right {
+                end = start + rest.trim_end_matches(cut).len();
+            }
+        }
+        (start, end)
+    }
 }
 
 /// The part of a span from `start` to `end`.

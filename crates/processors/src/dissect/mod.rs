@@ -14,8 +14,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::keyed::{Found, Keyed};
-use crate::names::field;
-use crate::text::{Texts, part};
+use crate::names::{below, field, target};
+use crate::text::{Texts, Trim, part};
 use pattern::{Capture, Output, Pattern, overlap};
 
 const FAILURE_TAG: &str = "_dissectfailure";
@@ -140,16 +140,6 @@ enum Kind {
     Bool,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum Trim {
-    #[default]
-    None,
-    Left,
-    Right,
-    All,
-}
-
 impl Kind {
     /// The type that a pattern calls by `name`.
     fn named(name: &str) -> Option<Self> {
@@ -209,11 +199,7 @@ impl Kind {
 fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
     let config: Config = parse(node)?;
     let source = field(node, "field", &config.field)?;
-    let target = config
-        .target
-        .as_deref()
-        .map(|target| field(node, "target", target))
-        .transpose()?;
+    let target = target(node, config.target.as_deref())?;
     let pattern_node = node.nearest("pattern");
     let mut pattern = Pattern::parse(&config.pattern).map_err(|error| {
         pattern_node
@@ -238,10 +224,7 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
             .nearest("trim_chars")
             .error("`trim_chars` must be ASCII characters"));
     }
-    let below_target = |path: &FieldPath| match &target {
-        Some(target) => FieldPath::from_keys(target.keys().iter().chain(path.keys()).cloned()),
-        None => path.clone(),
-    };
+    let below_target = |path: &FieldPath| below(target.as_ref(), path.keys().iter().cloned());
     for output in &mut pattern.outputs {
         output.path = below_target(&output.path);
     }
@@ -249,7 +232,6 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
         path: below_target(&other.path),
         ..other
     });
-    let trim = (config.trim_values, config.trim_chars.into());
     let tag = context.tag_or(FAILURE_TAG);
     Ok(Box::new(Dissect {
         plan: Arc::new(Plan {
@@ -258,7 +240,8 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
             others: others.collect(),
             source,
             target,
-            trim,
+            trim: config.trim_values,
+            trim_chars: config.trim_chars,
         }),
         tag,
     }))
@@ -317,12 +300,14 @@ struct Plan {
     others: Vec<Other>,
     source: FieldPath,
     target: Option<FieldPath>,
-    trim: (Trim, Box<str>),
+    trim: Trim,
+    trim_chars: String,
 }
 
 impl Processor for Dissect {
     fn process(&mut self, batch: &mut Batch, rows: &Bitmap) -> Failures {
         let plan = &*self.plan;
+        let (trim, characters) = (plan.trim, &*plan.trim_chars);
         let texts = Texts::of(batch, &plan.source, rows);
         let new_column = || texts.builder(batch.len());
         let mut columns: Vec<ColumnBuilder> =
@@ -341,7 +326,7 @@ impl Processor for Dissect {
             let cut = plan.pattern.captures(text, &mut captures);
             captures
                 .iter_mut()
-                .for_each(|capture| *capture = plan.trimmed(text, *capture));
+                .for_each(|capture| *capture = trim.range(text, *capture, characters));
             let done = cut
                 .and_then(|()| plan.add_pairs(text, &captures, &mut named))
                 .and_then(|()| others.read(row, |name| plan.names(text, &captures, name)))
@@ -377,22 +362,6 @@ impl Processor for Dissect {
 }
 
 impl Plan {
-    #[inline]
-    fn trimmed(&self, text: &[u8], (mut start, mut end): Capture) -> Capture {
-        let (trim, characters) = &self.trim;
-        if *trim == Trim::None {
-            return (start, end);
-        }
-        let cut = |byte: u8| characters.as_bytes().contains(&byte);
-        while matches!(trim, Trim::Left | Trim::All) && start < end && cut(text[start]) {
-            start += 1;
-        }
-        while matches!(trim, Trim::Right | Trim::All) && start < end && cut(text[end - 1]) {
-            end -= 1;
-        }
-        (start, end)
-    }
-
     /// Adds the fields whose names are captured, converted where that is asked for.
     #[inline]
     fn add_pairs<N: Fn(&[u8]) -> Option<String>>(

@@ -84,11 +84,7 @@ pub(super) fn build(
             named_captures_only: config.named_captures_only,
             match_limit: config.match_limit.unwrap_or_else(match_limit_default),
         },
-        target: config
-            .target
-            .as_deref()
-            .map(|text| crate::names::field(node, "target", text))
-            .transpose()?,
+        target: crate::names::target(node, config.target.as_deref())?,
         overwrite: paths(node, "overwrite", &config.overwrite)?,
         fields: Vec::new(),
     };
@@ -245,11 +241,7 @@ impl Builder<'_> {
 
     /// The number of a captured field.
     fn field(&mut self, keys: &[String]) -> usize {
-        let above = self
-            .target
-            .iter()
-            .flat_map(|target| target.keys().iter().cloned());
-        let path = FieldPath::from_keys(above.chain(keys.iter().map(|key| key.as_str().into())));
+        let path = crate::names::below(self.target.as_ref(), keys.iter().map(String::as_str));
         self.fields
             .iter()
             .position(|field| field.path == path)

@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::keyed::{Found, Keyed};
 use crate::literal::Literal;
-use crate::names::field;
-use crate::text::Texts;
+use crate::names::{field, target};
+use crate::text::{Texts, Trim};
 use pattern::PatternSplitter;
 use split::{Pair, Quotes, Splitter};
 
@@ -169,11 +169,7 @@ impl Default for Config {
 fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
     let config: Config = parse(node)?;
     let source = field(node, "field", &config.field)?;
-    let target = config
-        .target
-        .as_deref()
-        .map(|target| field(node, "target", target))
-        .transpose()?;
+    let target = target(node, config.target.as_deref())?;
     if config.default_keys.len() > DEFAULTS_MAX {
         return Err(node
             .nearest("default_keys")
@@ -289,7 +285,7 @@ impl Processor for Kv {
             let mut pos = 0;
             while let Some((pair, next)) = self.splitter.next(text, pos) {
                 pos = next;
-                let (start, end) = trim(text, pair.value, &self.config.trim_value);
+                let (start, end) = Trim::All.range(text, pair.value, &self.config.trim_value);
                 if start < end || self.config.allow_empty_values {
                     let value = self.value(text, start, end, &mut fields.changed);
                     let value = self.nested_in(text, value, &mut fields);
@@ -322,7 +318,7 @@ impl Kv {
     /// The name of the field that a key makes; none when it makes none.
     fn name(&self, key: &[u8]) -> Option<String> {
         let config = &self.config;
-        let (start, end) = trim(key, (0, key.len()), &config.trim_key);
+        let (start, end) = Trim::All.range(key, (0, key.len()), &config.trim_key);
         let key = String::from_utf8_lossy(&key[start..end]);
         let key = change(key, &config.remove_char_key, config.transform_key);
         let wanted = config.include_keys.is_empty() || config.include_keys.contains(&*key);
@@ -344,30 +340,6 @@ impl Kv {
         changed.extend_from_slice(value.as_bytes());
         Found::Changed(from, changed.len())
     }
-}
-
-/// The range without the given characters at its ends.
-fn trim(text: &[u8], (mut start, mut end): (usize, usize), characters: &str) -> (usize, usize) {
-    if characters.is_empty() {
-        return (start, end);
-    }
-    if characters.is_ascii() {
-        let cut = |byte: u8| characters.as_bytes().contains(&byte);
-        while start < end && cut(text[start]) {
-            start += 1;
-        }
-        while start < end && cut(text[end - 1]) {
-            end -= 1;
-        }
-        return (start, end);
-    }
-    let Ok(value) = std::str::from_utf8(&text[start..end]) else {
-        return (start, end);
-    };
-    let cut = |c: char| characters.contains(c);
-    let rest = value.trim_start_matches(cut);
-    start = end - rest.len();
-    (start, start + rest.trim_end_matches(cut).len())
 }
 
 /// The text without some characters, in another case.

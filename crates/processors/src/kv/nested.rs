@@ -5,8 +5,9 @@ use std::collections::HashMap;
 
 use batch::json;
 
-use super::{Kv, change, trim};
+use super::{Kv, change};
 use crate::keyed::{Found, Keyed, Value, distinct_if, write_values};
+use crate::text::Trim;
 
 /// How deep objects may lie in each other; what lies deeper stays text.
 const DEPTH_MAX: usize = 8;
@@ -55,7 +56,7 @@ impl Kv {
         let mut pos = 0;
         while let Some((pair, next)) = self.splitter.next(text, pos) {
             pos = next;
-            let (start, end) = trim(text, pair.value, &self.config.trim_value);
+            let (start, end) = Trim::All.range(text, pair.value, &self.config.trim_value);
             if start == end && !self.config.allow_empty_values {
                 continue;
             }
