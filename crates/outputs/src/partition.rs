@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use batch::{Batch, Bitmap};
+use component::{Encoded, RowAnswer};
 
 /// Rows of a batch that go to one destination, or to none.
 #[derive(Debug)]
@@ -12,6 +13,29 @@ pub struct Group {
     pub destination: Result<Arc<str>, Arc<str>>,
     /// The rows.
     pub rows: Bitmap,
+}
+
+/// Renders each group with `write`, as a part of its own; the rows of a group without a destination are refused.
+pub fn encode_groups(
+    groups: Vec<Group>,
+    encoded: &mut Encoded,
+    mut write: impl FnMut(&Bitmap, &mut Encoded),
+) {
+    for group in groups {
+        match group.destination {
+            Ok(destination) => {
+                encoded.begin_part(destination);
+                write(&group.rows, encoded);
+            }
+            Err(reason) => {
+                let refused = group.rows.iter().map(|row| RowAnswer {
+                    row,
+                    reason: reason.clone(),
+                });
+                encoded.refused.extend(refused);
+            }
+        }
+    }
 }
 
 /// The rows of a batch by destination, in the order in which the destinations come up. `render` appends the destination of a row;

@@ -30,7 +30,7 @@ use async_trait::async_trait;
 use batch::{Batch, Bitmap, FieldRead};
 use component::{
     Build, BuildContext, Compression, Encoded, Example, Framing, Output, Request, RequestLimits,
-    RequestOrder, Requests, RowAnswer, SendError, Sender, Sent, Spec, Warning,
+    RequestOrder, Requests, SendError, Sender, Sent, Spec, Warning,
 };
 use config::{ConfigError, Node, Positional};
 use flate2::read::MultiGzDecoder;
@@ -46,6 +46,7 @@ use self::settings::{Config, Settings};
 use self::setup::Setup;
 use self::target::Target;
 use crate::answer::{unanswered, wait};
+use crate::partition::encode_groups;
 use crate::schema::with_client;
 
 /// The most bytes of a reply. One that is longer is not of this request.
@@ -409,21 +410,9 @@ impl Output for Elasticsearch {
         let Some(groups) = self.target.groups(batch, rows) else {
             return self.action.write(batch, rows, encoded);
         };
-        for group in groups {
-            match group.destination {
-                Ok(destination) => {
-                    encoded.begin_part(destination);
-                    self.action.write(batch, &group.rows, encoded);
-                }
-                Err(reason) => {
-                    let rows = group.rows.iter();
-                    encoded.refused.extend(rows.map(|row| RowAnswer {
-                        row,
-                        reason: reason.clone(),
-                    }));
-                }
-            }
-        }
+        encode_groups(groups, encoded, |rows, encoded| {
+            self.action.write(batch, rows, encoded);
+        });
     }
 
     fn take_counters(&self) -> Vec<(&'static str, u64)> {

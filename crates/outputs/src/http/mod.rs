@@ -20,7 +20,7 @@ use async_trait::async_trait;
 use batch::{Batch, Bitmap, FieldRead};
 use component::{
     Build, BuildContext, Compression, Encoded, Example, Framing, Output, Request, RequestLimits,
-    RequestOrder, Requests, RowAnswer, SendError, Sender, Sent, Spec, Warning, parse,
+    RequestOrder, Requests, SendError, Sender, Sent, Spec, Warning, parse,
 };
 use config::{ConfigError, Node, Positional, setting_names};
 use http::Method;
@@ -34,6 +34,7 @@ use self::body::{ARRAY, Rendering};
 use self::target::{Target, is_template};
 use crate::answer::{text, unanswered};
 use crate::compression::CompressionName;
+use crate::partition::encode_groups;
 use crate::schema::with_client;
 
 /// The description of `http`.
@@ -346,21 +347,9 @@ impl Output for Http {
         let Target::ByEvent(target) = &self.target else {
             return self.rendering.write(batch, rows, encoded);
         };
-        for group in target.groups(batch, rows) {
-            match group.destination {
-                Ok(destination) => {
-                    encoded.begin_part(destination);
-                    self.rendering.write(batch, &group.rows, encoded);
-                }
-                Err(reason) => {
-                    let rows = group.rows.iter();
-                    encoded.refused.extend(rows.map(|row| RowAnswer {
-                        row,
-                        reason: reason.clone(),
-                    }));
-                }
-            }
-        }
+        encode_groups(target.groups(batch, rows), encoded, |rows, encoded| {
+            self.rendering.write(batch, rows, encoded);
+        });
     }
 
     fn take_warnings(&self) -> Vec<Warning> {
