@@ -143,7 +143,7 @@ impl Decoder {
                 };
                 let start = line.range.start;
                 let part = trimmed.start - start..trimmed.end - start;
-                self.document(&text, part, line.place, rows);
+                self.document(&text, part, line.place, false, rows);
             } else {
                 self.doubtful_document(chunk, &line, trimmed, rows);
             }
@@ -166,7 +166,7 @@ impl Decoder {
         let range = self.shortened(line.range.clone(), trimmed);
         let (text, is_cut) = self.cut_and_repaired(chunk, CHUNK, range, line.place);
         let part = trim(text.bytes(), 0..text.bytes().len());
-        self.document(&text, part, line.place, rows);
+        self.document(&text, part, line.place, false, rows);
         if is_cut {
             rows.tag(&self.tags.truncated, None);
         }
@@ -181,57 +181,36 @@ impl Decoder {
         }
     }
 
-    /// Adds the document in this part of a line, or the whole line as text; what was learned of the document.
+    /// Adds the document in this part of a line, or the whole line as text; what was learned of the document. A document of
+    /// several lines becomes one line, because outputs write one per line.
     #[inline]
     pub(crate) fn document(
         &mut self,
         line: &Text<'_>,
         part: Range<usize>,
         place: Place,
+        of_lines: bool,
         rows: &mut Rows<'_>,
     ) -> Option<json::Scan> {
         let text = &line.bytes()[part.clone()];
-        match json::validate_object(text) {
-            Ok(scan) => {
-                if scan.dotted_keys {
-                    rows.builder.dotted_keys();
-                }
-                if scan.rewrite {
-                    rows.push_written(place, |out| json::normalise(text, out));
-                } else {
-                    rows.push_part(line, part, place);
-                }
-                Some(scan)
-            }
+        let scan = match json::validate_object(text) {
+            Ok(scan) => scan,
             Err(error) => {
                 self.broken_document(line, part.start, place, error, rows);
-                None
+                return None;
             }
+        };
+        if scan.dotted_keys {
+            rows.builder.dotted_keys();
         }
-    }
-
-    /// As [`Self::document`], for a document of several lines: it becomes one line, because outputs write one per line.
-    pub(crate) fn document_of_lines(
-        &mut self,
-        text: &Text<'_>,
-        part: Range<usize>,
-        place: Place,
-        rows: &mut Rows<'_>,
-    ) -> Option<json::Scan> {
-        let document = &text.bytes()[part.clone()];
-        match json::validate_object(document) {
-            Ok(scan) => {
-                if scan.dotted_keys {
-                    rows.builder.dotted_keys();
-                }
-                rows.push_written(place, |out| write_on_one_line(document, scan.rewrite, out));
-                Some(scan)
-            }
-            Err(error) => {
-                self.broken_document(text, part.start, place, error, rows);
-                None
-            }
+        if of_lines {
+            rows.push_written(place, |out| write_on_one_line(text, scan.rewrite, out));
+        } else if scan.rewrite {
+            rows.push_written(place, |out| json::normalise(text, out));
+        } else {
+            rows.push_part(line, part, place);
         }
+        Some(scan)
     }
 
     /// Adds a line that holds no document.

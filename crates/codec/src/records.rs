@@ -167,10 +167,8 @@ impl Decoder {
         } else if found.origin == Some(Origin::Other) {
             rows.push_text(&found.text, found.place);
         } else {
-            let scan = match memchr::memchr2(b'\n', b'\r', &text[part.clone()]) {
-                None => self.document(&found.text, part.clone(), found.place, rows),
-                Some(_) => self.document_of_lines(&found.text, part.clone(), found.place, rows),
-            };
+            let of_lines = memchr::memchr2(b'\n', b'\r', &text[part.clone()]).is_some();
+            let scan = self.document(&found.text, part.clone(), found.place, of_lines, rows);
             has_time = found.origin.is_some()
                 && scan.is_some_and(|scan| says_time(&text[part], scan.rewrite));
         }
