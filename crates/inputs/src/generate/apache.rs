@@ -5,7 +5,7 @@
 use super::Writer;
 use super::line::{Clock, Line};
 use super::random::Bits;
-use super::vocabulary::{addresses, domain, path, user_agents};
+use super::vocabulary::Vocabulary;
 
 /// How often a line is cut off, as happens when a disk is full or a process dies.
 const CUT_EVERY: u64 = 10_000;
@@ -31,13 +31,15 @@ pub(super) struct Apache {
 impl Apache {
     pub(super) fn new(seed: u64) -> Self {
         let mut bits = Bits::new(seed);
-        let clients = addresses(&mut bits, 1750);
+        let vocabulary = Vocabulary::new();
+        let clients = vocabulary.addresses(&mut bits, 1750);
         let clients = clients
             .iter()
             .enumerate()
             .map(|(at, address)| format!("{address} - {} [", user(at)))
             .collect();
-        let agents = user_agents(&mut bits, 520)
+        let agents = vocabulary
+            .user_agents(&mut bits, 520)
             .iter()
             .map(|agent| format!("\"{agent}\""))
             .collect();
@@ -49,9 +51,11 @@ impl Apache {
                 )
             }),
             clients,
-            requests: (0..1500).map(|_| request(&mut bits)).collect(),
+            requests: (0..1500).map(|_| request(&vocabulary, &mut bits)).collect(),
             results: (0..3000).map(|_| result(&mut bits)).collect(),
-            referrers: (0..900).map(|at| referrer(at, &mut bits)).collect(),
+            referrers: (0..900)
+                .map(|at| referrer(at, &vocabulary, &mut bits))
+                .collect(),
             agents,
             bits,
         }
@@ -82,7 +86,7 @@ fn user(at: usize) -> &'static str {
     }
 }
 
-fn request(bits: &mut Bits) -> String {
+fn request(vocabulary: &Vocabulary, bits: &mut Bits) -> String {
     let method = match bits.below(100) {
         0..=88 => "GET",
         89..=94 => "POST",
@@ -95,7 +99,7 @@ fn request(bits: &mut Bits) -> String {
         85..=93 => "1.0",
         _ => "2.0",
     };
-    format!("\"{method} {} HTTP/{version}\" ", path(bits))
+    format!("\"{method} {} HTTP/{version}\" ", vocabulary.path(bits))
 }
 
 fn result(bits: &mut Bits) -> String {
@@ -114,11 +118,15 @@ fn result(bits: &mut Bits) -> String {
     }
 }
 
-fn referrer(at: usize, bits: &mut Bits) -> String {
+fn referrer(at: usize, vocabulary: &Vocabulary, bits: &mut Bits) -> String {
     // Among the most popular ones every second is none, which gives two of five lines without.
     if at < 300 && at.is_multiple_of(2) {
         return "\"-\" ".to_owned();
     }
     let scheme = if bits.percent(40) { "https" } else { "http" };
-    format!("\"{scheme}://{}{}\" ", domain(bits), path(bits))
+    format!(
+        "\"{scheme}://{}{}\" ",
+        bits.popular(&vocabulary.domains),
+        vocabulary.path(bits)
+    )
 }

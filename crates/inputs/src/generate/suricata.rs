@@ -4,66 +4,7 @@
 use super::Writer;
 use super::line::{Clock, Line, micros};
 use super::random::Bits;
-use super::vocabulary::{addresses, domain, path, user_agents};
-
-/// Signatures of alerts, with category, severity and id.
-const SIGNATURES: [(&str, &str, u64, u64); 8] = [
-    (
-        "ET SCAN Potential SSH Scan OUTBOUND",
-        "Attempted Information Leak",
-        2,
-        2_003_068,
-    ),
-    (
-        "ET POLICY curl User-Agent Outbound",
-        "Attempted Information Leak",
-        2,
-        2_013_028,
-    ),
-    (
-        "ET DROP Dshield Block Listed Source group 1",
-        "Misc Attack",
-        2,
-        2_402_000,
-    ),
-    (
-        "ET INFO Observed DNS Query to .cloud TLD",
-        "Potentially Bad Traffic",
-        3,
-        2_027_865,
-    ),
-    (
-        "SURICATA STREAM Packet with invalid ack",
-        "Generic Protocol Command Decode",
-        3,
-        2_210_045,
-    ),
-    (
-        "ET MALWARE Possible Metasploit Payload Common Construct",
-        "Malware Command and Control Activity Detected",
-        1,
-        2_025_644,
-    ),
-    (
-        "GPL ATTACK_RESPONSE id check returned root",
-        "Potentially Bad Traffic",
-        2,
-        2_100_498,
-    ),
-    (
-        "ET EXPLOIT Apache log4j RCE Attempt (http ldap) (CVE-2021-44228)",
-        "Attempted Administrator Privilege Gain",
-        1,
-        2_034_647,
-    ),
-];
-
-const ISSUERS: [&str; 4] = [
-    "C=US, O=Let's Encrypt, CN=R3",
-    "C=US, O=DigiCert Inc, OU=www.digicert.com, CN=DigiCert SHA2 High Assurance Server CA",
-    "C=US, O=Google Trust Services LLC, CN=GTS CA 1C3",
-    "C=BE, O=GlobalSign nv-sa, CN=GlobalSign RSA OV SSL CA 2018",
-];
+use super::vocabulary::{Vocabulary, list};
 
 pub(super) struct Suricata {
     bits: Bits,
@@ -71,6 +12,11 @@ pub(super) struct Suricata {
     addresses: Vec<String>,
     agents: Vec<String>,
     paths: Vec<String>,
+    domains: Vec<&'static str>,
+    issuers: Vec<&'static str>,
+    /// Alerts: id, severity, category and signature.
+    signatures: Vec<[&'static str; 4]>,
+    flow_bits: Vec<&'static str>,
 }
 
 /// What an event is about.
@@ -117,11 +63,20 @@ impl Kind {
 impl Suricata {
     pub(super) fn new(seed: u64) -> Self {
         let mut bits = Bits::new(seed);
+        let vocabulary = Vocabulary::new();
+        let columns = |line: &'static str| {
+            let mut columns = line.split(" | ");
+            [(); 4].map(|()| columns.next().unwrap_or_default())
+        };
         Self {
             clock: Clock::new(|moment| moment.date_time.to_owned()),
-            addresses: addresses(&mut bits, 1200),
-            agents: user_agents(&mut bits, 120),
-            paths: (0..400).map(|_| path(&mut bits)).collect(),
+            addresses: vocabulary.addresses(&mut bits, 1200),
+            agents: vocabulary.user_agents(&mut bits, 120),
+            paths: (0..400).map(|_| vocabulary.path(&mut bits)).collect(),
+            domains: vocabulary.domains,
+            issuers: list("issuers"),
+            signatures: list("signatures").into_iter().map(columns).collect(),
+            flow_bits: list("flow_bits"),
             bits,
         }
     }
@@ -211,7 +166,7 @@ impl Suricata {
 
     fn dns(&mut self, line: &mut Line<'_>) {
         let bits = &mut self.bits;
-        let name = domain(bits);
+        let name = bits.popular(&self.domains);
         let id = bits.next();
         line.put(",\"dns\":{\"version\":2,\"type\":\"answer\",\"id\":")
             .number(id)
@@ -244,7 +199,7 @@ impl Suricata {
         line.put(",\"tx_id\":")
             .number(bits.below(20))
             .put(",\"http\":{\"hostname\":\"")
-            .put(domain(bits))
+            .put(bits.popular(&self.domains))
             .put("\",\"url\":\"");
         line.put(bits.popular(&self.paths))
             .put("\",\"http_user_agent\":\"")
@@ -258,11 +213,11 @@ impl Suricata {
 
     fn tls(&mut self, line: &mut Line<'_>) {
         let bits = &mut self.bits;
-        let name = domain(bits);
+        let name = bits.popular(&self.domains);
         line.put(",\"tls\":{\"subject\":\"CN=")
             .put(name)
             .put("\",\"issuerdn\":\"")
-            .put(bits.popular(&ISSUERS));
+            .put(bits.popular(&self.issuers));
         line.put("\",\"serial\":\"03:")
             .padded(bits.below(100), 2)
             .put(":A7:")
@@ -286,9 +241,9 @@ impl Suricata {
 
     fn alert(&mut self, line: &mut Line<'_>) {
         let bits = &mut self.bits;
-        let (signature, category, severity, id) = *bits.popular(&SIGNATURES);
+        let [id, severity, category, signature] = *bits.popular(&self.signatures);
         line.put(",\"alert\":{\"action\":\"allowed\",\"gid\":1,\"signature_id\":")
-            .number(id)
+            .put(id)
             .put(",\"rev\":")
             .number(1 + bits.below(9));
         line.put(",\"signature\":\"")
@@ -296,19 +251,14 @@ impl Suricata {
             .put("\",\"category\":\"")
             .put(category)
             .put("\",\"severity\":")
-            .number(severity);
+            .put(severity);
         line.put("},\"app_proto\":\"http\",\"direction\":\"to_server\"");
         self.http(line);
     }
 
     /// What rules have noted about the flow.
     fn metadata(&mut self, line: &mut Line<'_>) {
-        let bit = self.bits.any(&[
-            "http.dottedquadhost",
-            "ET.Evil",
-            "ET.BotccIP",
-            "exe.no.referer",
-        ]);
+        let bit = self.bits.any(&self.flow_bits);
         line.put(",\"metadata\":{\"flowbits\":[\"")
             .put(bit)
             .put("\"]}");
