@@ -16,11 +16,11 @@ mod synced;
 
 pub use budget::DiskBudget;
 pub use engine::{
-    AHEAD_MAX, Bell, Clock, DiskOptions, Entry, Held, Inlet, LaneTurn, Limits, Mode, Next, Offer,
-    Queue, QueuePhase, Refused, Taken, Ticket, was_dropped,
+    AHEAD_MAX, Bell, Clock, DiskOptions, Entry, Held, Inlet, LaneTurn, Next, Offer, Queue,
+    QueuePhase, Refused, Taken, Ticket, was_dropped,
 };
 pub use error::QueueError;
 pub use settings::{
-    DISK_SIZE_MIN, DiskSettings, Durability, MemoryQueueSettings, NewOutput, Overflow,
-    QueueSettings, WhenFull, check_file_name,
+    DISK_SIZE_MIN, DiskSettings, Durability, Limits, MemoryQueueSettings, Mode, NewOutput,
+    Overflow, QueueSettings, WhenFull, check_file_name,
 };

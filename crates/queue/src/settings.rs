@@ -11,7 +11,6 @@ use disk::PAGE;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use crate::engine::Limits;
 use crate::log::Compression;
 
 /// The smallest segment.
@@ -25,6 +24,24 @@ pub const DISK_SIZE_MIN: Size = Size(SEGMENT_SIZE_MIN.0 * SEGMENTS_MIN);
 
 /// The longest name of a file that every common file system takes.
 const FILE_NAME_MAX: usize = 255;
+
+/// What of a queue is on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Everything.
+    Everything,
+    /// What memory has no room for.
+    Overflow,
+}
+
+/// How much a queue holds in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of documents, with 32 bytes for each event.
+    pub size_max: usize,
+    /// Events.
+    pub events_max: usize,
+}
 
 /// The queue of a pipeline.
 #[derive(Debug, Clone)]

@@ -218,7 +218,7 @@ impl Scene {
         }
         self.model.take(found);
         // What was found was synced; where a sync had failed before, that says nothing.
-        self.model.is_vague = syncs_failed && !is_power_cut || self.model.is_vague && !is_power_cut;
+        self.model.is_vague = !is_power_cut && (syncs_failed || self.model.is_vague);
         self.model.changed.clear();
         if !self.model.is_vague {
             self.model.since.clear();

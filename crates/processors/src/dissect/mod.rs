@@ -11,7 +11,7 @@ use batch::{Batch, Bitmap, Cell, ColumnBuilder, Edit, Failures, FieldPath, Field
 use component::{Build, BuildContext, Example, Order, Processor, Spec, parse};
 use config::{ConfigError, Node, Positional};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::keyed::{Found, Keyed};
 use crate::names::{below, field, target};

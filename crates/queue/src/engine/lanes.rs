@@ -7,8 +7,16 @@
 use std::ops::Range;
 
 use super::lane::{Lane, ReaderSlot, Weight};
-use super::take::LaneTurn;
 use crate::cursor::Passed;
+
+/// That an output gets a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LaneTurn {
+    /// The output.
+    pub lane: usize,
+    /// How many batches it got before this one.
+    pub turn: u64,
+}
 
 /// How near to the front an output that goes on alone is waited for, in batches, so that it joins.
 const NEAR: u64 = 8;

@@ -6,9 +6,9 @@ use component::{Limit, plural_were};
 use disk::PAGE;
 
 use super::commit::Wanted;
-use super::open::Mode;
 use super::state::State;
 use super::{Disk, Queue};
+use crate::settings::Mode;
 
 /// The least that may wait to be synced.
 const UNSYNCED_MIN: usize = 8 << 20;

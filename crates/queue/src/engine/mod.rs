@@ -83,16 +83,17 @@ use disk::{PagePool, Storage};
 use tokio::sync::Notify;
 
 pub use bell::Bell;
-pub use open::{DiskOptions, Mode};
+pub use lanes::LaneTurn;
+pub use open::DiskOptions;
 pub use phase::QueuePhase;
 pub use send::{Inlet, Offer, Refused, was_dropped};
 pub use state::Held;
-pub use take::{Entry, LaneTurn, Next, Taken};
+pub use take::{Entry, Next, Taken};
 pub use ticket::Ticket;
 
-use crate::DiskSettings;
 use crate::budget::DiskBudget;
 use crate::log::Log;
+use crate::settings::{DiskSettings, Limits, Mode};
 use crate::spans::Spans;
 use crate::synced::SyncedMark;
 use lane::ReaderSlot;
@@ -102,15 +103,6 @@ use upkeep::Upkeep;
 
 /// How many batches an output may hold beyond its cursor.
 pub const AHEAD_MAX: usize = 1024;
-
-/// How much a queue holds in memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes of documents, with 32 bytes for each event.
-    pub size_max: usize,
-    /// Events.
-    pub events_max: usize,
-}
 
 /// Nanoseconds: since 1970, or since any moment where only differences count.
 pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;

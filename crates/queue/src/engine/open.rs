@@ -11,21 +11,13 @@ use super::bell::Bell;
 use super::lane::Lane;
 use super::state::State;
 use super::upkeep::Upkeep;
-use super::{Clock, Disk, Limits, Queue, steady_clock, wall_clock};
+use super::{Clock, Disk, Queue, steady_clock, wall_clock};
 use crate::budget::DiskBudget;
 use crate::cursor::{CursorFile, Cursors, Loaded, LogEnd};
 use crate::log::{Log, LogSettings, Recovered, list_segments};
+use crate::settings::{Limits, Mode};
 use crate::synced::{self, Said, SyncedMark};
 use crate::{DiskSettings, NewOutput, QueueError};
-
-/// What of a queue is on disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// Everything.
-    Everything,
-    /// What memory has no room for.
-    Overflow,
-}
 
 /// What a queue on disk is made with.
 pub struct DiskOptions {

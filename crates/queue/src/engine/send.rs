@@ -10,11 +10,11 @@ use component::{Delivery, Receipt, Sink, Stopped, receipt};
 use super::commit::{Pending, Wanted};
 use super::front::{Kept, Waiting};
 use super::line::Line;
-use super::open::Mode;
 use super::state::State;
 use super::{Disk, Queue};
 use crate::WhenFull;
 use crate::log::{BLOCK_HEADER, Block, Payload};
+use crate::settings::Mode;
 
 /// How often the first input of a line looks again although nobody said that there is room: room on a disk comes unannounced.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);

@@ -13,12 +13,12 @@ use component::{Delivery, Limit};
 
 use super::front::{Kept, Waiting};
 use super::lane::{ReaderSlot, Weight};
-use super::lanes::Recipient;
-use super::open::Mode;
+use super::lanes::{LaneTurn, Recipient};
 use super::state::State;
 use super::upkeep::DROPPED_BY_AGE;
 use super::{Disk, Queue, Ticket};
 use crate::log::{Found, LoadError, LogEnd};
+use crate::settings::Mode;
 
 /// The counter of stored events that could not be read back.
 pub const LOST: &str = "lost";
@@ -41,15 +41,6 @@ pub struct Entry {
     pub turn: Option<u64>,
     /// To be passed by every one of `lanes`.
     pub ticket: Arc<Ticket>,
-}
-
-/// That an output gets a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LaneTurn {
-    /// The output.
-    pub lane: usize,
-    /// How many batches it got before this one.
-    pub turn: u64,
 }
 
 /// What a worker took.

@@ -3,9 +3,21 @@
 //! Every block says how many events were written before it. Where that is more than those before it explain, the rest is
 //! missing; what of it was ever safe is lost, by the rules of a start ([`Survey`]). What all outputs had passed is no loss.
 
-use super::scan::Pending;
-use super::{CursorMap, Damage, Range};
+use std::ops;
+
+use super::range::Range;
+use super::{CursorMap, Damage};
 use crate::log::{BLOCK_HEADER, Behind, BlockHeader, LogEnd, Place, Survey, segment_name};
+
+/// Damage before it is known what was safe.
+pub(super) struct Pending {
+    pub(super) place: Place,
+    pub(super) damage: Damage,
+    pub(super) first: u64,
+    pub(super) last: u64,
+    /// The events of a block whose header is whole.
+    pub(super) ordinals: Option<ops::Range<u64>>,
+}
 
 /// What the cursors of a queue and its file `synced` say of its log.
 #[derive(Debug, Clone, Default)]

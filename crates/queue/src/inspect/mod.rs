@@ -11,6 +11,7 @@
 
 mod missing;
 mod quarantine;
+mod range;
 mod report;
 mod scan;
 #[cfg(test)]
@@ -27,8 +28,9 @@ use disk::lock::holder;
 use disk::{FolderStorage, PAGE, PagePool, Storage};
 
 pub use quarantine::{Quarantined, Salvaged};
+pub use range::Range;
 pub use report::{BlockReport, CursorReport, Damage, Report, SegmentReport, Verified};
-pub use scan::{Block, Range, Scan};
+pub use scan::{Block, Scan};
 
 use crate::QueueError;
 use crate::cursor::{self, Cursors, Saved, SlotState};

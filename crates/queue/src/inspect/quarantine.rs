@@ -9,12 +9,12 @@ use disk::StoredFile;
 use memchr::memmem::Finder;
 use serde::Serialize;
 
-use super::scan::WRONG_CHECKSUM;
 use super::{InspectError, QueueFolder};
 use crate::QueueError;
 use crate::cursor;
 use crate::log::{
-    BLOCK_HEADER, BLOCK_MAGIC, BlockHeader, Place, QUARANTINE, copy_place, decompress,
+    BLOCK_HEADER, BLOCK_MAGIC, BlockHeader, Place, QUARANTINE, WRONG_CHECKSUM, copy_place,
+    decompress,
 };
 
 /// A file that was set aside.

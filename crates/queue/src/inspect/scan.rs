@@ -8,39 +8,17 @@ use std::sync::{Arc, PoisonError};
 use bytes::Bytes;
 use disk::{PAGE, StoredFile};
 
-use super::missing::{Gaps, Judge, Marks};
+use super::missing::{Gaps, Judge, Marks, Pending};
+use super::range::Range;
 use super::{Damage, InspectError, QueueFolder, SegmentReport, age};
 use crate::log::{
     BLOCK_HEADER, BlockHeader, Compression, Item, Place, ScanOptions, Scanner, SegmentInfo, Survey,
-    decompress, segment_name, segment_number,
+    WRONG_CHECKSUM, decompress, segment_name, segment_number,
 };
 use crate::{QueueError, synced};
 
-pub(super) const WRONG_CHECKSUM: &str = "the checksum of the payload does not match";
-
 /// Read at once for the sake of payloads.
 const AHEAD: usize = 1024 * 1024;
-
-/// Sequences, both ends included.
-#[derive(Debug, Clone, Copy)]
-pub struct Range {
-    /// The first.
-    pub from: u64,
-    /// The last.
-    pub to: u64,
-}
-
-impl Range {
-    /// All.
-    pub const ALL: Self = Self {
-        from: 0,
-        to: u64::MAX,
-    };
-
-    fn holds(self, sequence: u64) -> bool {
-        (self.from..=self.to).contains(&sequence)
-    }
-}
 
 /// A block in its segment.
 #[derive(Debug)]
@@ -275,16 +253,6 @@ impl QueueFolder {
         numbers.sort_unstable();
         Ok(numbers)
     }
-}
-
-/// Damage before it is known what was safe.
-pub(super) struct Pending {
-    pub(super) place: Place,
-    pub(super) damage: Damage,
-    pub(super) first: u64,
-    pub(super) last: u64,
-    /// The events of a block whose header is whole.
-    pub(super) ordinals: Option<ops::Range<u64>>,
 }
 
 struct Pass<'a> {

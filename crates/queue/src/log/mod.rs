@@ -68,6 +68,7 @@
 //! A payload is smaller than 4 GiB. A segment is as long as the settings say, unless one block is longer. Memory: one
 //! window of 1 MiB a reader that is not at the end, one buffer of 1 MiB for the writer, and what is loaded.
 
+mod compression;
 mod format;
 mod index;
 mod payload;
@@ -87,13 +88,14 @@ use bytes::Bytes;
 use disk::{PagePool, Storage, StoredFile};
 use serde::{Deserialize, Serialize};
 
+pub use compression::Compression;
 pub(crate) use format::BLOCK_MAGIC;
 pub use format::{
     BLOCK_HEADER, BlockHeader, SegmentHeader, SegmentPage, Torn, VERSION, segment_name,
     segment_number,
 };
-pub(crate) use payload::decompress;
-pub use payload::{Compression, Payload};
+pub use payload::Payload;
+pub(crate) use payload::{WRONG_CHECKSUM, decompress};
 pub(crate) use quarantine::copy_place;
 pub use quarantine::{FOLDER as QUARANTINE, copy_name};
 pub use reader::{Found, LoadError, Reader};

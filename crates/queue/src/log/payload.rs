@@ -8,10 +8,12 @@ use batch::Frozen;
 use bytes::Bytes;
 use crc32fast::Hasher;
 use disk::PagePool;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
+use super::compression::Compression;
 use super::format::{BLOCK_VERSION_FIRST, BlockHeader};
+
+/// What is wrong with a payload that is not what was written.
+pub(crate) const WRONG_CHECKSUM: &str = "the checksum of the payload does not match";
 
 /// The fastest level that still finds the repetitions of logs.
 const ZSTD_LEVEL: i32 = 1;
@@ -21,35 +23,6 @@ const LZ4_RATIO_MAX: u64 = 255;
 
 /// A zstd payload that claims to be larger is decompressed bit by bit, so that the claim alone takes no memory.
 const TRUSTED_LEN: u32 = 64 * 1024 * 1024;
-
-/// How blocks are compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Compression {
-    /// Not at all.
-    #[default]
-    None,
-    /// Fast.
-    Lz4,
-    /// Smaller.
-    Zstd,
-}
-
-impl Compression {
-    pub(super) fn code(self) -> u8 {
-        match self {
-            Self::None => 0,
-            Self::Lz4 => 1,
-            Self::Zstd => 2,
-        }
-    }
-
-    pub(super) fn of_code(code: u8) -> Option<Self> {
-        [Self::None, Self::Lz4, Self::Zstd]
-            .into_iter()
-            .find(|known| known.code() == code)
-    }
-}
 
 /// What a block carries, as it is stored. A clone shares the bytes.
 #[derive(Debug, Clone)]

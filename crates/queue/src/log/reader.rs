@@ -18,7 +18,7 @@ use bytes::Bytes;
 use disk::{PAGE, PagePool, StoredFile};
 
 use super::format::{BLOCK_HEADER, BlockHeader, segment_name};
-use super::payload::decompress;
+use super::payload::{WRONG_CHECKSUM, decompress};
 use super::walk::{NextBlock, Walk};
 use super::{Compression, Place, Shared};
 
@@ -370,7 +370,7 @@ fn check(
     pool: &PagePool,
 ) -> Result<Option<Bytes>, &'static str> {
     if crc32fast::hash(stored) != header.payload_crc {
-        return Err("the checksum of the payload does not match");
+        return Err(WRONG_CHECKSUM);
     }
     if header.compression == Compression::None {
         return Ok(None);

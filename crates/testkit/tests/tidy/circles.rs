@@ -11,55 +11,7 @@ use std::fs;
 use super::{ORDER, root, rust_files};
 
 /// The circles of files that stay: the files below `crates/`, and the reason.
-const CIRCLES: &[(&[&str], &str)] = &[
-    (
-        &[
-            "queue/src/engine/lanes.rs",
-            "queue/src/engine/limits.rs",
-            "queue/src/engine/open.rs",
-            "queue/src/engine/state.rs",
-            "queue/src/engine/take.rs",
-            "queue/src/engine/ticket.rs",
-            "queue/src/engine/upkeep.rs",
-        ],
-        "not yet cut",
-    ),
-    (
-        &[
-            "queue/src/inspect/missing.rs",
-            "queue/src/inspect/quarantine.rs",
-            "queue/src/inspect/report.rs",
-            "queue/src/inspect/scan.rs",
-        ],
-        "not yet cut",
-    ),
-    (
-        &["queue/src/log/format.rs", "queue/src/log/payload.rs"],
-        "not yet cut",
-    ),
-    (
-        &[
-            "inputs/src/beats/connection.rs",
-            "inputs/src/beats/decode.rs",
-        ],
-        "not yet cut",
-    ),
-    (
-        &["inputs/src/file/content.rs", "inputs/src/file/state.rs"],
-        "not yet cut",
-    ),
-    (
-        &[
-            "inputs/src/file/judge.rs",
-            "inputs/src/file/pool.rs",
-            "inputs/src/file/probe.rs",
-            "inputs/src/file/readers.rs",
-            "inputs/src/file/task.rs",
-            "inputs/src/file/tracker.rs",
-        ],
-        "not yet cut",
-    ),
-];
+const CIRCLES: &[(&[&str], &str)] = &[];
 
 #[test]
 fn files_import_each_other_in_no_circle() {
