@@ -1,8 +1,9 @@
 //! The batch: documents, edits, the selection, and where every row came from.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use crate::bitmap::Bitmap;
 use crate::budget::Charge;
@@ -155,7 +156,7 @@ impl Batch {
 
     /// The field's value in every row of the selection. Read once, kept until something writes there.
     pub fn column(&self, path: &FieldPath) -> Arc<Column> {
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.cache.lock();
         if let Some((_, column)) = cache.iter().find(|(known, _)| known == path) {
             return column.clone();
         }
@@ -187,15 +188,12 @@ impl Batch {
     }
 
     pub(crate) fn forget(&mut self, keys: &[Box<str>]) {
-        let cache = self.cache.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let cache = self.cache.get_mut();
         cache.retain(|(path, _)| !path.overlaps(keys));
     }
 
     pub(crate) fn forget_all(&mut self) {
-        self.cache
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
+        self.cache.get_mut().clear();
     }
 
     /// What is always readable under `@metadata`, unless something was written there.

@@ -3,9 +3,10 @@
 //! A branch shares documents, columns and what was read before with the batch that it comes from. What is written to one of the
 //! two does not touch the other, so that a branch costs what is written to it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use crate::batch::Batch;
 use crate::bitmap::Bitmap;
@@ -23,7 +24,7 @@ impl Batch {
         let mut branch = self.snapshot();
         branch.alive.and(rows);
         // Columns were read for a selection that holds this one.
-        let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let cache = self.cache.lock();
         branch.cache = Mutex::new(cache.clone());
         branch
     }

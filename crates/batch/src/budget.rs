@@ -26,8 +26,10 @@ mod pool;
 mod reservation;
 mod waiting;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 pub use self::account::{Account, Charge};
 pub use self::pool::{BufferPool, PooledBuffer};
@@ -171,7 +173,7 @@ impl Budget {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

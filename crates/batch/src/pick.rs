@@ -2,7 +2,9 @@
 //!
 //! Neither copies a document: cells move, buffers are shared. A frozen form of few rows holds their bytes alone.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::batch::{Batch, ROW_OVERHEAD};
 use crate::bitmap::Bitmap;

@@ -49,14 +49,14 @@ async fn who_waits_first_goes_first() {
     let budget = Budget::new(100);
     let pool = budget.pool(0, 10);
     let held = pool.reserve(90).await;
-    let order = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let order = Arc::new(parking_lot::Mutex::new(Vec::new()));
     let mut waiters = JoinSet::new();
     // The first one wants everything; those behind it would fit now and wait all the same, until it is done.
     for (name, bytes) in [(0, 100), (1, 5), (2, 5)] {
         let (pool, order) = (pool.clone(), order.clone());
         waiters.spawn(async move {
             let reservation = pool.reserve(bytes).await;
-            order.lock().expect("no panic").push(name);
+            order.lock().push(name);
             sleep(Duration::from_millis(5)).await;
             drop(reservation);
         });
@@ -66,17 +66,17 @@ async fn who_waits_first_goes_first() {
         let (pool, order) = (pool.clone(), order.clone());
         move || {
             let buffer = pool.take();
-            order.lock().expect("no panic").push(3);
+            order.lock().push(3);
             buffer.len()
         }
     });
     sleep(Duration::from_millis(50)).await;
-    assert!(order.lock().expect("no panic").is_empty());
+    assert!(order.lock().is_empty());
     drop(held);
     while waiters.join_next().await.is_some() {}
     assert_eq!(thread.join().expect("no panic"), 10);
-    assert_eq!(order.lock().expect("no panic")[0], 0);
-    assert_eq!(order.lock().expect("no panic").len(), 4);
+    assert_eq!(order.lock()[0], 0);
+    assert_eq!(order.lock().len(), 4);
     assert_eq!(budget.used(), 0);
 }
 

@@ -12,8 +12,10 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// How much a message matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -375,7 +377,7 @@ impl Limiter {
     fn admit(&self, scope: Scope<'_>, limit: Limit<'_>) -> Option<Admitted> {
         let key = self.hasher.hash_one((scope, limit.kind, limit.subject));
         let now = (self.clock)();
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if let Some(said) = known.said.get_mut(&key) {
             let period = limit.every?;
             if now.saturating_duration_since(said.since) >= period.length {
@@ -454,12 +456,12 @@ mod tests {
                 move |message: &Message<'_>| {
                     let (level, pipeline) = (message.level, message.pipeline.unwrap_or("-"));
                     let line = format!("{level:?} {pipeline} {message}");
-                    said.lock().expect("no panic").push(line);
+                    said.lock().push(line);
                 }
             };
             let clock = {
                 let (begin, seconds) = (Instant::now(), seconds.clone());
-                move || begin + Duration::from_secs(*seconds.lock().expect("no panic"))
+                move || begin + Duration::from_secs(*seconds.lock())
             };
             Self {
                 diagnostics: Diagnostics::with_clock(sink, clock),
@@ -469,7 +471,7 @@ mod tests {
         }
 
         fn said(&self) -> Vec<String> {
-            std::mem::take(&mut *self.said.lock().expect("no panic"))
+            std::mem::take(&mut *self.said.lock())
         }
     }
 
@@ -506,7 +508,7 @@ mod tests {
             diagnostics.warn_limited(Limit::once("watch"), || "polled".into());
             diagnostics.warn_limited(Limit::once_for("file", "/a"), || "/a: broken".into());
             diagnostics.warn_limited(Limit::once_for("file", "/b"), || "/b: broken".into());
-            *bench.seconds.lock().expect("no panic") += 1_000_000;
+            *bench.seconds.lock() += 1_000_000;
         }
         let texts = ["polled", "/a: broken", "/b: broken"];
         let expected = ["input one: ", "input two: ", ""]
@@ -547,7 +549,7 @@ mod tests {
             ),
         ];
         for (second, text) in texts {
-            *bench.seconds.lock().expect("no panic") = second;
+            *bench.seconds.lock() = second;
             assert_eq!(refuse().concat(), text, "after {second} s");
         }
     }
@@ -572,7 +574,7 @@ mod tests {
             many[9],
             "Warn - b: malformed 9 (further occurrences are only counted for a minute)"
         );
-        *bench.seconds.lock().expect("no panic") = 60;
+        *bench.seconds.lock() = 60;
         assert_eq!(
             malformed("b", 2),
             [
@@ -602,7 +604,7 @@ mod tests {
             warn(Limit::peer("malformed", &peer.to_string()));
         }
         assert_eq!(bench.said().len(), SUBJECTS_MAX, "the last one is not said");
-        *bench.seconds.lock().expect("no panic") = 60;
+        *bench.seconds.lock() = 60;
         warn(Limit::peer("malformed", "another"));
         warn(Limit::once_for("file", "a"));
         warn(Limit::peer("malformed", "0"));

@@ -4,8 +4,8 @@
 //! read = acknowledged + dropped + in flight. What is still being assembled, such as half a line, is in flight.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use serde::Serialize;
 
 /// What became of one file.
@@ -114,12 +114,12 @@ pub struct Ledger(Mutex<Option<Rows>>);
 impl Ledger {
     /// Says how to see it.
     pub fn provide(&self, rows: impl Fn() -> Vec<FileLedger> + Send + Sync + 'static) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(rows));
+        *self.0.lock() = Some(Box::new(rows));
     }
 
     /// The ledger at this moment; nothing for inputs that read no files.
     pub fn files(&self) -> Vec<FileLedger> {
-        let rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let rows = self.0.lock();
         rows.as_ref().map_or_else(Vec::new, |rows| rows())
     }
 }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 /// Counters of one input, processor or output. All only grow.
 #[derive(Debug, Default)]
@@ -82,12 +83,7 @@ impl OperatorMetrics {
     /// Adds to a named counter. Names are lower-case words joined by underscores, in reports and in metrics alike.
     pub fn count(&self, name: &'static str, by: u64) {
         debug_assert!(is_counter_name(name), "the name of a counter: {name}");
-        *self
-            .named
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .entry(name)
-            .or_default() += by;
+        *self.named.lock().entry(name).or_default() += by;
     }
 
     /// The counters at this moment.
@@ -101,11 +97,7 @@ impl OperatorMetrics {
             dead_letters: self.dead_letters.load(Relaxed),
             busy: Duration::from_nanos(self.busy_ns.load(Relaxed)),
             wait: Duration::from_nanos(self.wait_ns.load(Relaxed)),
-            named: self
-                .named
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone(),
+            named: self.named.lock().clone(),
         }
     }
 }

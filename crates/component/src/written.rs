@@ -9,8 +9,9 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::UNIX_EPOCH;
+
+use parking_lot::Mutex;
 
 /// The files that one output writes.
 #[derive(Debug, Default)]
@@ -66,7 +67,7 @@ impl WrittenFiles {
             return;
         }
         let file = FileIdentity::from(metadata);
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = self.files.lock();
         files.insert((file.device, file.inode), file.born_ns);
         self.is_used.store(true, Ordering::Release);
     }
@@ -81,7 +82,7 @@ impl WrittenFiles {
         if !self.is_used() {
             return false;
         }
-        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = self.files.lock();
         let known = files.get(&(file.device, file.inode));
         known.is_some_and(|born| {
             let births = born.zip(file.born_ns);

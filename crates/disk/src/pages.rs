@@ -6,9 +6,10 @@
 //! Limits: a pool keeps at most so many buffers of at most so many bytes each; others are freed when they are given back.
 
 use std::ops::{Deref, DerefMut, Range};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::storage::PAGE;
 
@@ -166,8 +167,7 @@ impl PagePool {
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
-        let idle = self.shared.idle.lock();
-        idle.unwrap_or_else(PoisonError::into_inner)
+        self.shared.idle.lock()
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use disk::simulation::{Kind, SimDisk};
 use disk::{PAGE, Storage};
+use parking_lot::Mutex;
 
 const SEEDS: u64 = 200;
 
@@ -230,13 +231,13 @@ fn the_hook_may_use_the_disk() {
         let (disk, calls, seen) = (disk.clone(), calls.clone(), seen.clone());
         move |kind, _| {
             if calls.fetch_add(1, Ordering::Relaxed) == 0 {
-                seen.lock().unwrap().push((kind, disk.names()));
+                seen.lock().push((kind, disk.names()));
                 disk.create("within", 0).unwrap();
             }
         }
     })));
     disk.create("x", 0).unwrap();
     assert_eq!(calls.load(Ordering::Relaxed), 2);
-    assert_eq!(*seen.lock().unwrap(), [(Kind::Create, Vec::new())]);
+    assert_eq!(*seen.lock(), [(Kind::Create, Vec::new())]);
     assert_eq!(disk.names(), ["within", "x"]);
 }

@@ -72,7 +72,7 @@ fn start(settings: &str, stop_ms: Option<u64>, stdin: Stdio) -> Child {
 
 /// What the other process prints, as it comes.
 fn printed(stdout: ChildStdout) -> mpsc::Receiver<String> {
-    let (sender, receiver) = mpsc::channel();
+    let (sender, receiver) = mpsc::sync_channel(1024);
     thread::spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
             let ours = ["event ", "problem ", "total "]

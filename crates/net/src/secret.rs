@@ -12,8 +12,9 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize, Serializer};
@@ -90,7 +91,7 @@ impl SecretFile {
             path: self.path.clone(),
             source,
         };
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut read = self.read.lock();
         // Looked at before it is read: a file that changes in between is read again next time.
         let stamp = Stamp::of(&self.path).map_err(unreadable)?;
         if let Some((known, secret)) = &*read

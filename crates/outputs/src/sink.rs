@@ -84,8 +84,9 @@ pub fn failure(destination: &str, error: &io::Error) -> WriteError {
 
 #[cfg(test)]
 pub mod tests {
+    use parking_lot::Mutex;
     use std::collections::VecDeque;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     use super::*;
 
@@ -117,17 +118,17 @@ pub mod tests {
 
     impl Sink for Script {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let len = match self.steps.lock().unwrap().pop_front() {
+            let len = match self.steps.lock().pop_front() {
                 Some(ScriptedWrite::Fail(errno)) => return Err(errno.into()),
                 Some(ScriptedWrite::Take(len)) => len.min(bytes.len()),
                 None => bytes.len(),
             };
-            self.taken.lock().unwrap().extend_from_slice(&bytes[..len]);
+            self.taken.lock().extend_from_slice(&bytes[..len]);
             Ok(len)
         }
 
         fn wait(&mut self) -> io::Result<()> {
-            *self.waits.lock().unwrap() += 1;
+            *self.waits.lock() += 1;
             Ok(())
         }
     }
@@ -148,8 +149,8 @@ pub mod tests {
             (3, Some(Errno::NOSPC.raw_os_error()))
         );
         write_rest(&mut sink, b"abcdef", &mut done).expect("there is free space again");
-        assert_eq!(*sink.taken.lock().unwrap(), b"abcdef");
-        assert_eq!(*sink.waits.lock().unwrap(), 1);
+        assert_eq!(*sink.taken.lock(), b"abcdef");
+        assert_eq!(*sink.waits.lock(), 1);
     }
 
     #[test]

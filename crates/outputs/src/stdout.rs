@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use batch::{Batch, Bitmap, FieldRead};
@@ -19,6 +19,7 @@ use component::{
 };
 use config::{ConfigError, Node, Positional};
 use expr::zone_setting;
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -106,10 +107,7 @@ impl Gate {
     /// says so, and calling again with the same bytes brings that rest out, if nobody did so in the meantime.
     fn write(&self, sink: &mut dyn Sink, bytes: &[u8], is_begun: &mut bool) -> io::Result<()> {
         // A buffer of another output that panicked is as unfinished as one that failed.
-        let mut unfinished = self
-            .unfinished
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut unfinished = self.unfinished.lock();
         let Unfinished { rest, done } = &mut *unfinished;
         sink::write_rest(sink, rest, done)?;
         // A rest is rare and may be large: its memory is not kept.
@@ -229,7 +227,7 @@ impl Stdout {
     }
 
     fn write_bytes(&self, bytes: &[u8]) -> Result<(), WriteError> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let State {
             sink,
             is_begun,
@@ -241,10 +239,7 @@ impl Stdout {
     }
 
     fn is_dirty(&self) -> bool {
-        self.state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .dirty
+        self.state.lock().dirty
     }
 }
 
@@ -278,10 +273,7 @@ impl Writer for Stdout {
     async fn close(&self) -> Result<(), WriteError> {
         if self.ends_with_newline && self.is_dirty() {
             self.write_bytes(b"\n")?;
-            self.state
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .dirty = false;
+            self.state.lock().dirty = false;
         }
         Ok(())
     }
@@ -364,7 +356,7 @@ mod tests {
         second.write_bytes(b"second\n").expect("there is room");
         first.write_bytes(b"first\n").expect("it is out already");
         first.write_bytes(b"third\n").expect("there is room");
-        assert_eq!(*script.taken.lock().unwrap(), b"first\nsecond\nthird\n");
+        assert_eq!(*script.taken.lock(), b"first\nsecond\nthird\n");
     }
 
     #[test]
@@ -394,10 +386,7 @@ mod tests {
             }
         }
         assert_eq!(retries, 3);
-        assert_eq!(
-            *script.taken.lock().unwrap(),
-            b"{\"a\":1}\n{\"a\":2}\n{\"a\":3}\n"
-        );
+        assert_eq!(*script.taken.lock(), b"{\"a\":1}\n{\"a\":2}\n{\"a\":3}\n");
     }
 
     #[test]
@@ -417,7 +406,7 @@ mod tests {
             let encoded = testing::encode(&output, &testing::lines(&["a", "b"][..rows]));
             testing::wait(output.write(&encoded)).expect("it takes everything");
             testing::wait(output.close()).expect("it takes everything");
-            assert_eq!(*script.taken.lock().unwrap(), expected.as_bytes());
+            assert_eq!(*script.taken.lock(), expected.as_bytes());
         }
     }
 

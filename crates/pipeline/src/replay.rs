@@ -441,7 +441,7 @@ impl Replay<'_> {
 
 /// Waits for a removal.
 fn removed(begin: impl FnOnce(Done)) -> Result<u64, Arc<str>> {
-    let (sender, removed) = std::sync::mpsc::channel();
+    let (sender, removed) = std::sync::mpsc::sync_channel(1);
     begin(Box::new(move |result| drop(sender.send(result))));
     let ended = |_| Err("the thread that writes dead letters has stopped".into());
     removed.recv().unwrap_or_else(ended)

@@ -59,7 +59,7 @@ fn text(shortage: &Shortage, limit: Size) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -85,7 +85,7 @@ mod tests {
     async fn a_wait_is_told_once_and_nothing_where_nobody_waits() {
         let said = Arc::new(Mutex::new(Vec::new()));
         let log = said.clone();
-        let say = move |text: &str| log.lock().expect("no panic").push(text.to_owned());
+        let say = move |text: &str| log.lock().push(text.to_owned());
         let budget = Budget::new(1000);
         let weak = Arc::downgrade(&budget);
         let times = Times {
@@ -95,18 +95,18 @@ mod tests {
         let looking = look(weak, Size(1000), times, Diagnostics::new(say));
         let looking = tokio::spawn(looking);
         tokio::time::sleep(Duration::from_millis(20)).await;
-        assert_eq!(said.lock().expect("no panic").len(), 0);
+        assert_eq!(said.lock().len(), 0);
         let pool = budget.pool(0, 100);
         let taken = pool.reserve(1000).await;
         let waiting = tokio::spawn({
             let pool = pool.clone();
             async move { drop(pool.reserve(100).await) }
         });
-        while said.lock().expect("no panic").is_empty() {
+        while said.lock().is_empty() {
             tokio::time::sleep(times.period).await;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
-        let lines = said.lock().expect("no panic").clone();
+        let lines = said.lock().clone();
         assert!(
             matches!(&lines[..], [line] if line.contains("has waited 0 s")),
             "{lines:?}"

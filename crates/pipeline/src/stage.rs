@@ -1,13 +1,14 @@
 //! One processor at work: its condition, its failure policy and its counters.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use batch::{Batch, Bitmap, Failures, Reentry};
 use component::{Diagnostics, Limit, OperatorMetrics, Order, Processor, Role};
 use expr::Expr;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use queue::letters::Dead;
 
 use crate::findings::{EXPRESSION_ERRORS, Findings};
@@ -412,12 +413,9 @@ impl Stage {
 impl Turns {
     /// Waits until the batches before this one have had their turns.
     fn wait(&self, number: u64) -> MutexGuard<'_, Turn> {
-        let mut turn = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turn = self.state.lock();
         while turn.next < number {
-            turn = self
-                .moved
-                .wait(turn)
-                .unwrap_or_else(PoisonError::into_inner);
+            self.moved.wait(&mut turn);
         }
         turn
     }

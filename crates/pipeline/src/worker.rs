@@ -12,13 +12,14 @@
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use batch::{Batch, Bitmap, Reentry};
 use component::{
     Delivery, Diagnostics, DroppedRows, OperatorMetrics, Phase, Phases, Stop, StreamDelivery,
 };
+use parking_lot::Mutex;
 use queue::letters::{Dead, DeadLetters, Draft};
 use queue::{Bell, Entry, LaneTurn, Next, Queue, QueuePhase, Taken};
 use tokio::sync::watch;
@@ -576,9 +577,7 @@ impl Burial {
         match self.failure.get() {
             Some(reason) => parts.lose(&self.entry, reason),
             None => {
-                let mut processed = self.processed.lock();
-                let taken = processed.as_mut().map_or_else(|_| None, |all| all.take());
-                drop(processed);
+                let taken = self.processed.lock().take();
                 let offer = || taken.map(|processed| parts.offer(&self.entry, processed));
                 if catch_unwind(AssertUnwindSafe(offer)).is_err() {
                     parts.lose(&self.entry, "internal error");

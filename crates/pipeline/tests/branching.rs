@@ -2,8 +2,8 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,6 +13,7 @@ use component::{
     WriteError, Writer, Written,
 };
 use config::Size;
+use parking_lot::Mutex;
 use pipeline::graph::{InputNode, OutputNode, StageNode};
 use pipeline::settings::{
     MemoryQueueSettings, OnFailure, ProcessSettings, QueueSettings, SendingSettings,
@@ -47,7 +48,7 @@ impl Input for Lines {
         tokio::spawn(async move {
             for receipt in receipts {
                 if let Ok(delivery) = receipt.delivered().await {
-                    delivered.lock().expect("no panic holds it").push(delivery);
+                    delivered.lock().push(delivery);
                 }
             }
         });
@@ -159,7 +160,7 @@ impl Writer for Collect {
     async fn write(&self, encoded: &Encoded) -> Result<Written, WriteError> {
         tokio::time::sleep(self.pause).await;
         let text = String::from_utf8(encoded.bytes.clone()).expect("UTF-8");
-        let mut taken = self.taken.lock().expect("no panic holds it");
+        let mut taken = self.taken.lock();
         taken.extend(text.lines().map(str::to_owned));
         Ok(Written::default())
     }
@@ -227,12 +228,12 @@ fn run(batches: usize, outputs: &[(u64, &[Does])], on_failure: OnFailure) -> Ran
         tokio::time::sleep(Duration::from_millis(50)).await;
         report
     });
-    let unlock = |sink: &Arc<Mutex<Vec<String>>>| sink.lock().expect("no panic").clone();
+    let unlock = |sink: &Arc<Mutex<Vec<String>>>| sink.lock().clone();
     Ran {
         report,
         taken: sinks.iter().map(unlock).collect(),
         sent: sent.load(Ordering::SeqCst),
-        delivered: delivered.lock().expect("no panic holds it").clone(),
+        delivered: delivered.lock().clone(),
     }
 }
 

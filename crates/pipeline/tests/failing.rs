@@ -2,8 +2,8 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,6 +13,7 @@ use component::{
     Writer, Written,
 };
 use config::Size;
+use parking_lot::Mutex;
 use pipeline::graph::{InputNode, OutputNode};
 use pipeline::report::{Problem, Role};
 use pipeline::settings::{
@@ -37,7 +38,7 @@ impl Input for Lines {
         for batch in 0..self.batches {
             let batch = numbered(&ctx.host, &stream, batch);
             match ctx.send(batch).await {
-                Ok(receipt) => self.receipts.lock().expect("no panic").push(receipt),
+                Ok(receipt) => self.receipts.lock().push(receipt),
                 Err(_) => return Ok(()),
             }
         }
@@ -123,7 +124,7 @@ impl Writer for Collect {
         let lines = text
             .lines()
             .map(|line| line.parse::<usize>().expect("a number"));
-        self.taken.lock().expect("no panic").extend(lines);
+        self.taken.lock().extend(lines);
         Ok(Written {
             until_flush: self.fault == Fault::PanicsInFlush,
             ..Written::default()
@@ -223,7 +224,7 @@ impl Pipeline {
     }
 
     fn taken(&self, output: usize) -> Vec<usize> {
-        self.outputs[output].taken.lock().expect("no panic").clone()
+        self.outputs[output].taken.lock().clone()
     }
 }
 
@@ -238,7 +239,7 @@ fn run(pipelines: &[&Pipeline], finite: bool) -> (Report, Vec<String>) {
     let options = RunOptions {
         finite,
         diagnostics: Diagnostics::new(move |text| {
-            warnings.lock().expect("no panic").push(text.to_owned());
+            warnings.lock().push(text.to_owned());
         }),
         ..options()
     };
@@ -259,7 +260,7 @@ fn run(pipelines: &[&Pipeline], finite: bool) -> (Report, Vec<String>) {
         let ended = tokio::time::timeout(Duration::from_secs(60), run.finish());
         ended.await.expect("it ends by itself")
     });
-    let said = said.lock().expect("no panic").clone();
+    let said = said.lock().clone();
     (report, said)
 }
 
@@ -294,7 +295,7 @@ fn with_a_memory_queue_the_others_go_on_and_the_rest_counts_as_not_delivered() {
             problems.len() == 1 && problems[0].to_string().starts_with("output out0: "),
             "{problems:?}"
         );
-        let mut receipts = pipeline.receipts.lock().expect("no panic");
+        let mut receipts = pipeline.receipts.lock();
         let outcomes = receipts.iter_mut().map(Receipt::try_delivered);
         let delivered = outcomes.filter(|outcome| matches!(outcome, Some(Ok(_))));
         let delivered = delivered.count();

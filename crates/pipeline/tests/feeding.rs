@@ -3,8 +3,8 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -14,6 +14,7 @@ use component::{
     WriteError, Writer, Written,
 };
 use config::{Period, Size};
+use parking_lot::Mutex;
 use pipeline::graph::{InputNode, OutputNode};
 use pipeline::settings::{MemoryQueueSettings, ProcessSettings, QueueSettings, SendingSettings};
 use pipeline::{Graph, PipelineGraph, Report, Run, RunOptions};
@@ -48,7 +49,7 @@ impl Input for Lines {
         tokio::spawn(async move {
             for receipt in receipts {
                 let delivery = receipt.delivered().await.ok();
-                delivered.lock().expect("no panic holds it").push(delivery);
+                delivered.lock().push(delivery);
             }
         });
         Ok(())
@@ -65,7 +66,7 @@ impl Lines {
     }
 
     fn delivered(&self) -> usize {
-        let delivered = self.delivered.lock().expect("no panic holds it");
+        let delivered = self.delivered.lock();
         delivered.iter().flatten().count()
     }
 }
@@ -102,7 +103,7 @@ impl Writer for Collect {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         let text = String::from_utf8(encoded.bytes.clone()).expect("UTF-8");
-        let mut taken = self.taken.lock().expect("no panic holds it");
+        let mut taken = self.taken.lock();
         for line in text.lines() {
             let (number, id) = line.split_once(' ').expect("number and id");
             let number = number.parse().expect("a number");
@@ -117,7 +118,7 @@ impl Writer for Collect {
 
 impl Collect {
     fn numbers(&self) -> Vec<usize> {
-        let taken = self.taken.lock().expect("no panic holds it");
+        let taken = self.taken.lock();
         taken.iter().map(|(number, _)| *number).collect()
     }
 }
@@ -211,7 +212,7 @@ fn events_go_all_the_way_in_order_with_their_ids() {
     let report = run(pipelines, true, |_| {});
     assert!(report.is_clean());
     assert_eq!(end.numbers(), (0..200 * BATCH).collect::<Vec<_>>());
-    let of = |collect: &Collect| collect.taken.lock().expect("no panic").clone();
+    let of = |collect: &Collect| collect.taken.lock().clone();
     assert_eq!(of(&end), of(&beside), "an id is the same everywhere");
     assert_eq!(lines.delivered(), 200);
     assert_eq!(report.events(), 200 * BATCH as u64, "each is counted once");

@@ -4,8 +4,8 @@ mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -15,6 +15,7 @@ use component::{
     Request, RequestLimits, RequestOrder, Requests, RowAnswer, SendError, Sender, Sent,
 };
 use config::{Period, Positive, Size};
+use parking_lot::Mutex;
 use pipeline::graph::{InputNode, OutputNode};
 use pipeline::settings::{
     Concurrency, DiskSettings, MemoryQueueSettings, ProcessSettings, QueueSettings, RetrySettings,
@@ -40,7 +41,7 @@ impl Input for Lines {
         for batch in 0..self.batches {
             let batch = numbered(&ctx.host, &stream, batch);
             match ctx.send(batch).await {
-                Ok(receipt) => self.receipts.lock().expect("no panic").push(receipt),
+                Ok(receipt) => self.receipts.lock().push(receipt),
                 Err(_) => break,
             }
         }
@@ -116,7 +117,7 @@ impl Remote {
     }
 
     fn taken(&self) -> Vec<usize> {
-        let taken = self.taken.lock().expect("no panic");
+        let taken = self.taken.lock();
         let mut all: Vec<usize> = taken.values().flatten().copied().collect();
         all.sort_unstable();
         all
@@ -190,7 +191,7 @@ impl Sender for Remote {
         let declined: BTreeSet<usize> = declined.map(|row| row.row).collect();
         let rows = lines.iter().enumerate();
         let rows = rows.filter(|(row, _)| !declined.contains(row));
-        let mut taken = self.taken.lock().expect("no panic");
+        let mut taken = self.taken.lock();
         let of_destination = taken.entry(request.destination.to_string()).or_default();
         of_destination.extend(rows.map(|(_, line)| *line));
         Ok(sent)
@@ -319,7 +320,7 @@ impl Case {
             let finished = tokio::time::timeout(DEADLINE, run.finish()).await;
             finished.expect("the run comes to its end")
         });
-        let mut receipts = receipts.lock().expect("no panic");
+        let mut receipts = receipts.lock();
         let is_delivered = |receipt: &mut Receipt| matches!(receipt.try_delivered(), Some(Ok(_)));
         Ran {
             report,
@@ -476,7 +477,7 @@ fn one_destination_keeps_the_order_of_the_events() {
         let destinations = remote.destinations;
         let case = Case::new(60, vec![remote]);
         assert!(case.run().report.is_clean());
-        let taken = case.remotes[0].taken.lock().expect("no panic");
+        let taken = case.remotes[0].taken.lock();
         assert_eq!(taken.len(), destinations);
         for (destination, lines) in taken.iter() {
             assert!(lines.is_sorted(), "{destination}: {lines:?}");

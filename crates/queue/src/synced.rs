@@ -20,9 +20,10 @@
 //! Recovery: a file that cannot be read, whatever has its name, is no obstacle: it then says nothing.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use disk::{PAGE, Storage, StoredFile};
+use parking_lot::Mutex;
 
 use crate::log::LogEnd;
 
@@ -134,7 +135,7 @@ struct Open {
 impl SyncedMark {
     /// Says that the log was synced up to there. A failure costs only that a later start knows less, so it is none.
     pub(crate) fn advance(&self, storage: &dyn Storage, end: LogEnd) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         if open.is_none() {
             *open = open_or_create(storage).ok();
         }

@@ -3,12 +3,13 @@
 //! Each test drives the steps of a queue on a real folder itself, without a thread.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use batch::{Batch, BatchBuilder, Encoding, HostInfo, Span, Stream};
 use component::Diagnostics;
 use config::{Period, Size};
 use disk::FolderStorage;
+use parking_lot::Mutex;
 use queue::log::Compression;
 use queue::{DiskOptions, DiskSettings, Durability, NewOutput, Queue, QueueError, Taken, WhenFull};
 
@@ -79,9 +80,9 @@ impl Place {
     fn try_open(&self, outputs: &[&str]) -> Result<Arc<Queue>, QueueError> {
         let (now, said) = (self.now.clone(), self.said.clone());
         let options = DiskOptions {
-            clock: Arc::new(move || *now.lock().expect("no panic")),
+            clock: Arc::new(move || *now.lock()),
             diagnostics: Diagnostics::new(move |text| {
-                said.lock().expect("no panic").push(text.to_owned());
+                said.lock().push(text.to_owned());
             }),
             may_part: self.may_part,
             ..DiskOptions::new(self.settings.clone(), outputs)
@@ -101,7 +102,7 @@ impl Place {
     }
 
     fn has_said(&self, text: &str) -> bool {
-        let said = self.said.lock().expect("no panic");
+        let said = self.said.lock();
         said.iter().any(|line| line.contains(text))
     }
 }
@@ -243,7 +244,7 @@ fn what_was_passed_beyond_the_cursor_is_not_given_again() {
         });
         assert_eq!(pass_some(&queue, &|_, _| true), expected);
         assert_eq!((queue.lost(), queue.held().stored_events), (0, 0));
-        assert!(place.said.lock().expect("no panic").is_empty());
+        assert!(place.said.lock().is_empty());
     }
 }
 
@@ -257,7 +258,7 @@ fn what_was_passed_beyond_the_cursor_is_not_dropped() {
     pass_some(&queue, &|_, number| (2..8).contains(&number));
     queue.upkeep_step();
     drop(queue);
-    *place.now.lock().expect("no panic") += 61_000_000_000;
+    *place.now.lock() += 61_000_000_000;
     let queue = place.open(&["a"]);
     queue.upkeep_step();
     let counters = queue.metrics().snapshot().named;
@@ -309,7 +310,7 @@ fn of_two_cursors_the_lower_one_counts() {
     drop(queue);
     std::fs::rename(place.path("older"), place.path("cursor-a2")).expect("it is there");
     assert_eq!(all(&place.open(&["a"]), 1), [[1, 2, 3]]);
-    assert!(!place.said.lock().expect("no panic").is_empty());
+    assert!(!place.said.lock().is_empty());
 }
 
 #[test]
@@ -353,7 +354,7 @@ fn a_removed_output_keeps_its_place_for_a_while() {
     drop(queue);
     let queue = place.open(&["a"]);
     queue.upkeep_step();
-    *place.now.lock().expect("no panic") += 3_601_000_000_000;
+    *place.now.lock() += 3_601_000_000_000;
     queue.upkeep_step();
     assert!(place.has_said("the events that output b had not acknowledged are dropped"));
     assert!(!place.path("cursor-b").exists());

@@ -5,14 +5,15 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use batch::{Batch, BatchBuilder, Encoding, HostInfo, JsonWriter, Span, Stream};
 use component::{Receipt, Sink};
 use config::{Period, Size};
+use parking_lot::{Condvar, Mutex};
 use queue::log::Compression;
 use queue::{
     DiskOptions, DiskSettings, Durability, Inlet, Mode, NewOutput, Queue, QueuePhase, Taken,
@@ -91,18 +92,18 @@ impl Output {
     }
 
     fn has_room(&self) -> bool {
-        self.state.lock().expect("no panic").items.len() < 4
+        self.state.lock().items.len() < 4
     }
 
     fn run(&self, lane: usize, queue: &Queue) {
         loop {
-            let mut state = self.state.lock().expect("no panic");
+            let mut state = self.state.lock();
             let next = state.next;
             let Some((number, ticket)) = state.items.remove(&next) else {
                 if state.is_closed && state.items.is_empty() {
                     return;
                 }
-                drop(self.changed.wait(state).expect("no panic"));
+                self.changed.wait(&mut state);
                 continue;
             };
             state.next += 1;
@@ -110,7 +111,7 @@ impl Output {
             if !self.pause.is_zero() && number.is_multiple_of(16) {
                 thread::sleep(self.pause);
             }
-            self.passed.lock().expect("no panic").push(number);
+            self.passed.lock().push(number);
             ticket.pass(lane);
             queue.wake_workers();
         }
@@ -160,7 +161,7 @@ impl Run {
             worker.join().expect("no panic");
         }
         for output in &self.outputs {
-            output.state.lock().expect("no panic").is_closed = true;
+            output.state.lock().is_closed = true;
             output.changed.notify_all();
         }
         for thread in self.threads {
@@ -170,9 +171,7 @@ impl Run {
         assert_eq!(self.queue.held().unsafe_events, 0);
         assert_eq!(self.queue.lost(), 0);
         let passed = self.outputs.iter();
-        passed
-            .map(|output| output.passed.lock().expect("no panic").clone())
-            .collect()
+        passed.map(|output| output.passed.lock().clone()).collect()
     }
 }
 
@@ -184,7 +183,7 @@ fn work(queue: &Arc<Queue>, outputs: &[Arc<Output>]) {
         let number = number(&batch);
         for place in &entry.lanes {
             let output = &outputs[place.lane];
-            let mut state = output.state.lock().expect("no panic");
+            let mut state = output.state.lock();
             let before = state
                 .items
                 .insert(place.turn, (number, entry.ticket.clone()));

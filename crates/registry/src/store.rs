@@ -6,9 +6,10 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use disk::{FolderStorage, Storage, StoredFile};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::compact::{self, Fresh};
 use crate::error::{self, RegistryError};
@@ -140,7 +141,7 @@ impl Registry {
     /// A value or the commit is too large, or the disk refuses; the commit did not happen, and the next one may.
     pub fn commit(&self, changes: &[Change], durable: bool) -> Result<(), RegistryError> {
         let mut frame = FrameBuilder::of(changes)?;
-        let mut writer = self.writer.lock().expect("no holder panics");
+        let mut writer = self.writer.lock();
         if durable && writer.is_suspect {
             self.compact(&mut writer)?;
         }
@@ -189,11 +190,11 @@ impl Registry {
     }
 
     fn view(&self) -> RwLockReadGuard<'_, View> {
-        self.view.read().expect("no holder panics")
+        self.view.read()
     }
 
     fn view_mut(&self) -> RwLockWriteGuard<'_, View> {
-        self.view.write().expect("no holder panics")
+        self.view.write()
     }
 }
 

@@ -9,8 +9,8 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::net::Ipv4Addr;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,6 +22,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 
 static LINES: AtomicU64 = AtomicU64::new(0);
@@ -142,7 +143,7 @@ async fn count(
         lines = memchr::memchr_iter(b'\n', &text).count();
     }
     if status.is_success() {
-        if let Some(Ok(mut file)) = KEPT.get().map(Mutex::lock) {
+        if let Some(mut file) = KEPT.get().map(Mutex::lock) {
             // Whoever reads the file finds out that something is missing.
             let _ = file.write_all(&kept);
         }

@@ -4,9 +4,10 @@
 //! 256 KiB). They are not charged to the budget. Fresh memory costs more than reading into it: see the figures in
 //! `pages.rs` of the inputs.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::waiting::{self, Claim, Excess};
 use super::{Budget, Shortage};
@@ -190,7 +191,7 @@ impl PoolInner {
     }
 
     fn lock_free(&self) -> MutexGuard<'_, Free> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        self.free.lock()
     }
 }
 

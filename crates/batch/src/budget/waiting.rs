@@ -3,10 +3,12 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Instant;
+
+use parking_lot::Mutex;
 
 use super::Budget;
 
@@ -102,7 +104,7 @@ impl Waiter {
 
     /// Says that it was let in; gives who is to be woken.
     pub(super) fn admit(self) -> Option<Waker> {
-        let mut admission = self.slot.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut admission = self.slot.0.lock();
         match std::mem::replace(&mut *admission, Admission::In) {
             Admission::Waits(waker) => Some(waker),
             Admission::In => None,
@@ -185,7 +187,7 @@ impl Future for Claim<'_> {
         let Some((_, slot)) = &self.waits else {
             return Poll::Pending;
         };
-        let mut admission = slot.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut admission = slot.0.lock();
         if let Admission::Waits(waker) = &mut *admission {
             waker.clone_from(cx.waker());
             return Poll::Pending;

@@ -1,8 +1,9 @@
 //! Reading a batch: see the layout in the parent module. Nothing that is read is trusted.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use super::columns::{Lists, column};
 use super::input::{Input, Result, damaged};

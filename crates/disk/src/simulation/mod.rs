@@ -16,10 +16,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug, Formatter};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use crate::{Listed, PAGE, Storage, StoredFile};
 use fastrand::Rng;
+use parking_lot::{Mutex, MutexGuard};
 
 use self::content::Content;
 use self::names::Names;
@@ -265,7 +266,7 @@ impl SimDisk {
     }
 
     fn world(&self) -> MutexGuard<'_, World> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Begins an operation: whether it is to fail.

@@ -3,7 +3,9 @@
 #![allow(clippy::print_stdout, reason = "a failing seed is told")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::SimDisk;
 
@@ -36,7 +38,7 @@ impl Stage {
         if self.tells && disk.trace().is_empty() {
             disk.start_trace();
         }
-        *self.disk.lock().unwrap_or_else(PoisonError::into_inner) = Some(disk.clone());
+        *self.disk.lock() = Some(disk.clone());
     }
 }
 
@@ -46,7 +48,7 @@ impl Drop for Stage {
         if !self.tells || Arc::strong_count(&self.disk) > 1 {
             return;
         }
-        let disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
+        let disk = self.disk.lock();
         for line in disk.iter().flat_map(SimDisk::trace) {
             println!("{line}");
         }

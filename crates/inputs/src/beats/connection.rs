@@ -9,7 +9,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use batch::{Source, Stream};
 use codec::lumberjack::{Extent, Frame, Limits, Scanner, WINDOW_BYTES, acknowledgement};
 use component::InputContext;
 use net::{Peer, Stopping};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
@@ -134,9 +135,9 @@ impl<I: Fn(u64) -> Inbox<Decoding> + Send + Sync + 'static> Speaker for Beats<I>
 impl Session {
     /// How the connection ends when its client closes it and everything is answered.
     fn ended(&self) -> Ending {
-        match self.state.lock() {
-            Ok(state) if state.is_within_window() => incomplete().into(),
-            _ => Ending::Usual,
+        match self.state.lock().is_within_window() {
+            true => incomplete().into(),
+            false => Ending::Usual,
         }
     }
 
@@ -159,8 +160,7 @@ impl Session {
     }
 
     fn unanswered(&self) -> MutexGuard<'_, Unanswered> {
-        let locked = self.unanswered.lock();
-        locked.unwrap_or_else(PoisonError::into_inner)
+        self.unanswered.lock()
     }
 }
 

@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use batch::{Encoding, PooledBuffer, Reservation, Stream};
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use codec::lumberjack::{
     Buffers, COMPRESSED_HEAD_BYTES, Events, Frame, FrameError, Limits, Window,
 };
 use component::{InputContext, Limit};
+use parking_lot::Mutex;
 use tokio::sync::mpsc::Sender;
 use tokio::time::Instant;
 
@@ -137,9 +138,7 @@ impl Protocol for Decoding {
 
     fn add(&mut self, message: Message, answer: Answer<Fault>, joiner: &mut BeatsJoiner) {
         let session = message.session;
-        let Ok(mut state) = session.state.lock() else {
-            return;
-        };
+        let mut state = session.state.lock();
         if state.is_broken {
             return;
         }

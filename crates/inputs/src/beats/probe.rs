@@ -1,11 +1,12 @@
 //! Frames from memory, for the crate `fuzzkit`.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use batch::json::DEPTH_MAX;
 use batch::{Source, Stream};
 use codec::lumberjack::Limits;
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::connection::{InFlight, Receiver};

@@ -4,9 +4,10 @@
 //! [`Part::delivered`], because the pipeline ended or a thread did, makes the whole message one that was not delivered.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use net::AtWork;
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 /// What became of a message.
@@ -127,8 +128,8 @@ impl<R> Drop for Part<R> {
 }
 
 impl<R> Shared<R> {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<oneshot::Sender<Outcome<R>>>> {
-        self.sender.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Option<oneshot::Sender<Outcome<R>>>> {
+        self.sender.lock()
     }
 
     fn send(&self, outcome: Outcome<R>) {

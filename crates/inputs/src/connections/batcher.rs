@@ -22,13 +22,14 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use batch::{Batch, BatchBuilder, Encoding, PooledBuffer, Reservation};
 use codec::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
 use component::thread::{self, Work};
 use component::{Delivery, InputContext, Limit};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::runtime::Handle;
 
 use super::answer::{Answer, Part};
@@ -204,20 +205,16 @@ impl<P: Protocol> List<P> {
             if state.is_closed {
                 return Next::End;
             }
-            state = match until {
-                None => self
-                    .changed
-                    .wait(state)
-                    .unwrap_or_else(PoisonError::into_inner),
+            match until {
+                None => self.changed.wait(&mut state),
                 Some(until) => {
                     let left = until.saturating_duration_since(Instant::now());
                     if left.is_zero() {
                         return Next::Late;
                     }
-                    let waited = self.changed.wait_timeout(state, left);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
+                    self.changed.wait_for(&mut state, left);
                 }
-            };
+            }
         }
     }
 
@@ -227,7 +224,7 @@ impl<P: Protocol> List<P> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting<P>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -4,11 +4,12 @@
 //! resolving a receipt wakes no thread. What was not delivered freezes its file: nothing behind it moves the position, so
 //! that the next run begins there.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use codec::Resume;
 use component::{Delivery, Receipt};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::state::{File, FileState};
@@ -66,8 +67,8 @@ impl Dirty {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<File>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Vec<Arc<File>>> {
+        self.0.lock()
     }
 }
 

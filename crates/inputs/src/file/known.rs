@@ -7,10 +7,11 @@
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use batch::fnv::Fnv128;
 use codec::Check;
+use parking_lot::{Mutex, MutexGuard};
 use registry::{Registry, RegistryError};
 
 use super::record;
@@ -350,7 +351,7 @@ impl Known {
     }
 
     fn lock_awake(&self) -> MutexGuard<'_, HashMap<u128, Arc<File>>> {
-        self.awake.lock().unwrap_or_else(PoisonError::into_inner)
+        self.awake.lock()
     }
 
     /// Ids of files that the last scan did not find where they were, unless they are known to be gone. Whoever asks again is

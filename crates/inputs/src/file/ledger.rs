@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
-use std::sync::PoisonError;
 
 use component::FileLedger;
 use registry::{Reading, RegistryError};
@@ -66,7 +65,7 @@ impl Tracker {
                 // Where the registry cannot be read, the files in memory are what there is.
                 let _ = registry.for_each(record::FILE, &mut add);
             }
-            let awake = awake.lock().unwrap_or_else(PoisonError::into_inner);
+            let awake = awake.lock();
             for (id, file) in &*awake {
                 files.insert(*id, file.lock().ledger(&scope, *id, now));
             }

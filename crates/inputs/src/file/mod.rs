@@ -40,8 +40,8 @@ mod verdict;
 mod watch;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -50,6 +50,7 @@ use component::{
     plural_were, thread,
 };
 use config::{ConfigError, Node, Positional};
+use parking_lot::Mutex;
 
 use crate::error::RunError;
 use crate::paths::meta::{Kind, Meta};
@@ -270,7 +271,7 @@ impl Input for FileInput {
 async fn save_last(tracker: Tracker) -> bool {
     let tracker = Arc::new(Mutex::new(tracker));
     let save = move || {
-        let mut tracker = tracker.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tracker = tracker.lock();
         tracker.save_last()
     };
     match thread::start("save", save.clone()) {
@@ -300,6 +301,9 @@ impl FileInput {
             remembers: ctx.registry.is_some(),
             has_room: self.following.has_room,
         };
+        // Two events for each file that the tracker gave to the readers, at most. A bound would let them wait for a tracker that
+        // waits for them to end.
+        #[allow(clippy::disallowed_methods, reason = "bounded by the files in hand")]
         let (events, heard) = mpsc::channel();
         let waker = watch.waker();
         let tell = move |event| {

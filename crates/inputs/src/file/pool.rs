@@ -6,8 +6,10 @@
 //! can be finished when it is renamed or deleted, until there are too many of these.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::order::Order;
 use super::probe::Probe;
@@ -110,10 +112,7 @@ impl Pool {
                 inner.in_hand += 1;
                 return Some(work);
             }
-            inner = self
-                .work
-                .wait(inner)
-                .unwrap_or_else(PoisonError::into_inner);
+            self.work.wait(&mut inner);
         }
     }
 
@@ -254,7 +253,7 @@ impl Pool {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 }
 

@@ -11,13 +11,14 @@ use std::collections::VecDeque;
 use std::fs::File as Opened;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use batch::fnv::Fnv128;
 use codec::compress::{Checkpoint, Format};
 use codec::{CHECK_BYTES, Check, Resume};
 use component::{Dropped, FileLedger, FileStatus};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::pread::read_exact_at;
 use super::trail::Trail;
@@ -310,7 +311,7 @@ impl File {
 
     /// What is known of it.
     pub(crate) fn lock(&self) -> MutexGuard<'_, FileState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Runs an input against a sink that collects what it sends.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,6 +10,7 @@ use component::{
     OperatorMetrics, Progress, Receipt, Sink, Stop, Stopped, StreamDelivery, receipt,
 };
 use config::{Source, parse_yaml};
+use parking_lot::Mutex;
 
 /// When the batches that a [`Collector`] takes are delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,12 +69,12 @@ impl<T> Collector<T> {
 
     /// Says how long each send takes from now on.
     pub fn slow_down(&self, delay: Duration) {
-        self.inner.lock().expect("no panic while locked").delay = delay;
+        self.inner.lock().delay = delay;
     }
 
     /// Delivers what is held, and does so with what comes, as `receipts` says.
     pub fn release(&self, receipts: Receipts) {
-        let mut inner = self.inner.lock().expect("no panic while locked");
+        let mut inner = self.inner.lock();
         inner.receipts = receipts;
         for (index, deliver) in std::mem::take(&mut inner.held) {
             inner.taken[index].is_delivered = true;
@@ -83,7 +84,7 @@ impl<T> Collector<T> {
 
     /// Ends: what is held is not delivered.
     pub fn give_up(&self) {
-        let mut inner = self.inner.lock().expect("no panic while locked");
+        let mut inner = self.inner.lock();
         inner.held.clear();
         if inner.receipts != Receipts::AtOnce {
             inner.receipts = Receipts::Never;
@@ -92,20 +93,20 @@ impl<T> Collector<T> {
 
     /// Looks at the batches so far.
     pub fn with<R>(&self, see: impl FnOnce(&[Taken<T>]) -> R) -> R {
-        see(&self.inner.lock().expect("no panic while locked").taken)
+        see(&self.inner.lock().taken)
     }
 }
 
 #[async_trait]
 impl<T: Send> Sink for Collector<T> {
     async fn send(&self, batch: Batch) -> Result<Receipt, Stopped> {
-        let delay = self.inner.lock().expect("no panic while locked").delay;
+        let delay = self.inner.lock().delay;
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }
         let (issuer, receipt) = receipt();
         let look = (self.look)(&batch);
-        let mut inner = self.inner.lock().expect("no panic while locked");
+        let mut inner = self.inner.lock();
         inner.events += batch.len();
         let is_delivered = match inner.receipts {
             Receipts::AtOnce => true,
@@ -214,7 +215,7 @@ impl Bench {
             metrics: Arc::default(),
             progress: Arc::default(),
             diagnostics: Diagnostics::new(move |warning| {
-                heard.lock().expect("no panic").push(warning.to_owned());
+                heard.lock().push(warning.to_owned());
             }),
             scope: "test/input".into(),
             registry: None,
@@ -227,9 +228,9 @@ impl Bench {
             .build()
             .expect("a runtime");
         let result = runtime.block_on(input.run(ctx));
-        let taken = std::mem::take(&mut sink.inner.lock().expect("no panic").taken);
+        let taken = std::mem::take(&mut sink.inner.lock().taken);
         let batches = taken.into_iter().map(|taken| taken.look).collect();
-        let warnings = warnings.lock().expect("no panic").clone();
+        let warnings = warnings.lock().clone();
         Run {
             batches,
             result,

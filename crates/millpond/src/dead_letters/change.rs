@@ -329,7 +329,7 @@ fn remove(store: &LetterFolder, request: &Request) -> anyhow::Result<u64> {
         }
         Err(error) => return Err(error.into()),
     };
-    let (sender, removed) = mpsc::channel();
+    let (sender, removed) = mpsc::sync_channel(1);
     letters.purge(
         request.purge(),
         Box::new(move |result| drop(sender.send(result))),

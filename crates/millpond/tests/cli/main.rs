@@ -1,5 +1,10 @@
 //! The real executable, driven as a person would.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a channel of a test ends with it"
+)]
+
 mod bad_input;
 mod beats_input;
 mod bench;

@@ -5,8 +5,10 @@
 //! at the next look.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
+
+use parking_lot::Mutex;
 
 use super::Fault;
 use crate::stamp::{LOOK_AGAIN, Stamp};
@@ -52,7 +54,7 @@ impl<T> Renewing<T> {
 
     /// The value as the files have it.
     pub fn get(&self) -> Arc<T> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         if state.looked.elapsed() >= LOOK_AGAIN {
             self.look(&mut state);
             state.looked = Instant::now();
@@ -84,7 +86,7 @@ impl<T> Renewing<T> {
 
     /// What a person should hear, since the last call.
     pub fn take_warnings(&self) -> Vec<String> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         std::mem::take(&mut state.warnings)
     }
 }

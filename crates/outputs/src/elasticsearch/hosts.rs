@@ -7,12 +7,12 @@
 //! every host rests, the one whose rest ends first is asked all the same: pausing is the engine's business. A single host
 //! never rests.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use component::Warning;
 use config::{ConfigError, Node};
 use net::client::{reqwest::Url, url};
+use parking_lot::{Mutex, MutexGuard};
 
 const REST_MIN: Duration = Duration::from_secs(1);
 const REST_MAX: Duration = Duration::from_secs(60);
@@ -219,11 +219,11 @@ impl Hosts {
     }
 
     fn states(&self) -> MutexGuard<'_, Vec<State>> {
-        self.states.lock().unwrap_or_else(PoisonError::into_inner)
+        self.states.lock()
     }
 
     fn warnings(&self) -> MutexGuard<'_, Vec<Warning>> {
-        self.warnings.lock().unwrap_or_else(PoisonError::into_inner)
+        self.warnings.lock()
     }
 }
 

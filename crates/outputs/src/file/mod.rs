@@ -27,7 +27,7 @@ mod storage;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use batch::{Batch, Bitmap, FieldRead};
@@ -37,6 +37,7 @@ use component::{
 };
 use config::{ConfigError, Node, Period, Positional, Size};
 use expr::Template;
+use parking_lot::{Mutex, MutexGuard};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -277,7 +278,7 @@ impl FileOutput {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -132,8 +132,9 @@ impl Stored for File {
 
 #[cfg(test)]
 pub mod tests {
+    use parking_lot::Mutex;
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
-    use std::sync::{Arc, Mutex};
 
     use super::*;
 
@@ -169,7 +170,6 @@ pub mod tests {
             }
             self.opened
                 .lock()
-                .unwrap()
                 .push(path.file_name().unwrap().to_string_lossy().into_owned());
             let file = open(path, options)?;
             self.held.fetch_add(1, Ordering::SeqCst);
@@ -193,7 +193,7 @@ pub mod tests {
             if self.storage.read_only.load(Ordering::SeqCst) {
                 return Err(Errno::ROFS.into());
             }
-            let mut room = self.storage.room.lock().unwrap();
+            let mut room = self.storage.room.lock();
             let Some(left) = room.last_mut() else {
                 return Sink::write(&mut self.file, bytes);
             };
@@ -218,7 +218,7 @@ pub mod tests {
 
         fn sync(&self) -> io::Result<()> {
             self.storage.syncs.fetch_add(1, Ordering::SeqCst);
-            if *self.storage.sync_fails.lock().unwrap() {
+            if *self.storage.sync_fails.lock() {
                 Err(Errno::IO.into())
             } else {
                 self.file.sync_all()

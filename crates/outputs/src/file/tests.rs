@@ -200,7 +200,7 @@ fn a_last_line_that_may_be_somebody_elses_is_kept() {
         let path = directory.path().join("a");
         fs::write(&path, before).expect("it writes");
         let (output, storage) = output(&directory, yaml);
-        *storage.room.lock().unwrap() = vec![0];
+        *storage.room.lock() = vec![0];
         write(&output, &[r#"{"n":1}"#]).expect_err("no room for the newline");
         assert_eq!(content(&path), before);
         assert!(output.take_warnings().is_empty());
@@ -223,7 +223,7 @@ fn a_full_disk_leaves_whole_lines_and_doubles_nothing() {
     let directory = directory();
     let (output, storage) = output(&directory, "path: $/a");
     write(&output, &[r#"{"a":1}"#]).expect("it writes");
-    *storage.room.lock().unwrap() = vec![10, 3];
+    *storage.room.lock() = vec![10, 3];
     let encoded = encode(&output, &documents(&[r#"{"a":2}"#, r#"{"a":3}"#]));
     for _ in 0..2 {
         let error = wait(output.write(&encoded)).expect_err("the disk is full");
@@ -244,7 +244,7 @@ fn a_full_disk_leaves_whole_lines_and_doubles_nothing() {
 fn compressed_events_count_only_once_they_reached_the_disk() {
     let directory = directory();
     let (output, storage) = output(&directory, "path: $/a.gz");
-    *storage.room.lock().unwrap() = vec![0, 7, 0, 0];
+    *storage.room.lock() = vec![0, 7, 0, 0];
     let mut failures = 0;
     for row in [r#"{"a":1}"#, r#"{"a":2}"#] {
         while write(&output, &[row])
@@ -269,7 +269,7 @@ fn a_failed_sync_is_final() {
     let directory = directory();
     let (output, storage) = output(&directory, "{path: $/a, fsync: true}");
     assert!(write(&output, &["{}"]).expect("it writes").until_flush);
-    *storage.sync_fails.lock().unwrap() = true;
+    *storage.sync_fails.lock() = true;
     let error = wait(output.flush()).expect_err("nobody knows what is on the disk");
     assert!(matches!(error, WriteError::Fatal(_)), "{error}");
 }
@@ -321,7 +321,7 @@ fn one_bad_path_does_not_stop_the_others() {
     );
     assert_eq!(encoded.rows, 4);
     // The disk is full after the bad path: the retry still knows which rows were refused.
-    *storage.room.lock().unwrap() = vec![10];
+    *storage.room.lock() = vec![10];
     wait(output.write(&encoded)).expect_err("the disk is full");
     let written = wait(output.write(&encoded)).expect("there is free space again");
     assert_eq!(
@@ -436,10 +436,7 @@ fn the_file_unused_for_longest_is_closed() {
     for name in ["x", "y", "x", "z", "x", "y"] {
         write(&output, &[&format!(r#"{{"a":"{name}"}}"#)]).expect("it writes");
     }
-    assert_eq!(
-        *storage.opened.lock().unwrap(),
-        ["x.gz", "y.gz", "z.gz", "y.gz"]
-    );
+    assert_eq!(*storage.opened.lock(), ["x.gz", "y.gz", "z.gz", "y.gz"]);
     close(&output);
     for (name, lines) in [("x", 3), ("y", 2), ("z", 1)] {
         assert_eq!(
@@ -477,7 +474,7 @@ fn without_descriptors_the_file_unused_for_longest_is_closed() {
     for name in ["x", "y", "x", "z", "x"] {
         write(&first, &[&format!(r#"{{"a":"{name}"}}"#)]).expect("room is made");
     }
-    assert_eq!(*storage.opened.lock().unwrap(), ["x", "y", "z"]);
+    assert_eq!(*storage.opened.lock(), ["x", "y", "z"]);
     for (name, lines) in [("x", 3), ("y", 1), ("z", 1)] {
         let content = content(directory.path().join(name));
         assert_eq!(content.lines().count(), lines, "{name}");
@@ -511,7 +508,7 @@ fn a_device_is_written_to_as_it_is() {
         &directory,
         "{path: /dev/null, rotate: {max_bytes: 1B}, fsync: true}",
     );
-    *storage.room.lock().unwrap() = vec![3];
+    *storage.room.lock() = vec![3];
     let encoded = encode(&output, &documents(&[r#"{"a":1}"#]));
     wait(output.write(&encoded)).expect_err("it takes a part only");
     wait(output.write(&encoded)).expect("it takes the rest");
@@ -686,7 +683,7 @@ proptest! {
         let name = if by_field { "f-%{a}" } else { "f-0" };
         let yaml = format!("{{path: '$/{name}{ending}', rotate: {rotate}, max_open_files: {open_max}}}");
         let (output, storage) = output(&directory, &yaml);
-        *storage.room.lock().unwrap() = room;
+        *storage.room.lock() = room;
         let mut expected = vec![Vec::new(); 3];
         let mut number = 0;
         for act in acts {

@@ -11,12 +11,13 @@
 //! with it what waits there for more events to come.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use component::{Delivery, Phase, Receipt, Sink, Stopped};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use parking_lot::{Mutex, MutexGuard};
 use queue::{Inlet, Ticket};
 
 use super::offers::{Item, Next};
@@ -260,5 +261,5 @@ async fn sent(handing: &mut Option<Handing<'_>>) -> Result<Receipt, Stopped> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }

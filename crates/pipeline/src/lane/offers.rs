@@ -1,10 +1,11 @@
 //! What workers offer to a lane and the lane has not taken.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use batch::{Batch, Bitmap};
 use component::Encoded;
+use parking_lot::{Mutex, MutexGuard};
 use queue::Ticket;
 
 /// Batches by their turn. Of those that are encoded so many at most wait or are at work as was said at the start; what waits
@@ -135,6 +136,6 @@ impl Offers {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }

@@ -13,14 +13,15 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use batch::{Account, Batch};
 use component::{Limit, Phase, RequestOrder, Requests, RowAnswer, SendError, Sender, Sent};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::kept::Kept;
 use super::letters::{LaneLetters, Refused};
@@ -683,15 +684,15 @@ impl SenderLane {
     }
 
     fn lock_assembly(&self) -> MutexGuard<'_, Assembly> {
-        self.assembly.lock().unwrap_or_else(PoisonError::into_inner)
+        self.assembly.lock()
     }
 
     fn lock_refused(&self) -> MutexGuard<'_, Vec<Refused>> {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+        self.refused.lock()
     }
 
     fn lock_ready(&self) -> MutexGuard<'_, VecDeque<Ready>> {
-        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ready.lock()
     }
 }
 

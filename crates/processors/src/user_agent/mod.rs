@@ -10,11 +10,12 @@ mod rules;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use batch::{ColumnBuilder, Span, json};
 use component::{Build, BuildContext, Example, Order, Processor, Spec};
 use config::{ConfigError, Node, Positional};
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -170,7 +171,7 @@ impl Made {
 
     /// Appends the object of a string, made by `make` if no instance has made it lately.
     fn write(&self, text: &[u8], out: &mut Vec<u8>, make: impl FnOnce(&mut Vec<u8>)) {
-        let objects = || self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        let objects = || self.objects.lock();
         if let Some(object) = objects().get(text) {
             return out.extend_from_slice(object);
         }

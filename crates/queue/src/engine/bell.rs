@@ -1,6 +1,6 @@
 //! Waking workers, which may look after many queues.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// Rung when there may be something to take. A worker looks how often it was rung, looks for work, and where it finds none
 /// waits until it is rung again since: so no ring is missed, and no lock is held meanwhile.
@@ -32,14 +32,11 @@ impl Bell {
     pub fn wait(&self, seen: u64) {
         let mut rung = self.lock();
         while *rung == seen {
-            rung = self
-                .wakes
-                .wait(rung)
-                .unwrap_or_else(PoisonError::into_inner);
+            self.wakes.wait(&mut rung);
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, u64> {
-        self.rung.lock().unwrap_or_else(PoisonError::into_inner)
+        self.rung.lock()
     }
 }

@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use component::Diagnostics;
 use disk::{FolderStorage, PagePool, Storage};
+use parking_lot::Mutex;
 
 use super::bell::Bell;
 use super::lane::Lane;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use batch::Batch;
 use component::{Delivery, Receipt, Sink, Stopped, receipt};
+use parking_lot::MutexGuard;
 
 use super::commit::{Pending, Wanted};
 use super::front::{Kept, Waiting};
@@ -140,7 +141,7 @@ impl Queue {
 
     fn keep_in_memory(
         &self,
-        mut state: std::sync::MutexGuard<'_, State>,
+        mut state: MutexGuard<'_, State>,
         offered: &mut Option<Offer>,
     ) -> Decision {
         let Some(Offer { batch, .. }) = offered.take() else {
@@ -164,7 +165,7 @@ impl Queue {
     /// Puts a batch on its way into the log, and where `keep` says so where workers find it as well.
     fn store(
         &self,
-        mut state: std::sync::MutexGuard<'_, State>,
+        mut state: MutexGuard<'_, State>,
         offered: &mut Option<Offer>,
         keep: bool,
     ) -> Decision {

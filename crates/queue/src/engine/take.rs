@@ -1,10 +1,11 @@
 //! How batches leave: which one is next, and for which outputs.
 
 use component::plural_were;
+use parking_lot::Mutex;
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use batch::Batch;
@@ -278,7 +279,7 @@ impl Queue {
         let Some(disk) = &self.disk else {
             return Ok(None);
         };
-        let mut reader = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reader = slot.lock();
         let Some((from, end)) = self.still(recipient, has_room) else {
             return Ok(None);
         };
@@ -434,7 +435,7 @@ impl Queue {
 impl Disk {
     /// Counts stored events as lost; how many were not before.
     pub(super) fn count_lost(&self, ordinals: Vec<Range<u64>>) -> u64 {
-        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lost = self.lost.lock();
         let new = ordinals.into_iter().map(|range| lost.insert(range)).sum();
         lost.keep_highest(LOST_RANGES_MAX);
         new

@@ -1,12 +1,13 @@
 //! The queue in memory. What is on disk is held by the simulation (`tests/simulation`), the model (`tests/model.rs`),
 //! real threads (`tests/threads.rs`) and the tests of cursors (`tests/cursors.rs`).
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use batch::{Batch, BatchBuilder, Encoding, HostInfo, Span, Stream};
 use component::{Sink, Stopped};
+use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use super::*;
@@ -139,7 +140,7 @@ fn senders(queue: &Arc<Queue>, count: usize) -> (Senders, Arc<Mutex<Vec<usize>>>
         let (inlet, order) = (inlet(queue), order.clone());
         tokio::spawn(async move {
             inlet.send(batch(1)).await?;
-            order.lock().expect("no panic").push(number);
+            order.lock().push(number);
             Ok(())
         })
     });
@@ -172,7 +173,7 @@ async fn thousands_that_wait_get_in_in_order_and_one_looks_at_a_time() {
         task.await.expect("no panic").expect("it is open");
     }
     let in_order: Vec<usize> = (0..COUNT).collect();
-    assert_eq!(*order.lock().expect("no panic"), in_order);
+    assert_eq!(*order.lock(), in_order);
     let looks = queue.lines[0].looks.load(SeqCst);
     assert!(looks <= 3 * COUNT, "{looks} looks");
     assert!(queue.lines[0].is_empty());
@@ -192,7 +193,7 @@ async fn who_stops_waiting_leaves_the_line() {
         take(&queue).expect("a batch waits").ticket.pass(0);
         let_all_run().await;
     }
-    assert_eq!(*order.lock().expect("no panic"), [0, 2, 4, 5]);
+    assert_eq!(*order.lock(), [0, 2, 4, 5]);
     assert!(queue.lines[0].is_empty());
 }
 
@@ -205,7 +206,7 @@ async fn who_is_first_and_stops_waiting_as_there_is_room_leaves_it_to_the_next()
     take(&queue).expect("a batch waits").ticket.pass(0);
     tasks[1].abort();
     let_all_run().await;
-    assert_eq!(*order.lock().expect("no panic"), [0, 2]);
+    assert_eq!(*order.lock(), [0, 2]);
 }
 
 #[tokio::test]
@@ -219,10 +220,7 @@ async fn closing_tells_everybody_in_line() {
     for task in tasks {
         stopped += usize::from(task.await.expect("no panic").is_err());
     }
-    assert_eq!(
-        (order.lock().expect("no panic").len(), stopped),
-        (4, COUNT - 4)
-    );
+    assert_eq!((order.lock().len(), stopped), (4, COUNT - 4));
     assert!(queue.lines[0].is_empty());
 }
 

@@ -1,11 +1,12 @@
 //! What a batch holds of the queue until the outputs that got it have passed it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use batch::Batch;
 use component::Delivery;
 use component::input::Issuer;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::state::State;
 use super::{AHEAD_MAX, Queue};
@@ -217,7 +218,7 @@ impl Ticket {
     }
 
     fn lock(&self) -> MutexGuard<'_, (Option<Issuer>, Delivery)> {
-        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+        self.outcome.lock()
     }
 }
 

@@ -1,9 +1,9 @@
 //! Saving cursors, removing segments, dropping what is too old or too much, and saying what was found damaged.
 
 use component::plural;
+use parking_lot::MutexGuard;
 use std::io;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use super::commit::Wanted;
@@ -341,14 +341,10 @@ fn saved(place: LanePlace, end: LogEnd, outputs: Vec<String>) -> Saved {
 
 impl Disk {
     fn try_upkeep(&self) -> Option<MutexGuard<'_, Upkeep>> {
-        match self.upkeep.try_lock() {
-            Ok(upkeep) => Some(upkeep),
-            Err(TryLockError::Poisoned(upkeep)) => Some(upkeep.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        self.upkeep.try_lock()
     }
 
     fn upkeep(&self) -> MutexGuard<'_, Upkeep> {
-        self.upkeep.lock().unwrap_or_else(PoisonError::into_inner)
+        self.upkeep.lock()
     }
 }

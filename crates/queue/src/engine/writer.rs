@@ -1,8 +1,8 @@
 //! The thread that writes, syncs and saves cursors.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::commit::WRITE_SIZE;
@@ -45,7 +45,7 @@ impl Queue {
         let thread = std::thread::Builder::new()
             .name("queue".to_owned())
             .spawn(move || queue.run_writer())?;
-        *self.writer.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        *self.writer.lock() = Some(thread);
         Ok(())
     }
 
@@ -53,11 +53,7 @@ impl Queue {
     /// accepted afterwards.
     pub fn shut(&self) {
         self.close(QueuePhase::Shut);
-        let writer = self
-            .writer
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let writer = self.writer.lock().take();
         if let Some(writer) = writer {
             // A writer that panicked has said so; what it had not synced counts as unsafe.
             let _ = writer.join();
@@ -118,11 +114,7 @@ impl Queue {
             // Inputs wake a writer only where it says that it sleeps.
             self.writer_sleeps.store(true, SeqCst);
             let wait = Duration::from_nanos(due.saturating_sub(now).max(0) as u64);
-            state = self
-                .work
-                .wait_timeout(state, wait)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            self.work.wait_for(&mut state, wait);
             self.writer_sleeps.store(false, SeqCst);
         }
     }

@@ -22,10 +22,11 @@ use std::fs;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use disk::lock::holder;
 use disk::{FolderStorage, PAGE, PagePool, Storage};
+use parking_lot::Mutex;
 
 pub use quarantine::{Quarantined, Salvaged};
 pub use range::Range;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::ops::{self, ControlFlow};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use disk::{PAGE, StoredFile};
@@ -85,7 +85,7 @@ impl QueueFolder {
 
     /// The stored payload, where it was read ahead.
     fn known(&self, block: &Block) -> Option<Bytes> {
-        let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        let ahead = self.ahead.lock();
         let ahead = ahead.as_ref()?;
         let from = block.payload_offset().checked_sub(ahead.start)? as usize;
         let until = from.checked_add(block.header.stored_len as usize)?;
@@ -108,7 +108,7 @@ impl QueueFolder {
             start,
             bytes,
         };
-        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = Some(ahead);
+        *self.ahead.lock() = Some(ahead);
         Ok(payload)
     }
 }

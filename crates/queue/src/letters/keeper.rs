@@ -5,11 +5,12 @@ use std::io;
 use std::mem;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use component::thread::{self, Work};
 use component::{Diagnostics, Limit, Phase, Phases, plural_were};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::store::{Prepared, Refusal, Store};
 use super::{Draft, LetterSettings, Purge};
@@ -205,7 +206,7 @@ impl DeadLetters {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 /// Why nothing can be written.
@@ -284,8 +285,7 @@ impl Keeper {
             if inbox.is_closed && is_idle {
                 return None;
             }
-            let waited = self.letters.wake.wait_timeout(inbox, LOOK);
-            inbox = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.letters.wake.wait_for(&mut inbox, LOOK);
         }
     }
 

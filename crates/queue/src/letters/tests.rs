@@ -3,14 +3,15 @@
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use batch::{Batch, BatchBuilder, Encoding, HostInfo, JsonWriter, Reentry, Span, Stream};
 use component::{Diagnostics, Phase, Phases};
 use disk::FolderStorage;
+use parking_lot::Mutex;
 use tempfile::TempDir;
 
 use super::removed::Removed;
@@ -54,7 +55,7 @@ impl World {
             phases: self.phases.clone(),
             give_up_after: None,
             diagnostics: Diagnostics::new(move |text| {
-                said.lock().expect("no panic").push(text.to_owned());
+                said.lock().push(text.to_owned());
             }),
         })
         .expect("it opens")
@@ -138,13 +139,13 @@ fn draft(batch: Batch, rows: &[usize]) -> Draft {
 static SEQUENCES: AtomicU64 = AtomicU64::new(0);
 
 fn put(letters: &Arc<DeadLetters>, draft: Draft) -> Receiver<Result<u64, Arc<str>>> {
-    let (sender, receiver) = mpsc::channel();
+    let (sender, receiver) = mpsc::sync_channel(1);
     letters.put(draft, Box::new(move |result| drop(sender.send(result))));
     receiver
 }
 
 fn remove(letters: &Arc<DeadLetters>, numbers: Range<u64>) -> u64 {
-    let (sender, receiver) = mpsc::channel();
+    let (sender, receiver) = mpsc::sync_channel(1);
     let done = Box::new(move |result| drop(sender.send(result)));
     letters.purge(Purge::of(&[numbers]), done);
     written(&receiver)
@@ -372,7 +373,7 @@ fn a_full_store_makes_who_writes_wait_until_there_is_room() {
         assert!(number < 100, "it never is full");
     };
     assert!(number > 5, "{number}");
-    let said = world.said.lock().expect("no panic").join("\n");
+    let said = world.said.lock().join("\n");
     assert!(said.contains("`max_bytes` is reached"), "{said}");
     assert_eq!(world.letters().len() as u64, number);
     assert_eq!(remove(&letters, 0..number / 2), number / 2);
@@ -422,7 +423,7 @@ fn a_full_store_drops_the_oldest_where_that_is_set() {
     assert!(dropped > 10, "{dropped}");
     assert_eq!(left.len() as u64 + dropped, 40);
     assert_eq!(left.last().expect("some").0.number, 39, "the newest stay");
-    let said = world.said.lock().expect("no panic").join("\n");
+    let said = world.said.lock().join("\n");
     assert!(said.contains("dropped, the oldest first"), "{said}");
     end(&letters);
 }
@@ -476,7 +477,7 @@ fn damage_costs_its_letters_alone() {
     let letters = world.open();
     assert_eq!(written(&put(&letters, draft(batch(0, 3), &[0, 1, 2]))), 1);
     end(&letters);
-    let said = world.said.lock().expect("no panic").join("\n");
+    let said = world.said.lock().join("\n");
     assert!(said.contains("is damaged at offset"), "{said}");
 }
 
@@ -493,7 +494,7 @@ fn a_damaged_list_of_what_is_gone_loses_nothing() {
     bytes[last] ^= 1;
     fs::write(&file, bytes).expect("written");
     let letters = world.open();
-    let said = world.said.lock().expect("no panic").join("\n");
+    let said = world.said.lock().join("\n");
     assert!(said.contains("may reappear"), "{said}");
     assert_eq!(world.numbers(), [0, 1, 2]);
     end(&letters);
@@ -605,7 +606,7 @@ fn fill(letters: &Arc<DeadLetters>) -> (u64, Receiver<Result<u64, Arc<str>>>) {
 }
 
 fn settle(letters: &Arc<DeadLetters>, number: u64) {
-    let (sender, receiver) = mpsc::channel();
+    let (sender, receiver) = mpsc::sync_channel(1);
     let done = Box::new(move |result| drop(sender.send(result)));
     letters.settle(std::iter::once(number..number + 1).collect(), done);
     written(&receiver);
@@ -693,7 +694,7 @@ fn is_told(spoil: impl Fn(&Path), lost: Option<Range<u64>>, parts: usize) {
     let (found, damage, _) = look();
     assert_eq!((&found, damage), (&lost, parts), "before the start");
     let letters = world.open();
-    let said = world.said.lock().expect("no panic").join("\n");
+    let said = world.said.lock().join("\n");
     let is_said = said.contains("damaged at offset") || said.contains("cannot be found");
     assert!(is_said, "{said}");
     assert_eq!(parts > 0, world.path().join("quarantine").exists());
@@ -708,14 +709,14 @@ fn is_told(spoil: impl Fn(&Path), lost: Option<Range<u64>>, parts: usize) {
         others: std::iter::once(0..unreadable.end).collect(),
         cleared: Some(unreadable.parts()),
     };
-    let (sender, receiver) = mpsc::channel();
+    let (sender, receiver) = mpsc::sync_channel(1);
     letters.purge(purge, Box::new(move |result| drop(sender.send(result))));
     written(&receiver);
     assert!(look().2.is_empty(), "{:?}", look().2);
     end(&letters);
-    world.said.lock().expect("no panic").clear();
+    world.said.lock().clear();
     end(&world.open());
-    assert_eq!(world.said.lock().expect("no panic").join("\n"), "");
+    assert_eq!(world.said.lock().join("\n"), "");
     assert!(look().2.is_empty());
 }
 

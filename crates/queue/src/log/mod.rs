@@ -82,10 +82,11 @@ mod writer;
 
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use disk::{PagePool, Storage, StoredFile};
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 pub use compression::Compression;
@@ -289,7 +290,7 @@ impl Log {
     /// # Errors
     /// It may not be; [`Log::abandon`] comes next, and until then this fails.
     pub fn sync(&self) -> io::Result<()> {
-        let _alone = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.syncing.lock();
         writer::sync(&self.shared)
     }
 
@@ -401,13 +402,13 @@ impl Log {
     }
 
     fn writer(&self) -> MutexGuard<'_, Writer> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+        self.writer.lock()
     }
 }
 
 impl Shared {
     fn index(&self) -> MutexGuard<'_, Index> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+        self.index.lock()
     }
 
     /// Reports a damage, unless it is known, and copies it aside if there is a file.

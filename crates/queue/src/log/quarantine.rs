@@ -4,9 +4,9 @@
 //! A copy that cannot be made stops nothing.
 
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use disk::{PAGE, PageBuffer, Storage, StoredFile};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::Place;
 
@@ -94,7 +94,7 @@ impl Quarantine {
     }
 
     fn size(&self) -> MutexGuard<'_, Option<u64>> {
-        self.size.lock().unwrap_or_else(PoisonError::into_inner)
+        self.size.lock()
     }
 }
 

@@ -5,7 +5,7 @@
 //!   never come.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use component::{
     Build, Delivery, Diagnostics, InputContext, InputError, Receipt, Sink, Spec, Stop, Stopped,
     receipt,
 };
+use parking_lot::Mutex;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
@@ -58,15 +59,12 @@ struct Pipeline {
 
 impl Pipeline {
     fn count(&self) -> usize {
-        self.ids
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .len()
+        self.ids.lock().len()
     }
 
     /// The run is over: who waits for a receipt learns that there will be none.
     fn give_up(&self) {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held.lock();
         *held = None;
     }
 }
@@ -83,11 +81,11 @@ impl Sink for Pipeline {
             batch.origin().write_id(row, &mut id);
             String::from_utf8(id).expect("an id is text")
         };
-        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ids = self.ids.lock();
         ids.extend((0..batch.len()).map(id));
         match self.mood {
             Mood::Silent => {
-                let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut held = self.held.lock();
                 if let Some(held) = &mut *held {
                     held.push(issuer);
                 }
@@ -121,7 +119,7 @@ fn delivers(spec: &'static Spec, case: &'static InputCase) {
         }
     });
     assert_eq!(ended, Ok(()), "{name}");
-    let ids = pipeline.ids.lock().expect("no panic");
+    let ids = pipeline.ids.lock();
     assert_eq!(ids.len(), EVENTS, "{name}: every event comes once");
     let different: BTreeSet<&String> = ids.iter().collect();
     assert_eq!(different.len(), EVENTS, "{name}: each has an id of its own");

@@ -6,13 +6,14 @@
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use fastrand::Rng;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::journal::{End, Journal};
 use super::lines::Lines;
@@ -128,7 +129,7 @@ impl Signals {
 
     /// Nobody has the log written over while this is held.
     pub fn take_turn(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+        self.turn.lock()
     }
 
     fn send(&self, command: Command) -> Result<()> {

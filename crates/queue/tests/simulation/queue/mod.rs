@@ -6,13 +6,14 @@ mod settings;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 
 use batch::Batch;
 use disk::simulation::seeds::{Stage, for_each_seed};
 use disk::simulation::{Kind, SimDisk};
 use disk::{PAGE, PagePool};
 use fastrand::Rng;
+use parking_lot::{Mutex, MutexGuard};
 use queue::cursor::{Cursors, Examined, Saved};
 use queue::log::{BLOCK_HEADER, Log, LogSettings, QUARANTINE};
 use queue::{Durability, Mode, Offer, Queue, QueuePhase, Refused, Taken};
@@ -63,7 +64,7 @@ struct World {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("nobody panicked")
+    mutex.lock()
 }
 
 impl World {
@@ -93,10 +94,7 @@ impl World {
     }
 
     fn disk(&self) -> SimDisk {
-        self.disk
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .clone()
+        self.disk.lock().clone()
     }
 
     fn queue(&self) -> Arc<Queue> {
