@@ -40,11 +40,11 @@ use self::waiting::{Class, Waiter, Waiters};
 #[derive(Debug)]
 pub struct Budget {
     limit: usize,
-    state: Mutex<State>,
+    state: Mutex<BudgetState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BudgetState {
     shares: Vec<Share>,
     /// How many wait in all shares.
     waiting: usize,
@@ -127,7 +127,7 @@ impl Budget {
     }
 
     /// Charges bytes to a share if they fit and nobody waits.
-    fn try_charge(&self, state: &mut State, share: usize, bytes: usize) -> bool {
+    fn try_charge(&self, state: &mut BudgetState, share: usize, bytes: usize) -> bool {
         let is_free = state.waiting == 0 && state.fits(self.limit, share, bytes, true);
         if is_free {
             state.shares[share].used += bytes;
@@ -143,7 +143,7 @@ impl Budget {
     }
 
     /// Lets in who may come in, and wakes them.
-    fn admit(&self, mut state: MutexGuard<'_, State>) {
+    fn admit(&self, mut state: MutexGuard<'_, BudgetState>) {
         let mut admitted = Vec::new();
         while let Some((share, class)) = state.next_in(self.limit) {
             let Some(waiter) = state.shares[share].waiters.pop(class) else {
@@ -172,12 +172,12 @@ impl Budget {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BudgetState> {
         self.state.lock()
     }
 }
 
-impl State {
+impl BudgetState {
     fn number(&mut self) -> u64 {
         self.next += 1;
         self.next

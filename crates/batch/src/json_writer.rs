@@ -9,7 +9,7 @@ use crate::column::Column;
 use crate::json;
 use crate::render::render;
 use crate::tree::{METADATA, Node};
-use crate::walk::Found;
+use crate::walk::PathValue;
 
 /// Writes the events of one batch as JSON objects.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl<'a> JsonWriter<'a> {
     /// Appends the event of `row` as one JSON object, without a newline.
     pub fn write(&self, row: usize, out: &mut Vec<u8>) {
         let Some(plan) = &self.plan else {
-            let document = Found::Nothing.under(self.root, row).value();
+            let document = PathValue::Nothing.under(self.root, row).value();
             return render(self.root, document, row, out, true);
         };
         let start = out.len();

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use crate::batch::Batch;
 use crate::cell::{Cell, Value};
 use crate::tree::{METADATA, Node};
-use crate::walk::Found;
+use crate::walk::PathValue;
 use crate::{json, msgpack};
 
 /// Writes the events of one batch as MessagePack maps.
@@ -26,7 +26,7 @@ impl<'a> MsgPackWriter<'a> {
 
     /// Appends the event of `row` as one map.
     pub fn write(&self, row: usize, out: &mut Vec<u8>) {
-        let document = Found::Nothing.under(self.root, row).value();
+        let document = PathValue::Nothing.under(self.root, row).value();
         render(self.root, document, row, out, true);
     }
 }

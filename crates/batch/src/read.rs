@@ -11,7 +11,7 @@ use crate::cell::{Cell, Span};
 use crate::column::Column;
 use crate::render::render;
 use crate::tree::Node;
-use crate::walk::{DOTTED_KEYS_MAX, Found, chain, dotted_spellings, walk};
+use crate::walk::{DOTTED_KEYS_MAX, PathValue, chain, dotted_spellings, walk};
 use crate::{Bitmap, json, msgpack};
 
 /// Reads the field at `keys` for the rows in `rows`; the others are absent.
@@ -72,7 +72,7 @@ impl<'a> Assembler<'a> {
     }
 
     /// Sets a row from what was found, merged with the edits below `node`; false where there is nothing.
-    fn put(&mut self, row: usize, found: Found<'a>, node: Option<&Node>) -> bool {
+    fn put(&mut self, row: usize, found: PathValue<'a>, node: Option<&Node>) -> bool {
         if let Some(node) = node
             && node.touches_below(row)
         {
@@ -85,13 +85,13 @@ impl<'a> Assembler<'a> {
             return true;
         }
         self.cells[row] = match found {
-            Found::Nothing => return false,
-            Found::Cell(column, cell) => match cell.span() {
+            PathValue::Nothing => return false,
+            PathValue::Cell(column, cell) => match cell.span() {
                 Some(_) => cell.rebased(self.base_of(column)),
                 None => cell,
             },
-            Found::Json(column, span) => self.json_cell(column, span),
-            Found::MsgPack(column, span) => self.msgpack_cell(column, span),
+            PathValue::Json(column, span) => self.json_cell(column, span),
+            PathValue::MsgPack(column, span) => self.msgpack_cell(column, span),
         };
         true
     }

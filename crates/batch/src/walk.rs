@@ -9,7 +9,7 @@ use crate::{json, msgpack};
 
 /// A value on the way down a path: a cell of a column, or a value inside one of that column's documents.
 #[derive(Clone, Copy)]
-pub(crate) enum Found<'a> {
+pub(crate) enum PathValue<'a> {
     Nothing,
     Cell(&'a Column, Cell),
     /// Any JSON value.
@@ -18,7 +18,7 @@ pub(crate) enum Found<'a> {
     MsgPack(&'a Column, Span),
 }
 
-impl<'a> Found<'a> {
+impl<'a> PathValue<'a> {
     /// The value that `key` has in this object.
     pub fn step(self, key: &str) -> Self {
         match self {
@@ -105,8 +105,8 @@ pub(crate) fn chain<'a>(root: &'a Node, keys: &[Box<str>]) -> Vec<&'a Node> {
 }
 
 /// Walks the path of `keys` for one row, edits included, dots in keys as they are.
-pub(crate) fn walk<'a>(nodes: &[&'a Node], keys: &[Box<str>], row: usize) -> Found<'a> {
-    let mut found = Found::Nothing.under(nodes[0], row);
+pub(crate) fn walk<'a>(nodes: &[&'a Node], keys: &[Box<str>], row: usize) -> PathValue<'a> {
+    let mut found = PathValue::Nothing.under(nodes[0], row);
     for (index, key) in keys.iter().enumerate() {
         found = found.step(key);
         if let Some(node) = nodes.get(index + 1) {
@@ -124,7 +124,7 @@ pub(crate) fn is_blocked(root: &Node, keys: &[Box<str>], row: usize) -> bool {
 
 /// Whether a value at or above the end of `keys` is there and is not an object.
 pub(crate) fn blocked(nodes: &[&Node], keys: &[Box<str>], row: usize) -> bool {
-    let mut found = Found::Nothing.under(nodes[0], row);
+    let mut found = PathValue::Nothing.under(nodes[0], row);
     for (index, key) in keys.iter().enumerate() {
         found = found.step(key);
         if let Some(node) = nodes.get(index + 1) {

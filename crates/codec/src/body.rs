@@ -75,20 +75,20 @@ pub struct Documents {
     format: Option<BodyFormat>,
     is_utf8: bool,
     /// Where the list ends in the message.
-    end: Place,
+    end: Position,
     /// None while the list is made: how many events were only checked.
     checked: Option<usize>,
 }
 
 /// A place between two events of a message.
 #[derive(Debug, Clone, Copy, Default)]
-struct Place {
+struct Position {
     at: usize,
     /// The next element of a JSON array stands there.
     in_array: bool,
 }
 
-impl Place {
+impl Position {
     fn is_end(self, message: &[u8]) -> bool {
         self.at >= message.len() && !self.in_array
     }
@@ -215,13 +215,13 @@ impl Documents {
     }
 
     /// Reads from a place on, to the end of the message or until the list is full; gives where that is.
-    fn scan(&mut self, message: &[u8], from: Place) -> Result<Place, Fault> {
+    fn scan(&mut self, message: &[u8], from: Position) -> Result<Position, Fault> {
         let at = match self.format {
             Some(BodyFormat::Json) => return self.json(message, from),
             Some(BodyFormat::Ndjson) => self.ndjson(message, from.at),
             Some(BodyFormat::Lines) | None => self.lines(message, from.at),
         };
-        at.map(|at| Place {
+        at.map(|at| Position {
             at,
             in_array: false,
         })
@@ -262,8 +262,8 @@ impl Documents {
         })
     }
 
-    fn json(&mut self, message: &[u8], from: Place) -> Result<Place, Fault> {
-        let mut place = Place {
+    fn json(&mut self, message: &[u8], from: Position) -> Result<Position, Fault> {
+        let mut place = Position {
             at: skip_whitespace(message, from.at),
             ..from
         };

@@ -107,7 +107,7 @@ impl Csv {
 
     /// Reads a row as the header.
     pub(crate) fn header(&self, row: &[u8]) -> Option<Header> {
-        let mut reader = Reader::new(self.delimiter);
+        let mut reader = QuotedRowParser::new(self.delimiter);
         let fields = reader.read(row).ok()?;
         let names = fields.map(|field| String::from_utf8_lossy(field).into_owned());
         let names: Vec<String> = names.collect();
@@ -224,7 +224,7 @@ impl Scan {
 /// The rows of a batch on their way into columns.
 struct Rows<'l> {
     lines: &'l Column,
-    reader: Reader,
+    reader: QuotedRowParser,
     columns: Vec<ColumnBuilder>,
 }
 
@@ -233,7 +233,7 @@ impl<'l> Rows<'l> {
         let column = || ColumnBuilder::over(lines.len(), lines.buffers().clone());
         Self {
             lines,
-            reader: Reader::new(delimiter),
+            reader: QuotedRowParser::new(delimiter),
             columns: (0..count).map(|_| column()).collect(),
         }
     }
@@ -288,14 +288,14 @@ impl<'l> Rows<'l> {
 }
 
 /// Takes a row apart that has quotes.
-struct Reader {
+struct QuotedRowParser {
     delimiter: u8,
     parser: csv_core::Reader,
     fields: Vec<u8>,
     ends: Vec<usize>,
 }
 
-impl Reader {
+impl QuotedRowParser {
     fn new(delimiter: u8) -> Self {
         let parser = csv_core::ReaderBuilder::new().delimiter(delimiter).build();
         Self {

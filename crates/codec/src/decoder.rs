@@ -9,7 +9,7 @@ use crate::chunk::Chunk;
 use crate::csv::Csv;
 use crate::error::CodecError;
 use crate::filter::{Dropped, Drops, Filter};
-use crate::rows::{Origins, Place, Rows};
+use crate::rows::{Origins, Rows, StreamSpan};
 use crate::settings::Settings;
 use crate::syslog::Syslog;
 
@@ -192,7 +192,7 @@ impl Decoder {
     }
 
     /// Whether a record is no row of CSV, because it is blank or the header of its stream; drops it then.
-    pub(crate) fn is_no_row(&mut self, chunk: &Chunk, text: &[u8], place: Place) -> bool {
+    pub(crate) fn is_no_row(&mut self, chunk: &Chunk, text: &[u8], place: StreamSpan) -> bool {
         let Some(csv) = &self.csv else { return false };
         if text.trim_ascii().is_empty() {
             self.dropped.add("blank", 1, place.bytes());

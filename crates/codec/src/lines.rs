@@ -13,14 +13,14 @@ use batch::json;
 
 use crate::chunk::Chunk;
 use crate::decoder::Decoder;
-use crate::rows::{CHUNK, Place, Rows, Text};
+use crate::rows::{CHUNK, Rows, StreamSpan, Text};
 use crate::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
 
 /// A line in its chunk.
 struct Line {
     /// Its bytes, terminator excluded.
     range: Range<usize>,
-    place: Place,
+    place: StreamSpan,
 }
 
 /// The lines of a chunk from its position on.
@@ -63,7 +63,7 @@ impl Iterator for Lines<'_> {
             self.position = terminator + 1;
             let has_return =
                 terminator > start && self.bytes[terminator - 1] == b'\r' && self.with_returns;
-            let place = Place {
+            let place = StreamSpan {
                 start: place_start,
                 end: self.start + self.position as u64,
             };
@@ -73,7 +73,7 @@ impl Iterator for Lines<'_> {
             });
         }
         self.position = self.bytes.len();
-        let place = Place {
+        let place = StreamSpan {
             start: place_start,
             end: self.end,
         };
@@ -188,7 +188,7 @@ impl Decoder {
         &mut self,
         line: &Text<'_>,
         part: Range<usize>,
-        place: Place,
+        place: StreamSpan,
         of_lines: bool,
         rows: &mut Rows<'_>,
     ) -> Option<json::Scan> {
@@ -219,7 +219,7 @@ impl Decoder {
         &mut self,
         line: &Text<'_>,
         start: usize,
-        place: Place,
+        place: StreamSpan,
         mut error: json::JsonError,
         rows: &mut Rows<'_>,
     ) {

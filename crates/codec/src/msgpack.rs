@@ -7,7 +7,7 @@ use batch::msgpack::{MsgPackError, MsgPackErrorKind, normalise, validate_map, va
 use crate::chunk::Chunk;
 use crate::decoder::Decoder;
 use crate::error::CodecError;
-use crate::rows::{Place, Rows};
+use crate::rows::{Rows, StreamSpan};
 use crate::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
 
 impl Decoder {
@@ -66,7 +66,7 @@ impl Decoder {
         if scan.dotted_keys {
             rows.builder.dotted_keys();
         }
-        let place = Place {
+        let place = StreamSpan {
             start,
             end: start + len as u64,
         };

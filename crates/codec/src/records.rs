@@ -10,13 +10,13 @@ use crate::charset;
 use crate::chunk::{Chunk, Origin, Record};
 use crate::decoder::Decoder;
 use crate::lines::trim;
-use crate::rows::{CHUNK, CHUNK_SIDE, Place, Rows, Text};
+use crate::rows::{CHUNK, CHUNK_SIDE, Rows, StreamSpan, Text};
 use crate::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
 
 /// A record as text.
-struct Found<'c> {
+struct TextRecord<'c> {
     text: Text<'c>,
-    place: Place,
+    place: StreamSpan,
     is_cut: bool,
     origin: Option<Origin>,
 }
@@ -51,7 +51,7 @@ impl Decoder {
     }
 
     /// The line at `position`, and where the next one starts.
-    fn next_line<'c>(&mut self, chunk: &'c Chunk, position: usize) -> (Found<'c>, usize) {
+    fn next_line<'c>(&mut self, chunk: &'c Chunk, position: usize) -> (TextRecord<'c>, usize) {
         let terminator = chunk.format.terminator;
         let (line, end) = match terminator.find(&chunk.bytes, position, chunk.start) {
             Some(at) => {
@@ -65,7 +65,7 @@ impl Decoder {
         } else {
             chunk.start + end as u64
         };
-        let place = Place {
+        let place = StreamSpan {
             start: chunk.start + position as u64,
             end: place_end,
         };
@@ -77,7 +77,7 @@ impl Decoder {
             Some(charset) => self.decoded(chunk, charset, line, place),
             None => self.cut_and_repaired(chunk, CHUNK, self.shortened(line, trimmed), place),
         };
-        let found = Found {
+        let found = TextRecord {
             text,
             place,
             is_cut,
@@ -92,7 +92,7 @@ impl Decoder {
         chunk: &'c Chunk,
         charset: &'static encoding_rs::Encoding,
         line: Range<usize>,
-        place: Place,
+        place: StreamSpan,
     ) -> (Text<'c>, bool) {
         let is_cut = line.len() > self.record_max;
         // An even number cuts no code unit of UTF-16 in two.
@@ -116,13 +116,18 @@ impl Decoder {
     }
 
     /// A record that the chunker put together.
-    fn assembled<'c>(&mut self, chunk: &'c Chunk, side: &'c [u8], record: &Record) -> Found<'c> {
+    fn assembled<'c>(
+        &mut self,
+        chunk: &'c Chunk,
+        side: &'c [u8],
+        record: &Record,
+    ) -> TextRecord<'c> {
         let (buffer, bytes) = if record.in_side {
             (CHUNK_SIDE, side)
         } else {
             (CHUNK, &chunk.bytes[..])
         };
-        let place = Place {
+        let place = StreamSpan {
             start: record.start,
             end: record.end,
         };
@@ -144,7 +149,7 @@ impl Decoder {
         let splits = is_within(start) || is_within(start + record.len);
         let is_utf8 = chunk.is_utf8 == Some(true) && !is_cut && !splits;
         let text = self.repaired(text, is_utf8, place);
-        Found {
+        TextRecord {
             text,
             place,
             is_cut,
@@ -153,7 +158,7 @@ impl Decoder {
     }
 
     /// Adds a record, unless it is filtered out.
-    fn record(&mut self, found: &Found<'_>, rows: &mut Rows<'_>) {
+    fn record(&mut self, found: &TextRecord<'_>, rows: &mut Rows<'_>) {
         let text = found.text.bytes();
         if let Some(reason) = self.filter.as_ref().and_then(|filter| filter.refuses(text)) {
             return self.dropped.add(reason, 1, found.place.bytes());
@@ -193,7 +198,7 @@ impl Decoder {
         chunk: &'c Chunk,
         buffer: u32,
         range: Range<usize>,
-        place: Place,
+        place: StreamSpan,
     ) -> (Text<'c>, bool) {
         let text = Text::InChunk {
             buffer,
@@ -208,7 +213,7 @@ impl Decoder {
     }
 
     /// A text cut to what is allowed, at a whole character; whether it was cut, be it before.
-    fn cut<'c>(&mut self, text: Text<'c>, is_cut: bool, place: Place) -> (Text<'c>, bool) {
+    fn cut<'c>(&mut self, text: Text<'c>, is_cut: bool, place: StreamSpan) -> (Text<'c>, bool) {
         let is_longer = text.bytes().len() > self.record_max;
         if !is_longer && !is_cut {
             return (text, false);
@@ -238,7 +243,7 @@ impl Decoder {
     }
 
     /// A text with U+FFFD in place of what is not UTF-8.
-    fn repaired<'c>(&mut self, text: Text<'c>, is_utf8: bool, place: Place) -> Text<'c> {
+    fn repaired<'c>(&mut self, text: Text<'c>, is_utf8: bool, place: StreamSpan) -> Text<'c> {
         if is_utf8 || simdutf8::basic::from_utf8(text.bytes()).is_ok() {
             return text;
         }
@@ -250,7 +255,7 @@ impl Decoder {
         )
     }
 
-    fn count_replaced(&mut self, replaced: bool, place: Place) {
+    fn count_replaced(&mut self, replaced: bool, place: StreamSpan) {
         if replaced {
             self.counts.invalid_utf8 += 1;
             self.firsts.invalid_utf8.get_or_insert(place.start);

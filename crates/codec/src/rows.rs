@@ -49,12 +49,12 @@ impl Text<'_> {
 
 /// Where a document starts and ends in its stream.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct StreamSpan {
     pub(crate) start: u64,
     pub(crate) end: u64,
 }
 
-impl Place {
+impl StreamSpan {
     pub(crate) fn bytes(self) -> u64 {
         self.end - self.start
     }
@@ -83,26 +83,26 @@ impl<'b> Rows<'b> {
 
     /// Adds a document that lies in the chunk at `start`.
     #[inline]
-    pub(crate) fn push(&mut self, start: usize, len: usize, place: Place) {
+    pub(crate) fn push(&mut self, start: usize, len: usize, place: StreamSpan) {
         let span = span(self.first + CHUNK, start, len);
         self.builder.push(span, place.start, place.end);
     }
 
     /// Adds a document that is written now.
-    pub(crate) fn push_written(&mut self, place: Place, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn push_written(&mut self, place: StreamSpan, write: impl FnOnce(&mut Vec<u8>)) {
         let span = self.write(write);
         self.builder.push(span, place.start, place.end);
     }
 
     /// Adds the document in this part of a text.
     #[inline]
-    pub(crate) fn push_part(&mut self, text: &Text<'_>, part: Range<usize>, place: Place) {
+    pub(crate) fn push_part(&mut self, text: &Text<'_>, part: Range<usize>, place: StreamSpan) {
         let span = self.span(text, part);
         self.builder.push(span, place.start, place.end);
     }
 
     /// Adds an event of text.
-    pub(crate) fn push_text(&mut self, text: &Text<'_>, place: Place) {
+    pub(crate) fn push_text(&mut self, text: &Text<'_>, place: StreamSpan) {
         let span = self.span(text, 0..text.bytes().len());
         self.builder.push_text(span, place.start, place.end);
     }

@@ -38,9 +38,9 @@ pub use input::{
 pub use ledger::{Dropped, FileLedger, FileStatus, Ledger};
 pub use metrics::{OperatorMetrics, Progress};
 pub use output::{
-    AnyOutput, Compression, Encoded, Feeder, Framing, Output, Part, Request, RequestLimits,
-    RequestOrder, Requests, RowAnswer, RowEnd, SendError, Sender, Sent, WriteError, Writer,
-    Written,
+    AnyOutput, Compression, DestinationPart, Encoded, Feeder, Framing, Output, Request,
+    RequestLimits, RequestOrder, Requests, RowAnswer, RowEnd, SendError, Sender, Sent, WriteError,
+    Writer, Written,
 };
 pub use phase::{Phase, Phases};
 pub use processor::{Order, Processor};

@@ -204,7 +204,7 @@ pub struct Encoded {
     /// Where each rendered row ends. A [`Writer`] need not say so.
     pub ends: Vec<RowEnd>,
     /// What goes where, in the order of the bytes, for outputs that have several destinations. Empty where there is one.
-    pub parts: Vec<Part>,
+    pub parts: Vec<DestinationPart>,
     /// Rows that cannot be rendered, with the reason.
     pub refused: Vec<RowAnswer>,
     /// Number of rows in `bytes`.
@@ -241,7 +241,7 @@ impl Encoded {
 
     /// The rows from here on go to this destination, up to the next call.
     pub fn begin_part(&mut self, destination: Arc<str>) {
-        self.parts.push(Part {
+        self.parts.push(DestinationPart {
             destination,
             bytes: self.bytes.len()..self.bytes.len(),
             rows: Vec::new(),
@@ -251,7 +251,7 @@ impl Encoded {
 
 /// What goes to one destination.
 #[derive(Debug, Clone)]
-pub struct Part {
+pub struct DestinationPart {
     /// The destination, such as a file's path.
     pub destination: Arc<str>,
     /// Where the bytes lie. Of a [`Sender`]'s part only the beginning counts: it ends where the next one begins.

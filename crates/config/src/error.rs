@@ -17,7 +17,7 @@ pub struct ConfigError(Box<Details>);
 #[derive(Debug, Clone)]
 pub(crate) struct Details {
     pub message: String,
-    pub place: Option<Place>,
+    pub place: Option<ErrorLocation>,
     pub accepted: Vec<String>,
     pub suggestion: Option<String>,
     pub notes: Vec<String>,
@@ -26,7 +26,7 @@ pub(crate) struct Details {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct ErrorLocation {
     pub source: Arc<Source>,
     pub span: Span,
     pub path: Path,
@@ -52,7 +52,7 @@ impl ConfigError {
     }
 
     /// An error at a place.
-    pub(crate) fn at(place: Place, message: impl Into<String>) -> Self {
+    pub(crate) fn at(place: ErrorLocation, message: impl Into<String>) -> Self {
         let mut error = Self::new(message);
         error.0.place = Some(place);
         error
@@ -60,7 +60,7 @@ impl ConfigError {
 
     /// An error at a place of a text that has no tree yet.
     pub fn in_source(source: &Arc<Source>, span: Span, message: impl Into<String>) -> Self {
-        let place = Place::new(source, span, Path::default(), None);
+        let place = ErrorLocation::new(source, span, Path::default(), None);
         Self::at(place, message)
     }
 
@@ -176,7 +176,7 @@ impl ConfigError {
     }
 }
 
-impl Place {
+impl ErrorLocation {
     pub fn new(source: &Arc<Source>, span: Span, path: Path, value: Option<String>) -> Self {
         Self {
             source: Arc::clone(source),

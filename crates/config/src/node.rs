@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::error::{ConfigError, Place};
+use crate::error::{ConfigError, ErrorLocation};
 use crate::path::Path;
 use crate::scalar::{self, Resolved};
 use crate::source::{Source, Span};
@@ -231,7 +231,7 @@ impl Node {
     /// An error at this node.
     pub fn error(&self, message: impl Into<String>) -> ConfigError {
         let value = self.as_str().map(str::to_owned);
-        let place = Place::new(self.source(), self.span, self.path().clone(), value);
+        let place = ErrorLocation::new(self.source(), self.span, self.path().clone(), value);
         ConfigError::at(place, message)
     }
 

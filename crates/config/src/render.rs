@@ -6,7 +6,7 @@
 use std::fmt::{self, Write as _};
 use std::ops::Range;
 
-use crate::error::{ConfigError, Details, Place};
+use crate::error::{ConfigError, Details, ErrorLocation};
 
 /// How many characters of a source line are shown.
 const WIDTH_MAX: usize = 110;
@@ -45,7 +45,7 @@ fn render(details: &Details) -> String {
     out
 }
 
-fn render_place(out: &mut String, place: &Place) {
+fn render_place(out: &mut String, place: &ErrorLocation) {
     let (line, column) = place.source.locate(place.span.start);
     let path = place.path.to_string();
     let path = if path.is_empty() {

@@ -58,7 +58,7 @@ impl PageBuffer {
     /// When the part is not within the buffer.
     pub fn freeze(self, part: Range<usize>) -> Bytes {
         assert!(part.start <= part.end && part.end <= self.length);
-        Bytes::from_owner(Part { buffer: self, part })
+        Bytes::from_owner(FrozenPart { buffer: self, part })
     }
 }
 
@@ -86,12 +86,12 @@ impl Drop for PageBuffer {
 
 /// A part of a buffer, as the owner of [`Bytes`].
 #[derive(Debug)]
-struct Part {
+struct FrozenPart {
     buffer: PageBuffer,
     part: Range<usize>,
 }
 
-impl AsRef<[u8]> for Part {
+impl AsRef<[u8]> for FrozenPart {
     fn as_ref(&self) -> &[u8] {
         &self.buffer[self.part.clone()]
     }

@@ -39,7 +39,7 @@ pub(crate) fn is_beyond(text: &[u8]) -> bool {
 
 /// A part of a point in time or a duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum TimePart {
     FullYear,
     Month,
     Date,
@@ -52,7 +52,7 @@ pub(crate) enum Part {
     Milliseconds,
 }
 
-impl Part {
+impl TimePart {
     /// The part of a point in time, in a zone. As CEL counts: months, days of the week, of
     /// the month and of the year from zero, `Date` from one.
     pub fn of_time(self, nanos: i64, zone: &TimeZone) -> Option<i64> {

@@ -72,7 +72,7 @@ const SUGGESTIONS: &[(Kind, &str, &str)] = &[
     ('a', "a", "%p"),
 ];
 
-struct Part {
+struct FormatPart {
     kind: Kind,
     at: Range<usize>,
 }
@@ -81,7 +81,7 @@ struct Part {
 struct Parts<'f> {
     format: &'f str,
     used: FormatUse,
-    list: Vec<Part>,
+    list: Vec<FormatPart>,
 }
 
 /// Looks for letters that cannot be meant so. The format is valid otherwise.
@@ -110,7 +110,7 @@ pub fn check_time_letters(format: &str, used: FormatUse) -> Result<(), MisusedLe
 }
 
 /// The runs of letters outside of quotes. A month's name is `N`.
-fn joda_parts(format: &str) -> Vec<Part> {
+fn joda_parts(format: &str) -> Vec<FormatPart> {
     let bytes = format.as_bytes();
     let (mut list, mut at, mut is_quoted) = (Vec::new(), 0, false);
     while let Some(&byte) = bytes.get(at) {
@@ -126,14 +126,14 @@ fn joda_parts(format: &str) -> Vec<Part> {
                 other => char::from(other),
             };
             let at = at..at + run;
-            list.push(Part { kind, at });
+            list.push(FormatPart { kind, at });
         }
         at += run;
     }
     list
 }
 
-fn strftime_parts(format: &str) -> Vec<Part> {
+fn strftime_parts(format: &str) -> Vec<FormatPart> {
     let (mut list, mut at) = (Vec::new(), 0);
     while let Some(next) = format[at..].find('%') {
         let start = at + next;
@@ -149,7 +149,7 @@ fn strftime_parts(format: &str) -> Vec<Part> {
             .iter()
             .filter(|(known, _)| *known == letter);
         let several = several.flat_map(|(_, kinds)| kinds.chars());
-        list.extend(one.chain(several).map(|kind| Part {
+        list.extend(one.chain(several).map(|kind| FormatPart {
             kind,
             at: start..at,
         }));
@@ -162,7 +162,7 @@ impl Parts<'_> {
         self.list.iter().any(|part| kinds.contains(part.kind))
     }
 
-    fn first(&self, kinds: &str) -> Option<&Part> {
+    fn first(&self, kinds: &str) -> Option<&FormatPart> {
         self.list.iter().find(|part| kinds.contains(part.kind))
     }
 
@@ -184,7 +184,7 @@ impl Parts<'_> {
     }
 
     /// That `part` is not what its letter says, but that other part.
-    fn misused(&self, part: &Part, is: &str, meant: Kind) -> MisusedLetter {
+    fn misused(&self, part: &FormatPart, is: &str, meant: Kind) -> MisusedLetter {
         let (text, meant) = (&self.format[part.at.clone()], self.spelling(meant));
         MisusedLetter {
             at: part.at.clone(),
@@ -198,7 +198,7 @@ impl Parts<'_> {
         if self.has("MN") || (self.has("Hh") && minutes() < 2) {
             return None;
         }
-        let is_month = |(index, part): &(usize, &Part)| {
+        let is_month = |(index, part): &(usize, &FormatPart)| {
             part.kind == 'm' && self.is_beside(*index, "dy") && !self.is_beside(*index, "Hh")
         };
         let (_, part) = self.list.iter().enumerate().find(is_month)?;
@@ -210,7 +210,7 @@ impl Parts<'_> {
         if self.has("m") {
             return None;
         }
-        let is_minute = |(index, part): &(usize, &Part)| {
+        let is_minute = |(index, part): &(usize, &FormatPart)| {
             let after = self.list.get(index + 1).map(|part| part.kind);
             part.kind == 'M'
                 && self.is_beside(*index, "Hh")
@@ -235,7 +235,7 @@ impl Parts<'_> {
         if self.used == FormatUse::Write {
             return None;
         }
-        let again = |(index, part): &(usize, &Part)| {
+        let again = |(index, part): &(usize, &FormatPart)| {
             ONCE.contains(part.kind)
                 && self.list[..*index]
                     .iter()

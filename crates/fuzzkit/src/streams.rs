@@ -26,7 +26,7 @@ fn same(settings: &Settings, piece: usize, bytes: &[u8]) {
 fn events(settings: &Settings, bytes: &[u8], piece: usize, buffer: usize) -> Vec<String> {
     let pool = Budget::new(64 << 20).pool(64 << 20, buffer);
     let mut chunker = Chunker::new(settings);
-    let mut reader = Reader::new(settings);
+    let mut reader = EventReader::new(settings);
     let mut rest = bytes;
     while !rest.is_empty() && !chunker.is_broken() {
         if let Some(chunk) = chunker.take() {
@@ -48,7 +48,7 @@ fn events(settings: &Settings, bytes: &[u8], piece: usize, buffer: usize) -> Vec
     reader.events
 }
 
-struct Reader {
+struct EventReader {
     /// Nothing behind a document that is broken is read.
     is_broken: bool,
     decoder: Decoder,
@@ -56,7 +56,7 @@ struct Reader {
     events: Vec<String>,
 }
 
-impl Reader {
+impl EventReader {
     fn new(settings: &Settings) -> Self {
         Self {
             is_broken: false,

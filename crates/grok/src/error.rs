@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Where in a pattern an error was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ErrorPosition {
     /// The library definition that holds the error; `None` when it is in the pattern given to
     /// [`Pattern::compile`](crate::Pattern::compile) itself.
     pub definition: Option<String>,
@@ -12,7 +12,7 @@ pub struct Place {
     pub offset: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ErrorPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.definition {
             Some(name) => write!(f, "definition {name}, byte {}", self.offset),
@@ -28,7 +28,7 @@ pub enum GrokError {
     #[error("{place}: {message}")]
     Syntax {
         /// Where the construct stands.
-        place: Place,
+        place: ErrorPosition,
         /// What is wrong with it and, where there is one, what to write instead.
         message: String,
     },
@@ -36,7 +36,7 @@ pub enum GrokError {
     #[error("{place}: unknown pattern {name}{}", suggestion(.closest))]
     UnknownPattern {
         /// Where the reference stands.
-        place: Place,
+        place: ErrorPosition,
         /// The name as written.
         name: String,
         /// The closest known names, best first; empty when none is close.
@@ -46,7 +46,7 @@ pub enum GrokError {
     #[error("{place}: definitions refer to each other in a circle: {}", .cycle.join(" -> "))]
     Recursion {
         /// Where the reference that closes the circle stands.
-        place: Place,
+        place: ErrorPosition,
         /// The names on the circle; the first is repeated at the end.
         cycle: Vec<String>,
     },
@@ -68,7 +68,7 @@ pub enum GrokError {
 
 impl GrokError {
     /// Where the error is, if it is in a pattern or in a definition.
-    pub fn place(&self) -> Option<&Place> {
+    pub fn place(&self) -> Option<&ErrorPosition> {
         match self {
             GrokError::Syntax { place, .. }
             | GrokError::UnknownPattern { place, .. }

@@ -21,7 +21,7 @@ mod pattern;
 mod pcre;
 
 pub use capture::{Capture, CaptureType, Outcome, Span};
-pub use error::{GrokError, Place};
+pub use error::{ErrorPosition, GrokError};
 pub use library::{Library, PatternSet};
 pub use options::Options;
 pub use pattern::{Pattern, Scratch};

@@ -152,13 +152,13 @@ impl Stopping {
 
 /// The place of a client, which is free when this is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct ClientPermit {
     client: Arc<Client>,
     open: watch::Receiver<()>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Place {
+impl ClientPermit {
     /// When the client is to leave.
     pub fn stopping(&self) -> Stopping {
         Stopping {
@@ -173,7 +173,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ClientPermit {
     fn drop(&mut self) {
         self.client.is_gone.store(true, Ordering::Relaxed);
     }
@@ -203,7 +203,7 @@ impl Places {
     }
 
     /// A place for a client that has come, once there is one.
-    pub async fn take(&mut self, notice: &impl Fn(Notice<'_>)) -> Place {
+    pub async fn take(&mut self, notice: &impl Fn(Notice<'_>)) -> ClientPermit {
         let permit = match self.permits.clone().try_acquire_owned() {
             Ok(permit) => permit,
             Err(_) => self.make_room(notice).await,
@@ -214,7 +214,7 @@ impl Places {
         }
         let client = Arc::new(Client::new());
         self.clients.push(client.clone());
-        Place {
+        ClientPermit {
             client,
             open: self.open.subscribe(),
             _permit: permit,
@@ -281,12 +281,12 @@ impl Drop for Places {
 /// The bytes of a client, which has a place while this is there.
 pub struct Watched<S> {
     stream: S,
-    place: Place,
+    place: ClientPermit,
 }
 
 impl<S> Watched<S> {
     /// The bytes of the client with this place.
-    pub fn new(stream: S, place: Place) -> Self {
+    pub fn new(stream: S, place: ClientPermit) -> Self {
         Self { stream, place }
     }
 
@@ -296,7 +296,7 @@ impl<S> Watched<S> {
     }
 
     /// Whose it is.
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &ClientPermit {
         &self.place
     }
 }
@@ -355,7 +355,7 @@ mod tests {
         Instant::now() + Duration::from_secs(seconds)
     }
 
-    async fn taken(places: &mut Places, count: usize) -> Vec<Place> {
+    async fn taken(places: &mut Places, count: usize) -> Vec<ClientPermit> {
         let mut taken = Vec::new();
         for _ in 0..count {
             taken.push(places.take(&|_| {}).await);
@@ -363,8 +363,8 @@ mod tests {
         taken
     }
 
-    fn left(taken: &[Place]) -> Vec<bool> {
-        let stopping = taken.iter().map(Place::stopping);
+    fn left(taken: &[ClientPermit]) -> Vec<bool> {
+        let stopping = taken.iter().map(ClientPermit::stopping);
         stopping.map(|stopping| stopping.is_for_another()).collect()
     }
 
@@ -392,7 +392,7 @@ mod tests {
     async fn one_that_sends_regularly_or_waits_for_us_stays() {
         let mut places = Places::new(3);
         let mut taken = taken(&mut places, 3).await;
-        taken.iter().for_each(Place::heard);
+        taken.iter().for_each(ClientPermit::heard);
         assert!(!places.dismiss(after(10)), "silent for ten seconds");
         let waiting = taken[0].stopping();
         let at_work = waiting.scope(async { at_work() }).await;

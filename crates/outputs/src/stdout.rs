@@ -133,10 +133,10 @@ struct Stdout {
     /// Dots end with a newline on a terminal, where the shell's prompt follows.
     ends_with_newline: bool,
     gate: &'static Gate,
-    state: Mutex<State>,
+    state: Mutex<WriteState>,
 }
 
-struct State {
+struct WriteState {
     sink: Box<dyn Sink>,
     /// The beginning of the current batch arrived before a write failed; its rest is the gate's.
     is_begun: bool,
@@ -218,7 +218,7 @@ impl Stdout {
             written: Arc::default(),
             ends_with_newline,
             gate,
-            state: Mutex::new(State {
+            state: Mutex::new(WriteState {
                 sink,
                 is_begun: false,
                 dirty: false,
@@ -228,7 +228,7 @@ impl Stdout {
 
     fn write_bytes(&self, bytes: &[u8]) -> Result<(), WriteError> {
         let mut state = self.state.lock();
-        let State {
+        let WriteState {
             sink,
             is_begun,
             dirty,

@@ -20,7 +20,7 @@ const COLUMNS_MAX: usize = 128;
 
 /// Where the value of a pair stands.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Found {
+pub(crate) enum ValueLocation {
     /// In the row's text, from one byte to another.
     Text(usize, usize),
     /// In [`Keyed::changed`], likewise.
@@ -43,7 +43,7 @@ enum Slot {
 struct Pair {
     slot: Slot,
     key: (usize, usize),
-    value: Found,
+    value: ValueLocation,
 }
 
 struct KeyedColumn {
@@ -93,7 +93,7 @@ impl<'n, N: Fn(&[u8]) -> Option<String>> Keyed<'n, N> {
 
     /// Adds a value to the row at work. `key` is where its key stands in `text`.
     #[inline]
-    pub fn add(&mut self, text: &[u8], key: (usize, usize), value: Found) {
+    pub fn add(&mut self, text: &[u8], key: (usize, usize), value: ValueLocation) {
         let slot = self.slot(&text[key.0..key.1]);
         if slot != Slot::Ignored {
             self.pairs.push(Pair { slot, key, value });
@@ -175,15 +175,15 @@ impl<'n, N: Fn(&[u8]) -> Option<String>> Keyed<'n, N> {
         self.forget_row();
     }
 
-    fn set_value(&mut self, column: usize, row: usize, span: Span, value: Found) {
+    fn set_value(&mut self, column: usize, row: usize, span: Span, value: ValueLocation) {
         let values = &mut self.columns[column].values;
         let cell = match value {
-            Found::Text(start, end) => Cell::Text(part(span, start, end)),
-            Found::Changed(start, end) => {
+            ValueLocation::Text(start, end) => Cell::Text(part(span, start, end)),
+            ValueLocation::Changed(start, end) => {
                 let changed = &self.changed[start..end];
                 Cell::Text(values.append(|out| out.extend_from_slice(changed)))
             }
-            Found::Json(start, end) => {
+            ValueLocation::Json(start, end) => {
                 let text = &self.changed[start..end];
                 let mut append = || values.append(|out| out.extend_from_slice(text));
                 match json::kind(text) {
@@ -273,11 +273,11 @@ pub(crate) struct Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    fn of(value: Found, text: &'a [u8], changed: &'a [u8]) -> Self {
+    fn of(value: ValueLocation, text: &'a [u8], changed: &'a [u8]) -> Self {
         let (bytes, is_json) = match value {
-            Found::Text(start, end) => (&text[start..end], false),
-            Found::Changed(start, end) => (&changed[start..end], false),
-            Found::Json(start, end) => (&changed[start..end], true),
+            ValueLocation::Text(start, end) => (&text[start..end], false),
+            ValueLocation::Changed(start, end) => (&changed[start..end], false),
+            ValueLocation::Json(start, end) => (&changed[start..end], true),
         };
         Self { bytes, is_json }
     }

@@ -11,7 +11,7 @@ use disk::simulation::{Kind, SimDisk};
 use disk::{PAGE, PagePool};
 use fastrand::Rng;
 use queue::log::{
-    Block, Compression, LoadError, Log, LogEnd, LogSettings, Payload, Reader, Recovered,
+    Block, BlockReader, Compression, LoadError, Log, LogEnd, LogSettings, Payload, Recovered,
 };
 use support::blocks;
 
@@ -116,7 +116,7 @@ impl Model {
 }
 
 /// What a reader gives until there is no more. A payload that was taken back and is not there again counts as given.
-fn drain(log: &Log, reader: &mut Reader, into: &mut Vec<u64>) {
+fn drain(log: &Log, reader: &mut BlockReader, into: &mut Vec<u64>) {
     let pool = PagePool::default();
     while let Some(found) = reader.next().expect("reads do not fail") {
         match log.load(&found, &pool) {

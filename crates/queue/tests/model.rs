@@ -13,7 +13,7 @@ use disk::simulation::SimDisk;
 use disk::{PAGE, PagePool};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use queue::log::{Block, Compression, Log, LogEnd, LogSettings, Payload, Reader};
+use queue::log::{Block, BlockReader, Compression, Log, LogEnd, LogSettings, Payload};
 use queue::{
     DiskOptions, DiskSettings, Durability, NewOutput, Queue, QueuePhase, Taken, Ticket, WhenFull,
 };
@@ -62,7 +62,7 @@ struct LogModel {
     next_sequence: u64,
     next_ordinal: u64,
     /// Each with the sequence that it reaches next.
-    readers: [(Reader, u64); 2],
+    readers: [(BlockReader, u64); 2],
 }
 
 impl LogModel {
@@ -148,7 +148,7 @@ impl LogModel {
         let found = loop {
             let found = reader.next().unwrap();
             // What was released may still be there.
-            let is_released = |one: &queue::log::Found| one.sequence < self.released;
+            let is_released = |one: &queue::log::FoundBlock| one.sequence < self.released;
             if !found.as_ref().is_some_and(is_released) {
                 break found;
             }

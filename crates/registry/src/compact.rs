@@ -10,7 +10,7 @@ use disk::StoredFile;
 use crate::RegistryError;
 use crate::error;
 use crate::folder::{Folder, TMP};
-use crate::format::{Changes, Found, FrameBuilder, HEADER_BYTES, Header};
+use crate::format::{Changes, FrameBuilder, FrameChange, HEADER_BYTES, Header};
 use crate::index::Index;
 use crate::scan::{Piece, Scan};
 
@@ -84,7 +84,7 @@ impl Fresh {
                 continue;
             };
             for change in Changes::new(bytes) {
-                let Found::Put { key, at, value } = change else {
+                let FrameChange::Put { key, at, value } = change else {
                     continue;
                 };
                 let old_offset = start + at as u64;

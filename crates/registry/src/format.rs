@@ -128,7 +128,7 @@ fn crc(frame: &[u8]) -> u32 {
 
 /// A change in a frame.
 #[derive(Debug)]
-pub(crate) enum Found<'a> {
+pub(crate) enum FrameChange<'a> {
     /// `at` is where the value begins, from the start of the frame.
     Put {
         key: Key,
@@ -156,9 +156,9 @@ impl<'a> Changes<'a> {
 }
 
 impl<'a> Iterator for Changes<'a> {
-    type Item = Found<'a>;
+    type Item = FrameChange<'a>;
 
-    fn next(&mut self) -> Option<Found<'a>> {
+    fn next(&mut self) -> Option<FrameChange<'a>> {
         let op = *self.rest.first()?;
         let id = u128::from_le_bytes(self.rest.get(2..DELETE_BYTES)?.try_into().ok()?);
         let key = Key {
@@ -171,9 +171,9 @@ impl<'a> Iterator for Changes<'a> {
                 let used = PUT_BYTES + u32::from_le_bytes(length) as usize;
                 let value = self.rest.get(PUT_BYTES..used)?;
                 let at = self.at + PUT_BYTES;
-                (Found::Put { key, at, value }, used)
+                (FrameChange::Put { key, at, value }, used)
             }
-            DELETE => (Found::Delete { key }, DELETE_BYTES),
+            DELETE => (FrameChange::Delete { key }, DELETE_BYTES),
             _ => return None,
         };
         self.rest = &self.rest[used..];

@@ -6,13 +6,13 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::Key;
-use crate::format::{Changes, Found, PUT_BYTES};
+use crate::format::{Changes, FrameChange, PUT_BYTES};
 
 /// Where a value lies: six bytes of offset, four of length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place([u8; 10]);
+pub(crate) struct ValuePosition([u8; 10]);
 
-impl Place {
+impl ValuePosition {
     pub fn new(offset: u64, length: usize) -> Self {
         let length = u32::try_from(length).expect("values are at most 16 MiB");
         let mut bytes = [0; 10];
@@ -33,7 +33,7 @@ impl Place {
     }
 }
 
-type Table = HashMap<[u8; 16], Place, foldhash::fast::RandomState>;
+type Table = HashMap<[u8; 16], ValuePosition, foldhash::fast::RandomState>;
 
 /// The live entries.
 #[derive(Debug, Default)]
@@ -47,10 +47,11 @@ impl Index {
     pub fn apply(&mut self, frame: &[u8], offset: u64) {
         for change in Changes::new(frame) {
             let (key, new) = match change {
-                Found::Put { key, at, value } => {
-                    (key, Some(Place::new(offset + at as u64, value.len())))
-                }
-                Found::Delete { key } => (key, None),
+                FrameChange::Put { key, at, value } => (
+                    key,
+                    Some(ValuePosition::new(offset + at as u64, value.len())),
+                ),
+                FrameChange::Delete { key } => (key, None),
             };
             let table = self.kinds.entry(key.kind).or_default();
             let id = key.id.to_le_bytes();
@@ -65,7 +66,7 @@ impl Index {
         }
     }
 
-    pub fn get(&self, key: Key) -> Option<Place> {
+    pub fn get(&self, key: Key) -> Option<ValuePosition> {
         let table = self.kinds.get(&key.kind)?;
         table.get(&key.id.to_le_bytes()).copied()
     }
@@ -89,9 +90,9 @@ impl Index {
     }
 
     /// The entries of a kind in the order of the log.
-    pub fn in_log_order(&self, kind: u8) -> Vec<(u128, Place)> {
+    pub fn in_log_order(&self, kind: u8) -> Vec<(u128, ValuePosition)> {
         let table = self.kinds.get(&kind).into_iter().flatten();
-        let entry = |(id, place): (&[u8; 16], &Place)| (u128::from_le_bytes(*id), *place);
+        let entry = |(id, place): (&[u8; 16], &ValuePosition)| (u128::from_le_bytes(*id), *place);
         let mut entries: Vec<_> = table.map(entry).collect();
         entries.sort_unstable_by_key(|(_, place)| place.offset());
         entries
@@ -102,11 +103,11 @@ impl Index {
         for place in self.kinds.values_mut().flat_map(Table::values_mut) {
             let found = moved.binary_search_by_key(&place.offset(), |(old, _)| *old);
             let (_, new) = moved[found.expect("a compaction moves every live entry")];
-            *place = Place::new(new, place.length());
+            *place = ValuePosition::new(new, place.length());
         }
     }
 }
 
-fn cost(place: Place) -> u64 {
+fn cost(place: ValuePosition) -> u64 {
     (PUT_BYTES + place.length()) as u64
 }

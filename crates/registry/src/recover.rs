@@ -6,7 +6,7 @@ use disk::{StoredFile, Window};
 
 use crate::error::{self, RegistryError};
 use crate::format::{HEADER_BYTES, Header, VERSION};
-use crate::index::{Index, Place};
+use crate::index::{Index, ValuePosition};
 use crate::scan::{Piece, Scan, WINDOW_BYTES};
 
 /// A log as it was found.
@@ -110,7 +110,7 @@ pub(crate) fn load(file: &dyn StoredFile, path: &Path) -> Result<Loaded, Registr
 pub(crate) fn each_value(
     file: &dyn StoredFile,
     path: &Path,
-    entries: &[(u128, Place)],
+    entries: &[(u128, ValuePosition)],
     each: &mut dyn FnMut(u128, &[u8]),
 ) -> Result<(), RegistryError> {
     let failed = || error::io("read the registry", path);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::mmdb::write_database;
 
 /// A network with its city, its country's code and name, its continent's code, its latitude and longitude.
-type Place = (
+type City = (
     &'static str,
     &'static str,
     &'static str,
@@ -19,7 +19,7 @@ type Place = (
     f64,
 );
 
-const PLACES: [Place; 6] = [
+const PLACES: [City; 6] = [
     (
         "81.2.69.160/27",
         "London",
@@ -85,7 +85,7 @@ pub fn sample_city_database() -> Vec<u8> {
     write_database("GeoLite2-City", &networks)
 }
 
-fn record(&(_, city, country, country_name, continent, latitude, longitude): &Place) -> Value {
+fn record(&(_, city, country, country_name, continent, latitude, longitude): &City) -> Value {
     json!({
         "city": { "names": { "en": city } },
         "continent": { "code": continent },

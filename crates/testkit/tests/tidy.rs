@@ -37,6 +37,11 @@ const UNSAFE_MODULES: [&str; 2] = [
     "crates/component/src/standard.rs",
 ];
 
+/// Names of types that say nothing where several crates have them. A type has a noun of its own.
+const VAGUE_NAMES: [&str; 11] = [
+    "Step", "Place", "Found", "Reader", "Part", "State", "Desk", "Ends", "Look", "Who", "Thing",
+];
+
 const FILE_LINES_MAX: usize = 800;
 const FUNCTION_LINES_MAX: usize = 70;
 
@@ -102,6 +107,31 @@ fn functions(text: &str) -> Vec<(String, usize)> {
         }
     }
     found
+}
+
+#[test]
+fn types_have_names_of_their_own() {
+    let mut problems = Vec::new();
+    for (path, text) in sources() {
+        if path.components().any(|part| part.as_os_str() == "tests") || path.ends_with("tests.rs") {
+            continue;
+        }
+        for line in text.lines() {
+            let mut words = line
+                .split_whitespace()
+                .skip_while(|word| word.starts_with("pub"));
+            let is_type = ["struct", "enum", "type", "trait"].contains(&words.next().unwrap_or(""));
+            let name = words.next().unwrap_or("");
+            let name = name
+                .split(|letter: char| !letter.is_alphanumeric())
+                .next()
+                .unwrap_or("");
+            if is_type && VAGUE_NAMES.contains(&name) {
+                problems.push(format!("{}: {}", path.display(), line.trim()));
+            }
+        }
+    }
+    assert!(problems.is_empty(), "\n{}", problems.join("\n"));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::State;
+use super::BudgetState;
 use super::pool::{BufferPool, PoolInner, PooledBuffer};
 use super::waiting::{Claim, Excess, block_on};
 
@@ -70,7 +70,7 @@ impl Reservation {
         self.pool.budget.admit(state);
     }
 
-    fn end_reading(&self, state: &mut State) {
+    fn end_reading(&self, state: &mut BudgetState) {
         state.reserved -= self.held;
         if state.overdraws == Some(self.number) {
             state.overdraws = None;

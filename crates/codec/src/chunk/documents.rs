@@ -30,7 +30,7 @@ const BRACKET_MAX: u64 = 200;
 
 /// What may follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum Expected {
     /// A document, or what separates it from the one before.
     Between,
     /// As `Between`, but brackets that may belong to text are open.
@@ -67,7 +67,7 @@ struct Open {
 /// Makes records of JSON documents.
 #[derive(Debug)]
 pub(super) struct Documents {
-    state: State,
+    state: Expected,
     /// The open arrays and objects: whether each is an object.
     containers: Vec<bool>,
     /// Offset behind the last byte that was looked at.
@@ -94,7 +94,7 @@ impl Documents {
             None => offset == blanks as u64,
         };
         Self {
-            state: State::Between,
+            state: Expected::Between,
             containers: Vec::new(),
             scanned: offset,
             column: begins_line.then_some(blanks as u32),
@@ -119,16 +119,16 @@ impl Documents {
         let mut at = (self.scanned - start) as usize;
         while at < bytes.len() {
             at = match self.state {
-                State::Between => self.between(window, at),
-                State::Bracket => self.bracket(window, at),
-                State::String { is_key } => self.string(bytes, at, is_key),
-                State::Escape { is_key } => {
+                Expected::Between => self.between(window, at),
+                Expected::Bracket => self.bracket(window, at),
+                Expected::String { is_key } => self.string(bytes, at, is_key),
+                Expected::Escape { is_key } => {
                     // A line feed breaks the string also there.
-                    self.state = State::String { is_key };
+                    self.state = Expected::String { is_key };
                     at + usize::from(bytes[at] != b'\n')
                 }
-                State::Scalar => self.scalar(bytes, at),
-                State::Broken => self.broken(window, at),
+                Expected::Scalar => self.scalar(bytes, at),
+                Expected::Broken => self.broken(window, at),
                 _ => self.structure(window, at),
             };
         }
@@ -150,17 +150,17 @@ impl Documents {
         });
         if byte == b'[' {
             self.pass(byte);
-            self.state = State::Bracket;
+            self.state = Expected::Bracket;
             return at + 1;
         }
         if byte != b'{' {
-            self.state = State::Broken;
+            self.state = Expected::Broken;
             return at;
         }
         self.pass(byte);
         self.containers.clear();
         self.containers.push(true);
-        self.state = State::KeyOrEnd;
+        self.state = Expected::KeyOrEnd;
         at + 1
     }
 
@@ -178,15 +178,15 @@ impl Documents {
                 return at + 1;
             }
             b' ' | b'\t' | b'\r' | b'[' | b'\n' | b',' | b']' | b'{' => self.drop_brackets(end),
-            _ => self.state = State::Broken,
+            _ => self.state = Expected::Broken,
         }
         at
     }
 
     /// Brackets that stand before `end` separate documents.
     fn drop_brackets(&mut self, end: u64) {
-        if self.state == State::Bracket {
-            self.state = State::Between;
+        if self.state == Expected::Bracket {
+            self.state = Expected::Between;
             self.blank += self.open.take().map_or(0, |open| end - open.start);
         }
     }
@@ -197,11 +197,11 @@ impl Documents {
         };
         let end = at + end;
         self.state = match bytes[end] {
-            b'"' if is_key => State::Colon,
-            b'"' => State::CommaOrEnd,
-            b'\\' => State::Escape { is_key },
+            b'"' if is_key => Expected::Colon,
+            b'"' => Expected::CommaOrEnd,
+            b'\\' => Expected::Escape { is_key },
             _ => {
-                self.state = State::Broken;
+                self.state = Expected::Broken;
                 return end;
             }
         };
@@ -213,7 +213,7 @@ impl Documents {
             |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'+' | b'-');
         let len = bytes[at..].iter().take_while(|byte| is_part(byte)).count();
         if at + len < bytes.len() {
-            self.state = State::CommaOrEnd;
+            self.state = Expected::CommaOrEnd;
         }
         at + len
     }
@@ -224,30 +224,32 @@ impl Documents {
         let in_object = self.containers.last() == Some(&true);
         self.state = match (self.state, byte) {
             (_, b' ' | b'\t' | b'\r' | b'\n') => self.state,
-            (State::KeyOrEnd | State::Key, b'"') => State::String { is_key: true },
-            (State::Colon, b':') => State::Value,
-            (State::Value | State::ValueOrEnd, b'"') => State::String { is_key: false },
-            (State::Value | State::ValueOrEnd, b'{' | b'[') => {
+            (Expected::KeyOrEnd | Expected::Key, b'"') => Expected::String { is_key: true },
+            (Expected::Colon, b':') => Expected::Value,
+            (Expected::Value | Expected::ValueOrEnd, b'"') => Expected::String { is_key: false },
+            (Expected::Value | Expected::ValueOrEnd, b'{' | b'[') => {
                 if self.containers.len() == batch::json::DEPTH_MAX {
-                    self.state = State::Broken;
+                    self.state = Expected::Broken;
                     return at;
                 }
                 self.containers.push(byte == b'{');
                 match byte {
-                    b'{' => State::KeyOrEnd,
-                    _ => State::ValueOrEnd,
+                    b'{' => Expected::KeyOrEnd,
+                    _ => Expected::ValueOrEnd,
                 }
             }
-            (State::Value | State::ValueOrEnd, b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => {
-                State::Scalar
+            (Expected::Value | Expected::ValueOrEnd, b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => {
+                Expected::Scalar
             }
-            (State::CommaOrEnd, b',') if in_object => State::Key,
-            (State::CommaOrEnd, b',') => State::Value,
-            (State::KeyOrEnd, b'}') | (State::ValueOrEnd, b']') => return self.close(window, at),
-            (State::CommaOrEnd, b'}') if in_object => return self.close(window, at),
-            (State::CommaOrEnd, b']') if !in_object => return self.close(window, at),
+            (Expected::CommaOrEnd, b',') if in_object => Expected::Key,
+            (Expected::CommaOrEnd, b',') => Expected::Value,
+            (Expected::KeyOrEnd, b'}') | (Expected::ValueOrEnd, b']') => {
+                return self.close(window, at);
+            }
+            (Expected::CommaOrEnd, b'}') if in_object => return self.close(window, at),
+            (Expected::CommaOrEnd, b']') if !in_object => return self.close(window, at),
             _ => {
-                self.state = State::Broken;
+                self.state = Expected::Broken;
                 return at;
             }
         };
@@ -258,7 +260,7 @@ impl Documents {
     fn close(&mut self, window: &Window, at: usize) -> usize {
         self.pass(window.bytes()[at]);
         self.containers.pop();
-        self.state = State::CommaOrEnd;
+        self.state = Expected::CommaOrEnd;
         if self.containers.is_empty() {
             self.end(window, at + 1);
         }
@@ -304,7 +306,7 @@ impl Documents {
 
     /// Gives the document that is open and ends `end` bytes behind the window's start.
     fn end(&mut self, window: &Window, end: usize) {
-        self.state = State::Between;
+        self.state = Expected::Between;
         let Some(open) = self.open.take() else { return };
         let (at, text_len, is_cut) = match &open.long {
             Some((text, _)) => {

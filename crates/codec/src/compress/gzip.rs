@@ -24,7 +24,7 @@ const RESERVED: u8 = 0b1110_0000;
 
 /// Reads members, one after the other.
 pub(super) struct Member {
-    part: Part,
+    part: MemberState,
     /// The flags of the header whose part was not read yet.
     flags: u8,
     /// Bytes of a part of fixed size, until it is complete.
@@ -40,7 +40,7 @@ pub(super) struct Member {
 }
 
 /// Where in a member.
-enum Part {
+enum MemberState {
     Fixed,
     ExtraLength,
     Extra {
@@ -57,7 +57,7 @@ impl Member {
     /// Behind the magic number of a member; none without memory.
     pub(super) fn new() -> Option<Self> {
         let mut member = Self {
-            part: Part::Fixed,
+            part: MemberState::Fixed,
             flags: 0,
             held: [0; HEADER_BYTES],
             held_bytes: 0,
@@ -72,7 +72,7 @@ impl Member {
 
     /// Goes behind the magic number of another member.
     pub(super) fn start(&mut self) {
-        self.part = Part::Fixed;
+        self.part = MemberState::Fixed;
         self.held[..MAGIC.len()].copy_from_slice(&MAGIC);
         self.held_bytes = MAGIC.len();
         self.crc = Hasher::new();
@@ -83,7 +83,7 @@ impl Member {
     /// Goes to a boundary of blocks; none without memory.
     pub(super) fn resume(at: &Inside) -> Option<Self> {
         let mut member = Self::new()?;
-        member.part = Part::Blocks;
+        member.part = MemberState::Blocks;
         member.held_bytes = 0;
         member.crc = Hasher::new_with_initial_len(at.crc, at.length);
         member.length = at.length;
@@ -95,12 +95,12 @@ impl Member {
 
     /// Reads on within the member. Stops at the next boundary of blocks where `to_boundary` asks for it.
     pub(super) fn step(&mut self, input: &[u8], output: &mut [u8], to_boundary: bool) -> Progress {
-        if let Part::Blocks = self.part {
+        if let MemberState::Blocks = self.part {
             return self.blocks(input, output, to_boundary);
         }
         let mut rest = input;
         let result = match self.part {
-            Part::Trailer => self.trailer(&mut rest),
+            MemberState::Trailer => self.trailer(&mut rest),
             _ => self.header(&mut rest),
         };
         Progress {
@@ -136,7 +136,7 @@ impl Member {
             Outcome::Going | Outcome::Boundary { bits: None } => Event::Going,
             Outcome::Boundary { bits: Some(bits) } => Event::Boundary { bits },
             Outcome::End => {
-                self.part = Part::Trailer;
+                self.part = MemberState::Trailer;
                 Event::Going
             }
             Outcome::Failed(reason) => Event::Failed(reason),
@@ -152,33 +152,33 @@ impl Member {
     fn header(&mut self, rest: &mut &[u8]) -> Result<Event, &'static str> {
         loop {
             let is_complete = match self.part {
-                Part::Fixed => self.fixed(rest)?,
-                Part::ExtraLength => {
+                MemberState::Fixed => self.fixed(rest)?,
+                MemberState::ExtraLength => {
                     if let Some(length) = self.hold::<2>(rest) {
                         self.crc.update(&length);
                         let left = u16::from_le_bytes(length).into();
-                        self.part = Part::Extra { left };
+                        self.part = MemberState::Extra { left };
                         continue;
                     }
                     false
                 }
-                Part::Extra { left } => {
+                MemberState::Extra { left } => {
                     let left = left - self.pass(rest, left);
-                    self.part = Part::Extra { left };
+                    self.part = MemberState::Extra { left };
                     left == 0
                 }
-                Part::Text => {
+                MemberState::Text => {
                     let end = memchr::memchr(0, rest);
                     self.pass(rest, end.map_or(usize::MAX, |end| end + 1));
                     end.is_some()
                 }
-                Part::Sum => match self.hold(rest) {
+                MemberState::Sum => match self.hold(rest) {
                     Some(told) if u16::from_le_bytes(told) != self.sum() as u16 => {
                         return Err("header crc mismatch");
                     }
                     told => told.is_some(),
                 },
-                Part::Blocks | Part::Trailer => return Ok(Event::Going),
+                MemberState::Blocks | MemberState::Trailer => return Ok(Event::Going),
             };
             if !is_complete {
                 return Ok(Event::Stuck);
@@ -207,10 +207,10 @@ impl Member {
     /// Goes to the next part of the header that is there, or behind it.
     fn next_part(&mut self) {
         let parts = [
-            (HAS_EXTRA, Part::ExtraLength),
-            (HAS_NAME, Part::Text),
-            (HAS_COMMENT, Part::Text),
-            (HAS_SUM, Part::Sum),
+            (HAS_EXTRA, MemberState::ExtraLength),
+            (HAS_NAME, MemberState::Text),
+            (HAS_COMMENT, MemberState::Text),
+            (HAS_SUM, MemberState::Sum),
         ];
         for (flag, part) in parts {
             if self.flags & flag != 0 {
@@ -219,7 +219,7 @@ impl Member {
                 return;
             }
         }
-        self.part = Part::Blocks;
+        self.part = MemberState::Blocks;
         self.crc = Hasher::new();
     }
 

@@ -74,7 +74,7 @@ impl Format {
 /// Decompresses gzip or zstd.
 pub struct Decompressor {
     format: Format,
-    place: Place,
+    place: StreamState,
     /// What reads members or frames, from the first one on.
     coder: Option<Coder>,
     /// Compressed bytes consumed, from the start of the file.
@@ -89,7 +89,7 @@ pub struct Decompressor {
     checkpoint: Option<Checkpoint>,
 }
 
-enum Place {
+enum StreamState {
     /// A member or frame may start here: so many bytes of its magic number were seen. `first` is false behind one.
     Between {
         magic: [u8; MAGIC_BYTES_MAX],
@@ -154,7 +154,7 @@ impl Decompressor {
     pub fn new(format: Format) -> Self {
         Self {
             format,
-            place: Place::between(true),
+            place: StreamState::between(true),
             coder: None,
             input: 0,
             output: 0,
@@ -178,11 +178,11 @@ impl Decompressor {
     pub fn resume(checkpoint: &Checkpoint) -> Result<Self, CodecError> {
         let format = checkpoint.format;
         let (place, coder) = match &checkpoint.inside {
-            None => (Place::between(false), None),
+            None => (StreamState::between(false), None),
             Some(inside) => {
                 let member = gzip::Member::resume(inside);
                 let member = member.ok_or(CodecError::NoMemory { format })?;
-                (Place::Inside, Some(Coder::Gzip(member)))
+                (StreamState::Inside, Some(Coder::Gzip(member)))
             }
         };
         Ok(Self {
@@ -206,24 +206,24 @@ impl Decompressor {
         loop {
             let rest = &input[step.consumed..];
             match &self.place {
-                Place::Broken(failure) => {
+                StreamState::Broken(failure) => {
                     step.failure = Some(failure.clone());
                     return step;
                 }
-                Place::Trailing => {
+                StreamState::Trailing => {
                     self.has_garbage |= rest.iter().any(|byte| *byte != 0);
                     self.input += rest.len() as u64;
                     step.consumed = input.len();
                     return step;
                 }
-                Place::Between { .. } => {
+                StreamState::Between { .. } => {
                     let Some(byte) = rest.first() else {
                         return step;
                     };
                     step.consumed += 1;
                     self.between(*byte);
                 }
-                Place::Inside => {
+                StreamState::Inside => {
                     if !self.inside(rest, output, &mut step) {
                         return step;
                     }
@@ -238,15 +238,17 @@ impl Decompressor {
     /// It ends in the middle of a member or frame, or it was corrupt before.
     pub fn finish(&mut self) -> Result<(), CodecError> {
         match &self.place {
-            Place::Trailing | Place::Between { first: false, .. } => {
+            StreamState::Trailing | StreamState::Between { first: false, .. } => {
                 self.coder = None;
                 Ok(())
             }
-            Place::Between { first: true, .. } | Place::Inside => Err(CodecError::Truncated {
-                format: self.format,
-                offset: self.input,
-            }),
-            Place::Broken(failure) => Err(failure.clone()),
+            StreamState::Between { first: true, .. } | StreamState::Inside => {
+                Err(CodecError::Truncated {
+                    format: self.format,
+                    offset: self.input,
+                })
+            }
+            StreamState::Broken(failure) => Err(failure.clone()),
         }
     }
 
@@ -254,7 +256,7 @@ impl Decompressor {
     pub fn has_garbage(&self) -> bool {
         let has_half_magic = matches!(
             self.place,
-            Place::Between {
+            StreamState::Between {
                 seen: 1..,
                 first: false,
                 ..
@@ -309,7 +311,7 @@ impl Decompressor {
             Event::Stuck => return false,
             Event::Boundary { bits } => self.capture(Some(bits)),
             Event::End => {
-                self.place = Place::between(false);
+                self.place = StreamState::between(false);
                 self.capture(None);
             }
             Event::Failed(reason) => self.fail(self.input, reason),
@@ -334,7 +336,7 @@ impl Decompressor {
 
     /// Looks at a byte outside of members and frames.
     fn between(&mut self, byte: u8) {
-        let Place::Between { magic, seen, first } = &mut self.place else {
+        let StreamState::Between { magic, seen, first } = &mut self.place else {
             return;
         };
         let (first, start) = (*first, self.input - *seen as u64);
@@ -354,7 +356,7 @@ impl Decompressor {
             self.fail(start, what.to_owned());
         } else {
             self.has_garbage |= seen > 1 || byte != 0;
-            self.place = Place::Trailing;
+            self.place = StreamState::Trailing;
         }
     }
 
@@ -366,7 +368,7 @@ impl Decompressor {
         });
         let Some(mut coder) = coder else {
             let format = self.format;
-            self.place = Place::Broken(CodecError::NoMemory { format });
+            self.place = StreamState::Broken(CodecError::NoMemory { format });
             return;
         };
         match &mut coder {
@@ -374,12 +376,12 @@ impl Decompressor {
             Coder::Zstd(frame) => frame.start(magic),
         }
         self.coder = Some(coder);
-        self.place = Place::Inside;
+        self.place = StreamState::Inside;
     }
 
     fn fail(&mut self, offset: u64, reason: String) {
         self.coder = None;
-        self.place = Place::Broken(CodecError::Corrupt {
+        self.place = StreamState::Broken(CodecError::Corrupt {
             format: self.format,
             offset,
             reason,
@@ -387,7 +389,7 @@ impl Decompressor {
     }
 }
 
-impl Place {
+impl StreamState {
     fn between(first: bool) -> Self {
         Self::Between {
             magic: [0; MAGIC_BYTES_MAX],

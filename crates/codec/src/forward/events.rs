@@ -51,7 +51,7 @@ pub struct Events {
     list: Vec<Event>,
     first: usize,
     /// The metadata of those that have some, by their place in the list.
-    metadata: Vec<(usize, Place)>,
+    metadata: Vec<(usize, MapSpan)>,
     /// What had to be rewritten, while the list is made and then for the batches.
     rewritten: Vec<u8>,
     side: Bytes,
@@ -66,13 +66,13 @@ pub struct Events {
 
 #[derive(Debug, Clone, Copy)]
 struct Event {
-    record: Place,
+    record: MapSpan,
     time: EventTime,
 }
 
 /// Where a map lies, in the message or beside it.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct MapSpan {
     start: u32,
     len: u32,
     /// The number of the buffer, or [`BESIDE`].
@@ -180,14 +180,14 @@ impl Events {
             builder.dotted_keys();
         }
         let skipped = from - self.first;
-        let with_less = |(at, _): &(usize, Place)| *at < skipped;
+        let with_less = |(at, _): &(usize, MapSpan)| *at < skipped;
         let mut metadata = &self.metadata[self.metadata.partition_point(with_less)..];
         let mut next = from;
         for event in &self.list[skipped..] {
             if builder.len() >= BATCH_EVENTS_MAX || builder.size() >= BATCH_BYTES_MAX {
                 break;
             }
-            let Place {
+            let MapSpan {
                 start,
                 len,
                 buffer: number,
@@ -378,10 +378,10 @@ impl Events {
 
     /// Where a map lies, in normal form.
     #[inline]
-    fn place(&mut self, bytes: &[u8], map: std::ops::Range<usize>, scan: Scan) -> Place {
+    fn place(&mut self, bytes: &[u8], map: std::ops::Range<usize>, scan: Scan) -> MapSpan {
         self.dotted |= scan.dotted_keys;
         if !scan.rewrite {
-            return Place {
+            return MapSpan {
                 start: map.start as u32,
                 len: map.len() as u32,
                 buffer: self.reading,
@@ -389,7 +389,7 @@ impl Events {
         }
         let start = self.rewritten.len();
         normalise(&bytes[map], &mut self.rewritten);
-        Place {
+        MapSpan {
             start: start as u32,
             len: (self.rewritten.len() - start) as u32,
             buffer: BESIDE,
@@ -397,7 +397,7 @@ impl Events {
     }
 }
 
-impl Place {
+impl MapSpan {
     fn of(self, message: &[Bytes], side: &Bytes) -> Bytes {
         let start = self.start as usize;
         let buffer = match self.buffer {

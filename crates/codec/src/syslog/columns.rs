@@ -13,7 +13,7 @@ use batch::{Batch, Cell, ColumnBuilder, Edit, FieldPath, Origin, Span};
 use bytes::Bytes;
 
 use super::data::Scratch;
-use super::header::{Header, Part};
+use super::header::{FieldSpan, Header};
 
 /// A field of a message, by its place in [`PATHS`].
 #[derive(Clone, Copy, Debug)]
@@ -225,11 +225,11 @@ impl<'a> Columns<'a> {
 
     /// Puts what is known of a line that is no message: where it came from.
     pub fn put_unread(&mut self, row: usize, line: Span) {
-        self.set_host(row, line, Part::default());
+        self.set_host(row, line, FieldSpan::default());
     }
 
     /// Sets the sender as `host.name`, and this machine as `agent.name`.
-    fn set_host(&mut self, row: usize, line: Span, hostname: Part) {
+    fn set_host(&mut self, row: usize, line: Span, hostname: FieldSpan) {
         let sender = if hostname.is_empty() {
             let Some(sender) = self.hosts.sender(row) else {
                 return;
@@ -266,7 +266,7 @@ impl<'a> Columns<'a> {
     }
 
     #[inline]
-    fn set_part(&mut self, row: usize, line: Span, field: Field, part: Part) {
+    fn set_part(&mut self, row: usize, line: Span, field: Field, part: FieldSpan) {
         if !part.is_empty() {
             self.set(row, field, Cell::Text(part.of(line)));
         }

@@ -19,12 +19,12 @@ use super::{Format, Problem, is_name};
 
 /// A part of a line; empty for a field that is not there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct FieldSpan {
     start: u32,
     end: u32,
 }
 
-impl Part {
+impl FieldSpan {
     fn new(start: usize, end: usize) -> Self {
         Self {
             start: start as u32,
@@ -55,17 +55,17 @@ pub(super) struct Header {
     pub priority: Option<u8>,
     /// Nanoseconds since 1970.
     pub time: Option<i64>,
-    pub version: Part,
-    pub hostname: Part,
-    pub appname: Part,
-    pub procid: Part,
-    pub msgid: Part,
+    pub version: FieldSpan,
+    pub hostname: FieldSpan,
+    pub appname: FieldSpan,
+    pub procid: FieldSpan,
+    pub msgid: FieldSpan,
     /// A device's count of its messages.
     pub sequence: Option<i64>,
     /// Whether there are elements of structured data.
     pub has_data: bool,
     /// All of the line after the header.
-    pub text: Part,
+    pub text: FieldSpan,
 }
 
 const PRIORITY_MAX: u32 = 191;
@@ -105,14 +105,14 @@ impl Header {
         };
         let text = match version.filter(|_| priority.is_some()) {
             Some(end) => {
-                header.version = Part::new(at, end);
+                header.version = FieldSpan::new(at, end);
                 header.ietf(line, end + 1, clock, structured)?
             }
             None => header.bsd(line, at, clock)?,
         };
         let mark = line[text..].starts_with(BYTE_ORDER_MARK);
         let text = text + if mark { BYTE_ORDER_MARK.len() } else { 0 };
-        header.text = Part::new(text, line.len());
+        header.text = FieldSpan::new(text, line.len());
         Ok(header)
     }
 
@@ -252,9 +252,9 @@ impl Header {
         start: usize,
         clock: &mut Clock<'_>,
     ) -> Result<Option<usize>, Problem> {
-        let unnamed = (Part::default(), Some(start));
-        let name = |(end, next)| (Part::new(start, end), Some(next));
-        let named = device::name(line, start).map_or((Part::default(), None), name);
+        let unnamed = (FieldSpan::default(), Some(start));
+        let name = |(end, next)| (FieldSpan::new(start, end), Some(next));
+        let named = device::name(line, start).map_or((FieldSpan::default(), None), name);
         let mut problem = None;
         for (hostname, at) in [unnamed, named] {
             let Some(at) = at.map(|at| after_blanks(line, at)) else {
@@ -304,7 +304,7 @@ impl Header {
         if !line[at..end].iter().any(u8::is_ascii_alphabetic) {
             return at;
         }
-        let mut procid = Part::default();
+        let mut procid = FieldSpan::default();
         let mut next = end;
         if line.get(end) == Some(&b'[') {
             let inner = &line[end + 1..];
@@ -328,7 +328,7 @@ impl Header {
             Some(_) if has_colon && has_brackets => {}
             _ => return at,
         }
-        self.appname = Part::new(at, end);
+        self.appname = FieldSpan::new(at, end);
         self.procid = procid;
         next
     }
@@ -455,11 +455,11 @@ fn resolve(clock: &mut Clock<'_>, stamp: &Stamp, at: usize) -> Result<i64, Probl
 
 /// The part from `start` to `end`; empty for `-`, which stands for nothing.
 #[inline]
-fn part_or_nil(line: &[u8], start: usize, end: usize) -> Part {
+fn part_or_nil(line: &[u8], start: usize, end: usize) -> FieldSpan {
     if &line[start..end] == b"-" {
-        Part::default()
+        FieldSpan::default()
     } else {
-        Part::new(start, end)
+        FieldSpan::new(start, end)
     }
 }
 

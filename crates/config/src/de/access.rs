@@ -6,7 +6,7 @@ use serde::de::{
 };
 
 use super::fault::Fault;
-use super::{KeyReader, Reader};
+use super::{KeyReader, NodeReader};
 use crate::node::{Node, NodeKind};
 
 /// The items of a list.
@@ -37,7 +37,7 @@ impl<'de> SeqAccess<'de> for &mut Items<'de> {
         let Some(item) = self.next_item() else {
             return Ok(None);
         };
-        let value = seed.deserialize(Reader::new(item));
+        let value = seed.deserialize(NodeReader::new(item));
         value.map(Some).map_err(|fault| fault.at(item))
     }
 
@@ -80,7 +80,7 @@ impl<'de> MapAccess<'de> for Entries<'de> {
         let Some(value) = self.value.take() else {
             return Err(Fault::custom("a value was requested before its key"));
         };
-        seed.deserialize(Reader::new(value))
+        seed.deserialize(NodeReader::new(value))
             .map_err(|fault| fault.at(value))
     }
 }
@@ -93,10 +93,10 @@ pub(super) struct Variant<'de> {
 
 impl<'de> Variant<'de> {
     /// Reads the content; without any, as null.
-    fn content(&self) -> Reader<'de> {
-        Reader {
+    fn content(&self) -> NodeReader<'de> {
+        NodeReader {
             as_null: self.value.is_none(),
-            ..Reader::new(self.value.unwrap_or(self.name))
+            ..NodeReader::new(self.value.unwrap_or(self.name))
         }
     }
 }

@@ -35,19 +35,19 @@ pub const NUMBER_AS_WRITTEN: &str = "$config::number_as_written";
 impl Node {
     /// Reads this node as a type.
     pub fn deserialize<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
-        T::deserialize(Reader::new(self)).map_err(|fault| fault.into_error(self))
+        T::deserialize(NodeReader::new(self)).map_err(|fault| fault.into_error(self))
     }
 }
 
 /// Reads one node.
 #[derive(Clone, Copy)]
-struct Reader<'de> {
+struct NodeReader<'de> {
     node: &'de Node,
     /// Reads the node as if it were null: for the content of a variant that was given by its name alone.
     as_null: bool,
 }
 
-impl<'de> Reader<'de> {
+impl<'de> NodeReader<'de> {
     fn new(node: &'de Node) -> Self {
         Self {
             node,
@@ -265,7 +265,7 @@ macro_rules! by {
     )*};
 }
 
-impl<'de> Deserializer<'de> for Reader<'de> {
+impl<'de> Deserializer<'de> for NodeReader<'de> {
     type Error = Fault;
 
     integers!(
@@ -423,11 +423,11 @@ impl<'de> Deserializer<'de> for KeyReader<'de> {
     }
 
     fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        Reader::new(self.0).deserialize_u64(visitor)
+        NodeReader::new(self.0).deserialize_u64(visitor)
     }
 
     fn deserialize_i64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        Reader::new(self.0).deserialize_i64(visitor)
+        NodeReader::new(self.0).deserialize_i64(visitor)
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {

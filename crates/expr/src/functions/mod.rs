@@ -28,7 +28,7 @@ mod text_format;
 mod time;
 
 use crate::fault::What;
-use crate::time::Part;
+use crate::time::TimePart;
 use crate::types::Known;
 use crate::value::Val;
 
@@ -311,7 +311,7 @@ pub(crate) enum Kind {
     Prepared(run::Prepare),
     /// A text with the elements of a list in it.
     Format,
-    Part(Part),
+    Part(TimePart),
     Macro(Macro),
 }
 

@@ -9,7 +9,7 @@ use super::{BEYOND, FunctionDoc, Kind, text_of, time_of};
 use crate::fault::What;
 use crate::number::Num;
 use crate::template::time_text::TimeText;
-use crate::time::{self, Part};
+use crate::time::{self, TimePart};
 use crate::value::Val;
 
 pub(super) const FUNCTIONS: &[FunctionDoc] = &[
@@ -64,59 +64,59 @@ pub(super) const FUNCTIONS: &[FunctionDoc] = &[
             "parseDuration('1 hour 30 min') == duration('90m') && parseDuration('00:00:01.250') / duration('1ms') == 1250",
         ],
     ),
-    part("getFullYear", Part::FullYear, [
+    part("getFullYear", TimePart::FullYear, [
         "time.getFullYear([timezone]) -> int",
         "The year of a timestamp, in UTC or a time zone such as `Europe/Berlin`, `+02:00` or `02:00`.",
         "@timestamp.getFullYear() == 2024",
     ]),
-    part("getMonth", Part::Month, [
+    part("getMonth", TimePart::Month, [
         "time.getMonth([timezone]) -> int",
         "The month of a timestamp, January being 0.",
         "@timestamp.getMonth() == 1",
     ]),
-    part("getDate", Part::Date, [
+    part("getDate", TimePart::Date, [
         "time.getDate([timezone]) -> int",
         "The day of the month, the first being 1.",
         "@timestamp.getDate() == 29",
     ]),
-    part("getDayOfMonth", Part::DayOfMonth, [
+    part("getDayOfMonth", TimePart::DayOfMonth, [
         "time.getDayOfMonth([timezone]) -> int",
         "The day of the month, the first being 0.",
         "@timestamp.getDayOfMonth() == 28",
     ]),
-    part("getDayOfWeek", Part::DayOfWeek, [
+    part("getDayOfWeek", TimePart::DayOfWeek, [
         "time.getDayOfWeek([timezone]) -> int",
         "The day of the week, Sunday being 0.",
         "@timestamp.getDayOfWeek() == 4",
     ]),
-    part("getDayOfYear", Part::DayOfYear, [
+    part("getDayOfYear", TimePart::DayOfYear, [
         "time.getDayOfYear([timezone]) -> int",
         "The day of the year, the first being 0.",
         "@timestamp.getDayOfYear() == 59",
     ]),
-    part("getHours", Part::Hours, [
+    part("getHours", TimePart::Hours, [
         "time.getHours([timezone]) -> int",
         "The hour of a timestamp; of a duration all of it in whole hours.",
         "@timestamp.getHours() == 12 && @timestamp.getHours('02:00') == 14 && duration('90m').getHours() == 1",
     ]),
-    part("getMinutes", Part::Minutes, [
+    part("getMinutes", TimePart::Minutes, [
         "time.getMinutes([timezone]) -> int",
         "The minute of a timestamp; of a duration all of it in whole minutes.",
         "@timestamp.getMinutes() == 34 && duration('90m').getMinutes() == 90",
     ]),
-    part("getSeconds", Part::Seconds, [
+    part("getSeconds", TimePart::Seconds, [
         "time.getSeconds([timezone]) -> int",
         "The second of a timestamp; of a duration all of it in whole seconds.",
         "@timestamp.getSeconds() == 56 && duration('2m').getSeconds() == 120",
     ]),
-    part("getMilliseconds", Part::Milliseconds, [
+    part("getMilliseconds", TimePart::Milliseconds, [
         "time.getMilliseconds([timezone]) -> int",
         "The milliseconds of a timestamp or a duration beyond its whole seconds.",
         "@timestamp.getMilliseconds() == 789 && duration('1.5s').getMilliseconds() == 500",
     ]),
 ];
 
-const fn part(name: &'static str, part: Part, docs: [&'static str; 3]) -> FunctionDoc {
+const fn part(name: &'static str, part: TimePart, docs: [&'static str; 3]) -> FunctionDoc {
     FunctionDoc::new(name, &[Any, Text], Kind::Part(part), docs).optional(1)
 }
 
@@ -202,7 +202,7 @@ fn constant_zone(
 }
 
 /// A part of a time or a duration, in a zone if there is a second argument.
-pub(super) fn bind_part(part: Part, args: &[Option<&Val<'static>>]) -> Result<Run, Refused> {
+pub(super) fn bind_part(part: TimePart, args: &[Option<&Val<'static>>]) -> Result<Run, Refused> {
     let of = move |value: &Val<'_>, zone: &TimeZone| {
         let part = match value {
             Val::Duration(nanos) => part.of_duration(*nanos),

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 
 use crate::ast::{Assertion, Greed, Node};
 use crate::class::{Class, SetExpr, other_cases};
-use crate::error::{GrokError, Place};
+use crate::error::{ErrorPosition, GrokError};
 use crate::library::Library;
 use crate::{Capture, CaptureType, Options};
 
@@ -117,8 +117,8 @@ impl<'a, 's> Parser<'a, 's> {
         }
     }
 
-    fn place(&self, offset: usize) -> Place {
-        Place {
+    fn place(&self, offset: usize) -> ErrorPosition {
+        ErrorPosition {
             definition: self.definition.clone(),
             offset,
         }

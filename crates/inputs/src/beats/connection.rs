@@ -22,12 +22,12 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
-use super::decode::{Decoding, Message, Session, State, Unanswered};
-use super::parts::{PARTS_MAX, Part, WINDOWS_MAX};
+use super::decode::{ConnectionState, Decoding, Message, Session, Unanswered};
+use super::parts::{PARTS_MAX, WINDOWS_MAX, WindowPart};
 use crate::connections::answer::{Answer, Awaited, Outcome, answer};
 use crate::connections::batcher::Inbox;
 use crate::connections::closing::{Ending, Fault};
-use crate::connections::framed::{Reader, Speaker, Writer};
+use crate::connections::framed::{ConnectionReader, ConnectionWriter, Speaker};
 use crate::connections::intake::{Intake, Load};
 use crate::reading::identity::Identity;
 
@@ -56,7 +56,7 @@ pub(super) struct Beats<I> {
 /// A message that is being read or worked on.
 pub(super) struct InFlight {
     version: u8,
-    pub(super) parts: mpsc::Receiver<Part>,
+    pub(super) parts: mpsc::Receiver<WindowPart>,
     pub(super) outcome: Awaited<Fault>,
 }
 
@@ -76,7 +76,7 @@ impl<I> Beats<I> {
         Arc::new(Session {
             peer: peer.address,
             stream: Arc::new(Stream::new(id.id(), source)),
-            state: Mutex::new(State::default()),
+            state: Mutex::new(ConnectionState::default()),
             unanswered: Mutex::default(),
         })
     }
@@ -86,8 +86,8 @@ impl<I: Fn(u64) -> Inbox<Decoding> + Send + Sync + 'static> Speaker for Beats<I>
     async fn speak(
         &self,
         peer: Peer,
-        reader: &mut Reader,
-        writer: &mut Writer,
+        reader: &mut ConnectionReader,
+        writer: &mut ConnectionWriter,
         mut stopping: Stopping,
     ) -> Ending {
         let (in_flight, messages) = mpsc::channel(MESSAGES_AHEAD);
@@ -181,9 +181,9 @@ pub(super) struct Receiver<R> {
 }
 
 /// Where a message goes when it is read.
-struct Place {
+struct MessageReply {
     answer: Answer<Fault>,
-    parts: mpsc::Sender<Part>,
+    parts: mpsc::Sender<WindowPart>,
 }
 
 impl<R: AsyncRead + Unpin> Receiver<R> {
@@ -244,7 +244,7 @@ impl<R: AsyncRead + Unpin> Receiver<R> {
     }
 
     /// Waits for a place among the messages that are worked on. The client gets signs of life from then on.
-    async fn place(&mut self) -> Result<Place, Ending> {
+    async fn place(&mut self) -> Result<MessageReply, Ending> {
         let (answer, outcome) = answer();
         let (parts, received) = mpsc::channel(PARTS_MAX);
         let in_flight = InFlight {
@@ -256,10 +256,10 @@ impl<R: AsyncRead + Unpin> Receiver<R> {
         let sent = self.in_flight.send(in_flight).await;
         sent.map_err(|_| Ending::Usual)?;
         self.session.waits();
-        Ok(Place { answer, parts })
+        Ok(MessageReply { answer, parts })
     }
 
-    fn put(&self, place: Place, window: Option<(u8, u32)>, load: Option<Load>) {
+    fn put(&self, place: MessageReply, window: Option<(u8, u32)>, load: Option<Load>) {
         let message = Message {
             window,
             frames: load.map(Load::finish),

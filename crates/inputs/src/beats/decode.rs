@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc::Sender;
 use tokio::time::Instant;
 
-use super::parts::{Part, Parts, WINDOWS_MAX};
+use super::parts::{Parts, WINDOWS_MAX, WindowPart};
 use crate::connections::answer::{Answer, Awaited};
 use crate::connections::batcher::{Completion, Joiner, Protocol};
 use crate::connections::closing::Fault;
@@ -39,7 +39,7 @@ pub(super) struct Session {
     /// The stream that its events belong to.
     pub(super) stream: Arc<Stream>,
     /// Only one thread takes its messages. Poisoned where decoding one panicked.
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<ConnectionState>,
     /// What the client waits for.
     pub(super) unanswered: Mutex<Unanswered>,
 }
@@ -62,7 +62,7 @@ impl Default for Unanswered {
 
 /// How far a connection is.
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct ConnectionState {
     window: Window,
     /// The number of its next event.
     next: u64,
@@ -70,7 +70,7 @@ pub(super) struct State {
     is_broken: bool,
 }
 
-impl State {
+impl ConnectionState {
     /// Whether events are to come that were announced.
     pub(super) fn is_within_window(&self) -> bool {
         !self.window.is_complete()
@@ -85,7 +85,7 @@ pub(super) struct Message {
     pub(super) frames: Option<Loaded>,
     pub(super) session: Arc<Session>,
     /// Where the connection hears of the parts, in order.
-    pub(super) parts: Sender<Part>,
+    pub(super) parts: Sender<WindowPart>,
 }
 
 /// How frames become events.
@@ -199,7 +199,7 @@ impl Decoding {
     fn divided_frame(
         &mut self,
         frame: Loaded,
-        state: &mut State,
+        state: &mut ConnectionState,
         work: &mut Work<'_>,
     ) -> Result<(), Fault> {
         let mut reservation = frame.reservation;
@@ -217,7 +217,7 @@ impl Decoding {
     fn frames(
         &mut self,
         frames: Loaded,
-        state: &mut State,
+        state: &mut ConnectionState,
         work: &mut Work<'_>,
     ) -> Result<(), Fault> {
         let mut reservation = frames.reservation;
@@ -263,7 +263,7 @@ impl Decoding {
         buffer: &PooledBuffer,
         range: Range<usize>,
         reservation: &mut Reservation,
-        state: &mut State,
+        state: &mut ConnectionState,
         work: &mut Work<'_>,
     ) {
         self.events.move_back(range.start);
@@ -279,7 +279,7 @@ impl Decoding {
         at: usize,
         buffer: &mut [u8],
         reservation: &mut Reservation,
-        state: &mut State,
+        state: &mut ConnectionState,
         work: &mut Work<'_>,
     ) -> Result<(), Fault> {
         let within = |range: Range<usize>| at + range.start..at + range.end;
@@ -328,7 +328,7 @@ impl Decoding {
         &mut self,
         version: u8,
         events: u32,
-        state: &mut State,
+        state: &mut ConnectionState,
         work: &mut Work<'_>,
     ) -> Result<(), Fault> {
         self.mark(state);
@@ -355,7 +355,7 @@ impl Decoding {
     }
 
     /// Marks that the events so far are acknowledged up to the last one.
-    fn mark(&mut self, state: &State) {
+    fn mark(&mut self, state: &ConnectionState) {
         let events = self.events.len();
         let marked = self.marks.last().map_or(0, |mark| mark.events);
         if events > marked {
@@ -374,7 +374,7 @@ impl Decoding {
         &mut self,
         mut compressed: Compressed<'_>,
         reservation: &mut Reservation,
-        state: &mut State,
+        state: &mut ConnectionState,
         work: &mut Work<'_>,
     ) -> Result<(), Fault> {
         self.inflater.restart_zlib();
@@ -455,7 +455,7 @@ impl Decoding {
         buffer: &mut [u8],
         filled: usize,
         reservation: &mut Reservation,
-        state: &mut State,
+        state: &mut ConnectionState,
         work: &mut Work<'_>,
     ) -> (usize, Result<(), Fault>) {
         let mut at = 0;
@@ -494,7 +494,7 @@ impl Decoding {
         buffer: PooledBuffer,
         filled: usize,
         reservation: &mut Reservation,
-        state: &mut State,
+        state: &mut ConnectionState,
         work: &mut Work<'_>,
     ) {
         let body = match filled > buffer.len() / 4 {
@@ -510,7 +510,7 @@ impl Decoding {
         buffer: PooledBuffer,
         filled: usize,
         reservation: &mut Reservation,
-        state: &mut State,
+        state: &mut ConnectionState,
         work: &mut Work<'_>,
     ) {
         work.joiner.ctx.metrics.bytes(filled);
@@ -522,7 +522,7 @@ impl Decoding {
     }
 
     /// Sends the events that lie in these buffers, or says where windows without events end.
-    fn send(&mut self, buffers: &Buffers, state: &mut State, work: &mut Work<'_>) {
+    fn send(&mut self, buffers: &Buffers, state: &mut ConnectionState, work: &mut Work<'_>) {
         self.mark(state);
         let mut from = 0;
         for mark in &self.marks {
@@ -538,7 +538,7 @@ impl Decoding {
         mark: Mark,
         mut from: usize,
         buffers: &Buffers,
-        state: &State,
+        state: &ConnectionState,
         work: &mut Work<'_>,
     ) -> usize {
         if from == mark.events {
@@ -634,8 +634,8 @@ impl Work<'_> {
 }
 
 /// A part behind which `left` events stand before the mark.
-fn part(awaited: Option<Awaited<Fault>>, mark: Mark, left: usize) -> Part {
-    Part {
+fn part(awaited: Option<Awaited<Fault>>, mark: Mark, left: usize) -> WindowPart {
+    WindowPart {
         awaited,
         version: mark.version,
         sequence: mark.sequence.wrapping_sub(left as u32),

@@ -21,7 +21,7 @@ pub(super) const PARTS_MAX: usize = 2 * PARTS_RESERVED;
 pub(super) const PARTS_RESERVED: usize = WINDOWS_MAX + 1;
 
 /// A part of a message, and what to tell the client when it is safe.
-pub(super) struct Part {
+pub(super) struct WindowPart {
     /// None where there are no events.
     pub(super) awaited: Option<Awaited<Fault>>,
     pub(super) version: u8,
@@ -33,19 +33,19 @@ pub(super) struct Part {
 /// A part that the connection has not heard of. The events behind it may become a part of it.
 struct HeldPart {
     answer: Answer<Fault>,
-    part: Part,
+    part: WindowPart,
     window: usize,
 }
 
 /// Where a connection hears of the parts of a message, in order.
 pub(super) struct Parts<'a> {
-    sender: &'a Sender<Part>,
+    sender: &'a Sender<WindowPart>,
     held: Option<HeldPart>,
 }
 
 impl<'a> Parts<'a> {
     /// The parts of a message of which the connection has heard nothing.
-    pub(super) fn new(sender: &'a Sender<Part>) -> Self {
+    pub(super) fn new(sender: &'a Sender<WindowPart>) -> Self {
         Self { sender, held: None }
     }
 
@@ -61,7 +61,7 @@ impl<'a> Parts<'a> {
     }
 
     /// Tells the connection of a part, or holds it back where that can be and few places are left.
-    pub(super) fn tell_or_hold(&mut self, answer: Answer<Fault>, part: Part, window: usize) {
+    pub(super) fn tell_or_hold(&mut self, answer: Answer<Fault>, part: WindowPart, window: usize) {
         let can_wait = !part.ends_window && self.sender.capacity() <= PARTS_RESERVED;
         self.held = Some(HeldPart {
             answer,
@@ -82,7 +82,7 @@ impl<'a> Parts<'a> {
     }
 
     /// Tells the connection of a part.
-    pub(super) fn tell(&self, part: Part) {
+    pub(super) fn tell(&self, part: WindowPart) {
         // A connection that is gone needs to hear nothing.
         let told = self.sender.try_send(part);
         debug_assert!(

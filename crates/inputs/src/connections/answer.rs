@@ -1,7 +1,7 @@
 //! What became of a message: told to its connection once, when it is known of every part.
 //!
-//! A message may be spread over several batches. Whoever has a part of it holds a [`Part`]; a part that is dropped without
-//! [`Part::delivered`], because the pipeline ended or a thread did, makes the whole message one that was not delivered.
+//! A message may be spread over several batches. Whoever has a part of it holds a [`MessagePart`]; a part that is dropped without
+//! [`MessagePart::delivered`], because the pipeline ended or a thread did, makes the whole message one that was not delivered.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -33,7 +33,7 @@ pub(crate) struct Answer<R>(Arc<Shared<R>>);
 pub(crate) struct Fault<R>(Arc<Shared<R>>);
 
 /// A part of a message that is in a batch.
-pub(crate) struct Part<R> {
+pub(crate) struct MessagePart<R> {
     shared: Arc<Shared<R>>,
     is_delivered: bool,
 }
@@ -82,8 +82,8 @@ impl<R> Answer<R> {
     }
 
     /// A part of the message, which is in a batch now.
-    pub(crate) fn part(&self) -> Part<R> {
-        Part {
+    pub(crate) fn part(&self) -> MessagePart<R> {
+        MessagePart {
             shared: self.0.clone(),
             is_delivered: false,
         }
@@ -107,7 +107,7 @@ impl<R> Fault<R> {
     }
 }
 
-impl<R> Part<R> {
+impl<R> MessagePart<R> {
     /// Whether it is a part of the message with this answer.
     pub(crate) fn is_of(&self, answer: &Answer<R>) -> bool {
         Arc::ptr_eq(&self.shared, &answer.0)
@@ -119,7 +119,7 @@ impl<R> Part<R> {
     }
 }
 
-impl<R> Drop for Part<R> {
+impl<R> Drop for MessagePart<R> {
     fn drop(&mut self) {
         if !self.is_delivered {
             self.shared.is_lost.store(true, Ordering::Release);

@@ -32,7 +32,7 @@ use component::{Delivery, InputContext, Limit};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::runtime::Handle;
 
-use super::answer::{Answer, Part};
+use super::answer::{Answer, MessagePart};
 use crate::error::RunError;
 use crate::reading::emitter::now;
 
@@ -301,7 +301,7 @@ pub(crate) struct Joiner<M, R> {
     /// When the first event of the batch came.
     began: Instant,
     marks: Vec<(Range<usize>, M)>,
-    parts: Vec<Part<R>>,
+    parts: Vec<MessagePart<R>>,
     complete: Completion<M>,
     /// How many parts were ever added.
     joined: u64,
@@ -442,7 +442,7 @@ impl<M, R: Send + 'static> Joiner<M, R> {
             std::mem::take(&mut self.parts),
         );
         if builder.is_empty() {
-            return parts.into_iter().for_each(Part::delivered);
+            return parts.into_iter().for_each(MessagePart::delivered);
         }
         let mut batch = builder.finish();
         (self.complete)(&mut batch, &marks);
@@ -457,7 +457,7 @@ impl<M, R: Send + 'static> Joiner<M, R> {
             if let Ok(delivery) = receipt.delivered().await
                 && is_whole(&delivery)
             {
-                parts.into_iter().for_each(Part::delivered);
+                parts.into_iter().for_each(MessagePart::delivered);
             }
         });
     }

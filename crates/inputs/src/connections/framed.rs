@@ -14,8 +14,8 @@ use super::closing::{Ending, Fault, report, watch};
 const LAST_BYTES: Duration = Duration::from_millis(500);
 
 /// The directions of a connection.
-pub(crate) type Reader = ReadHalf<Guarded>;
-pub(crate) type Writer = WriteHalf<Guarded>;
+pub(crate) type ConnectionReader = ReadHalf<Guarded>;
+pub(crate) type ConnectionWriter = WriteHalf<Guarded>;
 
 /// Speaks a protocol.
 pub(crate) trait Speaker: Send + Sync + 'static {
@@ -27,8 +27,8 @@ pub(crate) trait Speaker: Send + Sync + 'static {
     fn speak(
         &self,
         peer: Peer,
-        reader: &mut Reader,
-        writer: &mut Writer,
+        reader: &mut ConnectionReader,
+        writer: &mut ConnectionWriter,
         stopping: Stopping,
     ) -> impl Future<Output = Ending> + Send;
 }

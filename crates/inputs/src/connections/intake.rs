@@ -70,7 +70,7 @@ pub(crate) struct Filled {
 
 /// A place in a load: so many buffers lie before it, and so many bytes of its own.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct LoadPosition {
     pub(crate) buffers: usize,
     pub(crate) bytes: usize,
 }
@@ -461,7 +461,7 @@ impl Load {
     }
 
     /// Forgets what lies behind a place.
-    pub(crate) fn truncate(&mut self, to: Place) {
+    pub(crate) fn truncate(&mut self, to: LoadPosition) {
         self.before.truncate(to.buffers + 1);
         if self.before.len() > to.buffers
             && let Some(last) = self.before.pop()
@@ -472,9 +472,9 @@ impl Load {
     }
 
     /// The place behind the first `bytes` of the last buffer.
-    pub(crate) fn place(&self, bytes: usize) -> Place {
+    pub(crate) fn place(&self, bytes: usize) -> LoadPosition {
         let buffers = self.before.len();
-        Place { buffers, bytes }
+        LoadPosition { buffers, bytes }
     }
 
     /// How many bytes are in the buffer in which most are.

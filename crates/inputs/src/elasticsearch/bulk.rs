@@ -40,7 +40,7 @@ const TOO_LONG: &str = "index, pipeline and routing may have 512 bytes each";
 
 /// A text in one of the buffers of a request.
 #[derive(Debug, Clone, Copy, Default)]
-struct Place {
+struct TextSpan {
     buffer: u32,
     start: u32,
     len: u32,
@@ -53,9 +53,9 @@ pub(super) struct Item {
     target: u32,
     /// The error's number; [`TAKEN`] where there is none.
     error: u32,
-    document: Place,
+    document: TextSpan,
     /// Nothing where the client gave none.
-    id: Place,
+    id: TextSpan,
 }
 
 /// That an item has no error.
@@ -167,7 +167,7 @@ struct Reading {
     /// The line of the action before in the page, where it gives no id.
     action: Range<usize>,
     /// The action that a document is to follow, and its id.
-    pending: Option<(Verb, Option<Place>)>,
+    pending: Option<(Verb, Option<TextSpan>)>,
 }
 
 impl Items {
@@ -294,11 +294,11 @@ impl Items {
     }
 
     /// What is to follow an action.
-    fn follow(&mut self, verb: Verb, id: Option<Place>) {
+    fn follow(&mut self, verb: Verb, id: Option<TextSpan>) {
         if verb == Verb::Delete {
             let reason = "delete is not accepted: Millpond passes documents on and keeps none";
             let bad = StatusCode::BAD_REQUEST;
-            self.refused(Place::default(), id, bad, ILLEGAL, reason);
+            self.refused(TextSpan::default(), id, bad, ILLEGAL, reason);
         } else {
             self.reading.pending = Some((verb, id));
         }
@@ -309,7 +309,7 @@ impl Items {
         &mut self,
         page: &[u8],
         line: Range<usize>,
-    ) -> Result<(Verb, Option<Place>), Failure> {
+    ) -> Result<(Verb, Option<TextSpan>), Failure> {
         if self.list.len() == self.limits.items {
             let reason = format!(
                 "the request has more than {} actions (`max_request_actions`)",
@@ -353,7 +353,7 @@ impl Items {
         fields: &[u8],
         start: usize,
         number: usize,
-    ) -> Result<(Option<Place>, bool), Failure> {
+    ) -> Result<(Option<TextSpan>, bool), Failure> {
         let (mut id, mut only_creates) = (None, false);
         for member in json::members(fields) {
             let place = start + member.value.start;
@@ -422,9 +422,9 @@ impl Items {
     }
 
     /// The id that a value gives: text or a number, as Elasticsearch takes them.
-    fn id(&mut self, value: &[u8], start: usize) -> Option<Place> {
+    fn id(&mut self, value: &[u8], start: usize) -> Option<TextSpan> {
         let buffer = self.reading.number;
-        let text = |start: usize, len: usize| Place {
+        let text = |start: usize, len: usize| TextSpan {
             buffer,
             start: start as u32,
             len: len as u32,
@@ -443,24 +443,24 @@ impl Items {
     }
 
     /// Takes a document, or says why not.
-    fn item(&mut self, page: &[u8], line: Range<usize>, id: Option<Place>, verb: Verb) {
+    fn item(&mut self, page: &[u8], line: Range<usize>, id: Option<TextSpan>, verb: Verb) {
         self.reading.checked.next(page, line.clone());
         let line = trimmed(page, line);
         let bad = StatusCode::BAD_REQUEST;
         match id.map(|id| id.len as usize) {
             Some(0) => {
                 let reason = "if _id is specified it must not be empty";
-                return self.refused(Place::default(), id, bad, ILLEGAL, reason);
+                return self.refused(TextSpan::default(), id, bad, ILLEGAL, reason);
             }
             Some(bytes) if bytes > SENDER_ID_BYTES_MAX => {
                 let reason = format!(
                     "id is too long, must be no longer than {SENDER_ID_BYTES_MAX} bytes but was: {bytes}"
                 );
-                return self.refused(Place::default(), id, bad, ILLEGAL, reason);
+                return self.refused(TextSpan::default(), id, bad, ILLEGAL, reason);
             }
             None if verb == Verb::Update => {
                 let reason = "Validation Failed: 1: id is missing;";
-                return self.refused(Place::default(), id, bad, INVALID, reason);
+                return self.refused(TextSpan::default(), id, bad, INVALID, reason);
             }
             _ => {}
         }
@@ -469,16 +469,16 @@ impl Items {
         let has_returns = checked.has_returns;
         if !checked.is_utf8 && simdutf8::basic::from_utf8(text).is_err() {
             let reason = "failed to parse: the document is not UTF-8";
-            return self.refused(Place::default(), id, bad, BROKEN, reason);
+            return self.refused(TextSpan::default(), id, bad, BROKEN, reason);
         }
         let scan = match json::validate_object_within(text, self.limits.depth) {
             Ok(scan) => scan,
             Err(error) => {
                 let reason = format!("failed to parse: invalid JSON: {error}");
-                return self.refused(Place::default(), id, bad, BROKEN, reason);
+                return self.refused(TextSpan::default(), id, bad, BROKEN, reason);
             }
         };
-        let mut place = Place {
+        let mut place = TextSpan {
             buffer: self.reading.number,
             start: line.start as u32,
             len: line.len() as u32,
@@ -506,7 +506,7 @@ impl Items {
 
     /// A document in normal form and on one line.
     #[cold]
-    fn rewrite(&mut self, text: &[u8], normalises: bool) -> Place {
+    fn rewrite(&mut self, text: &[u8], normalises: bool) -> TextSpan {
         let place = self.beside(|out| match normalises {
             true => json::normalise(text, out),
             false => out.extend_from_slice(text),
@@ -521,11 +521,11 @@ impl Items {
     }
 
     /// A text in the buffer behind the page's.
-    fn beside(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Place {
+    fn beside(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> TextSpan {
         let rewritten = &mut self.reading.rewritten;
         let start = rewritten.len();
         write(rewritten);
-        Place {
+        TextSpan {
             buffer: self.reading.number + 1,
             start: start as u32,
             len: (rewritten.len() - start) as u32,
@@ -535,8 +535,8 @@ impl Items {
     #[cold]
     fn refused(
         &mut self,
-        place: Place,
-        id: Option<Place>,
+        place: TextSpan,
+        id: Option<TextSpan>,
         status: StatusCode,
         kind: &'static str,
         reason: impl Into<String>,
@@ -551,7 +551,7 @@ impl Items {
         self.errors.push(error);
     }
 
-    fn push_item(&mut self, document: Place, id: Option<Place>, error: u32) {
+    fn push_item(&mut self, document: TextSpan, id: Option<TextSpan>, error: u32) {
         self.list.push(Item {
             target: self.targets.len() as u32 - 1,
             error,
@@ -633,7 +633,7 @@ impl Items {
             builder.dotted_keys();
         }
         let mut buffers = vec![None; self.buffers.len()];
-        let mut span = |place: Place, builder: &mut BatchBuilder| {
+        let mut span = |place: TextSpan, builder: &mut BatchBuilder| {
             let number = place.buffer as usize;
             let buffer = *buffers[number]
                 .get_or_insert_with(|| builder.buffer(self.buffers[number].clone()));
@@ -769,7 +769,7 @@ impl Reading {
     }
 }
 
-impl Place {
+impl TextSpan {
     fn of(self, buffer: &[u8]) -> &[u8] {
         &buffer[self.start as usize..(self.start + self.len) as usize]
     }

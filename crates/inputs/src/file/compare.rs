@@ -7,13 +7,13 @@ use std::sync::Arc;
 use codec::{CHECK_BYTES, Check};
 
 use super::pread::read_exact_at;
-use super::state::{File, Place};
-use super::watch::Found;
+use super::state::{DeviceInode, File};
+use super::watch::FoundFile;
 use crate::paths::meta::Meta;
 
 /// Whether a file is the beginning of a known one, judged by its last bytes as they are on disk: their check where it is.
 /// None where the known one is not what it was a moment ago.
-pub(super) fn is_part_of(found: &Found, like: &Arc<File>) -> io::Result<Option<Option<Check>>> {
+pub(super) fn is_part_of(found: &FoundFile, like: &Arc<File>) -> io::Result<Option<Option<Check>>> {
     let (path, place, least) = {
         let state = like.lock();
         // A position in compressed content says nothing about the size of the file.
@@ -25,7 +25,7 @@ pub(super) fn is_part_of(found: &Found, like: &Arc<File>) -> io::Result<Option<O
     };
     let original = Opened::open(path)?;
     let meta = Meta::of_fd(&original)?;
-    if place != Some(Place::of(&meta)) || meta.size < least {
+    if place != Some(DeviceInode::of(&meta)) || meta.size < least {
         return Ok(None);
     }
     if meta.size < found.meta.size {
@@ -55,7 +55,7 @@ pub(super) fn ends_alike(like: &Arc<File>, end: u64, tail: &[u8]) -> io::Result<
         other => other?,
     };
     let meta = Meta::of_fd(&original)?;
-    if place != Some(Place::of(&meta)) {
+    if place != Some(DeviceInode::of(&meta)) {
         return Ok(None);
     }
     if meta.size < end {
@@ -86,7 +86,7 @@ mod tests {
         let (path, meta) = write("known.gz", b"as compressed: abcdefgh");
         let state = FileState {
             path,
-            place: Some(Place::of(&meta)),
+            place: Some(DeviceInode::of(&meta)),
             look: FileStat::of(&meta),
             format: Some(Format::Gzip),
             sent: Resume {
@@ -103,7 +103,7 @@ mod tests {
         ] {
             let (path, meta) = write("found.gz", bytes);
             let path = path.into();
-            let part = is_part_of(&Found { path, meta }, &known).expect("read");
+            let part = is_part_of(&FoundFile { path, meta }, &known).expect("read");
             assert_eq!(part.map(|check| check.is_some()), wanted);
         }
     }

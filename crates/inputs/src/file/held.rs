@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::state::File;
-use super::watch::Found;
+use super::watch::FoundFile;
 
 /// How long a compressed copy must not have been written to before it is compared.
 pub(super) const QUIET: Duration = Duration::from_secs(2);
@@ -20,7 +20,7 @@ const COMPARE_AGAIN: Duration = Duration::from_secs(10);
 
 /// A file that is not read for now.
 pub(crate) struct Held {
-    pub(super) found: Found,
+    pub(super) found: FoundFile,
     /// The known file that it looks like.
     pub(super) like: Arc<File>,
     pub(super) is_compressed: bool,

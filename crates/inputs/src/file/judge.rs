@@ -17,10 +17,10 @@ use super::content::Head;
 use super::held::{COPY_GRACE, Held, QUIET, Stage, Wait};
 use super::order::Order;
 use super::probe::{Probe, Purpose, Seen};
-use super::state::{File, FileStat, Lost, Place, UNKNOWN_PLACE};
+use super::state::{DeviceInode, File, FileStat, Lost, UNKNOWN_PLACE};
 use super::tracker::{Tracker, by_age};
 use super::verdict::{Ending, Facts, Fate, Passed, Verdict, continuation, verdict};
-use super::watch::Found;
+use super::watch::FoundFile;
 use crate::paths::meta::Meta;
 use crate::reading::describe::describe;
 use crate::reading::emitter::ago;
@@ -33,11 +33,11 @@ const ORPHAN_PATIENCE_MAX: Duration = Duration::from_secs(30);
 
 impl Tracker {
     /// Judges files at places that are not known, originals before their copies, and plain files before compressed ones.
-    pub(super) fn meet_all(&mut self, strangers: Vec<Found>) {
+    pub(super) fn meet_all(&mut self, strangers: Vec<FoundFile>) {
         let mut places = HashMap::new();
         let mut met = Vec::new();
         for (index, found) in strangers.into_iter().enumerate() {
-            match places.entry(Place::of(&found.meta)) {
+            match places.entry(DeviceInode::of(&found.meta)) {
                 Entry::Vacant(entry) => drop(entry.insert(index)),
                 // Another name of the same file.
                 Entry::Occupied(_) => continue,
@@ -58,8 +58,8 @@ impl Tracker {
     }
 
     /// How a file begins; none where it is empty, too old, or cannot be read.
-    fn head(&mut self, found: &Found) -> Option<Head> {
-        let place = Place::of(&found.meta);
+    fn head(&mut self, found: &FoundFile) -> Option<Head> {
+        let place = DeviceInode::of(&found.meta);
         if found.meta.size == 0 || self.is_waiting(place, found) || self.is_too_old(&found.meta) {
             return None;
         }
@@ -78,13 +78,13 @@ impl Tracker {
     }
 
     /// Whether a file that gives nothing is taken in, because its reader must say what is wrong with it.
-    fn is_hopeless(&self, found: &Found, head: &Head) -> bool {
+    fn is_hopeless(&self, found: &FoundFile, head: &Head) -> bool {
         let quiet = age(&found.meta) > QUIET || !self.following.follow;
         head.bytes.is_empty() && head.format.is_some() && quiet
     }
 
     /// Whether a file is held back and nothing has changed for it.
-    fn is_waiting(&mut self, place: Place, found: &Found) -> bool {
+    fn is_waiting(&mut self, place: DeviceInode, found: &FoundFile) -> bool {
         let Some(held) = self.held.get_mut(&place) else {
             return false;
         };
@@ -116,8 +116,8 @@ impl Tracker {
     }
 
     /// Judges a file by every known one that begins alike, those left out that it is known not to be.
-    fn meet(&mut self, found: Found, head: &Head, mut unlike: Vec<u128>) {
-        let held = self.held.remove(&Place::of(&found.meta));
+    fn meet(&mut self, found: FoundFile, head: &Head, mut unlike: Vec<u128>) {
+        let held = self.held.remove(&DeviceInode::of(&found.meta));
         let waited = held.map(|held| (held.like.id, held.wait));
         let mut unclear = None;
         for like in self.known.beginning_with(&head.bytes) {
@@ -153,7 +153,12 @@ impl Tracker {
     }
 
     /// Has a file wait that looks like a known one.
-    fn hold(&mut self, found: &Found, head: &Head, (like, stage, wait): (Arc<File>, Stage, Wait)) {
+    fn hold(
+        &mut self,
+        found: &FoundFile,
+        head: &Head,
+        (like, stage, wait): (Arc<File>, Stage, Wait),
+    ) {
         let held = Held {
             found: found.clone(),
             like,
@@ -161,14 +166,14 @@ impl Tracker {
             stage,
             wait,
         };
-        self.held.insert(Place::of(&found.meta), held);
+        self.held.insert(DeviceInode::of(&found.meta), held);
     }
 
     /// Has a file looked through, up to where the known one was read or as a whole.
     fn look_through(
         &self,
         like: Arc<File>,
-        found: Found,
+        found: FoundFile,
         head: &Head,
         verdict: Verdict,
         unlike: Vec<u128>,
@@ -191,7 +196,7 @@ impl Tracker {
     fn facts(
         &mut self,
         like: &Arc<File>,
-        found: &Found,
+        found: &FoundFile,
         head: &Head,
         wait: &mut Wait,
         has_waited: bool,
@@ -221,7 +226,7 @@ impl Tracker {
                 is_part: None,
                 was_beside: wait.was_beside || state.ends.has_copy_of(meta.size),
                 is_moved,
-                is_left_behind: state.left == Some(Place::of(meta)) && is_same_inode,
+                is_left_behind: state.left == Some(DeviceInode::of(meta)) && is_same_inode,
                 is_tiny: state.is_tiny() && !(is_packed && is_all_of_it) && !is_moved,
             }
         };
@@ -229,7 +234,13 @@ impl Tracker {
     }
 
     /// Adds what only reading the two files tells.
-    fn compare(&self, mut facts: Facts, like: &Arc<File>, found: &Found, wait: &mut Wait) -> Facts {
+    fn compare(
+        &self,
+        mut facts: Facts,
+        like: &Arc<File>,
+        found: &FoundFile,
+        wait: &mut Wait,
+    ) -> Facts {
         match facts.fate {
             Fate::InPlace => {
                 wait.was_beside = true;
@@ -265,7 +276,7 @@ impl Tracker {
     }
 
     /// Whether a file was made before a known one was deleted, which is still open.
-    fn was_there_before_the_end_of(&self, like: &Arc<File>, found: &Found) -> bool {
+    fn was_there_before_the_end_of(&self, like: &Arc<File>, found: &FoundFile) -> bool {
         let mut deleted = None;
         self.pool.each_idle(|task| {
             if task.file.id == like.id
@@ -289,7 +300,7 @@ impl Tracker {
             // What no scan has found, and is not at its path either, is gone.
             if state.lost.is_none() && !is_in_place {
                 let meta = Meta::of(&state.path);
-                if !meta.is_ok_and(|meta| state.place == Some(Place::of(&meta))) {
+                if !meta.is_ok_and(|meta| state.place == Some(DeviceInode::of(&meta))) {
                     state.lost = Some(Lost::Gone);
                 }
             }
@@ -303,10 +314,10 @@ impl Tracker {
             None => {
                 // It may have been truncated since it was looked at, a moment after its copy was made.
                 let meta = Meta::of(&path).ok()?;
-                if place != Some(Place::of(&meta)) {
+                if place != Some(DeviceInode::of(&meta)) {
                     return None;
                 }
-                let found = Found {
+                let found = FoundFile {
                     path: path.into(),
                     meta,
                 };
@@ -321,7 +332,7 @@ impl Tracker {
 
     /// A file was looked through.
     pub(super) fn probed(&mut self, probe: Probe, seen: &Seen) {
-        let held = self.held.remove(&Place::of(&probe.found.meta));
+        let held = self.held.remove(&DeviceInode::of(&probe.found.meta));
         if let Purpose::Adopt(like) = &probe.purpose {
             like.lock().is_claimed = false;
         }
@@ -457,7 +468,7 @@ impl Tracker {
                 held.wait.since = Instant::now();
             }
             held.stage = stage;
-            self.held.insert(Place::of(&held.found.meta), held);
+            self.held.insert(DeviceInode::of(&held.found.meta), held);
         }
     }
 
@@ -477,7 +488,7 @@ impl Tracker {
             task.suspend();
         }
         self.known
-            .set_place(like, Some(Place::of(&probe.found.meta)));
+            .set_place(like, Some(DeviceInode::of(&probe.found.meta)));
         {
             let mut state = like.lock();
             state.path = probe.found.path.to_path_buf();
@@ -556,7 +567,7 @@ impl Tracker {
 
     /// Looks again at files that are held back, and gives up waiting for copies of truncated ones.
     pub(super) fn review_held(&mut self) {
-        let due: Vec<Found> = self
+        let due: Vec<FoundFile> = self
             .held
             .values()
             .filter(|held| held.stage != Stage::Probed)
@@ -565,12 +576,12 @@ impl Tracker {
         let mut strangers = Vec::new();
         for mut found in due {
             match Meta::of(&found.path) {
-                Ok(meta) if Place::of(&meta) == Place::of(&found.meta) => {
+                Ok(meta) if DeviceInode::of(&meta) == DeviceInode::of(&found.meta) => {
                     found.meta = meta;
                     strangers.push(found);
                 }
                 // It is elsewhere by now; the next scan finds it.
-                _ => drop(self.held.remove(&Place::of(&found.meta))),
+                _ => drop(self.held.remove(&DeviceInode::of(&found.meta))),
             }
         }
         self.meet_all(strangers);

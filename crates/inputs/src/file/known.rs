@@ -15,7 +15,7 @@ use parking_lot::{Mutex, MutexGuard};
 use registry::{Registry, RegistryError};
 
 use super::record;
-use super::state::{File, FileState, LIKENESS_MIN, Lost, Place, StoredCheckpoint};
+use super::state::{DeviceInode, File, FileState, LIKENESS_MIN, Lost, StoredCheckpoint};
 
 /// The files in memory, shared with whoever looks at the ledger.
 pub(crate) type Awake = Arc<Mutex<HashMap<u128, Arc<File>>>>;
@@ -25,7 +25,7 @@ pub(crate) struct Known {
     registry: Option<Arc<Registry>>,
     scope: Arc<str>,
     awake: Awake,
-    by_place: HashMap<Place, Seen>,
+    by_place: HashMap<DeviceInode, Seen>,
     by_fingerprint: HashMap<u64, Packed>,
     /// Further ones with the same fingerprint.
     twins: HashMap<u64, Vec<u128>>,
@@ -169,7 +169,7 @@ impl Known {
     }
 
     /// The file at a place, which is found there now.
-    pub(crate) fn find(&mut self, place: Place) -> Option<Arc<File>> {
+    pub(crate) fn find(&mut self, place: DeviceInode) -> Option<Arc<File>> {
         let scan = self.scan;
         let id = self.by_place.get_mut(&place).map(|seen| {
             seen.scan = scan;
@@ -179,7 +179,7 @@ impl Known {
         self.get(id)
     }
 
-    fn has_at(&self, place: Place, id: u128) -> bool {
+    fn has_at(&self, place: DeviceInode, id: u128) -> bool {
         self.by_place
             .get(&place)
             .is_some_and(|seen| seen.id == id.into())
@@ -282,7 +282,7 @@ impl Known {
     }
 
     /// Says where a file is now.
-    pub(crate) fn set_place(&mut self, file: &Arc<File>, place: Option<Place>) {
+    pub(crate) fn set_place(&mut self, file: &Arc<File>, place: Option<DeviceInode>) {
         let before = std::mem::replace(&mut file.lock().place, place);
         if let Some(before) = before
             && self.has_at(before, file.id)
@@ -403,7 +403,7 @@ mod tests {
 
     fn file(id: u128, inode: u64, head: &[u8]) -> Arc<File> {
         let state = FileState {
-            place: Some(Place { device: 1, inode }),
+            place: Some(DeviceInode { device: 1, inode }),
             fingerprint: fingerprint(head),
             ..FileState::default()
         };
@@ -458,7 +458,7 @@ mod tests {
 
         known.begin_scan();
         assert!(!known.is_in_place(&long));
-        let place = Place {
+        let place = DeviceInode {
             device: 1,
             inode: 2,
         };

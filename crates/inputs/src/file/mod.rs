@@ -67,7 +67,7 @@ use pool::Pool;
 use readers::{Readers, Rules};
 use settings::{Config, Following, StartAt};
 use tracker::Tracker;
-use watch::{Change, Found, Watch, WatchMode, WatchSettings};
+use watch::{Change, FoundFile, Watch, WatchMode, WatchSettings};
 
 /// The component.
 pub const SPEC: Spec = Spec {
@@ -391,9 +391,10 @@ fn read_once(
         tracker.problems.push(missing(&patterns[index]));
     }
     // Files of the kernel say that they are empty and are not: where nothing is remembered they are read like pipes.
-    let is_file =
-        |found: &Found| found.meta.kind == Kind::File && (found.meta.size > 0 || rules.remembers);
-    let (files, others): (Vec<Found>, Vec<Found>) = files.into_iter().partition(is_file);
+    let is_file = |found: &FoundFile| {
+        found.meta.kind == Kind::File && (found.meta.size > 0 || rules.remembers)
+    };
+    let (files, others): (Vec<FoundFile>, Vec<FoundFile>) = files.into_iter().partition(is_file);
     let with_content = files.iter().filter(|found| found.meta.size > 0).count();
     tracker.scanned(files);
     loop {
@@ -423,7 +424,7 @@ fn read_once(
 }
 
 /// Whether one of the paths is the file's own, not one with wildcards that match it.
-fn is_named(found: &Found, paths: &[String]) -> bool {
+fn is_named(found: &FoundFile, paths: &[String]) -> bool {
     let is_it = |meta: Meta| (meta.device, meta.inode) == (found.meta.device, found.meta.inode);
     paths
         .iter()
@@ -442,7 +443,7 @@ fn missing(pattern: &str) -> String {
 }
 
 /// Reads a pipe or something like it to its end; gives what went wrong.
-fn read_other(found: &Found, ctx: &InputContext, rules: &Rules) -> Option<String> {
+fn read_other(found: &FoundFile, ctx: &InputContext, rules: &Rules) -> Option<String> {
     let name = found.path.display().to_string();
     match open_pipe(&found.path, ctx) {
         // It was time to stop before somebody wrote.

@@ -11,7 +11,7 @@ use codec::compress::Format;
 use super::content::{Content, Scratch};
 use super::state::{File, StoredCheckpoint};
 use super::trail::Trail;
-use super::watch::Found;
+use super::watch::FoundFile;
 use crate::reading::content::Got;
 
 /// Decompressed bytes looked through at once.
@@ -29,7 +29,7 @@ pub(crate) enum Purpose {
 
 /// A file that is looked through.
 pub(crate) struct Probe {
-    pub(crate) found: Found,
+    pub(crate) found: FoundFile,
     pub(crate) format: Option<Format>,
     pub(crate) purpose: Purpose,
     /// The known files that it was compared with and that it is not.
@@ -61,7 +61,7 @@ pub(crate) enum Seen {
 impl Probe {
     /// Looks through a file up to `target`.
     pub(crate) fn new(
-        found: Found,
+        found: FoundFile,
         format: Option<Format>,
         purpose: Purpose,
         target: u64,

@@ -111,7 +111,7 @@ impl Readers {
             1
         };
         for _ in 0..readers {
-            let mut reader = Reader {
+            let mut reader = ReaderThread {
                 common: common.clone(),
                 scratch: Scratch::default(),
                 sending: sender(),
@@ -206,14 +206,14 @@ impl Sending {
     }
 }
 
-struct Reader {
+struct ReaderThread {
     common: Arc<Common>,
     scratch: Scratch,
     sending: Sending,
     splitting: Option<Splitting<Piece>>,
 }
 
-impl Reader {
+impl ReaderThread {
     fn run(&mut self) {
         let common = self.common.clone();
         while let Some((work, slices)) = common.pool.next() {
@@ -283,7 +283,7 @@ impl Reader {
     }
 }
 
-impl SliceContext for Reader {
+impl SliceContext for ReaderThread {
     fn memory(&mut self) -> (&mut Scratch, &InputContext) {
         (&mut self.scratch, &self.common.ctx)
     }

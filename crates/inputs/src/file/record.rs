@@ -21,7 +21,7 @@ use component::{Dropped, FileStatus};
 use registry::Key;
 use serde::{Deserialize, Serialize};
 
-use super::state::{Counts, FileStat, FileState, KnownEnds, Lost, Place};
+use super::state::{Counts, DeviceInode, FileStat, FileState, KnownEnds, Lost};
 
 /// The kind of keys under which files are.
 pub(crate) const FILE: u8 = 1;
@@ -284,7 +284,7 @@ impl Record {
 pub(crate) fn decode(bytes: &[u8]) -> Option<(String, FileState)> {
     let record: Record = rmp_serde::from_slice(bytes).ok()?;
     let (position, lost) = (record.position(), record.lost());
-    let place = Place {
+    let place = DeviceInode {
         device: record.device,
         inode: record.inode,
     };
@@ -362,7 +362,7 @@ mod tests {
         };
         let mut state = FileState {
             path: PathBuf::from(OsString::from_vec(b"/log/\xFF.gz".to_vec())),
-            place: Some(Place {
+            place: Some(DeviceInode {
                 device: 1,
                 inode: 2,
             }),

@@ -26,12 +26,12 @@ use crate::paths::meta::Meta;
 
 /// Device and inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Place {
+pub(crate) struct DeviceInode {
     pub(crate) device: u64,
     pub(crate) inode: u64,
 }
 
-impl Place {
+impl DeviceInode {
     /// Where the file is that was found.
     pub(crate) fn of(meta: &Meta) -> Self {
         Self {
@@ -92,10 +92,10 @@ pub(crate) struct File {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FileState {
     pub(crate) path: PathBuf,
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<DeviceInode>,
     pub(crate) lost: Option<Lost>,
     /// Where it was truncated: what is there now is another file, however alike.
-    pub(crate) left: Option<Place>,
+    pub(crate) left: Option<DeviceInode>,
     /// Where it, or a copy of it, is known to have ended.
     pub(crate) ends: KnownEnds,
     /// What was passed of a plain file in this run.

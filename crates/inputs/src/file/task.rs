@@ -12,12 +12,12 @@ use component::InputContext;
 
 use super::content::{Content, FileSource, Scratch};
 use super::order::Order;
-use super::state::{File, FileStat, FileState, Place, StoredCheckpoint, Times};
+use super::state::{DeviceInode, File, FileStat, FileState, StoredCheckpoint, Times};
 use super::trail::Trail;
 use crate::paths::meta::Meta;
 use crate::reading::content::Got;
 use crate::reading::emitter::ago;
-use crate::reading::reader::Reader;
+use crate::reading::reader::RecordReader;
 use crate::reading::splitting::Failure;
 
 /// Bytes read at once before another file has its turn.
@@ -30,9 +30,9 @@ pub(super) const HALF_LINE_PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Task {
     pub(crate) file: Arc<File>,
     stream: Arc<Stream>,
-    reader: Reader<FileSource>,
+    reader: RecordReader<FileSource>,
     /// Where the open file is.
-    place: Place,
+    place: DeviceInode,
     pub(crate) order: Order,
     /// Where another thread says that it could not send; none where this thread sends itself.
     failure: Option<Arc<Failure>>,
@@ -119,7 +119,7 @@ impl Task {
         };
         let opened = Opened::open(&path).map_err(OpenError::Failed)?;
         let meta = Meta::of_fd(&opened).map_err(OpenError::Failed)?;
-        if place != Some(Place::of(&meta)) {
+        if place != Some(DeviceInode::of(&meta)) {
             return Err(OpenError::Moved);
         }
         let (mut content, tail) = seek(file, opened, context.memory().0)?;
@@ -143,8 +143,8 @@ impl Task {
             stream,
             failure: content.is_compressed().then(Arc::default),
             skipped: 0,
-            reader: Reader { content, chunker },
-            place: Place::of(&meta),
+            reader: RecordReader { content, chunker },
+            place: DeviceInode::of(&meta),
             order: context.first_order(),
             times: Times {
                 opened: now,
@@ -202,7 +202,7 @@ impl Task {
         if let Some(meta) = meta
             && !self.reader.content.is_compressed()
             && meta.size == self.reader.content.offset()
-            && state.place == Some(Place::of(&meta))
+            && state.place == Some(DeviceInode::of(&meta))
         {
             state.look = FileStat::of(&meta);
         }

@@ -33,10 +33,10 @@ use super::probe::{Probe, Purpose};
 use super::readers::Event;
 use super::settings::{Following, StartAt};
 use super::state::{
-    Counts, File, FileStat, FileState, Likeness, Lost, Place, UNKNOWN_PLACE, fingerprint,
+    Counts, DeviceInode, File, FileStat, FileState, Likeness, Lost, UNKNOWN_PLACE, fingerprint,
 };
 use super::task::{OpenError, Outcome, Task};
-use super::watch::Found;
+use super::watch::FoundFile;
 use crate::paths::meta::{Kind, Meta};
 use crate::reading::describe::describe;
 use crate::reading::emitter::now;
@@ -62,17 +62,17 @@ pub(crate) struct Tracker {
     pub(super) dirty: Arc<Dirty>,
     pub(super) events: Receiver<Event>,
     /// Files that are not read for now because they look like copies.
-    pub(super) held: HashMap<Place, Held>,
+    pub(super) held: HashMap<DeviceInode, Held>,
     /// Files whose content was truncated away, with what was read of them and not given.
     pub(super) orphans: HashMap<u128, (Box<Task>, Instant)>,
     /// Files that nothing is known of, until their turn comes: originals before their copies.
-    pub(super) backlog: VecDeque<Found>,
+    pub(super) backlog: VecDeque<FoundFile>,
     /// Files that were written to meanwhile: they may be copies of what is in the backlog, and are taken in after it.
-    late: HashMap<Place, Found>,
+    late: HashMap<DeviceInode, FoundFile>,
     /// New files whose ids are not durable yet.
     pub(super) unsaved: Vec<Arc<File>>,
     /// Files that nothing is known of and that cannot be looked at, with when to try again.
-    pub(super) postponed: HashMap<Place, (Found, Instant)>,
+    pub(super) postponed: HashMap<DeviceInode, (FoundFile, Instant)>,
     /// Files that cannot be opened or read, with when to try again.
     pub(super) retries: HashMap<u128, Instant>,
     /// What went wrong, where files are not followed.
@@ -120,7 +120,7 @@ impl Tracker {
     }
 
     /// Takes the complete list of files.
-    pub(crate) fn scanned(&mut self, files: Vec<Found>) {
+    pub(crate) fn scanned(&mut self, files: Vec<FoundFile>) {
         self.known.begin_scan();
         // It is complete: what waited since the last one is in it again.
         self.backlog.clear();
@@ -152,8 +152,9 @@ impl Tracker {
             let part = self.backlog.len().min(BACKLOG_PART);
             let part = self.backlog.drain(..part);
             // One that was written to while it waited its turn is known by now.
-            let is_unknown = |found: &Found| self.known.find(Place::of(&found.meta)).is_none();
-            let part: Vec<Found> = part.filter(is_unknown).collect();
+            let is_unknown =
+                |found: &FoundFile| self.known.find(DeviceInode::of(&found.meta)).is_none();
+            let part: Vec<FoundFile> = part.filter(is_unknown).collect();
             self.meet_all(part);
             self.release_new();
             self.let_sleep();
@@ -175,7 +176,7 @@ impl Tracker {
         for path in paths {
             // What vanished meanwhile shows in the next scan.
             let Ok(meta) = Meta::of(path) else { continue };
-            let found = Found {
+            let found = FoundFile {
                 path: path.clone(),
                 meta,
             };
@@ -189,11 +190,11 @@ impl Tracker {
         } else {
             let late = strangers.into_iter();
             self.late
-                .extend(late.map(|found| (Place::of(&found.meta), found)));
+                .extend(late.map(|found| (DeviceInode::of(&found.meta), found)));
         }
     }
 
-    fn is_file(&mut self, found: &Found) -> bool {
+    fn is_file(&mut self, found: &FoundFile) -> bool {
         if found.meta.kind != Kind::File && self.following.follow {
             let message = format!(
                 "{}: is not a regular file and cannot be followed",
@@ -205,7 +206,7 @@ impl Tracker {
     }
 
     /// Whether the file is written with the events that are read here.
-    fn is_own(&mut self, found: &Found) -> bool {
+    fn is_own(&mut self, found: &FoundFile) -> bool {
         if !self.ctx.writes(&found.meta.identity()) {
             return false;
         }
@@ -217,8 +218,8 @@ impl Tracker {
     }
 
     /// Handles a file at a known place; gives back one that is not known there.
-    fn recognise(&mut self, found: Found) -> Option<Found> {
-        let place = Place::of(&found.meta);
+    fn recognise(&mut self, found: FoundFile) -> Option<FoundFile> {
+        let place = DeviceInode::of(&found.meta);
         let Some(file) = self.known.find(place) else {
             return Some(found);
         };
@@ -237,7 +238,7 @@ impl Tracker {
     }
 
     /// Whether something else is in a known file than what was read from it.
-    pub(super) fn is_replaced(&self, file: &Arc<File>, found: &Found) -> bool {
+    pub(super) fn is_replaced(&self, file: &Arc<File>, found: &FoundFile) -> bool {
         let known = Likeness::from(&*file.lock());
         // With the same times, size and birth it is what it was.
         if FileStat::of(&found.meta) == known.look {
@@ -248,7 +249,7 @@ impl Tracker {
     }
 
     /// Whether the content of a known file is not what was read from it.
-    fn holds_other_content(&self, known: &Likeness, found: &Found) -> io::Result<bool> {
+    fn holds_other_content(&self, known: &Likeness, found: &FoundFile) -> io::Result<bool> {
         let opened = found.open()?;
         let (compression, len) = (self.following.compression, known.fingerprint.len);
         if known.format.is_none() {
@@ -265,13 +266,13 @@ impl Tracker {
     }
 
     /// Notes what the system says of a known file, and has it read if there is something to read.
-    fn renew(&mut self, file: &Arc<File>, found: &Found) {
+    fn renew(&mut self, file: &Arc<File>, found: &FoundFile) {
         let mut state = file.lock();
         let look = FileStat::of(&found.meta);
         let is_changed = look != state.look || !state.is_seen;
         // A file of two names keeps the one under which it was found first.
         let is_there = |path: &Path| {
-            Meta::of(path).is_ok_and(|meta| Place::of(&meta) == Place::of(&found.meta))
+            Meta::of(path).is_ok_and(|meta| DeviceInode::of(&meta) == DeviceInode::of(&found.meta))
         };
         if *state.path != *found.path && !is_there(&state.path) {
             state.path = found.path.to_path_buf();
@@ -314,7 +315,7 @@ impl Tracker {
     }
 
     /// Gives a file whose beginning is longer by now a longer fingerprint.
-    pub(super) fn lengthen_fingerprint(&mut self, file: &Arc<File>, found: &Found) {
+    pub(super) fn lengthen_fingerprint(&mut self, file: &Arc<File>, found: &FoundFile) {
         let Ok(opened) = found.open() else {
             return;
         };
@@ -369,10 +370,10 @@ impl Tracker {
     }
 
     /// Takes in a file that nothing is known of.
-    pub(super) fn welcome(&mut self, found: &Found, head: &Head) {
+    pub(super) fn welcome(&mut self, found: &FoundFile, head: &Head) {
         let state = FileState {
             path: found.path.to_path_buf(),
-            place: Some(Place::of(&found.meta)),
+            place: Some(DeviceInode::of(&found.meta)),
             look: FileStat::of(&found.meta),
             is_seen: true,
             format: head.format,
@@ -398,7 +399,7 @@ impl Tracker {
 
     /// An id for a new file: random. Where files are read once and nothing is remembered, it is made of path and
     /// beginning, so that another run gives the same ids.
-    fn new_id(&self, found: &Found, head: &Head) -> u128 {
+    fn new_id(&self, found: &FoundFile, head: &Head) -> u128 {
         if self.following.follow || self.ctx.registry.is_some() {
             return u128::from(fastrand::u64(..)) << 64 | u128::from(fastrand::u64(..));
         }
@@ -579,7 +580,7 @@ impl Tracker {
     }
 
     /// A file that nothing is known of cannot be looked at: it is tried again later.
-    pub(super) fn postpone(&mut self, found: &Found, error: &io::Error) {
+    pub(super) fn postpone(&mut self, found: &FoundFile, error: &io::Error) {
         let wait = if self.following.follow && is_short_of_descriptors(error) {
             self.keep_fewer_open();
             SHORT_WAIT
@@ -588,7 +589,7 @@ impl Tracker {
             self.following.retry_interval
         };
         let again = (found.clone(), Instant::now() + wait);
-        self.postponed.insert(Place::of(&found.meta), again);
+        self.postponed.insert(DeviceInode::of(&found.meta), again);
     }
 
     /// Looks again at files that could not be looked at.
@@ -736,7 +737,7 @@ fn is_short_of_descriptors(error: &io::Error) -> bool {
 /// any more. Where nobody can tell, it is not gone.
 fn is_at_its_path(state: &FileState) -> bool {
     match Meta::of(&state.path) {
-        Ok(meta) => state.place == Some(Place::of(&meta)),
+        Ok(meta) => state.place == Some(DeviceInode::of(&meta)),
         Err(error) => !matches!(
             error.kind(),
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory

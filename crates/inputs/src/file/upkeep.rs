@@ -9,7 +9,7 @@ use registry::Change;
 
 use super::order::Order;
 use super::record;
-use super::state::{File, FileStat, Lost, Place};
+use super::state::{DeviceInode, File, FileStat, Lost};
 use super::task::{HALF_LINE_PATIENCE, Task};
 use super::tracker::{Tracker, seconds_now};
 use crate::paths::meta::Meta;
@@ -173,8 +173,9 @@ impl Tracker {
                 (state.path.clone(), state.look, state.place)
             };
             // Between this look and the deletion nothing may be written; that is as close as it gets.
-            let is_same = Meta::of(&path)
-                .is_ok_and(|meta| FileStat::of(&meta) == look && Some(Place::of(&meta)) == place);
+            let is_same = Meta::of(&path).is_ok_and(|meta| {
+                FileStat::of(&meta) == look && Some(DeviceInode::of(&meta)) == place
+            });
             if !is_same {
                 continue;
             }

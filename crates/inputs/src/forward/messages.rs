@@ -10,7 +10,7 @@ use codec::forward::Cuts;
 use tokio::io::AsyncRead;
 
 use crate::connections::closing::{Ending, Fault};
-use crate::connections::intake::{AHEAD_BYTES, Intake, Load, Place};
+use crate::connections::intake::{AHEAD_BYTES, Intake, Load, LoadPosition};
 
 /// A load takes no further message once it has so many bytes.
 const LOAD_BYTES: usize = 128 << 10;
@@ -104,11 +104,11 @@ impl<R: AsyncRead + Unpin> Messages<R> {
             }
         };
         // Up to where it holds whole messages.
-        let mut whole = Place::default();
+        let mut whole = LoadPosition::default();
         match self.fill(&mut load, &mut whole).await {
             Ok(()) => {}
             // Messages before the fault are taken first.
-            Err(fault) if whole != Place::default() => {
+            Err(fault) if whole != LoadPosition::default() => {
                 load.truncate(whole);
                 self.ending = Some(fault.into());
             }
@@ -119,7 +119,7 @@ impl<R: AsyncRead + Unpin> Messages<R> {
     }
 
     /// Reads messages into a load: at least one, and those that are there at the same time. `whole` is where they end so far.
-    async fn fill(&mut self, load: &mut Load, whole: &mut Place) -> Result<(), Fault> {
+    async fn fill(&mut self, load: &mut Load, whole: &mut LoadPosition) -> Result<(), Fault> {
         // Where the message begins, or goes on, in the last buffer.
         let mut begin = 0;
         loop {

@@ -24,7 +24,7 @@ use super::settings::Config;
 use crate::connections::answer::{Awaited, Outcome, answer};
 use crate::connections::batcher::Inbox;
 use crate::connections::closing::{Ending, Fault};
-use crate::connections::framed::{Reader, Speaker, Writer};
+use crate::connections::framed::{ConnectionReader, ConnectionWriter, Speaker};
 use crate::connections::intake::{self, Filled, Intake};
 use crate::reading::identity::Identity;
 
@@ -97,7 +97,7 @@ impl Forward {
         &self,
         security: &Security,
         messages: &mut Messages<R>,
-        writer: &mut Writer,
+        writer: &mut ConnectionWriter,
     ) -> Result<(), Ending> {
         let refused = |reason: String| Fault::new("refused_clients", reason);
         let challenge = security
@@ -178,7 +178,7 @@ pub(super) fn leave(
 /// Acknowledges loads until there are no more, or one is at fault.
 async fn acknowledge(
     mut pending: Receiver<Pending>,
-    writer: &mut Writer,
+    writer: &mut ConnectionWriter,
     ctx: &InputContext,
 ) -> Result<(), Fault> {
     // The token is kept until the answer is written.
@@ -211,7 +211,7 @@ async fn acknowledge(
     Ok(())
 }
 
-async fn write(writer: &mut Writer, bytes: &[u8]) -> Result<(), Fault> {
+async fn write(writer: &mut ConnectionWriter, bytes: &[u8]) -> Result<(), Fault> {
     let written = async {
         writer.write_all(bytes).await?;
         writer.flush().await
@@ -223,8 +223,8 @@ impl Speaker for Forward {
     async fn speak(
         &self,
         peer: Peer,
-        reader: &mut Reader,
-        writer: &mut Writer,
+        reader: &mut ConnectionReader,
+        writer: &mut ConnectionWriter,
         mut stopping: Stopping,
     ) -> Ending {
         let intake = Intake::new(

@@ -1,6 +1,6 @@
 //! Finds the files that patterns stand for, all patterns in one walk.
 //!
-//! The patterns are read like one state machine over names: a [`State`] is a pattern and its next step, a folder is
+//! The patterns are read like one state machine over names: a [`PatternStep`] is a pattern and its next step, a folder is
 //! visited once with all states that lead into it, and listed only if one of them has a wildcard there. What the states
 //! of a folder say of a name decides about a listed name and, in [`Walk::concerns`], about a name that the kernel
 //! reported.
@@ -33,7 +33,7 @@ const LISTING_BYTES: usize = 32 * 1024;
 
 /// A pattern and the step it takes next; the one behind its last takes what is in the folder that it named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct State {
+struct PatternStep {
     pattern: u32,
     step: u32,
     /// Wildcards stand for themselves, because the path exists as it is written.
@@ -49,7 +49,7 @@ pub(crate) struct Folder {
     pub(crate) full: PathBuf,
     /// Whether a pattern may end here, so that writes to what is in the folder matter.
     pub(crate) has_files: bool,
-    states: Vec<State>,
+    states: Vec<PatternStep>,
 }
 
 impl Folder {
@@ -70,7 +70,7 @@ pub(crate) struct Entry {
     pub(crate) meta: Option<Meta>,
     /// The first pattern that stands for it as a file.
     pub(crate) file: Option<usize>,
-    states: Vec<State>,
+    states: Vec<PatternStep>,
 }
 
 impl Entry {
@@ -100,7 +100,7 @@ struct Role {
     /// A pattern without wildcards ends here.
     plain: Option<u32>,
     /// Where patterns stand inside.
-    states: Vec<State>,
+    states: Vec<PatternStep>,
 }
 
 /// A walk.
@@ -145,7 +145,7 @@ impl<'a> Walk<'a> {
             let mut states = Vec::new();
             for (index, pattern) in self.patterns.iter().enumerate() {
                 if pattern.absolute == absolute && !pattern.steps.is_empty() {
-                    let state = State {
+                    let state = PatternStep {
                         pattern: u32::try_from(index).unwrap_or(u32::MAX),
                         step: 0,
                         literal: self.literal[index],
@@ -397,8 +397,8 @@ impl<'a> Walk<'a> {
         fs::symlink_metadata(folder.full.join(name)).is_ok_and(|found| found.is_symlink())
     }
 
-    fn folder(&self, written: PathBuf, full: PathBuf, states: Vec<State>) -> Folder {
-        let steps = |state: &State| self.patterns[state.pattern as usize].steps.len();
+    fn folder(&self, written: PathBuf, full: PathBuf, states: Vec<PatternStep>) -> Folder {
+        let steps = |state: &PatternStep| self.patterns[state.pattern as usize].steps.len();
         Folder {
             written,
             full,
@@ -410,7 +410,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The step that a state takes, and whether it takes one name only.
-    fn step(&self, state: State) -> (&'a NamePattern, bool) {
+    fn step(&self, state: PatternStep) -> (&'a NamePattern, bool) {
         let pattern = &self.patterns[state.pattern as usize];
         match pattern.steps.get(state.step as usize) {
             Some(step) => (step, state.literal || matches!(step.rule, Rule::Name)),
@@ -418,7 +418,13 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn role(&self, states: &[State], name: &OsStr, is_link: bool, may_be_folder: bool) -> Role {
+    fn role(
+        &self,
+        states: &[PatternStep],
+        name: &OsStr,
+        is_link: bool,
+        may_be_folder: bool,
+    ) -> Role {
         let mut role = Role::default();
         for state in states {
             let (step, is_name) = self.step(*state);
@@ -448,9 +454,9 @@ impl<'a> Walk<'a> {
         role
     }
 
-    fn advance(&self, role: &mut Role, state: State, by_name: bool) {
+    fn advance(&self, role: &mut Role, state: PatternStep, by_name: bool) {
         let pattern = &self.patterns[state.pattern as usize];
-        let next = State {
+        let next = PatternStep {
             step: state.step + 1,
             ..state
         };
@@ -478,7 +484,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Adds a state, and where `**` stands for no folder the one after it.
-    fn push(&self, states: &mut Vec<State>, state: State) {
+    fn push(&self, states: &mut Vec<PatternStep>, state: PatternStep) {
         states.push(state);
         if matches!(
             self.step(state),
@@ -490,7 +496,7 @@ impl<'a> Walk<'a> {
                 false
             )
         ) {
-            states.push(State {
+            states.push(PatternStep {
                 step: state.step + 1,
                 ..state
             });

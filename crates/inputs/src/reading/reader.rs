@@ -1,6 +1,6 @@
 //! Reads a content and cuts it into records: what every input of bytes does, whether they come from a file or a pipe.
 //!
-//! Bytes are read straight into buffers of the pool. Whoever has a [`Reader`] fills it until its chunker is full, or until
+//! Bytes are read straight into buffers of the pool. Whoever has a [`RecordReader`] fills it until its chunker is full, or until
 //! it is time to give what is there, and takes the chunks.
 
 use std::io;
@@ -19,12 +19,12 @@ const BUFFER_MIN: usize = 4096;
 const EXPECTED_MAX: u64 = 1 << 20;
 
 /// A content that is being cut into records.
-pub(crate) struct Reader<S> {
+pub(crate) struct RecordReader<S> {
     pub(crate) content: Content<S>,
     pub(crate) chunker: Chunker,
 }
 
-impl<S: ByteSource> Reader<S> {
+impl<S: ByteSource> RecordReader<S> {
     /// Reads what follows into the chunker, which is not full, waiting for a buffer if it needs one. `see` gets the bytes that were
     /// read, with their offset. `scratch` is for compressed bytes.
     ///

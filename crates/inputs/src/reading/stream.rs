@@ -18,7 +18,7 @@ use super::describe::describe;
 use super::emitter::{Emitter, End};
 use super::identity::Identity;
 use super::pipe::{Pipe, STOP_CHECK_TIME, open_patiently};
-use super::reader::Reader;
+use super::reader::RecordReader;
 use super::settings::Compression;
 use super::splitting::{self, Failure, Splitting};
 
@@ -66,7 +66,7 @@ struct StreamReader {
     source: batch::Source,
     identity: Identity,
     stream: Option<Arc<Stream>>,
-    reader: Reader<Pipe>,
+    reader: RecordReader<Pipe>,
     /// When the oldest record of the next chunk was read.
     oldest: Option<Instant>,
     ctx: InputContext,
@@ -148,7 +148,7 @@ impl StreamReader {
             source: opened.source,
             identity: opened.identity,
             stream: None,
-            reader: Reader {
+            reader: RecordReader {
                 content: Content::new(pipe, decompressor),
                 chunker: Chunker::new(settings),
             },

@@ -38,12 +38,12 @@ use self::local::LocalListener;
 use self::stream::{Conversation, Patience};
 use crate::connections::batcher::Batcher;
 use crate::connections::closing::Ending;
-use crate::connections::framed::{self, Reader, Speaker, Writer};
+use crate::connections::framed::{self, ConnectionReader, ConnectionWriter, Speaker};
 use crate::connections::settings::listen;
 use crate::error::RunError;
 
 /// Where messages come from.
-enum Place {
+enum Endpoint {
     Tcp {
         address: Address,
         tls: Option<ServerTls>,
@@ -69,7 +69,7 @@ enum Opened {
 /// The input.
 struct Socket {
     name: &'static str,
-    place: Place,
+    place: Endpoint,
     settings: codec::Settings,
     max_connections: usize,
     patience: Patience,
@@ -85,22 +85,22 @@ struct Socket {
 impl Input for Socket {
     async fn open(&mut self) -> Result<(), ConfigError> {
         let opened = match &self.place {
-            Place::Tcp { address, tls } => {
+            Endpoint::Tcp { address, tls } => {
                 let (limit, node) = (self.max_connections, &self.node);
                 Opened::Tcp(listen(address, tls.as_ref(), limit, node).await?)
             }
-            Place::Udp(address) => {
+            Endpoint::Udp(address) => {
                 let node = self.node.nearest("address");
                 let socket = address.bind_udp(node).await?;
                 let local = socket.local_addr();
                 let local = local.map_err(|error| node.error(error.to_string()))?;
                 self.datagrams(socket.into(), None, local.to_string())?
             }
-            Place::Stream(path) => {
+            Endpoint::Stream(path) => {
                 let node = self.node.nearest("path");
                 Opened::Stream(LocalListener::open(path, self.max_connections, node)?)
             }
-            Place::Datagrams(path) => {
+            Endpoint::Datagrams(path) => {
                 let (socket, file) = path.bind_datagrams(self.node.nearest("path"))?;
                 let name = path.to_string();
                 self.datagrams(socket, Some(file), name)?
@@ -174,7 +174,7 @@ impl Input for Socket {
 
 impl Socket {
     /// An input that takes no connections and no datagrams yet: what the place needs is for the caller to set.
-    fn new(name: &'static str, place: Place, settings: codec::Settings, node: &Node) -> Self {
+    fn new(name: &'static str, place: Endpoint, settings: codec::Settings, node: &Node) -> Self {
         Self {
             name,
             place,
@@ -254,8 +254,8 @@ impl Speaker for Listening {
     async fn speak(
         &self,
         peer: Peer,
-        reader: &mut Reader,
-        _: &mut Writer,
+        reader: &mut ConnectionReader,
+        _: &mut ConnectionWriter,
         mut stopping: Stopping,
     ) -> Ending {
         let stream = self

@@ -8,7 +8,7 @@ use super::settings::{
     Format, Framing, Kind, Messages, SyslogConfig, TcpConfig, Transport, UdpConfig, UnixConfig,
 };
 use super::stream::Patience;
-use super::{Place, Socket, local};
+use super::{Endpoint, Socket, local};
 use crate::connections::settings::check_connections;
 
 /// The input `syslog`.
@@ -155,8 +155,8 @@ fn syslog(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigE
         address.map_err(|error| node.nearest("address").error(error))
     };
     let place = match config.transport {
-        Transport::Udp => Place::Udp(address()?),
-        Transport::Tcp => Place::Tcp {
+        Transport::Udp => Endpoint::Udp(address()?),
+        Transport::Tcp => Endpoint::Tcp {
             address: address()?,
             tls: config.tls,
         },
@@ -165,8 +165,8 @@ fn syslog(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigE
             let mode = config.mode.as_deref().unwrap_or("0666");
             let path = local::Path::new(&config.address, mode, node)?;
             match config.kind {
-                Some(Kind::Stream) => Place::Stream(path),
-                Some(Kind::Datagram) | None => Place::Datagrams(path),
+                Some(Kind::Stream) => Endpoint::Stream(path),
+                Some(Kind::Datagram) | None => Endpoint::Datagrams(path),
             }
         }
     };
@@ -192,7 +192,7 @@ fn tcp(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigErro
         add_fields: config.add_fields,
         timezone: config.timezone.as_deref(),
     };
-    let place = Place::Tcp {
+    let place = Endpoint::Tcp {
         address: config.address,
         tls: config.tls,
     };
@@ -219,7 +219,7 @@ fn udp(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigErro
     )?;
     let socket = Socket {
         receive_buffer_bytes: config.receive_buffer_bytes.bytes(),
-        ..Socket::new("udp", Place::Udp(config.address), settings, node)
+        ..Socket::new("udp", Endpoint::Udp(config.address), settings, node)
     };
     finish(socket, context)
 }
@@ -237,7 +237,7 @@ fn unix(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigErr
                 add_fields: config.add_fields,
                 timezone: config.timezone.as_deref(),
             };
-            (Place::Stream(path), messages.settings(node)?)
+            (Endpoint::Stream(path), messages.settings(node)?)
         }
         Kind::Datagram => {
             refuse_msgpack(config.codec, node)?;
@@ -252,7 +252,7 @@ fn unix(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigErr
                 config.timezone.as_deref(),
                 node,
             )?;
-            (Place::Datagrams(path), settings)
+            (Endpoint::Datagrams(path), settings)
         }
     };
     let socket = Socket {

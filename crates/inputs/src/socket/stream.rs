@@ -61,11 +61,11 @@ pub(super) struct Conversation<R> {
     pub(super) inbox: Inbox<Decoding>,
     pub(super) ctx: InputContext,
     pub(super) patience: Patience,
-    state: State,
+    state: StreamState,
 }
 
 /// How far it is.
-struct State {
+struct StreamState {
     /// How much room the next buffer has.
     room: usize,
     /// Messages under way.
@@ -92,7 +92,7 @@ impl<R: AsyncRead + Unpin> Conversation<R> {
             inbox,
             ctx,
             patience,
-            state: State {
+            state: StreamState {
                 room: ROOM_MIN,
                 ahead: VecDeque::new(),
                 broken: Arc::default(),

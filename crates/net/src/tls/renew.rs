@@ -17,10 +17,10 @@ use crate::stamp::{LOOK_AGAIN, Stamp};
 pub struct Renewing<T> {
     files: Vec<PathBuf>,
     make: Box<dyn Fn() -> Result<Arc<T>, Fault> + Send + Sync>,
-    state: Mutex<State<T>>,
+    state: Mutex<Loaded<T>>,
 }
 
-struct State<T> {
+struct Loaded<T> {
     value: Arc<T>,
     /// The files that `value` was made from.
     stamps: Vec<Option<Stamp>>,
@@ -38,7 +38,7 @@ impl<T> Renewing<T> {
     ) -> Result<Self, Fault> {
         // Before they are read: a file that changes in between is read again.
         let stamps = stamps(&files);
-        let state = State {
+        let state = Loaded {
             value: make()?,
             stamps,
             looked: Instant::now(),
@@ -62,7 +62,7 @@ impl<T> Renewing<T> {
         state.value.clone()
     }
 
-    fn look(&self, state: &mut State<T>) {
+    fn look(&self, state: &mut Loaded<T>) {
         let stamps = stamps(&self.files);
         if stamps == state.stamps {
             state.fault = None;

@@ -28,7 +28,7 @@ const SAY_AGAIN: Duration = Duration::from_secs(300);
 #[derive(Debug)]
 pub struct Hosts {
     hosts: Vec<Host>,
-    states: Mutex<Vec<State>>,
+    states: Mutex<Vec<HostState>>,
     warnings: Mutex<Vec<Warning>>,
 }
 
@@ -40,7 +40,7 @@ struct Host {
 }
 
 #[derive(Debug, Clone)]
-struct State {
+struct HostState {
     health: Health,
     /// What the host has coming: its share is added at each request, and everybody's shares are taken off when it gets one.
     credit: f64,
@@ -105,7 +105,7 @@ impl Hosts {
             Ok(Host { url, origin })
         };
         let hosts: Vec<Host> = addresses.into_iter().map(host).collect::<Result<_, _>>()?;
-        let state = State {
+        let state = HostState {
             health: Health::Fine,
             credit: 0.0,
             said_at: None,
@@ -218,7 +218,7 @@ impl Hosts {
         std::mem::take(&mut self.warnings())
     }
 
-    fn states(&self) -> MutexGuard<'_, Vec<State>> {
+    fn states(&self) -> MutexGuard<'_, Vec<HostState>> {
         self.states.lock()
     }
 

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use super::notes::Notes;
 use super::open::OpenFile;
-use super::recover::{Found, examine};
+use super::recover::{ExistingFile, examine};
 use super::rotate;
 use super::settings::Settings;
 use super::storage::{Storage, Stored, is_device, seconds};
@@ -210,8 +210,8 @@ impl Files {
         let found =
             examine(file, self.settings.compression, self.settings.lines).map_err(failed)?;
         match found {
-            Found::Whole => Ok(true),
-            Found::Torn { keep } => {
+            ExistingFile::Whole => Ok(true),
+            ExistingFile::Torn { keep } => {
                 let cut = file.metadata().map_err(failed)?.len() - keep;
                 file.set_len(keep).map_err(failed)?;
                 self.count("torn_bytes_cut", cut);
@@ -221,7 +221,7 @@ impl Files {
                 ));
                 Ok(true)
             }
-            Found::Unended { keep } => {
+            ExistingFile::Unended { keep } => {
                 file.set_len(keep).map_err(failed)?;
                 write_rest(stored, b"\n", &mut 0).map_err(failed)?;
                 self.warn(format!(
@@ -229,7 +229,7 @@ impl Files {
                 ));
                 Ok(true)
             }
-            Found::Damaged { at } => {
+            ExistingFile::Damaged { at } => {
                 let now = self.storage.now();
                 let aside =
                     self.with_descriptors(path, |_| rotate::put_aside(Path::new(&**path), now))?;
@@ -240,7 +240,7 @@ impl Files {
                 ));
                 Ok(false)
             }
-            Found::Foreign => Err(Failure::Path(format!(
+            ExistingFile::Foreign => Err(Failure::Path(format!(
                 "{path}: the file contains data in a different format; move it away or choose another path"
             ))),
         }

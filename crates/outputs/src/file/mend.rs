@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 use super::compressor::Compressor;
 use super::journal::{Identity, Journals, Noted, Stale};
-use super::recover::{Found, examine_members};
+use super::recover::{ExistingFile, examine_members};
 use super::storage::lock;
 use component::Compression;
 
@@ -83,14 +83,14 @@ impl Mended {
         let from = noted.identity.map_or(0, |identity| identity.size);
         let size = file.metadata()?.len();
         let found = match size {
-            0 if from == 0 => Found::Torn { keep: 0 },
+            0 if from == 0 => ExistingFile::Torn { keep: 0 },
             // Somebody cut it, or it holds what was there before and nothing of ours.
             _ if size <= from => return Ok(()),
             _ => examine_members(&file, from, size, compression)?,
         };
         let shown = path.display();
         match found {
-            Found::Torn { keep } => {
+            ExistingFile::Torn { keep } => {
                 cut(&file, keep, compression)?;
                 let cut = size - keep;
                 if cut > 0 {
@@ -101,10 +101,10 @@ impl Mended {
                     ));
                 }
             }
-            Found::Damaged { at } => self.warn(format!(
+            ExistingFile::Damaged { at } => self.warn(format!(
                 "{shown}: the data is damaged from byte {at} on, not just by an incomplete write; the file is left unchanged"
             )),
-            Found::Whole | Found::Unended { .. } | Found::Foreign => {}
+            ExistingFile::Whole | ExistingFile::Unended { .. } | ExistingFile::Foreign => {}
         }
         Ok(())
     }

@@ -32,8 +32,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use batch::{Batch, Bitmap, FieldRead};
 use component::{
-    Build, BuildContext, Compression, Effects, Encoded, Example, Output, Part, RowAnswer, Spec,
-    Warning, WriteError, Writer, Written, WrittenFiles, parse,
+    Build, BuildContext, Compression, DestinationPart, Effects, Encoded, Example, Output,
+    RowAnswer, Spec, Warning, WriteError, Writer, Written, WrittenFiles, parse,
 };
 use config::{ConfigError, Node, Period, Positional, Size};
 use expr::Template;
@@ -189,10 +189,10 @@ struct FileOutput {
     until_flush: bool,
     compression: Compression,
     written: Arc<WrittenFiles>,
-    state: Mutex<State>,
+    state: Mutex<WriteState>,
 }
 
-struct State {
+struct WriteState {
     files: Files,
     /// The part of the current batch to go on with: those before it are written.
     next_part: usize,
@@ -269,7 +269,7 @@ impl FileOutput {
             until_flush: config.fsync || settings.compression != Compression::None,
             compression: settings.compression,
             written,
-            state: Mutex::new(State {
+            state: Mutex::new(WriteState {
                 files,
                 next_part: 0,
                 refused: Vec::new(),
@@ -277,7 +277,7 @@ impl FileOutput {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, WriteState> {
         self.state.lock()
     }
 }
@@ -370,7 +370,7 @@ impl Output for FileOutput {
                     format.write(&group.rows, &mut encoded.bytes);
                     let rows: Vec<usize> = group.rows.iter().collect();
                     encoded.rows += rows.len();
-                    encoded.parts.push(Part {
+                    encoded.parts.push(DestinationPart {
                         destination,
                         bytes: start..encoded.bytes.len(),
                         rows,
@@ -405,7 +405,7 @@ impl Writer for FileOutput {
 
     async fn write(&self, encoded: &Encoded) -> Result<Written, WriteError> {
         let mut state = self.lock();
-        let State {
+        let WriteState {
             files,
             next_part,
             refused,

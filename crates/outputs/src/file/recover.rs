@@ -3,10 +3,10 @@
 //! Such an end was never acknowledged as delivered, so it is cut when the file is opened again; otherwise the next line
 //! would continue it. What does not look like a torn end of our own is never cut:
 //! - a last line of JSON that lacks nothing but its newline, and any last line of text, where nothing tells ours from
-//!   somebody else's, is kept and gets a newline ([`Found::Unended`]);
-//! - a file that holds something else is refused ([`Found::Foreign`]);
+//!   somebody else's, is kept and gets a newline ([`ExistingFile::Unended`]);
+//! - a file that holds something else is refused ([`ExistingFile::Foreign`]);
 //! - damage in the middle of a compressed file is left as it is, and so is a file of nothing but zeros, or with nothing whole
-//!   before its torn end ([`Found::Damaged`]): the file has to be put aside, unless the journal of an earlier run told that it
+//!   before its torn end ([`ExistingFile::Damaged`]): the file has to be put aside, unless the journal of an earlier run told that it
 //!   is ours ([`super::mend`]).
 //!
 //! A tail of zeros behind something of ours, which some file systems leave after a power failure, counts as torn. Memory
@@ -26,7 +26,7 @@ const CHUNK: usize = 64 * 1024;
 
 /// What a file holds that is there already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
+pub enum ExistingFile {
     /// It can be appended to once it is cut to `keep` bytes.
     Torn {
         /// Bytes to keep.
@@ -61,32 +61,32 @@ pub enum Lines {
 ///
 /// # Errors
 /// The file cannot be read.
-pub fn examine(file: &File, compression: Compression, lines: Lines) -> io::Result<Found> {
+pub fn examine(file: &File, compression: Compression, lines: Lines) -> io::Result<ExistingFile> {
     let len = file.metadata()?.len();
     match compression {
-        _ if len == 0 => Ok(Found::Whole),
+        _ if len == 0 => Ok(ExistingFile::Whole),
         Compression::None => examine_lines(file, len, lines),
         compression => Ok(match examine_members(file, 0, len, compression)? {
             // Nothing whole stands before it, so nothing says that it is ours: it is put aside, not cut away.
-            Found::Torn { keep: 0 } => Found::Damaged { at: 0 },
+            ExistingFile::Torn { keep: 0 } => ExistingFile::Damaged { at: 0 },
             found => found,
         }),
     }
 }
 
-fn examine_lines(file: &File, len: u64, lines: Lines) -> io::Result<Found> {
+fn examine_lines(file: &File, len: u64, lines: Lines) -> io::Result<ExistingFile> {
     let mut last = [0];
     file.read_exact_at(&mut last, len - 1)?;
     if last == *b"\n" {
-        return Ok(Found::Whole);
+        return Ok(ExistingFile::Whole);
     }
     if lines == Lines::Text {
-        return Ok(Found::Unended { keep: len });
+        return Ok(ExistingFile::Unended { keep: len });
     }
     let start = after_last(file, len, |part| memchr::memrchr(b'\n', part))?;
     let end = after_last(file, len, |part| part.iter().rposition(|&byte| byte != 0))?;
     if end == 0 {
-        return Ok(Found::Damaged { at: 0 });
+        return Ok(ExistingFile::Damaged { at: 0 });
     }
     examine_json(file, start, end)
 }
@@ -109,24 +109,24 @@ fn after_last(file: &File, len: u64, find: impl Fn(&[u8]) -> Option<usize>) -> i
 
 /// Looks at a last line from `start` to `end`, behind which there are only zeros: it is ours when it is a JSON object or
 /// the beginning of one.
-fn examine_json(file: &File, start: u64, end: u64) -> io::Result<Found> {
-    let torn = Found::Torn { keep: start };
+fn examine_json(file: &File, start: u64, end: u64) -> io::Result<ExistingFile> {
+    let torn = ExistingFile::Torn { keep: start };
     if start == end {
         return Ok(torn);
     }
     let mut first = [0];
     file.read_exact_at(&mut first, start)?;
     if first != *b"{" {
-        return Ok(Found::Foreign);
+        return Ok(ExistingFile::Foreign);
     }
-    let line = Reader::from(file, start).take(end - start);
+    let line = CountingReader::from(file, start).take(end - start);
     let mut parser = serde_json::Deserializer::from_reader(line);
     match IgnoredAny::deserialize(&mut parser).and_then(|_| parser.end()) {
-        Ok(()) => Ok(Found::Unended { keep: end }),
+        Ok(()) => Ok(ExistingFile::Unended { keep: end }),
         Err(error) => match error.classify() {
             Category::Eof => Ok(torn),
             Category::Io => Err(error.into()),
-            Category::Syntax | Category::Data => Ok(Found::Foreign),
+            Category::Syntax | Category::Data => Ok(ExistingFile::Foreign),
         },
     }
 }
@@ -140,8 +140,8 @@ pub fn examine_members(
     from: u64,
     len: u64,
     compression: Compression,
-) -> io::Result<Found> {
-    let mut reader = Reader::from(file, from);
+) -> io::Result<ExistingFile> {
+    let mut reader = CountingReader::from(file, from);
     let mut scratch = vec![0; CHUNK];
     while reader.position() < len {
         let start = reader.position();
@@ -164,15 +164,15 @@ pub fn examine_members(
         let is_torn =
             (begins_well && reader.is_at_end()) || is_zeros(file, start, len, &mut scratch)?;
         return Ok(match (is_torn, start, begins_well) {
-            (true, keep, _) => Found::Torn { keep },
-            (false, 0, false) => Found::Foreign,
-            (false, at, _) => Found::Damaged { at },
+            (true, keep, _) => ExistingFile::Torn { keep },
+            (false, 0, false) => ExistingFile::Foreign,
+            (false, at, _) => ExistingFile::Damaged { at },
         });
     }
-    Ok(Found::Whole)
+    Ok(ExistingFile::Whole)
 }
 
-fn skip_zstd(reader: &mut Reader<'_>, scratch: &mut [u8]) -> io::Result<()> {
+fn skip_zstd(reader: &mut CountingReader<'_>, scratch: &mut [u8]) -> io::Result<()> {
     skip_all(
         zstd::stream::read::Decoder::with_buffer(reader)?.single_frame(),
         scratch,
@@ -198,7 +198,7 @@ fn is_zeros(file: &File, start: u64, len: u64, scratch: &mut [u8]) -> io::Result
 }
 
 /// A buffered reader that knows exactly how far it was consumed, and whether that was all.
-struct Reader<'a> {
+struct CountingReader<'a> {
     file: &'a File,
     buffer: Vec<u8>,
     /// Where the buffer begins in the file.
@@ -208,7 +208,7 @@ struct Reader<'a> {
     ended: bool,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> CountingReader<'a> {
     /// A reader that begins at a byte of the file.
     fn from(file: &'a File, base: u64) -> Self {
         Self {
@@ -231,7 +231,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl BufRead for Reader<'_> {
+impl BufRead for CountingReader<'_> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if self.pos == self.len {
             self.base += self.len as u64;
@@ -248,7 +248,7 @@ impl BufRead for Reader<'_> {
     }
 }
 
-impl Read for Reader<'_> {
+impl Read for CountingReader<'_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let mut available = self.fill_buf()?;
         let read = available.read(out)?;
@@ -264,13 +264,13 @@ mod tests {
     use super::super::compressor::Compressor;
     use super::*;
 
-    fn examined(content: &[u8], compression: Compression, lines: Lines) -> Found {
+    fn examined(content: &[u8], compression: Compression, lines: Lines) -> ExistingFile {
         let mut file = tempfile::tempfile().expect("a temporary file");
         file.write_all(content).expect("it takes the bytes");
         examine(&file, compression, lines).expect("it reads")
     }
 
-    fn examined_json(content: &[u8], compression: Compression) -> Found {
+    fn examined_json(content: &[u8], compression: Compression) -> ExistingFile {
         examined(content, compression, Lines::Json)
     }
 
@@ -280,26 +280,29 @@ mod tests {
         let binary = [b"{".as_slice(), &[0xfe; 99_600]].concat();
         let zeros_in_between = [b"{}\n".as_slice(), &[0; 70_000], b"end"].concat();
         for (content, expected) in [
-            (b"".as_slice(), Found::Whole),
-            (b"{}\n", Found::Whole),
-            (b"{}\n{\"a", Found::Torn { keep: 3 }),
-            (b"{\"a", Found::Torn { keep: 0 }),
-            (b"{\"a\":\"\xc3", Found::Torn { keep: 0 }),
-            (b"{}\n{\"a\":[1,{\"b\":tr\0\0", Found::Torn { keep: 3 }),
-            (b"{}\n\0\0\0", Found::Torn { keep: 3 }),
-            (long.as_slice(), Found::Torn { keep: 8 }),
+            (b"".as_slice(), ExistingFile::Whole),
+            (b"{}\n", ExistingFile::Whole),
+            (b"{}\n{\"a", ExistingFile::Torn { keep: 3 }),
+            (b"{\"a", ExistingFile::Torn { keep: 0 }),
+            (b"{\"a\":\"\xc3", ExistingFile::Torn { keep: 0 }),
+            (
+                b"{}\n{\"a\":[1,{\"b\":tr\0\0",
+                ExistingFile::Torn { keep: 3 },
+            ),
+            (b"{}\n\0\0\0", ExistingFile::Torn { keep: 3 }),
+            (long.as_slice(), ExistingFile::Torn { keep: 8 }),
             // Whole events are kept, whoever wrote them.
-            (b"{\"a\":1}", Found::Unended { keep: 7 }),
-            (b"{}\n{\"a\":1}", Found::Unended { keep: 10 }),
-            (b"{}\n{\"a\":1}\0\0", Found::Unended { keep: 10 }),
-            (&[0; 100_000], Found::Damaged { at: 0 }),
-            (b"a letter to my friend", Found::Foreign),
-            (b"{}\nroot:x", Found::Foreign),
-            (b"{\n  \"pretty\": 1\n}", Found::Foreign),
-            (b"int main()\n{ return 0; }", Found::Foreign),
-            (b"{\"a\":1} and more", Found::Foreign),
-            (binary.as_slice(), Found::Foreign),
-            (zeros_in_between.as_slice(), Found::Foreign),
+            (b"{\"a\":1}", ExistingFile::Unended { keep: 7 }),
+            (b"{}\n{\"a\":1}", ExistingFile::Unended { keep: 10 }),
+            (b"{}\n{\"a\":1}\0\0", ExistingFile::Unended { keep: 10 }),
+            (&[0; 100_000], ExistingFile::Damaged { at: 0 }),
+            (b"a letter to my friend", ExistingFile::Foreign),
+            (b"{}\nroot:x", ExistingFile::Foreign),
+            (b"{\n  \"pretty\": 1\n}", ExistingFile::Foreign),
+            (b"int main()\n{ return 0; }", ExistingFile::Foreign),
+            (b"{\"a\":1} and more", ExistingFile::Foreign),
+            (binary.as_slice(), ExistingFile::Foreign),
+            (zeros_in_between.as_slice(), ExistingFile::Foreign),
         ] {
             let name = String::from_utf8_lossy(&content[..content.len().min(40)]);
             let found = examined_json(content, Compression::None);
@@ -310,12 +313,15 @@ mod tests {
     #[test]
     fn text_is_never_cut() {
         for (content, expected) in [
-            (b"".as_slice(), Found::Whole),
-            (b"a\n", Found::Whole),
-            (b"line one\nmy only copy", Found::Unended { keep: 21 }),
-            (b"a\n\0\0", Found::Unended { keep: 4 }),
-            (b"\0", Found::Unended { keep: 1 }),
-            (&[b'x'; 99_601], Found::Unended { keep: 99_601 }),
+            (b"".as_slice(), ExistingFile::Whole),
+            (b"a\n", ExistingFile::Whole),
+            (
+                b"line one\nmy only copy",
+                ExistingFile::Unended { keep: 21 },
+            ),
+            (b"a\n\0\0", ExistingFile::Unended { keep: 4 }),
+            (b"\0", ExistingFile::Unended { keep: 1 }),
+            (&[b'x'; 99_601], ExistingFile::Unended { keep: 99_601 }),
         ] {
             let found = examined(content, Compression::None, Lines::Text);
             assert_eq!(found, expected);
@@ -340,34 +346,34 @@ mod tests {
             let second = member(b"{\"a\":\"a few words more\"}\n", compression);
             let keep = first.len() as u64;
             let whole = [first.clone(), second.clone()].concat();
-            assert_eq!(examined_json(&whole, compression), Found::Whole);
+            assert_eq!(examined_json(&whole, compression), ExistingFile::Whole);
             for cut in 1..second.len() {
                 assert_eq!(
                     examined_json(&whole[..first.len() + cut], compression),
-                    Found::Torn { keep },
+                    ExistingFile::Torn { keep },
                     "{cut}"
                 );
             }
             assert_eq!(
                 examined_json(&first[..first.len() / 2], compression),
-                Found::Damaged { at: 0 }
+                ExistingFile::Damaged { at: 0 }
             );
             assert_eq!(
                 examined_json(&[first.clone(), vec![0; 100_000]].concat(), compression),
-                Found::Torn { keep }
+                ExistingFile::Torn { keep }
             );
             let mut damaged = [first.clone(), second.clone(), first.clone()].concat();
             damaged[first.len() + second.len() / 2] ^= 0x55;
             assert_eq!(
                 examined_json(&damaged, compression),
-                Found::Damaged { at: keep }
+                ExistingFile::Damaged { at: keep }
             );
             assert_eq!(
                 examined_json(b"{\"plain\":1}\n", compression),
-                Found::Foreign
+                ExistingFile::Foreign
             );
             let zeros = examined_json(&[0; 100], compression);
-            assert_eq!(zeros, Found::Damaged { at: 0 });
+            assert_eq!(zeros, ExistingFile::Damaged { at: 0 });
         }
     }
 }

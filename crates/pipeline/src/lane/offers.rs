@@ -12,11 +12,11 @@ use queue::Ticket;
 /// without being encoded is counted by the queue, whose limits bound it.
 pub struct Offers {
     encoded_max: usize,
-    state: Mutex<State>,
+    state: Mutex<Pending>,
 }
 
 #[derive(Default)]
-struct State {
+struct Pending {
     /// `None` stands for a batch that was lost to an internal error.
     items: BTreeMap<u64, Option<Item>>,
     /// The turn that comes next.
@@ -135,7 +135,7 @@ impl Offers {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Pending> {
         self.state.lock()
     }
 }

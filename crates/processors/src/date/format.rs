@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use super::fields::{Fault, Fields, Moment, Surroundings};
-use super::item::{FormatError, FormatItem, LETTERS, Part, add_text, step};
+use super::item::{FormatError, FormatItem, LETTERS, NumberField, add_text, step};
 use super::literal::Literal;
 use super::names::Names;
-use super::read::{Reader, name_of, set_name};
+use super::read::{TextReader, name_of, set_name};
 use super::strftime;
 
 /// A compiled format.
@@ -134,7 +134,7 @@ impl Steps {
             matches!(
                 step,
                 FormatItem::Number {
-                    part: Part::Second,
+                    part: NumberField::Second,
                     ..
                 }
             )
@@ -149,7 +149,7 @@ impl Steps {
     }
 
     fn fields(&self, text: &[u8]) -> Option<Fields> {
-        let mut reader = Reader { text, at: 0 };
+        let mut reader = TextReader { text, at: 0 };
         let mut fields = Fields::default();
         for (index, step) in self.list.iter().enumerate() {
             match (&self.names, name_of(step)) {
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(
             steps("dd/MMM/yyyy 'at' HH''Z"),
             [
-                number(Part::Day, 2, 1, 31),
+                number(NumberField::Day, 2, 1, 31),
                 text("/"),
                 FormatItem::Month,
                 text("/"),
@@ -246,7 +246,7 @@ mod tests {
                     most: 9
                 },
                 text(" at "),
-                number(Part::Hour, 2, 0, 23),
+                number(NumberField::Hour, 2, 0, 23),
                 text("'"),
                 FormatItem::Offset,
             ]

@@ -9,7 +9,7 @@ pub(super) enum FormatItem {
     Pad,
     /// A number of 1 to `digits` digits within bounds.
     Number {
-        part: Part,
+        part: NumberField,
         digits: u8,
         least: u16,
         most: u16,
@@ -40,7 +40,7 @@ pub(super) enum FormatItem {
 
 /// What a number is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum NumberField {
     Month,
     Day,
     DayOfYear,
@@ -81,21 +81,21 @@ pub(super) fn step(letter: u8, run: usize) -> Result<FormatItem, String> {
         b'y' | b'Y' | b'x' if run == 2 => Ok(FormatItem::ShortYear { week_based: letter == b'x' }),
         b'y' | b'Y' | b'x' => Ok(FormatItem::Year { week_based: letter == b'x', least: run.min(9) as u8, most: 9 }),
         b'M' if run > 2 => Ok(FormatItem::Month),
-        b'M' => number(Part::Month, 2, 1, 12),
-        b'd' => number(Part::Day, 2, 1, 31),
-        b'D' => number(Part::DayOfYear, 3, 1, 366),
-        b'w' => number(Part::Week, 2, 1, 53),
-        b'e' => number(Part::Weekday, 1, 1, 7),
+        b'M' => number(NumberField::Month, 2, 1, 12),
+        b'd' => number(NumberField::Day, 2, 1, 31),
+        b'D' => number(NumberField::DayOfYear, 3, 1, 366),
+        b'w' => number(NumberField::Week, 2, 1, 53),
+        b'e' => number(NumberField::Weekday, 1, 1, 7),
         b'E' => Ok(FormatItem::Weekday),
         b'a' => Ok(FormatItem::HalfDay),
         b'G' => Ok(FormatItem::Era),
-        b'H' => number(Part::Hour, 2, 0, 23),
-        b'k' => number(Part::HourFromOne, 2, 1, 24),
-        b'K' => number(Part::HalfDayHour, 2, 0, 11),
-        b'h' => number(Part::HalfDayHourFromOne, 2, 1, 12),
-        b'm' => number(Part::Minute, 2, 0, 59),
+        b'H' => number(NumberField::Hour, 2, 0, 23),
+        b'k' => number(NumberField::HourFromOne, 2, 1, 24),
+        b'K' => number(NumberField::HalfDayHour, 2, 0, 11),
+        b'h' => number(NumberField::HalfDayHourFromOne, 2, 1, 12),
+        b'm' => number(NumberField::Minute, 2, 0, 59),
         // A leap second counts as the next minute's first.
-        b's' => number(Part::Second, 2, 0, 60),
+        b's' => number(NumberField::Second, 2, 0, 60),
         b'S' => Ok(FormatItem::Fraction { digits: run.min(255) as u8 }),
         b'Z' if run > 2 => Ok(FormatItem::Zone),
         b'Z' => Ok(FormatItem::Offset),

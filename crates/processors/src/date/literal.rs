@@ -1,7 +1,7 @@
 //! The formats that have a name instead of letters.
 
 use super::fields::{Fault, Fields, Moment, SecondPlace, Surroundings};
-use super::read::Reader;
+use super::read::TextReader;
 
 /// A format with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +103,7 @@ fn tai64n(text: &[u8]) -> Option<i128> {
 /// ISO 8601 in its extended form: a date (by month, week or day of the year), then `T` or a space and a time with or
 /// without a fraction (after a point or a comma) of its last part, then a zone or none.
 fn iso8601(text: &[u8]) -> Option<Fields> {
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = TextReader { text, at: 0 };
     let mut fields = Fields {
         year: Some(i64::from(reader.number(4, 4)?)),
         ..Fields::default()
@@ -122,7 +122,7 @@ fn iso8601(text: &[u8]) -> Option<Fields> {
 }
 
 /// What follows the year of a date.
-fn date(reader: &mut Reader<'_>, fields: &mut Fields) -> Option<()> {
+fn date(reader: &mut TextReader<'_>, fields: &mut Fields) -> Option<()> {
     if reader.text.get(reader.at) != Some(&b'-') {
         return Some(());
     }
@@ -150,7 +150,7 @@ fn date(reader: &mut Reader<'_>, fields: &mut Fields) -> Option<()> {
     Some(())
 }
 
-fn time(reader: &mut Reader<'_>, fields: &mut Fields) -> Option<()> {
+fn time(reader: &mut TextReader<'_>, fields: &mut Fields) -> Option<()> {
     fields.hour = reader.number(2, 2).filter(|hour| *hour < 24)?;
     let mut unit = 3600;
     if reader.text.get(reader.at) == Some(&b':') {

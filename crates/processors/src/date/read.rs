@@ -1,7 +1,7 @@
 //! Reading the parts of a text, one after the other.
 
 use super::fields::{Fields, SecondPlace};
-use super::item::{FormatItem, Part};
+use super::item::{FormatItem, NumberField};
 use super::names::{NameOf, Names};
 use datetime::zone::{self, Zone};
 
@@ -33,12 +33,12 @@ const WEEKDAYS: [&str; 7] = [
 ];
 
 /// A text with the place of the next byte to read.
-pub(super) struct Reader<'a> {
+pub(super) struct TextReader<'a> {
     pub text: &'a [u8],
     pub at: usize,
 }
 
-impl Reader<'_> {
+impl TextReader<'_> {
     pub fn step(&mut self, step: &FormatItem, fields: &mut Fields) -> Option<()> {
         match step {
             FormatItem::Text(expected) => self.literal(expected)?,
@@ -57,7 +57,7 @@ impl Reader<'_> {
                 if !(u32::from(*least)..=u32::from(*most)).contains(&number) {
                     return None;
                 }
-                if *part == Part::Second && self.at - start == 2 {
+                if *part == NumberField::Second && self.at - start == 2 {
                     fields.place = Some(SecondPlace {
                         at: start,
                         fraction_digits: 0,
@@ -224,20 +224,20 @@ pub(super) fn set_name(fields: &mut Fields, of: NameOf, number: u32) {
     }
 }
 
-fn set(fields: &mut Fields, part: Part, number: u32) {
+fn set(fields: &mut Fields, part: NumberField, number: u32) {
     match part {
-        Part::Month => fields.month = number,
-        Part::Day => fields.day = number,
-        Part::DayOfYear => fields.day_of_year = Some(number),
-        Part::Week => fields.week = Some(number),
-        Part::Weekday => fields.weekday = number,
-        Part::Hour => fields.hour = number,
-        Part::HourFromOne => fields.hour = number % 24,
-        Part::HalfDayHour | Part::HalfDayHourFromOne => {
+        NumberField::Month => fields.month = number,
+        NumberField::Day => fields.day = number,
+        NumberField::DayOfYear => fields.day_of_year = Some(number),
+        NumberField::Week => fields.week = Some(number),
+        NumberField::Weekday => fields.weekday = number,
+        NumberField::Hour => fields.hour = number,
+        NumberField::HourFromOne => fields.hour = number % 24,
+        NumberField::HalfDayHour | NumberField::HalfDayHourFromOne => {
             fields.hour = number % 12;
             fields.is_half_day_hour = true;
         }
-        Part::Minute => fields.minute = number,
-        Part::Second => fields.second = number,
+        NumberField::Minute => fields.minute = number,
+        NumberField::Second => fields.second = number,
     }
 }

@@ -13,7 +13,7 @@ use config::{ConfigError, Node, Positional};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::keyed::{Found, Keyed};
+use crate::keyed::{Keyed, ValueLocation};
 use crate::names::{below, field, target};
 use crate::text::{Texts, Trim, part};
 use pattern::{Capture, Output, Pattern, overlap};
@@ -375,14 +375,14 @@ impl Plan {
             let name = &text[from..to];
             let other = self.others.iter().find(|other| *other.name == *name);
             let value = match other {
-                None => Found::Text(start, end),
+                None => ValueLocation::Text(start, end),
                 Some(other) => {
                     let from = named.changed.len();
                     let value = &text[start..end];
                     if !other.kind.write_json(value, &mut named.changed) {
                         return Err(other.unconverted(value));
                     }
-                    Found::Json(from, named.changed.len())
+                    ValueLocation::Json(from, named.changed.len())
                 }
             };
             named.add(text, captures[pair.name], value);

@@ -81,12 +81,12 @@ pub(super) enum Fact {
 #[serde(default)]
 struct Entry<'a> {
     #[serde(borrow)]
-    city: Place<'a>,
-    continent: Place<'a>,
-    country: Place<'a>,
+    city: Region<'a>,
+    continent: Region<'a>,
+    country: Region<'a>,
     /// From the largest to the smallest.
-    subdivisions: Vec<Place<'a>>,
-    postal: Place<'a>,
+    subdivisions: Vec<Region<'a>>,
+    postal: Region<'a>,
     location: Location<'a>,
     autonomous_system_number: Option<u32>,
     autonomous_system_organization: Option<&'a str>,
@@ -94,7 +94,7 @@ struct Entry<'a> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Place<'a> {
+struct Region<'a> {
     code: Option<&'a str>,
     iso_code: Option<&'a str>,
     #[serde(borrow)]

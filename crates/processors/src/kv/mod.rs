@@ -18,7 +18,7 @@ use config::{ConfigError, Node, Positional};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::keyed::{Found, Keyed};
+use crate::keyed::{Keyed, ValueLocation};
 use crate::literal::Literal;
 use crate::names::{field, target};
 use crate::text::{Texts, Trim};
@@ -326,9 +326,9 @@ impl Kv {
         takes.then(|| format!("{}{key}", config.prefix))
     }
 
-    fn value(&self, text: &[u8], start: usize, end: usize, changed: &mut Vec<u8>) -> Found {
+    fn value(&self, text: &[u8], start: usize, end: usize, changed: &mut Vec<u8>) -> ValueLocation {
         if self.plain_values {
-            return Found::Text(start, end);
+            return ValueLocation::Text(start, end);
         }
         let value = String::from_utf8_lossy(&text[start..end]);
         let value = change(
@@ -338,7 +338,7 @@ impl Kv {
         );
         let from = changed.len();
         changed.extend_from_slice(value.as_bytes());
-        Found::Changed(from, changed.len())
+        ValueLocation::Changed(from, changed.len())
     }
 }
 

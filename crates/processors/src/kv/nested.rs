@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use batch::json;
 
 use super::{Kv, change};
-use crate::keyed::{Found, Keyed, Value, distinct_if, write_values};
+use crate::keyed::{Keyed, Value, ValueLocation, distinct_if, write_values};
 use crate::text::Trim;
 
 /// How deep objects may lie in each other; what lies deeper stays text.
@@ -24,21 +24,21 @@ impl Kv {
     pub(super) fn nested_in<N: Fn(&[u8]) -> Option<String>>(
         &self,
         text: &[u8],
-        value: Found,
+        value: ValueLocation,
         fields: &mut Keyed<'_, N>,
-    ) -> Found {
+    ) -> ValueLocation {
         if !self.config.recursive {
             return value;
         }
         let bytes = match value {
-            Found::Text(start, end) => Cow::from(&text[start..end]),
-            Found::Changed(start, end) => Cow::from(fields.changed[start..end].to_vec()),
-            Found::Json(..) => return value,
+            ValueLocation::Text(start, end) => Cow::from(&text[start..end]),
+            ValueLocation::Changed(start, end) => Cow::from(fields.changed[start..end].to_vec()),
+            ValueLocation::Json(..) => return value,
         };
         let start = fields.changed.len();
         let out = &mut fields.changed;
         match self.write_nested(&bytes, 1, out, &mut fields.dotted_keys) {
-            true => Found::Json(start, fields.changed.len()),
+            true => ValueLocation::Json(start, fields.changed.len()),
             false => value,
         }
     }

@@ -18,7 +18,7 @@ pub(super) struct PatternSplitter {
 }
 
 /// A place in the text: from one byte to another.
-type Place = (usize, usize);
+type ByteRange = (usize, usize);
 
 /// An expression that is a splitter.
 ///
@@ -83,7 +83,7 @@ impl PatternSplitter {
     }
 
     /// The splitter of key and value that stands after one or more blanks at `start`.
-    fn after_blanks(&self, text: &[u8], start: usize) -> Option<Place> {
+    fn after_blanks(&self, text: &[u8], start: usize) -> Option<ByteRange> {
         let blanks = blanks(text, start);
         let start = start + blanks;
         let end = at(&self.values, text, start)?;
@@ -92,7 +92,7 @@ impl PatternSplitter {
 
     /// The value that begins at `pos`, after its splitter, and where to go on. `spaced` says that there were blanks before
     /// the splitter.
-    fn value(&self, text: &[u8], mut pos: usize, spaced: bool) -> (Place, usize) {
+    fn value(&self, text: &[u8], mut pos: usize, spaced: bool) -> (ByteRange, usize) {
         let blanks = blanks(text, pos);
         if self.lenient && blanks > 0 {
             if !spaced && self.begins_pair(text, pos, pos + blanks) {
@@ -128,7 +128,7 @@ fn at(regex: &Regex, text: &[u8], pos: usize) -> Option<usize> {
 }
 
 /// The first match between `pos` and `end` that does not stand after a backslash.
-fn first(regex: &Regex, text: &[u8], pos: usize, end: usize) -> Option<Place> {
+fn first(regex: &Regex, text: &[u8], pos: usize, end: usize) -> Option<ByteRange> {
     let mut from = pos;
     loop {
         let found = regex.search(&Input::new(text).span(from..end))?;
@@ -162,9 +162,9 @@ mod tests {
         )
     }
 
-    type Found = Vec<(Place, Place)>;
+    type Pairs = Vec<(ByteRange, ByteRange)>;
 
-    fn all(mut next: impl FnMut(usize) -> Option<(Pair, usize)>) -> Found {
+    fn all(mut next: impl FnMut(usize) -> Option<(Pair, usize)>) -> Pairs {
         let mut found = Vec::new();
         let mut pos = 0;
         while let Some((pair, end)) = next(pos) {

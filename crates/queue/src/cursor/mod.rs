@@ -336,12 +336,12 @@ pub struct CursorFile {
     /// The slot that holds `saved`.
     slot: usize,
     generation: u64,
-    state: State,
+    state: SyncState,
 }
 
 /// How sure it is that the disk has what a file reads as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum SyncState {
     /// What was saved was synced by this process.
     Synced,
     /// What was saved was read. An earlier process may not have synced it, and then only the page cache has it.
@@ -376,7 +376,7 @@ impl CursorFile {
             noted: None,
             slot,
             generation,
-            state: State::Synced,
+            state: SyncState::Synced,
         })
     }
 
@@ -394,7 +394,7 @@ impl CursorFile {
             noted: None,
             slot,
             generation,
-            state: State::Read,
+            state: SyncState::Read,
         })
     }
 
@@ -409,12 +409,12 @@ impl CursorFile {
     /// The system refused. What was saved before is still there, and the next save may succeed.
     pub fn save(&mut self, saved: Saved) -> io::Result<()> {
         self.confirm()?;
-        if self.state == State::Synced && saved == self.saved {
+        if self.state == SyncState::Synced && saved == self.saved {
             return Ok(());
         }
         self.write_other(&saved)?;
         self.file.sync()?;
-        self.state = State::Synced;
+        self.state = SyncState::Synced;
         self.slot = 1 - self.slot;
         self.noted = None;
         self.saved = saved;
@@ -442,7 +442,7 @@ impl CursorFile {
         // What was written and not synced may be on disk with its generation, so that number is not used again.
         self.generation += 1;
         let page = slot::encode(self.generation, saved)?;
-        self.state = State::OtherWritten;
+        self.state = SyncState::OtherWritten;
         let other = 1 - self.slot;
         self.file.write_at(&page, (other * PAGE) as u64)
     }
@@ -450,7 +450,7 @@ impl CursorFile {
     /// Makes sure that what was read is on disk, before segments that it makes free go or the other slot is written over: an
     /// earlier process may have died before it synced that slot, and then only the page cache has it.
     fn confirm(&mut self) -> io::Result<()> {
-        if self.state != State::Read {
+        if self.state != SyncState::Read {
             return Ok(());
         }
         let mut page = vec![0; PAGE];
@@ -458,7 +458,7 @@ impl CursorFile {
         let length = self.file.read_at(&mut page, offset)?;
         self.file.write_at(&page[..length], offset)?;
         self.file.sync()?;
-        self.state = State::Synced;
+        self.state = SyncState::Synced;
         Ok(())
     }
 

@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 
 use super::AHEAD_MAX;
 use crate::cursor::Passed;
-use crate::log::Reader;
+use crate::log::BlockReader;
 
 /// A reader of the log, made when it is first needed, and the sequence that it gives next.
-pub type ReaderSlot = Arc<Mutex<Option<(Reader, u64)>>>;
+pub type ReaderSlot = Arc<Mutex<Option<(BlockReader, u64)>>>;
 
 /// One output's place.
 #[derive(Default)]

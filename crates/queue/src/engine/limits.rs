@@ -6,7 +6,7 @@ use component::{Limit, plural_were};
 use disk::PAGE;
 
 use super::commit::Wanted;
-use super::state::State;
+use super::state::QueueState;
 use super::{Disk, Queue};
 use crate::settings::Mode;
 
@@ -30,7 +30,7 @@ pub enum Full {
 impl Queue {
     /// Whether a batch may wait in memory. A batch beyond the limits is let in alone, and on disk for an output that has nothing
     /// else to do as well: once the one that fills the memory holds more than that, it goes on alone.
-    pub(super) fn fits_in_memory(&self, state: &State, size: usize, events: usize) -> bool {
+    pub(super) fn fits_in_memory(&self, state: &QueueState, size: usize, events: usize) -> bool {
         let everything = self
             .disk
             .as_ref()
@@ -50,7 +50,7 @@ impl Queue {
 
     /// Whether a batch for which memory has no room waits for the outputs at the front, instead of being stored only: while they
     /// make progress, and none of them waits for another output.
-    pub(super) fn waits_for_outputs(&self, state: &State, disk: &Disk, size: usize) -> bool {
+    pub(super) fn waits_for_outputs(&self, state: &QueueState, disk: &Disk, size: usize) -> bool {
         let is_held_by_others = state.lanes.is_somebody_alone()
             && !state.front.has_backlog()
             && state.front_size() + size <= self.limits.size_max;
@@ -60,7 +60,7 @@ impl Queue {
     }
 
     /// Whether one more batch may wait to be written and synced.
-    pub(super) fn fits_unsynced(&self, state: &State, size: usize) -> bool {
+    pub(super) fn fits_unsynced(&self, state: &QueueState, size: usize) -> bool {
         state.commit.size() == 0 || state.commit.size() + size <= self.unsynced_max()
     }
 
@@ -94,12 +94,12 @@ impl Queue {
 
 impl Disk {
     /// Whether an output got everything while another one fills the memory that may go on alone: it need not wait for that one.
-    fn somebody_starves(&self, state: &State) -> bool {
+    fn somebody_starves(&self, state: &QueueState) -> bool {
         self.may_part && state.front.is_at_end() && state.lanes.is_somebody_idle()
     }
 
     /// Whether the log has no room for a batch, and why.
-    pub(super) fn is_full(&self, state: &State, wanted: Wanted) -> Option<Full> {
+    pub(super) fn is_full(&self, state: &QueueState, wanted: Wanted) -> Option<Full> {
         let Wanted { stored, events } = wanted;
         let held = state.behind();
         let events_max = self.settings.max_events.map_or(u64::MAX, |count| count.0);
@@ -121,7 +121,7 @@ impl Disk {
     }
 
     /// What the log will take with what is pending and so many bytes more.
-    fn size_with(&self, state: &State, stored: u64) -> u64 {
+    fn size_with(&self, state: &QueueState, stored: u64) -> u64 {
         let commit = &state.commit;
         if commit.pending_stored() + stored == 0 {
             return self.log.size();
@@ -138,7 +138,7 @@ impl Disk {
     }
 
     /// Keeps the common budget in step with what the log takes and will take.
-    pub(super) fn account(&self, state: &State) {
+    pub(super) fn account(&self, state: &QueueState) {
         let Some(budget) = &self.budget else { return };
         let size = self.size_with(state, 0);
         let before = self.accounted.swap(size, SeqCst);

@@ -29,11 +29,11 @@ pub struct Line {
 /// The first place in a line, which is left when this is dropped.
 pub struct First<'a> {
     _first: MutexGuard<'a, ()>,
-    _place: Place<'a>,
+    _place: Waiting<'a>,
 }
 
 /// A place in a line.
-struct Place<'a>(&'a Line);
+struct Waiting<'a>(&'a Line);
 
 impl Line {
     /// Whether nobody waits.
@@ -44,7 +44,7 @@ impl Line {
     /// Waits until everybody who came before has left. Whoever stops waiting leaves the line.
     pub async fn wait(&self) -> First<'_> {
         self.length.fetch_add(1, SeqCst);
-        let place = Place(self);
+        let place = Waiting(self);
         First {
             _first: self.first.lock().await,
             _place: place,
@@ -52,7 +52,7 @@ impl Line {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.length.fetch_sub(1, SeqCst);
     }

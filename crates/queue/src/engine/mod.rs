@@ -99,7 +99,7 @@ use crate::spans::Spans;
 use crate::synced::SyncedMark;
 use lane::ReaderSlot;
 use line::Line;
-use state::State;
+use state::QueueState;
 use upkeep::Upkeep;
 
 /// How many batches an output may hold beyond its cursor.
@@ -112,7 +112,7 @@ pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
 pub struct Queue {
     limits: Limits,
     disk: Option<Disk>,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     /// Wakes workers: there may be a batch for them, or there will be none.
     bell: Arc<Bell>,
     /// The log is not read before this, by the steady clock, because reading failed.
@@ -158,7 +158,7 @@ struct Disk {
 impl Queue {
     /// An empty queue in memory for so many outputs.
     pub fn memory(limits: Limits, outputs: usize, bell: Arc<Bell>) -> Arc<Self> {
-        let state = State::new(outputs, steady_clock());
+        let state = QueueState::new(outputs, steady_clock());
         let clocks: [Clock; 2] = [Arc::new(wall_clock), Arc::new(steady_clock)];
         let diagnostics = Diagnostics::silent();
         Arc::new(Self::assemble(
@@ -174,7 +174,7 @@ impl Queue {
     fn assemble(
         limits: Limits,
         disk: Option<Disk>,
-        state: State,
+        state: QueueState,
         diagnostics: Diagnostics,
         [clock, steady]: [Clock; 2],
         bell: Arc<Bell>,
@@ -284,7 +284,7 @@ impl Queue {
         self.work.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock()
     }
 }

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::bell::Bell;
 use super::lane::Lane;
-use super::state::State;
+use super::state::QueueState;
 use super::upkeep::Upkeep;
 use super::{Clock, Disk, Queue, steady_clock, wall_clock};
 use crate::budget::DiskBudget;
@@ -172,7 +172,7 @@ fn passed(cursors: &[CursorFile]) -> LogEnd {
 
 /// Where everybody begins.
 struct Start {
-    state: State,
+    state: QueueState,
     /// For each output its cursor, where there is one.
     cursors: Vec<Option<CursorFile>>,
     /// Cursors of outputs that are not configured any more.
@@ -250,7 +250,7 @@ impl Start {
         Self {
             lost,
             never_written: recovered.next_ordinal.max(end.ordinal)..next_ordinal,
-            state: State::with_lanes(lanes, front, next, end, now),
+            state: QueueState::with_lanes(lanes, front, next, end, now),
             cursors,
             retired: found,
         }

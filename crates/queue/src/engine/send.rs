@@ -11,7 +11,7 @@ use parking_lot::MutexGuard;
 use super::commit::{Pending, Wanted};
 use super::front::{Kept, Waiting};
 use super::line::Line;
-use super::state::State;
+use super::state::QueueState;
 use super::{Disk, Queue};
 use crate::WhenFull;
 use crate::log::{BLOCK_HEADER, Block, Payload};
@@ -141,7 +141,7 @@ impl Queue {
 
     fn keep_in_memory(
         &self,
-        mut state: MutexGuard<'_, State>,
+        mut state: MutexGuard<'_, QueueState>,
         offered: &mut Option<Offer>,
     ) -> Decision {
         let Some(Offer { batch, .. }) = offered.take() else {
@@ -165,7 +165,7 @@ impl Queue {
     /// Puts a batch on its way into the log, and where `keep` says so where workers find it as well.
     fn store(
         &self,
-        mut state: MutexGuard<'_, State>,
+        mut state: MutexGuard<'_, QueueState>,
         offered: &mut Option<Offer>,
         keep: bool,
     ) -> Decision {

@@ -24,14 +24,14 @@ pub struct Held {
 }
 
 /// What the queue's lock guards.
-pub struct State {
+pub struct QueueState {
     pub front: Front,
     pub commit: Commit,
     pub lanes: Lanes,
     pub phase: QueuePhase,
 }
 
-impl State {
+impl QueueState {
     /// Of a queue in memory.
     pub fn new(outputs: usize, now: i64) -> Self {
         let lanes = (0..outputs).map(|_| Lane::default()).collect();

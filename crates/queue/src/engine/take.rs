@@ -15,10 +15,10 @@ use component::{Delivery, Limit};
 use super::front::{Kept, Waiting};
 use super::lane::{ReaderSlot, Weight};
 use super::lanes::{LaneTurn, Recipient};
-use super::state::State;
+use super::state::QueueState;
 use super::upkeep::DROPPED_BY_AGE;
 use super::{Disk, Queue, Ticket};
-use crate::log::{Found, LoadError, LogEnd};
+use crate::log::{FoundBlock, LoadError, LogEnd};
 use crate::settings::Mode;
 
 /// The counter of stored events that could not be read back.
@@ -144,7 +144,11 @@ impl Queue {
         }
     }
 
-    fn choose(self: &Arc<Self>, state: &mut State, has_room: &dyn Fn(usize) -> bool) -> Choice {
+    fn choose(
+        self: &Arc<Self>,
+        state: &mut QueueState,
+        has_room: &dyn Fn(usize) -> bool,
+    ) -> Choice {
         if !state.phase.gives() {
             return Choice::End;
         }
@@ -152,7 +156,8 @@ impl Queue {
         let front = state.front.sequence();
         let readable_end = state.commit.readable().sequence;
         state.lanes.join(front, has_room);
-        let takes = |state: &State, lane: usize| state.lanes.of(lane).may_hold() && has_room(lane);
+        let takes =
+            |state: &QueueState, lane: usize| state.lanes.of(lane).may_hold() && has_room(lane);
         let mut somebody_joins_soon = false;
         for (lane, slot) in state.lanes.alone() {
             if may_read && takes(state, lane) {
@@ -194,7 +199,7 @@ impl Queue {
 
     /// Every output of a queue on disk has failed: what is stored stays for a later run. Of what is in memory alone, which
     /// comes first, the outputs are told, because its receipts must not wait for ever.
-    fn choose_for_nobody(self: &Arc<Self>, state: &mut State) -> Choice {
+    fn choose_for_nobody(self: &Arc<Self>, state: &mut QueueState) -> Choice {
         let in_memory_only = |first: &Waiting| !first.is_stored();
         if state.front.first().is_some_and(in_memory_only) {
             self.give_waiting(state)
@@ -206,7 +211,7 @@ impl Queue {
     }
 
     /// Gives the first batch that waits in memory to the outputs at the front.
-    fn give_waiting(self: &Arc<Self>, state: &mut State) -> Choice {
+    fn give_waiting(self: &Arc<Self>, state: &mut QueueState) -> Choice {
         let Some(waiting) = state.front.take() else {
             return Choice::Wait;
         };
@@ -235,7 +240,7 @@ impl Queue {
     /// Gives a batch to the outputs that are to get it.
     fn give(
         self: &Arc<Self>,
-        state: &mut State,
+        state: &mut QueueState,
         recipient: Recipient,
         what: &Given,
         issuer: Option<Issuer>,
@@ -359,7 +364,7 @@ impl Queue {
         }
     }
 
-    fn load(&self, disk: &Disk, entry: Entry, found: &Found) -> Taken {
+    fn load(&self, disk: &Disk, entry: Entry, found: &FoundBlock) -> Taken {
         let mut attempts = 0;
         let bytes = loop {
             match disk.log.load(found, &disk.pool) {
@@ -400,7 +405,7 @@ impl Queue {
     }
 
     /// Counts events that are missing before what was found.
-    fn say_lost_before(&self, disk: &Disk, missing: Range<u64>, from: u64, found: &Found) {
+    fn say_lost_before(&self, disk: &Disk, missing: Range<u64>, from: u64, found: &FoundBlock) {
         let lost = disk.count_lost(disk.log.lost_of(missing, from, Some(found)));
         if lost > 0 {
             self.metrics.count(LOST, lost);
@@ -443,7 +448,7 @@ impl Disk {
 
     /// Lets those of the `full` outputs go on alone that hold more than is kept in memory for them, where the log has
     /// everything from here on. Others take what they get.
-    fn part(&self, state: &mut State, full: &[usize]) {
+    fn part(&self, state: &mut QueueState, full: &[usize]) {
         let is_stored = match self.mode {
             Mode::Everything => true,
             Mode::Overflow => state.front.is_next_stored(),

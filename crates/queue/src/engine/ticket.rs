@@ -8,7 +8,7 @@ use component::Delivery;
 use component::input::Issuer;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::state::State;
+use super::state::QueueState;
 use super::{AHEAD_MAX, Queue};
 
 /// To be passed by every output that got the batch.
@@ -115,7 +115,7 @@ impl Ticket {
             if is_last {
                 self.account_end(state);
             }
-            let State { commit, lanes, .. } = state;
+            let QueueState { commit, lanes, .. } = state;
             let makes_room = commit.wants_release(|| lanes.lowest_cursor());
             (may_hold_again, makes_room)
         };
@@ -181,13 +181,13 @@ impl Ticket {
         self.outputs_holding.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    fn give_back_room(&self, state: &mut State) {
+    fn give_back_room(&self, state: &mut QueueState) {
         if self.is_held {
             state.front.give_back(self.size, self.events);
         }
     }
 
-    fn account_end(&self, state: &mut State) {
+    fn account_end(&self, state: &mut QueueState) {
         if self.is_held && !self.is_stored {
             state.front.settle_unstored(self.events);
         }

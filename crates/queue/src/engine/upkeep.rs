@@ -12,7 +12,7 @@ use super::limits::Full;
 use super::{Disk, Queue};
 use crate::WhenFull;
 use crate::cursor::{CursorFile, Saved};
-use crate::log::{Found, LogEnd, Reader};
+use crate::log::{BlockReader, FoundBlock, LogEnd};
 
 /// The counter of events that made room for others.
 pub const DROPPED_OLDEST: &str = "dropped_oldest";
@@ -33,8 +33,8 @@ pub struct Upkeep {
 
 /// A reader with the block that it stands at.
 struct Sweeper {
-    reader: Reader,
-    found: Option<Found>,
+    reader: BlockReader,
+    found: Option<FoundBlock>,
 }
 
 impl Upkeep {
@@ -290,7 +290,7 @@ impl Queue {
     }
 
     /// The oldest stored batch that some output has not passed.
-    fn oldest(&self, disk: &Disk, upkeep: &mut Upkeep) -> io::Result<Option<Found>> {
+    fn oldest(&self, disk: &Disk, upkeep: &mut Upkeep) -> io::Result<Option<FoundBlock>> {
         let (lowest, end) = {
             let state = self.lock();
             (state.lowest_cursor(), state.commit.readable().sequence)
@@ -313,14 +313,14 @@ impl Queue {
     }
 
     /// Whether a batch has waited for longer than it may.
-    pub(super) fn is_too_old(&self, disk: &Disk, found: &Found) -> bool {
+    pub(super) fn is_too_old(&self, disk: &Disk, found: &FoundBlock) -> bool {
         disk.settings.max_age.is_some_and(|age| {
             let age = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
             found.time < (self.clock)().saturating_sub(age)
         })
     }
 
-    pub(super) fn drop_block(&self, found: &Found, reason: &'static str) {
+    pub(super) fn drop_block(&self, found: &FoundBlock, reason: &'static str) {
         let dropped = self.lock().drop_to(found.sequence, &found.ordinals());
         self.count_dropped(reason, dropped);
         self.bell.ring();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::commit::WRITE_SIZE;
 use super::phase::QueuePhase;
-use super::state::State;
+use super::state::QueueState;
 use super::upkeep::DROPPED_OLDEST;
 use super::{Disk, Queue};
 use crate::Durability;
@@ -122,7 +122,7 @@ impl Queue {
 
 /// What is due, or when something will be.
 fn due(
-    state: &State,
+    state: &QueueState,
     disk: &Disk,
     plan: &Plan,
     unsynced_max: usize,

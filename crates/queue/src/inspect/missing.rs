@@ -7,11 +7,11 @@ use std::ops;
 
 use super::range::Range;
 use super::{CursorMap, Damage};
-use crate::log::{BLOCK_HEADER, Behind, BlockHeader, LogEnd, Place, Survey, segment_name};
+use crate::log::{BLOCK_HEADER, Behind, BlockHeader, LogEnd, LogPosition, Survey, segment_name};
 
 /// Damage before it is known what was safe.
 pub(super) struct Pending {
-    pub(super) place: Place,
+    pub(super) place: LogPosition,
     pub(super) damage: Damage,
     pub(super) first: u64,
     pub(super) last: u64,
@@ -54,8 +54,8 @@ impl Marks {
 /// A block that counts, or the end of the log.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
-    begin: Place,
-    end: Place,
+    begin: LogPosition,
+    end: LogPosition,
     next: LogEnd,
 }
 
@@ -65,7 +65,7 @@ struct Gap {
     /// The block before it; none at the beginning.
     before: Option<Seen>,
     /// Where the block behind it begins; none at the end.
-    behind: Option<Place>,
+    behind: Option<LogPosition>,
     from: LogEnd,
     until: LogEnd,
     /// What is below it was synced, as the block behind says.
@@ -97,7 +97,7 @@ pub(super) struct Gaps {
 
 impl Gaps {
     /// A block that counts, where so many unreadable places were seen.
-    pub(super) fn see(&mut self, begin: Place, header: &BlockHeader, flaws: usize) {
+    pub(super) fn see(&mut self, begin: LogPosition, header: &BlockHeader, flaws: usize) {
         let flaw = flaws.checked_sub(1).filter(|last| *last >= self.flaws);
         let from = self.last.map_or(LogEnd::default(), |last| last.next);
         let gap = Gap {
@@ -118,7 +118,7 @@ impl Gaps {
         }
         self.last = Some(Seen {
             begin,
-            end: Place {
+            end: LogPosition {
                 offset: begin.offset + BLOCK_HEADER as u64 + u64::from(header.stored_len),
                 ..begin
             },
@@ -202,7 +202,7 @@ impl Judge<'_> {
     }
 
     fn damage(&self, gap: &Gap, events: u64) -> Pending {
-        let place = |at: Place| (segment_name(at.segment), at.offset);
+        let place = |at: LogPosition| (segment_name(at.segment), at.offset);
         let (file, offset, reason) = match (gap.before, gap.behind) {
             (Some(last), Some(next)) if next.segment > last.begin.segment + 1 => (
                 segment_name(last.begin.segment + 1),
@@ -229,7 +229,7 @@ impl Judge<'_> {
         };
         let (first, last) = (gap.from.sequence, gap.until.sequence - 1);
         Pending {
-            place: gap.before.map_or(Place::default(), |last| last.end),
+            place: gap.before.map_or(LogPosition::default(), |last| last.end),
             first,
             last,
             damage: Damage {

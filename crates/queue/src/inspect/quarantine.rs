@@ -13,7 +13,7 @@ use super::{InspectError, QueueFolder};
 use crate::QueueError;
 use crate::cursor;
 use crate::log::{
-    BLOCK_HEADER, BLOCK_MAGIC, BlockHeader, Place, QUARANTINE, WRONG_CHECKSUM, copy_place,
+    BLOCK_HEADER, BLOCK_MAGIC, BlockHeader, LogPosition, QUARANTINE, WRONG_CHECKSUM, copy_place,
     decompress,
 };
 
@@ -126,16 +126,16 @@ impl QueueFolder {
         let read = file.read_at(&mut bytes, 0);
         let read = read.map_err(failed()).map_err(self.wrong())?;
         bytes.truncate(read);
-        Ok(self.pieces(&bytes, Place { segment, offset }))
+        Ok(self.pieces(&bytes, LogPosition { segment, offset }))
     }
 
-    fn pieces(&self, bytes: &[u8], start: Place) -> Vec<Salvaged> {
+    fn pieces(&self, bytes: &[u8], start: LogPosition) -> Vec<Salvaged> {
         let finder = Finder::new(&BLOCK_MAGIC);
         let mut pieces = Vec::new();
         // A range begins where a block was expected, even if its magic is gone.
         let (mut at, mut lost) = (0, 0);
         loop {
-            let place = Place {
+            let place = LogPosition {
                 offset: start.offset + at as u64,
                 ..start
             };
@@ -159,7 +159,7 @@ impl QueueFolder {
     }
 
     /// The block at the beginning of these bytes and its length, when its payload is what was written.
-    fn whole(&self, bytes: &[u8], offset: u64, place: Place) -> Option<(Salvaged, usize)> {
+    fn whole(&self, bytes: &[u8], offset: u64, place: LogPosition) -> Option<(Salvaged, usize)> {
         let (header, is_sound) = match BlockHeader::decode(bytes, place) {
             Ok(header) => (header, true),
             Err(_) => (BlockHeader::decode_unchecked(bytes)?, false),
@@ -186,12 +186,12 @@ impl QueueFolder {
 }
 
 /// The bytes between whole blocks, unless they are padding.
-fn lost_piece(bytes: &[u8], from: usize, to: usize, start: Place) -> Option<Salvaged> {
+fn lost_piece(bytes: &[u8], from: usize, to: usize, start: LogPosition) -> Option<Salvaged> {
     let lost = &bytes[from..to];
     if lost.iter().all(|byte| *byte == 0) && !(from == 0 && to == bytes.len()) {
         return None;
     }
-    let place = Place {
+    let place = LogPosition {
         offset: start.offset + from as u64,
         ..start
     };

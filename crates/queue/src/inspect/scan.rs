@@ -12,8 +12,8 @@ use super::missing::{Gaps, Judge, Marks, Pending};
 use super::range::Range;
 use super::{Damage, InspectError, QueueFolder, SegmentReport, age};
 use crate::log::{
-    BLOCK_HEADER, BlockHeader, Compression, Item, Place, ScanOptions, Scanner, SegmentInfo, Survey,
-    WRONG_CHECKSUM, decompress, segment_name, segment_number,
+    BLOCK_HEADER, BlockHeader, Compression, Item, LogPosition, ScanOptions, Scanner, SegmentInfo,
+    Survey, WRONG_CHECKSUM, decompress, segment_name, segment_number,
 };
 use crate::{QueueError, synced};
 
@@ -334,7 +334,7 @@ impl Pass<'_> {
         let sequence = block.header.sequence;
         if !block.superseded {
             self.limit(sequence);
-            let place = Place {
+            let place = LogPosition {
                 segment: block.segment,
                 offset: block.offset,
             };
@@ -379,7 +379,7 @@ impl Pass<'_> {
         (first, last): (u64, u64),
     ) {
         self.pending.push(Pending {
-            place: Place { segment, offset },
+            place: LogPosition { segment, offset },
             damage: Damage {
                 file: segment_name(segment),
                 offset,

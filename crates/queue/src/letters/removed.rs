@@ -30,11 +30,11 @@ pub(crate) struct Removed {
     /// Letters that were written and cannot be found; nobody has purged them yet.
     lost: Spans,
     /// Damaged parts that were purged.
-    cleared: Vec<Part>,
+    cleared: Vec<DamagedRange>,
 }
 
 /// A damaged part: segment, offset, length.
-pub(crate) type Part = (u64, u64, u64);
+pub(crate) type DamagedRange = (u64, u64, u64);
 
 #[derive(Serialize, Deserialize)]
 struct Content {
@@ -44,7 +44,7 @@ struct Content {
     #[serde(default)]
     lost: Vec<(u64, u64)>,
     #[serde(default)]
-    cleared: Vec<Part>,
+    cleared: Vec<DamagedRange>,
 }
 
 impl Removed {
@@ -156,15 +156,15 @@ impl Removed {
     }
 
     /// What is damaged or cannot be found is reported no more.
-    pub fn clear(&mut self, parts: &[Part]) {
+    pub fn clear(&mut self, parts: &[DamagedRange]) {
         self.lost = Spans::default();
-        let is_new = |part: &&Part| !self.cleared.contains(part);
-        let new: Vec<Part> = parts.iter().filter(is_new).copied().collect();
+        let is_new = |part: &&DamagedRange| !self.cleared.contains(part);
+        let new: Vec<DamagedRange> = parts.iter().filter(is_new).copied().collect();
         self.cleared.extend(new);
     }
 
     pub fn is_cleared(&self, segment: u64, offset: u64) -> bool {
-        let is_of = |(of, start, length): &Part| {
+        let is_of = |(of, start, length): &DamagedRange| {
             *of == segment && (*start..start.saturating_add(*length)).contains(&offset)
         };
         self.cleared.iter().any(is_of)

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crc32fast::Hasher;
 use disk::PAGE;
 
-use super::{Compression, Place};
+use super::{Compression, LogPosition};
 
 /// The latest version of the format of a segment that is known here. It is that of its header; its blocks have their own.
 pub const VERSION: u32 = 5;
@@ -75,7 +75,7 @@ const _: () = assert!(NEVER_DURABLE_AT + 8 + NEVER_DURABLE_MAX * NEVER_DURABLE_L
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Torn {
     /// Where it begins.
-    pub from: Place,
+    pub from: LogPosition,
     /// The first segment behind it.
     pub until: u64,
 }
@@ -211,7 +211,7 @@ fn decode_torn(page: &[u8]) -> Vec<Torn> {
     let count = u64_at(page, TORN_AT).min(TORN_MAX as u64) as usize;
     let ranges = page[TORN_AT + 8..PAGE].chunks_exact(TORN_LEN).take(count);
     let decode = |range: &[u8]| Torn {
-        from: Place {
+        from: LogPosition {
             segment: u64_at(range, 0),
             offset: u64_at(range, 8),
         },
@@ -281,7 +281,7 @@ impl BlockHeader {
     }
 
     /// The header's bytes for a block at that place.
-    pub(super) fn encode(&self, place: Place) -> [u8; BLOCK_HEADER] {
+    pub(super) fn encode(&self, place: LogPosition) -> [u8; BLOCK_HEADER] {
         let mut bytes = [0; BLOCK_HEADER];
         bytes[..8].copy_from_slice(&BLOCK_MAGIC);
         bytes[12] = self.version;
@@ -305,7 +305,7 @@ impl BlockHeader {
     }
 
     /// Reads the header of a block at that place.
-    pub(crate) fn decode(bytes: &[u8], place: Place) -> Result<Self, Flaw> {
+    pub(crate) fn decode(bytes: &[u8], place: LogPosition) -> Result<Self, Flaw> {
         if bytes.len() < BLOCK_HEADER || bytes[..8] != BLOCK_MAGIC {
             return Err(Flaw::Magic);
         }
@@ -346,7 +346,7 @@ impl BlockHeader {
 }
 
 /// The CRC of a block's header. Its place is in it, so that a block that was copied elsewhere is none.
-fn crc_at(header: &[u8], place: Place) -> u32 {
+fn crc_at(header: &[u8], place: LogPosition) -> u32 {
     let mut hasher = Hasher::new();
     hasher.update(&header[CRC_FROM..BLOCK_HEADER]);
     hasher.update(&place.segment.to_le_bytes());

@@ -11,7 +11,7 @@ use disk::StoredFile;
 
 use super::format::{NEVER_DURABLE_MAX, TORN_MAX, Torn};
 use super::scan::First;
-use super::{Damage, Place};
+use super::{Damage, LogPosition};
 use crate::spans::Spans;
 
 /// Damages that nobody has asked for yet. What is found beyond is added to the last one.
@@ -85,7 +85,7 @@ pub(super) struct Index {
     /// The newest ranges in which what is unreadable never was durable.
     torn: BTreeSet<Torn>,
     pending: Vec<Damage>,
-    known: BTreeSet<Place>,
+    known: BTreeSet<LogPosition>,
 }
 
 impl Index {
@@ -142,7 +142,7 @@ impl Index {
         }
     }
 
-    pub(super) fn is_torn(&self, place: Place) -> bool {
+    pub(super) fn is_torn(&self, place: LogPosition) -> bool {
         let mut ranges = self.torn.iter();
         ranges.any(|torn| torn.from <= place && place.segment < torn.until)
     }
@@ -173,13 +173,13 @@ impl Index {
     }
 
     /// Whether a block at that place may have been written again elsewhere.
-    pub(super) fn is_superseded(&self, place: Place, sequence: u64) -> bool {
+    pub(super) fn is_superseded(&self, place: LogPosition, sequence: u64) -> bool {
         let segment = self.segments.get(&place.segment);
         segment.is_none_or(|segment| segment.limit <= sequence)
     }
 
     /// Whether a damage is new.
-    pub(super) fn learn(&mut self, place: Place) -> bool {
+    pub(super) fn learn(&mut self, place: LogPosition) -> bool {
         if self.known.contains(&place) {
             return false;
         }
@@ -213,7 +213,7 @@ impl Index {
             self.never_durable.forget_below(first.ordinal);
         }
         self.torn.retain(|torn| torn.until > oldest);
-        let oldest = Place {
+        let oldest = LogPosition {
             segment: oldest,
             offset: 0,
         };

@@ -99,7 +99,7 @@ pub use payload::Payload;
 pub(crate) use payload::{WRONG_CHECKSUM, decompress};
 pub(crate) use quarantine::copy_place;
 pub use quarantine::{FOLDER as QUARANTINE, copy_name};
-pub use reader::{Found, LoadError, Reader};
+pub use reader::{BlockReader, FoundBlock, LoadError};
 pub use scan::{Item, ScanOptions, Scanner, list_segments, scan_segment};
 pub(crate) use survey::Survey;
 
@@ -145,7 +145,7 @@ impl LogEnd {
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
-pub struct Place {
+pub struct LogPosition {
     /// The number of its segment.
     pub segment: u64,
     /// The offset in it, in bytes.
@@ -301,8 +301,8 @@ impl Log {
     }
 
     /// Reads from a sequence on.
-    pub fn reader(&self, from_sequence: u64) -> Reader {
-        Reader::new(self.shared.clone(), from_sequence)
+    pub fn reader(&self, from_sequence: u64) -> BlockReader {
+        BlockReader::new(self.shared.clone(), from_sequence)
     }
 
     /// Reads a block's payload. Holds no lock, so many threads load at once.
@@ -310,12 +310,12 @@ impl Log {
     /// # Errors
     /// The system refused, which may pass ([`Log::give_up`] when it does not), or the payload is damaged, which was
     /// reported and quarantined.
-    pub fn load(&self, found: &Found, pool: &PagePool) -> Result<Bytes, LoadError> {
+    pub fn load(&self, found: &FoundBlock, pool: &PagePool) -> Result<Bytes, LoadError> {
         reader::load(&self.shared, found, pool)
     }
 
     /// Takes a block as damaged whose payload the system does not give.
-    pub fn give_up(&self, found: &Found, failure: &io::Error) {
+    pub fn give_up(&self, found: &FoundBlock, failure: &io::Error) {
         reader::damaged(&self.shared, found, &format!("cannot be read: {failure}"));
     }
 
@@ -381,7 +381,7 @@ impl Log {
         &self,
         missing: Range<u64>,
         from_sequence: u64,
-        found: Option<&Found>,
+        found: Option<&FoundBlock>,
     ) -> Vec<Range<u64>> {
         let behind = found.map(|found| Behind {
             segment: found.place.segment,
@@ -412,7 +412,7 @@ impl Shared {
     }
 
     /// Reports a damage, unless it is known, and copies it aside if there is a file.
-    fn lost(&self, file: Option<&dyn StoredFile>, from: Place, length: u64, reason: &str) {
+    fn lost(&self, file: Option<&dyn StoredFile>, from: LogPosition, length: u64, reason: &str) {
         let torn = {
             let mut index = self.index();
             if !index.learn(from) {

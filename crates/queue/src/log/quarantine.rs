@@ -8,7 +8,7 @@ use std::io;
 use disk::{PAGE, PageBuffer, Storage, StoredFile};
 use parking_lot::{Mutex, MutexGuard};
 
-use super::Place;
+use super::LogPosition;
 
 /// The folder of copies.
 pub const FOLDER: &str = "quarantine";
@@ -16,12 +16,12 @@ pub const FOLDER: &str = "quarantine";
 const CHUNK: usize = 256 * 1024;
 
 /// Where the range lies in a segment whose copy has that name, without the folder's.
-pub(crate) fn copy_place(name: &str) -> Option<Place> {
+pub(crate) fn copy_place(name: &str) -> Option<LogPosition> {
     let (segment, offset) = name
         .strip_prefix("segment-")?
         .strip_suffix(".bin")?
         .split_once("-offset-")?;
-    Some(Place {
+    Some(LogPosition {
         segment: u64::from_str_radix(segment, 16).ok()?,
         offset: u64::from_str_radix(offset, 16).ok()?,
     })
@@ -52,7 +52,7 @@ impl Quarantine {
         &self,
         storage: &dyn Storage,
         file: &dyn StoredFile,
-        from: Place,
+        from: LogPosition,
         length: u64,
     ) -> bool {
         if !self.reserve(storage, length) {

@@ -20,7 +20,7 @@ use disk::{PAGE, PagePool, StoredFile};
 use super::format::{BLOCK_HEADER, BlockHeader, segment_name};
 use super::payload::{WRONG_CHECKSUM, decompress};
 use super::walk::{NextBlock, Walk};
-use super::{Compression, Place, Shared};
+use super::{Compression, LogPosition, Shared};
 
 /// Read at once at most. Small blocks are read many at a time, payloads included.
 const WINDOW: usize = 1024 * 1024;
@@ -30,9 +30,9 @@ const ATTEMPTS: u32 = 3;
 
 /// A block that was found, with which its payload is loaded. It stays loadable when its segment is released.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct FoundBlock {
     /// Where it begins.
-    pub place: Place,
+    pub place: LogPosition,
     /// Its sequence.
     pub sequence: u64,
     /// Events written to the log before it, ever.
@@ -49,7 +49,7 @@ pub struct Found {
     stored: Option<Bytes>,
 }
 
-impl Found {
+impl FoundBlock {
     /// Events written to the log up to its end, ever.
     pub fn ordinal_end(&self) -> u64 {
         self.ordinals().end
@@ -81,7 +81,7 @@ pub enum LoadError {
     #[error("block at offset {} of {} is damaged: {reason}", .place.offset, segment_name(.place.segment))]
     Damaged {
         /// Where the block begins.
-        place: Place,
+        place: LogPosition,
         /// Why.
         reason: String,
     },
@@ -89,7 +89,7 @@ pub enum LoadError {
 
 /// Reads blocks in the order of their sequences.
 #[derive(Debug)]
-pub struct Reader {
+pub struct BlockReader {
     shared: Arc<Shared>,
     /// The lowest sequence that was not given.
     next: u64,
@@ -107,7 +107,7 @@ struct View {
     limit: u64,
 }
 
-impl Reader {
+impl BlockReader {
     pub(super) fn new(shared: Arc<Shared>, next: u64) -> Self {
         Self {
             shared,
@@ -130,7 +130,7 @@ impl Reader {
     /// The system refused; the next call tries again.
     // It is no iterator: after `None` there may be more.
     #[allow(clippy::should_implement_trait)]
-    pub fn next(&mut self) -> io::Result<Option<Found>> {
+    pub fn next(&mut self) -> io::Result<Option<FoundBlock>> {
         loop {
             let Some(view) = self.view() else {
                 self.walk.window.rest();
@@ -208,7 +208,7 @@ impl Reader {
     }
 
     /// Takes one step.
-    fn read(&mut self, file: &Arc<dyn StoredFile>, view: &View) -> io::Result<Option<Found>> {
+    fn read(&mut self, file: &Arc<dyn StoredFile>, view: &View) -> io::Result<Option<FoundBlock>> {
         match self.walk.step(&**file, view.end)? {
             NextBlock::End | NextBlock::Free(_) => {
                 self.walk.offset = self.walk.offset.max(view.end);
@@ -219,7 +219,7 @@ impl Reader {
                 is_zero,
                 ..
             } => {
-                let from = Place {
+                let from = LogPosition {
                     segment: self.walk.number,
                     offset: range.start,
                 };
@@ -236,8 +236,8 @@ impl Reader {
                 // The walk is behind the block already, so it is given; its payload is read when it is loaded.
                 let stored = stored.unwrap_or_default();
                 self.next = header.sequence + 1;
-                return Ok(Some(Found {
-                    place: Place {
+                return Ok(Some(FoundBlock {
+                    place: LogPosition {
                         segment: self.walk.number,
                         offset,
                     },
@@ -256,7 +256,7 @@ impl Reader {
     }
 
     /// Reports a damage, unless the segment was abandoned or released meanwhile.
-    fn damage(&self, file: Option<&dyn StoredFile>, from: Place, length: u64, reason: &str) {
+    fn damage(&self, file: Option<&dyn StoredFile>, from: LogPosition, length: u64, reason: &str) {
         let superseded = self.shared.index().is_superseded(from, self.next);
         if !superseded {
             self.shared.lost(file, from, length, reason);
@@ -281,7 +281,7 @@ impl Reader {
 
     /// Goes on behind a segment that cannot be read at all.
     fn skip_segment(&mut self, file: Option<&dyn StoredFile>, view: &View, failure: &io::Error) {
-        let from = Place {
+        let from = LogPosition {
             segment: self.walk.number,
             offset: self.walk.offset,
         };
@@ -295,7 +295,7 @@ impl Reader {
 /// Reads a payload.
 pub(super) fn load(
     shared: &Arc<Shared>,
-    found: &Found,
+    found: &FoundBlock,
     pool: &PagePool,
 ) -> Result<Bytes, LoadError> {
     let reason = match read_payload(found, pool) {
@@ -311,7 +311,7 @@ pub(super) fn load(
     })
 }
 
-fn is_superseded(shared: &Shared, found: &Found) -> bool {
+fn is_superseded(shared: &Shared, found: &FoundBlock) -> bool {
     let index = shared.index();
     index.is_superseded(found.place, found.sequence)
 }
@@ -319,11 +319,11 @@ fn is_superseded(shared: &Shared, found: &Found) -> bool {
 /// Loads the copy that counts of a block whose segment was abandoned after it was found.
 fn load_again(
     shared: &Arc<Shared>,
-    found: &Found,
+    found: &FoundBlock,
     pool: &PagePool,
     failed: io::Result<Result<Bytes, &'static str>>,
 ) -> Result<Bytes, LoadError> {
-    let mut reader = Reader::new(shared.clone(), found.sequence);
+    let mut reader = BlockReader::new(shared.clone(), found.sequence);
     let again = reader.next()?;
     let again = again.filter(|again| again.sequence == found.sequence);
     match again {
@@ -338,13 +338,13 @@ fn load_again(
 }
 
 /// Reports a block whose payload cannot be had.
-pub(super) fn damaged(shared: &Shared, found: &Found, reason: &str) {
+pub(super) fn damaged(shared: &Shared, found: &FoundBlock, reason: &str) {
     let length = found.header.length();
     shared.lost(Some(&*found.file), found.place, length, reason);
 }
 
 /// The payload of a block, or why it is not what was written.
-fn read_payload(found: &Found, pool: &PagePool) -> io::Result<Result<Bytes, &'static str>> {
+fn read_payload(found: &FoundBlock, pool: &PagePool) -> io::Result<Result<Bytes, &'static str>> {
     if let Some(stored) = &found.stored {
         let payload = check(&found.header, stored, pool);
         return Ok(payload.map(|raw| raw.unwrap_or_else(|| Bytes::copy_from_slice(stored))));

@@ -12,7 +12,7 @@ use disk::{PAGE, Storage, StoredFile};
 use super::format::{BlockHeader, SegmentPage, Torn, segment_name};
 use super::index::{Index, Segment};
 use super::scan::{First, Head, Item, ScanOptions, Scanner, newer_block, read_heads};
-use super::{LogEnd, LogSettings, Place, Recovered};
+use super::{LogEnd, LogPosition, LogSettings, Recovered};
 use crate::QueueError;
 use crate::spans::Spans;
 
@@ -31,7 +31,7 @@ pub(super) struct Opened {
 /// A segment without a header.
 pub(super) struct DamagedHeader {
     pub(super) file: Arc<dyn StoredFile>,
-    pub(super) place: Place,
+    pub(super) place: LogPosition,
     pub(super) length: u64,
     pub(super) reason: &'static str,
     /// Whether there is anything to keep.
@@ -58,7 +58,7 @@ pub(super) struct Examined {
     pub(super) heads: Vec<Head>,
     tail: Tail,
     /// Where what a crash left behind begins.
-    torn_from: Option<Place>,
+    torn_from: Option<LogPosition>,
     next_number: u64,
 }
 
@@ -136,7 +136,7 @@ pub(super) fn limits(heads: &[Head]) -> Vec<u64> {
 /// What is unreadable, until it is known whether it was durable.
 #[derive(Debug)]
 struct Flaw {
-    place: Place,
+    place: LogPosition,
     length: u64,
     /// No sequence that may have been lost is below it.
     least: u64,
@@ -290,7 +290,7 @@ impl Tail {
     }
 
     /// Finds what a crash left behind: where it begins.
-    fn judge(&mut self) -> Option<Place> {
+    fn judge(&mut self) -> Option<LogPosition> {
         let (durable, next) = (self.durable, self.next_sequence);
         let torn = self.flaws.iter().filter(|flaw| {
             // Of a segment in which nothing can be read it is not known where it began. Where synced blocks are missing it
@@ -429,7 +429,7 @@ impl Scanned {
         let counts = least < self.limit || is_headless;
         if counts && self.flaws.len() < FLAWS_MAX {
             self.flaws.push(Flaw {
-                place: Place {
+                place: LogPosition {
                     segment: self.number,
                     // The header was lost together with what follows it.
                     offset: if is_headless { 0 } else { range.start },
@@ -453,7 +453,7 @@ fn build(
     heads: &[Head],
     limits: &[u64],
     tail: &Tail,
-    torn_from: Option<Place>,
+    torn_from: Option<LogPosition>,
     next_number: u64,
 ) -> Index {
     let mark = match torn_from {
@@ -504,7 +504,7 @@ fn damaged_headers(heads: &[Head], limits: &[u64]) -> Vec<DamagedHeader> {
         };
         Some(DamagedHeader {
             file: head.file.clone()?,
-            place: Place {
+            place: LogPosition {
                 segment: head.number,
                 offset: 0,
             },

@@ -7,7 +7,7 @@ use disk::Storage;
 use super::index::{Behind, Index};
 use super::recover::{Examined, limits};
 use super::scan::segments;
-use super::{LogEnd, Place, SegmentInfo};
+use super::{LogEnd, LogPosition, SegmentInfo};
 use crate::QueueError;
 
 /// What a start would know of a log.
@@ -57,7 +57,7 @@ impl Survey {
     }
 
     /// Whether what is unreadable at that place never was durable.
-    pub(crate) fn is_torn(&self, place: Place) -> bool {
+    pub(crate) fn is_torn(&self, place: LogPosition) -> bool {
         self.index.is_torn(place)
     }
 

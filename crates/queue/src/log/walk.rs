@@ -10,7 +10,7 @@ use bytes::Bytes;
 use disk::{PAGE, StoredFile, Window, is_zero};
 use memchr::memmem::Finder;
 
-use super::Place;
+use super::LogPosition;
 use super::format::{BLOCK_HEADER, BLOCK_MAGIC, BlockHeader, Flaw};
 
 /// Blocks of up to this size are found by reading on; to the header behind a larger one the walk jumps.
@@ -116,8 +116,8 @@ impl Walk {
         Ok((block.len() == length).then(|| block.slice(BLOCK_HEADER..)))
     }
 
-    fn place(&self, offset: u64) -> Place {
-        Place {
+    fn place(&self, offset: u64) -> LogPosition {
+        LogPosition {
             segment: self.number,
             offset,
         }

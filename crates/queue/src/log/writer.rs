@@ -12,7 +12,7 @@ use disk::{PAGE, PageBuffer, StoredFile};
 use super::format::{BlockHeader, SegmentHeader, Torn, segment_name};
 use super::index::{Index, Segment};
 use super::scan::First;
-use super::{Block, Place, Shared};
+use super::{Block, LogPosition, Shared};
 
 /// Written at once.
 const BUFFER: usize = 1024 * 1024;
@@ -92,7 +92,7 @@ impl Writer {
             return;
         };
         shared.index().add_torn(Torn {
-            from: Place { segment, offset },
+            from: LogPosition { segment, offset },
             until: self.next_number,
         });
         remove_new(shared, pieces);
@@ -115,7 +115,7 @@ impl Writer {
             if segment.synced < segment.written && !segment.abandoned {
                 segment.abandoned = true;
                 let offset = segment.synced;
-                torn_from = torn_from.or(Some(Place {
+                torn_from = torn_from.or(Some(LogPosition {
                     segment: *number,
                     offset,
                 }));
@@ -209,7 +209,7 @@ impl Writer {
             output.used = PAGE;
         }
         for block in &blocks[piece.blocks.clone()] {
-            let place = Place {
+            let place = LogPosition {
                 segment: piece.target.number,
                 offset: output.at + output.used as u64,
             };

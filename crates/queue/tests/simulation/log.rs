@@ -10,8 +10,8 @@ use disk::{PAGE, PagePool};
 use fastrand::Rng;
 use queue::QueueError;
 use queue::log::{
-    BLOCK_HEADER, Block, Compression, Found, LoadError, Log, LogEnd, LogSettings, Payload, Reader,
-    Recovered,
+    BLOCK_HEADER, Block, BlockReader, Compression, FoundBlock, LoadError, Log, LogEnd, LogSettings,
+    Payload, Recovered,
 };
 
 #[test]
@@ -48,7 +48,7 @@ struct Kept {
 
 /// A reader and the sequence that it gave last.
 struct Reading {
-    reader: Reader,
+    reader: BlockReader,
     from: u64,
 }
 
@@ -307,7 +307,7 @@ impl Life {
     }
 
     /// What a reader gives next leaves nothing out that has to be there.
-    fn check_next(&self, from: u64, found: Option<&Found>) {
+    fn check_next(&self, from: u64, found: Option<&FoundBlock>) {
         let from = from.max(self.released);
         let found = found.map_or(u64::MAX, |found| found.sequence);
         let left_out = self
@@ -323,7 +323,7 @@ impl Life {
     }
 
     /// What was found is what was written.
-    fn check_found(&mut self, found: &Found) -> Result<(), ()> {
+    fn check_found(&mut self, found: &FoundBlock) -> Result<(), ()> {
         let below = self.kept.range(..found.durable);
         let unsynced = below.filter(|(_, kept)| kept.is_ours && kept.fate != Fate::Synced);
         let unsynced: Vec<_> = unsynced.map(|(sequence, _)| sequence).collect();

@@ -20,17 +20,17 @@ use parking_lot::Mutex;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
-use super::{Place, context, pair, settings};
+use super::{Workspace, context, pair, settings};
 
 /// How an input is tried.
 pub struct InputCase {
     /// The component.
     pub name: &'static str,
     /// Its settings, in YAML.
-    pub settings: fn(&Place) -> String,
+    pub settings: fn(&Workspace) -> String,
     /// Has this many events come in. Called before the input begins where it `reads` what is there, and else, on a thread of its
     /// own, when it runs; then its source may be told that they were not taken.
-    pub feed: fn(&Place, usize),
+    pub feed: fn(&Workspace, usize),
     /// Whether the input reads what is there, and ends.
     pub reads: bool,
 }
@@ -151,7 +151,7 @@ fn run(
     is_stopped_before: bool,
     act: impl FnOnce(&Pipeline, &Stop) + Send,
 ) -> (Arc<Pipeline>, Result<(), InputError>) {
-    let place = Arc::new(Place::new());
+    let place = Arc::new(Workspace::new());
     let Build::Input(build) = spec.build else {
         panic!("{} is no input", spec.name)
     };

@@ -14,13 +14,13 @@ use config::{Node, Source, parse_yaml};
 use tempfile::TempDir;
 
 /// What a component under test has for itself.
-pub struct Place {
+pub struct Workspace {
     folder: TempDir,
     /// A port that nobody else uses.
     pub port: u16,
 }
 
-impl Place {
+impl Workspace {
     /// A new folder, and a port that was free a moment ago.
     pub fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -36,7 +36,7 @@ impl Place {
     }
 }
 
-impl Default for Place {
+impl Default for Workspace {
     fn default() -> Self {
         Self::new()
     }

@@ -13,7 +13,7 @@ use component::{AnyOutput, Build, Encoded, Output, Request, Sender, Spec, Writer
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
-use super::{Place, context, pair, settings};
+use super::{Workspace, context, pair, settings};
 
 /// How many events have arrived.
 pub type Arrived = Box<dyn Fn() -> usize>;
@@ -23,9 +23,9 @@ pub struct OutputCase {
     /// The component.
     pub name: &'static str,
     /// Its settings, in YAML.
-    pub settings: fn(&Place) -> String,
+    pub settings: fn(&Workspace) -> String,
     /// Starts what is written to. Where nobody can count what arrives, nothing is written.
-    pub remote: Option<fn(&Place) -> Arrived>,
+    pub remote: Option<fn(&Workspace) -> Arrived>,
 }
 
 /// How long anything may take.
@@ -38,7 +38,7 @@ const SOON: Duration = Duration::from_secs(10);
 pub fn check(specs: &'static [Spec], cases: &'static [OutputCase]) {
     let runtime = Runtime::new().expect("a runtime");
     for (spec, case) in pair(specs, cases, |case| case.name) {
-        let place = Place::new();
+        let place = Workspace::new();
         let arrived = case.remote.map(|remote| remote(&place));
         let node = settings(&(case.settings)(&place));
         let built = match spec.build {

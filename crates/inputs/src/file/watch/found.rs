@@ -9,14 +9,14 @@ use crate::paths::meta::Meta;
 
 /// A file that a pattern stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FoundFile {
     /// Absolute: as it is written, or below the real path of its folder where a relative path is written.
     pub(crate) path: Arc<Path>,
     /// As it was during the scan; of the target, if the path is a link.
     pub(crate) meta: Meta,
 }
 
-impl Found {
+impl FoundFile {
     /// Opens it, if it is still there.
     ///
     /// # Errors

@@ -32,7 +32,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::paths::walk::{Folder, Walk};
 use crate::paths::{Exclusion, Pattern};
-pub(crate) use found::{Found, WatchMode};
+pub(crate) use found::{FoundFile, WatchMode};
 use known::Known;
 use notify::{Happened, Notify};
 use scan::{Difference, Polled, Scan, difference, refusal};
@@ -59,7 +59,7 @@ pub(crate) enum Change {
     /// The first one, and after anything but a write to a known file; also every 30 s for safety.
     Scan {
         /// All files, each once: in the order of the patterns, and sorted by name.
-        files: Vec<Found>,
+        files: Vec<FoundFile>,
         /// Folders that cannot be listed and the like; each is told when it begins.
         problems: Vec<String>,
         /// Indices of the patterns that stand for nothing.
@@ -229,7 +229,11 @@ impl Watch {
     }
 
     /// Takes the files of a scan as the known ones, each once, in the order of the patterns.
-    fn renew(&mut self, mut found: Vec<(usize, Found)>, new_links: &[Arc<Path>]) -> Vec<Found> {
+    fn renew(
+        &mut self,
+        mut found: Vec<(usize, FoundFile)>,
+        new_links: &[Arc<Path>],
+    ) -> Vec<FoundFile> {
         if self.settings.patterns.len() > 1 {
             found.sort_by_key(|(pattern, _)| *pattern);
         }

@@ -39,7 +39,7 @@ pub(super) enum Happened {
 
 /// What a watched folder is for.
 #[derive(Debug, Default)]
-pub(super) struct Place {
+pub(super) struct WatchedFolder {
     /// Indices of the scan's folders.
     pub(super) folders: Vec<usize>,
     /// Paths of links that lead to names in it.
@@ -49,8 +49,8 @@ pub(super) struct Place {
 /// The kernel's watches.
 pub(super) struct Notify {
     queue: OwnedFd,
-    places: HashMap<i32, Place>,
-    before: HashMap<i32, Place>,
+    places: HashMap<i32, WatchedFolder>,
+    before: HashMap<i32, WatchedFolder>,
     buffer: Vec<MaybeUninit<u8>>,
     /// Watch and name of what was written, of the events that are being handled.
     written: HashSet<Vec<u8>>,
@@ -159,7 +159,10 @@ impl Notify {
     }
 
     /// Calls `handle` with every event that waits, up to a limit; once for all writes to a name.
-    pub(super) fn drain(&mut self, mut handle: impl FnMut(Option<&Place>, &OsStr, Happened)) {
+    pub(super) fn drain(
+        &mut self,
+        mut handle: impl FnMut(Option<&WatchedFolder>, &OsStr, Happened),
+    ) {
         let mut events = inotify::Reader::new(&self.queue, &mut self.buffer);
         self.written.clear();
         let mut key = Vec::new();

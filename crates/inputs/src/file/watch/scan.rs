@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::found::{Found, WatchMode};
+use super::found::{FoundFile, WatchMode};
 use super::notify::Notify;
 use crate::paths::walk::{Entry, Folder, Visitor};
 
@@ -27,7 +27,7 @@ pub(super) struct Scan<'a> {
     around: Vec<(usize, bool)>,
     pub(super) polled: Vec<Polled>,
     /// With the pattern that stands for it.
-    pub(super) files: Vec<(usize, Found)>,
+    pub(super) files: Vec<(usize, FoundFile)>,
     /// Links whose targets were not watched before.
     pub(super) new_links: Vec<Arc<Path>>,
     /// The first folder that could not be watched for want of a resource.
@@ -105,7 +105,7 @@ impl Visitor for Scan<'_> {
     fn file(&mut self, folder: &Folder, entry: &Entry, pattern: usize) {
         if let Some(meta) = entry.meta {
             let path = folder.path_of(&entry.name);
-            self.files.push((pattern, Found { path, meta }));
+            self.files.push((pattern, FoundFile { path, meta }));
         }
     }
 
