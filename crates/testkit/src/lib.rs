@@ -20,6 +20,7 @@ pub mod examples;
 pub mod http;
 pub mod lumberjack;
 pub mod mmdb;
+pub mod ports;
 pub mod rights;
 pub mod sample;
 pub mod search;

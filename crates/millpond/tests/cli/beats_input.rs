@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::ErrorKind;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,17 +14,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use testkit::authority::Authority;
 use testkit::lumberjack::{Client, compressed, json, numbered, pairs, window};
+use testkit::ports::free_port;
 
 use crate::program::{Ended, Folder, command, ended, plain};
 
 /// How long anything may take.
 const SOON: Duration = Duration::from_secs(30);
-
-/// A port that nobody listens on.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("an address").port()
-}
 
 /// A service that takes events.
 struct Service {

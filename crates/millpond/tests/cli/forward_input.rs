@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{File, create_dir, read_to_string};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -14,6 +14,8 @@ use batch::msgpack::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
+
+use testkit::ports::free_port;
 
 use crate::program::{Ended, Folder, command, ended, gzip};
 use crate::running::eventually;
@@ -81,11 +83,6 @@ impl Drop for Service {
             let _ = child.wait();
         }
     }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("an address").port()
 }
 
 /// A client of the protocol.

@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use std::env;
 use std::fs;
 use std::io::{self, BufRead, BufReader};
-use std::net::TcpListener;
 use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -78,10 +77,7 @@ fn nothing_acknowledged_is_lost_and_nobody_starves() {
     let crowd = Crowd::from_environment();
     allow_open_files();
     let folder = Folder::new();
-    let port = TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .expect("a free port")
-        .port();
+    let port = testkit::ports::free_port();
     let config = format!(
         "data_dir: {}\nmax_memory_bytes: {}MiB\npipelines:\n  p:\n    input: {{http: {{address: {port}, ack_timeout: 30s, format: ndjson}}}}\n    queue: disk\n    processors: [remove: {{fields: [pad]}}]\n    output: {{file: {{path: {}}}}}\n",
         folder.path("state"),

@@ -472,10 +472,7 @@ fn a_client_hears_at_a_stop_that_its_events_are_not_safe() {
     let folder = Folder::new();
     let server = HttpServer::start(|_, _| Answer::new(200).after(Duration::from_secs(20)));
     let url = server.url();
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .expect("a port")
-        .port();
+    let port = testkit::ports::free_port();
     let yaml = folder.write(
         "service.yaml",
         format!(

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::{TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -173,9 +173,7 @@ fn connected<T>(connect: impl Fn() -> std::io::Result<T>) -> T {
 
 /// Runs a pipeline that receives what `send` sends; stops it after the first event.
 fn run_receiving(pipeline: &str, send: impl Fn(&Place)) -> Given {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = free.local_addr().expect("an address").port();
-    drop(free);
+    let port = testkit::ports::free_port();
     let folder = folder();
     let text = port.to_string();
     let pipeline = PORTS.iter().fold(pipeline.to_owned(), |pipeline, known| {

@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+use testkit::ports::free_port;
 
 use crate::program::Folder;
 use crate::running::Service;
@@ -32,11 +34,6 @@ const INPUTS: [(&str, &[u8]); 7] = [
 trait Client: Read + Write {}
 
 impl<T: Read + Write> Client for T {}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("an address").port()
-}
 
 #[test]
 fn silent_clients_leave_for_one_that_sends() {

@@ -10,14 +10,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use testkit::ports::free_port;
+
 use crate::program::{Folder, millpond};
 use crate::running::Service;
-
-/// A port that nobody listens on.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("an address").port()
-}
 
 /// A running one-liner from `input` to standard output.
 struct Receiving {

@@ -4,7 +4,6 @@
 pub mod input;
 pub mod output;
 
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -12,6 +11,8 @@ use batch::HostInfo;
 use component::{BuildContext, Effects, Spec};
 use config::{Node, Source, parse_yaml};
 use tempfile::TempDir;
+
+use crate::ports::free_port;
 
 /// What a component under test has for itself.
 pub struct Workspace {
@@ -23,10 +24,9 @@ pub struct Workspace {
 impl Workspace {
     /// A new folder, and a port that was free a moment ago.
     pub fn new() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         Self {
             folder: tempfile::tempdir().expect("a temporary folder"),
-            port: listener.local_addr().expect("an address").port(),
+            port: free_port(),
         }
     }
 
