@@ -1,8 +1,8 @@
 //! The public face: compiled patterns and what a worker keeps to run them.
 //!
-//! The match limit is decided here: [`Options::match_limit`] holds it, `steps_for` adds the steps for each byte of a text, and
-//! a search that exceeds it ends as [`Outcome::LimitReached`]. Steps are counted in `fast/machine` and, by PCRE2, as `pcre.rs`
-//! says. There is no limit on time. The processor `grok` tags such an event with `_groktimeout`, the tag of Logstash.
+//! The match limit is decided here: [`Options::match_limit`] holds it, and `steps_for` adds the steps for each byte of a text.
+//! Steps are counted in `fast/machine` and `fast/search.rs`; where they do not suffice, PCRE2 searches again under the limit of
+//! `pcre.rs`, and a search that exceeds that ends as [`Outcome::LimitReached`]. There is no limit on time. The processor `grok` tags such an event with `_groktimeout`, the tag of Logstash.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Inputs, one file each.
 //!
-//! Adding one touches its own file and two lines here: its module and its place in [`SPECS`].
+//! Adding one touches its own file, two lines here (its module, and its place by name in [`SPECS`]), and `tests/conformance.rs`.
 
 mod beats;
 mod connections;

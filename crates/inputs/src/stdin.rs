@@ -27,7 +27,7 @@ use crate::reading::stream::{Opened, read_stream};
 pub const SPEC: Spec = Spec {
     name: "stdin",
     aliases: &[],
-    summary: "Reads standard input until it ends, plain or compressed with gzip.",
+    summary: "Reads standard input until it ends, plain or compressed with gzip or zstd.",
     description: "\
 Lines, documents (JSON in any layout) and gzip are read in the same way as by the input `file`, with the same tags and counters. Events are sent within 50 ms of their arrival, or earlier if there are many.\n\n\
 Each run is a separate stream: if the same lines are piped in twice, they are different events with different ids.",

@@ -1,6 +1,6 @@
 //! Outputs, one file each.
 //!
-//! Adding one touches its own file and two lines here: its module and its place in [`SPECS`].
+//! Adding one touches its own file, two lines here (its module, and its place by name in [`SPECS`]), and `tests/conformance.rs`.
 //!
 //! What several of them share: `format` (rows of a batch as bytes), `partition` (rows by where they go), `compression` and
 //! `schema` (settings), `answer` (what HTTP servers say) and `sink` (bytes to a file descriptor, in one piece or not at all).
