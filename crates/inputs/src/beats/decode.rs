@@ -142,6 +142,8 @@ impl Protocol for Decoding {
         if state.is_broken {
             return;
         }
+        // It stays so when this panics: nothing is decoded with half a state.
+        state.is_broken = true;
         self.events.clear();
         self.marks.clear();
         self.windows = 0;
@@ -164,11 +166,11 @@ impl Protocol for Decoding {
         });
         work.parts.tell_held();
         match decoded {
-            Ok(()) => answer.complete(),
-            Err(fault) => {
-                state.is_broken = true;
-                answer.reject(fault);
+            Ok(()) => {
+                state.is_broken = false;
+                answer.complete();
             }
+            Err(fault) => answer.reject(fault),
         }
     }
 
