@@ -106,8 +106,14 @@ impl Window {
     ) -> io::Result<(Option<u64>, u64)> {
         let (mut at, mut data_end) = (from, from);
         let size = self.capacity - PAGE;
+        // They may begin in what was read and end in what is read next.
+        let kept = finder.needle().len() - 1;
         loop {
-            let bytes = self.get(file, at, size, size, end)?;
+            let wanted = match self.have_from(at).min(end.saturating_sub(at)) as usize {
+                rest if rest > kept => rest,
+                _ => size,
+            };
+            let bytes = self.get(file, at, wanted, size, end)?;
             let found = finder.find(bytes);
             let passed = &bytes[..found.unwrap_or(bytes.len())];
             if let Some(last) = last_data(passed) {
@@ -116,8 +122,6 @@ impl Window {
             if let Some(index) = found {
                 return Ok((Some(at + index as u64), data_end));
             }
-            // They may begin here and end in what is read next.
-            let kept = finder.needle().len() - 1;
             if at + bytes.len() as u64 >= end || bytes.len() <= kept {
                 return Ok((None, data_end));
             }
@@ -128,6 +132,14 @@ impl Window {
     /// Where the window ends.
     fn have(&self) -> u64 {
         self.start + self.bytes.len() as u64
+    }
+
+    /// How many bytes it has from `offset` on.
+    fn have_from(&self, offset: u64) -> u64 {
+        match offset >= self.start {
+            true => self.have().saturating_sub(offset),
+            false => 0,
+        }
     }
 
     fn fill(
@@ -201,4 +213,89 @@ fn last_data(bytes: &[u8]) -> Option<usize> {
         end -= chunk.len();
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// Counts how often it is read.
+    #[derive(Debug, Default)]
+    struct Memory {
+        bytes: Vec<u8>,
+        reads: AtomicUsize,
+    }
+
+    impl StoredFile for Memory {
+        fn len(&self) -> io::Result<u64> {
+            Ok(self.bytes.len() as u64)
+        }
+
+        fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+            self.reads.fetch_add(1, Ordering::Relaxed);
+            let rest = &self.bytes[offset as usize..];
+            let count = rest.len().min(buffer.len());
+            buffer[..count].copy_from_slice(&rest[..count]);
+            Ok(count)
+        }
+
+        fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn sync(&self) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn cut(&self, _: u64) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+    }
+
+    /// All places at which a needle stands.
+    fn places(window: &mut Window, file: &Memory, needle: &[u8], end: u64) -> Vec<u64> {
+        let finder = Finder::new(needle);
+        let (mut from, mut found) = (0, Vec::new());
+        while let (Some(at), _) = window.find(file, &finder, from, end).unwrap() {
+            found.push(at);
+            from = at + 1;
+        }
+        found
+    }
+
+    #[test]
+    fn what_is_in_the_window_is_not_read_again() {
+        let file = Memory {
+            bytes: b"MAGI".repeat(64 * PAGE / 4),
+            ..Memory::default()
+        };
+        let mut window = Window::new(16 * PAGE);
+        let end = file.bytes.len() as u64;
+        let found = places(&mut window, &file, b"MAGI", end);
+        assert!(found.into_iter().eq((0..end).step_by(4)));
+        assert!(file.reads.into_inner() <= 8);
+    }
+
+    #[test]
+    fn a_needle_is_found_across_the_ends_of_windows() {
+        for at in (3 * PAGE - 9)..(3 * PAGE + 2) {
+            let mut bytes = vec![1; 9 * PAGE];
+            for copy in [at, at + PAGE, at + 2 * PAGE, at + 5 * PAGE] {
+                bytes[copy..copy + 8].copy_from_slice(b"a needle");
+            }
+            let file = Memory {
+                bytes,
+                ..Memory::default()
+            };
+            let mut window = Window::new(2 * PAGE);
+            let wanted = [at, at + PAGE, at + 2 * PAGE, at + 5 * PAGE].map(|place| place as u64);
+            let until = 9 * PAGE as u64;
+            assert_eq!(places(&mut window, &file, b"a needle", until), wanted);
+            // One byte of the last is beyond the end.
+            let end = wanted[3] + 7;
+            assert_eq!(places(&mut window, &file, b"a needle", end), wanted[..3]);
+        }
+    }
 }
