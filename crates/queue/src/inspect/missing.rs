@@ -166,6 +166,8 @@ impl Gaps {
 /// What is judged by: the cursors, and what a start would know.
 pub(super) struct Judge<'a> {
     pub(super) late: &'a Marks,
+    /// Where the log has to end.
+    pub(super) end: LogEnd,
     pub(super) survey: &'a Survey,
     pub(super) range: Range,
     /// Whether the pass went to the end.
@@ -175,7 +177,7 @@ pub(super) struct Judge<'a> {
 impl Judge<'_> {
     /// Counts what is missing: with what is unreadable there, or else as a damage of its own.
     pub(super) fn count(&self, gaps: Gaps, flaws: &mut Vec<Pending>) {
-        for gap in gaps.all(self.survey.end(), self.late, flaws.len(), self.is_whole) {
+        for gap in gaps.all(self.end, self.late, flaws.len(), self.is_whole) {
             let events = match gap.until.sequence > gap.from.sequence {
                 true => self.lost(&gap),
                 false => 0,

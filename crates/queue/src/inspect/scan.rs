@@ -6,14 +6,15 @@ use std::ops::{self, ControlFlow};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use disk::lock::holder;
 use disk::{PAGE, StoredFile};
 
 use super::missing::{Gaps, Judge, Marks, Pending};
 use super::range::Range;
 use super::{Damage, InspectError, QueueFolder, SegmentReport, age};
 use crate::log::{
-    BLOCK_HEADER, BlockHeader, Compression, Item, LogPosition, ScanOptions, Scanner, SegmentInfo,
-    Survey, WRONG_CHECKSUM, decompress, segment_name, segment_number,
+    BLOCK_HEADER, BlockHeader, Compression, Item, LogEnd, LogPosition, ScanOptions, Scanner,
+    SegmentInfo, Survey, WRONG_CHECKSUM, decompress, outlines, segment_name, segment_number,
 };
 use crate::{QueueError, synced};
 
@@ -186,6 +187,7 @@ impl QueueFolder {
         visit: &mut Visit<'_>,
     ) -> Result<Scan, InspectError> {
         // A run writes while this reads: what was there is read before the pass, what all outputs have passed behind it.
+        let was_in_use = holder(&self.path).is_some();
         let early = self.marks()?;
         let passed = early.lowest.unwrap_or_default();
         let survey = Survey::read(&*self.storage, early.end, passed).map_err(self.wrong())?;
@@ -231,7 +233,53 @@ impl QueueFolder {
         for number in taken.filter(|_| pass.is_whole).collect::<Vec<_>>() {
             pass.note_taken(number, u64::MAX);
         }
-        Ok(pass.finish(&self.marks()?))
+        let late = self.marks()?;
+        // What a running process wrote behind its last sync it may take back at any time, to write it again elsewhere.
+        let is_in_use = was_in_use || holder(&self.path).is_some();
+        let end = if is_in_use { early.end } else { survey.end() };
+        Ok(pass.finish(&late, end))
+    }
+
+    /// The block with that sequence that counts, by its header and without looking for damage.
+    ///
+    /// # Errors
+    /// The folder cannot be read, or a later version wrote in it.
+    pub fn block(&self, sequence: u64) -> Result<Option<Block>, InspectError> {
+        let outlines = outlines(&*self.storage).map_err(self.wrong())?;
+        let holds =
+            |(info, end): &&(SegmentInfo, u64)| info.first_sequence <= sequence && sequence < *end;
+        let Some((info, _)) = outlines.iter().rev().find(holds) else {
+            return Ok(None);
+        };
+        let name = segment_name(info.number);
+        let find = || -> io::Result<Option<Block>> {
+            let file = self.storage.open(&name)?;
+            let scanner = Scanner::new(&*file, info.number, ScanOptions::default())?;
+            let mut scanner = scanner.pass_unreadable();
+            while let Some(item) = scanner.next_item()? {
+                match item {
+                    Item::Block { offset, header, .. } if header.sequence == sequence => {
+                        return Ok(Some(Block {
+                            segment: info.number,
+                            offset,
+                            header,
+                            payload_ok: true,
+                            superseded: false,
+                            file: Arc::clone(&file),
+                        }));
+                    }
+                    _ => (),
+                }
+            }
+            Ok(None)
+        };
+        match find() {
+            // All outputs have passed it since it was listed.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            found => found
+                .map_err(QueueError::io("read", &name))
+                .map_err(self.wrong()),
+        }
     }
 
     fn marks(&self) -> Result<Marks, InspectError> {
@@ -403,8 +451,8 @@ impl Pass<'_> {
         self.note((number, 0), 0, reason, (first, end.saturating_sub(1)));
     }
 
-    /// `late` is what cursors say after the pass.
-    fn finish(mut self, late: &Marks) -> Scan {
+    /// `late` is what cursors say after the pass, `end` where the log has to end.
+    fn finish(mut self, late: &Marks, end: LogEnd) -> Scan {
         for pending in &mut self.pending {
             let lost_of =
                 |events: ops::Range<u64>| self.survey.lost_of(events, pending.first, None);
@@ -422,6 +470,7 @@ impl Pass<'_> {
         }
         let judge = Judge {
             late,
+            end,
             survey: self.survey,
             range: self.range,
             is_whole: self.is_whole,

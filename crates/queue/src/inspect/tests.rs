@@ -372,3 +372,51 @@ fn folders_that_are_no_queue_are_refused() {
     let names: Vec<_> = reports.map(|report| report.pipeline).collect();
     assert_eq!(names, [Some("a/b".to_owned()), Some("b".to_owned())]);
 }
+
+#[test]
+fn what_a_running_queue_takes_back_is_no_loss() {
+    let place = Place::new();
+    place.write(&[&[1], &[2]]);
+    let (log, _) = Log::open(place.storage(), SETTINGS).unwrap();
+    log.append(&blocks(&[3, 4])).unwrap();
+    let (segment, _) = place.find(4);
+    let mut seen = Vec::new();
+    let mut visit = |block: &Block| {
+        // As after a sync that failed; what was not synced would be written into another segment.
+        if seen.is_empty() {
+            fs::remove_file(place.path().join(segment_name(segment))).unwrap();
+        }
+        seen.push(block.header.sequence);
+        ControlFlow::Continue(())
+    };
+    let scan = place.look().scan(Range::ALL, false, &mut visit).unwrap();
+    assert_eq!(seen, [1, 2]);
+    assert_eq!(scan.damage, []);
+}
+
+#[test]
+fn a_block_is_found_by_its_sequence() {
+    let place = Place::new();
+    place.write(&[&[1, 2], &[3]]);
+    {
+        let (log, _) = Log::open(place.storage(), SETTINGS).unwrap();
+        log.append(&blocks(&[5, 6])).unwrap();
+        log.abandon();
+        // Of two copies the later one counts.
+        log.append(&blocks(&[5, 6, 7])).unwrap();
+        log.sync().unwrap();
+    }
+    let queue = place.look();
+    for sequence in [1, 2, 3, 5, 6, 7] {
+        let block = queue.block(sequence).unwrap().unwrap();
+        assert_eq!((block.segment, block.offset), place.find(sequence));
+        assert_eq!(queue.load(&block).unwrap(), payload(sequence));
+    }
+    for sequence in [0, 4, 8] {
+        assert!(queue.block(sequence).unwrap().is_none(), "{sequence}");
+    }
+    let (segment, offset) = place.find(2);
+    place.flip(segment, offset);
+    assert!(queue.block(2).unwrap().is_none());
+    assert!(queue.block(3).unwrap().is_some());
+}

@@ -295,23 +295,14 @@ impl LetterFolder {
             );
         }
         let queue = QueueFolder::open(&self.path).map_err(|error| error.to_string())?;
-        let range = Range {
-            from: page.sequence + 1,
-            to: page.sequence + 1,
-        };
-        let mut original = Err("the original is damaged".to_owned());
-        let scan = queue.scan(range, false, &mut |block| {
-            if block.superseded || block.header.sequence != range.from {
-                return ControlFlow::Continue(());
-            }
-            original = load(&queue, block);
-            ControlFlow::Break(())
-        });
-        scan.map_err(|error| error.to_string())?;
-        original.and_then(|batch| match batch.len() == page.batch.len() {
+        let is_damaged = || "the original is damaged".to_owned();
+        let block = queue.block(page.sequence + 1);
+        let block = block.map_err(|error| error.to_string())?;
+        let batch = load(&queue, &block.ok_or_else(is_damaged)?)?;
+        match batch.len() == page.batch.len() {
             true => Ok(batch),
-            false => Err("the original is damaged".to_owned()),
-        })
+            false => Err(is_damaged()),
+        }
     }
 
     fn removed(&self, queue: &QueueFolder) -> Result<Removed, InspectError> {

@@ -101,7 +101,7 @@ pub(crate) use quarantine::copy_place;
 pub use quarantine::{FOLDER as QUARANTINE, copy_name};
 pub use reader::{BlockReader, FoundBlock, LoadError};
 pub use scan::{Item, ScanOptions, Scanner, list_segments, scan_segment};
-pub(crate) use survey::Survey;
+pub(crate) use survey::{Survey, outlines};
 
 use crate::QueueError;
 pub(crate) use index::Behind;

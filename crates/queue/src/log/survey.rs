@@ -6,9 +6,20 @@ use disk::Storage;
 
 use super::index::{Behind, Index};
 use super::recover::{Examined, limits};
-use super::scan::segments;
+use super::scan::{Head, read_heads, segments};
 use super::{LogEnd, LogPosition, SegmentInfo};
 use crate::QueueError;
+
+/// The segments, the oldest first, each with the sequence from which on later ones count instead.
+pub(crate) fn outlines(storage: &dyn Storage) -> Result<Vec<(SegmentInfo, u64)>, QueueError> {
+    let heads = read_heads(storage)?;
+    Ok(with_limits(&heads, &limits(&heads)))
+}
+
+fn with_limits(heads: &[Head], limits: &[u64]) -> Vec<(SegmentInfo, u64)> {
+    let segments = segments(heads).into_iter();
+    segments.zip(limits.iter().copied()).collect()
+}
 
 /// What a start would know of a log.
 #[derive(Debug)]
@@ -28,10 +39,9 @@ impl Survey {
     ) -> Result<Self, QueueError> {
         let examined = Examined::read(storage, synced, passed)?;
         let limits = limits(&examined.heads);
-        let segments = segments(&examined.heads).into_iter();
         let end = examined.end();
         Ok(Self {
-            segments: segments.zip(limits.iter().copied()).collect(),
+            segments: with_limits(&examined.heads, &limits),
             durable: examined.durable(),
             end: LogEnd {
                 sequence: end.sequence.max(synced.sequence),
@@ -41,7 +51,7 @@ impl Survey {
         })
     }
 
-    /// The segments, the oldest first, each with the sequence from which on later ones count instead.
+    /// As [`outlines`].
     pub(crate) fn segments(&self) -> &[(SegmentInfo, u64)] {
         &self.segments
     }
