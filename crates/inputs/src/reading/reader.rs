@@ -15,6 +15,11 @@ use super::content::{ByteSource, Content, Got};
 /// The smallest buffer that is read into: the first chunk of a pipe holds what its id is made of.
 const BUFFER_MIN: usize = 4096;
 
+/// How many ordinary buffers the largest has as which records are read. A batch has what one buffer holds, and threads wake each
+/// other for each batch: with one instead of two, 2 million access lines, parsed, take 0.68 s of CPU time on one core and 0.82 s on two, with two
+/// 0.65 and 0.73 s, with four not less.
+const BUFFERS_IN_ONE: usize = 2;
+
 /// No more than this is expected of a read.
 const EXPECTED_MAX: u64 = 1 << 20;
 
@@ -61,9 +66,10 @@ impl<S: ByteSource> RecordReader<S> {
         let expected = self.content.expected_bytes().min(EXPECTED_MAX) as usize;
         let room = (size + expected).next_power_of_two();
         let start = Instant::now();
+        let most = BUFFERS_IN_ONE * ctx.pool.buffer_size();
         let buffer = ctx
             .pool
-            .take_small(size.max(BUFFER_MIN).max(room.min(ctx.pool.buffer_size())));
+            .take_small(size.max(BUFFER_MIN).max(room.min(most)));
         ctx.metrics.waited(start.elapsed());
         buffer
     }
