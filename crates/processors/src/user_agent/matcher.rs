@@ -2,7 +2,9 @@
 //!
 //! Compiling all rules takes longer than a short run itself. So each rule is parsed only, to learn which literals every
 //! text that it matches must hold; one automaton looks for all of them at once, and only rules whose literals are
-//! all there are compiled, once, and tried in order.
+//! all there are compiled, once, and tried in order. The crate `ua-parser` compiles all of them first: one agent costs 0.13 s of CPU time and
+//! 30 MiB, here 0.02 s and 16 MiB; 20,000 different ones cost the same in both (`bench/libraries/run agents`). Tests hold the results
+//! against it.
 //!
 //! Expressions work on bytes: letters, digits and case are those of ASCII, as in the reference implementation. Repetitions
 //! such as `.{0,200}` are widened to any number: they guard other engines against long searches, and here they would only make
@@ -142,14 +144,11 @@ fn expand(replacement: &str, text: &[u8], captures: &Captures) -> Vec<u8> {
     out.trim_ascii().to_vec()
 }
 
-/// User agents are short: automata that are built while they run would cost more than they save.
+/// Automata that are complete before the first search would cost more than they save: user agents are short. One that is built while it
+/// runs pays: without it 20,000 different agents take 0.42 s of CPU time, with it 0.25 s, and the first ones as long as before.
 fn compile(rule: &Rule) -> Option<Regex> {
     let hir = widened(parse(&rule.regex, rule.ignores_case)?);
-    let config = Config::new()
-        .utf8_empty(false)
-        .hybrid(false)
-        .dfa(false)
-        .onepass(false);
+    let config = Config::new().utf8_empty(false).dfa(false).onepass(false);
     Regex::builder().configure(config).build_from_hir(&hir).ok()
 }
 
