@@ -41,6 +41,10 @@
 //! `log` is drawn at random for each log file, and sequences count up from 1. So a frame that lies inside a value, because
 //! somebody logged or copied a registry, is never taken for one of this log when reading resumes after damage; and a gap
 //! in the sequences tells how many commits were lost. Every version keeps magic, version and the header's CRC in place.
+//!
+//! **Why no library.** A commit that is not synced survives a kill of the process here, and that is what inputs need four times a second;
+//! redb (3.1) keeps nothing of such a commit. With its synced ones, 1,000 saves of 100 of 500,000 files take 2.2 s of CPU time and 852 MB of
+//! writes, here 0.12 s and 18 MB; loading costs the same time and three times the memory (`bench/libraries/run registry`).
 
 mod compact;
 mod error;

@@ -2,6 +2,9 @@
 //!
 //! All three read a text or an integer, refuse what is negative, fractional in the end or too large, and display in a
 //! form that reads back as the same value.
+//!
+//! Libraries read other things: of 16 durations humantime sums `5s1h`, which is a typing error, and jiff refuses `1d`, which is no fixed time to
+//! it, and `0`; bytesize takes a size that is too large as the largest, and its errors name no units (`bench/libraries/run units`).
 
 mod count;
 mod number;
