@@ -84,7 +84,8 @@ pub struct DiskSettings {
     /// directory named after the pipeline in `queue` in `data_dir`, such as `/var/lib/millpond/queue/apache`.
     #[serde(default, deserialize_with = "config::paths")]
     pub path: Option<PathBuf>,
-    /// The maximum disk space for the queue: segments including their preallocated space. At least 256KiB.
+    /// The maximum disk space for the queue: segments including their preallocated space. At least 256KiB; batches of
+    /// up to 1 MiB are stored whole, so a queue needs several MiB to hold much.
     /// Quarantined data has a separate limit.
     pub max_bytes: Size,
     /// The maximum number of events that wait for any output. Default: no limit.

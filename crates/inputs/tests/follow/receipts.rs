@@ -40,7 +40,7 @@ fn late(world: &mut World) {
 /// The position stays before what failed, and the next run begins exactly there, with the same ids.
 fn failed(world: &mut World, is_compressed: bool) {
     world.may_repeat = true;
-    let text = world.text(60_000);
+    let text = world.text(180_000);
     if is_compressed {
         world.raw("a.log", &gzip(text.as_bytes()));
     } else {
@@ -49,7 +49,7 @@ fn failed(world: &mut World, is_compressed: bool) {
     let mut position = 0;
     for part in 1..4 {
         let before = world.count();
-        world.sink.release(Receipts::AtOnceUpTo(before + 10_000));
+        world.sink.release(Receipts::AtOnceUpTo(before + 40_000));
         world.follow();
         world.wait("some was delivered, some not", |world| {
             let taken = world.taken();
@@ -58,7 +58,7 @@ fn failed(world: &mut World, is_compressed: bool) {
         let _ = world.stop();
         let file = world.file("a.log").expect("known");
         let acknowledged = file.acknowledged_events as usize;
-        assert!(acknowledged <= part * 10_000, "{file:#?}");
+        assert!(acknowledged <= part * 40_000, "{file:#?}");
         let lines = text.split_inclusive('\n').take(acknowledged);
         assert_eq!(file.position, lines.map(str::len).sum::<usize>() as u64);
         // The first event of this run began where the last one ended.

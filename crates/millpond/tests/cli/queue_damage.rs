@@ -14,7 +14,7 @@ use crate::program::{Ended, Folder, millpond};
 use crate::queue_place::QueuePlace;
 
 /// Lines that wait in the queue.
-const LINES: usize = 3000;
+const LINES: usize = 6000;
 
 /// A queue with a backlog that was written in bursts, of which damaged copies are made.
 struct Scene {
@@ -330,6 +330,6 @@ fn a_stray_segment_hides_nothing() {
         fs::write(stray(&scene), content).expect("written");
         assert!(look(["queue", "export"]).out == exported);
         let text = look(["queue", "verify"]).out;
-        assert!(text.contains("3,000 events"), "{text}");
+        assert!(text.contains("6,000 events"), "{text}");
     }
 }

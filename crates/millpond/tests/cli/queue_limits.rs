@@ -8,7 +8,7 @@ use crate::running::{Service, append, numbered};
 
 #[test]
 fn a_stop_with_a_full_queue_is_a_clean_one() {
-    let mut place = QueuePlace::new(&format!("{SMALL}, max_bytes: 512KiB"));
+    let mut place = QueuePlace::new(&format!("{SMALL}, max_bytes: 1MiB"));
     place.outputs = vec!["one"];
     place.one.down();
     let written = place.write(0..60_000);

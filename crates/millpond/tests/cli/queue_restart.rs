@@ -231,11 +231,11 @@ fn a_full_queue_drops_what_it_is_told_to() {
 
 #[test]
 fn a_full_queue_makes_files_wait() {
-    for limit in ["max_bytes: 512KiB", "max_events: 30000"] {
+    for limit in ["max_bytes: 1MiB", "max_events: 60000"] {
         let mut place = QueuePlace::new(&format!("{SMALL}, {limit}"));
         place.one.down();
         place.two.down();
-        let written = place.write(0..60_000);
+        let written = place.write(0..120_000);
         let mut service = place.follow();
         place.until_acknowledged(&mut service, 10_000);
         let mut last = 0;
@@ -246,15 +246,15 @@ fn a_full_queue_makes_files_wait() {
             last = now;
             rests
         });
-        assert!(last < 60_000, "{limit}: {last}");
+        assert!(last < 120_000, "{limit}: {last}");
         // About its size: a page or two beyond are no matter here.
         service.until("a queue within its size", || {
-            place.size() <= (1 << 20) + (64 << 10)
+            place.size() <= (2 << 20) + (64 << 10)
         });
         place.one.up();
         place.two.up();
-        service.until("everything", || place.two.count() == 60_000);
-        service.until("everything", || place.one.count() == 60_000);
+        service.until("everything", || place.two.count() == 120_000);
+        service.until("everything", || place.one.count() == 120_000);
         service.stop();
         place.one.expect_once(&written);
         place.two.expect_once(&written);
