@@ -21,14 +21,27 @@ use component::input::Sink;
 use component::thread;
 use component::{Diagnostics, Phase, Phases, Receipt, grouped, plural_were};
 use queue::letters::request::{self, Action, Outcome, Request};
-use queue::letters::{DeadLetters, Done, LetterFolder, Options, Page};
+use queue::letters::{DeadLetters, Done, LetterFolder, Options, OriginalError, Page};
 use queue::{Inlet, Queue};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::graph::{Graph, PipelineGraph};
 use crate::start::{RunOptions, StartError};
-use crate::worker::Parts;
+use crate::worker::{Gone, Parts};
+
+/// Why letters cannot be sent again.
+#[derive(Debug, thiserror::Error)]
+enum ReplayError {
+    #[error(transparent)]
+    Gone(#[from] Gone),
+    #[error(
+        "the dead letters of {0} cannot be replayed through the whole pipeline, because other outputs may have accepted them; replay them without --from-start"
+    )]
+    OneOutput(Reentry),
+    #[error(transparent)]
+    Original(#[from] OriginalError),
+}
 
 /// How often it is looked whether a tool asks for something.
 const LOOK: Duration = Duration::from_millis(500);
@@ -337,8 +350,8 @@ impl Replay<'_> {
         self.seen += rows.len() as u64;
         let batch = match self.batch(page, &rows) {
             Ok(batch) => batch,
-            Err(reason) => {
-                self.problem(reason);
+            Err(error) => {
+                self.problem(error.to_string());
                 return ControlFlow::Continue(());
             }
         };
@@ -363,7 +376,7 @@ impl Replay<'_> {
     }
 
     /// Rows of a page as they are sent.
-    fn batch(&self, page: &Page, rows: &[usize]) -> Result<Batch, String> {
+    fn batch(&self, page: &Page, rows: &[usize]) -> Result<Batch, ReplayError> {
         let from_start = self.request.action == Action::ReplayFromStart;
         let at = page.batch.reentry().map_or(&Reentry::Start, |at| &**at);
         if !from_start {
@@ -371,9 +384,7 @@ impl Replay<'_> {
             return Ok(page.again(rows, None));
         }
         if let Reentry::Output { .. } | Reentry::OutputProcessor { .. } = at {
-            return Err(format!(
-                "the dead letters of {at} cannot be replayed through the whole pipeline, because other outputs may have accepted them; replay them without --from-start"
-            ));
+            return Err(ReplayError::OneOutput(at.clone()));
         }
         let originals = self.replayer.folder.originals(page)?;
         Ok(page.again(rows, Some(&originals)))

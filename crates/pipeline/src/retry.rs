@@ -51,21 +51,21 @@ impl Pause {
         pause(&self.settings, self.pauses - 1)
     }
 
-    /// Waits for the next attempt; an error when the time is over or the run is to end.
-    pub async fn wait(&mut self, phases: &Phases, reason: &str) -> Result<(), String> {
+    /// Waits for the next attempt; whether there is one, as the time is not over and the run is not to end.
+    pub async fn wait(&mut self, phases: &Phases) -> bool {
         let since = *self.since.get_or_insert_with(Instant::now);
         let over = self
             .settings
             .give_up_after
             .is_some_and(|limit| since.elapsed() >= limit.0);
         if over || phases.now() == Phase::Aborted {
-            return Err(reason.to_owned());
+            return false;
         }
         let pause = self.next();
-        // Waiting ends early when the run is to end: one more attempt, then the error above. A queue that is left to ends it
+        // Waiting ends early when the run is to end: one more attempt, then none as above. A queue that is left to ends it
         // too, which whoever waits looks at.
         let _ = tokio::time::timeout(pause, phases.reached(Phase::Leaving)).await;
-        Ok(())
+        true
     }
 }
 
@@ -76,14 +76,26 @@ pub fn pause(settings: &RetrySettings, pauses: u32) -> Duration {
     pause.min(longest).mul_f64(1.0 - fastrand::f64() / 2.0)
 }
 
-/// Runs a future to its end; the text of its panic where it panics.
-pub async fn caught<F: Future>(future: F) -> Result<F::Output, String> {
+/// That something panicked, and what the panic says.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Panicked(String);
+
+impl Panicked {
+    /// By what `catch_unwind` gives.
+    pub fn new(panic: &(dyn Any + Send)) -> Self {
+        Self(text(panic))
+    }
+}
+
+/// Runs a future to its end, unless it panics.
+pub async fn caught<F: Future>(future: F) -> Result<F::Output, Panicked> {
     let mut future = pin!(future);
     poll_fn(|context| {
         let poll = || future.as_mut().poll(context);
         match catch_unwind(AssertUnwindSafe(poll)) {
             Ok(poll) => poll.map(Ok),
-            Err(panic) => Poll::Ready(Err(text(&*panic))),
+            Err(panic) => Poll::Ready(Err(Panicked::new(&*panic))),
         }
     })
     .await

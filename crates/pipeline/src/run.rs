@@ -28,7 +28,7 @@ use crate::queues::open_queues;
 use crate::remarks::remarks;
 use crate::replay::{Opened, Replaying, open_letters};
 use crate::report::{OperatorReport, PipelineReport, Problem, Report, Role};
-use crate::retry::caught;
+use crate::retry::{Panicked, caught};
 use crate::settings::ProcessSettings;
 use crate::shortage;
 use crate::stage::{SharedStage, WorkerStages, make_stages};
@@ -663,10 +663,10 @@ impl RunningInput {
 }
 
 /// What opening a component came to.
-fn opened(outcome: Result<Result<(), ConfigError>, String>) -> Result<(), StartError> {
+fn opened(outcome: Result<Result<(), ConfigError>, Panicked>) -> Result<(), StartError> {
     match outcome {
         Ok(opened) => opened.map_err(StartError::Setting),
-        Err(panic) => Err(StartError::Panic(panic)),
+        Err(panic) => Err(StartError::Panic(panic.to_string())),
     }
 }
 

@@ -474,7 +474,7 @@ impl Parts {
             Err(reason) => reason,
         };
         let rows: Vec<usize> = batch.alive().iter().collect();
-        let reason: Arc<str> = reason.into();
+        let reason: Arc<str> = reason.to_string().into();
         let dead = |row| Dead {
             row,
             reason: reason.clone(),
@@ -497,8 +497,8 @@ impl Parts {
     ///
     /// # Errors
     /// It is not in the configuration any more.
-    pub fn place_of(&self, at: &Reentry) -> Result<usize, String> {
-        let gone = || format!("{at} is no longer in the configuration");
+    pub fn place_of(&self, at: &Reentry) -> Result<usize, Gone> {
+        let gone = || Gone(at.clone());
         match at {
             Reentry::Start => Ok(0),
             Reentry::Output { name } => {
@@ -521,6 +521,11 @@ impl Parts {
         }
     }
 }
+
+/// Where dead letters went on is not in the configuration any more.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} is no longer in the configuration")]
+pub struct Gone(Reentry);
 
 /// What a processor could not handle, as it is written down.
 fn draft(entry: &Entry, buried: Buried, original: Option<&Batch>) -> (Draft, Arc<OperatorMetrics>) {

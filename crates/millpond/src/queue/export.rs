@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use batch::{Batch, JsonWriter, json};
+use batch::{Batch, JsonWriter, WireError, json};
 use bytes::Bytes;
 use component::plural;
 use queue::cursor::Saved;
@@ -80,11 +80,11 @@ impl Export {
             return ControlFlow::Continue(());
         }
         self.text.clear();
-        let batch = queue.load(block);
-        let rendered = batch.and_then(|payload| {
-            let ids = self.ids.then_some(Some(sequence));
-            render(payload, ids, &mut self.text)
-        });
+        let ids = self.ids.then_some(Some(sequence));
+        let rendered = match queue.load(block) {
+            Ok(payload) => render(payload, ids, &mut self.text).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
         if let Err(reason) = rendered {
             self.is_complete = false;
             say(&format!(
@@ -108,8 +108,12 @@ impl Export {
 }
 
 /// Appends the events of a frozen batch, one a line, each with its id and the sequence if that is asked for.
-pub fn render(payload: Bytes, ids: Option<Option<u64>>, text: &mut Vec<u8>) -> Result<(), String> {
-    let batch = Batch::thaw(payload).map_err(|error| error.to_string())?;
+pub fn render(
+    payload: Bytes,
+    ids: Option<Option<u64>>,
+    text: &mut Vec<u8>,
+) -> Result<(), WireError> {
+    let batch = Batch::thaw(payload)?;
     let writer = JsonWriter::new(&batch);
     let mut event = Vec::new();
     for row in batch.alive().iter() {

@@ -111,7 +111,12 @@ fn export_file(queue: &QueueFolder, file: &Quarantined, out: &mut Out) -> anyhow
             } => (offset, Some(format!("{length} bytes: {reason}"))),
             Salvaged::Block {
                 offset, payload, ..
-            } => (offset, render(payload, None, &mut text).err()),
+            } => (
+                offset,
+                render(payload, None, &mut text)
+                    .err()
+                    .map(|error| error.to_string()),
+            ),
         };
         if let Some(problem) = problem {
             is_complete = false;

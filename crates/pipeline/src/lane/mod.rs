@@ -63,7 +63,7 @@ use crate::findings::expression_errors;
 use crate::graph::OutputNode;
 use crate::intake::Intake;
 use crate::reading::Reading;
-use crate::retry::text;
+use crate::retry::Panicked;
 use crate::settings::RetrySettings;
 use crate::stage::{Buried, SharedStage, Stage, find_stage, make_stages, report_expression_errors};
 pub(crate) use compress::compress;
@@ -509,11 +509,11 @@ impl Common {
         encoded
     }
 
-    /// Renders rows; the text of the panic where that ended in one.
-    fn render(&self, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded) -> Result<(), String> {
+    /// Renders rows, unless the output panics.
+    fn render(&self, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded) -> Result<(), Panicked> {
         encoded.clear();
         let render = || self.output.encode(batch, rows, encoded);
-        catch_unwind(AssertUnwindSafe(render)).map_err(|panic| text(&*panic))
+        catch_unwind(AssertUnwindSafe(render)).map_err(|panic| Panicked::new(&*panic))
     }
 
     /// What is done with a batch that is not written: it passes where nobody wants it, and is let go by an output that failed.
@@ -553,7 +553,7 @@ impl Common {
     }
 
     /// Fails with what a function of the output panicked with.
-    fn fail_panicked(&self, place: &str, panic: &str) {
+    fn fail_panicked(&self, place: &str, panic: &Panicked) {
         self.fail(&format!("internal error: it panicked in {place}: {panic}"));
     }
 
@@ -565,7 +565,7 @@ impl Common {
         let take = || (self.output.take_counters(), self.output.take_warnings());
         let (counters, warnings) = match catch_unwind(AssertUnwindSafe(take)) {
             Ok(taken) => taken,
-            Err(panic) => return self.fail_panicked("its counters", &text(&*panic)),
+            Err(panic) => return self.fail_panicked("its counters", &Panicked::new(&*panic)),
         };
         for (name, count) in counters {
             self.metrics.count(name, count);

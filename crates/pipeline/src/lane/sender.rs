@@ -31,7 +31,7 @@ use super::schedule::Schedule;
 use super::spare::Spare;
 use super::trouble::Trouble;
 use super::{Common, Ending, LAST_ATTEMPT, next_phase, until};
-use crate::retry::{caught, pause};
+use crate::retry::{Panicked, caught, pause};
 use crate::settings::SendingSettings;
 
 /// What is special about such a lane.
@@ -55,7 +55,7 @@ pub struct SenderLane {
 struct Answer {
     ready: Ready,
     sent: Instant,
-    result: Result<Result<Sent, SendError>, String>,
+    result: Result<Result<Sent, SendError>, Panicked>,
 }
 
 /// What the thread of a lane knows while it runs.

@@ -216,10 +216,10 @@ async fn wait(common: &Common, pause: &mut Pause, reason: &str) -> Option<Ending
     if common.phases.now() == Phase::Leaving {
         return Some(Ending::Left);
     }
-    let waited = pause.wait(&common.phases, reason).await;
+    let is_tried_again = pause.wait(&common.phases).await;
     match common.phases.now() {
         Phase::Leaving => Some(Ending::Left),
-        _ => waited.err().map(Ending::Failed),
+        _ => (!is_tried_again).then(|| Ending::Failed(reason.to_owned())),
     }
 }
 

@@ -115,6 +115,15 @@ struct Location<'a> {
     time_zone: Option<&'a str>,
 }
 
+/// Why a file cannot be used as a database.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DatabaseError {
+    #[error("it is not a MaxMind database: {0}")]
+    Unreadable(MaxMindDbError),
+    #[error("it is of the type `{0}`; City, Country and ASN databases are known")]
+    UnknownType(String),
+}
+
 /// A database in memory.
 #[derive(Debug)]
 pub(super) struct Database {
@@ -128,16 +137,12 @@ impl Database {
     /// A database from the bytes of its file.
     ///
     /// # Errors
-    /// What is wrong with the file.
-    pub fn new(bytes: Vec<u8>, wanted: Vec<Fact>) -> Result<Self, String> {
-        let reader = Reader::from_source(bytes)
-            .map_err(|error| format!("it is not a MaxMind database: {error}"))?;
+    /// It is no database, or one of another kind.
+    pub fn new(bytes: Vec<u8>, wanted: Vec<Fact>) -> Result<Self, DatabaseError> {
+        let reader = Reader::from_source(bytes).map_err(DatabaseError::Unreadable)?;
         let database_type = &reader.metadata().database_type;
-        let kind = Kind::of(database_type).ok_or_else(|| {
-            format!(
-                "it is of the type `{database_type}`; City, Country and ASN databases are known"
-            )
-        })?;
+        let kind = Kind::of(database_type)
+            .ok_or_else(|| DatabaseError::UnknownType(database_type.clone()))?;
         Ok(Self {
             reader,
             kind,

@@ -104,7 +104,8 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
             .error(format!("cannot use the database `{path}`: {reason}"))
     };
     let bytes = std::fs::read(path).map_err(|error| refuse(error.to_string()))?;
-    let database = Database::new(bytes, config.fields).map_err(refuse)?;
+    let database =
+        Database::new(bytes, config.fields).map_err(|error| refuse(error.to_string()))?;
     let settings = (&*config.field, &*config.target, config.cache_entries);
     let addresses = Addresses {
         database: Arc::new(database),

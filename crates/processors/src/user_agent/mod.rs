@@ -22,7 +22,7 @@ use serde::Deserialize;
 use crate::lookup::{Lookup, Source, default_cache_entries};
 use crate::object_cache::ObjectCache;
 use matcher::Matcher;
-use rules::Rules;
+use rules::{Rules, RulesError};
 
 /// The `user_agent` processor.
 pub const SPEC: Spec = Spec {
@@ -97,7 +97,7 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
     let parser = OnceLock::new();
     if let Some(path) = &config.regexes {
         let rules = Rules::from_file(path.as_ref()).and_then(Parser::checked);
-        let refuse = |reason: String| {
+        let refuse = |reason: RulesError| {
             node.nearest("regexes")
                 .error(format!("cannot use the rules in `{path}`: {reason}"))
         };
@@ -206,13 +206,10 @@ impl Parser {
     ///
     /// # Errors
     /// The first rule that cannot be used.
-    fn checked(rules: Rules) -> Result<Self, String> {
+    fn checked(rules: Rules) -> Result<Self, RulesError> {
         for list in [&rules.browsers, &rules.systems, &rules.devices] {
             if let Some(rule) = Matcher::broken(list).next() {
-                return Err(format!(
-                    "the expression `{}` is invalid, too large, or needs look-around or back references, which are not supported",
-                    rule.regex
-                ));
+                return Err(RulesError::Regex(rule.regex.clone()));
             }
         }
         Ok(Self::new(rules))

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use config::{Node, Source};
+use config::{ConfigError, Node, Source};
 
 /// The rule file. Its origin and licence stand in `NOTICE` beside it.
 const FILE: &str = include_str!("regexes.yaml");
@@ -30,6 +30,25 @@ pub(super) struct Rule {
     pub replacements: [Option<Cow<'static, str>>; PARTS],
 }
 
+/// Why rules cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RulesError {
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    #[error("{0}")]
+    Yaml(#[from] ConfigError),
+    #[error("it has no list `user_agent_parsers`")]
+    NoList,
+    #[error("`{0}` has more than {RULES_MAX} rules")]
+    TooMany(&'static str),
+    #[error("rule {index} of `{name}` has no `regex`")]
+    NoRegex { name: &'static str, index: usize },
+    #[error(
+        "the expression `{0}` is invalid, too large, or needs look-around or back references, which are not supported"
+    )]
+    Regex(Cow<'static, str>),
+}
+
 /// The rules of one kind, the first that matches wins.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rules {
@@ -47,19 +66,18 @@ impl Rules {
     /// The rules of a file of uap-core's form.
     ///
     /// # Errors
-    /// What is wrong with the file.
-    pub fn from_file(path: &Path) -> Result<Self, String> {
-        let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    /// It cannot be read, or does not hold rules.
+    pub fn from_file(path: &Path) -> Result<Self, RulesError> {
+        let text = std::fs::read_to_string(path)?;
         let source = Source::new(path.display().to_string(), text);
-        let yaml = config::parse_yaml(&source).map_err(|error| error.to_string())?;
-        let list = |name: &str| -> Result<Vec<Rule>, String> {
+        let yaml = config::parse_yaml(&source)?;
+        let list = |name: &'static str| -> Result<Vec<Rule>, RulesError> {
             let items = yaml.get(name).map(Node::items).unwrap_or_default();
             if items.len() > RULES_MAX {
-                return Err(format!("`{name}` has more than {RULES_MAX} rules"));
+                return Err(RulesError::TooMany(name));
             }
             let rule = |(index, item): (usize, &Node)| {
-                Rule::from_node(item)
-                    .ok_or_else(|| format!("rule {index} of `{name}` has no `regex`"))
+                Rule::from_node(item).ok_or(RulesError::NoRegex { name, index })
             };
             items.iter().enumerate().map(rule).collect()
         };
@@ -69,7 +87,7 @@ impl Rules {
             devices: list("device_parsers")?,
         };
         if rules.browsers.is_empty() {
-            return Err("it has no list `user_agent_parsers`".to_owned());
+            return Err(RulesError::NoList);
         }
         Ok(rules)
     }

@@ -35,7 +35,7 @@ pub use scan::{Block, Scan};
 
 use crate::QueueError;
 use crate::cursor::{self, Cursors, Saved, SlotState};
-use crate::log::segment_number;
+use crate::log::{WRONG_CHECKSUM, segment_number};
 use crate::synced::{self, Said};
 
 /// Why a folder cannot be looked into.
@@ -65,6 +65,20 @@ pub enum InspectError {
         /// The outputs that have one.
         known: String,
     },
+}
+
+/// Why the payload of a block cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum PayloadError {
+    /// The system refused.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// It is not what was written.
+    #[error("{}", WRONG_CHECKSUM)]
+    Checksum,
+    /// It is what was written, and cannot be decompressed.
+    #[error("the payload cannot be decompressed")]
+    Compression,
 }
 
 /// A queue's folder, opened to look into it.

@@ -11,7 +11,7 @@ use disk::{PAGE, StoredFile};
 
 use super::missing::{Gaps, Judge, Marks, Pending};
 use super::range::Range;
-use super::{Damage, InspectError, QueueFolder, SegmentReport, age};
+use super::{Damage, InspectError, PayloadError, QueueFolder, SegmentReport, age};
 use crate::log::{
     BLOCK_HEADER, BlockHeader, Compression, Item, LogEnd, LogPosition, ScanOptions, Scanner,
     SegmentInfo, Survey, WRONG_CHECKSUM, decompress, outlines, segment_name, segment_number,
@@ -66,22 +66,22 @@ impl QueueFolder {
     /// many at a time.
     ///
     /// # Errors
-    /// Why it cannot be had.
-    pub fn load(&self, block: &Block) -> Result<Bytes, String> {
+    /// It cannot be read, or is damaged.
+    pub fn load(&self, block: &Block) -> Result<Bytes, PayloadError> {
         let is_right = |stored: &Bytes| crc32fast::hash(stored) == block.header.payload_crc;
         // What was read ahead may be older than the block.
         let stored = match self.known(block).filter(is_right) {
             Some(stored) => stored,
-            None => self.read(block).map_err(|error| error.to_string())?,
+            None => self.read(block)?,
         };
         if stored.len() < block.header.stored_len as usize || !is_right(&stored) {
-            return Err(WRONG_CHECKSUM.to_owned());
+            return Err(PayloadError::Checksum);
         }
         if block.header.compression == Compression::None {
             return Ok(stored);
         }
         let raw = decompress(&block.header, &stored, &self.pool);
-        raw.ok_or_else(|| "the payload cannot be decompressed".to_owned())
+        raw.ok_or(PayloadError::Compression)
     }
 
     /// The stored payload, where it was read ahead.

@@ -12,7 +12,7 @@ use component::thread::{self, Work};
 use component::{Diagnostics, Limit, Phase, Phases, plural_were};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::store::{Prepared, Refusal, Store};
+use super::store::{Prepared, Store, StoreError};
 use super::{Draft, LetterSettings, Purge};
 use crate::QueueError;
 
@@ -247,7 +247,10 @@ impl Keeper {
                 return;
             };
             for (numbers, done) in removals {
-                done(self.remove(numbers));
+                done(
+                    self.remove(numbers)
+                        .map_err(|error| error.to_string().into()),
+                );
             }
             let is_due = self.trouble.as_ref().is_some_and(Trouble::is_due);
             let is_late = self.letters.options.phases.now() >= Phase::Leaving;
@@ -290,22 +293,21 @@ impl Keeper {
     }
 
     /// The store, opened when it is needed.
-    fn store(&mut self) -> Result<&mut Store, String> {
-        if self.store.is_none() {
-            let options = &self.letters.options;
-            let opened = Store::open(&options.folder, options.settings);
-            let (store, notes) =
-                opened.map_err(|error| match std::error::Error::source(&error) {
-                    Some(source) => format!("{error}: {source}"),
-                    None => error.to_string(),
-                })?;
-            self.letters.say(notes);
-            self.store = Some(store);
-        }
-        self.store.as_mut().ok_or_else(String::new)
+    fn store(&mut self) -> Result<&mut Store, StoreError> {
+        let store = match self.store.take() {
+            Some(store) => store,
+            None => {
+                let options = &self.letters.options;
+                let opened = Store::open(&options.folder, options.settings);
+                let (store, notes) = opened.map_err(StoreError::Open)?;
+                self.letters.say(notes);
+                store
+            }
+        };
+        Ok(self.store.insert(store))
     }
 
-    fn remove(&mut self, removal: Removal) -> Result<u64, Arc<str>> {
+    fn remove(&mut self, removal: Removal) -> Result<u64, StoreError> {
         let store = self.store()?;
         let removed = match removal {
             Removal::Purge(purge) => store.purge(&purge),
@@ -315,7 +317,7 @@ impl Keeper {
         if let Some(trouble) = &mut self.trouble {
             trouble.due = Instant::now();
         }
-        removed.map_err(|error| error.to_string().into())
+        Ok(removed?)
     }
 
     fn expire(&mut self) {
@@ -335,9 +337,10 @@ impl Keeper {
     }
 
     fn handle(&mut self, drafts: Drafts) {
-        let Err(reason) = self.attempt(drafts) else {
+        let Err(error) = self.attempt(drafts) else {
             return self.recover();
         };
+        let reason = error.to_string();
         let now = Instant::now();
         let options = &self.letters.options;
         let trouble = self.trouble.get_or_insert(Trouble {
@@ -383,7 +386,7 @@ impl Keeper {
     }
 
     /// Takes drafts in and writes all that wait.
-    fn attempt(&mut self, drafts: Drafts) -> Result<(), String> {
+    fn attempt(&mut self, drafts: Drafts) -> Result<(), StoreError> {
         let mut unprepared = mem::take(&mut self.unprepared);
         unprepared.extend(joined(drafts));
         let mut failure = None;
@@ -411,7 +414,7 @@ impl Keeper {
     }
 
     /// Writes as many of those that wait as make a group.
-    fn write_group(&mut self, waiting: &mut VecDeque<Pending>) -> Result<(), String> {
+    fn write_group(&mut self, waiting: &mut VecDeque<Pending>) -> Result<(), StoreError> {
         let group_max = self.store()?.group_size_max();
         let mut size = 0;
         let sizes = waiting.iter().map(|pending| {
@@ -434,7 +437,7 @@ impl Keeper {
                 Ok(())
             }
             Err(refusal) => {
-                if matches!(refusal, Refusal::Full) {
+                if matches!(refusal, StoreError::Full) {
                     let store = self.store()?;
                     let is_kept = |pending: &mut Pending| store.keep(&pending.prepared);
                     let kept: Vec<Pending> = group.extract_if(.., is_kept).collect();
@@ -447,10 +450,7 @@ impl Keeper {
                     .into_iter()
                     .rev()
                     .for_each(|pending| waiting.push_front(pending));
-                Err(match refusal {
-                    Refusal::Full => "`max_bytes` is reached; `millpond dead-letters replay` or `purge` frees space".to_owned(),
-                    Refusal::Io(error) => error.to_string(),
-                })
+                Err(refusal)
             }
         }
     }
@@ -465,10 +465,9 @@ impl Keeper {
             .for_each(|(letters, done)| done(Ok(letters)));
     }
 
-    fn prepare(&mut self, draft: &Draft) -> Result<Prepared, String> {
+    fn prepare(&mut self, draft: &Draft) -> Result<Prepared, StoreError> {
         let pipeline = self.letters.options.pipeline.clone();
-        let prepared = self.store()?.prepare(&pipeline, draft);
-        prepared.map_err(|error| error.to_string())
+        Ok(self.store()?.prepare(&pipeline, draft)?)
     }
 
     fn count_dropped(&self, dropped: u64) {

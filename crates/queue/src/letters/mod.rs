@@ -65,7 +65,7 @@ use serde::{Deserialize, Serialize};
 
 pub use keeper::{DeadLetters, Done, Options};
 pub use keys::KEYS_MAX;
-pub use read::{Letter, LetterFolder, Page, Unreadable};
+pub use read::{Letter, LetterFolder, OriginalError, Page, Unreadable};
 
 use crate::cursor;
 

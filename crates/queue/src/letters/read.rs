@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use batch::{Batch, Column, Reentry, Value};
+use batch::{Batch, Column, Reentry, Value, WireError};
 use disk::FolderStorage;
 use disk::lock::holder;
 use serde::Serialize;
@@ -14,13 +14,33 @@ use serde::Serialize;
 use super::removed::Removed;
 use super::rows::number;
 use super::{FOLDER, component, field, path};
-use crate::inspect::{Block, Damage, InspectError, QueueFolder, Range};
+use crate::inspect::{Block, Damage, InspectError, PayloadError, QueueFolder, Range};
 use crate::log::segment_number;
 use crate::{QueueError, cursor, synced};
 
 /// How often, and after which pause, it is looked again whether something is damaged that a process may be writing.
 const LOOKS: usize = 3;
 const WRITING: Duration = Duration::from_millis(50);
+
+/// Why the originals of dead letters cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum OriginalError {
+    /// They have none.
+    #[error("only the dead letters of processors have originals; this one has none")]
+    None,
+    /// What was written of them is not there any more, or not whole.
+    #[error("the original is damaged")]
+    Damaged,
+    /// The folder cannot be read.
+    #[error(transparent)]
+    Inspect(#[from] InspectError),
+    /// Their block cannot be read.
+    #[error(transparent)]
+    Payload(#[from] PayloadError),
+    /// What is in their block is no batch.
+    #[error(transparent)]
+    Batch(#[from] WireError),
+}
 
 /// The folder of a store, opened to read it.
 #[derive(Debug)]
@@ -203,8 +223,8 @@ impl LetterFolder {
                     ControlFlow::Continue(())
                 }
                 Ok(batch) => visit(Page::of(batch, block, &removed)),
-                Err(reason) => {
-                    unreadable.damage.push(damage(block, reason));
+                Err(error) => {
+                    unreadable.damage.push(damage(block, error.to_string()));
                     ControlFlow::Continue(())
                 }
             }
@@ -287,21 +307,17 @@ impl LetterFolder {
     /// The originals of the letters of a page, row by row.
     ///
     /// # Errors
-    /// Why they cannot be had.
-    pub fn originals(&self, page: &Page) -> Result<Batch, String> {
+    /// There are none, or they cannot be read.
+    pub fn originals(&self, page: &Page) -> Result<Batch, OriginalError> {
         if !page.has_originals() {
-            return Err(
-                "only the dead letters of processors have originals; this one has none".to_owned(),
-            );
+            return Err(OriginalError::None);
         }
-        let queue = QueueFolder::open(&self.path).map_err(|error| error.to_string())?;
-        let is_damaged = || "the original is damaged".to_owned();
-        let block = queue.block(page.sequence + 1);
-        let block = block.map_err(|error| error.to_string())?;
-        let batch = load(&queue, &block.ok_or_else(is_damaged)?)?;
+        let queue = QueueFolder::open(&self.path)?;
+        let block = queue.block(page.sequence + 1)?;
+        let batch = load(&queue, &block.ok_or(OriginalError::Damaged)?)?;
         match batch.len() == page.batch.len() {
             true => Ok(batch),
-            false => Err(is_damaged()),
+            false => Err(OriginalError::Damaged),
         }
     }
 
@@ -323,9 +339,8 @@ impl LetterFolder {
     }
 }
 
-fn load(queue: &QueueFolder, block: &Block) -> Result<Batch, String> {
-    let payload = queue.load(block)?;
-    Batch::thaw(payload).map_err(|error| error.to_string())
+fn load(queue: &QueueFolder, block: &Block) -> Result<Batch, OriginalError> {
+    Ok(Batch::thaw(queue.load(block)?)?)
 }
 
 fn damage(block: &Block, reason: String) -> Damage {

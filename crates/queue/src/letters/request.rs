@@ -116,11 +116,22 @@ impl Request {
     }
 }
 
+/// Why a request cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// The system refused.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// The file does not hold a request.
+    #[error("{0}")]
+    Content(#[from] serde_json::Error),
+}
+
 /// The requests that were left in a store, the oldest first. One that cannot be read is named by an error.
 ///
 /// # Errors
 /// The folder cannot be read.
-pub fn left(store: &Path) -> io::Result<Vec<(String, Result<Request, String>)>> {
+pub fn left(store: &Path) -> io::Result<Vec<(String, Result<Request, RequestError>)>> {
     let entries = match fs::read_dir(store.join(FOLDER)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
@@ -135,9 +146,8 @@ pub fn left(store: &Path) -> io::Result<Vec<(String, Result<Request, String>)>> 
             continue;
         };
         if kind == REQUEST {
-            let read = fs::read(&path).map_err(|error| error.to_string());
-            let request =
-                read.and_then(|json| serde_json::from_slice(&json).map_err(|e| e.to_string()));
+            let read = fs::read(&path).map_err(RequestError::from);
+            let request = read.and_then(|json| Ok(serde_json::from_slice(&json)?));
             found.push((id.to_owned(), request));
         }
     }

@@ -97,13 +97,26 @@ struct Unknown<'d> {
     again: Vec<u64>,
 }
 
-/// Why letters were not written.
-#[derive(Debug)]
-pub(super) enum Refusal {
+/// Why letters were not written or removed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StoreError {
+    /// The store cannot be opened.
+    #[error("{}", described(.0))]
+    Open(QueueError),
     /// There is no room by the settings.
+    #[error("`max_bytes` is reached; `millpond dead-letters replay` or `purge` frees space")]
     Full,
     /// The system refused.
-    Io(io::Error),
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+/// An error with its cause.
+fn described(error: &QueueError) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
 }
 
 /// A store that is open.
@@ -395,7 +408,7 @@ impl Store {
     }
 
     /// Writes letters and syncs them; how many old ones were dropped for them.
-    pub fn write(&mut self, prepared: &[&Prepared]) -> Result<u64, Refusal> {
+    pub fn write(&mut self, prepared: &[&Prepared]) -> Result<u64, StoreError> {
         let (blocks, end) = self.blocks(prepared);
         if blocks.is_empty() {
             return Ok(0);
@@ -407,7 +420,7 @@ impl Store {
         if let Err(error) = written {
             self.removed.forget_replaced();
             self.is_stale = true;
-            return Err(Refusal::Io(error));
+            return Err(StoreError::Io(error));
         }
         for block in &blocks {
             self.note_age(block.ordinal + u64::from(block.events), block.time);
@@ -511,7 +524,7 @@ impl Store {
 
     /// Whether there is room for a group of that size, by the settings. The last segment's worth is for letters that take the
     /// place of others, whose room comes back.
-    fn check_room(&self, need: u64, is_again: bool) -> Result<(), Refusal> {
+    fn check_room(&self, need: u64, is_again: bool) -> Result<(), StoreError> {
         let more = self.segment_size.max(PAGE as u64 + need);
         let size_max = match is_again {
             true => self.settings.max_bytes.0,
@@ -524,7 +537,7 @@ impl Store {
         let drops = self.settings.when_full == WhenLettersFull::DropOldest && !is_again;
         match fits || drops {
             true => Ok(()),
-            false => Err(Refusal::Full),
+            false => Err(StoreError::Full),
         }
     }
 
