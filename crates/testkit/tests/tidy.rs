@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 mod circles;
 
 /// The crates, each depending only on those before it.
-const ORDER: [&str; 18] = [
+const ORDER: [&str; 19] = [
     "datetime",
     "disk",
     "batch",
@@ -22,6 +22,7 @@ const ORDER: [&str; 18] = [
     "inputs",
     "processors",
     "outputs",
+    "profiler",
     "pipeline",
     "millpond",
     "testkit",

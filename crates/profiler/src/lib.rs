@@ -1,0 +1,22 @@
+//! Where processor time goes: profiles of a host or a fleet, by function, in core-hours, money and CO2.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`profile`] | the model: stacks with labels, and how much processor time each took |
+//! | [`pprof`] | profiles as files that every pprof tool reads |
+//! | [`collapsed`] | profiles as lines of text: `a;b;c 12` |
+//! | [`cost`] | core-hours, money and CO2 a year |
+//! | [`filter`] | which samples count |
+//! | [`top`] | the costliest functions, or hosts, services, threads |
+//!
+//! The crate knows no component and no pipeline; what labels mean is up to those who set them. The names of labels that the tools
+//! know stand in [`profile::label`].
+
+pub mod collapsed;
+pub mod cost;
+pub mod filter;
+pub mod pprof;
+pub mod profile;
+pub mod top;
+
+pub use profile::Profile;

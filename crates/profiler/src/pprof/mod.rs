@@ -1,0 +1,147 @@
+//! Profiles as files that every pprof tool reads: gzip around one protobuf message.
+//!
+//! | what | where |
+//! | --- | --- |
+//! | how often, processor time | the sample types `samples`/`count` and `cpu`/`nanoseconds` |
+//! | frequency | the period, in `cpu`/`nanoseconds` |
+//! | labels | labels of samples, as text |
+//! | binary and build id | mappings; those of interpreters and of the kernel have names in brackets |
+//! | inlined functions | lines of one location |
+//! | lost samples | a comment, `lost samples: 12` |
+//!
+//! A file of others needs one of the two sample types; from the other one and the period comes the missing one.
+//!
+//! # Limits
+//! A file has up to [`FILE_BYTES_MAX`] bytes once it is decompressed.
+
+mod message;
+mod reader;
+mod writer;
+
+pub use reader::{PprofError, read};
+pub use writer::write;
+
+/// The most bytes that a file may have once it is decompressed.
+pub const FILE_BYTES_MAX: u64 = 2 << 30;
+
+const SAMPLES: (&str, &str) = ("samples", "count");
+const CPU: (&str, &str) = ("cpu", "nanoseconds");
+
+/// What a comment begins with that says how many samples were lost.
+const LOST: &str = "lost samples: ";
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::profile::{Frame, Profile, Weight, Window};
+
+    fn frame() -> impl Strategy<Value = Frame<'static>> {
+        let names = proptest::sample::select(vec!["", "main", "a;b", "work"]);
+        let binaries = proptest::sample::select(vec!["", "/bin/a", "[kernel]"]);
+        (names, binaries, 0..3_u32, 0..3_u64, any::<bool>()).prop_map(
+            |(name, binary, line, address, is_inlined)| Frame {
+                line: if name.is_empty() { 0 } else { line },
+                file: if line > 0 && !name.is_empty() {
+                    "a.c".into()
+                } else {
+                    "".into()
+                },
+                build_id: if binary == "/bin/a" {
+                    "0af1".into()
+                } else {
+                    "".into()
+                },
+                // Addresses belong to instructions, and inlined functions to the next outer one.
+                address: if name.is_empty() && !is_inlined {
+                    address
+                } else {
+                    0
+                },
+                is_inlined: is_inlined && !name.is_empty(),
+                ..Frame::function(name, binary)
+            },
+        )
+    }
+
+    fn profiles() -> impl Strategy<Value = Profile> {
+        let stack = proptest::collection::vec(frame(), 0..6);
+        let value = proptest::sample::select(vec!["", "x", "y"]);
+        let sample = (stack, value, 1..100_u64);
+        proptest::collection::vec(sample, 0..20).prop_map(|samples| {
+            let window = Window {
+                start_ns: 1_700_000_000_000_000_000,
+                duration_ns: 60_000_000_000,
+            };
+            let mut profile = Profile::new(window, 20.0);
+            profile.lost = 3;
+            for (mut frames, value, samples) in samples {
+                // One and the same location has one binary, and the outermost function is inlined nowhere.
+                if let Some(first) = frames.first_mut() {
+                    first.is_inlined = false;
+                }
+                for index in 1..frames.len() {
+                    if frames[index].is_inlined {
+                        let (binary, build_id) = (
+                            frames[index - 1].binary.clone(),
+                            frames[index - 1].build_id.clone(),
+                        );
+                        frames[index].binary = binary;
+                        frames[index].build_id = build_id;
+                        if frames[index - 1].function.is_empty() {
+                            frames[index].is_inlined = false;
+                        }
+                    }
+                }
+                let stack = profile.stack(frames);
+                let labels = profile.labels(&[("host", value)]);
+                let weight = Weight {
+                    samples,
+                    cpu_ns: samples * 50_000_000,
+                };
+                profile.add(stack, labels, weight);
+            }
+            profile
+        })
+    }
+
+    fn text(profile: &Profile) -> Vec<String> {
+        let samples = profile.samples().map(|(stack, labels, weight)| {
+            let frames = profile
+                .frame_ids(stack)
+                .map(|frame| profile.frame_of(frame));
+            let labels: Vec<_> = profile.labels_of(labels).collect();
+            format!("{:?} {labels:?} {weight:?}", frames.collect::<Vec<_>>())
+        });
+        let head = format!(
+            "{:?} {} {}",
+            profile.window, profile.frequency_hz, profile.lost
+        );
+        [head].into_iter().chain(samples).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(profile in profiles()) {
+            let read = read(&write(&profile)).unwrap();
+            prop_assert_eq!(text(&read), text(&profile));
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = read(&bytes);
+        }
+
+        #[test]
+        fn damaged_files_are_read_or_refused(profile in profiles(), at in any::<usize>(), byte in any::<u8>()) {
+            use prost::Message;
+            let mut bytes = writer::message(&profile).encode_to_vec();
+            let length = bytes.len();
+            if length > 0 {
+                bytes[at % length] = byte;
+            }
+            let _ = read(&bytes);
+        }
+    }
+}
