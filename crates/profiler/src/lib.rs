@@ -7,6 +7,7 @@
 //! | [`collapsed`] | profiles as lines of text: `a;b;c 12` |
 //! | [`cost`] | core-hours, money and CO2 a year |
 //! | [`filter`] | which samples count |
+//! | [`sampling`] | samples what the processors of this machine do |
 //! | [`top`] | the costliest functions, or hosts, services, threads |
 //!
 //! The crate knows no component and no pipeline; what labels mean is up to those who set them. The names of labels that the tools
@@ -17,6 +18,7 @@ pub mod cost;
 pub mod filter;
 pub mod pprof;
 pub mod profile;
+pub mod sampling;
 pub mod top;
 
 pub use profile::Profile;

@@ -1,0 +1,243 @@
+//! Files of code: what is needed to unwind stacks through them, and to turn addresses of a process into addresses of the file.
+//!
+//! Tables are shared by all processes that run the file, and forgotten with the last of them.
+//!
+//! # Limits
+//! A file whose headers or tables cannot be read has none: stacks go through it by frame pointers. Tables of more than
+//! [`TABLE_BYTES_MAX`] are not read.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::Path;
+use std::sync::{Arc, Weak};
+
+use framehop::ExplicitModuleSectionInfo;
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
+use object::{Endianness, Object, ObjectSection, ReadCache, ReadRef, elf};
+
+/// The most bytes of one table.
+const TABLE_BYTES_MAX: u64 = 256 << 20;
+
+/// Bytes of a table, shared.
+pub type Table = Arc<[u8]>;
+
+/// Part of a file that is loaded in one piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Load {
+    file_offset: u64,
+    bytes: u64,
+    address: u64,
+}
+
+/// A table at an address of the file.
+#[derive(Debug, Clone, Default)]
+struct Section {
+    address: u64,
+    data: Option<Table>,
+}
+
+/// A file of code.
+#[derive(Debug, Default)]
+pub struct Binary {
+    /// The build id, in hexadecimal; empty where it has none.
+    pub build_id: String,
+    loads: Vec<Load>,
+    text: Option<(u64, u64)>,
+    eh_frame: Section,
+    eh_frame_hdr: Section,
+    debug_frame: Option<Table>,
+}
+
+impl Binary {
+    /// Reads the headers and tables of a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is not a 64-bit ELF file.
+    pub fn read(path: &Path) -> Result<Self, BinaryError> {
+        let cache = ReadCache::new(File::open(path)?);
+        Self::of(&cache)
+    }
+
+    /// Reads a file that is in memory.
+    ///
+    /// # Errors
+    /// It is not a 64-bit ELF file.
+    pub fn of<'data, R: ReadRef<'data>>(data: R) -> Result<Self, BinaryError> {
+        let file = ElfFile64::<Endianness, R>::parse(data)?;
+        let endian = file.endian();
+        let headers = file.elf_header().program_headers(endian, data)?;
+        let load = |header: &elf::ProgramHeader64<Endianness>| Load {
+            file_offset: header.p_offset(endian),
+            bytes: header.p_filesz(endian),
+            address: header.p_vaddr(endian),
+        };
+        let is_load =
+            |header: &&elf::ProgramHeader64<Endianness>| header.p_type(endian) == elf::PT_LOAD;
+        let build_id = file.build_id().ok().flatten().unwrap_or_default();
+        Ok(Self {
+            build_id: build_id.iter().map(|byte| format!("{byte:02x}")).collect(),
+            loads: headers.iter().filter(is_load).map(load).collect(),
+            text: file
+                .section_by_name(".text")
+                .map(|text| (text.address(), text.address().saturating_add(text.size()))),
+            eh_frame: section(&file, ".eh_frame"),
+            eh_frame_hdr: section(&file, ".eh_frame_hdr"),
+            debug_frame: section(&file, ".debug_frame").data,
+        })
+    }
+
+    /// The address in the file for an offset; the offset itself where no part of it is loaded from there.
+    pub fn address_of(&self, file_offset: u64) -> u64 {
+        let load = self.loads.iter().find(|load| {
+            file_offset >= load.file_offset && file_offset - load.file_offset < load.bytes
+        });
+        match load {
+            Some(load) => (file_offset - load.file_offset).wrapping_add(load.address),
+            None => file_offset,
+        }
+    }
+
+    /// What unwinding needs.
+    pub fn sections(&self) -> ExplicitModuleSectionInfo<Table> {
+        let range = |section: &Section| {
+            let data = section.data.as_ref()?;
+            Some(section.address..section.address.saturating_add(data.len() as u64))
+        };
+        ExplicitModuleSectionInfo {
+            text_svma: self.text.map(|(start, end)| start..end),
+            eh_frame_svma: range(&self.eh_frame),
+            eh_frame: self.eh_frame.data.clone(),
+            eh_frame_hdr_svma: range(&self.eh_frame_hdr),
+            eh_frame_hdr: self.eh_frame_hdr.data.clone(),
+            debug_frame: self.debug_frame.clone(),
+            ..ExplicitModuleSectionInfo::default()
+        }
+    }
+}
+
+fn section<'data, R: ReadRef<'data>>(
+    file: &ElfFile64<'data, Endianness, R>,
+    name: &str,
+) -> Section {
+    let Some(section) = file.section_by_name(name) else {
+        return Section::default();
+    };
+    let data = match section.size() <= TABLE_BYTES_MAX {
+        // Compressed ones are rare, and mostly of Go, whose programs have frame pointers.
+        true => section.data().ok().filter(|data| !data.is_empty()),
+        false => None,
+    };
+    Section {
+        address: section.address(),
+        data: data.map(Into::into),
+    }
+}
+
+/// Why a file has no tables.
+#[derive(Debug, thiserror::Error)]
+pub enum BinaryError {
+    /// The system refuses.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// It is no 64-bit ELF file, or a damaged one.
+    #[error("it is not a 64-bit ELF file: {0}")]
+    Format(#[from] object::Error),
+}
+
+/// What identifies a file while it exists.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct FileKey {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified_ns: i128,
+}
+
+/// The files that processes run.
+#[derive(Debug, Default)]
+pub struct Binaries {
+    known: HashMap<FileKey, Weak<Binary>>,
+    vdso: Option<Arc<Binary>>,
+}
+
+impl Binaries {
+    /// A file, read unless a process runs it already. One without tables where it cannot be read.
+    pub fn get(&mut self, path: &Path) -> Arc<Binary> {
+        let Some(key) = key(path) else {
+            return Arc::default();
+        };
+        if let Some(binary) = self.known.get(&key).and_then(Weak::upgrade) {
+            return binary;
+        }
+        let binary = Arc::new(Binary::read(path).unwrap_or_default());
+        self.known.retain(|_, binary| binary.strong_count() > 0);
+        self.known.insert(key, Arc::downgrade(&binary));
+        binary
+    }
+
+    /// The code that the kernel maps into every process, as this process has it.
+    pub fn vdso(&mut self) -> Arc<Binary> {
+        let read = || Binary::of(&*own_vdso()?).ok();
+        let vdso = self
+            .vdso
+            .get_or_insert_with(|| Arc::new(read().unwrap_or_default()));
+        Arc::clone(vdso)
+    }
+}
+
+fn key(path: &Path) -> Option<FileKey> {
+    use std::os::unix::fs::MetadataExt;
+    let data = std::fs::metadata(path).ok()?;
+    Some(FileKey {
+        device: data.dev(),
+        inode: data.ino(),
+        bytes: data.len(),
+        modified_ns: i128::from(data.mtime()) * 1_000_000_000 + i128::from(data.mtime_nsec()),
+    })
+}
+
+fn own_vdso() -> Option<Vec<u8>> {
+    use std::os::unix::fs::FileExt;
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let line = maps.lines().find(|line| line.ends_with("[vdso]"))?;
+    let (start, end) = line.split_whitespace().next()?.split_once('-')?;
+    let start = u64::from_str_radix(start, 16).ok()?;
+    let end = u64::from_str_radix(end, 16).ok()?;
+    let mut bytes = vec![0; usize::try_from(end.checked_sub(start)?).ok()?];
+    let memory = File::open("/proc/self/mem").ok()?;
+    memory.read_exact_at(&mut bytes, start).ok()?;
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_program_has_tables() {
+        let mut binaries = Binaries::default();
+        let path = std::env::current_exe().unwrap();
+        let binary = binaries.get(&path);
+        assert!(binary.eh_frame.data.is_some() && binary.eh_frame_hdr.data.is_some());
+        assert!(!binary.loads.is_empty());
+        assert!(Arc::ptr_eq(&binary, &binaries.get(&path)));
+        let [.., last] = &binary.loads[..] else {
+            panic!("no part is loaded")
+        };
+        assert_eq!(binary.address_of(last.file_offset), last.address);
+    }
+
+    #[test]
+    fn the_kernels_code_has_tables() {
+        let vdso = Binaries::default().vdso();
+        assert!(vdso.eh_frame.data.is_some());
+        assert_ne!(vdso.build_id, "");
+    }
+
+    #[test]
+    fn what_is_no_program_has_none() {
+        let binary = Binaries::default().get(Path::new("/proc/self/maps"));
+        assert!(binary.eh_frame.data.is_none());
+        assert_eq!(binary.address_of(7), 7);
+    }
+}

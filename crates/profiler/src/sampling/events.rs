@@ -1,0 +1,400 @@
+//! The kernel's events: opened, read, in the order of their time.
+//!
+//! Source: perf_event_open(2).
+
+use std::fs;
+
+use perf_event::data::endian::Native;
+use perf_event::data::parse::{ParseConfig, Parser};
+use perf_event::data::{
+    Comm, Exit, Fork, Lost, LostSamples, Mmap2, RecordMetadata, Sample, Visitor,
+};
+use perf_event::events::Software;
+use perf_event::{Builder, Clock, SampleFlag, Sampler};
+
+use super::{Options, SamplingError, Target};
+
+/// Bytes of what stands before each record.
+const HEADER_BYTES: usize = 8;
+
+/// The flag of a name that a process got by starting a program.
+const MISC_COMM_EXEC: u16 = 1 << 13;
+
+/// What follows in a list of return addresses is the kernel's.
+const CONTEXT_KERNEL: u64 = -128_i64 as u64;
+/// Marks for what follows, the kernel's among them, are not below this.
+const CONTEXT_MAX: u64 = -4095_i64 as u64;
+
+/// The registers that unwinding needs, as numbers of perf's masks.
+#[cfg(target_arch = "x86_64")]
+const REGISTERS: [u32; 3] = [6, 7, 8];
+#[cfg(target_arch = "aarch64")]
+const REGISTERS: [u32; 4] = [29, 30, 31, 32];
+
+/// The registers of a user stack.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Registers {
+    /// The instruction.
+    pub ip: u64,
+    /// The top of the stack.
+    pub sp: u64,
+    /// The frame.
+    pub fp: u64,
+    /// Where the function returns to, on arm64.
+    pub lr: u64,
+}
+
+/// One sample.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StackSample {
+    /// The process; 0 for a core without anything to do.
+    pub pid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// When, in nanoseconds of the monotonic clock.
+    pub time_ns: u64,
+    /// The kernel's addresses, from the innermost function on.
+    pub kernel: Vec<u64>,
+    /// The registers with which the program runs, where it has any.
+    pub registers: Option<Registers>,
+    /// What its stack holds from `sp` on.
+    pub stack: Vec<u8>,
+}
+
+/// Code that a process can run from now on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mapped {
+    /// The process.
+    pub pid: u32,
+    /// Its address in the process.
+    pub start: u64,
+    /// How many bytes.
+    pub bytes: u64,
+    /// Where it begins in the file.
+    pub file_offset: u64,
+    /// The file, or a name in brackets.
+    pub path: String,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A sample was taken.
+    Sample(Box<StackSample>),
+    /// A process can run more code.
+    Mapped(Mapped),
+    /// A thread has a new name; `is_exec` where the process runs another program.
+    Named {
+        /// The process.
+        pid: u32,
+        /// The thread.
+        tid: u32,
+        /// The name.
+        name: String,
+        /// Whether it is another program.
+        is_exec: bool,
+    },
+    /// A process or thread began.
+    Began {
+        /// The process.
+        pid: u32,
+        /// The process that it is a copy of; itself for a thread.
+        parent: u32,
+        /// The thread.
+        tid: u32,
+    },
+    /// A thread ended, with its process where it is the first.
+    Ended {
+        /// The process.
+        pid: u32,
+        /// The thread.
+        tid: u32,
+    },
+    /// So many samples found no room.
+    Lost(u64),
+}
+
+/// The events of all cores.
+pub struct Events {
+    samplers: Vec<Sampler>,
+    config: ParseConfig<Native>,
+    /// What was read, with its time.
+    waiting: Vec<(u64, Event)>,
+}
+
+impl Events {
+    /// Begins to sample.
+    ///
+    /// # Errors
+    /// The kernel refuses, or a process is not there.
+    pub fn open(options: &Options) -> Result<Self, SamplingError> {
+        let builder = builder(options);
+        let config = ParseConfig::from(*builder.attrs());
+        let is_whole_host = options.target == Target::All;
+        let refuse = |error| SamplingError::of_open(error, is_whole_host);
+        let mut samplers = Vec::new();
+        for (cpu, thread) in places(&options.target)? {
+            let mut builder = builder.clone();
+            match thread {
+                None => builder.any_pid(),
+                Some(thread) => builder.observe_pid(thread).inherit(true),
+            };
+            let counter = match builder.one_cpu(cpu).build() {
+                // A thread that has ended meanwhile.
+                Err(error) if thread.is_some() && error.raw_os_error() == Some(3) => continue,
+                counter => counter.map_err(refuse)?,
+            };
+            samplers.push(counter.sampled(options.ring_bytes).map_err(refuse)?);
+        }
+        for sampler in &mut samplers {
+            sampler.as_counter_mut().enable().map_err(refuse)?;
+        }
+        Ok(Self {
+            samplers,
+            config,
+            waiting: Vec::new(),
+        })
+    }
+
+    /// Tells everything that has happened since the last call, in the order of time.
+    pub fn drain(&mut self, each: impl FnMut(Event)) {
+        let mut bytes = Vec::new();
+        for sampler in &mut self.samplers {
+            while let Some(record) = sampler.next_record() {
+                bytes.clear();
+                bytes.extend_from_slice(&record.ty().to_ne_bytes());
+                bytes.extend_from_slice(&record.misc().to_ne_bytes());
+                let size = u16::try_from(record.len() + HEADER_BYTES).unwrap_or(u16::MAX);
+                bytes.extend_from_slice(&size.to_ne_bytes());
+                record
+                    .data()
+                    .iter()
+                    .for_each(|piece| bytes.extend_from_slice(piece));
+                let mut parser = Parser::new(&*bytes, self.config.clone());
+                // What the kernel writes and this does not know is none of its events.
+                if let Ok(Some(event)) = parser.parse_record(Reading) {
+                    self.waiting.push(event);
+                }
+            }
+        }
+        self.waiting.sort_by_key(|(time, _)| *time);
+        self.waiting
+            .drain(..)
+            .map(|(_, event)| event)
+            .for_each(each);
+    }
+
+    /// Ends sampling.
+    pub fn stop(&mut self) {
+        for sampler in &mut self.samplers {
+            // One that cannot be stopped ends when it is dropped.
+            let _ = sampler.as_counter_mut().disable();
+        }
+    }
+}
+
+/// What all events have in common.
+fn builder(options: &Options) -> Builder<'static> {
+    let mut builder = Builder::new(Software::CPU_CLOCK);
+    builder
+        .sample_frequency(u64::from(options.frequency_hz))
+        .sample(SampleFlag::TID | SampleFlag::TIME | SampleFlag::CALLCHAIN)
+        .sample(SampleFlag::REGS_USER | SampleFlag::STACK_USER)
+        .sample_regs_user(REGISTERS.iter().map(|register| 1 << register).sum())
+        .sample_stack_user(options.stack_bytes)
+        .sample_id_all(true)
+        .exclude_callchain_user(true)
+        .exclude_idle(true)
+        .include_kernel()
+        .include_hv()
+        .mmap(true)
+        .mmap2(true)
+        .comm(true)
+        .comm_exec(true)
+        .task(true)
+        .clockid(Clock::MONOTONIC)
+        // Whoever reads looks by the clock.
+        .wakeup_events(1 << 20);
+    builder
+}
+
+/// The cores, each with the thread that is sampled there; none for all.
+fn places(target: &Target) -> Result<Vec<(usize, Option<i32>)>, SamplingError> {
+    let cores = cores()?;
+    let threads = match target {
+        Target::All => vec![None],
+        Target::Processes(processes) => {
+            let mut threads = Vec::new();
+            for process in processes {
+                let entries = fs::read_dir(format!("/proc/{process}/task"));
+                let entries = entries.map_err(|_| SamplingError::NoProcess(*process))?;
+                let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+                threads.extend(names.filter_map(|name| name.parse().ok()).map(Some));
+            }
+            threads
+        }
+    };
+    let of_core = |core: usize| threads.iter().map(move |thread| (core, *thread));
+    Ok(cores.into_iter().flat_map(of_core).collect())
+}
+
+/// The numbers of the cores that work.
+fn cores() -> Result<Vec<usize>, SamplingError> {
+    let text = fs::read_to_string("/sys/devices/system/cpu/online");
+    let text = text.map_err(|source| SamplingError::Io {
+        action: "read which cores work from /sys/devices/system/cpu/online",
+        source,
+    })?;
+    Ok(listed(&text))
+}
+
+/// The numbers of a list such as `0-3,8`.
+fn listed(text: &str) -> Vec<usize> {
+    let mut numbers = Vec::new();
+    for piece in text.trim().split(',') {
+        let (first, last) = piece.split_once('-').unwrap_or((piece, piece));
+        if let (Ok(first), Ok(last)) = (first.parse::<usize>(), last.parse()) {
+            numbers.extend(first..=last);
+        }
+    }
+    numbers
+}
+
+/// Makes events of the kernel's records.
+struct Reading;
+
+type Read = Option<(u64, Event)>;
+
+impl<'a> Visitor<'a> for Reading {
+    type Output = Read;
+
+    fn visit_unimplemented(self, _: RecordMetadata) -> Read {
+        None
+    }
+
+    fn visit_sample(self, sample: Sample<'a>, _: RecordMetadata) -> Read {
+        let time_ns = sample.time()?;
+        let sample = StackSample {
+            pid: sample.pid()?,
+            tid: sample.tid()?,
+            time_ns,
+            kernel: kernel_part(sample.callchain().unwrap_or_default()),
+            registers: sample.regs_user().and_then(registers),
+            stack: sample.stack_user().unwrap_or_default().to_vec(),
+        };
+        Some((time_ns, Event::Sample(Box::new(sample))))
+    }
+
+    fn visit_mmap2(self, map: Mmap2<'a>, metadata: RecordMetadata) -> Read {
+        let mapped = Mapped {
+            pid: map.pid,
+            start: map.addr,
+            bytes: map.len,
+            file_offset: map.pgoff,
+            path: text(&map.filename),
+        };
+        Some((metadata.sample_id().time()?, Event::Mapped(mapped)))
+    }
+
+    fn visit_comm(self, comm: Comm<'a>, metadata: RecordMetadata) -> Read {
+        let named = Event::Named {
+            pid: comm.pid,
+            tid: comm.tid,
+            name: text(&comm.comm),
+            is_exec: metadata.misc() & MISC_COMM_EXEC != 0,
+        };
+        Some((metadata.sample_id().time()?, named))
+    }
+
+    fn visit_fork(self, fork: Fork, _: RecordMetadata) -> Read {
+        let began = Event::Began {
+            pid: fork.pid,
+            parent: fork.ppid,
+            tid: fork.tid,
+        };
+        Some((fork.time, began))
+    }
+
+    fn visit_exit(self, exit: Exit, _: RecordMetadata) -> Read {
+        let ended = Event::Ended {
+            pid: exit.pid,
+            tid: exit.tid,
+        };
+        Some((exit.time, ended))
+    }
+
+    fn visit_lost(self, lost: Lost, metadata: RecordMetadata) -> Read {
+        Some((metadata.sample_id().time()?, Event::Lost(lost.lost)))
+    }
+
+    fn visit_lost_samples(self, lost: LostSamples, metadata: RecordMetadata) -> Read {
+        Some((metadata.sample_id().time()?, Event::Lost(lost.lost)))
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|byte| *byte == 0);
+    String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned()
+}
+
+/// The addresses of the kernel.
+fn kernel_part(addresses: &[u64]) -> Vec<u64> {
+    let mut is_kernel = false;
+    let mut kernel = Vec::new();
+    for address in addresses {
+        match *address {
+            CONTEXT_KERNEL => is_kernel = true,
+            mark if mark >= CONTEXT_MAX => is_kernel = false,
+            address if is_kernel => kernel.push(address),
+            _ => {}
+        }
+    }
+    kernel
+}
+
+fn registers(read: &perf_event::data::Registers<'_>) -> Option<Registers> {
+    let wanted = |register: u32| {
+        let below = (read.mask & ((1 << register) - 1)).count_ones();
+        (read.mask >> register & 1 == 1).then(|| read.regs.get(below as usize).copied())?
+    };
+    #[cfg(target_arch = "x86_64")]
+    let registers = Registers {
+        fp: wanted(REGISTERS[0])?,
+        sp: wanted(REGISTERS[1])?,
+        ip: wanted(REGISTERS[2])?,
+        lr: 0,
+    };
+    #[cfg(target_arch = "aarch64")]
+    let registers = Registers {
+        fp: wanted(REGISTERS[0])?,
+        lr: wanted(REGISTERS[1])?,
+        sp: wanted(REGISTERS[2])?,
+        ip: wanted(REGISTERS[3])?,
+    };
+    Some(registers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_cores_are_read() {
+        for (text, numbers) in [
+            ("0\n", vec![0]),
+            ("0-3,8\n", vec![0, 1, 2, 3, 8]),
+            ("", vec![]),
+            ("x-3", vec![]),
+        ] {
+            assert_eq!(listed(text), numbers, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_the_kernels_addresses_are_taken() {
+        const CONTEXT_USER: u64 = -512_i64 as u64;
+        let addresses = [CONTEXT_KERNEL, 1, 2, CONTEXT_USER, 3, CONTEXT_KERNEL, 4];
+        assert_eq!(kernel_part(&addresses), [1, 2, 4]);
+        assert_eq!(kernel_part(&[1, 2]), [] as [u64; 0]);
+    }
+}

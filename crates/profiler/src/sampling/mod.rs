@@ -1,0 +1,63 @@
+//! Samples what the processors of this machine do.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`events`] | the kernel's events: opened, read, in the order of their time |
+//! | [`rights`] | what is missing where the kernel refuses, and what works without it |
+//! | [`processes`] | what is known of processes: names, threads, mapped files, labels |
+//! | [`binaries`] | files of code: what is needed to unwind stacks and to name addresses |
+//! | [`unwind`] | user stacks from copies of stack memory |
+//! | [`recorder`] | joins these to profiles |
+//!
+//! Each core has one event, the kernel's processor clock, which fires so many times a second while the core is busy. A sample brings the kernel's
+//! own stack, the registers of the user's and a copy of the top of its stack. That copy is unwound here with the tables of the
+//! program's files, so that programs need no frame pointers; code without tables is unwound by frame pointers.
+//!
+//! # Limits
+//! - Linux on x86-64 and arm64.
+//! - Stacks are cut behind [`unwind::FRAMES_MAX`] frames and where the copy ends ([`Options::stack_bytes`]).
+//! - Memory: the ring buffers ([`Options::ring_bytes`] a core), what is known of living processes, and the unwinding tables of the files that they run.
+
+pub mod binaries;
+pub mod events;
+pub mod processes;
+pub mod recorder;
+pub mod rights;
+pub mod unwind;
+
+pub use recorder::{Recorder, Stats};
+pub use rights::SamplingError;
+
+/// Which processes are sampled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// All of the machine.
+    All,
+    /// These, and the processes that they start.
+    Processes(Vec<u32>),
+}
+
+/// How samples are taken.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Which processes.
+    pub target: Target,
+    /// How often a second each core is sampled.
+    pub frequency_hz: u32,
+    /// How many bytes of a user stack are copied; a multiple of 8 below 64 KiB.
+    pub stack_bytes: u32,
+    /// How many bytes wait for each core between two looks; a power of two of pages.
+    pub ring_bytes: usize,
+}
+
+impl Options {
+    /// 20 samples a second, 24 KiB of each stack, room for some 40 samples a core.
+    pub fn new(target: Target) -> Self {
+        Self {
+            target,
+            frequency_hz: 20,
+            stack_bytes: 24 << 10,
+            ring_bytes: 1 << 20,
+        }
+    }
+}

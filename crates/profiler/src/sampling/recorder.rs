@@ -1,0 +1,178 @@
+//! Joins what the kernel tells to profiles.
+//!
+//! Whoever records calls [`Recorder::drain`] a few times a second and takes what has come together with [`Recorder::take`].
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::events::{Event, Events, StackSample};
+use super::processes::Processes;
+use super::unwind::{Ending, Memory};
+use super::{Options, SamplingError, Target};
+use crate::profile::{Frame, Profile, SECOND_NS, StackId, Weight, Window, label};
+
+/// The frame outside of a stack whose outermost part was not copied.
+const CUT: &str = "[stack cut off]";
+/// The frame outside of a stack where no further caller could be found.
+const BROKEN: &str = "[broken stack]";
+
+/// What came of the samples.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Samples that were taken.
+    pub samples: u64,
+    /// Samples that found no room.
+    pub lost: u64,
+    /// Samples whose stack is cut, since it is longer than its copy.
+    pub cut: u64,
+    /// Samples whose stack ends where no caller was found.
+    pub broken: u64,
+}
+
+/// Records profiles.
+pub struct Recorder {
+    events: Events,
+    options: Options,
+    host: String,
+    processes: Processes,
+    memory: Memory,
+    profile: Profile,
+    stats: Stats,
+    began: SystemTime,
+}
+
+impl Recorder {
+    /// Begins to sample.
+    ///
+    /// # Errors
+    /// The kernel refuses, or a process is not there.
+    pub fn start(options: &Options) -> Result<Self, SamplingError> {
+        let events = Events::open(options)?;
+        let host = rustix::system::uname();
+        Ok(Self {
+            events,
+            host: host.nodename().to_string_lossy().into_owned(),
+            processes: Processes::default(),
+            memory: Memory::default(),
+            profile: Profile::new(Window::default(), f64::from(options.frequency_hz)),
+            options: options.clone(),
+            stats: Stats::default(),
+            began: SystemTime::now(),
+        })
+    }
+
+    /// Reads what has happened since the last call.
+    pub fn drain(&mut self) {
+        self.processes.forget();
+        let mut events = Vec::new();
+        self.events.drain(|event| events.push(event));
+        for event in events {
+            match event {
+                Event::Sample(sample) => self.sample(&sample),
+                Event::Mapped(mapped) => self.processes.map(&mapped),
+                Event::Named {
+                    pid,
+                    tid,
+                    name,
+                    is_exec,
+                } => self.processes.name(pid, tid, name, is_exec),
+                Event::Began { pid, parent, tid } => self.processes.begin(pid, parent, tid),
+                Event::Ended { pid, tid } => self.processes.end(pid, tid),
+                Event::Lost(lost) => {
+                    self.stats.lost += lost;
+                    self.profile.lost += lost;
+                }
+            }
+        }
+    }
+
+    /// Ends sampling; what was sampled by then is still to be drained.
+    pub fn stop(&mut self) {
+        self.events.stop();
+    }
+
+    /// What was sampled since the last call, and begins another profile.
+    pub fn take(&mut self) -> Profile {
+        let now = SystemTime::now();
+        let start = self.began.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let length = now.duration_since(self.began).unwrap_or_default();
+        let window = Window {
+            start_ns: i64::try_from(start.as_nanos()).unwrap_or(i64::MAX),
+            duration_ns: u64::try_from(length.as_nanos()).unwrap_or(u64::MAX),
+        };
+        self.began = now;
+        let fresh = Profile::new(Window::default(), f64::from(self.options.frequency_hz));
+        let mut profile = std::mem::replace(&mut self.profile, fresh);
+        profile.window = window;
+        profile
+    }
+
+    /// What came of all samples so far.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    fn sample(&mut self, sample: &StackSample) {
+        // A core without anything to do runs this.
+        if sample.pid == 0 {
+            return;
+        }
+        self.stats.samples += 1;
+        let process = self.processes.get(sample.pid);
+        let mut addresses = Vec::new();
+        let ending = match sample.registers {
+            Some(registers) => {
+                process.unwind(registers, &sample.stack, &mut self.memory, &mut addresses)
+            }
+            // A thread of the kernel.
+            None => Ending::Whole,
+        };
+        let outermost = match ending {
+            Ending::Whole => None,
+            Ending::Cut => Some((CUT, &mut self.stats.cut)),
+            Ending::Broken => Some((BROKEN, &mut self.stats.broken)),
+        };
+        let mut stack = StackId::EMPTY;
+        if let Some((name, count)) = outermost {
+            *count += 1;
+            let frame = self.profile.frame(&Frame::function(name, ""));
+            stack = self.profile.call(stack, frame);
+        }
+        for address in addresses.iter().rev() {
+            let frame = self.profile.frame(&process.frame(*address));
+            stack = self.profile.call(stack, frame);
+        }
+        for (depth, address) in sample.kernel.iter().enumerate().rev() {
+            let frame = Frame {
+                binary: "[kernel]".into(),
+                address: address - u64::from(depth > 0),
+                ..Frame::default()
+            };
+            let frame = self.profile.frame(&frame);
+            stack = self.profile.call(stack, frame);
+        }
+        let pid = sample.pid.to_string();
+        let labels = self.profile.labels(&[
+            (label::HOST, &self.host),
+            (label::SERVICE, &process.service),
+            (label::CONTAINER, &process.container),
+            (label::PROCESS, &process.name),
+            (label::PID, &pid),
+            (label::THREAD, process.thread(sample.tid)),
+        ]);
+        let weight = Weight {
+            samples: 1,
+            cpu_ns: SECOND_NS / u64::from(self.options.frequency_hz.max(1)),
+        };
+        self.profile.add(stack, labels, weight);
+    }
+}
+
+impl std::fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let target: &Target = &self.options.target;
+        f.debug_struct("Recorder")
+            .field("target", target)
+            .field("stats", &self.stats)
+            .finish_non_exhaustive()
+    }
+}
