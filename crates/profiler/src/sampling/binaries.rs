@@ -21,7 +21,10 @@ const TABLE_BYTES_MAX: u64 = 256 << 20;
 /// Bytes of a table, shared.
 pub type Table = Arc<[u8]>;
 
-/// Part of a file that is loaded in one piece.
+/// The smallest page; larger ones have the same offsets within them.
+const PAGE_BYTES: u64 = 4096;
+
+/// Code of a file that is loaded in one piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Load {
     file_offset: u64,
@@ -71,12 +74,13 @@ impl Binary {
             bytes: header.p_filesz(endian),
             address: header.p_vaddr(endian),
         };
-        let is_load =
-            |header: &&elf::ProgramHeader64<Endianness>| header.p_type(endian) == elf::PT_LOAD;
+        let is_code = |header: &&elf::ProgramHeader64<Endianness>| {
+            header.p_type(endian) == elf::PT_LOAD && header.p_flags(endian) & elf::PF_X != 0
+        };
         let build_id = file.build_id().ok().flatten().unwrap_or_default();
         Ok(Self {
             build_id: build_id.iter().map(|byte| format!("{byte:02x}")).collect(),
-            loads: headers.iter().filter(is_load).map(load).collect(),
+            loads: headers.iter().filter(is_code).map(load).collect(),
             text: file
                 .section_by_name(".text")
                 .map(|text| (text.address(), text.address().saturating_add(text.size()))),
@@ -86,13 +90,15 @@ impl Binary {
         })
     }
 
-    /// The address in the file for an offset; the offset itself where no part of it is loaded from there.
+    /// The address in the file for an offset in its code, or in the page in which that begins, since whole pages are mapped; the offset
+    /// itself where no code is loaded from there.
     pub fn address_of(&self, file_offset: u64) -> u64 {
         let load = self.loads.iter().find(|load| {
-            file_offset >= load.file_offset && file_offset - load.file_offset < load.bytes
+            let first = load.file_offset - load.file_offset % PAGE_BYTES;
+            file_offset >= first && file_offset < load.file_offset.saturating_add(load.bytes)
         });
         match load {
-            Some(load) => (file_offset - load.file_offset).wrapping_add(load.address),
+            Some(load) => file_offset.wrapping_add(load.address.wrapping_sub(load.file_offset)),
             None => file_offset,
         }
     }
@@ -224,7 +230,12 @@ mod tests {
         let [.., last] = &binary.loads[..] else {
             panic!("no part is loaded")
         };
+        let page = last.file_offset % PAGE_BYTES;
         assert_eq!(binary.address_of(last.file_offset), last.address);
+        assert_eq!(
+            binary.address_of(last.file_offset - page),
+            last.address - page
+        );
     }
 
     #[test]
