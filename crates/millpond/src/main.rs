@@ -11,6 +11,7 @@ mod docs;
 mod files;
 mod load;
 mod log;
+mod profile;
 mod progress;
 mod queue;
 mod run;
@@ -54,6 +55,9 @@ enum Command {
     /// Shows, replays and removes dead letters: events that outputs rejected or processors could not handle.
     #[command(subcommand)]
     DeadLetters(dead_letters::DeadLettersCommand),
+    /// Shows where processor time goes, by function, and what it costs.
+    #[command(subcommand)]
+    Profile(profile::ProfileCommand),
     /// Prints the reference, or one page of it.
     Docs(DocsArgs),
     /// Prints the JSON Schema of the configuration, for editors.
@@ -177,6 +181,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Files(args) => files::files(&args.data_dir, args.json),
         Command::Queue(command) => queue::queue(&command),
         Command::DeadLetters(command) => dead_letters::dead_letters(&command),
+        Command::Profile(command) => profile::run(&command),
         Command::Docs(args) => docs::docs(args.topic.as_deref(), args.out.as_deref()),
         Command::Schema => {
             console::print(schema::schema().as_bytes())?;

@@ -1,0 +1,139 @@
+//! `millpond profile`: where processor time goes, by function.
+
+mod files;
+mod record;
+mod top;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use config::Period;
+use profiler::cost::Rates;
+use profiler::filter::Filter;
+
+#[derive(Subcommand)]
+pub enum ProfileCommand {
+    /// Samples what the processors of this machine do, and writes a profile.
+    Record(RecordArgs),
+    /// Shows the costliest functions of profiles, or the costliest hosts, services, processes and threads.
+    Top(TopArgs),
+}
+
+#[derive(Args)]
+pub struct RecordArgs {
+    /// Samples this process and those that it starts. May be given more than once. Without it the whole machine is sampled.
+    #[arg(long, value_name = "PID")]
+    pid: Vec<u32>,
+    /// Samples every process of the machine; what is done without --pid.
+    #[arg(long, conflicts_with = "pid")]
+    all: bool,
+    /// How long samples are taken, as in 60s or 5m. Ctrl-C ends it earlier.
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    duration: Period,
+    /// How often a second each core is sampled.
+    #[arg(long, value_name = "HZ", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    frequency: u32,
+    /// The file to write. Names that end in `.folded` get collapsed stacks, all others a pprof file.
+    #[arg(long, short, value_name = "FILE", default_value = "profile.pb.gz")]
+    output: PathBuf,
+}
+
+#[derive(Args)]
+pub struct TopArgs {
+    /// Profiles: pprof files of any program, or collapsed stacks. Several are added.
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// What has a row of its own: `function`, or a label such as `host`, `service`, `container`, `process`, `pid`, `thread`, `pipeline`, `operator`.
+    #[arg(long, value_name = "WHAT", default_value = "function")]
+    by: String,
+    #[command(flatten)]
+    filter: FilterArgs,
+    /// How many rows.
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 20)]
+    rows: usize,
+    /// Orders rows by the time in which functions were anywhere on the stack, not only innermost.
+    #[arg(long)]
+    total: bool,
+    /// Prints one JSON object for each row.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    rates: RateArgs,
+}
+
+/// Which samples count.
+#[derive(Args)]
+struct FilterArgs {
+    /// Counts samples with this label only, as in host=web-1 or process=java*. Values of one label are alternatives.
+    #[arg(long, value_name = "NAME=VALUE")]
+    filter: Vec<String>,
+    /// Counts samples only that have a function on their stack whose name holds this text.
+    #[arg(long, value_name = "TEXT")]
+    function: Option<String>,
+}
+
+impl FilterArgs {
+    fn filter(&self) -> anyhow::Result<Filter> {
+        let labels = self.filter.iter().map(|text| Filter::parse_label(text));
+        Ok(Filter {
+            labels: labels.collect::<Result<_, _>>()?,
+            function: self.function.clone(),
+        })
+    }
+}
+
+/// What a core costs.
+#[derive(Args)]
+struct RateArgs {
+    /// The price of a core-hour in USD. Default: 0.0425.
+    #[arg(long, value_name = "USD")]
+    usd_per_core_hour: Option<f64>,
+    /// What a core takes, in kW. Default: 0.007 on x86-64, 0.0028 on arm64.
+    #[arg(long, value_name = "KW")]
+    kw_per_core: Option<f64>,
+    /// Tonnes of CO2 for each kWh. Default: 0.000379069.
+    #[arg(long, value_name = "TONNES")]
+    co2_tonnes_per_kwh: Option<f64>,
+    /// Power usage effectiveness of the data centre. Default: 1.7.
+    #[arg(long, value_name = "FACTOR")]
+    pue: Option<f64>,
+}
+
+impl RateArgs {
+    fn rates(&self) -> anyhow::Result<Rates> {
+        let default = Rates::here();
+        let rates = Rates {
+            usd_per_core_hour: self.usd_per_core_hour.unwrap_or(default.usd_per_core_hour),
+            kw_per_core: self.kw_per_core.unwrap_or(default.kw_per_core),
+            co2_tonnes_per_kwh: self
+                .co2_tonnes_per_kwh
+                .unwrap_or(default.co2_tonnes_per_kwh),
+            pue: self.pue.unwrap_or(default.pue),
+        };
+        let Rates {
+            usd_per_core_hour,
+            kw_per_core,
+            co2_tonnes_per_kwh,
+            pue,
+        } = rates;
+        for (name, rate) in [
+            ("usd-per-core-hour", usd_per_core_hour),
+            ("kw-per-core", kw_per_core),
+            ("co2-tonnes-per-kwh", co2_tonnes_per_kwh),
+            ("pue", pue),
+        ] {
+            if !rate.is_finite() || rate < 0.0 {
+                anyhow::bail!("--{name} is {rate}: a number from 0 on is needed");
+            }
+        }
+        Ok(rates)
+    }
+}
+
+pub fn run(command: &ProfileCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        ProfileCommand::Record(args) => record::record(args),
+        ProfileCommand::Top(args) => top::top(args),
+    }
+}
