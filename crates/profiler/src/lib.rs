@@ -8,6 +8,7 @@
 //! | [`cost`] | core-hours, money and CO2 a year |
 //! | [`filter`] | which samples count |
 //! | [`sampling`] | samples what the processors of this machine do |
+//! | [`symbols`] | names for addresses |
 //! | [`top`] | the costliest functions, or hosts, services, threads |
 //!
 //! The crate knows no component and no pipeline; what labels mean is up to those who set them. The names of labels that the tools
@@ -19,6 +20,7 @@ pub mod filter;
 pub mod pprof;
 pub mod profile;
 pub mod sampling;
+pub mod symbols;
 pub mod top;
 
 pub use profile::Profile;

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use component::plural;
 use profiler::sampling::{Options, Recorder, Stats, Target};
+use profiler::symbols::Symbols;
+use profiler::symbols::kernel::Kernel;
 
 use super::{RecordArgs, files};
 use crate::console::say;
@@ -18,9 +20,7 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
         true => Target::All,
         false => Target::Processes(args.pid.clone()),
     };
-    let mut options = Options::new(target);
-    options.frequency_hz = args.frequency;
-    let mut recorder = Recorder::start(&options)?;
+    let mut recorder = Recorder::start(&Options::new(target, args.frequency))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -28,7 +28,14 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     runtime.block_on(sample(&mut recorder, args.duration.0));
     recorder.stop();
     recorder.drain();
-    let profile = recorder.take();
+    let mut symbols = match Kernel::running() {
+        Ok(kernel) => Symbols::with_kernel(kernel),
+        Err(error) => {
+            say(&format!("warning: {error}"));
+            Symbols::new()
+        }
+    };
+    let profile = symbols.name(&recorder.take());
     files::write(&profile, &args.output)?;
     say(&summary(&recorder.stats(), profile.window.duration_ns));
     say(&format!("written to {}", args.output.display()));

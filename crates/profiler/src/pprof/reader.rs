@@ -129,7 +129,8 @@ impl<'a> Reader<'a> {
             duration_ns: u64::try_from(message.duration_ns).unwrap_or(0),
         };
         let frequency_hz = match self.values.period_ns > 0.0 {
-            true => SECOND_NS as f64 / self.values.period_ns,
+            // Periods are whole nanoseconds.
+            true => (SECOND_NS as f64 / self.values.period_ns * 1e3).round() / 1e3,
             false => 0.0,
         };
         let mut profile = Profile::new(window, frequency_hz);

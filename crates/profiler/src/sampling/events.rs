@@ -14,6 +14,9 @@ use perf_event::{Builder, Clock, SampleFlag, Sampler};
 
 use super::{Options, SamplingError, Target};
 
+/// What the system says of a process that has ended.
+const NO_SUCH_PROCESS: i32 = 3;
+
 /// Bytes of what stands before each record.
 const HEADER_BYTES: usize = 8;
 
@@ -123,17 +126,30 @@ pub struct Events {
 }
 
 impl Events {
-    /// Begins to sample.
+    /// Begins to sample. Where the kernel allows it that is the whole machine, whatever the target: a list of threads is out of date as soon
+    /// as it is made. Without that right each thread of the target is sampled by itself.
     ///
     /// # Errors
     /// The kernel refuses, or a process is not there.
     pub fn open(options: &Options) -> Result<Self, SamplingError> {
+        if let Target::Processes(processes) = &options.target {
+            check(processes)?;
+        }
+        let whole = Self::open_at(options, &Target::All);
+        match (&options.target, whole) {
+            (Target::Processes(_), Err(SamplingError::Forbidden { .. })) => {
+                Self::open_at(options, &options.target)
+            }
+            (_, opened) => opened,
+        }
+    }
+
+    fn open_at(options: &Options, target: &Target) -> Result<Self, SamplingError> {
         let builder = builder(options);
         let config = ParseConfig::from(*builder.attrs());
-        let is_whole_host = options.target == Target::All;
-        let refuse = |error| SamplingError::of_open(error, is_whole_host);
+        let refuse = |error| SamplingError::of_open(error, *target == Target::All);
         let mut samplers = Vec::new();
-        for (cpu, thread) in places(&options.target)? {
+        for (cpu, thread) in places(target)? {
             let mut builder = builder.clone();
             match thread {
                 None => builder.any_pid(),
@@ -141,7 +157,9 @@ impl Events {
             };
             let counter = match builder.one_cpu(cpu).build() {
                 // A thread that has ended meanwhile.
-                Err(error) if thread.is_some() && error.raw_os_error() == Some(3) => continue,
+                Err(error) if thread.is_some() && error.raw_os_error() == Some(NO_SUCH_PROCESS) => {
+                    continue;
+                }
                 counter => counter.map_err(refuse)?,
             };
             samplers.push(counter.sampled(options.ring_bytes).map_err(refuse)?);
@@ -216,6 +234,15 @@ fn builder(options: &Options) -> Builder<'static> {
         // Whoever reads looks by the clock.
         .wakeup_events(1 << 20);
     builder
+}
+
+/// Whether processes are there.
+fn check(processes: &[u32]) -> Result<(), SamplingError> {
+    let is_gone = |process: &&u32| fs::metadata(format!("/proc/{process}")).is_err();
+    match processes.iter().find(is_gone) {
+        Some(process) => Err(SamplingError::NoProcess(*process)),
+        None => Ok(()),
+    }
 }
 
 /// The cores, each with the thread that is sampled there; none for all.

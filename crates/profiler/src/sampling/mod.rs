@@ -37,6 +37,10 @@ pub enum Target {
     Processes(Vec<u32>),
 }
 
+/// The least and the most that waits for a core.
+const RING_BYTES_MIN: usize = 256 << 10;
+const RING_BYTES_MAX: usize = 64 << 20;
+
 /// How samples are taken.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -51,13 +55,18 @@ pub struct Options {
 }
 
 impl Options {
-    /// 20 samples a second, 24 KiB of each stack, room for some 40 samples a core.
-    pub fn new(target: Target) -> Self {
+    /// So many samples a second of each core, 24 KiB of each stack, and room for what a core gives in a second.
+    pub fn new(target: Target, frequency_hz: u32) -> Self {
+        const STACK_BYTES: u32 = 24 << 10;
+        const RECORD_BYTES: usize = STACK_BYTES as usize + 4096;
+        let ring_bytes = frequency_hz as usize * RECORD_BYTES;
         Self {
             target,
-            frequency_hz: 20,
-            stack_bytes: 24 << 10,
-            ring_bytes: 1 << 20,
+            frequency_hz,
+            stack_bytes: STACK_BYTES,
+            ring_bytes: ring_bytes
+                .next_power_of_two()
+                .clamp(RING_BYTES_MIN, RING_BYTES_MAX),
         }
     }
 }

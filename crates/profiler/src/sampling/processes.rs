@@ -76,7 +76,11 @@ impl Process {
         memory: &mut Memory,
         frames: &mut Vec<u64>,
     ) -> Ending {
-        self.code.unwind(registers, stack, memory, frames)
+        let is_code = |address: u64| {
+            let below = self.maps.range(..=address).next_back();
+            below.is_some_and(|(_, mapping)| address < mapping.end)
+        };
+        self.code.unwind(registers, stack, memory, is_code, frames)
     }
 
     /// What an address is: a place in a file, or code that was made while the program runs.
@@ -97,11 +101,30 @@ impl Process {
                 ..Frame::default()
             },
             None => Frame {
-                binary: "[jit]".into(),
+                binary: self.runtime().into(),
                 address,
                 ..Frame::default()
             },
         }
+    }
+
+    /// Whose code it is that no file holds.
+    fn runtime(&self) -> &'static str {
+        let names = self
+            .maps
+            .values()
+            .map(|mapping| mapping.name.rsplit('/').next().unwrap_or_default());
+        for name in names {
+            match name {
+                "libjvm.so" => return "[jvm]",
+                "node" | "nodejs" => return "[node]",
+                name if name.starts_with("python3") || name.starts_with("libpython3") => {
+                    return "[python]";
+                }
+                _ => {}
+            }
+        }
+        "[jit]"
     }
 }
 

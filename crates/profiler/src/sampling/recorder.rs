@@ -2,13 +2,15 @@
 //!
 //! Whoever records calls [`Recorder::drain`] a few times a second and takes what has come together with [`Recorder::take`].
 
+use std::collections::{HashMap, HashSet};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::events::{Event, Events, StackSample};
 use super::processes::Processes;
 use super::unwind::{Ending, Memory};
 use super::{Options, SamplingError, Target};
-use crate::profile::{Frame, Profile, SECOND_NS, StackId, Weight, Window, label};
+use crate::profile::{Frame, FrameKind, Profile, SECOND_NS, StackId, Weight, Window, label};
+use crate::symbols::perf_map::PerfMap;
 
 /// The frame outside of a stack whose outermost part was not copied.
 const CUT: &str = "[stack cut off]";
@@ -32,9 +34,12 @@ pub struct Stats {
 pub struct Recorder {
     events: Events,
     options: Options,
+    /// The processes that are sampled, and those that they have started; none where all are.
+    wanted: Option<HashSet<u32>>,
     host: String,
     processes: Processes,
     memory: Memory,
+    made: MadeCode,
     profile: Profile,
     stats: Stats,
     began: SystemTime,
@@ -50,9 +55,14 @@ impl Recorder {
         let host = rustix::system::uname();
         Ok(Self {
             events,
+            wanted: match &options.target {
+                Target::All => None,
+                Target::Processes(processes) => Some(processes.iter().copied().collect()),
+            },
             host: host.nodename().to_string_lossy().into_owned(),
             processes: Processes::default(),
             memory: Memory::default(),
+            made: MadeCode::default(),
             profile: Profile::new(Window::default(), f64::from(options.frequency_hz)),
             options: options.clone(),
             stats: Stats::default(),
@@ -63,6 +73,7 @@ impl Recorder {
     /// Reads what has happened since the last call.
     pub fn drain(&mut self) {
         self.processes.forget();
+        self.made.look_again();
         let mut events = Vec::new();
         self.events.drain(|event| events.push(event));
         for event in events {
@@ -75,8 +86,20 @@ impl Recorder {
                     name,
                     is_exec,
                 } => self.processes.name(pid, tid, name, is_exec),
-                Event::Began { pid, parent, tid } => self.processes.begin(pid, parent, tid),
-                Event::Ended { pid, tid } => self.processes.end(pid, tid),
+                Event::Began { pid, parent, tid } => {
+                    self.processes.begin(pid, parent, tid);
+                    if let Some(wanted) = self
+                        .wanted
+                        .as_mut()
+                        .filter(|wanted| wanted.contains(&parent))
+                    {
+                        wanted.insert(pid);
+                    }
+                }
+                Event::Ended { pid, tid } => {
+                    self.processes.end(pid, tid);
+                    self.made.end(pid, tid);
+                }
                 Event::Lost(lost) => {
                     self.stats.lost += lost;
                     self.profile.lost += lost;
@@ -112,8 +135,9 @@ impl Recorder {
     }
 
     fn sample(&mut self, sample: &StackSample) {
-        // A core without anything to do runs this.
-        if sample.pid == 0 {
+        // A core without anything to do runs process 0.
+        let wanted = self.wanted.as_ref();
+        if sample.pid == 0 || wanted.is_some_and(|wanted| !wanted.contains(&sample.pid)) {
             return;
         }
         self.stats.samples += 1;
@@ -138,7 +162,14 @@ impl Recorder {
             stack = self.profile.call(stack, frame);
         }
         for address in addresses.iter().rev() {
-            let frame = self.profile.frame(&process.frame(*address));
+            let mut frame = process.frame(*address);
+            if frame.kind() == FrameKind::Interpreted {
+                // It may be other code by the time when names are looked up.
+                if let Some(name) = self.made.name(sample.pid, *address) {
+                    (frame.function, frame.address) = (name.into(), 0);
+                }
+            }
+            let frame = self.profile.frame(&frame);
             stack = self.profile.call(stack, frame);
         }
         for (depth, address) in sample.kernel.iter().enumerate().rev() {
@@ -164,6 +195,35 @@ impl Recorder {
             cpu_ns: SECOND_NS / u64::from(self.options.frequency_hz.max(1)),
         };
         self.profile.add(stack, labels, weight);
+    }
+}
+
+/// Names of code that was made while programs run.
+#[derive(Default)]
+struct MadeCode {
+    maps: HashMap<u32, PerfMap>,
+    /// Those that were looked at since the buffers were emptied last.
+    fresh: HashSet<u32>,
+}
+
+impl MadeCode {
+    fn look_again(&mut self) {
+        self.fresh.clear();
+    }
+
+    fn name(&mut self, pid: u32, address: u64) -> Option<String> {
+        let map = self.maps.entry(pid).or_insert_with(|| PerfMap::of(pid));
+        if self.fresh.insert(pid) {
+            // One that is not there, or was read before and is gone, is as it was.
+            let _ = map.refresh();
+        }
+        map.name(address)
+    }
+
+    fn end(&mut self, pid: u32, tid: u32) {
+        if pid == tid {
+            self.maps.remove(&pid);
+        }
     }
 }
 

@@ -45,12 +45,13 @@ impl Code {
     }
 
     /// Appends the addresses of the frames, from the innermost on. Each is of an instruction that is running or of the call that has
-    /// not returned.
+    /// not returned. `is_code` says whether a process can run what is at an address.
     pub fn unwind(
         &self,
         registers: Registers,
         stack: &[u8],
         memory: &mut Memory,
+        is_code: impl Fn(u64) -> bool,
         frames: &mut Vec<u64>,
     ) -> Ending {
         let mut is_beyond = false;
@@ -59,32 +60,85 @@ impl Code {
             is_beyond |= value.is_none();
             value.ok_or(())
         };
-        #[cfg(target_arch = "x86_64")]
-        let start =
-            framehop::x86_64::UnwindRegsX86_64::new(registers.ip, registers.sp, registers.fp);
-        #[cfg(target_arch = "aarch64")]
-        let start =
-            framehop::aarch64::UnwindRegsAarch64::new(registers.lr, registers.sp, registers.fp);
-        let mut iterator = self
-            .0
-            .iter_frames(registers.ip, start, &mut memory.0, &mut read);
-        let ending = loop {
-            match iterator.next() {
-                Ok(Some(_)) if frames.len() == FRAMES_MAX => break Ending::Cut,
-                Ok(Some(FrameAddress::InstructionPointer(address))) => frames.push(address),
-                Ok(Some(FrameAddress::ReturnAddress(address))) => {
-                    // The call stands before the address to which it returns.
-                    frames.push(address.get() - 1);
-                }
-                Ok(None) => break Ending::Whole,
-                Err(_) => break Ending::Broken,
+        let mut state = start(registers);
+        let mut address = FrameAddress::from_instruction_pointer(registers.ip);
+        frames.push(registers.ip);
+        loop {
+            if frames.len() == FRAMES_MAX {
+                return Ending::Cut;
             }
-        };
-        match ending {
-            Ending::Broken if is_beyond => Ending::Cut,
-            ending => ending,
+            let before = state;
+            let caller = self
+                .0
+                .unwind_frame(address, &mut state, &mut memory.0, &mut read);
+            let caller = match caller {
+                Ok(None | Some(0)) => return Ending::Whole,
+                Ok(Some(caller)) if is_code(caller - 1) => {
+                    FrameAddress::from_return_address(caller)
+                }
+                _ => {
+                    state = before;
+                    interrupted(&mut state, &is_code, &mut read)
+                        .map(FrameAddress::from_instruction_pointer)
+                }
+            };
+            match caller {
+                Some(caller) => {
+                    // The call stands before the address to which it returns.
+                    frames.push(caller.address_for_lookup());
+                    address = caller;
+                }
+                None if is_beyond => return Ending::Cut,
+                None => return Ending::Broken,
+            }
         }
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+type State = framehop::x86_64::UnwindRegsX86_64;
+#[cfg(target_arch = "aarch64")]
+type State = framehop::aarch64::UnwindRegsAarch64;
+
+#[cfg(target_arch = "x86_64")]
+fn start(registers: Registers) -> State {
+    State::new(registers.ip, registers.sp, registers.fp)
+}
+
+#[cfg(target_arch = "aarch64")]
+fn start(registers: Registers) -> State {
+    State::new(registers.lr, registers.sp, registers.fp)
+}
+
+/// Where a signal has interrupted the thread, if the stack pointer is that of a handler that returns: what the kernel has put there are the
+/// registers from before. Their places are those of `struct rt_sigframe` (`arch/x86/include/asm/sigframe.h`) and `struct ucontext`.
+#[cfg(target_arch = "x86_64")]
+fn interrupted(
+    state: &mut State,
+    is_code: &impl Fn(u64) -> bool,
+    read: &mut impl FnMut(u64) -> Result<u64, ()>,
+) -> Option<u64> {
+    const FP: u64 = 120;
+    const SP: u64 = 160;
+    const IP: u64 = 168;
+    let top = state.sp();
+    let mut at = |offset| read(top.checked_add(offset)?).ok();
+    let (fp, sp, ip) = (at(FP)?, at(SP)?, at(IP)?);
+    let is_likely = is_code(ip) && sp > top;
+    is_likely.then(|| {
+        *state = State::new(ip, sp, fp);
+        ip
+    })
+}
+
+/// Not known here: what the kernel puts there is larger than most copies of a stack.
+#[cfg(target_arch = "aarch64")]
+fn interrupted(
+    _: &mut State,
+    _: &impl Fn(u64) -> bool,
+    _: &mut impl FnMut(u64) -> Result<u64, ()>,
+) -> Option<u64> {
+    None
 }
 
 /// Eight bytes of the stack.
@@ -111,12 +165,14 @@ mod tests {
             lr: 0,
         };
         let mut frames = Vec::new();
-        let ending = Code::default().unwind(registers, &stack, &mut Memory::default(), &mut frames);
+        let unwind = |stack: &[u8], frames: &mut Vec<u64>| {
+            Code::default().unwind(registers, stack, &mut Memory::default(), |_| true, frames)
+        };
+        let ending = unwind(&stack, &mut frames);
         assert_eq!(frames, [0x300, 0x3ff, 0x4ff]);
         assert_eq!(ending, Ending::Whole);
         frames.clear();
-        let ending =
-            Code::default().unwind(registers, &stack[..24], &mut Memory::default(), &mut frames);
+        let ending = unwind(&stack[..24], &mut frames);
         assert_eq!((&frames[..], ending), (&[0x300, 0x3ff][..], Ending::Cut));
     }
 }

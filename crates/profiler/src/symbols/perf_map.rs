@@ -1,0 +1,154 @@
+//! Code that was made while a program runs, from `/tmp/perf-PID.map`.
+//!
+//! Lines are `START SIZE NAME`, numbers in hexadecimal; a later line takes the place of what it covers, since code is moved and freed.
+//! Source: `tools/perf/Documentation/jit-interface.txt` of the Linux kernel.
+//!
+//! A program goes on writing the file, and some write it anew. So it is read again when its size or time has changed, and the last line,
+//! which may not be whole, counts only with its line end.
+//!
+//! # Limits
+//! A file has up to [`FILE_BYTES_MAX`]; of a larger one nothing is read.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::demangle::demangle;
+
+/// The most bytes of a file.
+pub const FILE_BYTES_MAX: u64 = 256 << 20;
+
+/// Names of the code of one process.
+#[derive(Debug, Default)]
+pub struct PerfMap {
+    path: PathBuf,
+    read: Option<(u64, SystemTime)>,
+    /// By where it begins: the end, and the name.
+    functions: BTreeMap<u64, (u64, String)>,
+}
+
+impl PerfMap {
+    /// The map of a process, which may have its own `/tmp` and its own number.
+    pub fn of(pid: u32) -> Self {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let inner = status
+            .lines()
+            .find_map(|line| line.strip_prefix("NSpid:"))
+            .and_then(|numbers| numbers.split_whitespace().last()?.parse().ok())
+            .unwrap_or(pid);
+        let inside = PathBuf::from(format!("/proc/{pid}/root/tmp/perf-{inner}.map"));
+        match inside.exists() {
+            true => Self::at(&inside),
+            false => Self::at(Path::new(&format!("/tmp/perf-{pid}.map"))),
+        }
+    }
+
+    /// The map in a file, which need not be there yet.
+    pub fn at(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// Reads the file if it has changed.
+    ///
+    /// # Errors
+    /// It is not there, or too large.
+    pub fn refresh(&mut self) -> io::Result<()> {
+        let data = fs::metadata(&self.path)?;
+        let state = (data.len(), data.modified()?);
+        if self.read == Some(state) {
+            return Ok(());
+        }
+        if data.len() > FILE_BYTES_MAX {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let bytes = fs::read(&self.path)?;
+        self.functions.clear();
+        self.add(&String::from_utf8_lossy(&bytes));
+        self.read = Some(state);
+        Ok(())
+    }
+
+    fn add(&mut self, text: &str) {
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        for line in whole.lines() {
+            let mut fields = line.splitn(3, ' ');
+            let number = |field: Option<&str>| {
+                let digits = field?.trim_start_matches("0x");
+                u64::from_str_radix(digits, 16).ok()
+            };
+            let (start, bytes) = (number(fields.next()), number(fields.next()));
+            if let (Some(start), Some(bytes), Some(name)) = (start, bytes, fields.next()) {
+                self.insert(start, start.saturating_add(bytes), name);
+            }
+        }
+    }
+
+    fn insert(&mut self, start: u64, end: u64, name: &str) {
+        if end <= start {
+            return;
+        }
+        let below = self.functions.range(..end).rev();
+        let covered = below.take_while(|(_, (other, _))| *other > start);
+        let gone: Vec<u64> = covered.map(|(other, _)| *other).collect();
+        for other in gone {
+            self.functions.remove(&other);
+        }
+        self.functions.insert(start, (end, name.to_owned()));
+    }
+
+    /// The function at an address.
+    pub fn name(&self, address: u64) -> Option<String> {
+        let (_, (end, name)) = self.functions.range(..=address).next_back()?;
+        (address < *end).then(|| demangle(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_lines_replace_what_they_cover() {
+        let mut map = PerfMap::default();
+        map.add("1000 100 a\n1100 100 b c\nx\n1080 100 d\n2000 0 e\n0x3000 10 f\n4000 10 torn");
+        let names = [
+            0x1000, 0x1080, 0x117f, 0x1180, 0x1190, 0x3005, 0x3010, 0x4000,
+        ];
+        let names: Vec<Option<String>> = names.map(|address| map.name(address)).to_vec();
+        let name = |name: &str| Some(name.to_owned());
+        assert_eq!(
+            names,
+            [
+                None,
+                name("d"),
+                name("d"),
+                None,
+                None,
+                name("f"),
+                None,
+                None
+            ]
+        );
+        map.add("1100 10 b c\n");
+        assert_eq!(map.name(0x1100), name("b c"));
+    }
+
+    #[test]
+    fn a_file_is_read_again_when_it_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("perf-1.map");
+        let mut map = PerfMap::at(&path);
+        assert!(map.refresh().is_err());
+        fs::write(&path, "10 10 a\n").unwrap();
+        map.refresh().unwrap();
+        assert_eq!(map.name(0x11).as_deref(), Some("a"));
+        fs::write(&path, "10 10 another\n").unwrap();
+        map.refresh().unwrap();
+        assert_eq!(map.name(0x11).as_deref(), Some("another"));
+    }
+}
