@@ -120,6 +120,11 @@ fn pages() -> Vec<Page> {
             text: include_str!("dead_letters.md").to_owned(),
         },
         Page {
+            name: "profile".into(),
+            summary: "`millpond profile`: where processor time goes, by function, and what it costs".into(),
+            text: include_str!("profile.md").to_owned(),
+        },
+        Page {
             name: "expressions".into(),
             summary: "the expression language of `if`, `where` and `set`".into(),
             text: include_str!("expressions.md").to_owned(),

@@ -34,6 +34,7 @@ mod notation;
 mod notation_table;
 mod output_processors;
 mod posting;
+mod profile;
 mod program;
 mod queue_damage;
 mod queue_disks;

@@ -1,0 +1,119 @@
+//! `millpond profile`: recording needs the right to sample, which the gate has.
+
+use std::fs;
+use std::process::{Child, Command};
+
+use serde_json::Value;
+
+use crate::program::{Folder, millpond};
+
+/// A process that is busy until it is dropped.
+struct Busy(Child);
+
+impl Busy {
+    fn new() -> Self {
+        let busy = Command::new("sh")
+            .args(["-c", "while :; do :; done"])
+            .spawn();
+        Self(busy.expect("a shell"))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn what_is_recorded_is_shown() {
+    let folder = Folder::new();
+    let file = folder.path("busy.pb.gz");
+    let busy = Busy::new();
+    let pid = busy.0.id().to_string();
+    let recorded = millpond(&[
+        "profile",
+        "record",
+        "--pid",
+        &pid,
+        "--duration",
+        "1s",
+        "--frequency",
+        "99",
+        "-o",
+        &file,
+    ]);
+    let said = recorded.expect(0).err;
+    assert!(said.contains("samples in 1."), "{said}");
+    let rows = |words: &[&str]| -> Vec<Value> {
+        let ended = millpond(&[&["profile", "top", &file, "--json"], words].concat());
+        let lines = ended.expect(0).out;
+        lines
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .collect()
+    };
+    let processes = rows(&["--by", "pid"]);
+    assert_eq!(processes.len(), 1, "{processes:?}");
+    assert_eq!(processes[0]["name"], *pid);
+    let samples = processes[0]["self"]["samples"].as_u64().expect("a number");
+    assert!((20..=120).contains(&samples), "{samples}");
+    let functions = rows(&["-n", "5"]);
+    assert_eq!(functions.len(), 5);
+    assert!(
+        functions
+            .iter()
+            .all(|row| row["total"]["share"].as_f64() > Some(0.0))
+    );
+    assert_eq!(rows(&["--filter", "pid=1"]), [] as [Value; 0]);
+    let text = millpond(&["profile", "top", &file]).expect(0).out;
+    assert!(
+        text.contains("USD/year") && text.contains(" at 99 Hz in "),
+        "{text}"
+    );
+}
+
+#[test]
+fn collapsed_stacks_are_written_and_read() {
+    let folder = Folder::new();
+    let file = folder.path("stacks.folded");
+    fs::write(&file, "main;work 30\nmain;wait 10\n").expect("written");
+    let text = millpond(&["profile", "top", &file, "--total"])
+        .expect(0)
+        .out;
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("40 samples at 20 Hz"), "{text}");
+    assert!(
+        lines[3].contains("100.00%") && lines[3].ends_with("main"),
+        "{text}"
+    );
+    assert!(
+        lines[4].contains("75.00%") && lines[4].ends_with("work"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_cannot_be_done_is_said() {
+    let folder = Folder::new();
+    let (text, bytes) = (folder.path("a.txt"), folder.path("a.pb"));
+    fs::write(&text, "no stack").expect("written");
+    fs::write(&bytes, [0x1f, 0x8b, 0, 1]).expect("written");
+    for (words, reason) in [
+        (&["top", &*text][..], "line 1 is not a stack"),
+        (&["top", &bytes], "cannot be decompressed"),
+        (&["top", "/nowhere"], "No such file"),
+        (&["top", &text, "--by", "proces"], "did you mean `process`?"),
+        (&["top", &text, "--filter", "x"], "write name=value"),
+        (&["top", &text, "--pue", "-1"], "--pue"),
+        (
+            &["record", "--pid", "4000000000", "-o", &bytes],
+            "there is no process 4000000000",
+        ),
+    ] {
+        let ended = millpond(&[&["profile"], words].concat()).expect(2);
+        assert!(ended.err.contains(reason), "{words:?}: {}", ended.err);
+    }
+}
