@@ -212,8 +212,14 @@ impl Task {
         self.file
     }
 
-    /// Reads and sends some of it.
+    /// Reads and sends some of it. It holds no charged memory afterwards: others may wait for that before this goes on.
     pub(crate) fn slice(&mut self, context: &mut impl SliceContext) -> Outcome {
+        let outcome = self.read_on(context);
+        self.reader.chunker.release();
+        outcome
+    }
+
+    fn read_on(&mut self, context: &mut impl SliceContext) -> Outcome {
         // What was read is given wherever the file goes on.
         if self.order == Order::Finish {
             return match self.send_all(context) {
@@ -239,7 +245,10 @@ impl Task {
                 continue;
             }
             if self.reader.content.offset() >= end {
-                return Outcome::More;
+                return match self.send_ready(context) {
+                    Err(outcome) => outcome,
+                    Ok(()) => Outcome::More,
+                };
             }
             match self.fill(context) {
                 Ok(Got::Bytes(read)) => self.advance(read),
@@ -313,7 +322,6 @@ impl Task {
         match (got, self.order) {
             (Got::End, _) if waits => {
                 self.order = Order::Read;
-                self.reader.chunker.release();
                 Outcome::Rest
             }
             (Got::End, _) => Outcome::Done {
@@ -325,7 +333,6 @@ impl Task {
             _ => {
                 self.file.lock().note_end();
                 self.order = Order::Read;
-                self.reader.chunker.release();
                 Outcome::Rest
             }
         }

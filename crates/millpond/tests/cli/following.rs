@@ -304,3 +304,28 @@ fn what_is_not_there_yet_is_reported_once() {
     assert_eq!(said.matches("yet; waiting for it").count(), 3, "{said}");
     assert!(!said.contains("here.log"), "{said}");
 }
+
+/// Each file is a little longer than what is read of it in one go, so that the read that crosses that place is a short one. Those that wait for
+/// their turn in this moment hold no memory: the others need it.
+#[test]
+fn many_files_are_read_with_little_memory() {
+    const FILES: usize = 20;
+    const LINES: usize = 22_000;
+    let place = Place::new();
+    let line = format!("{:x<199}\n", "a line");
+    for number in 0..FILES {
+        std::fs::write(place.log(&format!("{number}.log")), line.repeat(LINES)).expect("written");
+    }
+    let out = place.folder.path("out.ndjson");
+    let yaml = format!(
+        "max_memory_bytes: 1MiB\npipelines:\n  one:\n    input:\n      file: {{ paths: ['{}'], follow: true }}\n    outputs:\n      - file: {{ path: '{out}', format: line, template: '%{{message}}' }}\n",
+        place.log("*")
+    );
+    let yaml = place.folder.write("service.yaml", yaml);
+    let mut service = Service::start(&place.folder, &["run", &yaml]);
+    let bytes = (FILES * LINES * line.len()) as u64;
+    service.until("everything is delivered", || {
+        std::fs::metadata(&out).is_ok_and(|data| data.len() == bytes)
+    });
+    service.stop();
+}

@@ -107,7 +107,7 @@ fn what_cannot_be_done_is_said() {
         (&["top", "/nowhere"], "No such file"),
         (&["top", &text, "--by", "proces"], "did you mean `process`?"),
         (&["top", &text, "--filter", "x"], "write name=value"),
-        (&["top", &text, "--pue", "-1"], "--pue"),
+        (&["top", &text, "--pue=-1"], "--pue is -1"),
         (
             &["record", "--pid", "4000000000", "-o", &bytes],
             "there is no process 4000000000",

@@ -58,7 +58,7 @@ pub fn read(bytes: &[u8]) -> Result<Profile, PprofError> {
         }
         false => message::Profile::decode(bytes)?,
     };
-    Reader::new(&message)?.read()
+    MessageReader::new(&message)?.read()
 }
 
 /// Which value is what.
@@ -98,7 +98,7 @@ impl Values {
     }
 }
 
-struct Reader<'a> {
+struct MessageReader<'a> {
     message: &'a message::Profile,
     texts: Vec<Cow<'a, str>>,
     mappings: HashMap<u64, &'a Mapping>,
@@ -106,7 +106,7 @@ struct Reader<'a> {
     values: Values,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> MessageReader<'a> {
     fn new(message: &'a message::Profile) -> Result<Self, PprofError> {
         let texts: Vec<_> = message
             .strings

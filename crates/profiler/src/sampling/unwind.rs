@@ -96,25 +96,25 @@ impl Code {
 }
 
 #[cfg(target_arch = "x86_64")]
-type State = framehop::x86_64::UnwindRegsX86_64;
+type UnwindRegisters = framehop::x86_64::UnwindRegsX86_64;
 #[cfg(target_arch = "aarch64")]
-type State = framehop::aarch64::UnwindRegsAarch64;
+type UnwindRegisters = framehop::aarch64::UnwindRegsAarch64;
 
 #[cfg(target_arch = "x86_64")]
-fn start(registers: Registers) -> State {
-    State::new(registers.ip, registers.sp, registers.fp)
+fn start(registers: Registers) -> UnwindRegisters {
+    UnwindRegisters::new(registers.ip, registers.sp, registers.fp)
 }
 
 #[cfg(target_arch = "aarch64")]
-fn start(registers: Registers) -> State {
-    State::new(registers.lr, registers.sp, registers.fp)
+fn start(registers: Registers) -> UnwindRegisters {
+    UnwindRegisters::new(registers.lr, registers.sp, registers.fp)
 }
 
 /// Where a signal has interrupted the thread, if the stack pointer is that of a handler that returns: what the kernel has put there are the
 /// registers from before. Their places are those of `struct rt_sigframe` (`arch/x86/include/asm/sigframe.h`) and `struct ucontext`.
 #[cfg(target_arch = "x86_64")]
 fn interrupted(
-    state: &mut State,
+    state: &mut UnwindRegisters,
     is_code: &impl Fn(u64) -> bool,
     read: &mut impl FnMut(u64) -> Result<u64, ()>,
 ) -> Option<u64> {
@@ -126,7 +126,7 @@ fn interrupted(
     let (fp, sp, ip) = (at(FP)?, at(SP)?, at(IP)?);
     let is_likely = is_code(ip) && sp > top;
     is_likely.then(|| {
-        *state = State::new(ip, sp, fp);
+        *state = UnwindRegisters::new(ip, sp, fp);
         ip
     })
 }
@@ -134,7 +134,7 @@ fn interrupted(
 /// Not known here: what the kernel puts there is larger than most copies of a stack.
 #[cfg(target_arch = "aarch64")]
 fn interrupted(
-    _: &mut State,
+    _: &mut UnwindRegisters,
     _: &impl Fn(u64) -> bool,
     _: &mut impl FnMut(u64) -> Result<u64, ()>,
 ) -> Option<u64> {

@@ -236,14 +236,19 @@ impl QueueFolder {
         let late = self.marks()?;
         // What a running process wrote behind its last sync it may take back at any time, to write it again elsewhere.
         let is_in_use = was_in_use || holder(&self.path).is_some();
-        let end = if is_in_use { early.end } else { survey.end() };
+        let may_take_back = is_in_use && survey.durable() < survey.end().sequence;
+        let end = if may_take_back {
+            early.end
+        } else {
+            survey.end()
+        };
         Ok(pass.finish(&late, end))
     }
 
     /// The block with that sequence that counts, by its header and without looking for damage.
     ///
     /// # Errors
-    /// The folder cannot be read, or a later version wrote in it.
+    /// The folder cannot be read, or a segment of it is of a later version.
     pub fn block(&self, sequence: u64) -> Result<Option<Block>, InspectError> {
         let outlines = outlines(&*self.storage).map_err(self.wrong())?;
         let holds =

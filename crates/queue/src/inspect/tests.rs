@@ -395,6 +395,24 @@ fn what_a_running_queue_takes_back_is_no_loss() {
 }
 
 #[test]
+fn what_a_running_queue_has_synced_is_missed() {
+    let place = Place::new();
+    place.write(&[&[1], &[2]]);
+    let (log, _) = Log::open(place.storage(), SETTINGS).unwrap();
+    log.append(&blocks(&[3, 4])).unwrap();
+    log.sync().unwrap();
+    log.append(&blocks(&[5])).unwrap();
+    let (segment, offset) = place.find(2);
+    let path = place.path().join(segment_name(segment));
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.write_all_at(&[0xff; 64], offset).unwrap();
+    let mut visit = |_: &Block| ControlFlow::Continue(());
+    let scan = place.look().scan(Range::ALL, false, &mut visit).unwrap();
+    let events: Vec<u64> = scan.damage.iter().map(|damage| damage.events).collect();
+    assert_eq!(events, [10], "{:?}", scan.damage);
+}
+
+#[test]
 fn a_block_is_found_by_its_sequence() {
     let place = Place::new();
     place.write(&[&[1, 2], &[3]]);
