@@ -5,6 +5,7 @@
 //! | [`profile`] | the model: stacks with labels, and how much processor time each took |
 //! | [`pprof`] | profiles as files that every pprof tool reads |
 //! | [`collapsed`] | profiles as lines of text: `a;b;c 12` |
+//! | [`perf_script`] | profiles from the text that `perf script` prints |
 //! | [`cost`] | core-hours, money and CO2 a year |
 //! | [`filter`] | which samples count |
 //! | [`sampling`] | samples what the processors of this machine do |
@@ -17,6 +18,7 @@
 pub mod collapsed;
 pub mod cost;
 pub mod filter;
+pub mod perf_script;
 pub mod pprof;
 pub mod profile;
 pub mod sampling;
