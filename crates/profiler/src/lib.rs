@@ -7,6 +7,7 @@
 //! | [`collapsed`] | profiles as lines of text: `a;b;c 12` |
 //! | [`perf_script`] | profiles from the text that `perf script` prints |
 //! | [`firefox`] | profiles as files that the Firefox Profiler shows |
+//! | [`otlp`] | profiles as OpenTelemetry sends them |
 //! | [`cost`] | core-hours, money and CO2 a year |
 //! | [`filter`] | which samples count |
 //! | [`sampling`] | samples what the processors of this machine do |
@@ -20,6 +21,7 @@ pub mod collapsed;
 pub mod cost;
 pub mod filter;
 pub mod firefox;
+pub mod otlp;
 pub mod perf_script;
 pub mod pprof;
 pub mod profile;
