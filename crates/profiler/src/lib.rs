@@ -13,10 +13,12 @@
 //! | [`sampling`] | samples what the processors of this machine do |
 //! | [`symbols`] | names for addresses |
 //! | [`top`] | the costliest functions, or hosts, services, threads |
+//! | [`advice`] | known kinds of costly functions, and what to look at |
 //!
 //! The crate knows no component and no pipeline; what labels mean is up to those who set them. The names of labels that the tools
 //! know stand in [`profile::label`].
 
+pub mod advice;
 pub mod collapsed;
 pub mod cost;
 pub mod filter;

@@ -1,0 +1,496 @@
+//! What to look at: rules that know functions of certain kinds in real programs, and how much time such functions take.
+//!
+//! A rule is no proof: it says which kind of work takes time, where that is known to be worth a look, and how to verify it.
+//!
+//! Names fit a rule as a whole, or by their beginning where the pattern ends with a `*`. What compilers and demanglers put around
+//! names plays no role: `<T as serde_json::Read>::next`, `_int_malloc.constprop.0`, `void v8::internal::Heap::f(int)` and
+//! `Ljava/util/regex/Pattern;::matcher` are known by their paths. Names within generic arguments do not count.
+
+mod rules;
+
+use std::collections::HashMap;
+
+use crate::filter::Filter;
+use crate::profile::{Frame, FrameId, Profile, Weight};
+
+pub use rules::{Kind, Rule, rules};
+
+/// The smallest share of all processor time that is a finding.
+pub const SHARE_MIN: f64 = 0.01;
+
+/// The most functions that a finding names.
+pub const FUNCTIONS_MAX: usize = 10;
+
+/// A kind of work that takes much time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finding {
+    /// What it is, and what to look at.
+    pub rule: &'static Rule,
+    /// The share of all time, from 0 to 1, in which such a function was the innermost.
+    pub own_share: f64,
+    /// The share of all time in which such a function was on the stack.
+    pub total_share: f64,
+    /// The functions, each with the share in which it was the innermost one of its rule; the costliest first.
+    pub functions: Vec<(String, f64)>,
+}
+
+/// The rule for a function.
+pub fn of(frame: &Frame<'_>) -> Option<&'static Rule> {
+    of_names(&frame.function, &frame.binary)
+}
+
+/// The rule for a function of that name and binary, as rows of a table have them.
+pub fn of_names(function: &str, binary: &str) -> Option<&'static Rule> {
+    rules().get(number_of(function, binary)?)
+}
+
+/// The number of the rule for a function.
+fn number_of(function: &str, binary: &str) -> Option<usize> {
+    let binary = binary.rsplit('/').next().unwrap_or_default();
+    let paths = paths(function);
+    let is_known = |rule: &Rule| {
+        let mut patterns = rule.patterns.iter();
+        let mut binaries = rule.binaries.iter();
+        patterns.any(|pattern| paths.iter().any(|path| fits(pattern, path)))
+            || binaries.any(|pattern| fits(pattern, binary))
+    };
+    rules().iter().position(is_known)
+}
+
+fn fits(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => plain(name) == pattern,
+    }
+}
+
+/// A name without what linkers and compilers put behind it, and without arguments.
+fn plain(name: &str) -> &str {
+    let ends = [
+        ".constprop.",
+        ".isra.",
+        ".part.",
+        ".cold",
+        "@",
+        "(",
+        " [clone",
+    ];
+    let ends = ends.iter().filter_map(|end| name.find(end));
+    &name[..ends.min().unwrap_or(name.len())]
+}
+
+/// The paths that a name begins with: its own, and that of the trait it belongs to.
+fn paths(name: &str) -> [&str; 2] {
+    let starts = ["__GI_", "void ", "bool ", "int "];
+    let stripped = starts.iter().find_map(|start| name.strip_prefix(start));
+    let mut own = stripped.unwrap_or(name);
+    if own.contains(";::") {
+        // A method of a Java class, as maps of compiled code have it.
+        own = own.strip_prefix('L').unwrap_or(own);
+    }
+    let decoration = ['<', '&', '*', '[', '('];
+    let is_qualified = own.starts_with('<');
+    let own = own.trim_start_matches(decoration);
+    let own = own.strip_prefix("mut ").unwrap_or(own);
+    let own = own.strip_prefix("dyn ").unwrap_or(own);
+    let of_trait = own.split_once(" as ").filter(|_| is_qualified);
+    [own, of_trait.map_or(own, |(_, path)| path)]
+}
+
+/// The kinds of work that take at least [`SHARE_MIN`] of the time of the samples that a filter takes, the costliest first. A sample
+/// counts once for each rule, for the innermost of its functions that the rule knows.
+pub fn summary(profile: &Profile, filter: &Filter) -> Vec<Finding> {
+    let mut sums = Sums::new(profile);
+    let matching = filter.of(profile);
+    let mut weights = vec![Weight::default(); profile.stack_count() + 1];
+    let mut all = Weight::default();
+    for (stack, labels, weight) in profile.samples() {
+        if matching.takes(stack, labels) {
+            weights[stack.index()] += weight;
+            all += weight;
+        }
+    }
+    for stack in profile.stacks() {
+        let weight = weights[stack.index()];
+        if weight != Weight::default() {
+            sums.count(profile.frame_ids(stack), weight);
+        }
+    }
+    let share = |weight: Weight| match all.cpu_ns {
+        // Without processor time samples count.
+        0 => weight.samples as f64 / all.samples.max(1) as f64,
+        cpu_ns => weight.cpu_ns as f64 / cpu_ns as f64,
+    };
+    let mut findings = Vec::new();
+    for (rule, sum) in rules().iter().zip(&sums.of_rules) {
+        if share(sum.total) >= SHARE_MIN {
+            findings.push(Finding {
+                rule,
+                own_share: share(sum.own),
+                total_share: share(sum.total),
+                functions: functions(profile, sum, share),
+            });
+        }
+    }
+    findings.sort_by(|one, other| other.total_share.total_cmp(&one.total_share));
+    findings
+}
+
+fn functions(
+    profile: &Profile,
+    sum: &RuleSum,
+    share: impl Fn(Weight) -> f64,
+) -> Vec<(String, f64)> {
+    let mut weights: HashMap<String, Weight> = HashMap::new();
+    for (frame, weight) in &sum.frames {
+        let name = profile.frame_of(*frame).name().into_owned();
+        *weights.entry(name).or_default() += *weight;
+    }
+    let functions = weights.into_iter();
+    let mut functions: Vec<_> = functions
+        .map(|(name, weight)| (name, share(weight)))
+        .collect();
+    functions.sort_by(|(one, one_share), (other, other_share)| {
+        other_share
+            .total_cmp(one_share)
+            .then_with(|| one.cmp(other))
+    });
+    functions.truncate(FUNCTIONS_MAX);
+    functions
+}
+
+/// What the functions of a rule took.
+#[derive(Debug, Clone, Default)]
+struct RuleSum {
+    own: Weight,
+    total: Weight,
+    /// By the innermost function that the rule knows.
+    frames: HashMap<FrameId, Weight>,
+}
+
+#[derive(Debug)]
+struct Sums {
+    /// The rule of each frame.
+    rule_of: Vec<Option<usize>>,
+    of_rules: Vec<RuleSum>,
+    /// The number of the stack in which each rule was seen last.
+    seen_in: Vec<usize>,
+    stacks: usize,
+}
+
+impl Sums {
+    fn new(profile: &Profile) -> Self {
+        let frames = profile.frames();
+        Self {
+            rule_of: frames
+                .map(|(_, frame)| number_of(&frame.function, &frame.binary))
+                .collect(),
+            of_rules: vec![RuleSum::default(); rules().len()],
+            seen_in: vec![0; rules().len()],
+            stacks: 0,
+        }
+    }
+
+    /// Counts a stack, its frames from the innermost on.
+    fn count(&mut self, frames: impl Iterator<Item = FrameId>, weight: Weight) {
+        self.stacks += 1;
+        for (depth, frame) in frames.enumerate() {
+            let Some(rule) = self.rule_of[frame.index()] else {
+                continue;
+            };
+            if self.seen_in[rule] == self.stacks {
+                continue;
+            }
+            self.seen_in[rule] = self.stacks;
+            let sum = &mut self.of_rules[rule];
+            sum.total += weight;
+            if depth == 0 {
+                sum.own += weight;
+            }
+            *sum.frames.entry(frame).or_default() += weight;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_of_real_programs_are_known() {
+        for (function, binary, expected) in [
+            ("deflate_medium", "/lib/libfoo.so", Some("Compression")),
+            (
+                "zlib_rs::deflate::algorithm::medium::deflate_medium",
+                "",
+                Some("Compression"),
+            ),
+            ("ZSTD_compressBlock_fast_extDict", "", Some("Compression")),
+            ("HUF_decompress4X1", "", Some("Compression")),
+            (
+                "lz4_flex::block::compress::compress_internal",
+                "",
+                Some("Compression"),
+            ),
+            (
+                "",
+                "/usr/lib/x86_64-linux-gnu/libz.so.1.2.13",
+                Some("Compression"),
+            ),
+            (
+                "compress/flate.(*compressor).deflate",
+                "/bin/app",
+                Some("Compression"),
+            ),
+            (
+                "Ljava/util/zip/Deflater;::deflate",
+                "[jit]",
+                Some("Compression"),
+            ),
+            ("sha256_block_data_order", "", Some("Cryptography")),
+            (
+                "ring_core_0_17_14__x25519_fe_isnegative",
+                "",
+                Some("Cryptography"),
+            ),
+            (
+                "<ring::aead::Algorithm as core::fmt::Debug>::fmt",
+                "",
+                Some("Cryptography"),
+            ),
+            ("crypto/sha256.block", "", Some("Cryptography")),
+            ("", "/usr/lib/libcrypto.so.3", Some("Cryptography")),
+            ("alloc::string::String::push", "", None),
+            (
+                "<core::hash::sip::Hasher<S> as core::hash::Hasher>::write",
+                "",
+                Some("Hashing"),
+            ),
+            ("XXH3_64bits_withSeed", "", Some("Hashing")),
+            ("runtime.memhash64", "", Some("Hashing")),
+            (
+                "std::_Hash_bytes(void const*, unsigned long, unsigned long)",
+                "",
+                Some("Hashing"),
+            ),
+            (
+                "G1ParScanThreadState::trim_queue_to_threshold(unsigned int)",
+                "libjvm.so",
+                Some("Garbage collection of the JVM"),
+            ),
+            (
+                "ZMark::mark_and_follow(ZMarkContext*, ZMarkStackEntry)",
+                "libjvm.so",
+                Some("Garbage collection of the JVM"),
+            ),
+            (
+                "PSPromotionManager::drain_stacks_depth(bool)",
+                "libjvm.so",
+                Some("Garbage collection of the JVM"),
+            ),
+            (
+                "runtime.gcBgMarkWorker",
+                "",
+                Some("Garbage collection of Go"),
+            ),
+            (
+                "runtime.(*sweepLocked).sweep",
+                "",
+                Some("Garbage collection of Go"),
+            ),
+            (
+                "void v8::internal::Scavenger::RootScavengeVisitor::f(int)",
+                "node",
+                Some("Garbage collection of V8"),
+            ),
+            (
+                "gc_collect_main",
+                "libpython3.11.so.1.0",
+                Some("Garbage collection of Python"),
+            ),
+            ("malloc", "/usr/lib/libc.so.6", Some("Allocation")),
+            ("__libc_malloc@@GLIBC_2.2.5", "", Some("Allocation")),
+            ("unlink_chunk.constprop.0", "libc.so.6", Some("Allocation")),
+            ("__GI___libc_free", "", Some("Allocation")),
+            ("operator new(unsigned long)", "", Some("Allocation")),
+            ("mi_heap_malloc_aligned", "", Some("Allocation")),
+            ("_rjem_je_tcache_bin_flush_small", "", Some("Allocation")),
+            ("_PyObject_Malloc", "", Some("Allocation")),
+            ("free_all_things", "/bin/app", None),
+            ("runtime.mallocgc", "", Some("Allocation in Go")),
+            ("runtime.growslice", "", Some("Allocation in Go")),
+            ("asm_exc_page_fault", "[kernel]", Some("Page faults")),
+            ("clear_page_erms", "[kernel]", Some("Page faults")),
+            (
+                "native_queued_spin_lock_slowpath",
+                "[kernel]",
+                Some("Locks"),
+            ),
+            ("__x64_sys_futex", "[kernel]", Some("Locks")),
+            ("___pthread_mutex_lock", "libc.so.6", Some("Locks")),
+            (
+                "parking_lot::raw_mutex::RawMutex::lock_slow",
+                "",
+                Some("Locks"),
+            ),
+            ("sync.(*Mutex).lockSlow", "", Some("Locks")),
+            (
+                "<regex_automata::meta::strategy::Core as regex_automata::Strategy>::search",
+                "",
+                Some("Regular expressions"),
+            ),
+            ("pcre2_match_8", "", Some("Regular expressions")),
+            (
+                "match",
+                "/usr/lib/libpcre2-8.so.0",
+                Some("Regular expressions"),
+            ),
+            ("match_at", "", Some("Regular expressions")),
+            ("sre_ucs1_match", "", Some("Regular expressions")),
+            (
+                "regexp.(*Regexp).backtrack",
+                "",
+                Some("Regular expressions"),
+            ),
+            (
+                "<&mut serde_json::de::Deserializer<R> as serde::de::Deserializer>::deserialize_map",
+                "",
+                Some("Serialization"),
+            ),
+            (
+                "<my::Type as serde_core::ser::Serialize>::serialize",
+                "",
+                Some("Serialization"),
+            ),
+            (
+                "google::protobuf::internal::TcParser::ParseLoop",
+                "",
+                Some("Serialization"),
+            ),
+            (
+                "encoding/json.(*decodeState).object",
+                "",
+                Some("Serialization"),
+            ),
+            (
+                "simdjson::haswell::implementation::minify",
+                "",
+                Some("Serialization"),
+            ),
+            (
+                "core::ptr::drop_in_place<serde_json::value::Value>",
+                "",
+                None,
+            ),
+            ("vfs_read", "[kernel]", Some("Kernel")),
+            ("do_syscall_64", "", Some("Kernel")),
+            ("", "[kernel]", Some("Kernel")),
+            ("main", "/bin/app", None),
+            ("", "", None),
+        ] {
+            let rule = of(&Frame::function(function, binary));
+            assert_eq!(rule.map(|rule| rule.title), expected, "{function} {binary}");
+        }
+    }
+
+    #[test]
+    fn rules_say_what_to_do() {
+        for rule in rules() {
+            assert!(rule.source_url.starts_with("https://"), "{}", rule.title);
+            assert!(rule.advice.ends_with('.'), "{}", rule.title);
+            assert!(!rule.patterns.is_empty(), "{}", rule.title);
+            for pattern in rule.patterns.iter().chain(rule.binaries) {
+                let stars = pattern.matches('*').count();
+                let inner = pattern.trim_end_matches('*').contains('*');
+                assert!(pattern.len() > 2 && stars < 4, "{pattern}");
+                // Go's methods have a star in their names.
+                assert!(!inner || pattern.contains("(*"), "{pattern}");
+            }
+        }
+        let mut titles: Vec<_> = rules().iter().map(|rule| rule.title).collect();
+        titles.sort_unstable();
+        titles.dedup();
+        assert_eq!(titles.len(), rules().len());
+    }
+
+    fn profile(with_time: bool) -> Profile {
+        let mut profile = Profile::default();
+        let mut add = |functions: &[(&'static str, &'static str)], host: &str, samples| {
+            let frames = functions
+                .iter()
+                .map(|(name, binary)| Frame::function(*name, *binary));
+            let stack = profile.stack(frames);
+            let labels = profile.labels(&[("host", host)]);
+            let cpu_ns = if with_time { samples * 10 } else { 0 };
+            profile.add(stack, labels, Weight { samples, cpu_ns });
+        };
+        let main = ("main", "/bin/a");
+        add(
+            &[
+                main,
+                ("serde_json::to_vec", "/bin/a"),
+                ("malloc", "libc.so"),
+                ("_int_malloc", "libc.so"),
+            ],
+            "a",
+            300,
+        );
+        add(
+            &[
+                main,
+                ("malloc", "libc.so"),
+                ("asm_exc_page_fault", "[kernel]"),
+                ("vfs_x", "[kernel]"),
+            ],
+            "a",
+            100,
+        );
+        add(
+            &[main, ("serde_json::to_vec", "/bin/a"), ("helper", "/bin/a")],
+            "b",
+            95,
+        );
+        add(&[main], "b", 500);
+        add(&[main, ("regexec", "libc.so")], "b", 5);
+        profile
+    }
+
+    fn findings(profile: &Profile, filter: &Filter) -> Vec<String> {
+        let findings = summary(profile, filter).into_iter();
+        let line = |finding: Finding| {
+            let functions = finding.functions.iter();
+            let functions: Vec<_> = functions
+                .map(|(name, share)| format!("{name} {share:.3}"))
+                .collect();
+            let (own, total) = (finding.own_share, finding.total_share);
+            format!(
+                "{} {own:.3} {total:.3}: {}",
+                finding.rule.title,
+                functions.join(", ")
+            )
+        };
+        findings.map(line).collect()
+    }
+
+    #[test]
+    fn a_sample_counts_once_for_each_rule() {
+        let expected = [
+            "Allocation 0.300 0.400: _int_malloc 0.300, malloc 0.100",
+            "Serialization 0.000 0.395: serde_json::to_vec 0.395",
+            "Page faults 0.000 0.100: asm_exc_page_fault 0.100",
+            "Kernel 0.100 0.100: vfs_x 0.100",
+        ];
+        for with_time in [true, false] {
+            assert_eq!(findings(&profile(with_time), &Filter::default()), expected);
+        }
+        let filter = Filter {
+            labels: vec![("host".to_owned(), "b".to_owned())],
+            function: None,
+        };
+        assert_eq!(
+            findings(&profile(true), &filter),
+            ["Serialization 0.000 0.158: serde_json::to_vec 0.158"]
+        );
+        assert!(summary(&Profile::default(), &Filter::default()).is_empty());
+    }
+}
