@@ -47,20 +47,22 @@ pub fn of_names(function: &str, binary: &str) -> Option<&'static Rule> {
 /// The number of the rule for a function.
 fn number_of(function: &str, binary: &str) -> Option<usize> {
     let binary = binary.rsplit('/').next().unwrap_or_default();
-    let paths = paths(function);
+    let paths = paths(function).map(|path| (path, plain(path)));
     let is_known = |rule: &Rule| {
         let mut patterns = rule.patterns.iter();
         let mut binaries = rule.binaries.iter();
-        patterns.any(|pattern| paths.iter().any(|path| fits(pattern, path)))
-            || binaries.any(|pattern| fits(pattern, binary))
+        let is_path = |pattern: &str| paths.iter().any(|(path, plain)| fits(pattern, path, plain));
+        patterns.any(|pattern| is_path(pattern))
+            || binaries.any(|pattern| fits(pattern, binary, binary))
     };
     rules().iter().position(is_known)
 }
 
-fn fits(pattern: &str, name: &str) -> bool {
+/// Whether a name begins as a pattern says, or is it as a whole.
+fn fits(pattern: &str, name: &str, plain: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(start) => name.starts_with(start),
-        None => plain(name) == pattern,
+        None => plain == pattern,
     }
 }
 
