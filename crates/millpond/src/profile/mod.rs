@@ -34,14 +34,14 @@ pub struct RecordArgs {
     /// How often a second each core is sampled.
     #[arg(long, value_name = "HZ", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     frequency: u32,
-    /// The file to write. Names that end in `.folded` get collapsed stacks, all others a pprof file.
+    /// The file to write: `.folded` gets collapsed stacks, `.json.gz` a file for the Firefox Profiler, `.otlp` OTLP; all others pprof.
     #[arg(long, short, value_name = "FILE", default_value = "profile.pb.gz")]
     output: PathBuf,
 }
 
 #[derive(Args)]
 pub struct TopArgs {
-    /// Profiles: pprof files of any program, or collapsed stacks. Several are added.
+    /// Profiles: pprof files of any program, collapsed stacks, what `perf script` prints, or OTLP (`.otlp`). Several are added.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// What has a row of its own: `function`, or a label such as `host`, `service`, `container`, `process`, `pid`, `thread`, `pipeline`, `operator`.

@@ -5,7 +5,9 @@ use std::process::ExitCode;
 
 use component::{grouped, plural};
 use profiler::Profile;
+use profiler::advice;
 use profiler::cost::{Cost, Rates};
+use profiler::filter::Filter;
 use profiler::profile::{Weight, label};
 use profiler::top::{Group, Row, Table, table};
 use serde_json::json;
@@ -29,7 +31,7 @@ pub fn top(args: &TopArgs) -> anyhow::Result<ExitCode> {
     };
     let text = match args.json {
         true => sheet.json(),
-        false => head(&profile, &sheet.table) + &sheet.text(&group),
+        false => head(&profile, &sheet.table) + &sheet.text(&group) + &advice(&profile, &filter),
     };
     print(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
@@ -61,6 +63,29 @@ fn head(profile: &Profile, table: &Table) -> String {
         let _ = write!(text, "; {} lost", plural(profile.lost, "sample"));
     }
     text + "\n\n"
+}
+
+/// What to look at.
+fn advice(profile: &Profile, filter: &Filter) -> String {
+    let mut text = String::new();
+    for finding in advice::summary(profile, filter) {
+        let functions: Vec<&str> = finding
+            .functions
+            .iter()
+            .take(3)
+            .map(|(name, _)| &**name)
+            .collect();
+        let _ = writeln!(
+            text,
+            "\n{:.1} % {}: {}\n       {}\n       {}",
+            finding.own_share * 100.0,
+            finding.rule.title,
+            functions.join(", "),
+            finding.rule.advice,
+            finding.rule.source_url
+        );
+    }
+    text
 }
 
 struct Sheet {
@@ -123,6 +148,7 @@ impl Sheet {
                 "binary": row.binary,
                 "self": { "samples": row.own.samples, "cpu_ns": row.own.cpu_ns, "share": self.share(row.own) / 100.0 },
                 "total": { "samples": row.total.samples, "cpu_ns": row.total.cpu_ns, "share": self.share(row.total) / 100.0 },
+                "kind": advice::of_names(&row.name, &row.binary).map(|rule| rule.title),
                 "a_year": { "core_hours": cost.core_hours, "usd": cost.usd, "co2_tonnes": cost.co2_tonnes },
             });
             let _ = writeln!(text, "{object}");

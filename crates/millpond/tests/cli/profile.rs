@@ -96,6 +96,51 @@ fn collapsed_stacks_are_written_and_read() {
 }
 
 #[test]
+fn known_kinds_of_functions_have_advice() {
+    let folder = Folder::new();
+    let file = folder.path("stacks.folded");
+    fs::write(&file, "main;inflate_fast 30\nmain;malloc;_int_malloc 10\n").expect("written");
+    let text = millpond(&["profile", "top", &file]).expect(0).out;
+    assert!(
+        text.contains("75.0 % ") && text.contains("inflate_fast\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("25.0 % ") && text.contains("https://"),
+        "{text}"
+    );
+}
+
+#[test]
+fn formats_are_written_and_read() {
+    let folder = Folder::new();
+    let busy = Busy::new();
+    let pid = busy.0.id().to_string();
+    for name in ["a.pb.gz", "a.otlp", "a.folded", "a.json.gz"] {
+        let file = folder.path(name);
+        let words = [
+            "profile",
+            "record",
+            "--duration",
+            "300ms",
+            "--frequency",
+            "99",
+            "--pid",
+        ];
+        millpond(&[&words[..], &[&pid, "-o", &file]].concat()).expect(0);
+        assert!(fs::metadata(&file).expect("written").len() > 50, "{name}");
+        if name != "a.json.gz" {
+            let text = millpond(&["profile", "top", &file]).expect(0).out;
+            assert!(
+                text.lines().count() > 3
+                    && text.contains("(sh)") | text.contains("sh+0x") | name.ends_with("folded"),
+                "{name}: {text}"
+            );
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_done_is_said() {
     let folder = Folder::new();
     let (text, bytes) = (folder.path("a.txt"), folder.path("a.pb"));
