@@ -9,6 +9,8 @@
 //! | [`firefox`] | profiles as files that the Firefox Profiler shows |
 //! | [`otlp`] | profiles as OpenTelemetry sends them |
 //! | [`cost`] | core-hours, money and CO2 a year |
+//! | [`diff`] | what has changed from one profile to another |
+//! | [`flame`] | flame graphs and comparisons of two profiles, as pages and pictures |
 //! | [`filter`] | which samples count |
 //! | [`sampling`] | samples what the processors of this machine do |
 //! | [`symbols`] | names for addresses |
@@ -21,8 +23,10 @@
 pub mod advice;
 pub mod collapsed;
 pub mod cost;
+pub mod diff;
 pub mod filter;
 pub mod firefox;
+pub mod flame;
 pub mod otlp;
 pub mod perf_script;
 pub mod pprof;

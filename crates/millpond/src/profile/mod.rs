@@ -1,6 +1,8 @@
 //! `millpond profile`: where processor time goes, by function.
 
+mod diff;
 mod files;
+mod flame;
 mod record;
 mod top;
 
@@ -11,6 +13,8 @@ use clap::{Args, Subcommand};
 use config::Period;
 use profiler::cost::Rates;
 use profiler::filter::Filter;
+use profiler::profile::label;
+use profiler::top::Group;
 
 #[derive(Subcommand)]
 pub enum ProfileCommand {
@@ -18,6 +22,10 @@ pub enum ProfileCommand {
     Record(RecordArgs),
     /// Shows the costliest functions of profiles, or the costliest hosts, services, processes and threads.
     Top(TopArgs),
+    /// Writes a flame graph: a page that searches, zooms and filters, or a picture.
+    Flame(FlameArgs),
+    /// Compares two profiles: what has gained and lost, and what that saves a year.
+    Diff(DiffArgs),
 }
 
 #[derive(Args)]
@@ -58,6 +66,53 @@ pub struct TopArgs {
     /// Prints one JSON object for each row.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    rates: RateArgs,
+}
+
+#[derive(Args)]
+pub struct FlameArgs {
+    /// Profiles, as for `top`. Several are added.
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// The file to write: `.svg` gets a picture, all others one HTML page that needs nothing else.
+    #[arg(long, short, value_name = "FILE", default_value = "flame.html")]
+    output: PathBuf,
+    /// The title. Default: the names of the files.
+    #[arg(long)]
+    title: Option<String>,
+    #[command(flatten)]
+    filter: FilterArgs,
+    #[command(flatten)]
+    rates: RateArgs,
+}
+
+#[derive(Args)]
+pub struct DiffArgs {
+    /// The profile from before.
+    before: PathBuf,
+    /// The profile from after.
+    after: PathBuf,
+    /// For the same amount of what they are compared.
+    #[arg(long, value_enum, default_value = "time")]
+    normalise: diff::By,
+    /// With `--normalise events`: how many events there were while each was recorded.
+    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"])]
+    events: Vec<f64>,
+    /// What has a row of its own, as for `top`.
+    #[arg(long, value_name = "WHAT", default_value = "function")]
+    by: String,
+    /// How many rows.
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 20)]
+    rows: usize,
+    /// Prints one JSON object for each row.
+    #[arg(long)]
+    json: bool,
+    /// Also writes a page with both flame graphs in one: red has gained, blue has lost.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    filter: FilterArgs,
     #[command(flatten)]
     rates: RateArgs,
 }
@@ -131,9 +186,37 @@ impl RateArgs {
     }
 }
 
+/// What rows are of: functions, or a label that profiles can have.
+fn group(by: &str) -> anyhow::Result<Group> {
+    if by == "function" {
+        return Ok(Group::Function);
+    }
+    if label::ALL.contains(&by) {
+        return Ok(Group::Label(by.to_owned()));
+    }
+    let known = [&["function"], &label::ALL[..]].concat();
+    let closest = config::closest(by, known.iter().copied());
+    let meant = closest.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
+    anyhow::bail!("--by {by}: known are {}{meant}", known.join(", "))
+}
+
 pub fn run(command: &ProfileCommand) -> anyhow::Result<ExitCode> {
     match command {
         ProfileCommand::Record(args) => record::record(args),
         ProfileCommand::Top(args) => top::top(args),
+        ProfileCommand::Flame(args) => flame::flame(args),
+        ProfileCommand::Diff(args) => diff::diff(args),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_groups_name_the_closest() {
+        let error = group("proces").unwrap_err().to_string();
+        assert!(error.ends_with("did you mean `process`?"), "{error}");
+        assert_eq!(group("function").unwrap(), Group::Function);
     }
 }

@@ -8,11 +8,11 @@ use profiler::Profile;
 use profiler::advice;
 use profiler::cost::{Cost, Rates};
 use profiler::filter::Filter;
-use profiler::profile::{Weight, label};
-use profiler::top::{Group, Row, Table, table};
+use profiler::profile::Weight;
+use profiler::top::{Group, Table, table};
 use serde_json::json;
 
-use super::{TopArgs, files};
+use super::{TopArgs, files, group};
 use crate::console::print;
 
 pub fn top(args: &TopArgs) -> anyhow::Result<ExitCode> {
@@ -35,20 +35,6 @@ pub fn top(args: &TopArgs) -> anyhow::Result<ExitCode> {
     };
     print(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// What rows are of: functions, or a label that profiles can have.
-fn group(by: &str) -> anyhow::Result<Group> {
-    if by == "function" {
-        return Ok(Group::Function);
-    }
-    if label::ALL.contains(&by) {
-        return Ok(Group::Label(by.to_owned()));
-    }
-    let known = [&["function"], &label::ALL[..]].concat();
-    let closest = config::closest(by, known.iter().copied());
-    let meant = closest.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
-    anyhow::bail!("--by {by}: known are {}{meant}", known.join(", "))
 }
 
 fn head(profile: &Profile, table: &Table) -> String {
@@ -133,7 +119,7 @@ impl Sheet {
                 cost.core_hours,
                 cost.usd,
                 cost.co2_tonnes,
-                shown(row)
+                shown(&row.name, &row.binary)
             );
         }
         text
@@ -157,26 +143,12 @@ impl Sheet {
     }
 }
 
-fn shown(row: &Row) -> String {
-    let name = match row.name.is_empty() {
-        true => "(none)",
-        false => &row.name,
-    };
-    match row.binary.rsplit('/').next().unwrap_or_default() {
+/// A function with its binary, where the name does not say that.
+pub(super) fn shown(name: &str, binary: &str) -> String {
+    let name = if name.is_empty() { "(none)" } else { name };
+    match binary.rsplit('/').next().unwrap_or_default() {
         "" => name.to_owned(),
         binary if name.starts_with(binary) => name.to_owned(),
         binary => format!("{name}  ({binary})"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn unknown_groups_name_the_closest() {
-        let error = group("proces").unwrap_err().to_string();
-        assert!(error.ends_with("did you mean `process`?"), "{error}");
-        assert_eq!(group("function").unwrap(), Group::Function);
     }
 }

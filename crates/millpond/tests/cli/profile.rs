@@ -112,6 +112,62 @@ fn known_kinds_of_functions_have_advice() {
 }
 
 #[test]
+fn flame_graphs_are_pages_and_pictures() {
+    let folder = Folder::new();
+    let file = folder.path("stacks.folded");
+    fs::write(&file, "main;<work> 30\nmain;wait 10\n").expect("written");
+    for (name, begin, part) in [
+        ("a.html", "<!doctype html>", "\\u003cwork>"),
+        ("a.svg", "<svg ", "&lt;work&gt; — 1.50 s, 75.00 %"),
+    ] {
+        let out = folder.path(name);
+        millpond(&["profile", "flame", &file, "-o", &out]).expect(0);
+        let text = fs::read_to_string(&out).expect("written");
+        assert!(text.starts_with(begin) && text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn two_profiles_are_compared() {
+    let folder = Folder::new();
+    let (before, after) = (folder.path("before.folded"), folder.path("after.folded"));
+    fs::write(&before, "main;inflate 30\nmain;read 10\n").expect("written");
+    fs::write(&after, "main;inflate 10\nmain;read 10\n").expect("written");
+    let diff = |words: &[&str]| millpond(&[&["profile", "diff", &before, &after], words].concat());
+    let page = folder.path("diff.html");
+    let events = [
+        "--normalise",
+        "events",
+        "--events",
+        "100",
+        "100",
+        "-o",
+        &page,
+    ];
+    let text = diff(&events).expect(0).out;
+    assert!(
+        text.starts_with("processor time 2.00 s before, 1.00 s after (-50.0 %)"),
+        "{text}"
+    );
+    assert!(
+        text.contains("1.50 s      0.50 s     -1.00 s  -50.00%  inflate"),
+        "{text}"
+    );
+    assert!(fs::read_to_string(&page).expect("written").contains("less"));
+    let text = diff(&["--normalise", "samples"]).expect(0).out;
+    assert!(text.contains("0.25 s      0.50 s"), "{text}");
+    for (words, reason) in [
+        (&[][..], "does not say how long it was recorded"),
+        (&["--normalise", "events"], "needs --events"),
+        (&["--events", "1", "2"], "--events is for"),
+        (&["--normalise", "samples", "-o", "x.svg"], "ends in .html"),
+    ] {
+        let ended = diff(words).expect(2);
+        assert!(ended.err.contains(reason), "{words:?}: {}", ended.err);
+    }
+}
+
+#[test]
 fn formats_are_written_and_read() {
     let folder = Folder::new();
     let busy = Busy::new();
