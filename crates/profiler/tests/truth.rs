@@ -6,12 +6,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use profiler::Profile;
 use profiler::filter::Filter;
 use profiler::sampling::{Options, Recorder, Stats, Target};
 use profiler::symbols::Symbols;
 use profiler::symbols::kernel::Kernel;
 use profiler::top::{Group, table};
+
+/// So many samples of a thread that the shares of one are within a point of each other, by chance alone.
+const FREQUENCY_HZ: u32 = 1997;
+const SECONDS: &str = "4";
+
+/// One test at a time: the others would take its time.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// How far a share may be from the truth, in points.
 const POINTS: f64 = 3.0;
@@ -35,7 +43,8 @@ fn compile(folder: &Path, name: &str, flags: &[&str]) -> PathBuf {
 }
 
 fn record(child: &mut Child, target: Target) -> (Profile, Stats) {
-    let mut recorder = Recorder::start(&Options::new(target, 997)).expect("the right to sample");
+    let mut recorder =
+        Recorder::start(&Options::new(target, FREQUENCY_HZ)).expect("the right to sample");
     let begin = Instant::now();
     while child.try_wait().expect("a child").is_none() {
         assert!(begin.elapsed() < Duration::from_secs(60), "it does not end");
@@ -92,7 +101,7 @@ fn shares_of(amounts: HashMap<String, f64>) -> HashMap<String, f64> {
 
 fn check(name: &str, program: &Path, library: &Path, symbols: &mut Symbols) {
     let mut child = Command::new(program)
-        .arg("3")
+        .arg(SECONDS)
         .arg(library)
         .stdout(Stdio::piped())
         .spawn()
@@ -141,6 +150,7 @@ fn check(name: &str, program: &Path, library: &Path, symbols: &mut Symbols) {
 
 #[test]
 fn shares_are_those_of_the_program() {
+    let _alone = ALONE.lock();
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     let library = compile(folder, "library.so", &[]);
@@ -162,6 +172,7 @@ fn shares_are_those_of_the_program() {
 
 #[test]
 fn stripped_programs_get_names_from_debug_files() {
+    let _alone = ALONE.lock();
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     let library = compile(folder, "library.so", &[]);
@@ -181,6 +192,7 @@ fn stripped_programs_get_names_from_debug_files() {
 
 #[test]
 fn the_whole_machine_has_this_program() {
+    let _alone = ALONE.lock();
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     let library = compile(folder, "library.so", &[]);
