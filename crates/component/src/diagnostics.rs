@@ -259,6 +259,11 @@ impl Diagnostics {
         }
     }
 
+    /// The pipeline and the operator that messages are about.
+    pub fn origin(&self) -> (Option<&str>, Option<&Component>) {
+        (self.pipeline.as_deref(), self.component.as_ref())
+    }
+
     /// Says that something was lost, or could not be done.
     pub fn error(&self, text: &str) {
         self.say(Level::Error, text);

@@ -9,6 +9,7 @@
 //! | [`output`] | [`Output`]: a [`Writer`] or a [`Sender`], with how to write one |
 //! | [`phase`] | how far a run is on its way to its end |
 //! | [`diagnostics`] | messages for the person who runs Millpond |
+//! | [`activity`] | what each thread works for at each moment, for profiles |
 //! | [`metrics`] | counters of an operator |
 //! | [`ledger`] | what became of every file |
 //! | [`standard`] | whether standard input and output can be used |
@@ -16,6 +17,7 @@
 //! | [`words`] | numbers in messages |
 //! | [`written`] | files that the process writes, which its inputs leave alone |
 
+pub mod activity;
 pub mod diagnostics;
 pub mod input;
 pub mod ledger;
@@ -30,6 +32,7 @@ pub mod thread;
 pub mod words;
 pub mod written;
 
+pub use activity::{Activities, Activity};
 pub use diagnostics::{Component, Diagnostics, Level, Limit, Message, Role, Warning};
 pub use input::{
     Delivery, DroppedRows, Input, InputContext, InputError, Receipt, Sink, Stop, Stopped,

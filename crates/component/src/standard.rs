@@ -3,7 +3,7 @@
 //! Where one of them is closed, the standard library opens `/dev/null` in its place before `main` begins, so that no other
 //! file gets its number. What is written there is then lost without an error, and `/dev/null` may as well be what somebody
 //! wanted. So this module looks before that: in a function that the system calls while it loads the program. That takes
-//! `unsafe`, which only two modules of the workspace may hold.
+//! `unsafe`, which only three modules of the workspace may hold.
 
 #![allow(unsafe_code)]
 

@@ -9,6 +9,8 @@ use std::thread::{Builder, JoinHandle, Result};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use crate::activity;
+
 /// Work on a thread of its own. Dropping this leaves the thread to itself.
 #[derive(Debug)]
 pub struct Work<T> {
@@ -17,7 +19,7 @@ pub struct Work<T> {
     ended: oneshot::Receiver<()>,
 }
 
-/// Starts work on a thread of its own, which knows the caller's runtime.
+/// Starts work on a thread of its own, which knows the caller's runtime, and works for what the caller works for.
 ///
 /// # Errors
 /// The system refuses another thread; then the work is dropped undone.
@@ -26,10 +28,12 @@ pub fn start<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<Work<T>> {
     let runtime = Handle::try_current().ok();
+    let activity = activity::current();
     let (ends, ended) = oneshot::channel::<()>();
     let thread = Builder::new().name(name.to_owned()).spawn(move || {
         let _ends = ends;
         let _runtime = runtime.as_ref().map(Handle::enter);
+        let _activity = activity.enter();
         work()
     })?;
     Ok(Work { thread, ended })

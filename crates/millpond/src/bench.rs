@@ -12,33 +12,48 @@ use std::time::Duration;
 use component::{Effects, grouped};
 use pipeline::report::{PipelineReport, Problem, bytes, time};
 use pipeline::{Report, verdict};
+use profiler::cost::Rates;
 use serde_json::{Value, json};
 
 use crate::console::print;
 use crate::load::{host, load};
+use crate::profile::operators::{OperatorCost, operators, operators_text};
+use crate::profile::own::OwnProfile;
 use crate::run::Session;
+use crate::{BenchArgs, profile};
+
+/// How often a second a core is sampled: a run is short.
+const PROFILE_HZ: u32 = 997;
 
 /// Runs a pipeline to the end and prints what it cost.
-pub fn bench(pipeline: &str, as_json: bool, writes: bool) -> anyhow::Result<ExitCode> {
+pub fn bench(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     let host = host();
-    let effects = match writes {
+    let effects = match args.real_outputs {
         true => Effects::Outputs,
         false => Effects::Nothing,
     };
-    let graph = load(pipeline)?.build_trial(&host, effects)?;
+    let graph = load(args.source.pipeline()?)?.build_trial(&host, effects)?;
     let to_stdout = graph.uses_standard_output();
     let before = cpu_time();
-    let session = Session::begin(&graph, true, false)?;
+    let mut session = Session::begin(&graph, true, false)?;
+    if args.profile.is_some() {
+        session = session.sampled(OwnProfile::start(PROFILE_HZ)?);
+    }
     let report = session.execute(graph, true, &host, None, false)?;
     let costs = Costs {
         cpu: cpu_time() - before,
         peak_memory: peak_memory(),
-        writes,
+        writes: args.real_outputs,
     };
-    let text = if as_json {
-        format!("{}\n", costs.json(&report))
+    let profile = session.profile();
+    if let (Some(profile), Some(Some(path))) = (&profile, &args.profile) {
+        profile::write(profile, path)?;
+    }
+    let operators = profile.map(|profile| operators(&profile, &Rates::here()));
+    let text = if args.json {
+        format!("{}\n", costs.json(&report, operators.as_deref()))
     } else {
-        costs.text(&report)
+        costs.text(&report) + &operators.map_or_else(String::new, |all| operators_text(&all))
     };
     // The figures go to standard error when the events themselves go to standard output.
     if to_stdout {
@@ -90,9 +105,9 @@ impl Costs {
         text
     }
 
-    fn json(&self, report: &Report) -> Value {
+    fn json(&self, report: &Report, operators: Option<&[OperatorCost]>) -> Value {
         let events = report.events();
-        json!({
+        let mut value = json!({
             "events": events,
             "wall_seconds": report.wall.as_secs_f64(),
             "events_per_second": events as f64 / report.wall.as_secs_f64().max(1e-9),
@@ -120,7 +135,11 @@ impl Costs {
                 "queued": pipeline.queued,
                 "verdict": verdict(pipeline, report.wall, report.workers),
             })).collect::<Vec<_>>(),
-        })
+        });
+        if let Some(operators) = operators {
+            value["profile"] = operators.iter().map(OperatorCost::json).collect();
+        }
+        value
     }
 }
 

@@ -110,6 +110,9 @@ struct RunArgs {
     /// Saves the positions of inputs in this directory, so that a later run resumes there; `data_dir` in YAML.
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+    /// Samples the run, and writes a profile of Millpond itself to this file, with the pipeline and component of each sample.
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
     /// Prints the configuration as YAML without running it.
     #[arg(long)]
     print_config: bool,
@@ -122,6 +125,9 @@ struct BenchArgs {
     /// Prints one JSON object instead of text.
     #[arg(long)]
     json: bool,
+    /// Samples the run and shows the functions of each operator as well; with a file, also writes the profile there.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    profile: Option<Option<PathBuf>>,
     /// Has the outputs write what they render. Without it they render and compress, and what comes of that is thrown away.
     #[arg(long)]
     real_outputs: bool,
@@ -170,14 +176,14 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
             console::print(load::load(args.source.pipeline()?)?.yaml().as_bytes())?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Run(args) => run::run(args.source.pipeline()?, args.data_dir, args.metrics),
+        Command::Run(args) => run::run(&args),
         Command::Check(args) => match args.sample {
             None => check::check(args.source.pipeline()?, args.data_dir),
             Some(file) => {
                 check::check_sample(args.source.pipeline()?, args.data_dir, &file, args.lines)
             }
         },
-        Command::Bench(args) => bench::bench(args.source.pipeline()?, args.json, args.real_outputs),
+        Command::Bench(args) => bench::bench(&args),
         Command::Files(args) => files::files(&args.data_dir, args.json),
         Command::Queue(command) => queue::queue(&command),
         Command::DeadLetters(command) => dead_letters::dead_letters(&command),

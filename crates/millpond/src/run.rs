@@ -1,7 +1,7 @@
 //! `millpond run`: from the command line to the exit code.
 
 use std::panic;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use anyhow::{Context, anyhow, bail};
 use component::{Diagnostics, Stop, plural, plural_were};
 use pipeline::report::{PipelineReport, Problem};
 use pipeline::{Graph, Report, Run, RunOptions, StartError};
+use profiler::Profile;
 use registry::{Registry, RegistryError};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -19,7 +20,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::console::say;
 use crate::load::{flow, host, load, queue};
 use crate::log;
+use crate::profile::own::OwnProfile;
 use crate::progress::Bar;
+use crate::{RunArgs, profile};
 
 /// Exit code of a run whose user would not wait for it to stop.
 const INTERRUPTED: i32 = 130;
@@ -31,21 +34,34 @@ const ONE_REQUEST: Duration = Duration::from_millis(500);
 const HANGUP: &str =
     "SIGHUP is ignored: Millpond cannot reload its configuration yet; restart it to apply changes";
 
+/// What is said where timers sample the process.
+const BY_TIMERS: &str = "the kernel allows no performance events, so that timers sample Millpond: time in the kernel counts for the functions that call it";
+
+/// How often a second a core is sampled where the run's profile is asked for.
+const PROFILE_HZ: u32 = 97;
+
 /// Runs a pipeline to its end.
-pub fn run(pipeline: &str, data_dir: Option<PathBuf>, metrics: bool) -> anyhow::Result<ExitCode> {
+pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
+    let pipeline = args.source.pipeline()?;
     let loaded = load(pipeline)?;
     let finite = loaded.finite;
     let host = host();
-    let graph = loaded.build(&host, data_dir)?;
-    let session = Session::begin(&graph, finite, true)?;
+    let graph = loaded.build(&host, args.data_dir.clone())?;
+    let mut session = Session::begin(&graph, finite, true)?;
+    if args.profile.is_some() {
+        session = session.sampled(OwnProfile::start(PROFILE_HZ)?);
+    }
     if !finite {
         session.introduce(&graph, pipeline);
     } else if graph.reads_terminal() {
         say(TERMINAL_HINT);
     }
     let data_dir = graph.process.data_dir.clone();
-    let report = session.execute(graph, finite, &host, data_dir.as_deref(), metrics)?;
-    if metrics {
+    let report = session.execute(graph, finite, &host, data_dir.as_deref(), args.metrics)?;
+    if let (Some(path), Some(profile)) = (&args.profile, session.profile()) {
+        profile::write(&profile, path)?;
+    }
+    if args.metrics {
         say(report.table().trim_end());
     }
     let code = session.conclude(&report);
@@ -126,6 +142,8 @@ pub struct Session {
     signal: Arc<OnceLock<&'static str>>,
     /// Whether nothing is read, and dead letters are replayed alone.
     replays: bool,
+    /// What samples this process, where that is wanted.
+    own: Option<OwnProfile>,
 }
 
 impl Session {
@@ -142,7 +160,24 @@ impl Session {
             bar,
             signal: Arc::default(),
             replays: false,
+            own: None,
         })
+    }
+
+    /// Samples this process while it runs.
+    pub fn sampled(self, own: OwnProfile) -> Self {
+        if own.is_by_timers() {
+            self.diagnostics.info(BY_TIMERS);
+        }
+        Self {
+            own: Some(own),
+            ..self
+        }
+    }
+
+    /// What was sampled; none where nothing was to be.
+    pub fn profile(&mut self) -> Option<Profile> {
+        self.own.take().map(OwnProfile::finish)
     }
 
     /// Says what a service runs.
@@ -196,6 +231,11 @@ impl Session {
                 host: host.clone(),
                 registry: open_registry(memory, &self.diagnostics)?,
                 diagnostics: self.diagnostics.clone(),
+                activities: self
+                    .own
+                    .as_ref()
+                    .map(OwnProfile::activities)
+                    .unwrap_or_default(),
                 finite,
                 stop,
                 ledger,
@@ -206,6 +246,9 @@ impl Session {
                 Err(StartError::Setting(error)) => return Err(error.into()),
                 started => started?,
             };
+            if let Some(own) = &self.own {
+                own.count(run.handled());
+            }
             let drawing = tokio::spawn(self.bar.clone().draw(run.progress(), run.events()));
             let report = run.finish().await;
             drawing.abort();

@@ -8,6 +8,8 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
 
+use component::activity::carry;
+
 use crate::listen::{Incoming, Listener};
 use crate::notice::Notice;
 use crate::places::Stopping;
@@ -61,11 +63,11 @@ pub fn spawn(
     notice: impl Fn(Notice<'_>) + Send + 'static,
 ) {
     notice(Notice::Accepted);
-    tokio::spawn(async move {
+    tokio::spawn(carry(async move {
         stopping.scope(connection).await;
         if stopping.is_for_another() {
             notice(Notice::Displaced(&peer));
         }
         notice(Notice::Ended);
-    });
+    }));
 }

@@ -46,6 +46,6 @@ mod worker;
 pub use graph::{BuildOptions, Graph, PipelineGraph};
 pub use registry::Registry;
 pub use report::{OperatorReport, Report};
-pub use run::Run;
+pub use run::{Handled, Run};
 pub use start::{RunOptions, StartError};
 pub use verdict::verdict;

@@ -41,16 +41,19 @@ pub fn open_queues(
             QueueSettings::Memory(_) => Mode::Overflow,
         };
         let is_stateless = |stage: &StageNode| stage.order == Order::Stateless;
+        let diagnostics = options
+            .diagnostics
+            .for_pipeline(&pipeline.name)
+            .for_component(Role::Queue, "disk");
+        // What the queue does is its own work, on its own thread.
+        let _entered = options.activities.of(&diagnostics).enter();
         let options = DiskOptions {
             mode,
             limits,
             may_part: pipeline.stages.iter().all(is_stateless),
             budget: shared.as_ref().map(|(budget, _)| budget.clone()),
             bell: bell.clone(),
-            diagnostics: options
-                .diagnostics
-                .for_pipeline(&pipeline.name)
-                .for_component(Role::Queue, "disk"),
+            diagnostics,
             ..DiskOptions::new(settings, &names)
         };
         Queue::open(&folder, options)

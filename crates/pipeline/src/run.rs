@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use batch::{Budget, BufferPool};
 use component::thread::{self, Work};
 use component::{
-    AnyOutput, FileLedger, InputContext, Ledger, OperatorMetrics, Output, Phase, Phases, Progress,
-    Stop, WrittenFiles, plural_were,
+    Activities, AnyOutput, Component, FileLedger, InputContext, Ledger, OperatorMetrics, Output,
+    Phase, Phases, Progress, Stop, WrittenFiles, plural_were,
 };
 use config::ConfigError;
 use queue::{Bell, Inlet, Queue, QueuePhase};
@@ -56,6 +56,9 @@ const LEDGER_PAUSE: Duration = Duration::from_millis(5);
 
 /// How often a stop looks whether a disk queue has everything.
 const LEAVE_CHECK: Duration = Duration::from_millis(20);
+
+/// How many events every operator has handled so far: its pipeline, the operator, events.
+pub type Handled = Arc<dyn Fn() -> Vec<(Arc<str>, Component, u64)> + Send + Sync>;
 
 /// A run in progress.
 pub struct Run {
@@ -167,6 +170,25 @@ impl Run {
                 .iter()
                 .map(|metrics| metrics.snapshot().events_out)
                 .sum()
+        })
+    }
+
+    /// How many events every operator has handled so far.
+    pub fn handled(&self) -> Handled {
+        let pipelines: Vec<_> = self
+            .pipelines
+            .iter()
+            .map(|run| (Arc::<str>::from(&*run.name), run.operators()))
+            .collect();
+        Arc::new(move || {
+            let operators = pipelines.iter().flat_map(|(pipeline, operators)| {
+                operators.iter().map(move |(component, metrics)| {
+                    let counts = metrics.snapshot();
+                    let events = counts.events_in.max(counts.events_out);
+                    (pipeline.clone(), component.clone(), events)
+                })
+            });
+            operators.collect()
         })
     }
 
@@ -339,6 +361,7 @@ impl Running {
             retry,
             is_finite: options.finite,
             diagnostics: diagnostics.clone(),
+            activities: options.activities.clone(),
             queue: queue.clone(),
             phases: phases.clone(),
             letters: letters.clone(),
@@ -348,10 +371,16 @@ impl Running {
         let intake = resources.intakes.get(&name).cloned();
         let outputs = graph.outputs.iter();
         let outputs = outputs.map(|node| node.component.output()).collect();
-        let (common, stages) = make_stages(graph.stages, resources.workers, &diagnostics, None);
+        let (common, stages) = make_stages(
+            graph.stages,
+            resources.workers,
+            (&diagnostics, &options.activities),
+            None,
+        );
         let mut per_worker: Vec<WorkerStages> = common.into_iter().map(Into::into).collect();
         let lanes = make_lanes(graph.outputs, &shared, &mut per_worker);
         let parts = Arc::new(Parts {
+            activity: options.activities.of(&diagnostics),
             diagnostics,
             queue,
             stages,
@@ -443,7 +472,8 @@ impl Running {
                 ledger: Arc::default(),
                 written: waiting.written.clone(),
             };
-            self.inputs.push(RunningInput::start(node, context));
+            self.inputs
+                .push(RunningInput::start(node, context, &options.activities));
         }
     }
 
@@ -570,6 +600,35 @@ impl Running {
         files
     }
 
+    /// Its inputs, its queue on disk, its processors and outputs, in the order of the flow.
+    fn operators(&self) -> Vec<(Component, Arc<OperatorMetrics>)> {
+        let parts = &self.job.parts;
+        let operator = |role, name: &str, metrics: &Arc<OperatorMetrics>| {
+            (Component::new(role, name), metrics.clone())
+        };
+        let inputs = self.inputs.iter();
+        let inputs = inputs.map(|input| operator(Role::Input, &input.name, &input.metrics));
+        let fed = self.fed.iter().zip(&parts.intake);
+        let fed = fed.map(|(name, intake)| operator(Role::Input, name, intake.metrics()));
+        let queue = parts.queue.is_on_disk();
+        let queue = queue.then(|| operator(Role::Queue, "disk", parts.queue.metrics()));
+        let stage =
+            |name: &str, stage: &SharedStage| operator(Role::Processor, name, stage.metrics());
+        let stages = parts.stages.iter().map(|it| stage(it.name(), it));
+        let lanes = parts.lanes.iter().flat_map(|lane| {
+            let name = |it: &SharedStage| format!("{}/{}", lane.name(), it.name());
+            let below = lane.stages().iter().map(move |it| stage(&name(it), it));
+            let output = operator(Role::Output, lane.name(), lane.metrics());
+            below.chain([output])
+        });
+        inputs
+            .chain(fed)
+            .chain(queue)
+            .chain(stages)
+            .chain(lanes)
+            .collect()
+    }
+
     fn report(&self, mut problems: Vec<Problem>) -> PipelineReport {
         for lane in &self.job.parts.lanes {
             let failure = lane.failure().map(str::to_owned);
@@ -585,40 +644,16 @@ impl Running {
             );
             problems.push(Problem::new(Role::Queue, "disk", text));
         }
-        let operator = |role, name: &str, metrics: &OperatorMetrics| OperatorReport {
-            role,
-            name: name.to_owned(),
+        let operators = self.operators().into_iter();
+        let operators = operators.map(|(component, metrics)| OperatorReport {
+            role: component.role,
+            name: component.name.to_string(),
             counts: metrics.snapshot(),
-        };
-        let inputs = self
-            .inputs
-            .iter()
-            .map(|input| operator(Role::Input, &input.name, &input.metrics));
-        let fed = self.fed.iter().zip(&self.job.parts.intake);
-        let fed = fed.map(|(name, intake)| operator(Role::Input, name, intake.metrics()));
-        let queue = self.job.parts.queue.is_on_disk().then(|| {
-            let metrics = self.job.parts.queue.metrics();
-            operator(Role::Queue, "disk", metrics)
-        });
-        let stage =
-            |name: &str, stage: &SharedStage| operator(Role::Processor, name, stage.metrics());
-        let stages = self.job.parts.stages.iter();
-        let stages = stages.map(|it| stage(it.name(), it));
-        let lanes = self.job.parts.lanes.iter().flat_map(|lane| {
-            let name = |it: &SharedStage| format!("{}/{}", lane.name(), it.name());
-            let below = lane.stages().iter().map(move |it| stage(&name(it), it));
-            let output = operator(Role::Output, lane.name(), lane.metrics());
-            below.chain([output])
         });
         PipelineReport {
             name: self.name.clone(),
             is_fed: self.fed.is_some(),
-            operators: inputs
-                .chain(fed)
-                .chain(queue)
-                .chain(stages)
-                .chain(lanes)
-                .collect(),
+            operators: operators.collect(),
             files: self.last_ledger(held.unsafe_events),
             problems,
             remarks: remarks(&self.job.parts),
@@ -651,13 +686,14 @@ fn make_lanes(
 }
 
 impl RunningInput {
-    fn start(node: InputNode, ctx: InputContext) -> Self {
+    fn start(node: InputNode, ctx: InputContext, activities: &Activities) -> Self {
+        let activity = activities.of(&ctx.diagnostics);
         Self {
             name: node.name,
             metrics: ctx.metrics.clone(),
             progress: ctx.progress.clone(),
             ledger: ctx.ledger.clone(),
-            task: Some(tokio::spawn(node.component.run(ctx))),
+            task: Some(tokio::spawn(activity.carry(node.component.run(ctx)))),
         }
     }
 }

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use batch::{Batch, Bitmap, Failures, Reentry};
-use component::{Diagnostics, Limit, OperatorMetrics, Order, Processor, Role};
+use component::{
+    Activities, Activity, Diagnostics, Limit, OperatorMetrics, Order, Processor, Role,
+};
 use expr::Expr;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use queue::letters::Dead;
@@ -32,6 +34,7 @@ pub struct SharedStage {
     failed: Arc<str>,
     metrics: Arc<OperatorMetrics>,
     diagnostics: Diagnostics,
+    activity: Activity,
     /// The one instance of an ordered processor.
     ordered: Option<Turns>,
 }
@@ -93,7 +96,7 @@ impl From<Vec<Stage>> for WorkerStages {
 pub fn make_stages(
     nodes: Vec<StageNode>,
     workers: usize,
-    diagnostics: &Diagnostics,
+    (diagnostics, activities): (&Diagnostics, &Activities),
     output: Option<&str>,
 ) -> (Vec<Vec<Stage>>, Vec<Arc<SharedStage>>) {
     let mut made: Vec<Vec<Stage>> = (0..workers).map(|_| Vec::new()).collect();
@@ -124,6 +127,13 @@ pub fn make_stages(
             }
         }
         let place_name = if node.is_named { &node.name } else { node.kind };
+        let diagnostics = match output {
+            None => diagnostics.for_component(Role::Processor, &node.name),
+            Some(output) => {
+                let name = format!("{output}/{}", node.name);
+                diagnostics.for_component(Role::Processor, &name)
+            }
+        };
         let shared = Arc::new(SharedStage {
             is_named: node.is_named,
             kind: node.kind,
@@ -136,13 +146,8 @@ pub fn make_stages(
                 _ => format!("{place_name} failed").into(),
             },
             metrics: Arc::default(),
-            diagnostics: match output {
-                None => diagnostics.for_component(Role::Processor, &node.name),
-                Some(output) => {
-                    let name = format!("{output}/{}", node.name);
-                    diagnostics.for_component(Role::Processor, &name)
-                }
-            },
+            activity: activities.of(&diagnostics),
+            diagnostics,
             name: node.name,
             findings,
             ordered,
@@ -275,6 +280,7 @@ impl SharedStage {
         batch: &mut Batch,
         is_first: bool,
     ) -> Option<Buried> {
+        let _entered = self.activity.enter();
         let begin = Instant::now();
         let before = batch.alive().count();
         let rows = self.rows(batch, is_first);

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use batch::HostInfo;
-use component::{Diagnostics, Stop};
+use component::{Activities, Diagnostics, Stop};
 use config::{ConfigError, Period};
 use queue::QueueError;
 use registry::Registry;
@@ -49,6 +49,8 @@ pub struct RunOptions {
     pub host: Arc<HostInfo>,
     /// Where warnings go.
     pub diagnostics: Diagnostics,
+    /// Where threads note what they work for.
+    pub activities: Activities,
     /// Whether the run is over when its inputs end: retries are then given up after a while.
     pub finite: bool,
     /// Asks the run to stop: inputs end, what was accepted is delivered.

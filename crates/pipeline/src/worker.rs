@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 use batch::{Batch, Bitmap, Reentry};
 use component::{
-    Delivery, Diagnostics, DroppedRows, OperatorMetrics, Phase, Phases, Stop, StreamDelivery,
+    Activity, Delivery, Diagnostics, DroppedRows, OperatorMetrics, Phase, Phases, Stop,
+    StreamDelivery,
 };
 use parking_lot::Mutex;
 use queue::letters::{Dead, DeadLetters, Draft};
@@ -56,6 +57,8 @@ impl Useful {
 /// The parts of a running pipeline that its threads share.
 pub struct Parts {
     pub diagnostics: Diagnostics,
+    /// The pipeline's own work.
+    pub activity: Activity,
     pub queue: Arc<Queue>,
     pub stages: Vec<Arc<SharedStage>>,
     pub lanes: Vec<Arc<Lane>>,
@@ -276,6 +279,7 @@ impl Worker {
 
 impl Job {
     fn handle(self: &Arc<Self>, stages: &mut WorkerStages, taken: Taken) {
+        let _entered = self.parts.activity.enter();
         match taken {
             Taken::Batch(entry, batch) => self.guarded(stages, entry, *batch),
             Taken::Lost(entry) => {

@@ -219,6 +219,7 @@ pub struct Profile {
     nodes: IndexSet<Node>,
     labels: IndexSet<Box<[(Text, Text)]>>,
     samples: IndexMap<(StackId, LabelsId), Weight>,
+    events: IndexMap<LabelsId, u64>,
     /// When it was taken; of a merged one, from the first beginning to the last end.
     pub window: Window,
     /// How often a second each core was sampled; of a merged one, that of the first. Processor times are right all the same.
@@ -235,6 +236,7 @@ impl Default for Profile {
             nodes: IndexSet::new(),
             labels: IndexSet::new(),
             samples: IndexMap::new(),
+            events: IndexMap::new(),
             window: Window::default(),
             frequency_hz: 0.0,
             lost: 0,
@@ -319,6 +321,19 @@ impl Profile {
     pub fn samples(&self) -> impl Iterator<Item = (StackId, LabelsId, Weight)> {
         let samples = self.samples.iter();
         samples.map(|((stack, labels), weight)| (*stack, *labels, *weight))
+    }
+
+    /// Counts log events that passed while the profile was recorded, under the labels of those who handled them.
+    pub fn count_events(&mut self, labels: LabelsId, events: u64) {
+        let known = self.events.entry(labels).or_default();
+        *known = known.saturating_add(events);
+    }
+
+    /// How many log events passed, by who handled them.
+    pub fn events(&self) -> impl Iterator<Item = (LabelsId, u64)> {
+        self.events
+            .iter()
+            .map(|(labels, events)| (*labels, *events))
     }
 
     /// How many distinct stacks with labels there are.
@@ -422,6 +437,9 @@ impl Profile {
         }
         for (stack, set, weight) in other.samples() {
             self.add(stacks[stack.index()], labels[set.0 as usize], weight);
+        }
+        for (set, events) in other.events() {
+            self.count_events(labels[set.index()], events);
         }
         if self.frequency_hz == 0.0 {
             self.frequency_hz = other.frequency_hz;

@@ -45,6 +45,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use component::activity::carry;
 use component::{
     Build, BuildContext, Effects, Example, Input, InputContext, InputError, Limit, Spec,
     plural_were, thread,
@@ -240,7 +241,7 @@ impl Input for FileInput {
     async fn run(self: Box<Self>, ctx: InputContext) -> Result<(), InputError> {
         let (sent, receiver) = tokio::sync::mpsc::channel(SENT_MAX);
         let dirty = Arc::new(Dirty::default());
-        let acknowledging = tokio::spawn(acknowledge(receiver, dirty.clone()));
+        let acknowledging = tokio::spawn(carry(acknowledge(receiver, dirty.clone())));
         let remembers = ctx.registry.is_some();
         let run = thread::start("files", {
             let dirty = dirty.clone();

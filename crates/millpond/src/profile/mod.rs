@@ -3,6 +3,8 @@
 mod diff;
 mod files;
 mod flame;
+pub mod operators;
+pub mod own;
 mod record;
 mod top;
 
@@ -11,6 +13,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use config::Period;
+pub use files::write;
 use profiler::cost::Rates;
 use profiler::filter::Filter;
 use profiler::profile::label;

@@ -52,7 +52,8 @@ use std::time::{Duration, Instant};
 
 use batch::{Account, Batch, Bitmap, Budget, Reentry};
 use component::{
-    AnyOutput, Diagnostics, Encoded, Limit, OperatorMetrics, Output, Phase, Phases, Role, RowAnswer,
+    Activities, Activity, AnyOutput, Diagnostics, Encoded, Limit, OperatorMetrics, Output, Phase,
+    Phases, Role, RowAnswer,
 };
 use expr::Expr;
 use queue::letters::DeadLetters;
@@ -112,6 +113,7 @@ struct Common {
     retry: RetrySettings,
     metrics: Arc<OperatorMetrics>,
     diagnostics: Diagnostics,
+    activity: Activity,
     offers: Offers,
     /// Wakes the lane's thread.
     offered: Notify,
@@ -158,6 +160,8 @@ pub struct Shared {
     pub is_finite: bool,
     /// Where warnings go.
     pub diagnostics: Diagnostics,
+    /// Where threads note what they work for.
+    pub activities: Activities,
     /// Where batches come from.
     pub queue: Arc<Queue>,
     /// How far the pipeline is on its way to its end.
@@ -176,10 +180,12 @@ impl Lane {
         let letters = shared.letters.clone();
         let letters = letters.map(|letters| LaneLetters::new(letters, &node.name));
         let reads = node.condition.as_ref().map_or(&[][..], Expr::reads);
+        let diagnostics = shared.diagnostics.for_component(Role::Output, &node.name);
         let common = Common {
             letters,
             lost: AtomicU64::new(0),
-            diagnostics: shared.diagnostics.for_component(Role::Output, &node.name),
+            activity: shared.activities.of(&diagnostics),
+            diagnostics,
             name: node.name,
             index,
             queue: shared.queue.clone(),
@@ -217,7 +223,7 @@ impl Lane {
         let (per_worker, stages) = make_stages(
             node.stages,
             shared.workers,
-            &shared.diagnostics,
+            (&shared.diagnostics, &shared.activities),
             Some(&common.name),
         );
         let lane = Self {
@@ -403,6 +409,7 @@ impl Lane {
     /// Takes what is offered until the lane is closed and empty, then closes the output. `ended` is called when the lane
     /// wants no more.
     pub async fn run(&self, ended: &(dyn Fn() + Sync)) {
+        let _entered = self.common.activity.enter();
         // What there is to say of the start does not wait for an event.
         self.common.report();
         match &self.kind {
@@ -483,6 +490,7 @@ impl Common {
 
     /// Renders a batch. Rows on which the output panics are refused, and the others rendered without them.
     fn encode(&self, item: &Item, mut encoded: Encoded) -> Encoded {
+        let _entered = self.activity.enter();
         let begin = Instant::now();
         if let Err(panic) = self.render(&item.batch, &item.rows, &mut encoded) {
             let is_bad = |row: &usize| {

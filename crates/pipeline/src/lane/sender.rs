@@ -194,6 +194,7 @@ impl SenderLane {
     /// Has complete requests sent.
     fn seal(&self, common: &Common, complete: Vec<Growing>) {
         for growing in complete {
+            let _entered = common.activity.enter();
             let begin = Instant::now();
             let cost = growing.cost();
             let Requests {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use batch::{Batch, BatchBuilder, Encoding, HostInfo, Span, Stream};
-use component::{Diagnostics, Stop};
+use component::{Activities, Diagnostics, Stop};
 use config::{Period, Positive};
 use pipeline::RunOptions;
 use pipeline::settings::RetrySettings;
@@ -13,6 +13,7 @@ pub fn options() -> RunOptions {
     RunOptions {
         host: Arc::new(HostInfo { name: "h".into() }),
         diagnostics: Diagnostics::silent(),
+        activities: Activities::default(),
         finite: true,
         stop: Stop::default(),
         registry: None,

@@ -3,6 +3,7 @@
 //! | what | where |
 //! | --- | --- |
 //! | how often, processor time | the sample types `samples`/`count` and `cpu`/`nanoseconds` |
+//! | log events that passed | where there are any, the sample type `events`/`count`, of samples without a stack |
 //! | frequency | the period, in `cpu`/`nanoseconds` |
 //! | labels | labels of samples, as text |
 //! | binary and build id | mappings; those of interpreters and of the kernel have names in brackets |
@@ -25,6 +26,7 @@ pub use writer::write;
 pub const FILE_BYTES_MAX: u64 = 2 << 30;
 
 const SAMPLES: (&str, &str) = ("samples", "count");
+const EVENTS: (&str, &str) = ("events", "count");
 const CPU: (&str, &str) = ("cpu", "nanoseconds");
 
 /// What a comment begins with that says how many samples were lost.
@@ -68,7 +70,7 @@ mod tests {
     fn profiles() -> impl Strategy<Value = Profile> {
         let stack = proptest::collection::vec(frame(), 0..6);
         let value = proptest::sample::select(vec!["", "x", "y"]);
-        let sample = (stack, value, 1..100_u64);
+        let sample = (stack, value, 1..100_u64, 0..3_u64);
         proptest::collection::vec(sample, 0..20).prop_map(|samples| {
             let window = Window {
                 start_ns: 1_700_000_000_000_000_000,
@@ -76,7 +78,7 @@ mod tests {
             };
             let mut profile = Profile::new(window, 20.0);
             profile.lost = 3;
-            for (mut frames, value, samples) in samples {
+            for (mut frames, value, samples, events) in samples {
                 // One and the same location has one binary, and the outermost function is inlined nowhere.
                 if let Some(first) = frames.first_mut() {
                     first.is_inlined = false;
@@ -101,6 +103,9 @@ mod tests {
                     cpu_ns: samples * 50_000_000,
                 };
                 profile.add(stack, labels, weight);
+                if events > 0 {
+                    profile.count_events(labels, events);
+                }
             }
             profile
         })
@@ -118,7 +123,11 @@ mod tests {
             "{:?} {} {}",
             profile.window, profile.frequency_hz, profile.lost
         );
-        [head].into_iter().chain(samples).collect()
+        let events = profile.events().map(|(labels, events)| {
+            let labels: Vec<_> = profile.labels_of(labels).collect();
+            format!("{labels:?} {events}")
+        });
+        [head].into_iter().chain(samples).chain(events).collect()
     }
 
     proptest! {

@@ -8,7 +8,7 @@ use flate2::read::MultiGzDecoder;
 use prost::Message;
 
 use super::message::{Label, Location, Mapping, ValueType};
-use super::{CPU, FILE_BYTES_MAX, LOST, SAMPLES, message};
+use super::{CPU, EVENTS, FILE_BYTES_MAX, LOST, SAMPLES, message};
 use crate::profile::{Frame, FrameId, Profile, SECOND_NS, StackId, Weight, Window};
 
 /// Why bytes are no profile of processor time.
@@ -66,6 +66,7 @@ pub fn read(bytes: &[u8]) -> Result<Profile, PprofError> {
 struct Values {
     samples: Option<usize>,
     cpu: Option<usize>,
+    events: Option<usize>,
     /// Nanoseconds of processor time for each unit of the value.
     cpu_scale: f64,
     /// Nanoseconds of processor time for each sample.
@@ -73,6 +74,12 @@ struct Values {
 }
 
 impl Values {
+    /// How many log events a sample without a stack counts.
+    fn events(self, values: &[i64]) -> u64 {
+        let value = self.events.and_then(|index| values.get(index));
+        value.map_or(0, |value| u64::try_from(*value).unwrap_or(0))
+    }
+
     fn weight(self, values: &[i64]) -> Result<Weight, PprofError> {
         let value = |index: usize| -> Result<u64, PprofError> {
             let value = values.get(index).ok_or(PprofError::Values)?;
@@ -160,7 +167,14 @@ impl<'a> MessageReader<'a> {
                 .map(|(name, value)| (*name, &**value))
                 .collect();
             let labels = profile.labels(&labels);
-            profile.add(stack, labels, self.values.weight(&sample.values)?);
+            let events = self.values.events(&sample.values);
+            let weight = self.values.weight(&sample.values)?;
+            if events > 0 {
+                profile.count_events(labels, events);
+            }
+            if events == 0 || weight != Weight::default() {
+                profile.add(stack, labels, weight);
+            }
         }
         Ok(profile)
     }
@@ -260,6 +274,7 @@ fn values(message: &message::Profile, texts: &[Cow<'_, str>]) -> Result<Values, 
     let mut values = Values {
         samples: None,
         cpu: None,
+        events: None,
         cpu_scale: 1.0,
         period_ns: 0.0,
     };
@@ -275,6 +290,8 @@ fn values(message: &message::Profile, texts: &[Cow<'_, str>]) -> Result<Values, 
             values.cpu_scale = scale;
         } else if (&*kind, &*unit) == SAMPLES {
             values.samples = values.samples.or(Some(index));
+        } else if (&*kind, &*unit) == EVENTS {
+            values.events = values.events.or(Some(index));
         }
         known.push(format!("`{kind}` in `{unit}`"));
     }

@@ -8,7 +8,7 @@ use indexmap::{IndexMap, IndexSet};
 use prost::Message;
 
 use super::message::{Function, Label, Line, Location, Mapping, Sample, ValueType};
-use super::{CPU, LOST, SAMPLES, message};
+use super::{CPU, EVENTS, LOST, SAMPLES, message};
 use crate::profile::{FrameId, LabelsId, Profile, SECOND_NS, StackId};
 
 /// A pprof file.
@@ -31,17 +31,31 @@ pub(super) fn message(profile: &Profile) -> message::Profile {
         locations: IndexSet::new(),
     };
     let (samples, cpu) = (writer.value_type(SAMPLES), writer.value_type(CPU));
+    let mut sample_types = vec![samples, cpu];
+    let counted: Vec<_> = profile.events().collect();
+    if !counted.is_empty() {
+        sample_types.push(writer.value_type(EVENTS));
+    }
+    let clamped = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let stacks: Vec<_> = profile.samples().collect();
     let samples_of = |(stack, labels, weight)| {
         let weight: crate::profile::Weight = weight;
-        let clamped = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let mut values = vec![clamped(weight.samples), clamped(weight.cpu_ns)];
+        values.resize(sample_types.len(), 0);
         Sample {
             locations: writer.locations_of(stack),
-            values: vec![clamped(weight.samples), clamped(weight.cpu_ns)],
+            values,
             labels: writer.labels_of(labels),
         }
     };
-    let written = stacks.into_iter().map(samples_of).collect();
+    let mut written: Vec<Sample> = stacks.into_iter().map(samples_of).collect();
+    for (labels, events) in counted {
+        written.push(Sample {
+            locations: Vec::new(),
+            values: vec![0, 0, clamped(events)],
+            labels: writer.labels_of(labels),
+        });
+    }
     let comments = match profile.lost {
         0 => Vec::new(),
         lost => vec![writer.string(&format!("{LOST}{lost}"))],
@@ -51,7 +65,7 @@ pub(super) fn message(profile: &Profile) -> message::Profile {
         false => 0,
     };
     let mut message = message::Profile {
-        sample_types: vec![samples, cpu],
+        sample_types,
         samples: written,
         time_ns: profile.window.start_ns,
         duration_ns: i64::try_from(profile.window.duration_ns).unwrap_or(i64::MAX),

@@ -3,7 +3,13 @@
 //! Source: perf_event_open(2).
 
 use std::fs;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::Duration;
 
+use mio::unix::SourceFd;
+use mio::{Interest, Poll, Token, Waker};
 use perf_event::data::endian::Native;
 use perf_event::data::parse::{ParseConfig, Parser};
 use perf_event::data::{
@@ -16,6 +22,9 @@ use super::{Options, SamplingError, Target};
 
 /// What the system says of a process that has ended.
 const NO_SUCH_PROCESS: i32 = 3;
+
+/// More samples than a buffer can hold: whoever reads looks by the clock.
+const NEVER: usize = 1 << 20;
 
 /// Bytes of what stands before each record.
 const HEADER_BYTES: usize = 8;
@@ -121,13 +130,25 @@ pub enum Event {
 pub struct Events {
     samplers: Vec<Sampler>,
     config: ParseConfig<Native>,
+    poll: Poll,
+    waker: Arc<Waker>,
     /// What was read, with its time.
     waiting: Vec<(u64, Event)>,
 }
 
+/// What wakes the thread that waits for events; no event has this number.
+const WAKE: Token = Token(usize::MAX);
+
+/// What is tried, the most first.
+struct Attempt<'t> {
+    target: &'t Target,
+    has_kernel: bool,
+}
+
 impl Events {
-    /// Begins to sample. Where the kernel allows it that is the whole machine, whatever the target: a list of threads is out of date as soon
-    /// as it is made. Without that right each thread of the target is sampled by itself.
+    /// Begins to sample. For other processes that is the whole machine where the kernel allows it, whatever the target: a list of threads is
+    /// out of date as soon as it is made. Without that right each thread of the target is sampled by itself, and without the right to the
+    /// kernel's functions, only the program's.
     ///
     /// # Errors
     /// The kernel refuses, or a process is not there.
@@ -135,21 +156,42 @@ impl Events {
         if let Target::Processes(processes) = &options.target {
             check(processes)?;
         }
-        let whole = Self::open_at(options, &Target::All);
-        match (&options.target, whole) {
-            (Target::Processes(_), Err(SamplingError::Forbidden { .. })) => {
-                Self::open_at(options, &options.target)
+        let targets: &[&Target] = match &options.target {
+            Target::All => &[&Target::All],
+            Target::This => &[&Target::This],
+            target @ Target::Processes(_) => &[&Target::All, target],
+        };
+        let mut attempts: Vec<Attempt<'_>> = Vec::new();
+        for target in targets {
+            attempts.push(Attempt {
+                target,
+                has_kernel: true,
+            });
+            if **target != Target::All {
+                attempts.push(Attempt {
+                    target,
+                    has_kernel: false,
+                });
             }
-            (_, opened) => opened,
+        }
+        let mut attempts = attempts.into_iter();
+        loop {
+            let Some(attempt) = attempts.next() else {
+                unreachable!("the last attempt ends the loop");
+            };
+            match Self::open_at(options, &attempt) {
+                Err(SamplingError::Forbidden { .. }) if !attempts.as_slice().is_empty() => {}
+                opened => return opened,
+            }
         }
     }
 
-    fn open_at(options: &Options, target: &Target) -> Result<Self, SamplingError> {
-        let builder = builder(options);
+    fn open_at(options: &Options, attempt: &Attempt<'_>) -> Result<Self, SamplingError> {
+        let builder = builder(options, attempt.has_kernel);
         let config = ParseConfig::from(*builder.attrs());
-        let refuse = |error| SamplingError::of_open(error, *target == Target::All);
+        let refuse = |error| SamplingError::of_open(error, *attempt.target == Target::All);
         let mut samplers = Vec::new();
-        for (cpu, thread) in places(target)? {
+        for (cpu, thread) in places(attempt.target)? {
             let mut builder = builder.clone();
             match thread {
                 None => builder.any_pid(),
@@ -164,14 +206,32 @@ impl Events {
             };
             samplers.push(counter.sampled(options.ring_bytes).map_err(refuse)?);
         }
+        let (poll, waker) = watch(&samplers).map_err(|source| SamplingError::Io {
+            action: "watch performance events",
+            source,
+        })?;
         for sampler in &mut samplers {
             sampler.as_counter_mut().enable().map_err(refuse)?;
         }
         Ok(Self {
             samplers,
             config,
+            poll,
+            waker,
             waiting: Vec::new(),
         })
+    }
+
+    /// Waits until there is something to drain, as far as the kernel tells ([`Options::wakes`]), somebody wakes it, or the time is over.
+    pub fn wait(&mut self, timeout: Duration) {
+        let mut events = mio::Events::with_capacity(64);
+        // An interruption is a look too many.
+        let _ = self.poll.poll(&mut events, Some(timeout));
+    }
+
+    /// What ends a wait.
+    pub fn waker(&self) -> Arc<Waker> {
+        self.waker.clone()
     }
 
     /// Tells everything that has happened since the last call, in the order of time.
@@ -211,8 +271,23 @@ impl Events {
     }
 }
 
+/// Tells when there is something in a buffer.
+fn watch(samplers: &[Sampler]) -> io::Result<(Poll, Arc<Waker>)> {
+    let poll = Poll::new()?;
+    for (number, sampler) in samplers.iter().enumerate() {
+        let descriptor = sampler.as_raw_fd();
+        poll.registry().register(
+            &mut SourceFd(&descriptor),
+            Token(number),
+            Interest::READABLE,
+        )?;
+    }
+    let waker = Waker::new(poll.registry(), WAKE)?;
+    Ok((poll, Arc::new(waker)))
+}
+
 /// What all events have in common.
-fn builder(options: &Options) -> Builder<'static> {
+fn builder(options: &Options, has_kernel: bool) -> Builder<'static> {
     let mut builder = Builder::new(Software::CPU_CLOCK);
     builder
         .sample_frequency(u64::from(options.frequency_hz))
@@ -223,16 +298,15 @@ fn builder(options: &Options) -> Builder<'static> {
         .sample_id_all(true)
         .exclude_callchain_user(true)
         .exclude_idle(true)
-        .include_kernel()
-        .include_hv()
+        .exclude_kernel(!has_kernel)
+        .exclude_hv(!has_kernel)
         .mmap(true)
         .mmap2(true)
         .comm(true)
         .comm_exec(true)
         .task(true)
         .clockid(Clock::MONOTONIC)
-        // Whoever reads looks by the clock.
-        .wakeup_events(1 << 20);
+        .wakeup_events(if options.wakes { 1 } else { NEVER });
     builder
 }
 
@@ -248,21 +322,24 @@ fn check(processes: &[u32]) -> Result<(), SamplingError> {
 /// The cores, each with the thread that is sampled there; none for all.
 fn places(target: &Target) -> Result<Vec<(usize, Option<i32>)>, SamplingError> {
     let cores = cores()?;
-    let threads = match target {
-        Target::All => vec![None],
-        Target::Processes(processes) => {
-            let mut threads = Vec::new();
-            for process in processes {
-                let entries = fs::read_dir(format!("/proc/{process}/task"));
-                let entries = entries.map_err(|_| SamplingError::NoProcess(*process))?;
-                let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-                threads.extend(names.filter_map(|name| name.parse().ok()).map(Some));
-            }
-            threads
-        }
+    let own = [std::process::id()];
+    let processes: &[u32] = match target {
+        Target::All => return Ok(cores.into_iter().map(|core| (core, None)).collect()),
+        Target::This => &own,
+        Target::Processes(processes) => processes,
     };
-    let of_core = |core: usize| threads.iter().map(move |thread| (core, *thread));
+    let threads: Result<Vec<_>, _> = processes.iter().copied().map(threads_of).collect();
+    let threads = threads?.concat();
+    let of_core = |core: usize| threads.iter().map(move |thread| (core, Some(*thread)));
     Ok(cores.into_iter().flat_map(of_core).collect())
+}
+
+/// The threads of a process.
+pub(super) fn threads_of(process: u32) -> Result<Vec<i32>, SamplingError> {
+    let entries = fs::read_dir(format!("/proc/{process}/task"));
+    let entries = entries.map_err(|_| SamplingError::NoProcess(process))?;
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    Ok(names.filter_map(|name| name.parse().ok()).collect())
 }
 
 /// The numbers of the cores that work.

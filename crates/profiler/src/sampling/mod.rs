@@ -6,8 +6,10 @@
 //! | [`rights`] | what is missing where the kernel refuses, and what works without it |
 //! | [`processes`] | what is known of processes: names, threads, mapped files, labels |
 //! | [`binaries`] | files of code: what is needed to unwind stacks and to name addresses |
+//! | [`timers`] | samples of this process where the kernel allows no events |
 //! | [`unwind`] | user stacks from copies of stack memory |
 //! | [`recorder`] | joins these to profiles |
+//! | [`background`] | a thread that records one profile after the other |
 //!
 //! Each core has one event, the kernel's processor clock, which fires so many times a second while the core is busy. A sample brings the kernel's
 //! own stack, the registers of the user's and a copy of the top of its stack. That copy is unwound here with the tables of the
@@ -18,14 +20,17 @@
 //! - Stacks are cut behind [`unwind::FRAMES_MAX`] frames and where the copy ends ([`Options::stack_bytes`]).
 //! - Memory: the ring buffers ([`Options::ring_bytes`] a core), what is known of living processes, and the unwinding tables of the files that they run.
 
+pub mod background;
 pub mod binaries;
 pub mod events;
 pub mod processes;
 pub mod recorder;
 pub mod rights;
+pub mod timers;
 pub mod unwind;
 
-pub use recorder::{Recorder, Stats};
+pub use background::Background;
+pub use recorder::{Purposes, Recorder, Stats};
 pub use rights::SamplingError;
 
 /// Which processes are sampled.
@@ -33,6 +38,8 @@ pub use rights::SamplingError;
 pub enum Target {
     /// All of the machine.
     All,
+    /// The process that samples, with the threads that it starts.
+    This,
     /// These, and the processes that they start.
     Processes(Vec<u32>),
 }
@@ -52,6 +59,10 @@ pub struct Options {
     pub stack_bytes: u32,
     /// How many bytes wait for each core between two looks; a power of two of pages.
     pub ring_bytes: usize,
+    /// Whether each sample ends a wait.
+    pub wakes: bool,
+    /// Takes samples by timers also where the kernel allows events; for [`Target::This`].
+    pub by_timers: bool,
 }
 
 impl Options {
@@ -61,6 +72,8 @@ impl Options {
         const RECORD_BYTES: usize = STACK_BYTES as usize + 4096;
         let ring_bytes = frequency_hz as usize * RECORD_BYTES;
         Self {
+            wakes: target == Target::This,
+            by_timers: false,
             target,
             frequency_hz,
             stack_bytes: STACK_BYTES,

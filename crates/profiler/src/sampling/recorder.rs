@@ -3,13 +3,18 @@
 //! Whoever records calls [`Recorder::drain`] a few times a second and takes what has come together with [`Recorder::take`].
 
 use std::collections::{HashMap, HashSet};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use mio::Waker;
 
 use super::events::{Event, Events, StackSample};
 use super::processes::Processes;
+use super::timers::{self, Timers};
 use super::unwind::{Ending, Memory};
 use super::{Options, SamplingError, Target};
 use crate::profile::{Frame, FrameKind, Profile, SECOND_NS, StackId, Weight, Window, label};
+use crate::symbols::kernel;
 use crate::symbols::perf_map::PerfMap;
 
 /// The frame outside of a stack whose outermost part was not copied.
@@ -30,13 +35,50 @@ pub struct Stats {
     pub broken: u64,
 }
 
+/// What a thread of this process worked for at a time in nanoseconds of the monotonic clock, as a pipeline and a component of it.
+pub type Purposes = Box<dyn Fn(u32, u64) -> Option<(Arc<str>, Arc<str>)> + Send>;
+
+/// Where samples come from.
+enum Source {
+    /// The kernel.
+    Events(Events),
+    /// Timers of this process's threads.
+    Timers(Timers),
+}
+
+impl Source {
+    fn open(options: &Options) -> Result<Self, SamplingError> {
+        if options.by_timers && options.target == Target::This {
+            return Ok(Self::Timers(Timers::open(options)?));
+        }
+        match Events::open(options) {
+            Err(SamplingError::Forbidden { .. } | SamplingError::Unsupported(_))
+                if options.target == Target::This =>
+            {
+                Ok(Self::Timers(Timers::open(options)?))
+            }
+            opened => Ok(Self::Events(opened?)),
+        }
+    }
+
+    fn drain(&mut self, each: impl FnMut(Event)) {
+        match self {
+            Self::Events(events) => events.drain(each),
+            Self::Timers(timers) => timers.drain(each),
+        }
+    }
+}
+
 /// Records profiles.
 pub struct Recorder {
-    events: Events,
+    source: Source,
     options: Options,
     /// The processes that are sampled, and those that they have started; none where all are.
     wanted: Option<HashSet<u32>>,
     host: String,
+    /// What the kernel's addresses are valid for.
+    boot: String,
+    purposes: Option<Purposes>,
     processes: Processes,
     memory: Memory,
     made: MadeCode,
@@ -51,23 +93,56 @@ impl Recorder {
     /// # Errors
     /// The kernel refuses, or a process is not there.
     pub fn start(options: &Options) -> Result<Self, SamplingError> {
-        let events = Events::open(options)?;
+        let source = Source::open(options)?;
+        let mut options = options.clone();
+        if let Source::Timers(timers) = &source {
+            options.frequency_hz = timers.frequency_hz;
+        }
         let host = rustix::system::uname();
         Ok(Self {
-            events,
+            source,
             wanted: match &options.target {
                 Target::All => None,
+                Target::This => Some(HashSet::from([std::process::id()])),
                 Target::Processes(processes) => Some(processes.iter().copied().collect()),
             },
             host: host.nodename().to_string_lossy().into_owned(),
+            boot: kernel::boot_id(),
+            purposes: None,
             processes: Processes::default(),
             memory: Memory::default(),
             made: MadeCode::default(),
             profile: Profile::new(Window::default(), f64::from(options.frequency_hz)),
-            options: options.clone(),
+            options,
             stats: Stats::default(),
             began: SystemTime::now(),
         })
+    }
+
+    /// Labels samples of this process's own threads with what they worked for.
+    pub fn label_own(&mut self, purposes: Purposes) {
+        self.purposes = Some(purposes);
+    }
+
+    /// Whether the kernel's functions are seen; not where it allows no performance events, so that timers take the samples.
+    pub fn is_by_timers(&self) -> bool {
+        matches!(self.source, Source::Timers(_))
+    }
+
+    /// Waits until there is something to drain or the time is over. Only [`Target::This`] is told of samples at once.
+    pub fn wait(&mut self, timeout: Duration) {
+        match &mut self.source {
+            Source::Events(events) => events.wait(timeout),
+            Source::Timers(_) => std::thread::sleep(timeout.min(timers::LOOK)),
+        }
+    }
+
+    /// What ends a wait at once; none where waits are short.
+    pub fn waker(&self) -> Option<Arc<Waker>> {
+        match &self.source {
+            Source::Events(events) => Some(events.waker()),
+            Source::Timers(_) => None,
+        }
     }
 
     /// Reads what has happened since the last call.
@@ -75,7 +150,7 @@ impl Recorder {
         self.processes.forget();
         self.made.look_again();
         let mut events = Vec::new();
-        self.events.drain(|event| events.push(event));
+        self.source.drain(|event| events.push(event));
         for event in events {
             match event {
                 Event::Sample(sample) => self.sample(&sample),
@@ -110,7 +185,10 @@ impl Recorder {
 
     /// Ends sampling; what was sampled by then is still to be drained.
     pub fn stop(&mut self) {
-        self.events.stop();
+        match &mut self.source {
+            Source::Events(events) => events.stop(),
+            Source::Timers(timers) => timers.stop(),
+        }
     }
 
     /// What was sampled since the last call, and begins another profile.
@@ -175,12 +253,19 @@ impl Recorder {
         for (depth, address) in sample.kernel.iter().enumerate().rev() {
             let frame = Frame {
                 binary: "[kernel]".into(),
+                build_id: (&*self.boot).into(),
                 address: address - u64::from(depth > 0),
                 ..Frame::default()
             };
             let frame = self.profile.frame(&frame);
             stack = self.profile.call(stack, frame);
         }
+        let purpose = self
+            .purposes
+            .as_ref()
+            .filter(|_| sample.pid == std::process::id());
+        let purpose = purpose.and_then(|of| of(sample.tid, sample.time_ns));
+        let (pipeline, operator) = purpose.unwrap_or_default();
         let pid = sample.pid.to_string();
         let labels = self.profile.labels(&[
             (label::HOST, &self.host),
@@ -189,6 +274,8 @@ impl Recorder {
             (label::PROCESS, &process.name),
             (label::PID, &pid),
             (label::THREAD, process.thread(sample.tid)),
+            (label::PIPELINE, &pipeline),
+            (label::OPERATOR, &operator),
         ]);
         let weight = Weight {
             samples: 1,

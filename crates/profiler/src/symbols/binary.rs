@@ -123,7 +123,8 @@ impl SymbolFile {
                     function: name,
                     ..Named::default()
                 }),
-                Some(outermost) if outermost.function.is_empty() => outermost.function = name,
+                // Line tables alone leave namespaces out.
+                Some(outermost) if name.contains(&outermost.function) => outermost.function = name,
                 Some(_) => {}
             }
         }

@@ -22,6 +22,12 @@ pub enum KernelError {
     Hidden,
 }
 
+/// What the kernel's addresses are valid for: it puts itself elsewhere each time it starts. In hexadecimal; empty where it does not say.
+pub fn boot_id() -> String {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.chars().filter(char::is_ascii_hexdigit).collect()
+}
+
 /// A function.
 #[derive(Debug, Clone, Copy)]
 struct Function {
@@ -34,6 +40,8 @@ struct Function {
 /// The functions of a kernel.
 #[derive(Debug)]
 pub struct Kernel {
+    /// Empty for one that does not run here.
+    boot: String,
     names: String,
     functions: Vec<Function>,
 }
@@ -47,7 +55,11 @@ impl Kernel {
     /// # Errors
     /// They cannot be read, or are hidden.
     pub fn running() -> Result<Self, KernelError> {
-        Self::parse(&String::from_utf8_lossy(&fs::read("/proc/kallsyms")?))
+        let kernel = Self::parse(&String::from_utf8_lossy(&fs::read("/proc/kallsyms")?))?;
+        Ok(Self {
+            boot: boot_id(),
+            ..kernel
+        })
     }
 
     /// Reads the text of `/proc/kallsyms`.
@@ -56,6 +68,7 @@ impl Kernel {
     /// All addresses are zero.
     pub fn parse(text: &str) -> Result<Self, KernelError> {
         let mut kernel = Self {
+            boot: String::new(),
             names: String::new(),
             functions: Vec::new(),
         };
@@ -88,6 +101,11 @@ impl Kernel {
         kernel.functions.sort_by_key(|function| function.address);
         kernel.functions.dedup_by_key(|function| function.address);
         Ok(kernel)
+    }
+
+    /// Whether addresses are of this kernel since it started last, by what [`boot_id`] said; those of unknown ones are taken to be.
+    pub fn has(&self, boot: &str) -> bool {
+        boot.is_empty() || self.boot.is_empty() || boot == self.boot
     }
 
     /// The function at an address.

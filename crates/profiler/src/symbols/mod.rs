@@ -127,6 +127,9 @@ impl Symbols {
         for (stack, labels, weight) in profile.samples() {
             named.add(stacks[stack.index()], sets[labels.index()], weight);
         }
+        for (labels, events) in profile.events() {
+            named.count_events(sets[labels.index()], events);
+        }
         named
     }
 
@@ -135,7 +138,7 @@ impl Symbols {
         let is_open = frame.function.is_empty() && frame.address != 0;
         let found = match frame.kind() {
             _ if !is_open => Vec::new(),
-            FrameKind::Kernel => self.kernel_name(frame.address),
+            FrameKind::Kernel => self.kernel_name(frame),
             FrameKind::Native if frame.binary.starts_with('/') => {
                 self.resolve(Path::new(&*frame.binary), &frame.build_id, frame.address)
             }
@@ -145,6 +148,11 @@ impl Symbols {
             return vec![named.frame(frame)];
         }
         let outermost = found.len() - 1;
+        let build_id = match frame.kind() {
+            // Functions of one kernel are the same after it was started again.
+            FrameKind::Kernel => "",
+            _ => &*frame.build_id,
+        };
         let with_name = |(depth, function): (usize, &Named)| {
             named.frame(&Frame {
                 function: (&*function.function).into(),
@@ -152,6 +160,7 @@ impl Symbols {
                 // A function is one frame, whichever of its lines ran.
                 line: 0,
                 address: 0,
+                build_id: build_id.into(),
                 is_inlined: depth < outermost,
                 ..frame.clone()
             })
@@ -159,8 +168,10 @@ impl Symbols {
         found.iter().enumerate().rev().map(with_name).collect()
     }
 
-    fn kernel_name(&self, address: u64) -> Vec<Named> {
-        let name = self.kernel.as_ref().and_then(|kernel| kernel.name(address));
+    fn kernel_name(&self, frame: &Frame<'_>) -> Vec<Named> {
+        let kernel = self.kernel.as_ref();
+        let kernel = kernel.filter(|kernel| kernel.has(&frame.build_id));
+        let name = kernel.and_then(|kernel| kernel.name(frame.address));
         let named = name.map(|name| Named {
             function: name.to_owned(),
             ..Named::default()

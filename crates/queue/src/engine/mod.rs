@@ -75,9 +75,9 @@ mod writer;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::sync::{Arc, LazyLock};
-use std::thread::JoinHandle;
 use std::time::Instant;
 
+use component::thread::Work;
 use component::{Diagnostics, OperatorMetrics};
 use disk::{PagePool, Storage};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -125,7 +125,7 @@ pub struct Queue {
     work: Condvar,
     /// Whether the writer is asleep, so that waking it is worth a call of the system.
     writer_sleeps: AtomicBool,
-    writer: Mutex<Option<JoinHandle<()>>>,
+    writer: Mutex<Option<Work<()>>>,
     metrics: Arc<OperatorMetrics>,
     diagnostics: Diagnostics,
     /// The time of day, for what is written.

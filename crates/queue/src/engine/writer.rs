@@ -42,9 +42,7 @@ impl Queue {
     /// The system refuses another thread.
     pub(super) fn start_writer(self: &Arc<Self>) -> io::Result<()> {
         let queue = self.clone();
-        let thread = std::thread::Builder::new()
-            .name("queue".to_owned())
-            .spawn(move || queue.run_writer())?;
+        let thread = component::thread::start("queue", move || queue.run_writer())?;
         *self.writer.lock() = Some(thread);
         Ok(())
     }

@@ -1,0 +1,128 @@
+//! A process samples itself: by the kernel's events, and by timers where there are none. Samples have the labels of what their thread worked for
+//! when they were taken.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use profiler::Profile;
+use profiler::filter::Filter;
+use profiler::profile::label;
+use profiler::sampling::{Background, Options, Stats, Target};
+use profiler::symbols::Symbols;
+use profiler::top::{Group, table};
+
+/// One test at a time: a process is sampled once.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Neither they nor their sum is near to a multiple of the time between two samples.
+const HEAVY: Duration = Duration::from_micros(1_757);
+const LIGHT: Duration = Duration::from_micros(753);
+
+fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[inline(never)]
+fn heavy(time: Duration) {
+    let begin = Instant::now();
+    while begin.elapsed() < time {
+        black_box((0..1000_u64).map(black_box).sum::<u64>());
+    }
+}
+
+#[inline(never)]
+fn light(time: Duration) {
+    let begin = Instant::now();
+    while begin.elapsed() < time {
+        black_box((0..1000_u64).map(black_box).product::<u64>());
+    }
+}
+
+/// What a thread did from when on.
+type Notes = Arc<Mutex<Vec<(u64, &'static str)>>>;
+
+fn work(notes: &Notes) {
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(3) {
+        notes.lock().push((now_ns(), "heavy"));
+        heavy(HEAVY);
+        notes.lock().push((now_ns(), "light"));
+        light(LIGHT);
+    }
+    notes.lock().push((now_ns(), ""));
+}
+
+fn sampled(by_timers: bool) -> (Profile, Stats) {
+    let mut options = Options::new(Target::This, 997);
+    options.by_timers = by_timers;
+    let notes = Notes::default();
+    let known = notes.clone();
+    let purpose = move |_, time| {
+        let notes = known.lock();
+        let index = notes
+            .partition_point(|(from, _)| *from <= time)
+            .checked_sub(1)?;
+        let (_, label) = notes[index];
+        (!label.is_empty()).then(|| ("test".into(), label.into()))
+    };
+    let profiles = Arc::new(Mutex::new(Vec::new()));
+    let all = profiles.clone();
+    let each = move |profile, stats| all.lock().push((profile, stats));
+    let slice = Duration::from_secs(1);
+    let background = Background::start(&options, Some(Box::new(purpose)), slice, each);
+    let background = background.expect("the right to sample");
+    assert_eq!(background.is_by_timers(), by_timers);
+    let worker = std::thread::spawn(move || work(&notes));
+    worker.join().expect("no panic");
+    background.stop();
+    let profiles = std::mem::take(&mut *profiles.lock());
+    assert!(profiles.len() >= 3, "a slice is a second");
+    let mut whole = Profile::default();
+    let stats = profiles.last().expect("profiles").1;
+    profiles
+        .iter()
+        .for_each(|(profile, _)| whole.merge(profile, |_| true));
+    (whole, stats)
+}
+
+fn check(by_timers: bool) {
+    let _alone = ALONE.lock();
+    let (profile, stats) = sampled(by_timers);
+    let named = Symbols::new().name(&profile);
+    let enough = if by_timers { 200 } else { 1000 };
+    assert!(stats.samples > enough, "{stats:?}");
+    let cpu = named.total().cpu_ns as f64 / 1e9;
+    assert!((2.0..4.5).contains(&cpu), "{cpu} s");
+    assert!((stats.broken + stats.cut) * 50 < stats.samples, "{stats:?}");
+    let of = |operator: &str, function: Option<&str>| {
+        let filter = Filter {
+            labels: vec![(label::OPERATOR.to_owned(), operator.to_owned())],
+            function: function.map(str::to_owned),
+        };
+        table(&named, &filter, &Group::Function).all.samples as f64
+    };
+    let (heavy, light) = (of("heavy", None), of("light", None));
+    let share = heavy / (heavy + light);
+    let points = if by_timers { 0.1 } else { 0.04 };
+    assert!((share - 0.7).abs() < points, "{share}: {stats:?}");
+    for (operator, other) in [("heavy", "light"), ("light", "heavy")] {
+        let right = of(operator, Some(operator));
+        let wrong = of(operator, Some(other));
+        // Between a note and the function's first instruction there is a little time.
+        assert!(right / of(operator, None) > 0.95, "{operator}: {right}");
+        assert!(wrong / of(operator, None) < 0.02, "{operator}: {wrong}");
+    }
+}
+
+#[test]
+fn samples_of_events_know_what_their_thread_worked_for() {
+    check(false);
+}
+
+#[test]
+fn samples_of_timers_know_what_their_thread_worked_for() {
+    check(true);
+}
