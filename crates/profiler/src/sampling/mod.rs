@@ -6,6 +6,7 @@
 //! | [`rights`] | what is missing where the kernel refuses, and what works without it |
 //! | [`processes`] | what is known of processes: names, threads, mapped files, labels |
 //! | [`binaries`] | files of code: what is needed to unwind stacks and to name addresses |
+//! | `tables` | which unwinding tables are used: those that end |
 //! | [`unwind`] | user stacks from copies of stack memory |
 //! | [`recorder`] | joins these to profiles |
 //!
@@ -23,6 +24,7 @@ pub mod events;
 pub mod processes;
 pub mod recorder;
 pub mod rights;
+mod tables;
 pub mod unwind;
 
 pub use recorder::{Recorder, Stats};

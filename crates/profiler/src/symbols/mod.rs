@@ -15,6 +15,7 @@
 //! is taken only where its build id is that of the frames.
 
 pub mod binary;
+mod debug_info;
 pub mod demangle;
 pub mod kernel;
 pub mod perf_map;
