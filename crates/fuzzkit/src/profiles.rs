@@ -150,9 +150,11 @@ pub(crate) fn elf_tables(bytes: &[u8]) {
     let Some((choice, file)) = choice(bytes) else {
         return;
     };
+    // Where memory begins: headers are read where they are only if they are aligned.
+    let file = file.to_vec();
     bounded(bytes, 0, || {
-        if let Ok(binary) = Binary::of(file) {
-            unwind(choice as u64, file, binary);
+        if let Ok(binary) = Binary::of(&*file) {
+            unwind(choice as u64, &file, binary);
         }
     });
 }

@@ -9,6 +9,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::panic::catch_unwind;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
@@ -212,7 +213,9 @@ impl Binaries {
         if let Some(binary) = self.known.get(&key).and_then(Weak::upgrade) {
             return binary;
         }
-        let binary = Arc::new(Binary::read(path).unwrap_or_default());
+        // A damaged file can be more than the libraries that read it were made for.
+        let read = catch_unwind(|| Binary::read(path).unwrap_or_default());
+        let binary = Arc::new(read.unwrap_or_default());
         self.known.retain(|_, binary| binary.strong_count() > 0);
         self.known.insert(key, Arc::downgrade(&binary));
         binary

@@ -53,10 +53,12 @@ pub(super) fn is_list_of(functions: &HashSet<usize>, data: &[u8], bases: &BaseAd
     let read = || {
         let header = EhFrameHdr::new(data, LittleEndian).parse(bases, 8).ok()?;
         let table = header.table()?;
+        let start = header.eh_frame_ptr().direct().ok()?;
         let mut rows = table.iter(bases);
         while let Ok(Some((_, pointer))) = rows.next() {
-            let offset = table.pointer_to_offset(pointer).ok()?;
-            functions.contains(&offset.0).then_some(())?;
+            let offset = pointer.direct().ok()?.checked_sub(start)?;
+            let is_function = usize::try_from(offset).is_ok_and(|at| functions.contains(&at));
+            is_function.then_some(())?;
         }
         Some(())
     };
