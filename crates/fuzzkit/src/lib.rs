@@ -11,6 +11,7 @@
 //! | [`streams`] | files and sockets: lines, framing, multi-line records, CSV, containers, syslog, documents |
 //! | [`documents`] | JSON and MessagePack documents, bodies of requests |
 //! | [`compressed`] | gzip, zstd and deflate |
+//! | [`profiles`] | profiles of other programs, tables of programs, maps and names of code |
 //! | [`texts`] | what users write: expressions, templates, patterns, formats, configurations |
 //! | [`stored`] | what Millpond wrote to disk, and damage may have changed |
 
@@ -18,6 +19,7 @@ mod clients;
 mod compressed;
 pub mod corpus;
 mod documents;
+mod profiles;
 mod rows;
 mod servers;
 mod stored;
@@ -38,6 +40,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("bulk", clients::bulk),
     ("bulk_reply", servers::reply),
     ("bulk_route", clients::route),
+    ("collapsed", profiles::collapsed),
     ("config_oneline", texts::oneline),
     ("config_yaml", texts::yaml),
     ("container", streams::container),
@@ -45,6 +48,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("date", texts::date),
     ("deflate", compressed::deflate),
     ("dissect", texts::dissect),
+    ("elf_symbols", profiles::elf_symbols),
+    ("elf_tables", profiles::elf_tables),
     ("expr", texts::expression),
     ("forward", clients::forward),
     ("forward_handshake", clients::handshake),
@@ -53,10 +58,17 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("gzip", compressed::gzip),
     ("json", documents::json),
     ("json_stream", streams::json),
+    ("kallsyms", profiles::kallsyms),
     ("kv", texts::kv),
+    ("mangled", profiles::mangled),
     ("msgpack", documents::msgpack),
     ("msgpack_stream", streams::msgpack),
     ("multiline", streams::multiline),
+    ("otlp", profiles::otlp),
+    ("otlp_reply", profiles::otlp_reply),
+    ("perf_map", profiles::perf_map),
+    ("perf_script", profiles::perf_script),
+    ("pprof", profiles::pprof),
     ("queue", stored::queue),
     ("registry", stored::registry),
     ("syslog", streams::syslog),

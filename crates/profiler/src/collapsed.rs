@@ -3,6 +3,9 @@
 //!
 //! Names lose semicolons and line ends, which become colons and blanks. Labels are not part of the format; a first frame can
 //! stand for one of them.
+//!
+//! # Limits
+//! A text has up to [`TEXT_BYTES_MAX`] bytes.
 
 use std::fmt::Write;
 
@@ -10,14 +13,23 @@ use crate::cost::weight;
 use crate::filter::Filter;
 use crate::profile::{Frame, Profile, StackId, Window};
 
-/// A line that is no stack.
+/// The most bytes that a text may have.
+pub const TEXT_BYTES_MAX: usize = 1 << 30;
+
+/// Why a text has no stacks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "line {line} is not a stack: it should end in a blank and a whole number, as in `main;work 12`"
-)]
-pub struct CollapsedError {
-    /// Its number, from 1 on.
-    pub line: usize,
+pub enum CollapsedError {
+    /// It is too long.
+    #[error("it has more than {TEXT_BYTES_MAX} bytes")]
+    TooLarge,
+    /// A line is no stack.
+    #[error(
+        "line {line} is not a stack: it should end in a blank and a whole number, as in `main;work 12`"
+    )]
+    Line {
+        /// Its number, from 1 on.
+        line: usize,
+    },
 }
 
 /// The stacks of a profile that a filter takes, in alphabetical order. With the name of a label, its value becomes the outermost frame.
@@ -27,7 +39,8 @@ pub fn write(profile: &Profile, filter: &Filter, label: Option<&str>) -> String 
     for (stack, labels, weight) in profile.samples() {
         if matching.takes(stack, labels) {
             let first = label.map(|name| profile.label_of(labels, name).unwrap_or("[none]"));
-            *lines.entry(line(profile, stack, first)).or_default() += weight.samples;
+            let samples = lines.entry(line(profile, stack, first)).or_default();
+            *samples = samples.saturating_add(weight.samples);
         }
     }
     let mut text = String::new();
@@ -45,7 +58,12 @@ fn line(profile: &Profile, stack: StackId, first: Option<&str>) -> String {
     let mut names: Vec<String> = frames.map(|frame| plain(&frame.name())).collect();
     names.extend(first.map(plain));
     names.reverse();
-    names.join(";")
+    let line = names.join(";");
+    match line.starts_with('#') {
+        // It would be a remark.
+        true => format!(" {line}"),
+        false => line,
+    }
 }
 
 fn plain(name: &str) -> String {
@@ -61,8 +79,11 @@ fn plain(name: &str) -> String {
 /// compiled code and `_[i]` for inlined functions, say what a frame is.
 ///
 /// # Errors
-/// The first line that is no stack. Empty lines and those that begin with `#` are passed over.
+/// The text is too long, or has a line that is no stack. Empty lines and those that begin with `#` are passed over.
 pub fn read(text: &str, frequency_hz: f64) -> Result<Profile, CollapsedError> {
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(CollapsedError::TooLarge);
+    }
     let mut profile = Profile::new(Window::default(), frequency_hz);
     let labels = profile.labels(&[]);
     for (index, line) in text.lines().enumerate() {
@@ -70,7 +91,7 @@ pub fn read(text: &str, frequency_hz: f64) -> Result<Profile, CollapsedError> {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let error = CollapsedError { line: index + 1 };
+        let error = CollapsedError::Line { line: index + 1 };
         let (names, count) = line.rsplit_once(' ').ok_or(error.clone())?;
         let count: u64 = count.parse().map_err(|_| error)?;
         let stack = profile.stack(names.split(';').map(frame));
@@ -126,13 +147,25 @@ mod tests {
         let stack = profile.stack([Frame::function("a;b\nc", "")]);
         let labels = profile.labels(&[]);
         profile.add(stack, labels, weight(1, 1.0));
-        assert_eq!(write(&profile, &Filter::default(), None), "a:b c 1\n");
+        let stack = profile.stack([Frame::function("#1", "")]);
+        profile.add(stack, labels, weight(2, 1.0));
+        let text = write(&profile, &Filter::default(), None);
+        assert_eq!(text, " #1 2\na:b c 1\n");
+        assert_eq!(read(&text, 1.0).unwrap().total().samples, 3);
+    }
+
+    #[test]
+    fn counts_end_at_the_largest() {
+        let profile = read(&format!("a_[k] {0}\na {0}\n", u64::MAX), 1.0).unwrap();
+        let text = write(&profile, &Filter::default(), None);
+        assert_eq!(text, format!("a {}\n", u64::MAX));
     }
 
     #[test]
     fn what_is_no_stack_is_named() {
         for text in ["a 1\nb", "a 1\nb x", "a 1\nb -1", "a 1\nb 1.5"] {
-            assert_eq!(read(text, 1.0).unwrap_err().line, 2, "{text}");
+            let error = read(text, 1.0).unwrap_err();
+            assert_eq!(error, CollapsedError::Line { line: 2 }, "{text}");
         }
     }
 }

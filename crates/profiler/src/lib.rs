@@ -31,8 +31,11 @@ pub mod otlp;
 pub mod perf_script;
 pub mod pprof;
 pub mod profile;
+mod regular;
 pub mod sampling;
 pub mod symbols;
 pub mod top;
+mod work;
 
 pub use profile::Profile;
+pub use work::Excess;

@@ -15,8 +15,8 @@
 //! profiles of one program and one time, of which one counts samples and the other one processor time, are one.
 //!
 //! # Limits
-//! A message has up to [`MESSAGE_BYTES_MAX`] bytes, its stacks together up to
-//! [`FRAMES_PER_BYTE_MAX`] frames for each byte of it, a set of labels up to
+//! A message has up to [`MESSAGE_BYTES_MAX`] bytes, of which the decoded message takes up to 75 times as many; what its stacks and names add
+//! up to is limited by [`Excess`](crate::Excess). A set of labels has up to
 //! [`LABELS_MAX`] with [`LABEL_BYTES_MAX`] bytes each; more labels and longer values are cut, as are names
 //! of functions and files of more than [`NAME_BYTES_MAX`].
 
@@ -27,8 +27,7 @@ mod response;
 mod writing;
 
 pub use reading::{
-    FRAMES_PER_BYTE_MAX, LABEL_BYTES_MAX, LABELS_MAX, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, OtlpError,
-    Received, read,
+    LABEL_BYTES_MAX, LABELS_MAX, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, OtlpError, Received, read,
 };
 pub use response::{Answer, read_response, response};
 pub use writing::write;

@@ -5,17 +5,17 @@ use std::collections::HashMap;
 
 use prost::Message;
 
+use super::message as proto;
 use super::message::{
     AnyValue, Dictionary, KeyValue, Location, ProfilesData, Resource, Sample, ScopeProfiles, Value,
     ValueType,
 };
-use super::{message, names};
+use super::names;
 use crate::profile::{Frame, FrameId, LabelsId, Profile, SECOND_NS, StackId, Weight, Window};
+use crate::work::{Excess, Work};
 
 /// The most bytes that a message may have.
 pub const MESSAGE_BYTES_MAX: usize = 256 << 20;
-/// The most frames that all stacks of a message may have together, for each byte of it.
-pub const FRAMES_PER_BYTE_MAX: usize = 16;
 /// The most labels of a sample; further ones are left out.
 pub const LABELS_MAX: usize = 64;
 /// The most bytes of a label's value; longer ones are cut.
@@ -30,9 +30,9 @@ pub enum OtlpError {
     /// They are too many.
     #[error("it has more than {MESSAGE_BYTES_MAX} bytes")]
     TooLarge,
-    /// The stacks are too deep.
-    #[error("its stacks have more than {FRAMES_PER_BYTE_MAX} frames for each byte")]
-    TooManyFrames,
+    /// They stand for too much.
+    #[error(transparent)]
+    Excess(#[from] Excess),
     /// They are no message.
     #[error("it is not an OTLP profile: {0}")]
     Message(#[from] prost::DecodeError),
@@ -63,13 +63,19 @@ pub fn read(bytes: &[u8]) -> Result<Received, OtlpError> {
     if bytes.len() > MESSAGE_BYTES_MAX {
         return Err(OtlpError::TooLarge);
     }
-    let message = ProfilesData::decode(bytes)?;
+    message(&ProfilesData::decode(bytes)?, bytes.len())
+}
+
+/// Reads a message that had so many bytes.
+pub(super) fn message(message: &ProfilesData, bytes: usize) -> Result<Received, OtlpError> {
+    let mut work = Work::of(bytes);
     let empty = Dictionary::default();
     let dictionary = message.dictionary.as_ref().unwrap_or(&empty);
     let mut received = Received::default();
-    let stacks = stacks(dictionary, bytes.len(), &mut received.profile)?;
+    let stacks = stacks(dictionary, &mut work, &mut received.profile)?;
     let mut importer = Importer {
         dictionary,
+        work,
         stacks,
         received,
     };
@@ -147,25 +153,24 @@ fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(LABEL_BYTES_MAX)]
 }
 
-/// The stacks of the dictionary of a message with so many bytes.
+/// The stacks of the dictionary.
 fn stacks(
     dictionary: &Dictionary,
-    bytes: usize,
+    work: &mut Work,
     profile: &mut Profile,
 ) -> Result<Vec<StackId>, OtlpError> {
     // From the outermost function on.
     let mut frames = Vec::with_capacity(dictionary.locations.len());
     for location in &dictionary.locations {
-        frames.push(location_frames(dictionary, location, profile)?);
+        frames.push(location_frames(dictionary, location, work, profile)?);
     }
-    let mut left = bytes.saturating_mul(FRAMES_PER_BYTE_MAX);
     let mut stacks = Vec::with_capacity(dictionary.stacks.len());
     for stack in &dictionary.stacks {
         let mut id = StackId::EMPTY;
         for location in stack.locations.iter().rev() {
             let frames = element(&frames, *location, "location")?;
             for frame in frames.into_iter().flatten() {
-                left = left.checked_sub(1).ok_or(OtlpError::TooManyFrames)?;
+                work.frame(profile.stack_count())?;
                 id = profile.call(id, *frame);
             }
         }
@@ -177,6 +182,7 @@ fn stacks(
 fn location_frames(
     dictionary: &Dictionary,
     location: &Location,
+    work: &mut Work,
     profile: &mut Profile,
 ) -> Result<Vec<FrameId>, OtlpError> {
     let mapping = element(&dictionary.mappings, location.mapping, "mapping")?;
@@ -193,6 +199,8 @@ fn location_frames(
     if let Some(binary) = names::binary_of(&frame_type) {
         whole.binary = binary.into();
     }
+    let of_binary = whole.binary.len() + whole.build_id.len();
+    work.text(of_binary)?;
     let mut frames = Vec::with_capacity(location.lines.len().max(1));
     for (depth, line) in location.lines.iter().enumerate().rev() {
         let function = element(&dictionary.functions, line.function, "function")?;
@@ -201,9 +209,11 @@ fn location_frames(
             "" => dictionary.text(function.system_name)?,
             name => name,
         };
+        let (name, file) = (cut_name(name), cut_name(dictionary.text(function.file)?));
+        work.text(of_binary + name.len() + file.len())?;
         let frame = Frame {
-            function: cut_name(name).into(),
-            file: cut_name(dictionary.text(function.file)?).into(),
+            function: name.into(),
+            file: file.into(),
             line: u32::try_from(line.line).unwrap_or(0),
             address: if name.is_empty() { address } else { 0 },
             is_inlined: depth + 1 < location.lines.len(),
@@ -231,6 +241,7 @@ enum Counted {
 
 struct Importer<'a> {
     dictionary: &'a Dictionary,
+    work: Work,
     stacks: Vec<StackId>,
     received: Received,
 }
@@ -301,7 +312,7 @@ impl<'a> Importer<'a> {
 
     fn profile(
         &mut self,
-        profile: &message::Profile,
+        profile: &proto::Profile,
         values: Values,
         resource: &Labels<'a>,
     ) -> Result<(), OtlpError> {
@@ -343,6 +354,9 @@ impl<'a> Importer<'a> {
         }
         let labels = labels.iter().filter(|(name, _)| !name.is_empty());
         let labels: Vec<_> = labels.map(|(name, value)| (*name, &**value)).collect();
+        for (name, value) in &labels {
+            self.work.text(name.len() + value.len())?;
+        }
         Ok(self.received.profile.labels(&labels))
     }
 }

@@ -4,10 +4,12 @@
 //!
 //! # Limits
 //! A file whose headers or tables cannot be read has none: stacks go through it by frame pointers. Tables of more than
-//! [`TABLE_BYTES_MAX`] are not read.
+//! [`TABLE_BYTES_MAX`] are not read, nor those that may not end (see `tables`). Of the parts that are loaded, [`LOADS_MAX`] count.
+//! Only regular files are opened.
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::panic::catch_unwind;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
@@ -15,8 +17,14 @@ use framehop::ExplicitModuleSectionInfo;
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{Endianness, Object, ObjectSection, ReadCache, ReadRef, elf};
 
+use super::tables;
+use crate::regular;
+
 /// The most bytes of one table.
 const TABLE_BYTES_MAX: u64 = 256 << 20;
+
+/// The most parts of a file with code; those of linkers have one or two.
+const LOADS_MAX: usize = 64;
 
 /// Bytes of a table, shared.
 pub type Table = Arc<[u8]>;
@@ -57,7 +65,7 @@ impl Binary {
     /// # Errors
     /// It cannot be read, or is not a 64-bit ELF file.
     pub fn read(path: &Path) -> Result<Self, BinaryError> {
-        let cache = ReadCache::new(File::open(path)?);
+        let cache = ReadCache::new(regular::open(path)?);
         Self::of(&cache)
     }
 
@@ -78,16 +86,46 @@ impl Binary {
             header.p_type(endian) == elf::PT_LOAD && header.p_flags(endian) & elf::PF_X != 0
         };
         let build_id = file.build_id().ok().flatten().unwrap_or_default();
-        Ok(Self {
+        let mut binary = Self {
             build_id: build_id.iter().map(|byte| format!("{byte:02x}")).collect(),
-            loads: headers.iter().filter(is_code).map(load).collect(),
+            loads: headers
+                .iter()
+                .filter(is_code)
+                .take(LOADS_MAX)
+                .map(load)
+                .collect(),
             text: file
                 .section_by_name(".text")
                 .map(|text| (text.address(), text.address().saturating_add(text.size()))),
             eh_frame: section(&file, ".eh_frame"),
             eh_frame_hdr: section(&file, ".eh_frame_hdr"),
             debug_frame: section(&file, ".debug_frame").data,
-        })
+        };
+        binary.keep_what_ends();
+        Ok(binary)
+    }
+
+    /// Lets go of tables that may not end.
+    fn keep_what_ends(&mut self) {
+        let text = self.text.map_or(0, |(start, _)| start);
+        let bases = tables::bases(self.eh_frame.address, self.eh_frame_hdr.address, text);
+        if let Some(data) = &self.eh_frame.data {
+            let functions = tables::of_eh_frame(data, &bases);
+            let list = self.eh_frame_hdr.data.as_deref();
+            let is_list = functions.as_ref().zip(list);
+            if !is_list.is_some_and(|(functions, list)| tables::is_list_of(functions, list, &bases))
+            {
+                // The functions can be found without a list.
+                self.eh_frame_hdr.data = None;
+            }
+            if functions.is_none() {
+                self.eh_frame.data = None;
+            }
+        }
+        self.debug_frame = self
+            .debug_frame
+            .take()
+            .filter(|data| tables::is_debug_frame(data));
     }
 
     /// The address in the file for an offset in its code, or in the page in which that begins, since whole pages are mapped; the offset
@@ -175,7 +213,9 @@ impl Binaries {
         if let Some(binary) = self.known.get(&key).and_then(Weak::upgrade) {
             return binary;
         }
-        let binary = Arc::new(Binary::read(path).unwrap_or_default());
+        // A damaged file can be more than the libraries that read it were made for.
+        let read = catch_unwind(|| Binary::read(path).unwrap_or_default());
+        let binary = Arc::new(read.unwrap_or_default());
         self.known.retain(|_, binary| binary.strong_count() > 0);
         self.known.insert(key, Arc::downgrade(&binary));
         binary

@@ -7,6 +7,7 @@
 //! | [`processes`] | what is known of processes: names, threads, mapped files, labels |
 //! | [`binaries`] | files of code: what is needed to unwind stacks and to name addresses |
 //! | [`timers`] | samples of this process where the kernel allows no events |
+//! | `tables` | which unwinding tables are used: those that end |
 //! | [`unwind`] | user stacks from copies of stack memory |
 //! | [`recorder`] | joins these to profiles |
 //! | [`background`] | a thread that records one profile after the other |
@@ -26,6 +27,7 @@ pub mod events;
 pub mod processes;
 pub mod recorder;
 pub mod rights;
+mod tables;
 pub mod timers;
 pub mod unwind;
 

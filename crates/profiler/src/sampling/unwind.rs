@@ -2,7 +2,12 @@
 //!
 //! Frames are found by the tables of the program's files; where there are none, by frame pointers. A stack is *whole* where it ends as the
 //! tables say it ends, at the first function of the thread.
+//!
+//! Tables come from the files of any program. Those that loop are left out before (`tables`); if the library that reads them panics, the stack is broken,
+//! and no other one of the process is unwound: its addresses are those of the interrupted instructions.
 
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use framehop::{CacheNative, FrameAddress, Module, Unwinder, UnwinderNative};
@@ -30,23 +35,49 @@ pub struct Memory(CacheNative<framehop::MayAllocateDuringUnwind>);
 
 /// The code of one process.
 #[derive(Clone, Default)]
-pub struct Code(UnwinderNative<Table, framehop::MayAllocateDuringUnwind>);
+pub struct Code {
+    unwinder: UnwinderNative<Table, framehop::MayAllocateDuringUnwind>,
+    /// Whether its tables were more than the library was made for.
+    is_bad: Cell<bool>,
+}
 
 impl Code {
     /// Adds a part of a file. `bias` is what is to be added to the file's addresses.
     pub fn add(&mut self, name: &str, start: u64, end: u64, bias: u64, binary: &Arc<Binary>) {
-        let module = Module::new(name.to_owned(), start..end, bias, binary.sections());
-        self.0.add_module(module);
+        let added = catch_unwind(AssertUnwindSafe(|| {
+            let module = Module::new(name.to_owned(), start..end, bias, binary.sections());
+            self.unwinder.add_module(module);
+        }));
+        self.is_bad.set(self.is_bad.get() || added.is_err());
     }
 
     /// Takes away what begins there.
     pub fn remove(&mut self, start: u64) {
-        self.0.remove_module(start);
+        self.unwinder.remove_module(start);
     }
 
     /// Appends the addresses of the frames, from the innermost on. Each is of an instruction that is running or of the call that has
     /// not returned. `is_code` says whether a process can run what is at an address.
     pub fn unwind(
+        &self,
+        registers: Registers,
+        stack: &[u8],
+        memory: &mut Memory,
+        is_code: impl Fn(u64) -> bool,
+        frames: &mut Vec<u64>,
+    ) -> Ending {
+        if self.is_bad.get() {
+            frames.push(registers.ip);
+            return Ending::Broken;
+        }
+        let unwound = catch_unwind(AssertUnwindSafe(|| {
+            self.trusting(registers, stack, memory, is_code, frames)
+        }));
+        self.is_bad.set(unwound.is_err());
+        unwound.unwrap_or(Ending::Broken)
+    }
+
+    fn trusting(
         &self,
         registers: Registers,
         stack: &[u8],
@@ -69,7 +100,7 @@ impl Code {
             }
             let before = state;
             let caller = self
-                .0
+                .unwinder
                 .unwind_frame(address, &mut state, &mut memory.0, &mut read);
             let caller = match caller {
                 Ok(None | Some(0)) => return Ending::Whole,

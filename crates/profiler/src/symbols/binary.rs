@@ -4,29 +4,29 @@
 //! id, or under the name that the file gives (`.gnu_debuglink`).
 //!
 //! # Limits
-//! Sections of more than [`SECTION_BYTES_MAX`] are not read. Damaged DWARF gives no names; then the symbol table does.
+//! Only regular files are opened. Names of symbols are up to [`NAME_BYTES_MAX`] long, and in sum up to [`NAMES_PER_BYTE_MAX`] times the bytes of
+//! the table that holds them. The limits of DWARF are those of [`debug_info`]; if it is damaged, the symbol table gives the names.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use gimli::{EndianArcSlice, RunTimeEndian, SectionId};
-use object::read::elf::ElfFile64;
-use object::{Endianness, Object, ObjectSection, ObjectSymbol, ReadCache, ReadRef, SymbolKind};
+use object::read::elf::{ElfFile64, Sym, SymbolTable};
+use object::{Endianness, Object, ObjectSymbol, ReadCache, ReadRef, SymbolKind};
 
 use super::Named;
+use super::debug_info;
 use super::demangle::demangle;
+use crate::regular;
 
-/// The most bytes of a section of debug information, once it is decompressed.
-pub const SECTION_BYTES_MAX: u64 = 1 << 30;
+/// The most bytes of a symbol's name.
+const NAME_BYTES_MAX: usize = 4096;
+/// The most bytes of all names of a symbol table, for each byte of the section that holds them: names can share their ends.
+const NAMES_PER_BYTE_MAX: usize = 16;
 
 /// How far code may be from the beginning of a function whose length is not known, as of those in assembler.
 const UNSIZED_BYTES_MAX: u64 = 64 << 10;
 
 /// Where packages put debug information.
 const DEBUG_FOLDER: &str = "/usr/lib/debug";
-
-type Bytes = EndianArcSlice<RunTimeEndian>;
 
 /// Why a file gives no names.
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +54,7 @@ struct Symbol {
 /// The names of a file.
 pub struct SymbolFile {
     symbols: Vec<Symbol>,
-    dwarf: Option<addr2line::Context<Bytes>>,
+    dwarf: Option<debug_info::Context>,
 }
 
 impl std::fmt::Debug for SymbolFile {
@@ -71,20 +71,32 @@ impl SymbolFile {
     /// # Errors
     /// It cannot be read, is no ELF file, or has another build id.
     pub fn open(path: &Path, build_id: &str) -> Result<Self, SymbolError> {
-        let cache = ReadCache::new(File::open(path)?);
+        let cache = ReadCache::new(regular::open(path)?);
         let file = ElfFile64::<Endianness, _>::parse(&cache)?;
         let found = hexadecimal(file.build_id().ok().flatten().unwrap_or_default());
         if !build_id.is_empty() && found != build_id {
             return Err(SymbolError::Other(found));
         }
-        let mut names = Self {
-            symbols: symbols(&file),
-            dwarf: dwarf(&file),
-        };
+        let mut names = Self::read(&file);
         if names.dwarf.is_none() {
             names.look_elsewhere(path, &file, &found);
         }
         Ok(names)
+    }
+
+    /// The names of a file that is in memory, without those that other files may have for it.
+    ///
+    /// # Errors
+    /// It is no ELF file.
+    pub fn of(bytes: &[u8]) -> Result<Self, SymbolError> {
+        Ok(Self::read(&ElfFile64::<Endianness, _>::parse(bytes)?))
+    }
+
+    fn read<'data, R: ReadRef<'data>>(file: &ElfFile64<'data, Endianness, R>) -> Self {
+        Self {
+            symbols: symbols(file),
+            dwarf: debug_info::load(file),
+        }
     }
 
     /// Looks for a file of debug information.
@@ -95,7 +107,7 @@ impl SymbolFile {
         build_id: &str,
     ) {
         for candidate in candidates(path, file, build_id) {
-            let Ok(opened) = File::open(candidate) else {
+            let Ok(opened) = regular::open(&candidate) else {
                 continue;
             };
             let cache = ReadCache::new(opened);
@@ -109,7 +121,7 @@ impl SymbolFile {
             if self.symbols.is_empty() || debug.symbols().next().is_some() {
                 self.symbols = symbols(&debug);
             }
-            self.dwarf = dwarf(&debug);
+            self.dwarf = debug_info::load(&debug);
             return;
         }
     }
@@ -175,54 +187,67 @@ fn hexadecimal(bytes: &[u8]) -> String {
 
 /// The functions of the symbol tables, by their addresses.
 fn symbols<'data, R: ReadRef<'data>>(file: &ElfFile64<'data, Endianness, R>) -> Vec<Symbol> {
+    let mut names = Names::of(file, file.elf_symbol_table());
     let mut found: Vec<Symbol> = file
         .symbols()
-        .chain(file.dynamic_symbols())
-        .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.is_definition())
-        .filter_map(|symbol| {
-            Some(Symbol {
-                address: symbol.address(),
-                bytes: symbol.size(),
-                name: symbol
-                    .name()
-                    .ok()
-                    .filter(|name| !name.is_empty())?
-                    .to_owned(),
-            })
-        })
+        .filter_map(|symbol| names.symbol(&symbol))
         .collect();
+    let mut names = Names::of(file, file.elf_dynamic_symbol_table());
+    found.extend(
+        file.dynamic_symbols()
+            .filter_map(|symbol| names.symbol(&symbol)),
+    );
     // Of several names of one address the one with a size counts.
     found.sort_by_key(|symbol| (symbol.address, std::cmp::Reverse(symbol.bytes)));
     found.dedup_by_key(|symbol| symbol.address);
     found
 }
 
-/// What the compiler says; none where it says nothing.
-fn dwarf<'data, R: ReadRef<'data>>(
-    file: &ElfFile64<'data, Endianness, R>,
-) -> Option<addr2line::Context<Bytes>> {
-    file.section_by_name(".debug_info")
-        .or_else(|| file.section_by_name(".zdebug_info"))?;
-    let endian = match file.is_little_endian() {
-        true => RunTimeEndian::Little,
-        false => RunTimeEndian::Big,
-    };
-    let section = |id: SectionId| -> Result<Bytes, gimli::Error> {
-        let bytes = file
-            .section_by_name(id.name())
-            .filter(|section| section.size() <= SECTION_BYTES_MAX)
-            .filter(|section| {
-                let compressed = section.compressed_data();
-                compressed.is_ok_and(|data| data.uncompressed_size <= SECTION_BYTES_MAX)
-            })
-            .and_then(|section| section.uncompressed_data().ok());
-        Ok(EndianArcSlice::new(
-            Arc::from(&*bytes.unwrap_or_default()),
+/// The names of one symbol table.
+struct Names<'data> {
+    endian: Endianness,
+    texts: &'data [u8],
+    /// Bytes of names that may still be taken.
+    left: usize,
+}
+
+impl<'data> Names<'data> {
+    fn of<R: ReadRef<'data>>(
+        file: &ElfFile64<'data, Endianness, R>,
+        table: &SymbolTable<'data, object::elf::FileHeader64<Endianness>, R>,
+    ) -> Self {
+        use object::read::elf::SectionHeader;
+        let endian = file.endian();
+        let section = file.elf_section_table().section(table.string_section());
+        let texts = section.and_then(|section| section.data(endian, file.data()));
+        let texts = texts.unwrap_or_default();
+        Self {
             endian,
-        ))
-    };
-    let sections = gimli::Dwarf::load(section).ok()?;
-    addr2line::Context::from_dwarf(sections).ok()
+            texts,
+            left: texts.len().saturating_mul(NAMES_PER_BYTE_MAX),
+        }
+    }
+
+    /// A symbol, where it is a function with a name.
+    fn symbol<R: ReadRef<'data>>(
+        &mut self,
+        symbol: &object::read::elf::ElfSymbol64<'data, '_, Endianness, R>,
+    ) -> Option<Symbol> {
+        if symbol.kind() != SymbolKind::Text || !symbol.is_definition() {
+            return None;
+        }
+        let start = usize::try_from(symbol.elf_symbol().st_name(self.endian)).ok()?;
+        let texts = self.texts.get(start..)?;
+        let texts = &texts[..texts.len().min(NAME_BYTES_MAX)];
+        let length = texts.iter().position(|byte| *byte == 0)?;
+        let name = std::str::from_utf8(&texts[..length]).ok()?;
+        self.left = self.left.checked_sub(length)?;
+        (!name.is_empty()).then(|| Symbol {
+            address: symbol.address(),
+            bytes: symbol.size(),
+            name: name.to_owned(),
+        })
+    }
 }
 
 /// Where debug information may be.

@@ -8,10 +8,15 @@
 //! | JavaScript in perf maps | `JS:*run /srv/app.js:10:5` | `run /srv/app.js:10:5` |
 //! | Python in perf maps | `py::run:/srv/app.py` | `run (/srv/app.py)` |
 
+use std::fmt::{self, Write};
+
 use cpp_demangle::{DemangleOptions, ParseOptions, Symbol};
 
 /// Longer names stay as they are: reading them could take long.
 const NAME_BYTES_MAX: usize = 4096;
+
+/// The most bytes of a name as its language writes it: a short one can repeat its parts without end. One that is longer stays as it was.
+const WRITTEN_BYTES_MAX: usize = 64 << 10;
 
 /// How deep a C++ name may nest.
 const DEPTH_MAX: u32 = 96;
@@ -22,7 +27,7 @@ pub fn demangle(name: &str) -> String {
         return name.to_owned();
     }
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
-        return format!("{rust:#}");
+        return limited(|text| write!(text, "{rust:#}")).unwrap_or_else(|| name.to_owned());
     }
     if name.starts_with("_Z") || name.starts_with("__Z") {
         return cpp(name).unwrap_or_else(|| name.to_owned());
@@ -37,7 +42,27 @@ fn cpp(name: &str) -> Option<String> {
     let parsing = ParseOptions::default().recursion_limit(DEPTH_MAX);
     let symbol = Symbol::new_with_options(name, &parsing).ok()?;
     let writing = DemangleOptions::default().recursion_limit(DEPTH_MAX);
-    symbol.demangle_with_options(&writing).ok()
+    limited(|text| symbol.structured_demangle(text, &writing))
+}
+
+/// A text that ends the writing where it gets too long.
+struct Limited(String);
+
+impl Write for Limited {
+    fn write_str(&mut self, piece: &str) -> fmt::Result {
+        if self.0.len() + piece.len() > WRITTEN_BYTES_MAX {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(piece);
+        Ok(())
+    }
+}
+
+/// What is written; none where that fails or gets too long.
+fn limited(write: impl FnOnce(&mut Limited) -> fmt::Result) -> Option<String> {
+    let mut text = Limited(String::new());
+    write(&mut text).ok()?;
+    Some(text.0)
 }
 
 fn java(name: &str) -> Option<String> {

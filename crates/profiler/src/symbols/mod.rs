@@ -15,6 +15,7 @@
 //! is taken only where its build id is that of the frames.
 
 pub mod binary;
+mod debug_info;
 pub mod demangle;
 pub mod kernel;
 pub mod perf_map;
@@ -80,15 +81,16 @@ impl Symbols {
                 self.files.remove(&oldest);
             }
         }
+        // A damaged file can be more than the libraries that read it were made for. It is not asked again.
+        let opened = || catch_unwind(|| SymbolFile::open(path, build_id).ok());
         let known = self.files.entry(key).or_insert_with(|| Known {
-            file: SymbolFile::open(path, build_id).ok(),
+            file: opened().ok().flatten(),
             last_asked: 0,
         });
         known.last_asked = self.asked;
         let Some(file) = &known.file else {
             return Vec::new();
         };
-        // A damaged file can be more than the library that reads it was made for. It is not asked again.
         let found = catch_unwind(AssertUnwindSafe(|| file.resolve(address)));
         found.unwrap_or_else(|_| {
             known.file = None;

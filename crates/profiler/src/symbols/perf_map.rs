@@ -4,21 +4,24 @@
 //! Source: `tools/perf/Documentation/jit-interface.txt` of the Linux kernel.
 //!
 //! A program goes on writing the file, and some write it anew. So it is read again when its size or time has changed, and the last line,
-//! which may not be whole, counts only with its line end.
+//! which may not be whole, counts only with its line end. What is not a regular file is not opened: any process can leave one there.
 //!
 //! # Limits
-//! A file has up to [`FILE_BYTES_MAX`]; of a larger one nothing is read.
+//! A file has up to [`FILE_BYTES_MAX`]; of a larger one nothing is read. Names are cut behind [`NAME_BYTES_MAX`].
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::demangle::demangle;
+use crate::regular;
 
 /// The most bytes of a file.
 pub const FILE_BYTES_MAX: u64 = 256 << 20;
+/// The most bytes of a name.
+pub const NAME_BYTES_MAX: usize = 4096;
 
 /// Names of the code of one process.
 #[derive(Debug, Default)]
@@ -63,28 +66,37 @@ impl PerfMap {
         if self.read == Some(state) {
             return Ok(());
         }
-        if data.len() > FILE_BYTES_MAX {
+        let mut bytes = Vec::new();
+        // It may grow while it is read.
+        let mut file = regular::open(&self.path)?.take(FILE_BYTES_MAX + 1);
+        if data.len() > FILE_BYTES_MAX || file.read_to_end(&mut bytes)? as u64 > FILE_BYTES_MAX {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        let bytes = fs::read(&self.path)?;
         self.functions.clear();
-        self.add(&String::from_utf8_lossy(&bytes));
+        self.add(&bytes);
         self.read = Some(state);
         Ok(())
     }
 
-    fn add(&mut self, text: &str) {
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        for line in whole.lines() {
-            let mut fields = line.splitn(3, ' ');
-            let number = |field: Option<&str>| {
-                let digits = field?.trim_start_matches("0x");
-                u64::from_str_radix(digits, 16).ok()
-            };
-            let (start, bytes) = (number(fields.next()), number(fields.next()));
-            if let (Some(start), Some(bytes), Some(name)) = (start, bytes, fields.next()) {
-                self.insert(start, start.saturating_add(bytes), name);
+    /// Takes the lines of a file, behind those that were taken before.
+    pub fn add(&mut self, text: &[u8]) {
+        for line in text.split_inclusive(|byte| *byte == b'\n') {
+            if let Some(line) = line.strip_suffix(b"\n") {
+                self.line(&String::from_utf8_lossy(line));
             }
+        }
+    }
+
+    fn line(&mut self, line: &str) {
+        let mut fields = line.trim_end_matches('\r').splitn(3, ' ');
+        let number = |field: Option<&str>| {
+            let digits = field?.trim_start_matches("0x");
+            u64::from_str_radix(digits, 16).ok()
+        };
+        let (start, bytes) = (number(fields.next()), number(fields.next()));
+        if let (Some(start), Some(bytes), Some(name)) = (start, bytes, fields.next()) {
+            let name = &name[..name.floor_char_boundary(NAME_BYTES_MAX)];
+            self.insert(start, start.saturating_add(bytes), name);
         }
     }
 
@@ -115,7 +127,7 @@ mod tests {
     #[test]
     fn later_lines_replace_what_they_cover() {
         let mut map = PerfMap::default();
-        map.add("1000 100 a\n1100 100 b c\nx\n1080 100 d\n2000 0 e\n0x3000 10 f\n4000 10 torn");
+        map.add(b"1000 100 a\n1100 100 b c\nx\n1080 100 d\n2000 0 e\n0x3000 10 f\n4000 10 torn");
         let names = [
             0x1000, 0x1080, 0x117f, 0x1180, 0x1190, 0x3005, 0x3010, 0x4000,
         ];
@@ -134,7 +146,7 @@ mod tests {
                 None
             ]
         );
-        map.add("1100 10 b c\n");
+        map.add(b"1100 10 b c\n");
         assert_eq!(map.name(0x1100), name("b c"));
     }
 
