@@ -32,6 +32,34 @@ pub struct Profile {
     pub comments: Vec<i64>,
 }
 
+/// A profile without its samples.
+#[derive(Clone, PartialEq, Message)]
+pub struct Dictionary {
+    #[prost(message, repeated, tag = "1")]
+    pub sample_types: Vec<ValueType>,
+    #[prost(message, repeated, tag = "3")]
+    pub mappings: Vec<Mapping>,
+    #[prost(message, repeated, tag = "4")]
+    pub locations: Vec<Location>,
+    #[prost(message, repeated, tag = "5")]
+    pub functions: Vec<Function>,
+    #[prost(bytes = "vec", repeated, tag = "6")]
+    pub strings: Vec<Vec<u8>>,
+    #[prost(int64, tag = "9")]
+    pub time_ns: i64,
+    #[prost(int64, tag = "10")]
+    pub duration_ns: i64,
+    #[prost(message, optional, tag = "11")]
+    pub period_type: Option<ValueType>,
+    #[prost(int64, tag = "12")]
+    pub period: i64,
+    #[prost(int64, repeated, tag = "13")]
+    pub comments: Vec<i64>,
+}
+
+/// The number of a profile's field of samples.
+pub const SAMPLES_TAG: u32 = 2;
+
 /// What a value counts, and in which unit.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct ValueType {

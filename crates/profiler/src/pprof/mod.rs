@@ -15,11 +15,15 @@
 //! # Limits
 //! A file has up to [`FILE_BYTES_MAX`] bytes once it is decompressed.
 
+mod file;
 mod message;
 mod reader;
+mod scan;
 mod writer;
 
-pub use reader::{PprofError, read};
+pub use file::PprofError;
+pub use reader::read;
+pub use scan::{Scanned, scan};
 pub use writer::write;
 
 /// The most bytes that a file may have once it is decompressed.
@@ -138,8 +142,38 @@ mod tests {
         }
 
         #[test]
+        fn a_scan_gives_the_table_of_the_profile(
+            profile in profiles(),
+            function in proptest::option::of(proptest::sample::select(vec!["main", "WORK", "a"])),
+            host in proptest::option::of(proptest::sample::select(vec!["x", "*", ""])),
+            is_by_label in any::<bool>(),
+        ) {
+            use crate::filter::Filter;
+            use crate::top::{Group, table};
+            let filter = Filter {
+                labels: host.map(|host| ("host".to_owned(), host.to_owned())).into_iter().collect(),
+                function: function.map(str::to_owned),
+            };
+            let group = match is_by_label {
+                true => Group::Label("host".to_owned()),
+                false => Group::Function,
+            };
+            let bytes = write(&profile);
+            let scanned = scan(&bytes, &filter, &group).unwrap();
+            let expected = table(&read(&bytes).unwrap(), &filter, &group);
+            prop_assert_eq!(scanned.table.all, expected.all);
+            let sorted = |mut rows: Vec<crate::top::Row>| {
+                rows.sort_by(|one, other| (&one.name, &one.binary).cmp(&(&other.name, &other.binary)));
+                rows
+            };
+            prop_assert_eq!(sorted(scanned.table.rows), sorted(expected.rows));
+            prop_assert_eq!((scanned.window, scanned.lost), (profile.window, profile.lost));
+        }
+
+        #[test]
         fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = read(&bytes);
+            let _ = scan(&bytes, &Default::default(), &crate::top::Group::Function);
         }
 
         #[test]
