@@ -13,6 +13,7 @@
 //! | [`flame`] | flame graphs and comparisons of two profiles, as pages and pictures |
 //! | [`filter`] | which samples count |
 //! | [`sampling`] | samples what the processors of this machine do |
+//! | [`store`] | a folder of profiles, of a host or a fleet |
 //! | [`symbols`] | names for addresses |
 //! | [`top`] | the costliest functions, or hosts, services, threads |
 //! | [`advice`] | known kinds of costly functions, and what to look at |
@@ -33,6 +34,7 @@ pub mod pprof;
 pub mod profile;
 mod regular;
 pub mod sampling;
+pub mod store;
 pub mod symbols;
 pub mod top;
 mod work;

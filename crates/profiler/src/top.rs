@@ -47,12 +47,19 @@ pub fn table(profile: &Profile, filter: &Filter, group: &Group) -> Table {
         Group::Function => functions(profile, filter),
         Group::Label(name) => labels(profile, filter, name),
     };
-    let order = |row: &Row| (std::cmp::Reverse(row.own), std::cmp::Reverse(row.total));
-    table.rows.sort_by(|one, other| {
-        let names = || (&one.name, &one.binary).cmp(&(&other.name, &other.binary));
-        order(one).cmp(&order(other)).then_with(names)
-    });
+    table.sort();
     table
+}
+
+impl Table {
+    /// Puts the costliest rows by their own time first.
+    pub fn sort(&mut self) {
+        let order = |row: &Row| (std::cmp::Reverse(row.own), std::cmp::Reverse(row.total));
+        self.rows.sort_by(|one, other| {
+            let names = || (&one.name, &one.binary).cmp(&(&other.name, &other.binary));
+            order(one).cmp(&order(other)).then_with(names)
+        });
+    }
 }
 
 fn functions(profile: &Profile, filter: &Filter) -> Table {

@@ -25,6 +25,8 @@ pub struct Scanned {
     pub lost: u64,
     /// What was asked for, in no order.
     pub table: Table,
+    /// Whether there are addresses without names.
+    pub has_addresses: bool,
     /// Log events that passed, by the value of the label that rows are of.
     pub events: HashMap<String, u64>,
 }
@@ -50,6 +52,7 @@ pub fn scan(bytes: &[u8], filter: &Filter, group: &Group) -> Result<Scanned, Ppr
             rows,
             all: scan.all,
         },
+        has_addresses: scan.has_addresses,
         events: scan.events,
     })
 }
@@ -85,6 +88,7 @@ struct Scan<'f> {
     seen_in: Vec<u32>,
     sample: u32,
     all: Weight,
+    has_addresses: bool,
     events: HashMap<String, u64>,
 }
 
@@ -108,6 +112,7 @@ impl<'f> Scan<'f> {
             seen_in: Vec::new(),
             sample: 0,
             all: Weight::default(),
+            has_addresses: false,
             events: HashMap::new(),
         };
         scan.places = scan.places()?;
@@ -124,6 +129,7 @@ impl<'f> Scan<'f> {
         for location in self.file.locations() {
             let mut place = Place::default();
             let rows = &mut self.rows;
+            self.has_addresses |= location.lines.is_empty() && location.address != 0;
             self.file.frames(location, &mut self.work, |frame| {
                 let name = frame.name();
                 place.is_wanted |= wanted

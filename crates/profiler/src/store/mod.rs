@@ -1,0 +1,310 @@
+//! A folder of profiles: ordinary pprof files, one for each host and slice of time, that any pprof tool opens.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`name`] | names of files and folders |
+//! | [`compaction`] | joins slices to hours and hours to days |
+//! | [`query`] | tables and profiles of a range of time |
+//!
+//! Below the store there is a folder for each host, and in it files such as `20261124T131500.000Z+60s.pb.gz`: when they begin, and how long
+//! they are. Each is written under another name and renamed, so that none is ever seen half. Any number of processes may write to a
+//! store and read it.
+//!
+//! # Limits
+//! A store on a disk that is full, or fails, loses slices, which are counted and said by whoever writes them.
+
+pub mod compaction;
+pub mod name;
+pub mod query;
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use crate::pprof;
+use crate::profile::{Profile, Window, label};
+use name::SliceName;
+
+/// What the name of a file begins with that is being written.
+const UNFINISHED: &str = ".writing-";
+
+/// How old a file is at least that nobody goes on writing.
+const UNFINISHED_TIME: Duration = Duration::from_secs(24 * 3600);
+
+/// A folder of profiles.
+#[derive(Debug, Clone)]
+pub struct Store {
+    folder: PathBuf,
+}
+
+/// A file of a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slice {
+    /// The host.
+    pub host: String,
+    /// When it was recorded, to the millisecond.
+    pub window: Window,
+    /// The file.
+    pub path: PathBuf,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// What was deleted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Expired {
+    /// How many files.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Store {
+    /// A store, whose folder is made where it is not there.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn create(folder: &Path) -> io::Result<Self> {
+        fs::create_dir_all(folder)?;
+        Ok(Self::at(folder))
+    }
+
+    /// A store, as it is.
+    pub fn at(folder: &Path) -> Self {
+        Self {
+            folder: folder.to_owned(),
+        }
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Writes a profile, a file for each host that it has samples of; one without samples of a host is of `host`.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn write(&self, profile: &Profile, host: &str) -> io::Result<Vec<PathBuf>> {
+        let mut hosts: Vec<&str> = profile
+            .label_sets()
+            .map(|set| profile.label_of(set, label::HOST).unwrap_or(host))
+            .collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        match hosts[..] {
+            [] => Ok(vec![self.write_of_host(profile, host)?]),
+            [only] => Ok(vec![self.write_of_host(profile, only)?]),
+            _ => hosts
+                .into_iter()
+                .map(|of| self.write_of_host(&of_host(profile, of, host), of))
+                .collect(),
+        }
+    }
+
+    fn write_of_host(&self, profile: &Profile, host: &str) -> io::Result<PathBuf> {
+        let folder = self.folder.join(name::folder_of(host));
+        fs::create_dir_all(&folder)?;
+        write_file(
+            &folder,
+            SliceName::of(profile.window),
+            &pprof::write(profile),
+        )
+    }
+
+    /// The hosts, in order.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn hosts(&self) -> io::Result<Vec<String>> {
+        let mut hosts = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            let name = entry.file_name().into_string().unwrap_or_default();
+            if let (Some(host), true) = (name::host_of(&name), entry.path().is_dir()) {
+                hosts.push(host);
+            }
+        }
+        hosts.sort();
+        Ok(hosts)
+    }
+
+    /// The files of a host, in the order of time.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn slices_of(&self, host: &str) -> io::Result<Vec<Slice>> {
+        let folder = self.folder.join(name::folder_of(host));
+        let mut slices = Vec::new();
+        // What is being joined counts instead of what it will be.
+        let mut joined = Vec::new();
+        for entry in entries(&folder)? {
+            let name = entry.file_name().into_string().unwrap_or_default();
+            if let Some(target) = compaction::target_of(&name) {
+                joined.push(folder.join(target));
+                for entry in entries(&entry.path())? {
+                    slices.extend(slice(host, &entry));
+                }
+            } else {
+                slices.extend(slice(host, &entry));
+            }
+        }
+        slices.retain(|slice| !joined.contains(&slice.path));
+        slices.sort_by(|one, other| {
+            let key = |slice: &Slice| (slice.window.start_ns, slice.path.clone());
+            key(one).cmp(&key(other))
+        });
+        Ok(slices)
+    }
+
+    /// The files of all hosts that are of a range of time, from its beginning until before its end, in nanoseconds since 1970.
+    ///
+    /// # Errors
+    /// A folder cannot be read.
+    pub fn slices(&self, range: &std::ops::Range<i64>) -> io::Result<Vec<Slice>> {
+        let mut slices = Vec::new();
+        for host in self.hosts()? {
+            slices.extend(self.slices_of(&host)?);
+        }
+        slices.retain(|slice| {
+            slice.window.start_ns < range.end && slice.window.end_ns() > range.start
+        });
+        Ok(slices)
+    }
+
+    /// Deletes files that ended more than `max_age` ago, and of the others the oldest until the rest has at most `max_bytes`.
+    ///
+    /// # Errors
+    /// A folder cannot be read, or a file not be deleted.
+    pub fn expire(
+        &self,
+        now: SystemTime,
+        max_age: Option<Duration>,
+        max_bytes: Option<u64>,
+    ) -> io::Result<Expired> {
+        let now_ns = name::nanoseconds(now);
+        let age_ns = max_age.map(|age| i64::try_from(age.as_nanos()).unwrap_or(i64::MAX));
+        let mut slices = self.slices(&(i64::MIN..i64::MAX))?;
+        slices.sort_by_key(|slice| slice.window.end_ns());
+        let mut rest: u64 = slices.iter().map(|slice| slice.bytes).sum();
+        let mut expired = Expired::default();
+        for slice in slices {
+            let is_old =
+                age_ns.is_some_and(|age| slice.window.end_ns() < now_ns.saturating_sub(age));
+            if !is_old && max_bytes.is_none_or(|max| rest <= max) {
+                break;
+            }
+            match fs::remove_file(&slice.path) {
+                // Another process that writes to the store was faster.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                removed => removed?,
+            }
+            rest -= slice.bytes;
+            expired.files += 1;
+            expired.bytes += slice.bytes;
+        }
+        self.sweep(now)?;
+        Ok(expired)
+    }
+
+    /// Deletes what processes left that were killed while they wrote, and folders of hosts without files.
+    fn sweep(&self, now: SystemTime) -> io::Result<()> {
+        for host in self.hosts()? {
+            let folder = self.folder.join(name::folder_of(&host));
+            for entry in entries(&folder)? {
+                let name = entry.file_name().into_string().unwrap_or_default();
+                let changed = entry.metadata().and_then(|data| data.modified());
+                let age = changed.map(|time| now.duration_since(time).unwrap_or_default());
+                if name.starts_with(UNFINISHED) && age.is_ok_and(|age| age > UNFINISHED_TIME) {
+                    // What cannot be deleted now is deleted the next time.
+                    let _ = fs::remove_file(entry.path());
+                }
+            }
+            // One that is not empty stays.
+            let _ = fs::remove_dir(&folder);
+        }
+        Ok(())
+    }
+}
+
+/// What a folder has; nothing where it is gone.
+fn entries(folder: &Path) -> io::Result<Vec<fs::DirEntry>> {
+    match fs::read_dir(folder) {
+        Ok(entries) => entries.collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// A file of a store, where it is one.
+fn slice(host: &str, entry: &fs::DirEntry) -> Option<Slice> {
+    let name = entry.file_name().into_string().ok()?;
+    let name = SliceName::parse(&name)?;
+    let data = entry.metadata().ok()?;
+    data.is_file().then(|| Slice {
+        host: host.to_owned(),
+        window: name.window(),
+        path: entry.path(),
+        bytes: data.len(),
+    })
+}
+
+/// Writes a file under its name, or a later one where there is one already.
+fn write_file(folder: &Path, name: SliceName, bytes: &[u8]) -> io::Result<PathBuf> {
+    let mut name = name;
+    let unfinished = format!("{UNFINISHED}{}-{name}", std::process::id());
+    let unfinished = folder.join(unfinished);
+    let written = File::create(&unfinished).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    while folder.join(name.to_string()).exists() {
+        name.count += 1;
+    }
+    let path = folder.join(name.to_string());
+    let renamed = written.and_then(|()| fs::rename(&unfinished, &path));
+    if renamed.is_err() {
+        // On a full disk it would take room that others need.
+        let _ = fs::remove_file(&unfinished);
+    }
+    renamed?;
+    sync(folder)?;
+    Ok(path)
+}
+
+/// Makes names of a folder survive a power failure.
+fn sync(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// The part of a profile that is of one host; what has none is of `default`.
+fn of_host(profile: &Profile, host: &str, default: &str) -> Profile {
+    let mut part = Profile::new(profile.window, profile.frequency_hz);
+    let sets: Vec<_> = profile
+        .label_sets()
+        .map(|set| {
+            let labels: Vec<_> = profile.labels_of(set).collect();
+            let is_wanted = profile.label_of(set, label::HOST).unwrap_or(default) == host;
+            is_wanted.then(|| part.labels(&labels))
+        })
+        .collect();
+    for (stack, set, weight) in profile.samples() {
+        if let Some(labels) = sets[set.index()] {
+            let mut frames: Vec<_> = profile.frame_ids(stack).collect();
+            frames.reverse();
+            let frames = frames.into_iter().map(|frame| profile.frame_of(frame));
+            let stack = part.stack(frames);
+            part.add(stack, labels, weight);
+        }
+    }
+    for (set, events) in profile.events() {
+        if let Some(labels) = sets[set.index()] {
+            part.count_events(labels, events);
+        }
+    }
+    part
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+//! Tables and profiles of a range of time.
+//!
+//! Compacted files are scanned, not read ([`pprof::scan`]), on all cores. Files that are not compacted may have addresses without names; those of this
+//! host get names when they are asked for.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use super::Slice;
+use crate::filter::{Filter, matches};
+use crate::pprof::{self, PprofError, Scanned};
+use crate::profile::{Profile, Weight, Window, label};
+use crate::symbols::Symbols;
+use crate::top::{Group, Row, Table, table};
+
+/// A file of the store cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {}: {source}", path.display())]
+pub struct QueryError {
+    /// The file.
+    path: PathBuf,
+    /// Why.
+    source: FileError,
+}
+
+/// Why a file cannot be read.
+#[derive(Debug, thiserror::Error)]
+enum FileError {
+    /// The system refuses.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// It is no profile.
+    #[error(transparent)]
+    Pprof(#[from] PprofError),
+}
+
+/// Files of a store that a query reads.
+#[derive(Debug)]
+pub struct Query<'q> {
+    /// The files.
+    pub slices: &'q [Slice],
+    /// Which samples count.
+    pub filter: &'q Filter,
+    /// What names addresses of this host's files, and the host; none where no names are wanted.
+    pub names: Option<(&'q str, &'q Mutex<Symbols>)>,
+}
+
+impl Query<'_> {
+    /// The table of each file, as they come.
+    ///
+    /// # Errors
+    /// A file cannot be read. One that is gone was compacted or deleted meanwhile, and is left out.
+    pub fn tables(
+        &self,
+        group: &Group,
+        each: impl FnMut(&Slice, Scanned) + Send,
+    ) -> Result<(), QueryError> {
+        let scan = |slice: &Slice, bytes: &[u8]| -> Result<Scanned, FileError> {
+            let scanned = pprof::scan(bytes, self.filter, group)?;
+            let Some(symbols) = self.names_for(slice, scanned.has_addresses) else {
+                return Ok(scanned);
+            };
+            let named = symbols.lock().name(&pprof::read(bytes)?);
+            Ok(Scanned {
+                table: table(&named, self.filter, group),
+                ..scanned
+            })
+        };
+        self.each(scan, each)
+    }
+
+    /// The profile of all files.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn profile(&self) -> Result<Profile, QueryError> {
+        let mut whole = Profile::default();
+        let read = |slice: &Slice, bytes: &[u8]| -> Result<Profile, FileError> {
+            let profile = pprof::read(bytes)?;
+            Ok(match self.names_for(slice, true) {
+                Some(symbols) => symbols.lock().name(&profile),
+                None => profile,
+            })
+        };
+        self.each(read, |_, profile| whole.merge(&profile, |_| true))?;
+        Ok(whole)
+    }
+
+    fn names_for(&self, slice: &Slice, has_addresses: bool) -> Option<&Mutex<Symbols>> {
+        let (_, symbols) = self
+            .names
+            .filter(|(host, _)| has_addresses && slice.host == *host)?;
+        Some(symbols)
+    }
+
+    /// Whether a filter can take samples of a host.
+    fn takes(&self, host: &str) -> bool {
+        let mut wanted = self
+            .filter
+            .labels
+            .iter()
+            .filter(|(name, _)| name == label::HOST);
+        let has_none = wanted.clone().next().is_none();
+        has_none || wanted.any(|(_, pattern)| matches(pattern, host))
+    }
+
+    fn each<T: Send>(
+        &self,
+        read: impl Fn(&Slice, &[u8]) -> Result<T, FileError> + Sync,
+        each: impl FnMut(&Slice, T) + Send,
+    ) -> Result<(), QueryError> {
+        let next = AtomicUsize::new(0);
+        let each = Mutex::new(each);
+        let work = || {
+            while let Some(slice) = self.slices.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if !self.takes(&slice.host) {
+                    continue;
+                }
+                let bytes = match fs::read(&slice.path) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    bytes => bytes.map_err(FileError::from),
+                };
+                let found = bytes.and_then(|bytes| read(slice, &bytes));
+                let found = found.map_err(|source| QueryError {
+                    path: slice.path.clone(),
+                    source,
+                })?;
+                (*each.lock())(slice, found);
+            }
+            Ok(())
+        };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (1..cores.min(self.slices.len()))
+                .filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, work).ok())
+                .collect();
+            let mut outcome = work();
+            for other in others {
+                match other.join() {
+                    Ok(other) => outcome = outcome.and(other),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            outcome
+        })
+    }
+}
+
+/// Tables of several files, added.
+#[derive(Debug, Default)]
+pub struct TableSum {
+    rows: HashMap<(String, String), Row>,
+    all: Weight,
+    /// From the first beginning to the last end.
+    pub window: Window,
+    /// How often a second each core was sampled, in the first file.
+    pub frequency_hz: f64,
+    /// Samples that were lost.
+    pub lost: u64,
+    /// Log events that passed, by the value of the label that rows are of.
+    pub events: HashMap<String, u64>,
+}
+
+impl TableSum {
+    /// Adds a file's table.
+    pub fn add(&mut self, scanned: Scanned) {
+        self.all += scanned.table.all;
+        self.window = self.window.join(scanned.window);
+        self.lost = self.lost.saturating_add(scanned.lost);
+        if self.frequency_hz == 0.0 {
+            self.frequency_hz = scanned.frequency_hz;
+        }
+        for (name, events) in scanned.events {
+            *self.events.entry(name).or_default() += events;
+        }
+        for mut row in scanned.table.rows {
+            let key = (
+                std::mem::take(&mut row.name),
+                std::mem::take(&mut row.binary),
+            );
+            match self.rows.get_mut(&key) {
+                Some(known) => {
+                    known.own += row.own;
+                    known.total += row.total;
+                }
+                None => drop(self.rows.insert(key, row)),
+            }
+        }
+    }
+
+    /// The table, the costliest by their own time first.
+    pub fn table(&self) -> Table {
+        let rows = self.rows.iter().map(|((name, binary), row)| Row {
+            name: name.clone(),
+            binary: binary.clone(),
+            ..row.clone()
+        });
+        let mut table = Table {
+            rows: rows.collect(),
+            all: self.all,
+        };
+        table.sort();
+        table
+    }
+}

@@ -1,0 +1,229 @@
+use super::*;
+use crate::filter::Filter;
+use crate::profile::{Frame, SECOND_NS, Weight};
+use crate::store::query::{Query, TableSum};
+use crate::top::Group;
+
+const MINUTE_NS: i64 = 60 * SECOND_NS as i64;
+const HOUR_NS: i64 = 60 * MINUTE_NS;
+
+/// A Monday in 2026.
+const START_NS: i64 = 1_795_392_000 * SECOND_NS as i64;
+
+fn at(ns: i64) -> SystemTime {
+    std::time::UNIX_EPOCH + Duration::from_nanos(ns.unsigned_abs())
+}
+
+/// A minute's profile of a host.
+fn minute(host: &str, start_ns: i64, samples: u64) -> Profile {
+    let window = Window {
+        start_ns,
+        duration_ns: MINUTE_NS.unsigned_abs(),
+    };
+    let mut profile = Profile::new(window, 20.0);
+    let stack = profile.stack([
+        Frame::function("main", "/bin/a"),
+        Frame::function("work", "/bin/a"),
+    ]);
+    let pid = (start_ns / MINUTE_NS).to_string();
+    let labels = profile.labels(&[(label::HOST, host), (label::PID, &pid)]);
+    let cpu_ns = samples * SECOND_NS / 20;
+    profile.add(stack, labels, Weight { samples, cpu_ns });
+    profile
+}
+
+/// Samples that the store has in all, by its files.
+fn samples(store: &Store) -> u64 {
+    let slices = store.slices(&(i64::MIN..i64::MAX)).unwrap();
+    let (filter, mut sum) = (Filter::default(), TableSum::default());
+    let query = Query {
+        slices: &slices,
+        filter: &filter,
+        names: None,
+    };
+    query
+        .tables(&Group::Function, |_, scanned| sum.add(scanned))
+        .unwrap();
+    assert_eq!(query.profile().unwrap().total(), sum.table().all);
+    sum.table().all.samples
+}
+
+fn compact(store: &Store, now_ns: i64) -> compaction::Compacted {
+    store
+        .compact(at(now_ns), None, |_, profile| profile.clone())
+        .unwrap()
+}
+
+#[test]
+fn slices_become_hours_and_days() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::create(&folder.path().join("profiles")).unwrap();
+    for minute_of in 0..150 {
+        for host in ["web-1", "web-2"] {
+            let start = START_NS + minute_of * MINUTE_NS;
+            store.write(&minute(host, start, 2), "?").unwrap();
+        }
+    }
+    assert_eq!(store.hosts().unwrap(), ["web-1", "web-2"]);
+    assert_eq!(samples(&store), 600);
+    let done = compact(&store, START_NS + 2 * HOUR_NS + 5 * MINUTE_NS);
+    assert_eq!(
+        (done.joined, done.made),
+        (120, 2),
+        "the second hour is too young"
+    );
+    let done = compact(&store, START_NS + 150 * MINUTE_NS);
+    assert_eq!((done.joined, done.made), (120, 2));
+    assert_eq!(store.slices_of("web-1").unwrap().len(), 2 + 30);
+    assert_eq!(samples(&store), 600);
+    // What comes late stays until the day is joined.
+    store.write(&minute("web-1", START_NS, 5), "?").unwrap();
+    compact(&store, START_NS + 12 * HOUR_NS);
+    let late = store.slices_of("web-1").unwrap();
+    assert_eq!(late.len(), 4);
+    let done = compact(&store, START_NS + 49 * HOUR_NS);
+    assert_eq!((done.made, done.damaged.len()), (2, 0));
+    let days = store.slices_of("web-1").unwrap();
+    assert_eq!(days.len(), 1);
+    assert!(
+        days[0].path.ends_with("20261123T000000.000Z+86400s.pb.gz"),
+        "{days:?}"
+    );
+    assert_eq!(samples(&store), 605);
+    let day = pprof::read(&fs::read(&days[0].path).unwrap()).unwrap();
+    assert_eq!(day.len(), 1, "without process numbers it is one stack");
+    assert_eq!(day.window.duration_ns, 150 * MINUTE_NS.unsigned_abs());
+    let done = compact(&store, START_NS + 100 * HOUR_NS);
+    assert_eq!((done.joined, done.made), (0, 0));
+}
+
+#[test]
+fn an_interrupted_compaction_counts_everything_once() {
+    let now = START_NS + 3 * HOUR_NS;
+    let target = "20261123T000000.000Z+3600s.pb.gz";
+    for interrupted_at in 0..4 {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::at(folder.path());
+        for minute_of in 0..10 {
+            store
+                .write(&minute("h", START_NS + minute_of * MINUTE_NS, 1), "?")
+                .unwrap();
+        }
+        let host = folder.path().join("h");
+        let parts = host.join(format!("{target}.parts"));
+        let slices = store.slices_of("h").unwrap();
+        fs::create_dir(&parts).unwrap();
+        for slice in &slices[..if interrupted_at == 0 { 4 } else { 10 }] {
+            fs::rename(&slice.path, parts.join(slice.path.file_name().unwrap())).unwrap();
+        }
+        if interrupted_at >= 2 {
+            let mut whole = Profile::default();
+            (0..10)
+                .for_each(|of| whole.merge(&minute("h", START_NS + of * MINUTE_NS, 1), |_| true));
+            fs::write(host.join(target), pprof::write(&whole)).unwrap();
+        }
+        if interrupted_at == 3 {
+            fs::rename(&parts, host.join(format!(".joined-{target}"))).unwrap();
+        }
+        assert_eq!(samples(&store), 10, "{interrupted_at}");
+        compact(&store, now);
+        assert_eq!(samples(&store), 10, "{interrupted_at}");
+        assert_eq!(store.slices_of("h").unwrap().len(), 1, "{interrupted_at}");
+        assert_eq!(fs::read_dir(&host).unwrap().count(), 1, "{interrupted_at}");
+    }
+}
+
+#[test]
+fn damaged_files_are_put_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::at(folder.path());
+    store.write(&minute("h", START_NS, 1), "?").unwrap();
+    let damaged = store
+        .write(&minute("h", START_NS + MINUTE_NS, 1), "?")
+        .unwrap();
+    fs::write(&damaged[0], "no profile").unwrap();
+    let done = compact(&store, START_NS + 3 * HOUR_NS);
+    assert_eq!((done.joined, done.made, done.damaged.len()), (1, 1, 1));
+    assert_eq!(samples(&store), 1);
+    assert_eq!(fs::read(&done.damaged[0].0).unwrap(), b"no profile");
+}
+
+#[test]
+fn what_is_old_or_too_much_is_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::at(folder.path());
+    for hour in 0..10 {
+        for host in ["a", "b"] {
+            store
+                .write(&minute(host, START_NS + hour * HOUR_NS, 1), "?")
+                .unwrap();
+        }
+    }
+    let now = at(START_NS + 10 * HOUR_NS);
+    let age = Duration::from_secs(5 * 3600);
+    let expired = store.expire(now, Some(age), None).unwrap();
+    assert_eq!(expired.files, 10);
+    let slices = store.slices(&(i64::MIN..i64::MAX)).unwrap();
+    let bytes: u64 = slices.iter().map(|slice| slice.bytes).sum();
+    let expired = store.expire(now, None, Some(bytes - 1)).unwrap();
+    assert_eq!(expired.files, 1, "one is enough");
+    assert_eq!(
+        store.expire(now, Some(age), Some(bytes)).unwrap(),
+        Expired::default()
+    );
+    store.expire(at(i64::MAX), Some(age), None).unwrap();
+    assert_eq!(store.hosts().unwrap(), [""; 0], "empty folders go");
+}
+
+#[test]
+fn a_profile_of_several_hosts_is_a_file_for_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::at(folder.path());
+    let mut profile = minute("a", START_NS, 1);
+    profile.merge(&minute("b/c", START_NS, 2), |_| true);
+    profile.merge(&minute("", START_NS, 4), |_| true);
+    assert_eq!(store.write(&profile, "own").unwrap().len(), 3);
+    assert_eq!(store.hosts().unwrap(), ["a", "b/c", "own"]);
+    assert_eq!(samples(&store), 7);
+    // The same once more is another file.
+    store.write(&profile, "own").unwrap();
+    assert_eq!(samples(&store), 14);
+    let filter = Filter {
+        labels: vec![("host".to_owned(), "b*".to_owned())],
+        function: None,
+    };
+    let slices = store.slices(&(START_NS..START_NS + 1)).unwrap();
+    let query = Query {
+        slices: &slices,
+        filter: &filter,
+        names: None,
+    };
+    let mut sum = TableSum::default();
+    query
+        .tables(&Group::Function, |_, scanned| sum.add(scanned))
+        .unwrap();
+    assert_eq!(sum.table().all.samples, 4);
+    assert_eq!(sum.window.duration_ns, MINUTE_NS.unsigned_abs());
+    assert!(store.slices(&(0..START_NS)).unwrap().is_empty());
+}
+
+#[test]
+fn several_processes_may_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::at(folder.path());
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let store = &store;
+            scope.spawn(move || {
+                for of in 0..20 {
+                    let host = format!("h{writer}");
+                    store
+                        .write(&minute(&host, START_NS + of * MINUTE_NS, 1), "?")
+                        .unwrap();
+                }
+            });
+        }
+        scope.spawn(|| (0..10).for_each(|_| drop(compact(&store, START_NS + 3 * HOUR_NS))));
+    });
+    assert_eq!(samples(&store), 80);
+}
