@@ -12,6 +12,7 @@
 //! | [`diff`] | what has changed from one profile to another |
 //! | [`flame`] | flame graphs and comparisons of two profiles, as pages and pictures |
 //! | [`filter`] | which samples count |
+//! | [`formats`] | files of any of these formats, read |
 //! | [`sampling`] | samples what the processors of this machine do |
 //! | [`store`] | a folder of profiles, of a host or a fleet |
 //! | [`symbols`] | names for addresses |
@@ -28,6 +29,7 @@ pub mod diff;
 pub mod filter;
 pub mod firefox;
 pub mod flame;
+pub mod formats;
 pub mod otlp;
 pub mod perf_script;
 pub mod pprof;

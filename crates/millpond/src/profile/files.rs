@@ -5,42 +5,18 @@ use std::path::Path;
 
 use anyhow::Context;
 use profiler::filter::Filter;
-use profiler::{Profile, collapsed, firefox, otlp, perf_script, pprof};
-
-/// How often collapsed stacks count as sampled, since they do not say so.
-const COLLAPSED_HZ: f64 = 20.0;
+use profiler::{Profile, collapsed, firefox, formats, otlp, pprof};
 
 /// Reads profiles and adds them.
 pub fn read_all(paths: &[impl AsRef<Path>]) -> anyhow::Result<Profile> {
     let mut all = Profile::default();
     for path in paths {
-        all.merge(&read(path.as_ref())?, |_| true);
+        let path = path.as_ref();
+        let profile =
+            formats::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        all.merge(&profile, |_| true);
     }
     Ok(all)
-}
-
-/// Reads a profile. OTLP has a name that says so; which other format it has is seen by its content.
-fn read(path: &Path) -> anyhow::Result<Profile> {
-    let shown = path.display();
-    let bytes = fs::read(path).with_context(|| format!("cannot read {shown}"))?;
-    let read = || -> anyhow::Result<Profile> {
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "otlp")
-        {
-            return Ok(otlp::read(&bytes)?.profile);
-        }
-        // A message has bytes that no text has.
-        let text = std::str::from_utf8(&bytes).ok();
-        let text = text.filter(|text| !text.is_empty() && !text.contains(['\0', '\u{1}']));
-        Ok(match text {
-            // Frames stand below the line of their sample, behind a tab.
-            Some(text) if text.contains("\n\t") => perf_script::read(&bytes, None)?,
-            Some(text) => collapsed::read(text, COLLAPSED_HZ)?,
-            None => pprof::read(&bytes)?,
-        })
-    };
-    read().with_context(|| format!("cannot read {shown}"))
 }
 
 /// Writes a profile in the format that the file's name says.
