@@ -8,6 +8,7 @@
 //! | [`perf_script`] | profiles from the text that `perf script` prints |
 //! | [`firefox`] | profiles as files that the Firefox Profiler shows |
 //! | [`otlp`] | profiles as OpenTelemetry sends them |
+//! | [`breakdown`] | the costliest functions of each process, host or service |
 //! | [`cost`] | core-hours, money and CO2 a year |
 //! | [`diff`] | what has changed from one profile to another |
 //! | [`flame`] | flame graphs and comparisons of two profiles, as pages and pictures |
@@ -23,6 +24,7 @@
 //! know stand in [`profile::label`].
 
 pub mod advice;
+pub mod breakdown;
 pub mod collapsed;
 pub mod cost;
 pub mod diff;
