@@ -12,6 +12,7 @@ mod generate;
 mod http;
 mod paths;
 mod pipeline;
+mod profile;
 mod reading;
 mod socket;
 mod stdin;
@@ -39,6 +40,7 @@ pub static SPECS: &[Spec] = &[
     generate::SPEC,
     http::SPEC,
     pipeline::SPEC,
+    profile::SPEC,
     stdin::SPEC,
     socket::specs::SYSLOG,
     socket::specs::TCP,

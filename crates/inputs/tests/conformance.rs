@@ -87,6 +87,18 @@ static CASES: &[InputCase] = &[
         reads: false,
     },
     InputCase {
+        name: "profile",
+        settings: |place| {
+            let path = place.path("a.folded");
+            format!("{{paths: {}, rows: samples}}", path.display())
+        },
+        feed: |place, events| {
+            let mut file = File::create(place.path("a.folded")).expect("a file");
+            (0..events).for_each(|event| writeln!(file, "main;f{event} 1").expect("written"));
+        },
+        reads: true,
+    },
+    InputCase {
         name: "stdin",
         settings: |_| "{}".to_owned(),
         // Standard input of this process: nobody else in this program reads it.

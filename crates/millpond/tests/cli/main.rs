@@ -35,6 +35,7 @@ mod notation_table;
 mod output_processors;
 mod posting;
 mod profile;
+mod profile_input;
 mod program;
 mod queue_damage;
 mod queue_disks;

@@ -79,6 +79,7 @@ fn folder() -> Folder {
         folder.write(name, format!("{name} one\n{name} two\n"));
     }
     folder.write("users.csv", "id,message\n1,hello\n");
+    folder.write("stacks.folded", "main;work 3\nmain 1\n");
     folder.write("events.ndjson", EVENTS);
     let london = json!({ "city": { "names": { "en": "London" } } });
     let database = write_database("GeoLite2-City", &[("81.2.69.0/24", london)]);
