@@ -58,7 +58,7 @@ impl Symbol {
     /// that it is `malloc`, not `__libc_malloc`.
     fn rank(&self) -> impl Ord + use<> {
         let underscores = self.name.bytes().take_while(|byte| *byte == b'_').count();
-        let by_length = std::cmp::Reverse((self.bytes, self.name.len()));
+        let by_length = std::cmp::Reverse(self.name.len());
         (self.bytes == 0, self.is_weak, underscores, by_length)
     }
 }
@@ -223,7 +223,13 @@ fn symbols<'data, R: ReadRef<'data>>(file: &ElfFile64<'data, Endianness, R>) -> 
         let by_address = one.address.cmp(&other.address);
         by_address.then_with(|| one.rank().cmp(&other.rank()))
     });
-    found.dedup_by_key(|symbol| symbol.address);
+    found.dedup_by(|other, first| {
+        let is_same = other.address == first.address;
+        if is_same {
+            first.bytes = first.bytes.max(other.bytes);
+        }
+        is_same
+    });
     found
 }
 
@@ -319,7 +325,7 @@ mod tests {
             ),
             (symbol("__read", 8, false), symbol("read", 8, true)),
             (symbol("_a", 8, true), symbol("a", 0, false)),
-            (symbol("a", 9, false), symbol("b", 8, false)),
+            (symbol("__memmove", 8, false), symbol("__memcpy", 9, false)),
         ] {
             assert!(better.rank() < other.rank(), "{better:?} {other:?}");
         }
