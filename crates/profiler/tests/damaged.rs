@@ -61,7 +61,10 @@ struct Range {
 
 fn sections(bytes: &[u8]) -> Vec<Range> {
     let file = object::File::parse(bytes).expect("a program");
-    let headers = usize::try_from(u64::from_le_bytes(bytes[40..48].try_into().unwrap())).unwrap();
+    let headers = usize::try_from(u64::from_le_bytes(
+        bytes[40..48].try_into().expect("8 bytes"),
+    ))
+    .expect("an offset");
     let ranges = file.sections().filter_map(|section| {
         let (start, length) = section.file_range()?;
         let (start, length) = (usize::try_from(start).ok()?, usize::try_from(length).ok()?);
