@@ -11,7 +11,10 @@
 
 use std::borrow::Cow;
 
-use indexmap::{IndexMap, IndexSet};
+use foldhash::fast::RandomState;
+
+type IndexMap<K, V> = indexmap::IndexMap<K, V, RandomState>;
+type IndexSet<T> = indexmap::IndexSet<T, RandomState>;
 
 /// Names of labels that the tools know.
 pub mod label {
@@ -231,12 +234,12 @@ pub struct Profile {
 impl Default for Profile {
     fn default() -> Self {
         Self {
-            texts: IndexSet::new(),
-            frames: IndexSet::new(),
-            nodes: IndexSet::new(),
-            labels: IndexSet::new(),
-            samples: IndexMap::new(),
-            events: IndexMap::new(),
+            texts: IndexSet::default(),
+            frames: IndexSet::default(),
+            nodes: IndexSet::default(),
+            labels: IndexSet::default(),
+            samples: IndexMap::default(),
+            events: IndexMap::default(),
             window: Window::default(),
             frequency_hz: 0.0,
             lost: 0,
@@ -321,6 +324,37 @@ impl Profile {
     pub fn samples(&self) -> impl Iterator<Item = (StackId, LabelsId, Weight)> {
         let samples = self.samples.iter();
         samples.map(|((stack, labels), weight)| (*stack, *labels, *weight))
+    }
+
+    /// The same in an order in which each stack begins like the one before, as far as can be: by labels, then as in the tree of the stacks.
+    pub fn in_order(&self) -> Vec<(StackId, LabelsId, Weight)> {
+        let places = self.places_in_tree();
+        let mut samples: Vec<_> = self.samples().collect();
+        samples.sort_unstable_by_key(|(stack, labels, _)| (*labels, places[stack.index()]));
+        samples
+    }
+
+    /// For each stack its place in the tree: behind that of its caller, and before the next stack of that caller.
+    fn places_in_tree(&self) -> Vec<u32> {
+        const NONE: u32 = 0;
+        let count = self.nodes.len() + 1;
+        let (mut first_called, mut next) = (vec![NONE; count], vec![NONE; count]);
+        // The last one is put in front first.
+        for number in (1..count).rev() {
+            let caller = self.nodes[number - 1].caller.index();
+            next[number] = first_called[caller];
+            first_called[caller] = number as u32;
+        }
+        let mut places = vec![0; count];
+        let (mut place, mut waiting) = (0, vec![first_called[0]]);
+        while let Some(stack) = waiting.pop() {
+            if stack != NONE {
+                place += 1;
+                places[stack as usize] = place;
+                waiting.extend([next[stack as usize], first_called[stack as usize]]);
+            }
+        }
+        places
     }
 
     /// Counts log events that passed while the profile was recorded, under the labels of those who handled them.
@@ -541,6 +575,37 @@ mod tests {
         ];
         let joined = whole.into_iter().fold(Window::default(), Window::join);
         assert_eq!((joined.start_ns, joined.end_ns()), (3, 25));
+    }
+
+    #[test]
+    fn an_order_has_alike_stacks_together() {
+        let mut profile = Profile::default();
+        let sets = ["x", "y"].map(|host| profile.labels(&[("host", host)]));
+        for (stack, set) in [
+            ("ab", 0),
+            ("cd", 1),
+            ("a", 0),
+            ("ae", 0),
+            ("cd", 0),
+            ("abf", 0),
+            ("a", 1),
+        ] {
+            let frames = stack
+                .chars()
+                .map(|name| Frame::function(name.to_string(), ""));
+            let stack = profile.stack(frames);
+            profile.add(stack, sets[set], weight(1));
+        }
+        let name = |(stack, labels, _): (StackId, LabelsId, Weight)| {
+            let frames = profile.frame_ids(stack);
+            let mut names: Vec<String> = frames
+                .map(|frame| profile.frame_of(frame).name().into_owned())
+                .collect();
+            names.reverse();
+            format!("{}{}", names.concat(), labels.index())
+        };
+        let names: Vec<String> = profile.in_order().into_iter().map(name).collect();
+        assert_eq!(names, ["a0", "ab0", "abf0", "ae0", "cd0", "a1", "cd1"]);
     }
 
     #[test]

@@ -61,7 +61,10 @@ struct Range {
 
 fn sections(bytes: &[u8]) -> Vec<Range> {
     let file = object::File::parse(bytes).expect("a program");
-    let headers = usize::try_from(u64::from_le_bytes(bytes[40..48].try_into().unwrap())).unwrap();
+    let headers = usize::try_from(u64::from_le_bytes(
+        bytes[40..48].try_into().expect("8 bytes"),
+    ))
+    .expect("an offset");
     let ranges = file.sections().filter_map(|section| {
         let (start, length) = section.file_range()?;
         let (start, length) = (usize::try_from(start).ok()?, usize::try_from(length).ok()?);
@@ -237,7 +240,7 @@ fn tables_that_loop_are_not_used() {
     let flags = ["-nostdlib", "-static", "-Wl,-Ttext=0x1000", "-Wl,-e,work"];
     let path = compile(folder.path(), "endless.s", &flags);
     let binary = Arc::new(Binary::read(&path).expect("a program"));
-    assert!(binary.sections().eh_frame.is_none());
+    assert!(binary.sections(&(0..u64::MAX)).eh_frame.is_none());
     let mut code = Code::default();
     code.add("endless", BIAS + TEXT, BIAS + TEXT + 256, BIAS, &binary);
     let registers = Registers {
@@ -255,4 +258,26 @@ fn tables_that_loop_are_not_used() {
         &mut frames,
     );
     assert_eq!((frames.len(), ending), (1, Ending::Whole));
+}
+
+#[test]
+fn functions_that_bolt_has_left_have_tables() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = compile(
+        folder.path(),
+        "small.c",
+        &["-nostdlib", "-static", "-Wl,-Ttext=0x1000"],
+    );
+    let text = TEXT..TEXT + 0x1000;
+    let plain = Binary::read(&path).expect("a program").sections(&text);
+    assert!(plain.eh_frame.is_some());
+    let mut rename = Command::new("objcopy");
+    for name in [".text", ".eh_frame", ".eh_frame_hdr"] {
+        let renamed = format!("{name}=.bolt.org{name}");
+        rename.arg("--rename-section").arg(renamed);
+    }
+    assert!(rename.arg(&path).status().expect("objcopy").success());
+    let binary = Binary::read(&path).expect("a program");
+    assert_eq!(binary.sections(&text).eh_frame, plain.eh_frame);
+    assert!(binary.sections(&(0x10_0000..0x20_0000)).eh_frame.is_none());
 }

@@ -11,10 +11,13 @@ use std::io::{self, Read};
 
 use bytes::Buf;
 use flate2::read::MultiGzDecoder;
+use foldhash::fast::RandomState;
 use prost::Message;
 use prost::encoding::{WireType, decode_key, decode_varint};
 
-use super::message::{Dictionary, Function, Label, Location, Mapping, SAMPLES_TAG, ValueType};
+use super::message::{
+    Dictionary, Function, Label, Location, Mapping, SAMPLES_TAG, STRINGS_TAG, ValueType,
+};
 use super::{CPU, EVENTS, FILE_BYTES_MAX, LOST, SAMPLES};
 use crate::profile::{Frame, Profile, SECOND_NS, Weight, Window};
 use crate::work::{Excess, Work};
@@ -67,11 +70,11 @@ pub enum PprofError {
     NoCpu(String),
 }
 
-/// The bytes of a file, decompressed where it is compressed.
-pub(super) fn raw(bytes: &[u8]) -> Result<Cow<'_, [u8]>, PprofError> {
+/// The bytes of a file, decompressed into `buffer` where it is compressed.
+pub(super) fn raw<'b>(bytes: &'b [u8], buffer: &'b mut Vec<u8>) -> Result<&'b [u8], PprofError> {
     let raw = match bytes.starts_with(&[0x1f, 0x8b]) {
-        true => Cow::Owned(decompressed(bytes)?),
-        false => Cow::Borrowed(bytes),
+        true => decompressed(bytes, buffer)?,
+        false => bytes,
     };
     match raw.len() as u64 > FILE_BYTES_MAX {
         true => Err(PprofError::TooLarge(FILE_BYTES_MAX)),
@@ -79,16 +82,16 @@ pub(super) fn raw(bytes: &[u8]) -> Result<Cow<'_, [u8]>, PprofError> {
     }
 }
 
-fn decompressed(bytes: &[u8]) -> Result<Vec<u8>, PprofError> {
+fn decompressed<'b>(bytes: &[u8], buffer: &'b mut Vec<u8>) -> Result<&'b [u8], PprofError> {
     let by_ratio = (bytes.len() as u64).saturating_mul(RATIO_MAX);
     let limit = by_ratio.clamp(SMALL_BYTES_MAX, FILE_BYTES_MAX);
-    let mut raw = Vec::new();
+    buffer.clear();
     MultiGzDecoder::new(bytes)
         .take(limit + 1)
-        .read_to_end(&mut raw)?;
-    match raw.len() as u64 > limit {
+        .read_to_end(buffer)?;
+    match buffer.len() as u64 > limit {
         true => Err(PprofError::TooLarge(limit)),
-        false => Ok(raw),
+        false => Ok(buffer),
     }
 }
 
@@ -146,19 +149,23 @@ impl Values {
 pub(super) struct PprofFile<'a> {
     message: &'a Dictionary,
     texts: Vec<Cow<'a, str>>,
-    mappings: HashMap<u64, &'a Mapping>,
-    functions: HashMap<u64, &'a Function>,
+    mappings: HashMap<u64, &'a Mapping, RandomState>,
+    functions: HashMap<u64, &'a Function, RandomState>,
     /// Which of a sample's values is what.
     pub values: Values,
 }
 
 impl<'a> PprofFile<'a> {
-    pub fn new(message: &'a Dictionary) -> Result<Self, PprofError> {
-        let texts: Vec<_> = message
-            .strings
-            .iter()
-            .map(|bytes| String::from_utf8_lossy(bytes))
-            .collect();
+    /// `message` is what was decoded of `raw`.
+    pub fn new(raw: &'a [u8], message: &'a Dictionary) -> Result<Self, PprofError> {
+        let mut texts = Vec::new();
+        each_field(raw, |tag, field| {
+            if tag == STRINGS_TAG {
+                // Some writers put text there that is not UTF-8.
+                texts.push(String::from_utf8_lossy(field));
+            }
+            Ok(())
+        })?;
         Ok(Self {
             values: values(message, &texts)?,
             texts,
@@ -211,11 +218,11 @@ impl<'a> PprofFile<'a> {
     }
 
     /// Tells the functions of a location, from the outermost on.
-    pub fn frames(
-        &self,
+    pub fn frames<'s>(
+        &'s self,
         location: &Location,
         work: &mut Work,
-        mut each: impl FnMut(&Frame<'_>),
+        mut each: impl FnMut(&Frame<'s>),
     ) -> Result<(), PprofError> {
         let mapping = match location.mapping {
             0 => None,
@@ -281,25 +288,43 @@ impl<'a> PprofFile<'a> {
 /// A sample as it is in the file.
 #[derive(Debug, Default)]
 pub(super) struct RawSample<'a> {
-    /// The ids of its locations, from the innermost on.
-    pub locations: Vec<u64>,
+    /// The ids of its locations, from the innermost on, where they stand in one place.
+    locations: &'a [u8],
+    /// The same where they stand in several.
+    scattered: Vec<u8>,
     pub values: Vec<i64>,
     /// The messages of its labels.
     pub labels: Vec<&'a [u8]>,
+    /// What follows the beginning of the first label.
+    from_labels: &'a [u8],
+    /// Whether that is labels and nothing else.
+    ends_in_labels: bool,
 }
 
 /// Tells the samples of a file.
-pub(super) fn each_sample(
-    mut raw: &[u8],
-    mut each: impl FnMut(&RawSample<'_>) -> Result<(), PprofError>,
+pub(super) fn each_sample<'a>(
+    raw: &'a [u8],
+    mut each: impl FnMut(&RawSample<'a>) -> Result<(), PprofError>,
 ) -> Result<(), PprofError> {
     let mut sample = RawSample::default();
-    while !raw.is_empty() {
-        let (tag, kind) = decode_key(&mut raw)?;
-        let field = value(&mut raw, kind)?;
-        if let (SAMPLES_TAG, Some(field)) = (tag, field) {
+    each_field(raw, |tag, field| {
+        if tag == SAMPLES_TAG {
             sample.read(field)?;
             each(&sample)?;
+        }
+        Ok(())
+    })
+}
+
+/// Tells the fields of a message that are bytes, with their tags.
+fn each_field<'a>(
+    mut raw: &'a [u8],
+    mut each: impl FnMut(u32, &'a [u8]) -> Result<(), PprofError>,
+) -> Result<(), PprofError> {
+    while !raw.is_empty() {
+        let (tag, kind) = decode_key(&mut raw)?;
+        if let Some(field) = value(&mut raw, kind)? {
+            each(tag, field)?;
         }
     }
     Ok(())
@@ -323,18 +348,51 @@ fn value<'a>(rest: &mut &'a [u8], kind: WireType) -> Result<Option<&'a [u8]>, Pp
 }
 
 impl<'a> RawSample<'a> {
+    /// The ids of its locations, from the innermost on, as they are encoded.
+    pub fn locations(&self) -> &[u8] {
+        match self.scattered.is_empty() {
+            true => self.locations,
+            false => &self.scattered,
+        }
+    }
+
+    /// Bytes that are the same for samples with the same labels in the same order; not the other way round in files of others.
+    pub fn label_bytes(&self) -> Cow<'a, [u8]> {
+        if self.ends_in_labels {
+            return Cow::Borrowed(self.from_labels);
+        }
+        let mut bytes = Vec::new();
+        for label in &self.labels {
+            bytes.push(u8::try_from(label.len()).unwrap_or(u8::MAX));
+            bytes.extend_from_slice(label);
+        }
+        Cow::Owned(bytes)
+    }
+
     fn read(&mut self, mut bytes: &'a [u8]) -> Result<(), PprofError> {
-        self.locations.clear();
+        self.locations = &[];
+        self.scattered.clear();
         self.values.clear();
         self.labels.clear();
+        self.from_labels = &[];
+        self.ends_in_labels = true;
         while !bytes.is_empty() {
+            let whole = bytes;
             let (tag, kind) = decode_key(&mut bytes)?;
+            self.ends_in_labels &= tag == 3 || self.labels.is_empty();
             match (tag, kind) {
-                (1, WireType::Varint) => self.locations.push(decode_varint(&mut bytes)?),
+                (1, WireType::Varint) => {
+                    let id = bytes;
+                    decode_varint(&mut bytes)?;
+                    self.add_locations(&id[..id.len() - bytes.len()]);
+                }
                 (2, WireType::Varint) => self.values.push(decode_varint(&mut bytes)? as i64),
                 _ => {
-                    let field = value(&mut bytes, kind)?;
-                    self.field(tag, field.unwrap_or_default())?;
+                    let field = value(&mut bytes, kind)?.unwrap_or_default();
+                    if tag == 3 && self.labels.is_empty() {
+                        self.from_labels = whole;
+                    }
+                    self.field(tag, field)?;
                 }
             }
         }
@@ -343,11 +401,7 @@ impl<'a> RawSample<'a> {
 
     fn field(&mut self, tag: u32, mut field: &'a [u8]) -> Result<(), PprofError> {
         match tag {
-            1 => {
-                while field.has_remaining() {
-                    self.locations.push(decode_varint(&mut field)?);
-                }
-            }
+            1 => self.add_locations(field),
             2 => {
                 while field.has_remaining() {
                     self.values.push(decode_varint(&mut field)? as i64);
@@ -357,6 +411,17 @@ impl<'a> RawSample<'a> {
             _ => {}
         }
         Ok(())
+    }
+
+    fn add_locations(&mut self, bytes: &'a [u8]) {
+        if self.locations.is_empty() {
+            self.locations = bytes;
+            return;
+        }
+        if self.scattered.is_empty() {
+            self.scattered.extend_from_slice(self.locations);
+        }
+        self.scattered.extend_from_slice(bytes);
     }
 }
 

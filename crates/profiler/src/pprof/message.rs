@@ -32,7 +32,7 @@ pub struct Profile {
     pub comments: Vec<i64>,
 }
 
-/// A profile without its samples.
+/// A profile without its samples and its texts.
 #[derive(Clone, PartialEq, Message)]
 pub struct Dictionary {
     #[prost(message, repeated, tag = "1")]
@@ -43,8 +43,6 @@ pub struct Dictionary {
     pub locations: Vec<Location>,
     #[prost(message, repeated, tag = "5")]
     pub functions: Vec<Function>,
-    #[prost(bytes = "vec", repeated, tag = "6")]
-    pub strings: Vec<Vec<u8>>,
     #[prost(int64, tag = "9")]
     pub time_ns: i64,
     #[prost(int64, tag = "10")]
@@ -59,6 +57,9 @@ pub struct Dictionary {
 
 /// The number of a profile's field of samples.
 pub const SAMPLES_TAG: u32 = 2;
+
+/// The number of a profile's field of texts.
+pub const STRINGS_TAG: u32 = 6;
 
 /// What a value counts, and in which unit.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]

@@ -10,6 +10,8 @@
 //! | inlined functions | lines of one location |
 //! | lost samples | a comment, `lost samples: 12` |
 //!
+//! Samples stand in the order of [`Profile::in_order`](crate::Profile::in_order), so that each has much in common with the one before.
+//!
 //! A file of others needs one of the two sample types; from the other one and the period comes the missing one.
 //!
 //! # Limits
@@ -19,11 +21,12 @@ mod file;
 mod message;
 mod reader;
 mod scan;
+mod stacks;
 mod writer;
 
 pub use file::PprofError;
 pub use reader::read;
-pub use scan::{Scanned, scan};
+pub use scan::{Scanned, Scanner, scan};
 pub use writer::write;
 
 /// The most bytes that a file may have once it is decompressed.
@@ -123,6 +126,8 @@ mod tests {
             let labels: Vec<_> = profile.labels_of(labels).collect();
             format!("{:?} {labels:?} {weight:?}", frames.collect::<Vec<_>>())
         });
+        let mut samples: Vec<String> = samples.collect();
+        samples.sort();
         let head = format!(
             "{:?} {} {}",
             profile.window, profile.frequency_hz, profile.lost

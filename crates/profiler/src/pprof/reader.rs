@@ -3,10 +3,12 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
 use prost::Message;
 
 use super::file::{PprofError, PprofFile, each_sample, missing, raw};
 use super::message::Dictionary;
+use super::stacks::Stacks;
 use crate::profile::{FrameId, Profile, StackId, Weight};
 use crate::work::Work;
 
@@ -15,13 +17,14 @@ use crate::work::Work;
 /// # Errors
 /// It is none, it is damaged, or it is not about processor time.
 pub fn read(bytes: &[u8]) -> Result<Profile, PprofError> {
-    let raw = raw(bytes)?;
+    let mut buffer = Vec::new();
+    let raw = raw(bytes, &mut buffer)?;
     let mut work = Work::of(raw.len());
-    let dictionary = Dictionary::decode(&*raw)?;
-    let file = PprofFile::new(&dictionary)?;
+    let dictionary = Dictionary::decode(raw)?;
+    let file = PprofFile::new(raw, &dictionary)?;
     let mut profile = file.empty_profile()?;
     // From the outermost function on.
-    let mut frames: HashMap<u64, Vec<FrameId>> = HashMap::new();
+    let mut frames: HashMap<u64, Vec<FrameId>, RandomState> = HashMap::default();
     for location in file.locations() {
         let mut of_location = Vec::with_capacity(location.lines.len().max(1));
         file.frames(location, &mut work, |frame| {
@@ -29,15 +32,22 @@ pub fn read(bytes: &[u8]) -> Result<Profile, PprofError> {
         })?;
         frames.insert(location.id, of_location);
     }
-    each_sample(&raw, |sample| {
-        let mut stack = StackId::EMPTY;
-        for location in sample.locations.iter().rev() {
-            let known = frames.get(location);
-            for frame in known.ok_or(missing("location", *location as i64))? {
+    let mut stacks = Stacks::default();
+    // The last stack and those that it was called from, the outermost first.
+    let mut callers = vec![StackId::EMPTY];
+    each_sample(raw, |sample| {
+        let kept = stacks.go_to(sample.locations())?;
+        callers.truncate(kept + 1);
+        for location in stacks.fresh() {
+            let mut stack = *callers.last().unwrap_or(&StackId::EMPTY);
+            let known = frames.get(&location);
+            for frame in known.ok_or(missing("location", location as i64))? {
                 work.frame(profile.stack_count())?;
                 stack = profile.call(stack, *frame);
             }
+            callers.push(stack);
         }
+        let stack = *callers.last().unwrap_or(&StackId::EMPTY);
         let labels = file.labels(&sample.labels, &mut work)?;
         let labels: Vec<_> = labels
             .iter()
@@ -119,8 +129,16 @@ mod tests {
     fn small_files_cannot_stand_for_endless_stacks() {
         let profile = read(&repeated(20, 1000).encode_to_vec()).unwrap();
         assert_eq!((profile.total().samples, profile.stack_count()), (1000, 20));
-        for (lines, samples) in [(10_000, 10_000), (100_000, 100)] {
-            let error = read(&repeated(lines, samples).encode_to_vec()).unwrap_err();
+        for (lines, samples) in [(10_000, 10_000), (100_000, 1000)] {
+            let mut message = repeated(lines, samples);
+            // The same stack again and again makes no work.
+            assert!(read(&message.encode_to_vec()).is_ok());
+            let mut other = message.locations[0].clone();
+            other.id = 2;
+            message.locations.push(other);
+            let every_other = message.samples.iter_mut().step_by(2);
+            every_other.for_each(|sample| sample.locations = vec![2]);
+            let error = read(&message.encode_to_vec()).unwrap_err();
             assert!(
                 matches!(error, PprofError::Excess(Excess::Frames)),
                 "{error}"

@@ -1,14 +1,19 @@
 //! The table of a pprof file, without making a profile of it: each sample is read once and kept nowhere.
 //!
 //! A day of a fleet has millions of stacks. Making a profile of them finds a place for each frame of each stack; a table only needs to know
-//! which functions are on a stack. `bench/profile-store` compares.
+//! which functions are on a stack, and looks only at frames that the stack before did not have ([`Stacks`]). What stacks with the same
+//! beginning took is added up where they part, and counted for the functions of that beginning when the last of them is left.
+//! `bench/profile-store` measures it.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
 use prost::Message;
 
 use super::file::{PprofError, PprofFile, RawSample, each_sample, missing, raw};
 use super::message::Dictionary;
+use super::stacks::Stacks;
 use crate::filter::{Filter, matches};
 use crate::profile::{FrameKind, Weight, Window};
 use crate::top::{Group, Row, Table};
@@ -31,37 +36,56 @@ pub struct Scanned {
     pub events: HashMap<String, u64>,
 }
 
-/// The table of a pprof file, compressed or not: what [`crate::top::table`] makes of the profile that [`super::read`] reads, in no order.
+/// Scans one file after the other.
+#[derive(Debug, Default)]
+pub struct Scanner {
+    /// The file at hand, decompressed; as large as the largest one.
+    buffer: Vec<u8>,
+}
+
+/// The table of one pprof file, as by [`Scanner::scan`].
 ///
 /// # Errors
 /// It is no pprof file, it is damaged, or it is not about processor time.
 pub fn scan(bytes: &[u8], filter: &Filter, group: &Group) -> Result<Scanned, PprofError> {
-    let raw = raw(bytes)?;
-    let dictionary = Dictionary::decode(&*raw)?;
-    let file = PprofFile::new(&dictionary)?;
-    let head = file.empty_profile()?;
-    let mut scan = Scan::new(&file, filter, group, Work::of(raw.len()))?;
-    each_sample(&raw, |sample| scan.count(sample))?;
-    let mut rows = scan.rows;
-    rows.retain(|row| row.total != Weight::default());
-    Ok(Scanned {
-        window: head.window,
-        frequency_hz: head.frequency_hz,
-        lost: head.lost,
-        table: Table {
-            rows,
-            all: scan.all,
-        },
-        has_addresses: scan.has_addresses,
-        events: scan.events,
-    })
+    Scanner::default().scan(bytes, filter, group)
+}
+
+impl Scanner {
+    /// The table of a pprof file, compressed or not: what [`crate::top::table`] makes of the profile that [`super::read`] reads, in no order.
+    ///
+    /// # Errors
+    /// It is no pprof file, it is damaged, or it is not about processor time.
+    pub fn scan(
+        &mut self,
+        bytes: &[u8],
+        filter: &Filter,
+        group: &Group,
+    ) -> Result<Scanned, PprofError> {
+        let raw = raw(bytes, &mut self.buffer)?;
+        let dictionary = Dictionary::decode(raw)?;
+        let file = PprofFile::new(raw, &dictionary)?;
+        let head = file.empty_profile()?;
+        let mut scan = Scan::new(&file, filter, group, Work::of(raw.len()))?;
+        each_sample(raw, |sample| scan.count(sample))?;
+        Ok(Scanned {
+            window: head.window,
+            frequency_hz: head.frequency_hz,
+            lost: head.lost,
+            table: scan.finish(),
+            has_addresses: scan.has_addresses,
+            events: scan.events,
+        })
+    }
 }
 
 /// What is known of a location.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Place {
-    /// The rows of its functions, from the innermost on.
-    rows: Vec<u32>,
+    /// Where the rows of its functions begin in the list of all, the innermost first.
+    first: u32,
+    /// How many there are.
+    count: u32,
     /// Whether one of them is what the filter asks for.
     is_wanted: bool,
 }
@@ -74,19 +98,34 @@ struct LabelSet {
     row: u32,
 }
 
+/// A location of the stack at hand.
+#[derive(Debug, Clone, Copy)]
+struct Level {
+    place: Place,
+    /// What the stacks took that have it and the locations outside of it; those that are to come are missing.
+    weight: Weight,
+}
+
 struct Scan<'f> {
     file: &'f PprofFile<'f>,
     filter: &'f Filter,
     group: &'f Group,
     work: Work,
     places: Places,
-    sets: HashMap<Vec<u8>, LabelSet>,
+    /// The rows of the functions of all places.
+    place_rows: Vec<u32>,
+    sets: HashMap<Cow<'f, [u8]>, LabelSet, RandomState>,
+    /// The labels of the last sample.
+    last_set: Option<(Cow<'f, [u8]>, LabelSet)>,
     label_rows: HashMap<String, u32>,
-    key: Vec<u8>,
-    rows: Vec<Row>,
-    /// The last sample in which each row was seen.
-    seen_in: Vec<u32>,
-    sample: u32,
+    rows: Vec<Named<'f>>,
+    /// What was counted for each row.
+    tallies: Vec<Tally>,
+    stacks: Stacks,
+    /// The stack at hand, from the outermost location on.
+    levels: Vec<Level>,
+    /// How many of these locations the filter asks for.
+    wanted_levels: u32,
     all: Weight,
     has_addresses: bool,
     events: HashMap<String, u64>,
@@ -105,126 +144,180 @@ impl<'f> Scan<'f> {
             group,
             work,
             places: Places::default(),
-            sets: HashMap::new(),
+            place_rows: Vec::new(),
+            sets: HashMap::default(),
+            last_set: None,
             label_rows: HashMap::new(),
-            key: Vec::new(),
             rows: Vec::new(),
-            seen_in: Vec::new(),
-            sample: 0,
+            stacks: Stacks::default(),
+            levels: Vec::new(),
+            wanted_levels: 0,
+            tallies: Vec::new(),
             all: Weight::default(),
             has_addresses: false,
             events: HashMap::new(),
         };
         scan.places = scan.places()?;
-        scan.seen_in = vec![0; scan.rows.len()];
+        scan.tallies = vec![Tally::default(); scan.rows.len()];
         Ok(scan)
     }
 
+    fn is_of_functions(&self) -> bool {
+        *self.group == Group::Function
+    }
+
     fn places(&mut self) -> Result<Places, PprofError> {
-        let is_of_functions = *self.group == Group::Function;
+        let is_of_functions = self.is_of_functions();
         let wanted = self.filter.function.as_ref();
         let wanted = wanted.map(|text| text.to_lowercase());
-        let mut known: HashMap<(String, String), u32> = HashMap::new();
+        let mut known: HashMap<(Cow<'f, str>, Cow<'f, str>), u32, RandomState> = HashMap::default();
+        let file = self.file;
         let mut places = Places::default();
-        for location in self.file.locations() {
-            let mut place = Place::default();
-            let rows = &mut self.rows;
+        for location in file.locations() {
+            let first = self.place_rows.len();
+            let mut is_wanted = false;
+            let (rows, place_rows) = (&mut self.rows, &mut self.place_rows);
             self.has_addresses |= location.lines.is_empty() && location.address != 0;
-            self.file.frames(location, &mut self.work, |frame| {
-                let name = frame.name();
-                place.is_wanted |= wanted
+            file.frames(location, &mut self.work, |frame| {
+                let name = match frame.function.is_empty() {
+                    true => Cow::Owned(frame.name().into_owned()),
+                    false => frame.function.clone(),
+                };
+                is_wanted |= wanted
                     .as_ref()
                     .is_some_and(|text| name.to_lowercase().contains(&**text));
                 if is_of_functions {
-                    let key = (name.into_owned(), frame.binary.clone().into_owned());
-                    let row = known.entry(key);
+                    let row = known.entry((name, frame.binary.clone()));
                     let row = *row.or_insert_with_key(|(name, binary)| {
-                        rows.push(empty_row(name, binary, Some(frame.kind())));
+                        let kind = Some(frame.kind());
+                        rows.push(Named {
+                            name: name.clone(),
+                            binary: binary.clone(),
+                            kind,
+                        });
                         rows.len() as u32 - 1
                     });
-                    place.rows.push(row);
+                    place_rows.push(row);
                 }
             })?;
             // From the innermost on.
-            place.rows.reverse();
+            self.place_rows[first..].reverse();
+            let place = Place {
+                first: first as u32,
+                count: (self.place_rows.len() - first) as u32,
+                is_wanted,
+            };
             places.insert(location.id, place);
         }
         Ok(places)
     }
 
-    fn count(&mut self, sample: &RawSample<'_>) -> Result<(), PprofError> {
-        let set = self.set(&sample.labels)?;
+    fn count(&mut self, sample: &RawSample<'f>) -> Result<(), PprofError> {
+        let set = self.set(sample)?;
         let weight = self.file.values.weight(&sample.values)?;
-        let events = self.file.values.events(&sample.values);
-        let is_wanted = self.walk(sample, set, weight)?;
         if !set.is_taken {
             return Ok(());
         }
+        let events = self.file.values.events(&sample.values);
         if events > 0 {
             let name = self.rows.get(set.row as usize);
-            let name = name.filter(|_| *self.group != Group::Function);
-            let name = name.map_or_else(String::new, |row| row.name.clone());
+            let name = name.filter(|_| !self.is_of_functions());
+            let name = name.map_or_else(String::new, |row| row.name.to_string());
             *self.events.entry(name).or_default() += events;
         }
-        if is_wanted {
-            self.all += weight;
-            if *self.group != Group::Function {
-                let row = &mut self.rows[set.row as usize];
-                row.own += weight;
-                row.total += weight;
+        if self.is_of_functions() || self.filter.function.is_some() {
+            self.go_to(sample.locations())?;
+        }
+        if self.filter.function.is_some() && self.wanted_levels == 0 {
+            return Ok(());
+        }
+        self.all += weight;
+        if !self.is_of_functions() {
+            let tally = &mut self.tallies[set.row as usize];
+            tally.own += weight;
+            tally.total += weight;
+        } else if let Some(level) = self.levels.last_mut() {
+            level.weight += weight;
+            if let Some(row) = self.place_rows.get(level.place.first as usize) {
+                self.tallies[*row as usize].own += weight;
             }
         }
         Ok(())
     }
 
-    /// Counts the functions of a stack; whether the filter takes the stack.
-    fn walk(
-        &mut self,
-        sample: &RawSample<'_>,
-        set: LabelSet,
-        weight: Weight,
-    ) -> Result<bool, PprofError> {
-        let mut is_wanted = self.filter.function.is_none();
-        for location in &sample.locations {
-            let place = self.places.get(*location);
-            let place = place.ok_or(missing("location", *location as i64))?;
-            is_wanted |= place.is_wanted;
+    /// Goes to another stack. What is left behind has been counted.
+    fn go_to(&mut self, locations: &[u8]) -> Result<(), PprofError> {
+        let kept = self.stacks.go_to(locations)?;
+        while self.levels.len() > kept {
+            self.leave();
         }
-        if !(is_wanted && set.is_taken) || *self.group != Group::Function {
-            return Ok(is_wanted);
-        }
-        self.sample += 1;
-        let mut is_innermost = true;
-        for location in &sample.locations {
-            let Some(place) = self.places.get(*location) else {
-                continue;
-            };
-            for row in &place.rows {
+        for location in self.stacks.fresh() {
+            let place = self.places.get(location);
+            let place = *place.ok_or(missing("location", location as i64))?;
+            for row in rows_of(&self.place_rows, place) {
                 self.work.frame(0)?;
-                let index = *row as usize;
-                if is_innermost {
-                    self.rows[index].own += weight;
-                    is_innermost = false;
-                }
-                if self.seen_in[index] != self.sample {
-                    self.seen_in[index] = self.sample;
-                    self.rows[index].total += weight;
-                }
+                self.tallies[*row as usize].on_stack += 1;
+            }
+            self.wanted_levels += u32::from(place.is_wanted);
+            let weight = Weight::default();
+            self.levels.push(Level { place, weight });
+        }
+        Ok(())
+    }
+
+    /// Leaves the innermost location, and counts its functions unless they are further out on the stack as well.
+    fn leave(&mut self) {
+        let Some(Level { place, weight }) = self.levels.pop() else {
+            return;
+        };
+        self.wanted_levels -= u32::from(place.is_wanted);
+        for row in rows_of(&self.place_rows, place) {
+            let tally = &mut self.tallies[*row as usize];
+            tally.on_stack -= 1;
+            if tally.on_stack == 0 {
+                tally.total += weight;
             }
         }
-        Ok(true)
+        if let Some(caller) = self.levels.last_mut() {
+            caller.weight += weight;
+        }
+    }
+
+    /// What was counted.
+    fn finish(&mut self) -> Table {
+        while !self.levels.is_empty() {
+            self.leave();
+        }
+        let rows = std::mem::take(&mut self.rows).into_iter();
+        let rows = rows.zip(&self.tallies);
+        let rows = rows.filter(|(_, tally)| tally.total != Weight::default());
+        Table {
+            rows: rows.map(|(row, tally)| row.with(tally)).collect(),
+            all: self.all,
+        }
+    }
+
+    fn set(&mut self, sample: &RawSample<'f>) -> Result<LabelSet, PprofError> {
+        let bytes = sample.label_bytes();
+        if let Some((last, set)) = &self.last_set
+            && *last == bytes
+        {
+            return Ok(*set);
+        }
+        let set = match self.sets.get(&bytes) {
+            Some(known) => *known,
+            None => {
+                let set = self.new_set(&sample.labels)?;
+                self.sets.insert(bytes.clone(), set);
+                set
+            }
+        };
+        self.last_set = Some((bytes, set));
+        Ok(set)
     }
 
     /// What is known of the labels of a sample.
-    fn set(&mut self, labels: &[&[u8]]) -> Result<LabelSet, PprofError> {
-        self.key.clear();
-        for label in labels {
-            self.key.push(u8::try_from(label.len()).unwrap_or(u8::MAX));
-            self.key.extend_from_slice(label);
-        }
-        if let Some(known) = self.sets.get(&*self.key) {
-            return Ok(*known);
-        }
+    fn new_set(&mut self, labels: &[&[u8]]) -> Result<LabelSet, PprofError> {
         let mut named = self.file.labels(labels, &mut self.work)?;
         // Of several values of a name the last one counts.
         named.reverse();
@@ -245,26 +338,55 @@ impl<'f> Scan<'f> {
                     Some(row) => *row,
                     None => {
                         let row = self.rows.len() as u32;
-                        self.rows.push(empty_row(value, "", None));
+                        let name = Cow::Owned(value.to_owned());
+                        self.rows.push(Named {
+                            name,
+                            binary: "".into(),
+                            kind: None,
+                        });
+                        self.tallies.push(Tally::default());
                         self.label_rows.insert(value.to_owned(), row);
                         row
                     }
                 }
             }
         };
-        let set = LabelSet { is_taken, row };
-        self.sets.insert(self.key.clone(), set);
-        Ok(set)
+        Ok(LabelSet { is_taken, row })
     }
 }
 
-fn empty_row(name: &str, binary: &str, kind: Option<FrameKind>) -> Row {
-    Row {
-        name: name.to_owned(),
-        binary: binary.to_owned(),
-        kind,
-        own: Weight::default(),
-        total: Weight::default(),
+fn rows_of(all: &[u32], place: Place) -> &[u32] {
+    let first = place.first as usize;
+    all.get(first..first + place.count as usize)
+        .unwrap_or_default()
+}
+
+/// What was counted for a row.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tally {
+    own: Weight,
+    total: Weight,
+    /// How often its function is on the stack at hand.
+    on_stack: u32,
+}
+
+/// The names of a row, as they stand in the file.
+#[derive(Debug)]
+struct Named<'f> {
+    name: Cow<'f, str>,
+    binary: Cow<'f, str>,
+    kind: Option<FrameKind>,
+}
+
+impl Named<'_> {
+    fn with(self, tally: &Tally) -> Row {
+        Row {
+            name: self.name.into_owned(),
+            binary: self.binary.into_owned(),
+            kind: self.kind,
+            own: tally.own,
+            total: tally.total,
+        }
     }
 }
 

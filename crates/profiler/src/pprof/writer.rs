@@ -4,12 +4,15 @@ use std::io::Write;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use indexmap::{IndexMap, IndexSet};
+use foldhash::fast::RandomState;
 use prost::Message;
 
 use super::message::{Function, Label, Line, Location, Mapping, Sample, ValueType};
 use super::{CPU, EVENTS, LOST, SAMPLES, message};
 use crate::profile::{FrameId, LabelsId, Profile, SECOND_NS, StackId};
+
+type IndexMap<K, V> = indexmap::IndexMap<K, V, RandomState>;
+type IndexSet<T> = indexmap::IndexSet<T, RandomState>;
 
 /// A pprof file.
 pub fn write(profile: &Profile) -> Vec<u8> {
@@ -25,10 +28,10 @@ pub(super) fn message(profile: &Profile) -> message::Profile {
     let mut writer = Writer {
         profile,
         // The first one has to be empty.
-        strings: IndexSet::from([String::new()]),
-        mappings: IndexMap::new(),
-        functions: IndexSet::new(),
-        locations: IndexSet::new(),
+        strings: IndexSet::from_iter([String::new()]),
+        mappings: IndexMap::default(),
+        functions: IndexSet::default(),
+        locations: IndexSet::default(),
     };
     let (samples, cpu) = (writer.value_type(SAMPLES), writer.value_type(CPU));
     let mut sample_types = vec![samples, cpu];
@@ -37,7 +40,7 @@ pub(super) fn message(profile: &Profile) -> message::Profile {
         sample_types.push(writer.value_type(EVENTS));
     }
     let clamped = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-    let stacks: Vec<_> = profile.samples().collect();
+    let stacks = profile.in_order();
     let samples_of = |(stack, labels, weight)| {
         let weight: crate::profile::Weight = weight;
         let mut values = vec![clamped(weight.samples), clamped(weight.cpu_ns)];

@@ -9,6 +9,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::ops::Range;
 use std::panic::catch_unwind;
 use std::path::Path;
 use std::sync::{Arc, Weak};
@@ -53,6 +54,14 @@ pub struct Binary {
     /// The build id, in hexadecimal; empty where it has none.
     pub build_id: String,
     loads: Vec<Load>,
+    tables: Tables,
+    /// Those of the functions that BOLT, which puts the functions that run often together, has left where they were.
+    left_by_bolt: Option<Tables>,
+}
+
+/// Unwinding tables, and the code that they are of.
+#[derive(Debug, Default)]
+struct Tables {
     text: Option<(u64, u64)>,
     eh_frame: Section,
     eh_frame_hdr: Section,
@@ -86,7 +95,8 @@ impl Binary {
             header.p_type(endian) == elf::PT_LOAD && header.p_flags(endian) & elf::PF_X != 0
         };
         let build_id = file.build_id().ok().flatten().unwrap_or_default();
-        let mut binary = Self {
+        let is_by_bolt = file.section_by_name(".bolt.org.eh_frame").is_some();
+        Ok(Self {
             build_id: build_id.iter().map(|byte| format!("{byte:02x}")).collect(),
             loads: headers
                 .iter()
@@ -94,15 +104,48 @@ impl Binary {
                 .take(LOADS_MAX)
                 .map(load)
                 .collect(),
-            text: file
-                .section_by_name(".text")
-                .map(|text| (text.address(), text.address().saturating_add(text.size()))),
-            eh_frame: section(&file, ".eh_frame"),
-            eh_frame_hdr: section(&file, ".eh_frame_hdr"),
-            debug_frame: section(&file, ".debug_frame").data,
+            tables: Tables::of(&file, ""),
+            left_by_bolt: is_by_bolt.then(|| Tables::of(&file, ".bolt.org")),
+        })
+    }
+
+    /// The address in the file for an offset in its code, or in the page in which that begins, since whole pages are mapped; the offset
+    /// itself where no code is loaded from there.
+    pub fn address_of(&self, file_offset: u64) -> u64 {
+        let load = self.loads.iter().find(|load| {
+            let first = load.file_offset - load.file_offset % PAGE_BYTES;
+            file_offset >= first && file_offset < load.file_offset.saturating_add(load.bytes)
+        });
+        match load {
+            Some(load) => file_offset.wrapping_add(load.address.wrapping_sub(load.file_offset)),
+            None => file_offset,
+        }
+    }
+
+    /// What unwinding needs for code at a range of the file's addresses.
+    pub fn sections(&self, range: &Range<u64>) -> ExplicitModuleSectionInfo<Table> {
+        let is_there = |tables: &&Tables| {
+            let text = tables.text.as_ref();
+            text.is_some_and(|(start, _)| range.contains(start))
         };
-        binary.keep_what_ends();
-        Ok(binary)
+        let left = self.left_by_bolt.as_ref().filter(is_there);
+        left.unwrap_or(&self.tables).sections()
+    }
+}
+
+impl Tables {
+    /// Those in sections whose names begin so.
+    fn of<'data, R: ReadRef<'data>>(file: &ElfFile64<'data, Endianness, R>, prefix: &str) -> Self {
+        let named = |name: &str| section(file, &format!("{prefix}{name}"));
+        let text = file.section_by_name(&format!("{prefix}.text"));
+        let mut tables = Self {
+            text: text.map(|text| (text.address(), text.address().saturating_add(text.size()))),
+            eh_frame: named(".eh_frame"),
+            eh_frame_hdr: named(".eh_frame_hdr"),
+            debug_frame: named(".debug_frame").data,
+        };
+        tables.keep_what_ends();
+        tables
     }
 
     /// Lets go of tables that may not end.
@@ -128,21 +171,7 @@ impl Binary {
             .filter(|data| tables::is_debug_frame(data));
     }
 
-    /// The address in the file for an offset in its code, or in the page in which that begins, since whole pages are mapped; the offset
-    /// itself where no code is loaded from there.
-    pub fn address_of(&self, file_offset: u64) -> u64 {
-        let load = self.loads.iter().find(|load| {
-            let first = load.file_offset - load.file_offset % PAGE_BYTES;
-            file_offset >= first && file_offset < load.file_offset.saturating_add(load.bytes)
-        });
-        match load {
-            Some(load) => file_offset.wrapping_add(load.address.wrapping_sub(load.file_offset)),
-            None => file_offset,
-        }
-    }
-
-    /// What unwinding needs.
-    pub fn sections(&self) -> ExplicitModuleSectionInfo<Table> {
+    fn sections(&self) -> ExplicitModuleSectionInfo<Table> {
         let range = |section: &Section| {
             let data = section.data.as_ref()?;
             Some(section.address..section.address.saturating_add(data.len() as u64))
@@ -264,7 +293,7 @@ mod tests {
         let mut binaries = Binaries::default();
         let path = std::env::current_exe().unwrap();
         let binary = binaries.get(&path);
-        assert!(binary.eh_frame.data.is_some() && binary.eh_frame_hdr.data.is_some());
+        assert!(binary.tables.eh_frame.data.is_some() && binary.tables.eh_frame_hdr.data.is_some());
         assert!(!binary.loads.is_empty());
         assert!(Arc::ptr_eq(&binary, &binaries.get(&path)));
         let [.., last] = &binary.loads[..] else {
@@ -281,14 +310,14 @@ mod tests {
     #[test]
     fn the_kernels_code_has_tables() {
         let vdso = Binaries::default().vdso();
-        assert!(vdso.eh_frame.data.is_some());
+        assert!(vdso.tables.eh_frame.data.is_some());
         assert_ne!(vdso.build_id, "");
     }
 
     #[test]
     fn what_is_no_program_has_none() {
         let binary = Binaries::default().get(Path::new("/proc/self/maps"));
-        assert!(binary.eh_frame.data.is_none());
+        assert!(binary.tables.eh_frame.data.is_none());
         assert_eq!(binary.address_of(7), 7);
     }
 }

@@ -45,7 +45,9 @@ impl Code {
     /// Adds a part of a file. `bias` is what is to be added to the file's addresses.
     pub fn add(&mut self, name: &str, start: u64, end: u64, bias: u64, binary: &Arc<Binary>) {
         let added = catch_unwind(AssertUnwindSafe(|| {
-            let module = Module::new(name.to_owned(), start..end, bias, binary.sections());
+            let in_file = start.wrapping_sub(bias)..end.wrapping_sub(bias);
+            let sections = binary.sections(&in_file);
+            let module = Module::new(name.to_owned(), start..end, bias, sections);
             self.unwinder.add_module(module);
         }));
         self.is_bad.set(self.is_bad.get() || added.is_err());

@@ -9,11 +9,12 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
 use super::Slice;
 use crate::filter::{Filter, matches};
-use crate::pprof::{self, PprofError, Scanned};
+use crate::pprof::{self, PprofError, Scanned, Scanner};
 use crate::profile::{Profile, Weight, Window, label};
 use crate::symbols::Symbols;
 use crate::top::{Group, Row, Table, table};
@@ -60,8 +61,8 @@ impl Query<'_> {
         group: &Group,
         each: impl FnMut(&Slice, Scanned) + Send,
     ) -> Result<(), QueryError> {
-        let scan = |slice: &Slice, bytes: &[u8]| -> Result<Scanned, FileError> {
-            let scanned = pprof::scan(bytes, self.filter, group)?;
+        let scan = |scanner: &mut Scanner, slice: &Slice, bytes: &[u8]| {
+            let scanned = scanner.scan(bytes, self.filter, group)?;
             let Some(symbols) = self.names_for(slice, scanned.has_addresses) else {
                 return Ok(scanned);
             };
@@ -80,7 +81,7 @@ impl Query<'_> {
     /// A file cannot be read.
     pub fn profile(&self) -> Result<Profile, QueryError> {
         let mut whole = Profile::default();
-        let read = |slice: &Slice, bytes: &[u8]| -> Result<Profile, FileError> {
+        let read = |_: &mut Scanner, slice: &Slice, bytes: &[u8]| {
             let profile = pprof::read(bytes)?;
             Ok(match self.names_for(slice, true) {
                 Some(symbols) => symbols.lock().name(&profile),
@@ -111,12 +112,13 @@ impl Query<'_> {
 
     fn each<T: Send>(
         &self,
-        read: impl Fn(&Slice, &[u8]) -> Result<T, FileError> + Sync,
+        read: impl Fn(&mut Scanner, &Slice, &[u8]) -> Result<T, FileError> + Sync,
         each: impl FnMut(&Slice, T) + Send,
     ) -> Result<(), QueryError> {
         let next = AtomicUsize::new(0);
         let each = Mutex::new(each);
         let work = || {
+            let mut scanner = Scanner::default();
             while let Some(slice) = self.slices.get(next.fetch_add(1, Ordering::Relaxed)) {
                 if !self.takes(&slice.host) {
                     continue;
@@ -125,7 +127,7 @@ impl Query<'_> {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                     bytes => bytes.map_err(FileError::from),
                 };
-                let found = bytes.and_then(|bytes| read(slice, &bytes));
+                let found = bytes.and_then(|bytes| read(&mut scanner, slice, &bytes));
                 let found = found.map_err(|source| QueryError {
                     path: slice.path.clone(),
                     source,
@@ -154,7 +156,7 @@ impl Query<'_> {
 /// Tables of several files, added.
 #[derive(Debug, Default)]
 pub struct TableSum {
-    rows: HashMap<(String, String), Row>,
+    rows: HashMap<(String, String), Row, RandomState>,
     all: Weight,
     /// From the first beginning to the last end.
     pub window: Window,

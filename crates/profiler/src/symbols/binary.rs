@@ -48,7 +48,19 @@ struct Symbol {
     address: u64,
     /// 0 where it is not known.
     bytes: u64,
+    /// Whether another file's function of that name would count instead.
+    is_weak: bool,
     name: String,
+}
+
+impl Symbol {
+    /// Of several names of one address the first one by this counts: perf's order (`choose_best_symbol` in `tools/perf/util/symbol.c`), so
+    /// that it is `malloc`, not `__libc_malloc`.
+    fn rank(&self) -> impl Ord + use<> {
+        let underscores = self.name.bytes().take_while(|byte| *byte == b'_').count();
+        let by_length = std::cmp::Reverse(self.name.len());
+        (self.bytes == 0, self.is_weak, underscores, by_length)
+    }
 }
 
 /// The names of a file.
@@ -135,8 +147,10 @@ impl SymbolFile {
                     function: name,
                     ..Named::default()
                 }),
-                // Line tables alone leave namespaces out.
-                Some(outermost) if name.contains(&outermost.function) => outermost.function = name,
+                // Line tables alone leave namespaces out, and write parameters of types in another way.
+                Some(outermost) if name.contains(without_parameters(&outermost.function)) => {
+                    outermost.function = name;
+                }
                 Some(_) => {}
             }
         }
@@ -181,6 +195,14 @@ impl SymbolFile {
     }
 }
 
+/// `run` of `run<false>`.
+fn without_parameters(name: &str) -> &str {
+    match name.find('<') {
+        None | Some(0) => name,
+        Some(end) => &name[..end],
+    }
+}
+
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -197,9 +219,17 @@ fn symbols<'data, R: ReadRef<'data>>(file: &ElfFile64<'data, Endianness, R>) -> 
         file.dynamic_symbols()
             .filter_map(|symbol| names.symbol(&symbol)),
     );
-    // Of several names of one address the one with a size counts.
-    found.sort_by_key(|symbol| (symbol.address, std::cmp::Reverse(symbol.bytes)));
-    found.dedup_by_key(|symbol| symbol.address);
+    found.sort_by(|one, other| {
+        let by_address = one.address.cmp(&other.address);
+        by_address.then_with(|| one.rank().cmp(&other.rank()))
+    });
+    found.dedup_by(|other, first| {
+        let is_same = other.address == first.address;
+        if is_same {
+            first.bytes = first.bytes.max(other.bytes);
+        }
+        is_same
+    });
     found
 }
 
@@ -245,6 +275,7 @@ impl<'data> Names<'data> {
         (!name.is_empty()).then(|| Symbol {
             address: symbol.address(),
             bytes: symbol.size(),
+            is_weak: symbol.is_weak(),
             name: name.to_owned(),
         })
     }
@@ -273,4 +304,37 @@ fn candidates<'data, R: ReadRef<'data>>(
         }
     }
     candidates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_names_the_plain_one_counts() {
+        let symbol = |name: &str, bytes, is_weak| Symbol {
+            address: 0,
+            bytes,
+            is_weak,
+            name: name.to_owned(),
+        };
+        for (better, other) in [
+            (
+                symbol("malloc", 8, false),
+                symbol("__libc_malloc", 8, false),
+            ),
+            (symbol("__read", 8, false), symbol("read", 8, true)),
+            (symbol("_a", 8, true), symbol("a", 0, false)),
+            (symbol("__memmove", 8, false), symbol("__memcpy", 9, false)),
+        ] {
+            assert!(better.rank() < other.rank(), "{better:?} {other:?}");
+        }
+        for (name, base) in [
+            ("run<false>", "run"),
+            ("main", "main"),
+            ("<A as B>::c", "<A as B>::c"),
+        ] {
+            assert_eq!(without_parameters(name), base);
+        }
+    }
 }
