@@ -11,7 +11,8 @@
 //!
 //! with 0.007 kW for a core of x86-64 and 0.0028 for one of arm64. A year has 31,536,000 seconds.
 
-use crate::profile::{SECOND_NS, Weight};
+use crate::filter::matches;
+use crate::profile::{Profile, SECOND_NS, Weight, label};
 
 /// Seconds of a year of 365 days.
 pub const YEAR_SECONDS: f64 = 31_536_000.0;
@@ -90,6 +91,73 @@ impl Cost {
     }
 }
 
+/// Rates of hosts.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Tariff {
+    /// Those of all other hosts.
+    pub rates: Rates,
+    /// Those of hosts whose names fit a pattern, in which `*` stands for any text. The first one that fits counts.
+    pub hosts: Vec<(String, Rates)>,
+}
+
+impl Tariff {
+    /// The rates of a host.
+    pub fn of(&self, host: &str) -> &Rates {
+        let mut hosts = self.hosts.iter();
+        let found = hosts.find(|(pattern, _)| matches(pattern, host));
+        found.map_or(&self.rates, |(_, rates)| rates)
+    }
+
+    /// One set of rates with which the whole profile costs what its hosts cost.
+    pub fn mean(&self, profile: &Profile) -> Rates {
+        if self.hosts.is_empty() {
+            return self.rates;
+        }
+        let (mut hours, mut usd, mut kw) = (0.0, 0.0, 0.0);
+        let Rates {
+            co2_tonnes_per_kwh,
+            pue,
+            ..
+        } = self.rates;
+        let co2_per_kw = co2_tonnes_per_kwh * pue;
+        for (_, labels, weight) in profile.samples() {
+            let host = profile.label_of(labels, label::HOST).unwrap_or_default();
+            let (rates, share) = (self.of(host), weight.cpu_ns as f64);
+            hours += share;
+            usd += share * rates.usd_per_core_hour;
+            kw += share * rates.kw_per_core * rates.co2_tonnes_per_kwh * rates.pue;
+        }
+        if hours == 0.0 || co2_per_kw == 0.0 {
+            return self.rates;
+        }
+        Rates {
+            usd_per_core_hour: usd / hours,
+            kw_per_core: kw / hours / co2_per_kw,
+            ..self.rates
+        }
+    }
+}
+
+/// Core-hours of processor time in nanoseconds.
+pub fn core_hours(cpu_ns: u64) -> f64 {
+    cpu_ns as f64 / SECOND_NS as f64 / 3600.0
+}
+
+impl Cost {
+    /// The cost of a window, if it goes on like this for a year; nothing where the window has no length.
+    pub fn over_a_year(self, window_ns: u64) -> Self {
+        let times = match window_ns {
+            0 => 0.0,
+            _ => YEAR_SECONDS * SECOND_NS as f64 / window_ns as f64,
+        };
+        Self {
+            core_hours: self.core_hours * times,
+            usd: self.usd * times,
+            co2_tonnes: self.co2_tonnes * times,
+        }
+    }
+}
+
 impl std::ops::AddAssign for Cost {
     fn add_assign(&mut self, other: Self) {
         self.core_hours += other.core_hours;
@@ -145,6 +213,36 @@ mod tests {
         assert_eq!(round(whole.co2_tonnes), 0.021_953);
         let arm = Cost::a_year(weight(9_500, 19.0), window, &Rates::ARM64);
         assert_eq!(round(arm.co2_tonnes), 0.008_781);
+    }
+
+    #[test]
+    fn hosts_have_rates_of_their_own() {
+        let arm = Rates {
+            usd_per_core_hour: 0.01,
+            ..Rates::ARM64
+        };
+        let tariff = Tariff {
+            rates: Rates::X86_64,
+            hosts: vec![("arm-*".to_owned(), arm)],
+        };
+        assert_eq!(*tariff.of("arm-1"), arm);
+        assert_eq!(*tariff.of("web-1"), Rates::X86_64);
+        let mut profile = Profile::default();
+        let mut by_host = Cost::default();
+        for (host, seconds) in [("arm-1", 3600), ("web-1", 1800)] {
+            let labels = profile.labels(&[(label::HOST, host)]);
+            let cpu_ns = seconds * SECOND_NS;
+            let weight = Weight { samples: 1, cpu_ns };
+            profile.add(crate::profile::StackId::EMPTY, labels, weight);
+            by_host += Cost::of_core_hours(core_hours(cpu_ns), tariff.of(host));
+        }
+        let all = core_hours(profile.total().cpu_ns);
+        let mean = Cost::of_core_hours(all, &tariff.mean(&profile));
+        assert!((mean.usd - by_host.usd).abs() < 1e-12);
+        assert!((mean.co2_tonnes - by_host.co2_tonnes).abs() < 1e-12);
+        assert_eq!(by_host.usd, 0.01 + 0.5 * 0.0425);
+        let a_year = by_host.over_a_year(3600 * SECOND_NS);
+        assert!((a_year.core_hours - 1.5 * 8760.0).abs() < 1e-6);
     }
 
     #[test]

@@ -85,7 +85,12 @@ impl Matching<'_> {
         self.stacks
             .as_ref()
             .is_none_or(|stacks| stacks[stack.index()])
-            && self.filter.takes_labels(self.profile, labels)
+            && self.takes_labels(labels)
+    }
+
+    /// Whether samples with these labels may count.
+    pub fn takes_labels(&self, labels: LabelsId) -> bool {
+        self.filter.takes_labels(self.profile, labels)
     }
 }
 

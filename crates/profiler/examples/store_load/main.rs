@@ -129,7 +129,7 @@ fn query(store: &Path, asked: &[&str]) -> Outcome {
         return Ok(());
     }
     let mut sum = TableSum::default();
-    query.tables(&group, |_, scanned| sum.add(scanned))?;
+    query.tables(&group, |_, scanned| sum.add(scanned, &Rates::here()))?;
     let table = sum.table();
     report(
         &format!("{} rows, {} samples", table.rows.len(), table.all.samples),

@@ -15,8 +15,8 @@ use super::file::{PprofError, PprofFile, RawSample, each_sample, missing, raw};
 use super::message::Dictionary;
 use super::stacks::Stacks;
 use crate::filter::{Filter, matches};
-use crate::profile::{FrameKind, Weight, Window};
-use crate::top::{Group, Row, Table};
+use crate::profile::{FrameKind, Profile, Weight, Window};
+use crate::top::{Group, Row, Table, table};
 use crate::work::Work;
 
 /// A file's table.
@@ -34,6 +34,31 @@ pub struct Scanned {
     pub has_addresses: bool,
     /// Log events that passed, by the value of the label that rows are of.
     pub events: HashMap<String, u64>,
+}
+
+impl Scanned {
+    /// That of a profile which is read already.
+    pub fn of(profile: &Profile, filter: &Filter, group: &Group) -> Self {
+        let mut events: HashMap<String, u64> = HashMap::new();
+        let matching = filter.of(profile);
+        for (labels, count) in profile.events() {
+            if matching.takes_labels(labels) {
+                let name = match group {
+                    Group::Function => "",
+                    Group::Label(name) => profile.label_of(labels, name).unwrap_or_default(),
+                };
+                *events.entry(name.to_owned()).or_default() += count;
+            }
+        }
+        Self {
+            window: profile.window,
+            frequency_hz: profile.frequency_hz,
+            lost: profile.lost,
+            table: table(profile, filter, group),
+            has_addresses: false,
+            events,
+        }
+    }
 }
 
 /// Scans one file after the other.

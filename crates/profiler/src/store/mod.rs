@@ -17,6 +17,7 @@ pub mod compaction;
 pub mod name;
 pub mod query;
 
+use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -87,20 +88,9 @@ impl Store {
     /// # Errors
     /// A file cannot be written.
     pub fn write(&self, profile: &Profile, host: &str) -> io::Result<Vec<PathBuf>> {
-        let mut hosts: Vec<&str> = profile
-            .label_sets()
-            .map(|set| profile.label_of(set, label::HOST).unwrap_or(host))
-            .collect();
-        hosts.sort_unstable();
-        hosts.dedup();
-        match hosts[..] {
-            [] => Ok(vec![self.write_of_host(profile, host)?]),
-            [only] => Ok(vec![self.write_of_host(profile, only)?]),
-            _ => hosts
-                .into_iter()
-                .map(|of| self.write_of_host(&of_host(profile, of, host), of))
-                .collect(),
-        }
+        let parts = by_host(profile, host);
+        let files = parts.iter().map(|(host, part)| self.write_of_host(part, host));
+        files.collect()
     }
 
     fn write_of_host(&self, profile: &Profile, host: &str) -> io::Result<PathBuf> {
@@ -276,6 +266,25 @@ fn write_file(folder: &Path, name: SliceName, bytes: &[u8]) -> io::Result<PathBu
 /// Makes names of a folder survive a power failure.
 fn sync(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
+}
+
+/// A profile by its hosts; what has none is of `default`. There is always one at least.
+pub fn by_host<'p>(profile: &'p Profile, default: &str) -> Vec<(String, Cow<'p, Profile>)> {
+    let mut hosts: Vec<&str> = profile
+        .label_sets()
+        .map(|set| profile.label_of(set, label::HOST).unwrap_or(default))
+        .collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    match hosts[..] {
+        [] => vec![(default.to_owned(), Cow::Borrowed(profile))],
+        [only] => vec![(only.to_owned(), Cow::Borrowed(profile))],
+        _ => {
+            let part = |host: &str| Cow::Owned(of_host(profile, host, default));
+            let parts = hosts.iter().map(|host| (String::from(*host), part(host)));
+            parts.collect()
+        }
+    }
 }
 
 /// The part of a profile that is of one host; what has none is of `default`.

@@ -13,6 +13,7 @@ use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
 use super::Slice;
+use crate::cost::{Cost, Rates, core_hours};
 use crate::filter::{Filter, matches};
 use crate::pprof::{self, PprofError, Scanned, Scanner};
 use crate::profile::{Profile, Weight, Window, label};
@@ -156,8 +157,9 @@ impl Query<'_> {
 /// Tables of several files, added.
 #[derive(Debug, Default)]
 pub struct TableSum {
-    rows: HashMap<(String, String), Row, RandomState>,
+    rows: HashMap<(String, String), (Row, Cost), RandomState>,
     all: Weight,
+    cost: Cost,
     /// From the first beginning to the last end.
     pub window: Window,
     /// How often a second each core was sampled, in the first file.
@@ -169,9 +171,11 @@ pub struct TableSum {
 }
 
 impl TableSum {
-    /// Adds a file's table.
-    pub fn add(&mut self, scanned: Scanned) {
+    /// Adds the table of a file, whose host has these rates.
+    pub fn add(&mut self, scanned: Scanned, rates: &Rates) {
+        let cost_of = |weight: Weight| Cost::of_core_hours(core_hours(weight.cpu_ns), rates);
         self.all += scanned.table.all;
+        self.cost += cost_of(scanned.table.all);
         self.window = self.window.join(scanned.window);
         self.lost = self.lost.saturating_add(scanned.lost);
         if self.frequency_hz == 0.0 {
@@ -185,19 +189,33 @@ impl TableSum {
                 std::mem::take(&mut row.name),
                 std::mem::take(&mut row.binary),
             );
+            let row_cost = cost_of(row.own);
             match self.rows.get_mut(&key) {
-                Some(known) => {
+                Some((known, cost)) => {
                     known.own += row.own;
                     known.total += row.total;
+                    *cost += row_cost;
                 }
-                None => drop(self.rows.insert(key, row)),
+                None => drop(self.rows.insert(key, (row, row_cost))),
             }
         }
     }
 
+    /// What a row's own time costs a year.
+    pub fn cost_of(&self, row: &Row) -> Cost {
+        let known = self.rows.get(&(row.name.clone(), row.binary.clone()));
+        let cost = known.map_or_else(Cost::default, |(_, cost)| *cost);
+        cost.over_a_year(self.window.duration_ns)
+    }
+
+    /// What all of it costs a year.
+    pub fn cost(&self) -> Cost {
+        self.cost.over_a_year(self.window.duration_ns)
+    }
+
     /// The table, the costliest by their own time first.
     pub fn table(&self) -> Table {
-        let rows = self.rows.iter().map(|((name, binary), row)| Row {
+        let rows = self.rows.iter().map(|((name, binary), (row, _))| Row {
             name: name.clone(),
             binary: binary.clone(),
             ..row.clone()

@@ -1,4 +1,5 @@
 use super::*;
+use crate::cost::Rates;
 use crate::filter::Filter;
 use crate::profile::{Frame, SECOND_NS, Weight};
 use crate::store::query::{Query, TableSum};
@@ -42,7 +43,7 @@ fn samples(store: &Store) -> u64 {
         names: None,
     };
     query
-        .tables(&Group::Function, |_, scanned| sum.add(scanned))
+        .tables(&Group::Function, |_, scanned| sum.add(scanned, &Rates::X86_64))
         .unwrap();
     assert_eq!(query.profile().unwrap().total(), sum.table().all);
     sum.table().all.samples
@@ -200,7 +201,7 @@ fn a_profile_of_several_hosts_is_a_file_for_each() {
     };
     let mut sum = TableSum::default();
     query
-        .tables(&Group::Function, |_, scanned| sum.add(scanned))
+        .tables(&Group::Function, |_, scanned| sum.add(scanned, &Rates::X86_64))
         .unwrap();
     assert_eq!(sum.table().all.samples, 4);
     assert_eq!(sum.window.duration_ns, MINUTE_NS.unsigned_abs());

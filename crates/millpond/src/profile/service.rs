@@ -1,0 +1,294 @@
+//! The profiler as part of a service: it samples Millpond or the machine, and keeps and sends profiles.
+//!
+//! Every minute a profile is written to the store, with addresses: to name them, files of hundreds of megabytes are read, which would not be in
+//! proportion to what a service needs otherwise. Names are given by a process of its own, `millpond profile compact`, once an hour, when minutes are
+//! joined to hours; who asks before that gets them in the process that asks.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::Context;
+use component::{Activities, Diagnostics, Limit, plural_were};
+use pipeline::Handled;
+use profiler::Profile;
+use profiler::profile::label;
+use profiler::sampling::{Background, Options, Stats, Target};
+use profiler::store::Store;
+
+use super::own;
+use super::receive::Receiving;
+use super::send::Sending;
+use super::settings::{ProfileSettings, Profiling};
+
+/// How long a profile is.
+const SLICE: Duration = Duration::from_secs(60);
+
+/// How often what is stored is joined, and what is too old or too much deleted.
+const UPKEEP_EVERY: Duration = Duration::from_secs(600);
+
+/// The profiler at work.
+pub struct ProfileService {
+    activities: Activities,
+    background: Option<Background>,
+    receiving: Option<Receiving>,
+    handled: Arc<OnceLock<Handled>>,
+    is_by_timers: bool,
+}
+
+impl ProfileService {
+    /// Begins what the settings ask for; threads that start later are sampled too.
+    ///
+    /// # Errors
+    /// The store cannot be made, the machine cannot be sampled though the settings ask for it, or a setting cannot be used.
+    pub fn start(
+        profiling: &Profiling,
+        data_dir: Option<&Path>,
+        host: &str,
+        diagnostics: &Diagnostics,
+    ) -> anyhow::Result<Self> {
+        let settings = &profiling.settings;
+        let store = profiling.store(data_dir)?;
+        let store = store.map(|folder| open(&folder)).transpose()?;
+        let mut service = Self {
+            activities: Activities::default(),
+            background: None,
+            receiving: None,
+            handled: Arc::default(),
+            is_by_timers: false,
+        };
+        if let Some(store) = &store {
+            // Where others send theirs, the profiles of all hosts are looked after.
+            let upkeep = Upkeep::new(store.clone(), settings, None);
+            service.receiving = Receiving::start(profiling, store, upkeep, diagnostics)?;
+        }
+        let samples = settings.enabled && (store.is_some() || settings.send.is_some());
+        if samples {
+            service.sample(profiling, store, host, diagnostics)?;
+        }
+        Ok(service)
+    }
+
+    fn sample(
+        &mut self,
+        profiling: &Profiling,
+        store: Option<Store>,
+        host: &str,
+        diagnostics: &Diagnostics,
+    ) -> anyhow::Result<()> {
+        let settings = &profiling.settings;
+        let upkeep = store.clone().filter(|_| settings.receive.is_none());
+        let mut keeper = Keeper {
+            upkeep: upkeep.map(|store| Upkeep::new(store, settings, Some(host))),
+            store,
+            sending: Sending::start(profiling, diagnostics)?,
+            host: host.to_owned(),
+            handled: self.handled.clone(),
+            counted: HashMap::new(),
+            lost: 0,
+            diagnostics: diagnostics.clone(),
+        };
+        let target = if settings.host { Target::All } else { Target::This };
+        let options = Options::new(target, settings.frequency);
+        let activities = Activities::noted();
+        let purposes = own::purposes(&activities);
+        let each = move |profile, stats| keeper.keep(profile, &stats);
+        match Background::start(&options, Some(purposes), SLICE, each) {
+            Ok(background) => {
+                self.is_by_timers = background.is_by_timers();
+                self.background = Some(background);
+                self.activities = activities;
+                Ok(())
+            }
+            Err(error) if settings.host => {
+                Err(error).context("`host: true` of `profile` cannot work")
+            }
+            Err(error) => {
+                diagnostics.warn(&format!("Millpond does not sample itself: {error}"));
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether the kernel's functions are missing, because timers take the samples.
+    pub fn is_by_timers(&self) -> bool {
+        self.is_by_timers
+    }
+
+    /// Where threads note what they work for.
+    pub fn activities(&self) -> Activities {
+        self.activities.clone()
+    }
+
+    /// Counts the events of a run.
+    pub fn count(&self, handled: Handled) {
+        let _ = self.handled.set(handled);
+    }
+
+    /// Ends sampling and receiving; the last profile is kept and sent.
+    pub fn stop(self) {
+        if let Some(background) = self.background {
+            background.stop();
+        }
+        if let Some(receiving) = self.receiving {
+            receiving.stop();
+        }
+    }
+}
+
+/// The store in a folder.
+///
+/// # Errors
+/// The folder cannot be made.
+pub fn open(folder: &Path) -> anyhow::Result<Store> {
+    Store::create(folder)
+        .with_context(|| format!("cannot store profiles in {}", folder.display()))
+}
+
+/// Keeps one profile after the other.
+struct Keeper {
+    store: Option<Store>,
+    upkeep: Option<Upkeep>,
+    sending: Option<Sending>,
+    host: String,
+    handled: Arc<OnceLock<Handled>>,
+    /// The events of each operator that are in profiles already.
+    counted: HashMap<(Arc<str>, String), u64>,
+    /// The lost samples that were told.
+    lost: u64,
+    diagnostics: Diagnostics,
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        if let Some(sending) = self.sending.take() {
+            sending.stop(&self.diagnostics);
+        }
+    }
+}
+
+impl Keeper {
+    fn keep(&mut self, mut profile: Profile, stats: &Stats) {
+        self.count(&mut profile);
+        if stats.lost > self.lost {
+            let lost = plural_were(stats.lost - self.lost, "sample");
+            self.lost = stats.lost;
+            self.diagnostics.warn_limited(Limit::events("profile_lost"), || {
+                format!("profile: {lost} lost, because the buffers for them were full")
+            });
+        }
+        if profile.is_empty() {
+            return;
+        }
+        if let Some(store) = &self.store
+            && let Err(error) = store.write(&profile, &self.host)
+        {
+            let folder = store.folder().display();
+            self.diagnostics.warn_limited(Limit::events("profile_store"), || {
+                format!("a profile is lost, because it cannot be stored in {folder}: {error}")
+            });
+        }
+        if let Some(sending) = &mut self.sending {
+            sending.take(&profile, &self.diagnostics);
+        }
+        if let Some(upkeep) = &mut self.upkeep {
+            upkeep.look(&self.diagnostics);
+        }
+    }
+
+    /// Adds how many events each operator handled since the last time.
+    fn count(&mut self, profile: &mut Profile) {
+        let Some(handled) = self.handled.get() else {
+            return;
+        };
+        for (pipeline, component, events) in handled() {
+            let operator = component.to_string();
+            let key = (pipeline.clone(), operator.clone());
+            let before = self.counted.insert(key, events).unwrap_or(0);
+            if events > before && !profile.is_empty() {
+                let labels = [
+                    (label::HOST, &*self.host),
+                    (label::PIPELINE, &*pipeline),
+                    (label::OPERATOR, &*operator),
+                ];
+                let labels = profile.labels(&labels);
+                profile.count_events(labels, events - before);
+            }
+        }
+    }
+}
+
+/// Joins and deletes what is stored.
+pub struct Upkeep {
+    store: Store,
+    /// Whose profiles are joined; none for those of all hosts.
+    host: Option<String>,
+    max_bytes: u64,
+    max_age: Duration,
+    last: Option<Instant>,
+    compacting: Option<Child>,
+}
+
+impl Upkeep {
+    pub fn new(store: Store, settings: &ProfileSettings, host: Option<&str>) -> Self {
+        Self {
+            store,
+            host: host.map(str::to_owned),
+            max_bytes: settings.max_bytes.0,
+            max_age: settings.max_age.0,
+            last: None,
+            compacting: None,
+        }
+    }
+
+    /// Does what there is to do, if it is time.
+    pub fn look(&mut self, diagnostics: &Diagnostics) {
+        if self.last.is_some_and(|last| last.elapsed() < UPKEEP_EVERY) {
+            return;
+        }
+        self.last = Some(Instant::now());
+        let (age, bytes) = (Some(self.max_age), Some(self.max_bytes));
+        if let Err(error) = self.store.expire(SystemTime::now(), age, bytes) {
+            let folder = self.store.folder().display();
+            diagnostics.warn_limited(Limit::events("profile_expire"), || {
+                format!("old profiles in {folder} cannot be deleted: {error}")
+            });
+        }
+        if let Err(error) = self.compact(diagnostics) {
+            diagnostics.warn_limited(Limit::events("profile_compact"), || {
+                format!("profiles are not joined to hours: {error:#}")
+            });
+        }
+    }
+
+    /// Starts the process that joins profiles, unless the last one is still at work.
+    fn compact(&mut self, diagnostics: &Diagnostics) -> anyhow::Result<()> {
+        if let Some(child) = &mut self.compacting {
+            let Some(status) = child.try_wait()? else {
+                return Ok(());
+            };
+            self.compacting = None;
+            if !status.success() {
+                diagnostics.warn_limited(Limit::events("profile_compact"), || {
+                    format!("profiles were not joined to hours: `millpond profile compact` ended with {status}")
+                });
+            }
+        }
+        let mut command = Command::new(own_program());
+        command.args(["profile", "compact"]).arg(self.store.folder());
+        if let Some(host) = &self.host {
+            command.args(["--host", host]);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let child = command.spawn();
+        self.compacting = Some(child.context("cannot start `millpond profile compact`")?);
+        Ok(())
+    }
+}
+
+/// This program, also where its file was replaced.
+pub fn own_program() -> PathBuf {
+    PathBuf::from("/proc/self/exe")
+}

@@ -1,0 +1,205 @@
+//! The settings of the profiler in a service.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use config::{ConfigError, Node, Period, Positive, Size};
+use net::{Address, Auth, ClientSettings, ClientTls, Secret, ServerTls};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The name of the setting at the top of the configuration.
+pub const SETTING: &str = "profile";
+
+/// The folder of the store in the data directory.
+const FOLDER: &str = "profile";
+
+/// The most samples a second of a core.
+const FREQUENCY_MAX: u32 = 1000;
+
+/// The least room for profiles.
+const STORE_MIN: Size = Size(1 << 20);
+
+/// The profiler. A service samples itself where it has a `data_dir` or a `store`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProfileSettings {
+    /// Whether anything is sampled. With `false`, profiles are still received if `receive` says so.
+    pub enabled: bool,
+    /// Whether every process of the machine is sampled, not only Millpond.
+    pub host: bool,
+    /// How often a second each core is sampled while it is busy: from 1 to 1000.
+    pub frequency: u32,
+    /// The directory where profiles are stored, as pprof files. Several machines may use one directory. Default: `profile`
+    /// in `data_dir`.
+    #[serde(deserialize_with = "config::paths")]
+    pub store: Option<PathBuf>,
+    /// The maximum size of the stored profiles; the oldest are deleted.
+    pub max_bytes: Size,
+    /// The maximum age of the stored profiles.
+    pub max_age: Period,
+    /// The server that profiles are sent to as OTLP, beside being stored. Default: none.
+    #[serde(skip_serializing)]
+    pub send: Option<SendSettings>,
+    /// The address where profiles of other machines are received as OTLP, and stored. Default: none.
+    #[serde(skip_serializing)]
+    pub receive: Option<ReceiveSettings>,
+}
+
+impl Default for ProfileSettings {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            host: false,
+            frequency: 20,
+            store: None,
+            max_bytes: Size(1 << 30),
+            max_age: Period::from_secs(30 * 24 * 3600),
+            send: None,
+            receive: None,
+        }
+    }
+}
+
+/// Where profiles are sent to: OTLP over HTTP, as protobuf.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SendSettings {
+    /// The `http` or `https` URL. Without a path, `/v1development/profiles` is added.
+    pub url: String,
+    /// The credentials of the client.
+    pub auth: Option<Auth>,
+    /// Headers for every request. A value may be `file:PATH` for the content of a file.
+    #[serde(default)]
+    pub headers: BTreeMap<String, Secret>,
+    /// The proxy to use; `none` for no proxy. Default: the environment variables `http_proxy`, `https_proxy` and `no_proxy`.
+    pub proxy: Option<Secret>,
+    /// The maximum time for a request.
+    #[serde(default = "send_timeout")]
+    pub timeout: Positive<Period>,
+    /// TLS settings.
+    #[serde(default)]
+    pub tls: ClientTls,
+}
+
+fn send_timeout() -> Positive<Period> {
+    Positive::<Period>::from_secs(60)
+}
+
+impl SendSettings {
+    /// Those of the client.
+    pub fn client(&self) -> ClientSettings {
+        ClientSettings {
+            auth: self.auth.clone(),
+            headers: self.headers.clone(),
+            proxy: self.proxy.clone(),
+            timeout: self.timeout,
+            tls: self.tls.clone(),
+            ..ClientSettings::default()
+        }
+    }
+}
+
+/// Where profiles are received: OTLP over HTTP, as protobuf or JSON, at `/v1development/profiles`.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReceiveSettings {
+    /// The address to listen on: `4318`, `:4318` or `HOST:4318`.
+    pub address: Address,
+    /// TLS settings. Default: no TLS.
+    pub tls: Option<ServerTls>,
+    /// The credentials that clients must have. Default: none.
+    pub auth: Option<Auth>,
+    /// The maximum number of connections.
+    #[serde(default = "max_connections")]
+    pub max_connections: usize,
+    /// The maximum size of a request, as it is sent and once it is decompressed.
+    #[serde(default = "max_request_bytes")]
+    pub max_request_bytes: Positive<Size>,
+}
+
+fn max_connections() -> usize {
+    1024
+}
+
+fn max_request_bytes() -> Positive<Size> {
+    Positive::<Size>::from_bytes(64 << 20)
+}
+
+/// The profiler of a configuration.
+#[derive(Debug, Clone)]
+pub struct Profiling {
+    /// Its settings.
+    pub settings: ProfileSettings,
+    /// Where they stand, or the configuration where there are none.
+    pub node: Node,
+}
+
+impl Profiling {
+    /// Those of a configuration.
+    ///
+    /// # Errors
+    /// A setting cannot work, at its place.
+    pub fn of(root: &Node) -> Result<Self, ConfigError> {
+        let Some(node) = root.get(SETTING) else {
+            return Ok(Self {
+                settings: ProfileSettings::default(),
+                node: root.clone(),
+            });
+        };
+        let profiling = Self {
+            settings: node.deserialize()?,
+            node: node.clone(),
+        };
+        profiling.check()?;
+        Ok(profiling)
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let settings = &self.settings;
+        let refuse = |setting: &str, text: String| Err(self.node.nearest(setting).error(text));
+        if settings.frequency == 0 || settings.frequency > FREQUENCY_MAX {
+            return refuse(
+                "frequency",
+                format!("`frequency` must be from 1 to {FREQUENCY_MAX}"),
+            );
+        }
+        if settings.max_bytes < STORE_MIN {
+            return refuse(
+                "max_bytes",
+                format!("`max_bytes` of `profile` must be at least {STORE_MIN}"),
+            );
+        }
+        if settings.max_age.0 < Duration::from_secs(3600) {
+            return refuse("max_age", "`max_age` of `profile` must be at least 1h".to_owned());
+        }
+        if let Some(send) = &settings.send {
+            net::client::url(self.node.nearest("send.url"), &send.url)?;
+        }
+        Ok(())
+    }
+
+    /// The folder of the store.
+    ///
+    /// # Errors
+    /// There is none, and something asks for it.
+    pub fn store(&self, data_dir: Option<&Path>) -> Result<Option<PathBuf>, ConfigError> {
+        let settings = &self.settings;
+        let own = data_dir.map(|folder| folder.join(FOLDER));
+        let store = settings.store.clone().or(own);
+        let needs_it = [
+            (settings.host && settings.send.is_none(), "host"),
+            (settings.receive.is_some(), "receive"),
+        ];
+        match (&store, needs_it.iter().find(|(needs, _)| *needs)) {
+            (None, Some((_, setting))) => {
+                let error = self.node.nearest(setting);
+                Err(error.error(format!(
+                    "`{setting}` needs a `store`, or a `data_dir` in which profiles are stored"
+                )))
+            }
+            _ => Ok(store),
+        }
+    }
+}
