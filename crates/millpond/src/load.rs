@@ -15,6 +15,10 @@ use pipeline::settings::QueueSettings;
 use pipeline::{BuildOptions, Graph, PipelineGraph};
 
 use crate::REGISTRY;
+use crate::profile::settings::{Profiling, SETTING};
+
+/// Settings at the top of a configuration that are not of pipelines.
+pub const BESIDE: &[&str] = &[SETTING];
 
 /// A configuration as it was read, variables not expanded.
 pub struct Loaded {
@@ -57,10 +61,20 @@ impl Loaded {
 
     /// The components, ready to run. A `data_dir` of the command line stands in the place of the configuration's.
     pub fn build(self, host: &Arc<HostInfo>, data_dir: Option<PathBuf>) -> anyhow::Result<Graph> {
+        Ok(self.build_with_profiling(host, data_dir)?.0)
+    }
+
+    /// As [`Self::build`], with the settings of the profiler.
+    pub fn build_with_profiling(
+        self,
+        host: &Arc<HostInfo>,
+        data_dir: Option<PathBuf>,
+    ) -> anyhow::Result<(Graph, Profiling)> {
         let options = BuildOptions {
             finite: self.finite,
             data_dir,
             effects: Effects::All,
+            beside: BESIDE,
         };
         self.build_with(host, options)
     }
@@ -71,8 +85,9 @@ impl Loaded {
             finite: self.finite,
             data_dir: None,
             effects,
+            beside: BESIDE,
         };
-        self.build_with(host, options)
+        Ok(self.build_with(host, options)?.0)
     }
 
     /// The configuration with its variables expanded.
@@ -81,8 +96,17 @@ impl Loaded {
         Ok(self.root)
     }
 
-    fn build_with(self, host: &Arc<HostInfo>, options: BuildOptions) -> anyhow::Result<Graph> {
-        Ok(Graph::build(&REGISTRY, &self.expanded()?, host, options)?)
+    fn build_with(
+        self,
+        host: &Arc<HostInfo>,
+        options: BuildOptions,
+    ) -> anyhow::Result<(Graph, Profiling)> {
+        let root = self.expanded()?;
+        let graph = Graph::build(&REGISTRY, &root, host, options)?;
+        let profiling = Profiling::of(&root)?;
+        // Where nothing can be stored that should be.
+        profiling.store(graph.process.data_dir.as_deref())?;
+        Ok((graph, profiling))
     }
 }
 

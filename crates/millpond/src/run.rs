@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
-use component::{Diagnostics, Stop, plural, plural_were};
+use component::{Activities, Diagnostics, Stop, plural, plural_were};
 use pipeline::report::{PipelineReport, Problem};
 use pipeline::{Graph, Report, Run, RunOptions, StartError};
 use profiler::Profile;
@@ -20,7 +20,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::console::say;
 use crate::load::{flow, host, load, queue};
 use crate::log;
-use crate::profile::own::OwnProfile;
+use crate::profile::own::{self, OwnProfile};
+use crate::profile::service::ProfileService;
+use crate::profile::settings::Profiling;
 use crate::progress::Bar;
 use crate::{RunArgs, profile};
 
@@ -34,9 +36,6 @@ const ONE_REQUEST: Duration = Duration::from_millis(500);
 const HANGUP: &str =
     "SIGHUP is ignored: Millpond cannot reload its configuration yet; restart it to apply changes";
 
-/// What is said where timers sample the process.
-const BY_TIMERS: &str = "the kernel allows no performance events, so that timers sample Millpond: time in the kernel counts for the functions that call it";
-
 /// How often a second a core is sampled where the run's profile is asked for.
 const PROFILE_HZ: u32 = 97;
 
@@ -46,10 +45,12 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let loaded = load(pipeline)?;
     let finite = loaded.finite;
     let host = host();
-    let graph = loaded.build(&host, args.data_dir.clone())?;
+    let (graph, profiling) = loaded.build_with_profiling(&host, args.data_dir.clone())?;
     let mut session = Session::begin(&graph, finite, true)?;
     if args.profile.is_some() {
         session = session.sampled(OwnProfile::start(PROFILE_HZ)?);
+    } else if !finite {
+        session.serve_profiles(&profiling, &graph, &host.name)?;
     }
     if !finite {
         session.introduce(&graph, pipeline);
@@ -57,7 +58,9 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         say(TERMINAL_HINT);
     }
     let data_dir = graph.process.data_dir.clone();
-    let report = session.execute(graph, finite, &host, data_dir.as_deref(), args.metrics)?;
+    let report = session.execute(graph, finite, &host, data_dir.as_deref(), args.metrics);
+    session.end_profiles();
+    let report = report?;
     if let (Some(path), Some(profile)) = (&args.profile, session.profile()) {
         profile::write(&profile, path)?;
     }
@@ -144,6 +147,8 @@ pub struct Session {
     replays: bool,
     /// What samples this process, where that is wanted.
     own: Option<OwnProfile>,
+    /// The profiler of a service.
+    profiles: Option<ProfileService>,
 }
 
 impl Session {
@@ -161,18 +166,49 @@ impl Session {
             signal: Arc::default(),
             replays: false,
             own: None,
+            profiles: None,
         })
     }
 
     /// Samples this process while it runs.
     pub fn sampled(self, own: OwnProfile) -> Self {
         if own.is_by_timers() {
-            self.diagnostics.info(BY_TIMERS);
+            self.diagnostics.info(own::BY_TIMERS);
         }
         Self {
             own: Some(own),
             ..self
         }
+    }
+
+    /// Begins what a service does about profiles.
+    fn serve_profiles(
+        &mut self,
+        profiling: &Profiling,
+        graph: &Graph,
+        host: &str,
+    ) -> anyhow::Result<()> {
+        let data_dir = graph.process.data_dir.as_deref();
+        let service = ProfileService::start(profiling, data_dir, host, &self.diagnostics)?;
+        if service.is_by_timers() {
+            self.diagnostics.info(own::BY_TIMERS);
+        }
+        self.profiles = Some(service);
+        Ok(())
+    }
+
+    /// Keeps the last profile.
+    fn end_profiles(&mut self) {
+        if let Some(service) = self.profiles.take() {
+            service.stop();
+        }
+    }
+
+    /// Where threads note what they work for.
+    fn activities(&self) -> Activities {
+        let own = self.own.as_ref().map(OwnProfile::activities);
+        let service = self.profiles.as_ref().map(ProfileService::activities);
+        own.or(service).unwrap_or_default()
     }
 
     /// What was sampled; none where nothing was to be.
@@ -231,11 +267,7 @@ impl Session {
                 host: host.clone(),
                 registry: open_registry(memory, &self.diagnostics)?,
                 diagnostics: self.diagnostics.clone(),
-                activities: self
-                    .own
-                    .as_ref()
-                    .map(OwnProfile::activities)
-                    .unwrap_or_default(),
+                activities: self.activities(),
                 finite,
                 stop,
                 ledger,
@@ -248,6 +280,9 @@ impl Session {
             };
             if let Some(own) = &self.own {
                 own.count(run.handled());
+            }
+            if let Some(service) = &self.profiles {
+                service.count(run.handled());
             }
             let drawing = tokio::spawn(self.bar.clone().draw(run.progress(), run.events()));
             let report = run.finish().await;

@@ -18,7 +18,7 @@ use pipeline::{BuildOptions, Graph, PipelineGraph, Report};
 
 use crate::REGISTRY;
 use crate::console::say;
-use crate::load::{Loaded, host};
+use crate::load::{BESIDE, Loaded, host};
 use crate::run::Session;
 
 /// The output that prints.
@@ -54,6 +54,7 @@ pub fn sample(loaded: Loaded, file: &str, lines: u64) -> anyhow::Result<ExitCode
         finite: true,
         data_dir: None,
         effects: Effects::Nothing,
+        beside: BESIDE,
     };
     let graph = Graph::build(&REGISTRY, &root.rooted(), &host, options.clone())?;
     let session = Session::begin(&graph, true, false)?;

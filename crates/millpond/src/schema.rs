@@ -14,6 +14,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use crate::REGISTRY;
+use crate::profile::settings::{ProfileSettings, SETTING};
 
 /// The schema of a whole configuration file, as text.
 pub fn schema() -> String {
@@ -22,6 +23,7 @@ pub fn schema() -> String {
         json!({ "type": "object", "minProperties": 1, "additionalProperties": pipeline() });
     if let Some(properties) = root.get_mut("properties").and_then(Value::as_object_mut) {
         properties.insert("pipelines".to_owned(), pipelines);
+        properties.insert(SETTING.to_owned(), settings::<ProfileSettings>());
     }
     root["$defs"] = Value::Object(definitions());
     root["required"] = json!(["pipelines"]);

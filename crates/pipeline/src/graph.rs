@@ -41,6 +41,8 @@ pub struct BuildOptions {
     /// What the run may change outside the process. Unless it is everything, the data directory is left alone: nothing is
     /// remembered, queues are in memory, and what would become a dead letter is dropped.
     pub effects: Effects,
+    /// Settings at the top of the configuration that the caller reads by itself.
+    pub beside: &'static [&'static str],
 }
 
 impl Graph {
@@ -56,7 +58,10 @@ impl Graph {
     ) -> Result<Self, ConfigError> {
         let mut top = root.map_reader("the configuration")?;
         let pipelines = top.take("pipelines");
-        for &key in setting_names::<ProcessSettings>() {
+        for &key in setting_names::<ProcessSettings>()
+            .iter()
+            .chain(options.beside)
+        {
             top.take(key);
         }
         if pipelines.is_none() {

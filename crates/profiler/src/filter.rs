@@ -45,6 +45,15 @@ impl Filter {
         }
     }
 
+    /// The part of a profile that it takes, with the events of its labels.
+    pub fn part(&self, profile: &Profile) -> Profile {
+        let matching = self.of(profile);
+        profile.part(
+            |labels| matching.takes_labels(labels),
+            |stack, labels| matching.takes(stack, labels),
+        )
+    }
+
     fn takes_labels(&self, profile: &Profile, labels: LabelsId) -> bool {
         let fits = |name: &str| {
             let value = profile.label_of(labels, name).unwrap_or_default();

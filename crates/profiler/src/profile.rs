@@ -370,6 +370,33 @@ impl Profile {
             .map(|(labels, events)| (*labels, *events))
     }
 
+    /// A part: the events of sets of labels, and samples.
+    pub fn part(
+        &self,
+        takes_events: impl Fn(LabelsId) -> bool,
+        takes: impl Fn(StackId, LabelsId) -> bool,
+    ) -> Self {
+        let mut part = Self::new(self.window, self.frequency_hz);
+        part.lost = self.lost;
+        let copy = |part: &mut Self, labels| {
+            let labels: Vec<_> = self.labels_of(labels).collect();
+            part.labels(&labels)
+        };
+        for (stack, labels, weight) in self.samples().filter(|it| takes(it.0, it.1)) {
+            let mut frames: Vec<_> = self.frame_ids(stack).collect();
+            frames.reverse();
+            let frames = frames.into_iter().map(|frame| self.frame_of(frame));
+            let stack = part.stack(frames);
+            let labels = copy(&mut part, labels);
+            part.add(stack, labels, weight);
+        }
+        for (labels, events) in self.events().filter(|it| takes_events(it.0)) {
+            let labels = copy(&mut part, labels);
+            part.count_events(labels, events);
+        }
+        part
+    }
+
     /// How many distinct stacks with labels there are.
     pub fn len(&self) -> usize {
         self.samples.len()

@@ -37,7 +37,10 @@ pub fn compact(args: &CompactArgs) -> anyhow::Result<ExitCode> {
         say(&format!("warning: {path} is left as it is: {error}"));
     }
     if compacted.joined > 0 {
-        let (joined, made) = (plural(compacted.joined, "file"), plural(compacted.made, "file"));
+        let (joined, made) = (
+            plural(compacted.joined, "file"),
+            plural(compacted.made, "file"),
+        );
         say(&format!("{joined} joined to {made}"));
     }
     Ok(ExitCode::SUCCESS)

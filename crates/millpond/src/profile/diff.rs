@@ -1,16 +1,21 @@
 //! `millpond profile diff`: what has changed from one profile to another.
 
 use std::fmt::Write;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::ValueEnum;
+use profiler::Profile;
 use profiler::diff::{Change, Comparison, Normalise, compare};
+use profiler::filter::Filter;
 use profiler::flame;
 use serde_json::json;
 
+use super::files::{ALWAYS, Sources};
 use super::flame::{is_picture, write};
-use super::{DiffArgs, files, group};
+use super::{DiffArgs, group, ranges};
 use crate::console::print;
 
 /// For the same amount of what profiles are compared.
@@ -24,14 +29,65 @@ pub enum By {
     Events,
 }
 
+/// One of the two sides.
+struct Side {
+    paths: Vec<PathBuf>,
+    range: Range<i64>,
+    labels: Filter,
+    title: String,
+}
+
+impl Side {
+    /// Paths, of which the samples count that these selections take: ranges of time, and labels.
+    fn of(path: &Path, selections: &[String]) -> anyhow::Result<Self> {
+        let mut side = Self {
+            paths: vec![path.to_owned()],
+            range: ALWAYS,
+            labels: Filter::default(),
+            title: path.display().to_string(),
+        };
+        for selection in selections {
+            match selection.contains('=') {
+                true => side.labels.labels.push(Filter::parse_label(selection)?),
+                false => side.range = ranges::parse(selection)?,
+            }
+            side.title = format!("{} {selection}", side.title);
+        }
+        Ok(side)
+    }
+
+    fn profile(&self, filter: &Filter) -> anyhow::Result<Profile> {
+        let whole = Filter {
+            labels: [&filter.labels[..], &self.labels.labels].concat(),
+            function: filter.function.clone(),
+        };
+        let sources = Sources::new(&self.paths, self.range.clone())?;
+        let profile = sources.profile(&whole)?;
+        let profile = match self.labels.is_empty() {
+            true => profile,
+            false => self.labels.part(&profile),
+        };
+        if profile.is_empty() {
+            bail!("there are no samples to compare in {}", self.title);
+        }
+        Ok(profile)
+    }
+}
+
 pub fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
-    let (filter, rates) = (args.filter.filter()?, args.rates.rates()?);
+    let (filter, tariff) = (args.filter.filter()?, args.rates.tariff()?);
     let group = group(&args.by)?;
     let normalise = normalise(args)?;
-    let (before, after) = (
-        files::read_all(&[&args.before])?,
-        files::read_all(&[&args.after])?,
-    );
+    let second = args.second.as_ref().unwrap_or(&args.first);
+    if args.second.is_none() && args.before.is_empty() && args.after.is_empty() {
+        bail!(
+            "two profiles are compared: give a second one, or say with --before and --after which parts of the first are, as a range of time (FROM..TO) or a label (NAME=VALUE)"
+        );
+    }
+    let before_side = Side::of(&args.first, &args.before)?;
+    let after_side = Side::of(second, &args.after)?;
+    let (before, after) = (before_side.profile(&filter)?, after_side.profile(&filter)?);
+    let rates = tariff.mean(&after);
     let comparison = compare(&before, &after, &filter, &group, normalise, &rates)?;
     let text = match args.json {
         true => lines(&comparison, args.rows),
@@ -43,7 +99,7 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
             bail!("a comparison is a page: give it a name that ends in .html");
         }
         let options = flame::Options {
-            title: format!("{} → {}", args.before.display(), args.after.display()),
+            title: format!("{} → {}", before_side.title, after_side.title),
             rates,
         };
         let page = flame::html_diff(&before, &after, &filter, comparison.scale, &options);

@@ -7,15 +7,17 @@ use std::process::ExitCode;
 use anyhow::Context;
 use profiler::flame::{self, Options};
 
-use super::{FlameArgs, files};
+use super::FlameArgs;
+use super::files::Sources;
 use crate::console::say;
 
 pub fn flame(args: &FlameArgs) -> anyhow::Result<ExitCode> {
-    let (filter, rates) = (args.filter.filter()?, args.rates.rates()?);
-    let profile = files::read_all(&args.files)?;
+    let (filter, tariff) = (args.filter.filter()?, args.rates.tariff()?);
+    let sources = Sources::new(&args.files, args.range.range()?)?;
+    let profile = sources.profile(&filter)?;
     let options = Options {
         title: args.title.clone().unwrap_or_else(|| title(&args.files)),
-        rates,
+        rates: tariff.mean(&profile),
     };
     let text = match is_picture(&args.output) {
         true => flame::svg(&profile, &filter, &options),

@@ -1,11 +1,20 @@
 //! `millpond profile`: where processor time goes, by function.
 
+mod chart;
+mod compact;
 mod diff;
 mod files;
 mod flame;
 pub mod operators;
 pub mod own;
+mod ranges;
+mod rates;
+pub mod receive;
 mod record;
+pub mod send;
+pub mod service;
+pub mod settings;
+mod symbolize;
 mod top;
 
 use std::path::PathBuf;
@@ -14,10 +23,11 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use config::Period;
 pub use files::write;
-use profiler::cost::Rates;
 use profiler::filter::Filter;
 use profiler::profile::label;
 use profiler::top::Group;
+use ranges::RangeArgs;
+use rates::RateArgs;
 
 #[derive(Subcommand)]
 pub enum ProfileCommand {
@@ -29,6 +39,10 @@ pub enum ProfileCommand {
     Flame(FlameArgs),
     /// Compares two profiles: what has gained and lost, and what that saves a year.
     Diff(DiffArgs),
+    /// Gives names to the addresses of a profile, from the files of this machine.
+    Symbolize(SymbolizeArgs),
+    /// Joins the profiles of a store to hours and days, with names; a service does so by itself.
+    Compact(CompactArgs),
 }
 
 #[derive(Args)]
@@ -52,9 +66,12 @@ pub struct RecordArgs {
 
 #[derive(Args)]
 pub struct TopArgs {
-    /// Profiles: pprof files of any program, collapsed stacks, what `perf script` prints, or OTLP (`.otlp`). Several are added.
+    /// Profiles: pprof files of any program, collapsed stacks, what `perf script` prints, OTLP (`.otlp`), or directories that are stores. Several are
+    /// added.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
+    #[command(flatten)]
+    range: RangeArgs,
     /// What has a row of its own: `function`, or a label such as `host`, `service`, `container`, `process`, `pid`, `thread`, `pipeline`, `operator`.
     #[arg(long, value_name = "WHAT", default_value = "function")]
     by: String,
@@ -66,6 +83,9 @@ pub struct TopArgs {
     /// Orders rows by the time in which functions were anywhere on the stack, not only innermost.
     #[arg(long)]
     total: bool,
+    /// Also shows the rows over time, as a chart.
+    #[arg(long)]
+    over_time: bool,
     /// Prints one JSON object for each row.
     #[arg(long)]
     json: bool,
@@ -75,9 +95,11 @@ pub struct TopArgs {
 
 #[derive(Args)]
 pub struct FlameArgs {
-    /// Profiles, as for `top`. Several are added.
+    /// Profiles and stores, as for `top`. Several are added.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
+    #[command(flatten)]
+    range: RangeArgs,
     /// The file to write: `.svg` gets a picture, all others one HTML page that needs nothing else.
     #[arg(long, short, value_name = "FILE", default_value = "flame.html")]
     output: PathBuf,
@@ -92,10 +114,19 @@ pub struct FlameArgs {
 
 #[derive(Args)]
 pub struct DiffArgs {
-    /// The profile from before.
-    before: PathBuf,
-    /// The profile from after.
-    after: PathBuf,
+    /// The profile or store from before.
+    #[arg(value_name = "BEFORE")]
+    first: PathBuf,
+    /// The profile or store from after. Without it, parts of the first are compared, which --before and --after say.
+    #[arg(value_name = "AFTER")]
+    second: Option<PathBuf>,
+    /// Which part is before: a range of time of a store, as in 2026-11-23..2026-11-24 or 2h..1h, or a label, as in host=web-1. May be given more than
+    /// once.
+    #[arg(long, value_name = "RANGE|NAME=VALUE")]
+    before: Vec<String>,
+    /// Which part is after.
+    #[arg(long, value_name = "RANGE|NAME=VALUE")]
+    after: Vec<String>,
     /// For the same amount of what they are compared.
     #[arg(long, value_enum, default_value = "time")]
     normalise: diff::By,
@@ -120,6 +151,25 @@ pub struct DiffArgs {
     rates: RateArgs,
 }
 
+#[derive(Args)]
+pub struct SymbolizeArgs {
+    /// The profile; `-` is standard input.
+    file: PathBuf,
+    /// The file to write, as for `record`; `-` is standard output, as pprof.
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+}
+
+#[derive(Args)]
+pub struct CompactArgs {
+    /// The store.
+    #[arg(value_name = "DIR")]
+    store: PathBuf,
+    /// Joins those of this host only.
+    #[arg(long, value_name = "HOST")]
+    host: Option<String>,
+}
+
 /// Which samples count.
 #[derive(Args)]
 struct FilterArgs {
@@ -138,54 +188,6 @@ impl FilterArgs {
             labels: labels.collect::<Result<_, _>>()?,
             function: self.function.clone(),
         })
-    }
-}
-
-/// What a core costs.
-#[derive(Args)]
-struct RateArgs {
-    /// The price of a core-hour in USD. Default: 0.0425.
-    #[arg(long, value_name = "USD")]
-    usd_per_core_hour: Option<f64>,
-    /// What a core takes, in kW. Default: 0.007 on x86-64, 0.0028 on arm64.
-    #[arg(long, value_name = "KW")]
-    kw_per_core: Option<f64>,
-    /// Tonnes of CO2 for each kWh. Default: 0.000379069.
-    #[arg(long, value_name = "TONNES")]
-    co2_tonnes_per_kwh: Option<f64>,
-    /// Power usage effectiveness of the data centre. Default: 1.7.
-    #[arg(long, value_name = "FACTOR")]
-    pue: Option<f64>,
-}
-
-impl RateArgs {
-    fn rates(&self) -> anyhow::Result<Rates> {
-        let default = Rates::here();
-        let rates = Rates {
-            usd_per_core_hour: self.usd_per_core_hour.unwrap_or(default.usd_per_core_hour),
-            kw_per_core: self.kw_per_core.unwrap_or(default.kw_per_core),
-            co2_tonnes_per_kwh: self
-                .co2_tonnes_per_kwh
-                .unwrap_or(default.co2_tonnes_per_kwh),
-            pue: self.pue.unwrap_or(default.pue),
-        };
-        let Rates {
-            usd_per_core_hour,
-            kw_per_core,
-            co2_tonnes_per_kwh,
-            pue,
-        } = rates;
-        for (name, rate) in [
-            ("usd-per-core-hour", usd_per_core_hour),
-            ("kw-per-core", kw_per_core),
-            ("co2-tonnes-per-kwh", co2_tonnes_per_kwh),
-            ("pue", pue),
-        ] {
-            if !rate.is_finite() || rate < 0.0 {
-                anyhow::bail!("--{name} is {rate}: a number from 0 on is needed");
-            }
-        }
-        Ok(rates)
     }
 }
 
@@ -209,6 +211,8 @@ pub fn run(command: &ProfileCommand) -> anyhow::Result<ExitCode> {
         ProfileCommand::Top(args) => top::top(args),
         ProfileCommand::Flame(args) => flame::flame(args),
         ProfileCommand::Diff(args) => diff::diff(args),
+        ProfileCommand::Symbolize(args) => symbolize::symbolize(args),
+        ProfileCommand::Compact(args) => compact::compact(args),
     }
 }
 

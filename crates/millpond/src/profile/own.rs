@@ -10,8 +10,11 @@ use pipeline::Handled;
 use profiler::Profile;
 use profiler::profile::label;
 use profiler::sampling::{Background, Options, Purposes, Target};
-use profiler::symbols::Symbols;
-use profiler::symbols::kernel::Kernel;
+
+use super::files::names;
+
+/// What is said where timers sample the process.
+pub const BY_TIMERS: &str = "the kernel allows no performance events, so that timers sample Millpond: time in the kernel counts for the functions that call it";
 
 /// How long a piece of the profile is, which is joined with the others.
 const SLICE: Duration = Duration::from_secs(10);
@@ -64,8 +67,7 @@ impl OwnProfile {
     pub fn finish(self) -> Profile {
         self.background.stop();
         let profile = std::mem::take(&mut *self.profile.lock());
-        let mut symbols = Kernel::running().map_or_else(|_| Symbols::new(), Symbols::with_kernel);
-        let mut profile = symbols.name(&profile);
+        let mut profile = names().name(&profile);
         if let Some(handled) = self.handled.get() {
             for (pipeline, component, events) in handled() {
                 count(&mut profile, &pipeline, &component.to_string(), events);

@@ -240,9 +240,7 @@ impl Service {
         };
         match read {
             Ok(body) => Ok(body.to_bytes()),
-            Err(error) if error.is::<LengthLimitError>() => {
-                Err(Refusal::too_large(self.max_bytes))
-            }
+            Err(error) if error.is::<LengthLimitError>() => Err(Refusal::too_large(self.max_bytes)),
             Err(_) => {
                 let reason = "the connection ended in the middle of the body";
                 Err(Refusal::new(StatusCode::BAD_REQUEST, reason))
@@ -274,8 +272,8 @@ impl Service {
             false => body,
         };
         let received = otlp::read(&body);
-        let received = received
-            .map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error.to_string()))?;
+        let received =
+            received.map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error.to_string()))?;
         drop((body, permit));
         if !received.profile.is_empty() {
             let host = peer.address.ip().to_string();

@@ -133,9 +133,7 @@ impl Sender {
             let named = named(&profile).unwrap_or_else(|error| {
                 self.diagnostics
                     .warn_limited(Limit::events("profile_names"), || {
-                        format!(
-                            "profiles are sent with addresses instead of names: {error:#}"
-                        )
+                        format!("profiles are sent with addresses instead of names: {error:#}")
                     });
                 profile
             });

@@ -90,7 +90,11 @@ impl ProfileService {
             lost: 0,
             diagnostics: diagnostics.clone(),
         };
-        let target = if settings.host { Target::All } else { Target::This };
+        let target = if settings.host {
+            Target::All
+        } else {
+            Target::This
+        };
         let options = Options::new(target, settings.frequency);
         let activities = Activities::noted();
         let purposes = own::purposes(&activities);
@@ -143,8 +147,7 @@ impl ProfileService {
 /// # Errors
 /// The folder cannot be made.
 pub fn open(folder: &Path) -> anyhow::Result<Store> {
-    Store::create(folder)
-        .with_context(|| format!("cannot store profiles in {}", folder.display()))
+    Store::create(folder).with_context(|| format!("cannot store profiles in {}", folder.display()))
 }
 
 /// Keeps one profile after the other.
@@ -175,9 +178,10 @@ impl Keeper {
         if stats.lost > self.lost {
             let lost = plural_were(stats.lost - self.lost, "sample");
             self.lost = stats.lost;
-            self.diagnostics.warn_limited(Limit::events("profile_lost"), || {
-                format!("profile: {lost} lost, because the buffers for them were full")
-            });
+            self.diagnostics
+                .warn_limited(Limit::events("profile_lost"), || {
+                    format!("profile: {lost} lost, because the buffers for them were full")
+                });
         }
         if profile.is_empty() {
             return;
@@ -186,9 +190,10 @@ impl Keeper {
             && let Err(error) = store.write(&profile, &self.host)
         {
             let folder = store.folder().display();
-            self.diagnostics.warn_limited(Limit::events("profile_store"), || {
-                format!("a profile is lost, because it cannot be stored in {folder}: {error}")
-            });
+            self.diagnostics
+                .warn_limited(Limit::events("profile_store"), || {
+                    format!("a profile is lost, because it cannot be stored in {folder}: {error}")
+                });
         }
         if let Some(sending) = &mut self.sending {
             sending.take(&profile, &self.diagnostics);
@@ -277,7 +282,9 @@ impl Upkeep {
             }
         }
         let mut command = Command::new(own_program());
-        command.args(["profile", "compact"]).arg(self.store.folder());
+        command
+            .args(["profile", "compact"])
+            .arg(self.store.folder());
         if let Some(host) = &self.host {
             command.args(["--host", host]);
         }

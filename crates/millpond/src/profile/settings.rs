@@ -9,6 +9,8 @@ use net::{Address, Auth, ClientSettings, ClientTls, Secret, ServerTls};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::rates::TariffSettings;
+
 /// The name of the setting at the top of the configuration.
 pub const SETTING: &str = "profile";
 
@@ -39,6 +41,8 @@ pub struct ProfileSettings {
     pub max_bytes: Size,
     /// The maximum age of the stored profiles.
     pub max_age: Period,
+    /// What cores cost, which `millpond profile --rates` reads.
+    pub rates: TariffSettings,
     /// The server that profiles are sent to as OTLP, beside being stored. Default: none.
     #[serde(skip_serializing)]
     pub send: Option<SendSettings>,
@@ -56,6 +60,7 @@ impl Default for ProfileSettings {
             store: None,
             max_bytes: Size(1 << 30),
             max_age: Period::from_secs(30 * 24 * 3600),
+            rates: TariffSettings::default(),
             send: None,
             receive: None,
         }
@@ -172,7 +177,15 @@ impl Profiling {
             );
         }
         if settings.max_age.0 < Duration::from_secs(3600) {
-            return refuse("max_age", "`max_age` of `profile` must be at least 1h".to_owned());
+            return refuse(
+                "max_age",
+                "`max_age` of `profile` must be at least 1h".to_owned(),
+            );
+        }
+        if let Some((name, rate)) = settings.rates.wrong() {
+            let setting = format!("rates.{name}");
+            let text = format!("`{name}` is {rate}: a number from 0 on is needed");
+            return refuse(&setting, text);
         }
         if let Some(send) = &settings.send {
             net::client::url(self.node.nearest("send.url"), &send.url)?;

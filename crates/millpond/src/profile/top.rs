@@ -6,49 +6,58 @@ use std::process::ExitCode;
 use component::{grouped, plural};
 use profiler::Profile;
 use profiler::advice;
-use profiler::cost::{Cost, Rates};
 use profiler::filter::Filter;
 use profiler::profile::Weight;
-use profiler::top::{Group, Table, table};
+use profiler::store::query::TableSum;
+use profiler::top::{Group, Row, Table};
 use serde_json::json;
 
-use super::{TopArgs, files, group};
+use super::chart::Chart;
+use super::files::{Sources, length};
+use super::{TopArgs, group};
 use crate::console::print;
 
+/// Advice needs whole stacks: of stores with more bytes it is left out.
+const ADVICE_BYTES_MAX: u64 = 64 << 20;
+
 pub fn top(args: &TopArgs) -> anyhow::Result<ExitCode> {
-    let (filter, rates) = (args.filter.filter()?, args.rates.rates()?);
+    let (filter, tariff) = (args.filter.filter()?, args.rates.tariff()?);
     let group = group(&args.by)?;
-    let profile = files::read_all(&args.files)?;
-    let mut table = table(&profile, &filter, &group);
+    let sources = Sources::new(&args.files, args.range.range()?)?;
+    let mut sum = TableSum::default();
+    sources.tables(&filter, &group, |host, scanned| {
+        sum.add(scanned, tariff.of(host));
+    })?;
+    let mut table = sum.table();
     if args.total {
         table.rows.sort_by_key(|row| std::cmp::Reverse(row.total));
     }
     table.rows.truncate(args.rows);
-    let sheet = Sheet {
+    let mut sheet = Sheet {
         table,
-        window_ns: profile.window.duration_ns,
-        rates,
+        sum,
+        chart: None,
     };
+    if args.over_time {
+        let mut chart = Chart::new(sheet.sum.window, &sheet.table.rows);
+        sources.tables(&filter, &group, |_, scanned| chart.add(scanned))?;
+        sheet.chart = Some(chart);
+    }
     let text = match args.json {
         true => sheet.json(),
-        false => head(&profile, &sheet.table) + &sheet.text(&group) + &advice(&profile, &filter),
+        false => sheet.head() + &sheet.text(&group) + &look_at(&sources, &filter)?,
     };
     print(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn head(profile: &Profile, table: &Table) -> String {
-    let seconds = profile.window.duration_ns as f64 / 1e9;
-    let mut text = format!(
-        "{} at {} Hz in {seconds:.1} s: {:.2} s of processor time",
-        plural(table.all.samples, "sample"),
-        profile.frequency_hz,
-        table.all.cpu_ns as f64 / 1e9
-    );
-    if profile.lost > 0 {
-        let _ = write!(text, "; {} lost", plural(profile.lost, "sample"));
+/// What to look at, where that can be told.
+fn look_at(sources: &Sources<'_>, filter: &Filter) -> anyhow::Result<String> {
+    if sources.stored_bytes()? > ADVICE_BYTES_MAX {
+        let text = "\nWhat to look at is shown for less: choose a host with --filter host=NAME, or a time with --since.\n";
+        return Ok(text.to_owned());
     }
-    text + "\n\n"
+    Ok(advice(&sources.profile(filter)?, filter))
 }
 
 /// What to look at.
@@ -75,14 +84,39 @@ fn advice(profile: &Profile, filter: &Filter) -> String {
 }
 
 struct Sheet {
+    /// The rows that are shown.
     table: Table,
-    window_ns: u64,
-    rates: Rates,
+    sum: TableSum,
+    chart: Option<Chart>,
 }
 
 impl Sheet {
-    fn cost(&self, weight: Weight) -> Cost {
-        Cost::a_year(weight, self.window_ns, &self.rates)
+    fn head(&self) -> String {
+        let mut text = format!(
+            "{} at {} Hz in {}: {:.2} s of processor time",
+            plural(self.table.all.samples, "sample"),
+            self.sum.frequency_hz,
+            length(self.sum.window.duration_ns),
+            self.table.all.cpu_ns as f64 / 1e9
+        );
+        if self.sum.lost > 0 {
+            let _ = write!(text, "; {} lost", plural(self.sum.lost, "sample"));
+        }
+        let cost = self.sum.cost();
+        if cost.core_hours > 0.0 {
+            let _ = write!(
+                text,
+                "\na year like this: {:.0} core-hours, {:.2} USD, {:.3} t CO2",
+                cost.core_hours, cost.usd, cost.co2_tonnes
+            );
+        }
+        text + "\n\n"
+    }
+
+    /// Processor time for each log event of a row, in nanoseconds; none where none were counted.
+    fn ns_per_event(&self, row: &Row) -> Option<f64> {
+        let events = *self.sum.events.get(&row.name)?;
+        (events > 0).then(|| row.own.cpu_ns as f64 / events as f64)
     }
 
     fn share(&self, weight: Weight) -> f64 {
@@ -94,8 +128,22 @@ impl Sheet {
             Group::Function => "function",
             Group::Label(name) => name,
         };
-        let mut text = format!(
-            "{:>7} {:>9} {:>7} {:>9} {:>9} {:>12} {:>10} {:>9}  {what}\n",
+        let mut text = String::new();
+        if let Some(chart) = &self.chart {
+            let rows = self.table.rows.iter();
+            let names: Vec<String> = rows.map(|row| shown(&row.name, &row.binary)).collect();
+            text += &chart.text(&names);
+        }
+        // Functions of any program have no events.
+        let is_of_events = self
+            .table
+            .rows
+            .iter()
+            .any(|row| self.ns_per_event(row).is_some());
+        let per_event = if is_of_events { "  µs/event" } else { "" };
+        let _ = writeln!(
+            text,
+            "{:>7} {:>9} {:>7} {:>9} {:>9} {:>12} {:>10} {:>10}{per_event}  {what}",
             "self",
             "self s",
             "total",
@@ -107,10 +155,15 @@ impl Sheet {
         );
         for row in &self.table.rows {
             // What a row costs is its own time, so that rows add up.
-            let cost = self.cost(row.own);
+            let cost = self.sum.cost_of(row);
+            let per_event = match (is_of_events, self.ns_per_event(row)) {
+                (false, _) => String::new(),
+                (true, None) => " ".repeat(10),
+                (true, Some(ns)) => format!("{:>10.3}", ns / 1e3),
+            };
             let _ = writeln!(
                 text,
-                "{:>6.2}% {:>9.2} {:>6.2}% {:>9.2} {:>9} {:>12.1} {:>10.2} {:>9.4}  {}",
+                "{:>6.2}% {:>9.2} {:>6.2}% {:>9.2} {:>9} {:>12.1} {:>10.2} {:>10.4}{per_event}  {}",
                 self.share(row.own),
                 row.own.cpu_ns as f64 / 1e9,
                 self.share(row.total),
@@ -127,9 +180,9 @@ impl Sheet {
 
     fn json(&self) -> String {
         let mut text = String::new();
-        for row in &self.table.rows {
-            let cost = self.cost(row.own);
-            let object = json!({
+        for (index, row) in self.table.rows.iter().enumerate() {
+            let cost = self.sum.cost_of(row);
+            let mut object = json!({
                 "name": row.name,
                 "binary": row.binary,
                 "self": { "samples": row.own.samples, "cpu_ns": row.own.cpu_ns, "share": self.share(row.own) / 100.0 },
@@ -137,6 +190,13 @@ impl Sheet {
                 "kind": advice::of_names(&row.name, &row.binary).map(|rule| rule.title),
                 "a_year": { "core_hours": cost.core_hours, "usd": cost.usd, "co2_tonnes": cost.co2_tonnes },
             });
+            if let Some(ns) = self.ns_per_event(row) {
+                object["events"] = json!(self.sum.events[&row.name]);
+                object["ns_per_event"] = json!(ns);
+            }
+            if let Some(chart) = &self.chart {
+                object["over_time"] = chart.json(index);
+            }
             let _ = writeln!(text, "{object}");
         }
         text

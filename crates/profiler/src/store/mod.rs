@@ -89,7 +89,9 @@ impl Store {
     /// A file cannot be written.
     pub fn write(&self, profile: &Profile, host: &str) -> io::Result<Vec<PathBuf>> {
         let parts = by_host(profile, host);
-        let files = parts.iter().map(|(host, part)| self.write_of_host(part, host));
+        let files = parts
+            .iter()
+            .map(|(host, part)| self.write_of_host(part, host));
         files.collect()
     }
 
@@ -289,30 +291,8 @@ pub fn by_host<'p>(profile: &'p Profile, default: &str) -> Vec<(String, Cow<'p, 
 
 /// The part of a profile that is of one host; what has none is of `default`.
 fn of_host(profile: &Profile, host: &str, default: &str) -> Profile {
-    let mut part = Profile::new(profile.window, profile.frequency_hz);
-    let sets: Vec<_> = profile
-        .label_sets()
-        .map(|set| {
-            let labels: Vec<_> = profile.labels_of(set).collect();
-            let is_wanted = profile.label_of(set, label::HOST).unwrap_or(default) == host;
-            is_wanted.then(|| part.labels(&labels))
-        })
-        .collect();
-    for (stack, set, weight) in profile.samples() {
-        if let Some(labels) = sets[set.index()] {
-            let mut frames: Vec<_> = profile.frame_ids(stack).collect();
-            frames.reverse();
-            let frames = frames.into_iter().map(|frame| profile.frame_of(frame));
-            let stack = part.stack(frames);
-            part.add(stack, labels, weight);
-        }
-    }
-    for (set, events) in profile.events() {
-        if let Some(labels) = sets[set.index()] {
-            part.count_events(labels, events);
-        }
-    }
-    part
+    let takes = |labels| profile.label_of(labels, label::HOST).unwrap_or(default) == host;
+    profile.part(takes, |_, labels| takes(labels))
 }
 
 #[cfg(test)]

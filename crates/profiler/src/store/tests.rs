@@ -43,7 +43,9 @@ fn samples(store: &Store) -> u64 {
         names: None,
     };
     query
-        .tables(&Group::Function, |_, scanned| sum.add(scanned, &Rates::X86_64))
+        .tables(&Group::Function, |_, scanned| {
+            sum.add(scanned, &Rates::X86_64);
+        })
         .unwrap();
     assert_eq!(query.profile().unwrap().total(), sum.table().all);
     sum.table().all.samples
@@ -201,7 +203,9 @@ fn a_profile_of_several_hosts_is_a_file_for_each() {
     };
     let mut sum = TableSum::default();
     query
-        .tables(&Group::Function, |_, scanned| sum.add(scanned, &Rates::X86_64))
+        .tables(&Group::Function, |_, scanned| {
+            sum.add(scanned, &Rates::X86_64);
+        })
         .unwrap();
     assert_eq!(sum.table().all.samples, 4);
     assert_eq!(sum.window.duration_ns, MINUTE_NS.unsigned_abs());

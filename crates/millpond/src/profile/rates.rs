@@ -1,0 +1,198 @@
+//! What a core costs: from options, and from a file with rates by host.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use config::{Source, parse_yaml};
+use indexmap::IndexMap;
+use profiler::cost::{Rates, Tariff};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::settings::SETTING;
+
+/// What a core costs. What is left out has the default of the machine's architecture.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RateSettings {
+    /// The price of a core-hour in USD. Default: 0.0425.
+    pub usd_per_core_hour: Option<f64>,
+    /// The power of a core in kW. Default: 0.007 on x86-64, 0.0028 on arm64.
+    pub kw_per_core: Option<f64>,
+    /// Tonnes of CO2 for each kWh. Default: 0.000379069.
+    pub co2_tonnes_per_kwh: Option<f64>,
+    /// The power usage effectiveness of the data centre. Default: 1.7.
+    pub pue: Option<f64>,
+}
+
+/// What cores cost, by host.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TariffSettings {
+    /// The price of a core-hour in USD. Default: 0.0425.
+    pub usd_per_core_hour: Option<f64>,
+    /// The power of a core in kW. Default: 0.007 on x86-64, 0.0028 on arm64.
+    pub kw_per_core: Option<f64>,
+    /// Tonnes of CO2 for each kWh. Default: 0.000379069.
+    pub co2_tonnes_per_kwh: Option<f64>,
+    /// The power usage effectiveness of the data centre. Default: 1.7.
+    pub pue: Option<f64>,
+    /// The same settings for hosts whose names match a pattern, in which `*` stands for any text. The first match counts, and what it
+    /// leaves out is as for all hosts.
+    #[schemars(with = "std::collections::BTreeMap<String, RateSettings>")]
+    pub hosts: IndexMap<String, RateSettings>,
+}
+
+impl RateSettings {
+    /// These rates; what they leave out is as in `base`.
+    fn over(&self, base: Rates) -> Rates {
+        Rates {
+            usd_per_core_hour: self.usd_per_core_hour.unwrap_or(base.usd_per_core_hour),
+            kw_per_core: self.kw_per_core.unwrap_or(base.kw_per_core),
+            co2_tonnes_per_kwh: self.co2_tonnes_per_kwh.unwrap_or(base.co2_tonnes_per_kwh),
+            pue: self.pue.unwrap_or(base.pue),
+        }
+    }
+
+    /// The first of them that is no rate, by its name.
+    pub fn wrong(&self) -> Option<(&'static str, f64)> {
+        [
+            ("usd_per_core_hour", self.usd_per_core_hour),
+            ("kw_per_core", self.kw_per_core),
+            ("co2_tonnes_per_kwh", self.co2_tonnes_per_kwh),
+            ("pue", self.pue),
+        ]
+        .into_iter()
+        .filter_map(|(name, rate)| Some((name, rate?)))
+        .find(|(_, rate)| !rate.is_finite() || *rate < 0.0)
+    }
+}
+
+impl TariffSettings {
+    fn all(&self) -> RateSettings {
+        RateSettings {
+            usd_per_core_hour: self.usd_per_core_hour,
+            kw_per_core: self.kw_per_core,
+            co2_tonnes_per_kwh: self.co2_tonnes_per_kwh,
+            pue: self.pue,
+        }
+    }
+
+    /// The first of them that is no rate, by its path.
+    pub fn wrong(&self) -> Option<(String, f64)> {
+        let of_hosts = self.hosts.iter().filter_map(|(host, rates)| {
+            let (name, rate) = rates.wrong()?;
+            Some((format!("hosts.{host}.{name}"), rate))
+        });
+        let of_all = self.all().wrong();
+        let of_all = of_all.map(|(name, rate)| (name.to_owned(), rate));
+        of_all.into_iter().chain(of_hosts).next()
+    }
+
+    /// The rates of all hosts, where `given` stands in the place of what is for all.
+    fn tariff(&self, given: &RateSettings) -> Tariff {
+        let all = given.over(self.all().over(Rates::here()));
+        let hosts = self.hosts.iter();
+        Tariff {
+            rates: all,
+            hosts: hosts
+                .map(|(host, rates)| (host.clone(), rates.over(all)))
+                .collect(),
+        }
+    }
+}
+
+/// What a core costs.
+#[derive(Args)]
+pub struct RateArgs {
+    /// The price of a core-hour in USD. Default: 0.0425.
+    #[arg(long, value_name = "USD")]
+    usd_per_core_hour: Option<f64>,
+    /// The power of a core in kW. Default: 0.007 on x86-64, 0.0028 on arm64.
+    #[arg(long, value_name = "KW")]
+    kw_per_core: Option<f64>,
+    /// Tonnes of CO2 for each kWh. Default: 0.000379069.
+    #[arg(long, value_name = "TONNES")]
+    co2_tonnes_per_kwh: Option<f64>,
+    /// Power usage effectiveness of the data centre. Default: 1.7.
+    #[arg(long, value_name = "FACTOR")]
+    pue: Option<f64>,
+    /// A YAML file with these rates, also by host; or a configuration of Millpond, whose `profile.rates` are used.
+    #[arg(long, value_name = "FILE")]
+    rates: Option<PathBuf>,
+}
+
+impl RateArgs {
+    /// The rates of hosts.
+    ///
+    /// # Errors
+    /// A rate is negative, or the file cannot be read.
+    pub fn tariff(&self) -> anyhow::Result<Tariff> {
+        let given = RateSettings {
+            usd_per_core_hour: self.usd_per_core_hour,
+            kw_per_core: self.kw_per_core,
+            co2_tonnes_per_kwh: self.co2_tonnes_per_kwh,
+            pue: self.pue,
+        };
+        if let Some((name, rate)) = given.wrong() {
+            let name = name.replace('_', "-");
+            bail!("--{name} is {rate}: a number from 0 on is needed");
+        }
+        Ok(self.settings()?.tariff(&given))
+    }
+
+    fn settings(&self) -> anyhow::Result<TariffSettings> {
+        let Some(path) = &self.rates else {
+            return Ok(TariffSettings::default());
+        };
+        let shown = path.display().to_string();
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
+        let root = parse_yaml(&Source::new(&shown, text))?;
+        let settings: TariffSettings = match (root.get("pipelines"), root.get(SETTING)) {
+            (None, None) => root.deserialize()?,
+            (_, profile) => match profile.and_then(|profile| profile.get("rates")) {
+                Some(rates) => rates.deserialize()?,
+                None => bail!("{shown} has no `profile.rates`"),
+            },
+        };
+        if let Some((name, rate)) = settings.wrong() {
+            bail!("{shown}: `{name}` is {rate}: a number from 0 on is needed");
+        }
+        Ok(settings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_take_over_what_they_leave_out() {
+        let text = "usd_per_core_hour: 0.05\nhosts:\n  arm-*: { kw_per_core: 0.002 }\n";
+        let root = parse_yaml(&Source::new("rates.yaml", text.to_owned())).unwrap();
+        let settings: TariffSettings = root.deserialize().unwrap();
+        let given = RateSettings {
+            pue: Some(1.1),
+            ..RateSettings::default()
+        };
+        let tariff = settings.tariff(&given);
+        let arm = tariff.of("arm-7");
+        assert_eq!(
+            (arm.usd_per_core_hour, arm.kw_per_core, arm.pue),
+            (0.05, 0.002, 1.1)
+        );
+        assert_eq!(tariff.of("web").kw_per_core, Rates::here().kw_per_core);
+        let wrong = TariffSettings {
+            hosts: IndexMap::from([(
+                "a".to_owned(),
+                RateSettings {
+                    pue: Some(-1.0),
+                    ..RateSettings::default()
+                },
+            )]),
+            ..TariffSettings::default()
+        };
+        assert_eq!(wrong.wrong(), Some(("hosts.a.pue".to_owned(), -1.0)));
+    }
+}
