@@ -11,7 +11,7 @@ mod rules;
 use std::collections::HashMap;
 
 use crate::filter::Filter;
-use crate::profile::{Frame, FrameId, Profile, Weight};
+use crate::profile::{Frame, FrameId, FrameKind, Profile, Weight};
 
 pub use rules::{Kind, Rule, rules};
 
@@ -100,7 +100,8 @@ fn paths(name: &str) -> [&str; 2] {
 }
 
 /// The kinds of work that take at least [`SHARE_MIN`] of the time of the samples that a filter takes, the costliest first. A sample
-/// counts once for each rule, for the innermost of its functions that the rule knows.
+/// counts once for each rule, for the innermost of its functions that the rule knows. The rule of the kernel has what no other rule
+/// knows of the kernel: a page fault is no system call that could be saved by a larger buffer.
 pub fn summary(profile: &Profile, filter: &Filter) -> Vec<Finding> {
     let mut sums = Sums::new(profile);
     let matching = filter.of(profile);
@@ -112,10 +113,13 @@ pub fn summary(profile: &Profile, filter: &Filter) -> Vec<Finding> {
             all += weight;
         }
     }
+    let mut frames = Vec::new();
     for stack in profile.stacks() {
         let weight = weights[stack.index()];
         if weight != Weight::default() {
-            sums.count(profile.frame_ids(stack), weight);
+            frames.clear();
+            frames.extend(profile.frame_ids(stack));
+            sums.count(&frames, weight);
         }
     }
     let share = |weight: Weight| match all.cpu_ns {
@@ -170,10 +174,17 @@ struct RuleSum {
     frames: HashMap<FrameId, Weight>,
 }
 
+/// Whether it is the rule of all that the kernel does.
+fn is_kernel(rule: usize) -> bool {
+    rules()[rule].kind == Kind::Kernel
+}
+
 #[derive(Debug)]
 struct Sums {
     /// The rule of each frame.
     rule_of: Vec<Option<usize>>,
+    /// Which frames are code of the kernel that a rule other than the kernel's knows.
+    is_known_kernel: Vec<bool>,
     of_rules: Vec<RuleSum>,
     /// The number of the stack in which each rule was seen last.
     seen_in: Vec<usize>,
@@ -183,10 +194,19 @@ struct Sums {
 impl Sums {
     fn new(profile: &Profile) -> Self {
         let frames = profile.frames();
+        let rule_of: Vec<Option<usize>> = frames
+            .map(|(_, frame)| number_of(&frame.function, &frame.binary))
+            .collect();
+        let is_known_kernel = |((_, frame), rule): ((_, Frame<'_>), &Option<usize>)| {
+            frame.kind() == FrameKind::Kernel && rule.is_some_and(|rule| !is_kernel(rule))
+        };
         Self {
-            rule_of: frames
-                .map(|(_, frame)| number_of(&frame.function, &frame.binary))
+            is_known_kernel: profile
+                .frames()
+                .zip(&rule_of)
+                .map(is_known_kernel)
                 .collect(),
+            rule_of,
             of_rules: vec![RuleSum::default(); rules().len()],
             seen_in: vec![0; rules().len()],
             stacks: 0,
@@ -194,13 +214,16 @@ impl Sums {
     }
 
     /// Counts a stack, its frames from the innermost on.
-    fn count(&mut self, frames: impl Iterator<Item = FrameId>, weight: Weight) {
+    fn count(&mut self, frames: &[FrameId], weight: Weight) {
         self.stacks += 1;
-        for (depth, frame) in frames.enumerate() {
+        let is_known = frames
+            .iter()
+            .any(|frame| self.is_known_kernel[frame.index()]);
+        for (depth, frame) in frames.iter().enumerate() {
             let Some(rule) = self.rule_of[frame.index()] else {
                 continue;
             };
-            if self.seen_in[rule] == self.stacks {
+            if self.seen_in[rule] == self.stacks || is_known && is_kernel(rule) {
                 continue;
             }
             self.seen_in[rule] = self.stacks;
@@ -209,7 +232,7 @@ impl Sums {
             if depth == 0 {
                 sum.own += weight;
             }
-            *sum.frames.entry(frame).or_default() += weight;
+            *sum.frames.entry(*frame).or_default() += weight;
         }
     }
 }
@@ -452,7 +475,8 @@ mod tests {
             "b",
             95,
         );
-        add(&[main], "b", 500);
+        add(&[main], "b", 450);
+        add(&[main, ("vfs_read", "[kernel]")], "a", 50);
         add(&[main, ("regexec", "libc.so")], "b", 5);
         profile
     }
@@ -480,7 +504,7 @@ mod tests {
             "Allocation 0.300 0.400: _int_malloc 0.300, malloc 0.100",
             "Serialization 0.000 0.395: serde_json::to_vec 0.395",
             "Page faults 0.000 0.100: asm_exc_page_fault 0.100",
-            "Kernel 0.100 0.100: vfs_x 0.100",
+            "Kernel 0.050 0.050: vfs_read 0.050",
         ];
         for with_time in [true, false] {
             assert_eq!(findings(&profile(with_time), &Filter::default()), expected);
@@ -491,7 +515,7 @@ mod tests {
         };
         assert_eq!(
             findings(&profile(true), &filter),
-            ["Serialization 0.000 0.158: serde_json::to_vec 0.158"]
+            ["Serialization 0.000 0.173: serde_json::to_vec 0.173"]
         );
         assert!(summary(&Profile::default(), &Filter::default()).is_empty());
     }

@@ -73,7 +73,8 @@ fn advice(profile: &Profile, filter: &Filter) -> String {
         let _ = writeln!(
             text,
             "\n{:.1} % {}: {}\n       {}\n       {}",
-            finding.own_share * 100.0,
+            // With what they call: an allocation that enters the kernel takes its time there.
+            finding.total_share * 100.0,
             finding.rule.title,
             functions.join(", "),
             finding.rule.advice,
