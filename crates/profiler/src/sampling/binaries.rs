@@ -195,11 +195,11 @@ fn section<'data, R: ReadRef<'data>>(
     let Some(section) = file.section_by_name(name) else {
         return Section::default();
     };
-    let data = match section.size() <= TABLE_BYTES_MAX {
-        // Compressed ones are rare, and mostly of Go, whose programs have frame pointers.
-        true => section.data().ok().filter(|data| !data.is_empty()),
-        false => None,
-    };
+    // Go compresses `.debug_frame`: its functions that call none keep no frame pointer.
+    let data = section.compressed_data().ok();
+    let data = data.filter(|data| data.uncompressed_size <= TABLE_BYTES_MAX);
+    let data = data.and_then(|data| data.decompress().ok());
+    let data = data.filter(|data| !data.is_empty());
     Section {
         address: section.address(),
         data: data.map(Into::into),

@@ -5,6 +5,7 @@
 //! | [`events`] | the kernel's events: opened, read, in the order of their time |
 //! | [`rights`] | what is missing where the kernel refuses, and what works without it |
 //! | [`processes`] | what is known of processes: names, threads, mapped files, labels |
+//! | [`runtimes`] | which runtime a process is of |
 //! | [`binaries`] | files of code: what is needed to unwind stacks and to name addresses |
 //! | [`timers`] | samples of this process where the kernel allows no events |
 //! | `tables` | which unwinding tables are used: those that end |
@@ -27,6 +28,7 @@ pub mod events;
 pub mod processes;
 pub mod recorder;
 pub mod rights;
+pub mod runtimes;
 mod tables;
 pub mod timers;
 pub mod unwind;

@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use super::binaries::{Binaries, Binary};
 use super::events::{Mapped, Registers};
-use super::unwind::{Code, Ending, Memory};
+use super::runtimes::Runtime;
+use super::unwind::{Code, Ending, Memory, Place};
 use crate::profile::Frame;
 
 /// Code that a process can run.
@@ -24,6 +25,18 @@ struct Mapping {
     name: Arc<str>,
     /// None where no file holds it: code that was made while the program runs.
     binary: Option<Arc<Binary>>,
+    /// That of which the file is.
+    runtime: Option<Runtime>,
+}
+
+impl Mapping {
+    fn place(&self) -> Place {
+        match (&self.binary, self.runtime) {
+            (None, _) => Place::Made,
+            (Some(_), Some(Runtime::Python(_))) => Place::Python,
+            (Some(_), _) => Place::File,
+        }
+    }
 }
 
 /// One process.
@@ -38,6 +51,7 @@ pub struct Process {
     threads: HashMap<u32, String>,
     maps: BTreeMap<u64, Mapping>,
     code: Code,
+    runtime: Option<Runtime>,
     /// Whether `/proc` was read, or needs not be.
     is_known: bool,
 }
@@ -65,7 +79,21 @@ impl Process {
             let bias = start.wrapping_sub(address);
             self.code.add(&mapping.name, start, end, bias, binary);
         }
+        if let Some(runtime) = mapping.runtime {
+            let known = self.runtime.unwrap_or(runtime);
+            self.runtime = Some(known.or(mapping.runtime));
+        }
         self.maps.insert(start, mapping);
+    }
+
+    /// The runtime that it runs.
+    pub fn runtime(&self) -> Option<Runtime> {
+        self.runtime
+    }
+
+    fn mapping(&self, address: u64) -> Option<(u64, &Mapping)> {
+        let (start, mapping) = self.maps.range(..=address).next_back()?;
+        (address < mapping.end).then_some((*start, mapping))
     }
 
     /// Appends the addresses of a stack, from the innermost on.
@@ -76,17 +104,13 @@ impl Process {
         memory: &mut Memory,
         frames: &mut Vec<u64>,
     ) -> Ending {
-        let is_code = |address: u64| {
-            let below = self.maps.range(..=address).next_back();
-            below.is_some_and(|(_, mapping)| address < mapping.end)
-        };
-        self.code.unwind(registers, stack, memory, is_code, frames)
+        let place = |address| Some(self.mapping(address)?.1.place());
+        self.code.unwind(registers, stack, memory, place, frames)
     }
 
     /// What an address is: a place in a file, or code that was made while the program runs.
     pub fn frame(&self, address: u64) -> Frame<'_> {
-        let below = self.maps.range(..=address).next_back();
-        let Some((start, mapping)) = below.filter(|(_, mapping)| address < mapping.end) else {
+        let Some((start, mapping)) = self.mapping(address) else {
             return Frame {
                 binary: "[unknown]".into(),
                 address,
@@ -101,30 +125,11 @@ impl Process {
                 ..Frame::default()
             },
             None => Frame {
-                binary: self.runtime().into(),
+                binary: self.runtime.map_or("[jit]", Runtime::binary).into(),
                 address,
                 ..Frame::default()
             },
         }
-    }
-
-    /// Whose code it is that no file holds.
-    fn runtime(&self) -> &'static str {
-        let names = self
-            .maps
-            .values()
-            .map(|mapping| mapping.name.rsplit('/').next().unwrap_or_default());
-        for name in names {
-            match name {
-                "libjvm.so" => return "[jvm]",
-                "node" | "nodejs" => return "[node]",
-                name if name.starts_with("python3") || name.starts_with("libpython3") => {
-                    return "[python]";
-                }
-                _ => {}
-            }
-        }
-        "[jit]"
     }
 }
 
@@ -221,10 +226,12 @@ fn map(mapped: &Mapped, process: &mut Process, binaries: &mut Binaries) {
         }
         _ => None,
     };
+    let path = mapped.path.trim_end_matches(" (deleted)");
     let mapping = Mapping {
         end: mapped.start.saturating_add(mapped.bytes),
         file_offset: mapped.file_offset,
-        name: mapped.path.trim_end_matches(" (deleted)").into(),
+        runtime: binary.as_ref().and_then(|_| Runtime::of(path)),
+        name: path.into(),
         binary,
     };
     process.map(mapped.start, mapping);

@@ -29,6 +29,17 @@ pub enum Ending {
     Broken,
 }
 
+/// What code is at an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// That of a file.
+    File,
+    /// That of CPython.
+    Python,
+    /// Code that was made while the program runs.
+    Made,
+}
+
 /// What is remembered of instructions, for all processes.
 #[derive(Default)]
 pub struct Memory(CacheNative<framehop::MayAllocateDuringUnwind>);
@@ -59,13 +70,13 @@ impl Code {
     }
 
     /// Appends the addresses of the frames, from the innermost on. Each is of an instruction that is running or of the call that has
-    /// not returned. `is_code` says whether a process can run what is at an address.
+    /// not returned. `place` says what is at an address that a process can run.
     pub fn unwind(
         &self,
         registers: Registers,
         stack: &[u8],
         memory: &mut Memory,
-        is_code: impl Fn(u64) -> bool,
+        place: impl Fn(u64) -> Option<Place>,
         frames: &mut Vec<u64>,
     ) -> Ending {
         if self.is_bad.get() {
@@ -73,7 +84,7 @@ impl Code {
             return Ending::Broken;
         }
         let unwound = catch_unwind(AssertUnwindSafe(|| {
-            self.trusting(registers, stack, memory, is_code, frames)
+            self.trusting(registers, stack, memory, place, frames)
         }));
         self.is_bad.set(unwound.is_err());
         unwound.unwrap_or(Ending::Broken)
@@ -84,7 +95,7 @@ impl Code {
         registers: Registers,
         stack: &[u8],
         memory: &mut Memory,
-        is_code: impl Fn(u64) -> bool,
+        place: impl Fn(u64) -> Option<Place>,
         frames: &mut Vec<u64>,
     ) -> Ending {
         let mut is_beyond = false;
@@ -93,6 +104,7 @@ impl Code {
             is_beyond |= value.is_none();
             value.ok_or(())
         };
+        let is_code = |address| place(address).is_some();
         let mut state = start(registers);
         let mut address = FrameAddress::from_instruction_pointer(registers.ip);
         frames.push(registers.ip);
@@ -101,6 +113,14 @@ impl Code {
                 return Ending::Cut;
             }
             let before = state;
+            if address.is_return_address()
+                && place(address.address_for_lookup()) == Some(Place::Made)
+                && let Some(caller) = trampoline(&mut state, &place, &mut read)
+            {
+                frames.push(caller.address_for_lookup());
+                address = caller;
+                continue;
+            }
             let caller = self
                 .unwinder
                 .unwind_frame(address, &mut state, &mut memory.0, &mut read);
@@ -141,6 +161,36 @@ fn start(registers: Registers) -> UnwindRegisters {
 #[cfg(target_arch = "aarch64")]
 fn start(registers: Registers) -> UnwindRegisters {
     UnwindRegisters::new(registers.lr, registers.sp, registers.fp)
+}
+
+/// The caller of a trampoline that CPython makes for `-X perf`, if that is what has called. Its code keeps 8 bytes (padding up to 3.12, the frame pointer
+/// from 3.13 on) below its return address, and always returns to the interpreter. Frame pointers do not lead there: most builds of CPython use
+/// the register for other values. Source: `Python/asm_trampoline.S` of CPython.
+#[cfg(target_arch = "x86_64")]
+fn trampoline(
+    state: &mut UnwindRegisters,
+    place: &impl Fn(u64) -> Option<Place>,
+    read: &mut impl FnMut(u64) -> Result<u64, ()>,
+) -> Option<FrameAddress> {
+    let top = state.sp();
+    let caller = read(top.checked_add(8)?).ok()?;
+    (place(caller.checked_sub(1)?) == Some(Place::Python)).then_some(())?;
+    let fp = match state.bp() == top {
+        true => read(top).ok()?,
+        false => state.bp(),
+    };
+    *state = UnwindRegisters::new(caller, top.checked_add(16)?, fp);
+    FrameAddress::from_return_address(caller)
+}
+
+/// Not needed here: the trampoline keeps a frame pointer.
+#[cfg(target_arch = "aarch64")]
+fn trampoline(
+    _: &mut UnwindRegisters,
+    _: &impl Fn(u64) -> Option<Place>,
+    _: &mut impl FnMut(u64) -> Result<u64, ()>,
+) -> Option<FrameAddress> {
+    None
 }
 
 /// Where a signal has interrupted the thread, if the stack pointer is that of a handler that returns: what the kernel has put there are the
@@ -199,7 +249,13 @@ mod tests {
         };
         let mut frames = Vec::new();
         let unwind = |stack: &[u8], frames: &mut Vec<u64>| {
-            Code::default().unwind(registers, stack, &mut Memory::default(), |_| true, frames)
+            Code::default().unwind(
+                registers,
+                stack,
+                &mut Memory::default(),
+                |_| Some(Place::Made),
+                frames,
+            )
         };
         let ending = unwind(&stack, &mut frames);
         assert_eq!(frames, [0x300, 0x3ff, 0x4ff]);

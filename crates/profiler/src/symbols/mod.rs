@@ -13,6 +13,12 @@
 //! # Limits
 //! A file's tables are read when one of its addresses is asked for, and kept for up to [`BINARIES_MAX`] files, those that were asked for last. A file
 //! is taken only where its build id is that of the frames.
+//!
+//! # Interpreters without perf maps
+//! The frames of CPython before 3.12 and of Ruby stay those of the interpreter's own C functions. The libraries that read interpreter frames (`py-spy`,
+//! `rbspy`) return the stack at the time of their call, from the memory of the process, while samples are read up to 200 ms after they were taken: that
+//! stack belongs to other code, and no time stamp tells whether it has changed. Reading it consistently means to stop the process for each read, and
+//! reading it while the process runs gives torn stacks, so neither fits a profiler that is always on.
 
 pub mod binary;
 mod debug_info;
