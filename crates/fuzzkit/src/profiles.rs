@@ -9,7 +9,7 @@ use std::sync::Arc;
 use profiler::filter::Filter;
 use profiler::sampling::binaries::Binary;
 use profiler::sampling::events::Registers;
-use profiler::sampling::unwind::{Code, FRAMES_MAX, Memory};
+use profiler::sampling::unwind::{Code, CodeKind, FRAMES_MAX, Memory};
 use profiler::symbols::binary::SymbolFile;
 use profiler::symbols::demangle::demangle;
 use profiler::symbols::kernel::Kernel;
@@ -168,8 +168,12 @@ fn unwind(choice: u64, stack: &[u8], binary: Binary) {
     let mut code = Code::default();
     code.add("a", BASE, BASE + 0x8000, BASE, &binary);
     // What the file holds is as good a stack as any: it has addresses of itself.
-    let in_code = |address: u64| (BASE..BASE + 0x8000).contains(&address);
-    let anywhere = |_: u64| true;
+    let in_code = |address: u64| {
+        (BASE..BASE + 0x8000)
+            .contains(&address)
+            .then_some(CodeKind::File)
+    };
+    let anywhere = |_: u64| Some(CodeKind::Made);
     let mut memory = Memory::default();
     for address in (0x1000..0x1200).step_by(5) {
         let registers = Registers {

@@ -369,6 +369,8 @@ impl Running {
             intakes: resources.intakes.clone(),
         };
         let intake = resources.intakes.get(&name).cloned();
+        let inputs = (!options.replays).then_some(graph.inputs);
+        let inputs = inputs.unwrap_or_default();
         let outputs = graph.outputs.iter();
         let outputs = outputs.map(|node| node.component.output()).collect();
         let (common, stages) = make_stages(
@@ -399,10 +401,7 @@ impl Running {
             tells_of_files: options.ledger,
             fed: graph.fed,
             waiting: Waiting {
-                inputs: match options.replays {
-                    true => Vec::new(),
-                    false => graph.inputs,
-                },
+                inputs,
                 outputs,
                 written: graph.written,
                 pool: resources.pool,

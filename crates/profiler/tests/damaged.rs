@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use object::{Object, ObjectSection};
 use profiler::sampling::binaries::Binary;
 use profiler::sampling::events::Registers;
-use profiler::sampling::unwind::{Code, Ending, FRAMES_MAX, Memory, Place};
+use profiler::sampling::unwind::{Code, CodeKind, Ending, FRAMES_MAX, Memory};
 use profiler::symbols::Symbols;
 use profiler::symbols::binary::SymbolFile;
 
@@ -175,7 +175,7 @@ fn unwind(bytes: &[u8]) -> usize {
             lr: range.start + 5,
         };
         let mut frames = Vec::new();
-        let place = |address: u64| range.contains(&address).then_some(Place::File);
+        let place = |address: u64| range.contains(&address).then_some(CodeKind::File);
         code.unwind(registers, &stack, &mut memory, place, &mut frames);
         assert!((1..=FRAMES_MAX).contains(&frames.len()));
         count += frames.len();
@@ -254,7 +254,7 @@ fn tables_that_loop_are_not_used() {
         registers,
         &[0; 64],
         &mut Memory::default(),
-        |_| Some(Place::File),
+        |_| Some(CodeKind::File),
         &mut frames,
     );
     assert_eq!((frames.len(), ending), (1, Ending::Whole));

@@ -106,7 +106,7 @@ impl Scanner {
 
 /// What is known of a location.
 #[derive(Debug, Clone, Copy, Default)]
-struct Place {
+struct LocationRows {
     /// Where the rows of its functions begin in the list of all, the innermost first.
     first: u32,
     /// How many there are.
@@ -126,7 +126,7 @@ struct LabelSet {
 /// A location of the stack at hand.
 #[derive(Debug, Clone, Copy)]
 struct Level {
-    place: Place,
+    place: LocationRows,
     /// What the stacks took that have it and the locations outside of it; those that are to come are missing.
     weight: Weight,
 }
@@ -227,7 +227,7 @@ impl<'f> Scan<'f> {
             })?;
             // From the innermost on.
             self.place_rows[first..].reverse();
-            let place = Place {
+            let place = LocationRows {
                 first: first as u32,
                 count: (self.place_rows.len() - first) as u32,
                 is_wanted,
@@ -380,7 +380,7 @@ impl<'f> Scan<'f> {
     }
 }
 
-fn rows_of(all: &[u32], place: Place) -> &[u32] {
+fn rows_of(all: &[u32], place: LocationRows) -> &[u32] {
     let first = place.first as usize;
     all.get(first..first + place.count as usize)
         .unwrap_or_default()
@@ -418,15 +418,15 @@ impl Named<'_> {
 /// Locations by their ids, which most writers count from 1.
 #[derive(Debug, Default)]
 struct Places {
-    dense: Vec<Option<Place>>,
-    sparse: HashMap<u64, Place>,
+    dense: Vec<Option<LocationRows>>,
+    sparse: HashMap<u64, LocationRows>,
 }
 
 /// Ids below this are numbers of a list.
 const DENSE_MAX: u64 = 1 << 22;
 
 impl Places {
-    fn insert(&mut self, id: u64, place: Place) {
+    fn insert(&mut self, id: u64, place: LocationRows) {
         // A list may not grow much faster than there are locations.
         let room = 2 * (self.dense.len() as u64 + 1024);
         if id < DENSE_MAX.min(room) {
@@ -440,7 +440,7 @@ impl Places {
         }
     }
 
-    fn get(&self, id: u64) -> Option<&Place> {
+    fn get(&self, id: u64) -> Option<&LocationRows> {
         let dense = usize::try_from(id)
             .ok()
             .and_then(|index| self.dense.get(index));

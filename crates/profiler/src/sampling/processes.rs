@@ -14,7 +14,7 @@ use std::sync::Arc;
 use super::binaries::{Binaries, Binary};
 use super::events::{Mapped, Registers};
 use super::runtimes::Runtime;
-use super::unwind::{Code, Ending, Memory, Place};
+use super::unwind::{Code, CodeKind, Ending, Memory};
 use crate::profile::Frame;
 
 /// Code that a process can run.
@@ -30,11 +30,11 @@ struct Mapping {
 }
 
 impl Mapping {
-    fn place(&self) -> Place {
+    fn place(&self) -> CodeKind {
         match (&self.binary, self.runtime) {
-            (None, _) => Place::Made,
-            (Some(_), Some(Runtime::Python(_))) => Place::Python,
-            (Some(_), _) => Place::File,
+            (None, _) => CodeKind::Made,
+            (Some(_), Some(Runtime::Python(_))) => CodeKind::Python,
+            (Some(_), _) => CodeKind::File,
         }
     }
 }

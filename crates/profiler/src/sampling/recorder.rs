@@ -250,16 +250,7 @@ impl Recorder {
             let frame = self.profile.frame(&frame);
             stack = self.profile.call(stack, frame);
         }
-        for (depth, address) in sample.kernel.iter().enumerate().rev() {
-            let frame = Frame {
-                binary: "[kernel]".into(),
-                build_id: (&*self.boot).into(),
-                address: address - u64::from(depth > 0),
-                ..Frame::default()
-            };
-            let frame = self.profile.frame(&frame);
-            stack = self.profile.call(stack, frame);
-        }
+        stack = kernel_stack(&mut self.profile, stack, &sample.kernel, &self.boot);
         let purpose = self
             .purposes
             .as_ref()
@@ -283,6 +274,23 @@ impl Recorder {
         };
         self.profile.add(stack, labels, weight);
     }
+}
+
+/// The stack of the kernel's functions that `caller` has entered, from addresses of which the innermost comes first. `boot` says which kernel
+/// the addresses are of.
+fn kernel_stack(profile: &mut Profile, caller: StackId, addresses: &[u64], boot: &str) -> StackId {
+    let mut stack = caller;
+    for (depth, address) in addresses.iter().enumerate().rev() {
+        let frame = Frame {
+            binary: "[kernel]".into(),
+            build_id: boot.into(),
+            address: address - u64::from(depth > 0),
+            ..Frame::default()
+        };
+        let frame = profile.frame(&frame);
+        stack = profile.call(stack, frame);
+    }
+    stack
 }
 
 /// Names of code that was made while programs run.

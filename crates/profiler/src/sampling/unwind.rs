@@ -31,7 +31,7 @@ pub enum Ending {
 
 /// What code is at an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum CodeKind {
     /// That of a file.
     File,
     /// That of CPython.
@@ -76,7 +76,7 @@ impl Code {
         registers: Registers,
         stack: &[u8],
         memory: &mut Memory,
-        place: impl Fn(u64) -> Option<Place>,
+        place: impl Fn(u64) -> Option<CodeKind>,
         frames: &mut Vec<u64>,
     ) -> Ending {
         if self.is_bad.get() {
@@ -95,7 +95,7 @@ impl Code {
         registers: Registers,
         stack: &[u8],
         memory: &mut Memory,
-        place: impl Fn(u64) -> Option<Place>,
+        place: impl Fn(u64) -> Option<CodeKind>,
         frames: &mut Vec<u64>,
     ) -> Ending {
         let mut is_beyond = false;
@@ -114,7 +114,7 @@ impl Code {
             }
             let before = state;
             if address.is_return_address()
-                && place(address.address_for_lookup()) == Some(Place::Made)
+                && place(address.address_for_lookup()) == Some(CodeKind::Made)
                 && let Some(caller) = trampoline(&mut state, &place, &mut read)
             {
                 frames.push(caller.address_for_lookup());
@@ -169,12 +169,12 @@ fn start(registers: Registers) -> UnwindRegisters {
 #[cfg(target_arch = "x86_64")]
 fn trampoline(
     state: &mut UnwindRegisters,
-    place: &impl Fn(u64) -> Option<Place>,
+    place: &impl Fn(u64) -> Option<CodeKind>,
     read: &mut impl FnMut(u64) -> Result<u64, ()>,
 ) -> Option<FrameAddress> {
     let top = state.sp();
     let caller = read(top.checked_add(8)?).ok()?;
-    (place(caller.checked_sub(1)?) == Some(Place::Python)).then_some(())?;
+    (place(caller.checked_sub(1)?) == Some(CodeKind::Python)).then_some(())?;
     let fp = match state.bp() == top {
         true => read(top).ok()?,
         false => state.bp(),
@@ -187,7 +187,7 @@ fn trampoline(
 #[cfg(target_arch = "aarch64")]
 fn trampoline(
     _: &mut UnwindRegisters,
-    _: &impl Fn(u64) -> Option<Place>,
+    _: &impl Fn(u64) -> Option<CodeKind>,
     _: &mut impl FnMut(u64) -> Result<u64, ()>,
 ) -> Option<FrameAddress> {
     None
@@ -253,7 +253,7 @@ mod tests {
                 registers,
                 stack,
                 &mut Memory::default(),
-                |_| Some(Place::Made),
+                |_| Some(CodeKind::Made),
                 frames,
             )
         };
