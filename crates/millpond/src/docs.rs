@@ -14,6 +14,8 @@ use grok::{Library, PatternSet};
 use pipeline::settings::{DiskSettings, MemoryQueueSettings, ProcessSettings, RetrySettings};
 use serde_json::{Value, json};
 
+use crate::profile::rates::TariffSettings;
+use crate::profile::settings::{ProfileSettings, ReceiveSettings, SendSettings};
 use crate::{REGISTRY, console, schema};
 
 const ROLES: [StageRole; 3] = [StageRole::Input, StageRole::Processor, StageRole::Output];
@@ -122,7 +124,7 @@ fn pages() -> Vec<Page> {
         Page {
             name: "profile".into(),
             summary: "`millpond profile`: where processor time goes, by function, and what it costs".into(),
-            text: include_str!("profile.md").to_owned(),
+            text: profile_page(),
         },
         Page {
             name: "expressions".into(),
@@ -310,6 +312,25 @@ fn queue_page() -> String {
         "Settings of `queue: disk` and `overflow: disk`",
         &schema::settings::<DiskSettings>(),
     );
+    text
+}
+
+fn profile_page() -> String {
+    let mut text = String::from(include_str!("profile.md"));
+    for (title, settings) in [
+        (
+            "Settings of `profile`",
+            schema::settings::<ProfileSettings>(),
+        ),
+        ("Settings of `rates`", schema::settings::<TariffSettings>()),
+        ("Settings of `send`", schema::settings::<SendSettings>()),
+        (
+            "Settings of `receive`",
+            schema::settings::<ReceiveSettings>(),
+        ),
+    ] {
+        write_section(&mut text, title, &settings);
+    }
     text
 }
 

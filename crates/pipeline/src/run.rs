@@ -351,14 +351,13 @@ impl Running {
         resources: Resources,
         options: &RunOptions,
     ) -> (Self, Vec<WorkerStages>) {
-        let retry = options.retry(graph.retry);
         let diagnostics = options.diagnostics.for_pipeline(&graph.name);
         let shared = Shared {
             workers: resources.workers,
             limits: graph.queue.limits(),
             budget: resources.budget,
             in_flight_max: resources.in_flight_max,
-            retry,
+            retry: options.retry(graph.retry),
             is_finite: options.finite,
             diagnostics: diagnostics.clone(),
             activities: options.activities.clone(),

@@ -8,7 +8,7 @@ mod flame;
 pub mod operators;
 pub mod own;
 mod ranges;
-mod rates;
+pub mod rates;
 pub mod receive;
 mod record;
 pub mod send;
@@ -16,6 +16,7 @@ pub mod service;
 pub mod settings;
 mod symbolize;
 mod top;
+mod upkeep;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

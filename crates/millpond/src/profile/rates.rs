@@ -10,7 +10,8 @@ use profiler::cost::{Rates, Tariff};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::settings::SETTING;
+/// The name of the profiler's settings at the top of a configuration.
+pub const SETTING: &str = "profile";
 
 /// What a core costs. What is left out has the default of the machine's architecture.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -30,8 +30,8 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::send::PATH;
-use super::service::Upkeep;
 use super::settings::{Profiling, ReceiveSettings};
+use super::upkeep::Upkeep;
 
 /// How many bodies are read at the same time; others wait, with nothing but their heads in memory.
 const BODIES_MAX: usize = 4;

@@ -18,8 +18,8 @@ use net::client::reqwest::Url;
 use net::{Client, RequestError};
 use profiler::{Profile, otlp, pprof};
 
-use super::service::own_program;
 use super::settings::Profiling;
+use super::upkeep::own_program;
 
 /// How much time profiles that are sent cover.
 const EVERY: Duration = Duration::from_secs(300);

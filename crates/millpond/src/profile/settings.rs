@@ -9,10 +9,8 @@ use net::{Address, Auth, ClientSettings, ClientTls, Secret, ServerTls};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use super::rates::SETTING;
 use super::rates::TariffSettings;
-
-/// The name of the setting at the top of the configuration.
-pub const SETTING: &str = "profile";
 
 /// The folder of the store in the data directory.
 const FOLDER: &str = "profile";
