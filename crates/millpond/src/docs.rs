@@ -14,8 +14,8 @@ use grok::{Library, PatternSet};
 use pipeline::settings::{DiskSettings, MemoryQueueSettings, ProcessSettings, RetrySettings};
 use serde_json::{Value, json};
 
-use crate::profile::rates::TariffSettings;
-use crate::profile::settings::{ProfileSettings, ReceiveSettings, SendSettings};
+use crate::profile::rates::RateSettings;
+use crate::profile::settings::ProfileSettings;
 use crate::{REGISTRY, console, schema};
 
 const ROLES: [StageRole; 3] = [StageRole::Input, StageRole::Processor, StageRole::Output];
@@ -317,20 +317,10 @@ fn queue_page() -> String {
 
 fn profile_page() -> String {
     let mut text = String::from(include_str!("profile.md"));
-    for (title, settings) in [
-        (
-            "Settings of `profile`",
-            schema::settings::<ProfileSettings>(),
-        ),
-        ("Settings of `rates`", schema::settings::<TariffSettings>()),
-        ("Settings of `send`", schema::settings::<SendSettings>()),
-        (
-            "Settings of `receive`",
-            schema::settings::<ReceiveSettings>(),
-        ),
-    ] {
-        write_section(&mut text, title, &settings);
-    }
+    let settings = schema::settings::<ProfileSettings>();
+    write_section(&mut text, "Settings of `profile`", &settings);
+    let rates = schema::settings::<RateSettings>();
+    write_section(&mut text, "Settings of each host in `rates.hosts`", &rates);
     text
 }
 

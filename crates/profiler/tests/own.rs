@@ -111,8 +111,8 @@ fn check(by_timers: bool) {
     for (operator, other) in [("heavy", "light"), ("light", "heavy")] {
         let right = of(operator, Some(operator));
         let wrong = of(operator, Some(other));
-        // Between a note and the function's first instruction there is a little time.
-        assert!(right / of(operator, None) > 0.95, "{operator}: {right}");
+        // Between a note and the function's first instruction there is a little time, and more where others wait for the processor.
+        assert!(right / of(operator, None) > 0.9, "{operator}: {right}");
         assert!(wrong / of(operator, None) < 0.02, "{operator}: {wrong}");
     }
 }

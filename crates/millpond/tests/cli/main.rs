@@ -36,6 +36,7 @@ mod output_processors;
 mod posting;
 mod profile;
 mod profile_input;
+mod profile_service;
 mod program;
 mod queue_damage;
 mod queue_disks;
