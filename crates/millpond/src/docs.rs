@@ -127,6 +127,11 @@ fn pages() -> Vec<Page> {
             text: profile_page(),
         },
         Page {
+            name: "profile-kinds".into(),
+            summary: "the kinds of work that `millpond profile` recognises, what to look at, and the source of each rule".into(),
+            text: kinds_page(),
+        },
+        Page {
             name: "expressions".into(),
             summary: "the expression language of `if`, `where` and `set`".into(),
             text: include_str!("expressions.md").to_owned(),
@@ -327,6 +332,25 @@ fn profile_page() -> String {
 /// A section with a table of settings.
 fn write_section(text: &mut String, title: &str, schema: &Value) {
     let _ = write!(text, "\n## {title}\n\n{}", settings_table(schema, |_| true));
+}
+
+/// The rules by which profiles say what to look at.
+fn kinds_page() -> String {
+    let mut text = String::from(include_str!("profile_kinds.md"));
+    for rule in profiler::advice::rules() {
+        let _ = write!(
+            text,
+            "\n## {}\n\n{}\n\nSource: <{}>\n",
+            rule.title, rule.advice, rule.source_url
+        );
+        for (what, names) in [("Functions", rule.patterns), ("Binaries", rule.binaries)] {
+            if !names.is_empty() {
+                let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+                let _ = write!(text, "\n{what}: {}\n", names.join(", "));
+            }
+        }
+    }
+    text
 }
 
 fn functions_page() -> String {

@@ -419,6 +419,67 @@ mod tests {
     }
 
     #[test]
+    fn names_that_only_look_alike_are_not_known() {
+        for (function, binary) in [
+            ("build_tree", "/bin/app"),
+            ("mi_write", "mariadbd"),
+            ("mallory", "/bin/app"),
+            ("freeze", "/bin/app"),
+            ("matching", "/bin/app"),
+            ("Compile::Optimize()", "libjvm.so"),
+            ("PhaseIdealLoop::build_and_optimize()", "libjvm.so"),
+            ("LinearScan::allocate_registers()", "libjvm.so"),
+            ("v8::internal::Runtime_CompileLazy", "node"),
+            ("runtime.schedule", "/bin/app"),
+            ("std::vector<int>::push_back(int const&)", "/bin/app"),
+            ("memcpy", "libc.so.6"),
+            ("core::slice::memchr::memchr_aligned::runtime", "/bin/app"),
+        ] {
+            let rule = of(&Frame::function(function, binary));
+            assert_eq!(rule.map(|rule| rule.title), None, "{function}");
+        }
+    }
+
+    #[test]
+    fn names_of_other_libraries_are_known() {
+        for (function, expected) in [
+            ("chunkmemset_safe_avx2", "Compression"),
+            (
+                "snappy::RawUncompress(char const*, unsigned long, char*)",
+                "Compression",
+            ),
+            ("LZ4_decompress_safe", "Compression"),
+            ("mi_malloc_small", "Allocation"),
+            ("je_malloc_default", "Allocation"),
+            (
+                "ZRelocateWork<ZRelocateSmallAllocator>::do_forwarding",
+                "Garbage collection of the JVM",
+            ),
+            (
+                "G1ConcurrentMark::mark_in_bitmap",
+                "Garbage collection of the JVM",
+            ),
+            (
+                "v8::internal::Scavenger::Process(v8::JobDelegate*)",
+                "Garbage collection of V8",
+            ),
+            (
+                "com.fasterxml.jackson.core.json.UTF8StreamJsonParser::nextToken",
+                "Serialization",
+            ),
+            (
+                "Ljava/util/regex/Pattern$Curly;::match",
+                "Regular expressions",
+            ),
+            ("re2::DFA::InlinedSearchLoop", "Regular expressions"),
+            ("sljit_generate_code", "Regular expressions"),
+        ] {
+            let rule = of(&Frame::function(function, ""));
+            assert_eq!(rule.map(|rule| rule.title), Some(expected), "{function}");
+        }
+    }
+
+    #[test]
     fn rules_say_what_to_do() {
         for rule in rules() {
             assert!(rule.source_url.starts_with("https://"), "{}", rule.title);

@@ -13,10 +13,11 @@ mod tree;
 
 use serde_json::{Value, json};
 
+use crate::advice::{self, Kind, Rule};
 use crate::cost::Rates;
 use crate::filter::Filter;
 use crate::profile::Profile;
-use tree::CallTree;
+use tree::{CallTree, Lists};
 
 pub use svg::{SVG_SHARE_MIN, svg};
 
@@ -72,11 +73,35 @@ fn data(tree: &CallTree, profiles: &[&Profile], options: &Options) -> Value {
             "co2": options.rates.kw_per_core * options.rates.co2_tonnes_per_kwh * options.rates.pue,
         },
         "texts": lists.texts,
+        "rule_of": rules_of(&lists),
+        "rules": advice::rules().iter().map(rule).collect::<Vec<_>>(),
         "frames": lists.frames,
         "parents": lists.parents,
         "nodes": lists.nodes,
         "labels": lists.labels,
         "samples": lists.samples,
+    })
+}
+
+/// Of each function, the number of its rule from 1 on; 0 where there is none.
+fn rules_of(lists: &Lists) -> Vec<usize> {
+    let number = |[name, binary, _]: &[usize; 3]| {
+        let rule = advice::of_names(&lists.texts[*name], &lists.texts[*binary])?;
+        advice::rules().iter().position(|known| known == rule)
+    };
+    let numbers = lists.frames.iter().map(number);
+    numbers
+        .map(|number| number.map_or(0, |index| index + 1))
+        .collect()
+}
+
+/// A rule as the page shows it. Its source is named without the scheme: a page holds no address that a browser would fetch.
+fn rule(rule: &Rule) -> Value {
+    json!({
+        "title": rule.title,
+        "advice": rule.advice,
+        "source": rule.source_url.trim_start_matches("https://"),
+        "kernel": rule.kind == Kind::Kernel,
     })
 }
 
@@ -161,6 +186,17 @@ mod tests {
                 "{outside}"
             );
         }
+    }
+
+    #[test]
+    fn functions_of_known_kinds_have_their_rule() {
+        let page = html(&profile("malloc", 1), &Filter::default(), &options());
+        let data = page.split_once("type=\"application/json\">").unwrap().1;
+        let data: Value = serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap();
+        let numbers: Vec<u64> = serde_json::from_value(data["rule_of"].clone()).unwrap();
+        assert_eq!(numbers[0], 0);
+        let rule = &data["rules"][numbers[1] as usize - 1];
+        assert_eq!(rule["title"], "Allocation");
     }
 
     #[test]

@@ -55,7 +55,7 @@
 
   // The graph.
   const canvas = document.querySelector("canvas"), paper = canvas.getContext("2d");
-  let zoom = 0, boxes = [], current = -1, pattern = null, widthSide = side;
+  let zoom = 0, boxes = [], current = -1, pattern = null, markedRule = 0, widthSide = side;
   const color = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   function path(node) {
     const nodes = [];
@@ -81,9 +81,20 @@
     }
     boxes.sort((a, b) => a.depth - b.depth || a.x - b.x);
   }
+  const ruleOf = node => node ? data.rule_of[data.nodes[node - 1]] : 0;
+  const isMarked = node => pattern ? pattern.test(nameOf(node)) : markedRule > 0 && ruleOf(node) === markedRule;
+  // What is found may be below the part of the graph that is visible.
+  function reveal(box) {
+    const graph = by("graph"), top = box.depth * ROW;
+    if (top < graph.scrollTop || top + ROW > graph.scrollTop + graph.clientHeight) graph.scrollTop = Math.max(0, top - graph.clientHeight / 2);
+  }
+  function revealMarked() {
+    const box = boxes.find(box => box.node && isMarked(box.node));
+    if (box) reveal(box);
+  }
   function fill(box, colors) {
     if (!box.node) return colors.line;
-    if (pattern && pattern.test(nameOf(box.node))) return colors.mark;
+    if (isMarked(box.node)) return colors.mark;
     if (!isDiff) return [colors.kernel, colors.native, colors.made][frameOf(box.node)[2]];
     // The change as a part of the larger side, and of everything, so that what is small stays pale.
     const change = total[1][box.node] - total[0][box.node];
@@ -128,7 +139,7 @@
   function tell(node) {
     const all = total[side][0];
     const binary = binaryOf(node);
-    const lines = [nameOf(node) + (binary ? "  —  " + binary : "")];
+    const lines = [nameOf(node) + (binary ? "  —  " + binary : "") + (ruleOf(node) ? "  —  " + data.rules[ruleOf(node) - 1].title : "")];
     if (isDiff) {
       const change = total[1][node] - total[0][node];
       lines.push(`total ${seconds(total[0][node])} before, ${seconds(total[1][node])} now: ${signed(change, seconds)}`);
@@ -159,8 +170,53 @@
     else if (event.key === "Escape") return go(0);
     else return;
     event.preventDefault();
-    if (next >= 0) { current = next; draw(); tell(boxes[next].node); }
+    if (next >= 0) { current = next; draw(); reveal(boxes[next]); tell(boxes[next].node); }
   });
+
+  // What to look at: the kinds of work that take much time. A sample counts once for each.
+  function ruleSums() {
+    const KNOWN = 1 << 30;
+    const sums = data.rules.map(() => [0, 0]);
+    const seen = new Int32Array(count + 1);
+    for (let node = 1; node <= count; node++) {
+      const rule = ruleOf(node);
+      seen[node] = seen[parents[node]];
+      if (rule) seen[node] |= 1 << rule;
+      // The rule of the kernel has what no other rule knows of the kernel.
+      if (rule && !data.rules[rule - 1].kernel && frameOf(node)[2] === 0) seen[node] |= KNOWN;
+      for (let r = 0; r < sums.length; r++) {
+        if (!(seen[node] & 1 << r + 1) || data.rules[r].kernel && seen[node] & KNOWN) continue;
+        for (let s = 0; s <= side; s++) sums[r][s] += own[s][node];
+      }
+    }
+    return sums;
+  }
+  function advise() {
+    const share = (sums, s) => total[s][0] ? sums[s] / total[s][0] : 0;
+    const most = sums => Math.max(share(sums, 0), side ? share(sums, 1) : 0);
+    const found = ruleSums().map((sums, index) => ({ sums, index })).filter(({ sums }) => most(sums) >= 0.01);
+    found.sort((a, b) => most(b.sums) - most(a.sums));
+    const entries = found.map(({ sums, index }) => {
+      const rule = data.rules[index];
+      const shares = (isDiff ? [0, 1] : [0]).map(s => percent(sums[s], total[s][0])).join(" → ");
+      const button = Object.assign(document.createElement("button"), { type: "button", textContent: "Mark" });
+      button.setAttribute("aria-pressed", markedRule === index + 1);
+      button.addEventListener("click", event => {
+        event.preventDefault();
+        markedRule = markedRule === index + 1 ? 0 : index + 1;
+        by("search").value = "";
+        search();
+        advise();
+      });
+      const summary = Object.assign(document.createElement("summary"), { textContent: `${shares}  ${rule.title} ` });
+      summary.append(button);
+      const entry = document.createElement("details");
+      entry.append(summary, Object.assign(document.createElement("p"), { textContent: `${rule.advice} Source: ${rule.source}` }));
+      return entry;
+    });
+    by("advice").hidden = !entries.length;
+    by("advice").replaceChildren(by("advice").firstElementChild, ...entries);
+  }
 
   // The table of functions.
   function table() {
@@ -193,7 +249,7 @@
       const line = document.createElement("tr");
       for (const text of cells) line.append(Object.assign(document.createElement("td"), { textContent: text }));
       const name = Object.assign(document.createElement("td"), { textContent: data.texts[data.frames[row.frame][0]] + " " });
-      name.append(Object.assign(document.createElement("small"), { textContent: data.texts[data.frames[row.frame][1]].split("/").pop() }));
+      name.append(Object.assign(document.createElement("small"), { textContent: data.texts[data.frames[row.frame][1]].split("/").pop() + (data.rule_of[row.frame] ? " · " + data.rules[data.rule_of[row.frame] - 1].title : "") }));
       line.append(name);
       line.addEventListener("click", () => {
         by("search").value = "^" + data.texts[data.frames[row.frame][0]].replace(/[.*+?^${}()|[\]\\]/g, "\\$&") + "$";
@@ -223,6 +279,7 @@
       by("found").textContent = `${percent(found, total[side][0])} of all`;
     }
     draw();
+    revealMarked();
   }
   function choices() {
     const names = [...new Set(sets.flatMap(set => [...set.keys()]))].sort();
@@ -239,6 +296,7 @@
         sum();
         show();
         table();
+        advise();
         search();
         tell(0);
       });
@@ -274,4 +332,6 @@
   legend();
   show();
   table();
+  advise();
+  if (!total[0][0] && !total[side][0]) by("detail").textContent = "There are no samples.";
 })();
