@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use testkit::free_port;
+use testkit::ports::free_port;
 
 use crate::program::{Folder, millpond};
 use crate::running::Service;
