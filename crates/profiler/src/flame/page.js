@@ -211,6 +211,7 @@
       const summary = Object.assign(document.createElement("summary"), { textContent: `${shares}  ${rule.title} ` });
       summary.append(button);
       const entry = document.createElement("details");
+      entry.open = markedRule === index + 1;
       entry.append(summary, Object.assign(document.createElement("p"), { textContent: `${rule.advice} Source: ${rule.source}` }));
       return entry;
     });
