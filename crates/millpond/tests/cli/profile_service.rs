@@ -15,7 +15,7 @@ fn busy(folder: &Folder, profile: &Value) -> String {
         "data_dir": folder.path("state"),
         "profile": profile,
         "pipelines": { "web": {
-            "input": { "generate": { "kind": "apache" } },
+            "input": { "generate": { "format": "apache" } },
             "processors": [{ "grok": { "pattern": "%{COMBINEDAPACHELOG}" } }],
             "output": "discard",
         } },
