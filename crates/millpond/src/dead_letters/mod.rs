@@ -194,7 +194,7 @@ impl Selection {
             .ok()
             .is_none_or(|mut entries| entries.next().is_none());
         if !is_empty
-            && !["lock", "registry", "queue", "dead-letters"]
+            && !["lock", "registry", "queue", "dead-letters", "profile"]
                 .into_iter()
                 .any(is_known)
         {
