@@ -4,7 +4,7 @@
 //! A profile whose resource names no host is stored under the address of its client.
 //!
 //! The server has a thread and an event loop of its own: decoding and writing block nothing else. Requests are therefore handled
-//! one after the other, which is enough for some hundred hosts that send every few minutes (`bench/profile-receive`).
+//! one after the other, which suits hosts that send every few minutes; how many was not measured.
 //!
 //! # Limits
 //! A body has up to `max_request_bytes` as it is sent and decompressed; [`BODIES_MAX`] bodies are in memory at the same time. Protobuf over
