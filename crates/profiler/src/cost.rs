@@ -54,6 +54,53 @@ impl Rates {
     }
 }
 
+/// Rates of which some are given.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct GivenRates {
+    /// The price of a core-hour, in USD.
+    pub usd_per_core_hour: Option<f64>,
+    /// What a core takes, in kW.
+    pub kw_per_core: Option<f64>,
+    /// Tonnes of CO2 for each kWh.
+    pub co2_tonnes_per_kwh: Option<f64>,
+    /// Power usage effectiveness.
+    pub pue: Option<f64>,
+}
+
+impl GivenRates {
+    /// The names of the rates as settings, in the order of the fields.
+    pub const NAMES: [&str; 4] = [
+        "usd_per_core_hour",
+        "kw_per_core",
+        "co2_tonnes_per_kwh",
+        "pue",
+    ];
+
+    /// These rates; what is not given is as in `base`.
+    pub fn over(self, base: Rates) -> Rates {
+        Rates {
+            usd_per_core_hour: self.usd_per_core_hour.unwrap_or(base.usd_per_core_hour),
+            kw_per_core: self.kw_per_core.unwrap_or(base.kw_per_core),
+            co2_tonnes_per_kwh: self.co2_tonnes_per_kwh.unwrap_or(base.co2_tonnes_per_kwh),
+            pue: self.pue.unwrap_or(base.pue),
+        }
+    }
+
+    /// The first of them that is negative or no number, with its name.
+    pub fn wrong(self) -> Option<(&'static str, f64)> {
+        let rates = [
+            self.usd_per_core_hour,
+            self.kw_per_core,
+            self.co2_tonnes_per_kwh,
+            self.pue,
+        ];
+        let named = Self::NAMES.into_iter().zip(rates);
+        named
+            .filter_map(|(name, rate)| Some((name, rate?)))
+            .find(|(_, rate)| !rate.is_finite() || *rate < 0.0)
+    }
+}
+
 impl Default for Rates {
     fn default() -> Self {
         Self::here()

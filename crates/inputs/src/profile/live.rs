@@ -15,7 +15,7 @@ use profiler::profile::FrameKind;
 use profiler::sampling::background::BackgroundError;
 use profiler::sampling::{Background, Options};
 use profiler::symbols::Symbols;
-use profiler::symbols::kernel::{Kernel, KernelError};
+use profiler::symbols::kernel::KernelError;
 
 use super::documents::Layout;
 use super::sending::send;
@@ -126,10 +126,7 @@ struct Naming<'c> {
 
 impl<'c> Naming<'c> {
     fn new(layout: &'c Layout, ctx: &'c InputContext) -> Self {
-        let (symbols, refused) = match Kernel::running() {
-            Ok(kernel) => (Symbols::with_kernel(kernel), None),
-            Err(error) => (Symbols::new(), Some(error)),
-        };
+        let (symbols, refused) = Symbols::of_this_machine();
         Self {
             layout,
             ctx,

@@ -2,7 +2,7 @@
 
 use config::{ConfigError, Count, Node, Period, Positive};
 use profiler::breakdown::Key;
-use profiler::cost::Rates;
+use profiler::cost::{GivenRates, Rates};
 use profiler::profile::label;
 use profiler::sampling::{Options, Target};
 use schemars::JsonSchema;
@@ -193,7 +193,7 @@ impl Config {
     pub(super) fn layout(&self, node: &Node) -> Result<Layout, ConfigError> {
         let rates = self.rates(node)?;
         if self.rows == Rows::Samples {
-            let only_top = ["by", "max_rows"].into_iter().chain(RATES);
+            let only_top = ["by", "max_rows"].into_iter().chain(GivenRates::NAMES);
             if let Some(name) = only_top.into_iter().find(|name| node.get(name).is_some()) {
                 let error = format!("`{name}` is for `rows: top`: it has no effect here");
                 return Err(node.nearest(name).error(error));
@@ -219,36 +219,19 @@ impl Config {
     }
 
     fn rates(&self, node: &Node) -> Result<Rates, ConfigError> {
-        let default = Rates::here();
-        let given = [
-            self.usd_per_core_hour,
-            self.kw_per_core,
-            self.co2_tonnes_per_kwh,
-            self.pue,
-        ];
-        for (name, rate) in RATES.into_iter().zip(given) {
-            if rate.is_some_and(|rate| !rate.is_finite() || rate < 0.0) {
-                let error = format!("`{name}` must be a number from 0 on");
-                return Err(node.nearest(name).error(error));
-            }
+        let given = GivenRates {
+            usd_per_core_hour: self.usd_per_core_hour,
+            kw_per_core: self.kw_per_core,
+            co2_tonnes_per_kwh: self.co2_tonnes_per_kwh,
+            pue: self.pue,
+        };
+        if let Some((name, _)) = given.wrong() {
+            let error = format!("`{name}` must be a number from 0 on");
+            return Err(node.nearest(name).error(error));
         }
-        let [usd, kw, co2, pue] = given;
-        Ok(Rates {
-            usd_per_core_hour: usd.unwrap_or(default.usd_per_core_hour),
-            kw_per_core: kw.unwrap_or(default.kw_per_core),
-            co2_tonnes_per_kwh: co2.unwrap_or(default.co2_tonnes_per_kwh),
-            pue: pue.unwrap_or(default.pue),
-        })
+        Ok(given.over(Rates::here()))
     }
 }
-
-/// The settings that say what a core costs.
-const RATES: [&str; 4] = [
-    "usd_per_core_hour",
-    "kw_per_core",
-    "co2_tonnes_per_kwh",
-    "pue",
-];
 
 #[cfg(test)]
 mod tests {

@@ -15,7 +15,6 @@ use profiler::profile::Window;
 use profiler::store::query::Query;
 use profiler::store::{Slice, Store, by_host};
 use profiler::symbols::Symbols;
-use profiler::symbols::kernel::Kernel;
 use profiler::top::Group;
 use profiler::{Profile, collapsed, firefox, formats, otlp, pprof};
 
@@ -29,7 +28,7 @@ pub const ALWAYS: Range<i64> = i64::MIN..i64::MAX;
 
 /// Names of addresses of this machine. Without the right to read them, the kernel's are missing.
 pub fn names() -> Symbols {
-    Kernel::running().map_or_else(|_| Symbols::new(), Symbols::with_kernel)
+    Symbols::of_this_machine().0
 }
 
 /// What a command reads: files, and directories that are stores.

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use config::{Source, parse_yaml};
 use indexmap::IndexMap;
-use profiler::cost::{Rates, Tariff};
+use profiler::cost::{GivenRates, Rates, Tariff};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -46,33 +46,19 @@ pub struct TariffSettings {
 }
 
 impl RateSettings {
-    /// These rates; what they leave out is as in `base`.
-    fn over(&self, base: Rates) -> Rates {
-        Rates {
-            usd_per_core_hour: self.usd_per_core_hour.unwrap_or(base.usd_per_core_hour),
-            kw_per_core: self.kw_per_core.unwrap_or(base.kw_per_core),
-            co2_tonnes_per_kwh: self.co2_tonnes_per_kwh.unwrap_or(base.co2_tonnes_per_kwh),
-            pue: self.pue.unwrap_or(base.pue),
+    fn given(&self) -> GivenRates {
+        GivenRates {
+            usd_per_core_hour: self.usd_per_core_hour,
+            kw_per_core: self.kw_per_core,
+            co2_tonnes_per_kwh: self.co2_tonnes_per_kwh,
+            pue: self.pue,
         }
-    }
-
-    /// The first of them that is no rate, by its name.
-    pub fn wrong(&self) -> Option<(&'static str, f64)> {
-        [
-            ("usd_per_core_hour", self.usd_per_core_hour),
-            ("kw_per_core", self.kw_per_core),
-            ("co2_tonnes_per_kwh", self.co2_tonnes_per_kwh),
-            ("pue", self.pue),
-        ]
-        .into_iter()
-        .filter_map(|(name, rate)| Some((name, rate?)))
-        .find(|(_, rate)| !rate.is_finite() || *rate < 0.0)
     }
 }
 
 impl TariffSettings {
-    fn all(&self) -> RateSettings {
-        RateSettings {
+    fn all(&self) -> GivenRates {
+        GivenRates {
             usd_per_core_hour: self.usd_per_core_hour,
             kw_per_core: self.kw_per_core,
             co2_tonnes_per_kwh: self.co2_tonnes_per_kwh,
@@ -83,7 +69,7 @@ impl TariffSettings {
     /// The first of them that is no rate, by its path.
     pub fn wrong(&self) -> Option<(String, f64)> {
         let of_hosts = self.hosts.iter().filter_map(|(host, rates)| {
-            let (name, rate) = rates.wrong()?;
+            let (name, rate) = rates.given().wrong()?;
             Some((format!("hosts.{host}.{name}"), rate))
         });
         let of_all = self.all().wrong();
@@ -92,13 +78,13 @@ impl TariffSettings {
     }
 
     /// The rates of all hosts, where `given` stands in the place of what is for all.
-    fn tariff(&self, given: &RateSettings) -> Tariff {
+    fn tariff(&self, given: GivenRates) -> Tariff {
         let all = given.over(self.all().over(Rates::here()));
         let hosts = self.hosts.iter();
         Tariff {
             rates: all,
             hosts: hosts
-                .map(|(host, rates)| (host.clone(), rates.over(all)))
+                .map(|(host, rates)| (host.clone(), rates.given().over(all)))
                 .collect(),
         }
     }
@@ -130,7 +116,7 @@ impl RateArgs {
     /// # Errors
     /// A rate is negative, or the file cannot be read.
     pub fn tariff(&self) -> anyhow::Result<Tariff> {
-        let given = RateSettings {
+        let given = GivenRates {
             usd_per_core_hour: self.usd_per_core_hour,
             kw_per_core: self.kw_per_core,
             co2_tonnes_per_kwh: self.co2_tonnes_per_kwh,
@@ -140,7 +126,7 @@ impl RateArgs {
             let name = name.replace('_', "-");
             bail!("--{name} is {rate}: a number from 0 on is needed");
         }
-        Ok(self.settings()?.tariff(&given))
+        Ok(self.settings()?.tariff(given))
     }
 
     fn settings(&self) -> anyhow::Result<TariffSettings> {
@@ -173,11 +159,11 @@ mod tests {
         let text = "usd_per_core_hour: 0.05\nhosts:\n  arm-*: { kw_per_core: 0.002 }\n";
         let root = parse_yaml(&Source::new("rates.yaml", text.to_owned())).unwrap();
         let settings: TariffSettings = root.deserialize().unwrap();
-        let given = RateSettings {
+        let given = GivenRates {
             pue: Some(1.1),
-            ..RateSettings::default()
+            ..GivenRates::default()
         };
-        let tariff = settings.tariff(&given);
+        let tariff = settings.tariff(given);
         let arm = tariff.of("arm-7");
         assert_eq!(
             (arm.usd_per_core_hour, arm.kw_per_core, arm.pue),

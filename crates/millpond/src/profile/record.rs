@@ -7,7 +7,6 @@ use anyhow::Context;
 use component::plural;
 use profiler::sampling::{Options, Recorder, Stats, Target};
 use profiler::symbols::Symbols;
-use profiler::symbols::kernel::Kernel;
 
 use super::{RecordArgs, files};
 use crate::console::say;
@@ -28,13 +27,10 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     runtime.block_on(sample(&mut recorder, args.duration.0));
     recorder.stop();
     recorder.drain();
-    let mut symbols = match Kernel::running() {
-        Ok(kernel) => Symbols::with_kernel(kernel),
-        Err(error) => {
-            say(&format!("warning: {error}"));
-            Symbols::new()
-        }
-    };
+    let (mut symbols, refused) = Symbols::of_this_machine();
+    if let Some(error) = refused {
+        say(&format!("warning: {error}"));
+    }
     let profile = symbols.name(&recorder.take());
     files::write(&profile, &args.output)?;
     say(&summary(&recorder.stats(), profile.window.duration_ns));

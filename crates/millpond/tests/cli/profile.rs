@@ -1,38 +1,18 @@
 //! `millpond profile`: recording needs the right to sample, which the gate has.
 
 use std::fs;
-use std::process::{Child, Command};
 
 use serde_json::Value;
 
 use crate::program::{Folder, millpond};
-
-/// A process that is busy until it is dropped.
-struct Busy(Child);
-
-impl Busy {
-    fn new() -> Self {
-        let busy = Command::new("sh")
-            .args(["-c", "while :; do :; done"])
-            .spawn();
-        Self(busy.expect("a shell"))
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+use crate::running::Busy;
 
 #[test]
 fn what_is_recorded_is_shown() {
     let folder = Folder::new();
     let file = folder.path("busy.pb.gz");
     let busy = Busy::new();
-    let pid = busy.0.id().to_string();
+    let pid = busy.pid().to_string();
     let recorded = millpond(&[
         "profile",
         "record",
@@ -171,7 +151,7 @@ fn two_profiles_are_compared() {
 fn formats_are_written_and_read() {
     let folder = Folder::new();
     let busy = Busy::new();
-    let pid = busy.0.id().to_string();
+    let pid = busy.pid().to_string();
     for name in ["a.pb.gz", "a.otlp", "a.folded", "a.json.gz"] {
         let file = folder.path(name);
         let words = [

@@ -1,35 +1,16 @@
 //! The input `profile`: sampling the whole machine needs the right to do so, which the gate has.
 
 use std::fs;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::program::{Folder, command, ended, millpond, run};
+use crate::running::Busy;
 use crate::unprivileged::Unprivileged;
 
 const SOON: Duration = Duration::from_secs(60);
-
-/// A process that is busy until it is dropped.
-struct Busy(Child);
-
-impl Busy {
-    fn new() -> Self {
-        let busy = Command::new("sh")
-            .args(["-c", "while :; do :; done"])
-            .spawn();
-        Self(busy.expect("a shell"))
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// The events of a pipeline that samples into a file, stopped when there are events of so many intervals and `is_enough`.
 fn sampled(stage: &str, intervals: usize) -> Vec<Value> {
@@ -76,7 +57,7 @@ fn number(event: &Value, pointer: &str) -> f64 {
 fn the_whole_machine_is_sampled() {
     let busy = Busy::new();
     let events = sampled("profile every=1s by=[pid, function] frequency=99", 3);
-    let pid = u64::from(busy.0.id());
+    let pid = u64::from(busy.pid());
     let of_busy = |event: &&Value| event["pid"].as_u64() == Some(pid);
     assert!(events.iter().filter(of_busy).count() > 1, "{events:?}");
     let starts = windows(&events);
@@ -102,7 +83,7 @@ fn the_whole_machine_is_sampled() {
 #[test]
 fn stacks_of_a_process_are_events_and_can_be_filtered() {
     let busy = Busy::new();
-    let pid = busy.0.id();
+    let pid = busy.pid();
     let stage = format!("profile rows=samples pid={pid} every=1s | where process == \"sh\"");
     let events = sampled(&stage, 2);
     for event in &events {
@@ -166,7 +147,7 @@ fn profiles_in_files_are_rows() {
 fn recorded_profiles_of_all_formats_are_read() {
     let folder = Folder::new();
     let busy = Busy::new();
-    let pid = busy.0.id().to_string();
+    let pid = busy.pid().to_string();
     let file = folder.path("busy.pb.gz");
     let words = [
         "profile",

@@ -279,6 +279,31 @@ impl Drop for Service {
     }
 }
 
+/// A process that is busy until it is dropped.
+pub struct Busy(Child);
+
+impl Busy {
+    pub fn new() -> Self {
+        let busy = Command::new("sh")
+            .args(["-c", "while :; do :; done"])
+            .spawn();
+        Self(busy.expect("a shell"))
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A file system that is mounted in a folder of its own.
 pub struct Mount {
     folder: Folder,

@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 
 use crate::profile::{Frame, FrameId, FrameKind, Profile, StackId};
 use binary::SymbolFile;
-use kernel::Kernel;
+use kernel::{Kernel, KernelError};
 
 /// How many files' tables are kept.
 pub const BINARIES_MAX: usize = 64;
@@ -73,6 +73,14 @@ impl Symbols {
         Self {
             kernel: Some(kernel),
             ..Self::default()
+        }
+    }
+
+    /// With names of the kernel that runs now, or without them and why.
+    pub fn of_this_machine() -> (Self, Option<KernelError>) {
+        match Kernel::running() {
+            Ok(kernel) => (Self::with_kernel(kernel), None),
+            Err(error) => (Self::new(), Some(error)),
         }
     }
 
