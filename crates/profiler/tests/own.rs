@@ -111,7 +111,8 @@ fn check(by_timers: bool) {
     for (operator, other) in [("heavy", "light"), ("light", "heavy")] {
         let right = of(operator, Some(operator));
         let wrong = of(operator, Some(other));
-        // Between a note and the function's first instruction there is a little time, and more where others wait for the processor.
+        // Between a note and the function's first instruction there is a little time. Phases last by the clock on the wall, so that the share is
+        // probably smaller where others use the processors.
         assert!(right / of(operator, None) > 0.9, "{operator}: {right}");
         assert!(wrong / of(operator, None) < 0.02, "{operator}: {wrong}");
     }

@@ -171,7 +171,6 @@ impl Drop for Keeper {
 
 impl Keeper {
     fn keep(&mut self, mut profile: Profile, stats: &Stats) {
-        self.count(&mut profile);
         if stats.lost > self.lost {
             let lost = plural_were(stats.lost - self.lost, "sample");
             self.lost = stats.lost;
@@ -183,6 +182,7 @@ impl Keeper {
         if profile.is_empty() {
             return;
         }
+        self.count(&mut profile);
         if let Some(store) = &self.store
             && let Err(error) = store.write(&profile, &self.host)
         {
@@ -209,7 +209,7 @@ impl Keeper {
             let operator = component.to_string();
             let key = (pipeline.clone(), operator.clone());
             let before = self.counted.insert(key, events).unwrap_or(0);
-            if events > before && !profile.is_empty() {
+            if events > before {
                 let labels = [
                     (label::HOST, &*self.host),
                     (label::PIPELINE, &*pipeline),
