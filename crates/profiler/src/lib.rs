@@ -35,6 +35,7 @@ pub mod formats;
 pub mod otlp;
 pub mod perf_script;
 pub mod pprof;
+mod process_status;
 pub mod profile;
 mod regular;
 pub mod sampling;

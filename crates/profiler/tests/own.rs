@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use profiler::Profile;
 use profiler::filter::Filter;
 use profiler::profile::label;
-use profiler::sampling::{Background, Options, Stats, Target};
+use profiler::sampling::{Background, Options, Recorded, Stats, Target};
 use profiler::symbols::Symbols;
 use profiler::top::{Group, table};
 
@@ -70,7 +70,7 @@ fn sampled(by_timers: bool) -> (Profile, Stats) {
     };
     let profiles = Arc::new(Mutex::new(Vec::new()));
     let all = profiles.clone();
-    let each = move |profile, stats| all.lock().push((profile, stats));
+    let each = move |recorded: Recorded| all.lock().push((recorded.profile, recorded.stats));
     let slice = Duration::from_secs(1);
     let background = Background::start(&options, Some(Box::new(purpose)), slice, each);
     let background = background.expect("the right to sample");

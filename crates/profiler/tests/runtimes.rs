@@ -1,5 +1,5 @@
-//! Real runtimes: their programs' own functions have names and callers, alone and below native code that they call. Needs Node, CPython 3.12 or later,
-//! Go, and the right to sample.
+//! Real runtimes: their programs' own functions have names and callers, alone and below native code that they call. Needs a JVM of Java 17 or later, Node,
+//! CPython 3.12 or later, Go, and the right to sample.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use profiler::Profile;
 use profiler::collapsed::write;
 use profiler::filter::Filter;
-use profiler::sampling::{Options, Recorder, Stats, Target};
+use profiler::sampling::{Hint, Options, Recorder, Stats, Target};
 use profiler::symbols::Symbols;
 use profiler::symbols::kernel::Kernel;
 
@@ -29,9 +29,19 @@ fn program(name: &str) -> PathBuf {
 
 /// Samples a process until it ends.
 fn record(command: &mut Command) -> (Profile, Stats) {
+    let (profile, stats, _) = record_with_hints(command);
+    (profile, stats)
+}
+
+fn record_with_hints(command: &mut Command) -> (Profile, Stats, Vec<Hint>) {
+    record_to(command, Stdio::null())
+}
+
+/// What the program prints goes to `output`.
+fn record_to(command: &mut Command, output: Stdio) -> (Profile, Stats, Vec<Hint>) {
     // Node leaves a log where it runs.
     let folder = tempfile::tempdir().expect("a folder");
-    let command = command.current_dir(&folder).stdout(Stdio::null());
+    let command = command.current_dir(&folder).stdout(output);
     let mut child: Child = command.spawn().expect("the program");
     let target = Target::Processes(vec![child.id()]);
     let options = Options::new(target, FREQUENCY_HZ);
@@ -52,7 +62,7 @@ fn record(command: &mut Command) -> (Profile, Stats) {
     let _ = std::fs::remove_file(format!("/tmp/perf-{}.map", child.id()));
     let kernel = Kernel::running().expect("the kernel's functions");
     let profile = Symbols::with_kernel(kernel).name(&recorder.take());
-    (profile, recorder.stats())
+    (profile, recorder.stats(), recorder.hints())
 }
 
 /// The share of samples in which functions call each other, directly or not: names that begin with these, the outermost first.
@@ -149,8 +159,87 @@ fn node_functions_have_names_and_callers() {
 #[test]
 fn node_without_a_map_has_the_functions_of_its_files() {
     let _alone = ALONE.lock();
-    let recorded = record(Command::new("node").arg(program("busy.js")).arg(SECONDS));
-    check("node", &recorded, &[(0.3, &["Builtins_JSEntry"])]);
+    let mut command = Command::new("node");
+    let (profile, stats, hints) = record_with_hints(command.arg(program("busy.js")).arg(SECONDS));
+    check("node", &(profile, stats), &[(0.3, &["Builtins_JSEntry"])]);
+    let hints: Vec<String> = hints.iter().map(ToString::to_string).collect();
+    assert!(
+        hints.len() == 1 && hints[0].contains("--perf-basic-prof"),
+        "{hints:?}"
+    );
+}
+
+#[test]
+fn python_without_a_map_gets_a_hint() {
+    let _alone = ALONE.lock();
+    let mut command = Command::new(python());
+    let (_, _, hints) = record_with_hints(command.arg(program("busy.py")).arg(SECONDS));
+    let hints: Vec<String> = hints.iter().map(ToString::to_string).collect();
+    assert!(
+        hints.len() == 1 && hints[0].contains("-X perf"),
+        "{hints:?}"
+    );
+}
+
+/// The Java program, compiled, as a command of the JVM.
+fn java(folder: &Path, options: &[&str]) -> Command {
+    let mut compiler = Command::new("javac");
+    compiler.arg("-d").arg(folder).arg(program("Busy.java"));
+    assert!(compiler.status().expect("javac").success());
+    let mut java = Command::new("java");
+    java.args(options).arg("-cp").arg(folder);
+    java.args(["Busy", SECONDS]);
+    java
+}
+
+#[test]
+fn java_functions_have_names_and_callers() {
+    let _alone = ALONE.lock();
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = java(folder.path(), &["-XX:+PreserveFramePointer"]);
+    let (profile, stats, hints) = record_with_hints(&mut command);
+    let recorded = (profile, stats);
+    check(
+        "java",
+        &recorded,
+        &[
+            (0.2, &["JavaMain", "StubRoutines", "int Busy.ownLoop("]),
+            (0.2, &["JavaMain", "int Busy.ownNative(", "deflate"]),
+        ],
+    );
+    assert!(stats.broken * 50 <= stats.samples, "{stats:?}");
+    assert_eq!(hints, []);
+}
+
+#[test]
+fn an_unprepared_jvm_has_names_and_gets_a_hint() {
+    let _alone = ALONE.lock();
+    let folder = tempfile::tempdir().expect("a folder");
+    let (profile, stats, hints) = record_with_hints(&mut java(folder.path(), &[]));
+    check("java", &(profile, stats), &[(0.2, &["int Busy.ownLoop("])]);
+    let hints: Vec<String> = hints.iter().map(ToString::to_string).collect();
+    assert_eq!(hints.len(), 1, "{hints:?}");
+    let hint = &hints[0];
+    assert!(hint.starts_with("java (process "), "{hint}");
+    assert!(hint.contains("-XX:+PreserveFramePointer"), "{hint}");
+}
+
+#[test]
+fn a_jvm_that_takes_no_commands_is_left_alone() {
+    let _alone = ALONE.lock();
+    let folder = tempfile::tempdir().expect("a folder");
+    for option in ["-XX:+DisableAttachMechanism", "-Xrs"] {
+        let said = folder.path().join("said");
+        let file = std::fs::File::create(&said).expect("a file");
+        let options = [option, "-XX:+PreserveFramePointer"];
+        let mut command = java(folder.path(), &options);
+        // It would print a dump of its threads there.
+        let (_, _, hints) = record_to(&mut command, file.into());
+        let said = std::fs::read_to_string(said).expect("what it printed");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        let hints: Vec<String> = hints.iter().map(ToString::to_string).collect();
+        assert!(hints.len() == 1 && hints[0].contains(option), "{hints:?}");
+    }
 }
 
 #[test]

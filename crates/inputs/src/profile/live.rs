@@ -13,7 +13,7 @@ use parking_lot::{Condvar, Mutex};
 use profiler::Profile;
 use profiler::profile::FrameKind;
 use profiler::sampling::background::BackgroundError;
-use profiler::sampling::{Background, Options};
+use profiler::sampling::{Background, Hint, Options, Recorded};
 use profiler::symbols::Symbols;
 use profiler::symbols::kernel::KernelError;
 
@@ -35,6 +35,8 @@ struct Waiting {
     merged: u64,
     /// Samples that found no room.
     dropped: u64,
+    /// What would show more of programs.
+    hints: Vec<Hint>,
 }
 
 impl Waiting {
@@ -59,8 +61,11 @@ struct Mailbox {
 }
 
 impl Mailbox {
-    fn put(&self, profile: Profile) {
-        self.waiting.lock().add(profile, STACKS_MAX);
+    fn put(&self, recorded: Recorded) {
+        let mut waiting = self.waiting.lock();
+        waiting.add(recorded.profile, STACKS_MAX);
+        waiting.hints.extend(recorded.hints);
+        drop(waiting);
         self.filled.notify_one();
     }
 
@@ -90,7 +95,7 @@ impl Sampler {
     pub(super) fn start(options: &Options, every: Period) -> Result<Self, BackgroundError> {
         let mailbox: Arc<Mailbox> = Arc::default();
         let to = mailbox.clone();
-        let each = move |profile: Profile, _| to.put(profile);
+        let each = move |recorded| to.put(recorded);
         Ok(Self {
             background: Background::start(options, None, every.0, each)?,
             mailbox,
@@ -137,6 +142,9 @@ impl<'c> Naming<'c> {
 
     fn emit(&mut self, waiting: Waiting) -> Result<(), Stopped> {
         self.count(&waiting);
+        for hint in &waiting.hints {
+            self.ctx.diagnostics.warn(&hint.to_string());
+        }
         let Some(profile) = waiting.profile else {
             return Ok(());
         };
@@ -197,6 +205,7 @@ impl<'c> Naming<'c> {
 #[cfg(test)]
 mod tests {
     use profiler::profile::{Frame, Weight, Window};
+    use profiler::sampling::Stats;
 
     use super::*;
 
@@ -233,7 +242,11 @@ mod tests {
     #[test]
     fn what_waits_is_taken_once() {
         let mailbox = Mailbox::default();
-        mailbox.put(profile("a", 1));
+        mailbox.put(Recorded {
+            profile: profile("a", 1),
+            stats: Stats::default(),
+            hints: Vec::new(),
+        });
         assert!(mailbox.take().profile.is_some());
         assert!(mailbox.take().profile.is_none());
     }

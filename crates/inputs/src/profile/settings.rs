@@ -36,6 +36,9 @@ pub(super) struct Config {
     /// How often each core is sampled per second, from 1 to 10,000. Default: 20.
     #[serde(default)]
     frequency: Option<u32>,
+    /// Whether Java virtual machines are asked for the names of their functions, by `SIGQUIT` and the attach protocol. Default: true.
+    #[serde(default)]
+    attach: Option<bool>,
     /// The processes to sample, with those that they start. Default: all of the machine.
     #[serde(default)]
     pid: Vec<u32>,
@@ -140,6 +143,7 @@ impl Config {
         for (name, is_set) in [
             ("every", self.every.is_some()),
             ("frequency", self.frequency.is_some()),
+            ("attach", self.attach.is_some()),
             ("pid", !self.pid.is_empty()),
         ] {
             if is_set {
@@ -180,10 +184,9 @@ impl Config {
             true => Target::All,
             false => Target::Processes(self.pid.clone()),
         };
-        Ok(Origin::Live {
-            options: Options::new(target, frequency),
-            every,
-        })
+        let mut options = Options::new(target, frequency);
+        options.attaches = self.attach.unwrap_or(true);
+        Ok(Origin::Live { options, every })
     }
 
     /// What events look like.

@@ -60,6 +60,9 @@ pub struct RecordArgs {
     /// How often a second each core is sampled.
     #[arg(long, value_name = "HZ", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     frequency: u32,
+    /// Does not ask Java virtual machines for the names of their functions, which takes a signal and the attach protocol.
+    #[arg(long)]
+    no_attach: bool,
     /// The file to write: `.folded` gets collapsed stacks, `.json.gz` a file for the Firefox Profiler, `.otlp` OTLP; all others pprof.
     #[arg(long, short, value_name = "FILE", default_value = "profile.pb.gz")]
     output: PathBuf,

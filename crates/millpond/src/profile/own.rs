@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use pipeline::Handled;
 use profiler::Profile;
 use profiler::profile::label;
-use profiler::sampling::{Background, Options, Purposes, Target};
+use profiler::sampling::{Background, Options, Purposes, Recorded, Target};
 
 use super::files::names;
 
@@ -36,7 +36,7 @@ impl OwnProfile {
         let activities = Activities::noted();
         let profile: Arc<Mutex<Profile>> = Arc::default();
         let whole = profile.clone();
-        let each = move |slice: Profile, _| whole.lock().merge(&slice, |_| true);
+        let each = move |slice: Recorded| whole.lock().merge(&slice.profile, |_| true);
         let options = Options::new(Target::This, frequency_hz);
         let purposes = purposes(&activities);
         let background = Background::start(&options, Some(purposes), SLICE, each);

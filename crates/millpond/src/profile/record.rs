@@ -14,12 +14,17 @@ use crate::console::say;
 /// How often the kernel's buffers are emptied.
 const LOOK: Duration = Duration::from_millis(200);
 
+/// How long JVMs may take to give the names of their functions at the end.
+const NAMES_TIME_MAX: Duration = Duration::from_secs(2);
+
 pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     let target = match args.pid.is_empty() {
         true => Target::All,
         false => Target::Processes(args.pid.clone()),
     };
-    let mut recorder = Recorder::start(&Options::new(target, args.frequency))?;
+    let mut options = Options::new(target, args.frequency);
+    options.attaches &= !args.no_attach;
+    let mut recorder = Recorder::start(&options)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -27,6 +32,7 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     runtime.block_on(sample(&mut recorder, args.duration.0));
     recorder.stop();
     recorder.drain();
+    recorder.ask_for_names(NAMES_TIME_MAX);
     let (mut symbols, refused) = Symbols::of_this_machine();
     if let Some(error) = refused {
         say(&format!("warning: {error}"));
@@ -34,6 +40,9 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     let profile = symbols.name(&recorder.take());
     files::write(&profile, &args.output)?;
     say(&summary(&recorder.stats(), profile.window.duration_ns));
+    for hint in recorder.hints() {
+        say(&hint.to_string());
+    }
     say(&format!("written to {}", args.output.display()));
     Ok(ExitCode::SUCCESS)
 }

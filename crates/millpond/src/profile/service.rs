@@ -14,7 +14,7 @@ use component::{Activities, Diagnostics, Limit, plural_were};
 use pipeline::Handled;
 use profiler::Profile;
 use profiler::profile::label;
-use profiler::sampling::{Background, Options, Stats, Target};
+use profiler::sampling::{Background, Options, Recorded, Target};
 use profiler::store::Store;
 
 use super::own;
@@ -92,10 +92,11 @@ impl ProfileService {
         } else {
             Target::This
         };
-        let options = Options::new(target, settings.frequency);
+        let mut options = Options::new(target, settings.frequency);
+        options.attaches &= settings.attach;
         let activities = Activities::noted();
         let purposes = own::purposes(&activities);
-        let each = move |profile, stats| keeper.keep(profile, &stats);
+        let each = move |recorded| keeper.keep(recorded);
         match Background::start(&options, Some(purposes), SLICE, each) {
             Ok(background) => {
                 self.is_by_timers = background.is_by_timers();
@@ -170,7 +171,15 @@ impl Drop for Keeper {
 }
 
 impl Keeper {
-    fn keep(&mut self, mut profile: Profile, stats: &Stats) {
+    fn keep(&mut self, recorded: Recorded) {
+        let Recorded {
+            mut profile,
+            stats,
+            hints,
+        } = recorded;
+        for hint in hints {
+            self.diagnostics.info(&format!("profile: {hint}"));
+        }
         if stats.lost > self.lost {
             let lost = plural_were(stats.lost - self.lost, "sample");
             self.lost = stats.lost;

@@ -31,6 +31,8 @@ pub struct ProfileSettings {
     pub host: bool,
     /// How often a second each core is sampled while it is busy: from 1 to 1000.
     pub frequency: u32,
+    /// Whether Java virtual machines are asked for the names of their functions, by `SIGQUIT` and the attach protocol; with `host: true`.
+    pub attach: bool,
     /// The directory where profiles are stored, as pprof files. Several machines may use one directory. Default: `profile`
     /// in `data_dir`.
     #[serde(deserialize_with = "config::paths")]
@@ -55,6 +57,7 @@ impl Default for ProfileSettings {
             enabled: true,
             host: false,
             frequency: 20,
+            attach: true,
             store: None,
             max_bytes: Size(1 << 30),
             max_age: Period::from_secs(30 * 24 * 3600),

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mio::Waker;
 
-use super::{Options, Purposes, Recorder, SamplingError, Stats};
+use super::{Hint, Options, Purposes, Recorder, SamplingError, Stats};
 use crate::Profile;
 
 /// How often the buffers of other processes are emptied.
@@ -27,6 +27,27 @@ pub enum BackgroundError {
     Thread(#[from] io::Error),
 }
 
+/// What was recorded in a slice.
+#[derive(Debug)]
+pub struct Recorded {
+    /// The samples, with addresses where names are not known yet.
+    pub profile: Profile,
+    /// What came of all samples so far.
+    pub stats: Stats,
+    /// What would show more of programs; each program once.
+    pub hints: Vec<Hint>,
+}
+
+impl Recorded {
+    fn take(recorder: &mut Recorder) -> Self {
+        Self {
+            profile: recorder.take(),
+            stats: recorder.stats(),
+            hints: recorder.hints(),
+        }
+    }
+}
+
 /// The thread. It ends when this is stopped or dropped.
 #[derive(Debug)]
 pub struct Background {
@@ -37,8 +58,8 @@ pub struct Background {
 }
 
 impl Background {
-    /// Begins to record. Threads that the caller starts from now on are sampled too. `each` gets a profile for each slice, with addresses
-    /// where names are not known yet, and what came of all samples so far; the last one when it is stopped.
+    /// Begins to record. Threads that the caller starts from now on are sampled too. `each` gets what was recorded
+    /// in each slice; the last one when it is stopped.
     ///
     /// # Errors
     /// The kernel refuses to sample, or the system to create a thread.
@@ -46,7 +67,7 @@ impl Background {
         options: &Options,
         purposes: Option<Purposes>,
         slice: Duration,
-        mut each: impl FnMut(Profile, Stats) + Send + 'static,
+        mut each: impl FnMut(Recorded) + Send + 'static,
     ) -> Result<Self, BackgroundError> {
         let mut recorder = Recorder::start(options)?;
         if let Some(purposes) = purposes {
@@ -62,8 +83,7 @@ impl Background {
                 let now = SystemTime::now();
                 if now >= end {
                     end = slice_end(now, slice);
-                    let profile = recorder.take();
-                    each(profile, recorder.stats());
+                    each(Recorded::take(&mut recorder));
                 }
                 let rest = end.duration_since(now).unwrap_or_default();
                 recorder.wait(look.min(rest));
@@ -71,8 +91,7 @@ impl Background {
             }
             recorder.stop();
             recorder.drain();
-            let profile = recorder.take();
-            each(profile, recorder.stats());
+            each(Recorded::take(&mut recorder));
         };
         Ok(Self {
             thread: Some(Builder::new().name("profile".to_owned()).spawn(run)?),

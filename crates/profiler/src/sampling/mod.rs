@@ -6,6 +6,9 @@
 //! | [`rights`] | what is missing where the kernel refuses, and what works without it |
 //! | [`processes`] | what is known of processes: names, threads, mapped files, labels |
 //! | [`runtimes`] | which runtime a process is of |
+//! | [`made`] | names of code that is made while programs run |
+//! | [`jvm`] | asks Java virtual machines for such names |
+//! | [`hints`] | which option a runtime needs, where it does not show its functions |
 //! | [`binaries`] | files of code: what is needed to unwind stacks and to name addresses |
 //! | [`timers`] | samples of this process where the kernel allows no events |
 //! | `tables` | which unwinding tables are used: those that end |
@@ -25,6 +28,9 @@
 pub mod background;
 pub mod binaries;
 pub mod events;
+pub mod hints;
+pub mod jvm;
+pub mod made;
 pub mod processes;
 pub mod recorder;
 pub mod rights;
@@ -33,7 +39,8 @@ mod tables;
 pub mod timers;
 pub mod unwind;
 
-pub use background::Background;
+pub use background::{Background, Recorded};
+pub use hints::Hint;
 pub use recorder::{Purposes, Recorder, Stats};
 pub use rights::SamplingError;
 
@@ -67,6 +74,8 @@ pub struct Options {
     pub wakes: bool,
     /// Takes samples by timers also where the kernel allows events; for [`Target::This`].
     pub by_timers: bool,
+    /// Whether JVMs are asked for the names of their code ([`jvm`]), which sends them a signal. Not for [`Target::This`].
+    pub attaches: bool,
 }
 
 impl Options {
@@ -78,6 +87,7 @@ impl Options {
         Self {
             wakes: target == Target::This,
             by_timers: false,
+            attaches: target != Target::This,
             target,
             frequency_hz,
             stack_bytes: STACK_BYTES,

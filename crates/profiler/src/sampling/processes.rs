@@ -207,6 +207,19 @@ impl Processes {
         }
     }
 
+    /// A process of a runtime, without anything else that is known of it.
+    #[cfg(test)]
+    pub fn of_runtime(&mut self, pid: u32, name: &str, runtime: Runtime) -> &Process {
+        let process = self.by_pid.entry(pid).or_default();
+        *process = Process {
+            name: name.to_owned(),
+            runtime: Some(runtime),
+            is_known: true,
+            ..Process::default()
+        };
+        process
+    }
+
     /// How many are known.
     pub fn len(&self) -> usize {
         self.by_pid.len()

@@ -2,20 +2,21 @@
 //!
 //! Whoever records calls [`Recorder::drain`] a few times a second and takes what has come together with [`Recorder::take`].
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mio::Waker;
 
 use super::events::{Event, Events, StackSample};
+use super::hints::{Hint, Hints, Seen};
+use super::made::MadeCode;
 use super::processes::Processes;
 use super::timers::{self, Timers};
 use super::unwind::{Ending, Memory};
 use super::{Options, SamplingError, Target};
 use crate::profile::{Frame, FrameKind, Profile, SECOND_NS, StackId, Weight, Window, label};
 use crate::symbols::kernel;
-use crate::symbols::perf_map::PerfMap;
 
 /// The frame outside of a stack whose outermost part was not copied.
 const CUT: &str = "[stack cut off]";
@@ -82,6 +83,8 @@ pub struct Recorder {
     processes: Processes,
     memory: Memory,
     made: MadeCode,
+    hints: Hints,
+    new_hints: Vec<Hint>,
     profile: Profile,
     stats: Stats,
     began: SystemTime,
@@ -111,7 +114,9 @@ impl Recorder {
             purposes: None,
             processes: Processes::default(),
             memory: Memory::default(),
-            made: MadeCode::default(),
+            made: MadeCode::new(options.frequency_hz, options.attaches),
+            hints: Hints::new(options.frequency_hz),
+            new_hints: Vec::new(),
             profile: Profile::new(Window::default(), f64::from(options.frequency_hz)),
             options,
             stats: Stats::default(),
@@ -163,6 +168,9 @@ impl Recorder {
                 } => self.processes.name(pid, tid, name, is_exec),
                 Event::Began { pid, parent, tid } => {
                     self.processes.begin(pid, parent, tid);
+                    if pid != parent {
+                        self.made.begin(pid);
+                    }
                     if let Some(wanted) = self
                         .wanted
                         .as_mut()
@@ -204,7 +212,19 @@ impl Recorder {
         let fresh = Profile::new(Window::default(), f64::from(self.options.frequency_hz));
         let mut profile = std::mem::replace(&mut self.profile, fresh);
         profile.window = window;
-        profile
+        let hints = self.hints.take(|pid| self.made.failure(pid));
+        self.new_hints.extend(hints);
+        self.made.name_late(profile)
+    }
+
+    /// What would show more of programs than was seen of them in the profiles that were taken; each is given once.
+    pub fn hints(&mut self) -> Vec<Hint> {
+        std::mem::take(&mut self.new_hints)
+    }
+
+    /// Asks JVMs whose code had no names for them once more, and waits up to so long for them.
+    pub fn ask_for_names(&mut self, timeout: Duration) {
+        self.made.finish(timeout);
     }
 
     /// What came of all samples so far.
@@ -239,18 +259,14 @@ impl Recorder {
             let frame = self.profile.frame(&Frame::function(name, ""));
             stack = self.profile.call(stack, frame);
         }
-        for address in addresses.iter().rev() {
-            let mut frame = process.frame(*address);
-            if frame.kind() == FrameKind::Interpreted {
-                // It may be other code by the time when names are looked up.
-                if let Some(name) = self.made.name(sample.pid, *address) {
-                    (frame.function, frame.address) = (name.into(), 0);
-                }
-            }
-            let frame = self.profile.frame(&frame);
-            stack = self.profile.call(stack, frame);
+        let broken = ending != Ending::Whole;
+        let (stack, seen) = self.user_stack(sample.pid, stack, &addresses, broken);
+        let process = self.processes.get(sample.pid);
+        if seen.is_unnamed {
+            self.made.miss(sample.pid, process.runtime());
         }
-        stack = kernel_stack(&mut self.profile, stack, &sample.kernel, &self.boot);
+        self.hints.count(sample.pid, process, seen);
+        let stack = kernel_stack(&mut self.profile, stack, &sample.kernel, &self.boot);
         let purpose = self
             .purposes
             .as_ref()
@@ -274,6 +290,34 @@ impl Recorder {
         };
         self.profile.add(stack, labels, weight);
     }
+
+    /// The stack of a process's functions that `caller` has entered, from addresses of which the innermost comes first. A broken stack has no caller of
+    /// the outermost one.
+    fn user_stack(
+        &mut self,
+        pid: u32,
+        caller: StackId,
+        addresses: &[u64],
+        is_broken: bool,
+    ) -> (StackId, Seen) {
+        let process = self.processes.get(pid);
+        let (mut stack, mut seen) = (caller, Seen::default());
+        for (index, address) in addresses.iter().enumerate().rev() {
+            let mut frame = process.frame(*address);
+            if frame.kind() == FrameKind::Interpreted {
+                seen.is_made = true;
+                seen.is_broken |= is_broken && index == addresses.len() - 1;
+                // It may be other code by the time when names are looked up.
+                match self.made.name(pid, *address) {
+                    Some(name) => (frame.function, frame.address) = (name.into(), 0),
+                    None => seen.is_unnamed = true,
+                }
+            }
+            let frame = self.profile.frame(&frame);
+            stack = self.profile.call(stack, frame);
+        }
+        (stack, seen)
+    }
 }
 
 /// The stack of the kernel's functions that `caller` has entered, from addresses of which the innermost comes first. `boot` says which kernel
@@ -291,35 +335,6 @@ fn kernel_stack(profile: &mut Profile, caller: StackId, addresses: &[u64], boot:
         stack = profile.call(stack, frame);
     }
     stack
-}
-
-/// Names of code that was made while programs run.
-#[derive(Default)]
-struct MadeCode {
-    maps: HashMap<u32, PerfMap>,
-    /// Those that were looked at since the buffers were emptied last.
-    fresh: HashSet<u32>,
-}
-
-impl MadeCode {
-    fn look_again(&mut self) {
-        self.fresh.clear();
-    }
-
-    fn name(&mut self, pid: u32, address: u64) -> Option<String> {
-        let map = self.maps.entry(pid).or_insert_with(|| PerfMap::of(pid));
-        if self.fresh.insert(pid) {
-            // One that is not there, or was read before and is gone, is as it was.
-            let _ = map.refresh();
-        }
-        map.name(address)
-    }
-
-    fn end(&mut self, pid: u32, tid: u32) {
-        if pid == tid {
-            self.maps.remove(&pid);
-        }
-    }
 }
 
 impl std::fmt::Debug for Recorder {

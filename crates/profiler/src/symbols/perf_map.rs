@@ -4,7 +4,8 @@
 //! Source: `tools/perf/Documentation/jit-interface.txt` of the Linux kernel.
 //!
 //! A program goes on writing the file, and some write it anew. So it is read again when its size or time has changed, and the last line,
-//! which may not be whole, counts only with its line end. What is not a regular file is not opened: any process can leave one there.
+//! which may not be whole, counts only with its line end. Any process can leave a file there, and an earlier one with the same number may have: so
+//! only a regular file is read that is the process's user's (or root's), and that was written since the process began.
 //!
 //! # Limits
 //! A file has up to [`FILE_BYTES_MAX`]; of a larger one nothing is read. Names are cut behind [`NAME_BYTES_MAX`].
@@ -12,10 +13,12 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use super::demangle::demangle;
+use crate::process_status::{Status, began};
 use crate::regular;
 
 /// The most bytes of a file.
@@ -23,10 +26,15 @@ pub const FILE_BYTES_MAX: u64 = 256 << 20;
 /// The most bytes of a name.
 pub const NAME_BYTES_MAX: usize = 4096;
 
+/// How exact the time is at which a process began.
+const ROUNDED: Duration = Duration::from_secs(2);
+
 /// Names of the code of one process.
 #[derive(Debug, Default)]
 pub struct PerfMap {
     path: PathBuf,
+    /// The user who may have written it, and since when; anybody and ever where that is not known.
+    writer: Option<(u32, SystemTime)>,
     read: Option<(u64, SystemTime)>,
     /// By where it begins: the end, and the name.
     functions: BTreeMap<u64, (u64, String)>,
@@ -35,16 +43,16 @@ pub struct PerfMap {
 impl PerfMap {
     /// The map of a process, which may have its own `/tmp` and its own number.
     pub fn of(pid: u32) -> Self {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let inner = status
-            .lines()
-            .find_map(|line| line.strip_prefix("NSpid:"))
-            .and_then(|numbers| numbers.split_whitespace().last()?.parse().ok())
-            .unwrap_or(pid);
+        let status = Status::of(pid);
+        let inner = status.map_or(pid, |status| status.number);
         let inside = PathBuf::from(format!("/proc/{pid}/root/tmp/perf-{inner}.map"));
-        match inside.exists() {
+        let map = match inside.exists() {
             true => Self::at(&inside),
             false => Self::at(Path::new(&format!("/tmp/perf-{pid}.map"))),
+        };
+        Self {
+            writer: status.map(|status| status.uid).zip(began(pid)),
+            ..map
         }
     }
 
@@ -59,12 +67,18 @@ impl PerfMap {
     /// Reads the file if it has changed.
     ///
     /// # Errors
-    /// It is not there, or too large.
+    /// It is not there, too large, or may be of another process.
     pub fn refresh(&mut self) -> io::Result<()> {
         let data = fs::metadata(&self.path)?;
         let state = (data.len(), data.modified()?);
         if self.read == Some(state) {
             return Ok(());
+        }
+        if let Some((user, since)) = self.writer {
+            let is_own = [0, user].contains(&data.uid());
+            if !is_own || state.1 + ROUNDED < since {
+                return Err(io::ErrorKind::PermissionDenied.into());
+            }
         }
         let mut bytes = Vec::new();
         // It may grow while it is read.
@@ -72,10 +86,20 @@ impl PerfMap {
         if data.len() > FILE_BYTES_MAX || file.read_to_end(&mut bytes)? as u64 > FILE_BYTES_MAX {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        self.functions.clear();
-        self.add(&bytes);
+        self.replace(&bytes);
         self.read = Some(state);
         Ok(())
+    }
+
+    /// Takes the lines of a map in place of all that was known.
+    pub fn replace(&mut self, text: &[u8]) {
+        self.functions.clear();
+        self.add(text);
+    }
+
+    /// Whether no function is known.
+    pub fn is_empty(&self) -> bool {
+        self.functions.is_empty()
     }
 
     /// Takes the lines of a file, behind those that were taken before.
@@ -148,6 +172,30 @@ mod tests {
         );
         map.add(b"1100 10 b c\n");
         assert_eq!(map.name(0x1100), name("b c"));
+    }
+
+    #[test]
+    fn what_another_process_may_have_written_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("perf-1.map");
+        fs::write(&path, "10 10 a\n").unwrap();
+        let data = fs::metadata(&path).unwrap();
+        let written = data.modified().unwrap();
+        // Root may write for everybody.
+        let other = if data.uid() == 0 { 0 } else { data.uid() + 1 };
+        let minute = Duration::from_secs(60);
+        for (user, since, is_read) in [
+            (data.uid(), written, true),
+            (data.uid(), written - minute, true),
+            (data.uid(), written + minute, false),
+            (other, written, data.uid() == 0),
+        ] {
+            let mut map = PerfMap {
+                writer: Some((user, since)),
+                ..PerfMap::at(&path)
+            };
+            assert_eq!(map.refresh().is_ok(), is_read, "{user} {since:?}");
+        }
     }
 
     #[test]
