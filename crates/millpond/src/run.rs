@@ -11,7 +11,7 @@ use component::{Activities, Diagnostics, Stop, plural, plural_were};
 use pipeline::report::{PipelineReport, Problem};
 use pipeline::{Graph, Report, Run, RunOptions, StartError};
 use profiler::Profile;
-use registry::{Registry, RegistryError};
+use registry::{LockedDirectory, Registry, RegistryError};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
@@ -47,6 +47,8 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let host = host();
     let (graph, profiling) = loaded.build_with_profiling(&host, args.data_dir.clone())?;
     let mut session = Session::begin(&graph, finite, true)?;
+    // Before profiles are stored in it.
+    let data_dir = lock(graph.process.data_dir.as_deref())?;
     if args.profile.is_some() {
         session = session.sampled(OwnProfile::start(PROFILE_HZ)?);
     } else if !finite {
@@ -57,8 +59,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     } else if graph.reads_terminal() {
         say(TERMINAL_HINT);
     }
-    let data_dir = graph.process.data_dir.clone();
-    let report = session.execute(graph, finite, &host, data_dir.as_deref(), args.metrics);
+    let report = session.execute(graph, finite, &host, data_dir, args.metrics);
     session.end_profiles();
     let report = report?;
     if let (Some(path), Some(profile)) = (&args.profile, session.profile()) {
@@ -111,21 +112,27 @@ impl Replay {
     pub fn run(self) -> anyhow::Result<u8> {
         let mut session = Session::begin(&self.graph, true, true)?;
         session.replays = true;
-        let data_dir = self.graph.process.data_dir.clone();
-        let report = session.execute(self.graph, true, &self.host, data_dir.as_deref(), false)?;
+        let data_dir = lock(self.graph.process.data_dir.as_deref())?;
+        let report = session.execute(self.graph, true, &self.host, data_dir, false)?;
         Ok(session.conclude(&report))
     }
 }
 
+/// Locks the data directory, where there is one.
+fn lock(data_dir: Option<&Path>) -> anyhow::Result<Option<LockedDirectory>> {
+    let locked = data_dir.map(LockedDirectory::take).transpose();
+    locked.map_err(|error| sentence(&error))
+}
+
 /// Opens what inputs remember, and says what of it was lost.
 fn open_registry(
-    data_dir: Option<&Path>,
+    data_dir: Option<LockedDirectory>,
     diagnostics: &Diagnostics,
 ) -> anyhow::Result<Option<Arc<Registry>>> {
     let Some(directory) = data_dir else {
         return Ok(None);
     };
-    let (registry, losses) = Registry::open(directory).map_err(|error| sentence(&error))?;
+    let (registry, losses) = directory.open().map_err(|error| sentence(&error))?;
     for loss in losses {
         diagnostics.warn(&loss.to_string());
     }
@@ -252,7 +259,7 @@ impl Session {
         graph: Graph,
         finite: bool,
         host: &Arc<batch::HostInfo>,
-        memory: Option<&Path>,
+        memory: Option<LockedDirectory>,
         ledger: bool,
     ) -> anyhow::Result<Report> {
         let runtime = runtime()?;

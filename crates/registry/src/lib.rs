@@ -59,4 +59,4 @@ mod store;
 pub use error::RegistryError;
 pub use format::{COMMIT_BYTES_MAX, Change, Key, VALUE_BYTES_MAX};
 pub use reading::{Reading, read};
-pub use store::Registry;
+pub use store::{LockedDirectory, Registry};

@@ -5,7 +5,7 @@
 //! file in place. The log's length on disk is `Writer::length`, except while `must_cut` or within a commit.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use disk::{FolderStorage, Storage, StoredFile};
@@ -52,6 +52,36 @@ struct Writer {
     compact_at: u64,
 }
 
+/// A data directory that this process has locked, and whose registry is not read yet. Dropping it unlocks the directory.
+#[derive(Debug)]
+pub struct LockedDirectory {
+    directory: PathBuf,
+    storage: FolderStorage,
+}
+
+impl LockedDirectory {
+    /// Locks a data directory, which is created where it is missing.
+    ///
+    /// # Errors
+    /// Another instance holds the directory; the system refuses.
+    pub fn take(directory: &Path) -> Result<Self, RegistryError> {
+        Ok(Self {
+            directory: directory.to_owned(),
+            storage: FolderStorage::open(directory)?,
+        })
+    }
+
+    /// Opens the registry, as [`Registry::open`] does.
+    ///
+    /// # Errors
+    /// The log has a newer version; the system refuses.
+    pub fn open(self) -> Result<(Registry, Vec<String>), RegistryError> {
+        let warning = self.storage.warning();
+        let (registry, sentences) = Registry::open_on(&self.directory, Arc::new(self.storage))?;
+        Ok((registry, warning.into_iter().chain(sentences).collect()))
+    }
+}
+
 impl Registry {
     /// Opens the registry of a data directory, which is created where it is missing, and locks the directory until the
     /// registry is dropped. What is damaged is set aside; the sentences say what was lost.
@@ -59,10 +89,7 @@ impl Registry {
     /// # Errors
     /// Another instance holds the directory; the log has a newer version; the system refuses.
     pub fn open(directory: &Path) -> Result<(Self, Vec<String>), RegistryError> {
-        let storage = FolderStorage::open(directory)?;
-        let warning = storage.warning();
-        let (registry, sentences) = Self::open_on(directory, Arc::new(storage))?;
-        Ok((registry, warning.into_iter().chain(sentences).collect()))
+        LockedDirectory::take(directory)?.open()
     }
 
     /// Opens a registry on any storage; `directory` is what messages call it.

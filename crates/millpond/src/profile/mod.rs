@@ -3,8 +3,10 @@
 mod chart;
 mod compact;
 mod diff;
+mod ending;
 mod files;
 mod flame;
+mod naming;
 pub mod operators;
 pub mod own;
 mod ranges;

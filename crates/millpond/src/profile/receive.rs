@@ -98,9 +98,14 @@ impl Receiving {
         Ok(Some(Self { stop, thread }))
     }
 
-    /// Closes the port, and answers what has been received.
-    pub fn stop(self) {
+    /// Closes the port, and answers what has been received, which takes up to [`STOP_TIMEOUT`].
+    pub fn begin_stop(&self) {
         self.stop.stop();
+    }
+
+    /// Waits until that is done.
+    pub fn stop(self) {
+        self.begin_stop();
         // A panic there has been reported.
         let _ = self.thread.join();
     }

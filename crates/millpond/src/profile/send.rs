@@ -3,23 +3,29 @@
 //! Profiles are joined for [`EVERY`] and get names in a process of their own, as for the store, because only this machine has the files.
 //! Sending has a thread of its own: a collector that is slow or away delays nothing. What it rejects, and what finds no room in the
 //! queue of [`WAITING_MAX`] profiles, is reported and lost here; the store keeps it.
+//!
+//! # Stopping
+//! What has gathered is sent once more. Names may take half of `shutdown_deadline`, after which addresses are sent. At the deadline, what is
+//! not sent is given up and reported.
 
-use std::io::Write;
-use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use component::thread::Work;
-use component::{Diagnostics, Limit};
+use component::{Diagnostics, Limit, plural_were};
 use net::client::reqwest::Url;
 use net::{Client, RequestError};
-use profiler::{Profile, otlp, pprof};
+use profiler::store::Store;
+use profiler::{Profile, otlp};
+use tokio::process::Command;
+use tokio::runtime::Runtime;
+use tokio::time::sleep;
 
+use super::ending::Ending;
+use super::naming;
 use super::settings::Profiling;
-use super::upkeep::own_program;
 
 /// How much time profiles that are sent cover.
 const EVERY: Duration = Duration::from_secs(300);
@@ -27,15 +33,15 @@ const EVERY: Duration = Duration::from_secs(300);
 /// How many profiles wait while another one is sent.
 const WAITING_MAX: usize = 12;
 
+/// How long names of a profile may take.
+const NAMING_TIME: Duration = Duration::from_secs(300);
+
 /// How long a profile is sent again that was not accepted.
 const RETRY_TIME: Duration = Duration::from_secs(600);
 
 /// The pause after the first failure; each further one is twice as long, up to [`PAUSE_MAX`].
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-
-/// How often a pause looks whether the service stops.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// The path of profiles at a collector that is named without one.
 pub const PATH: &str = "/v1development/profiles";
@@ -47,17 +53,21 @@ const ANSWER_BYTES_MAX: usize = 64 << 10;
 pub struct Sending {
     queue: SyncSender<Profile>,
     thread: Work<()>,
-    stops: Arc<AtomicBool>,
     joined: Profile,
     since: Instant,
 }
 
 impl Sending {
-    /// Begins, where the settings ask for it.
+    /// Begins, where the settings ask for it. `store` is what also keeps the profiles.
     ///
     /// # Errors
     /// A setting cannot be used, or the system refuses a thread.
-    pub fn start(profiling: &Profiling, diagnostics: &Diagnostics) -> anyhow::Result<Option<Self>> {
+    pub fn start(
+        profiling: &Profiling,
+        store: Option<&Store>,
+        ending: &Ending,
+        diagnostics: &Diagnostics,
+    ) -> anyhow::Result<Option<Self>> {
         let Some(settings) = &profiling.settings.send else {
             return Ok(None);
         };
@@ -72,19 +82,20 @@ impl Sending {
             .build()
             .context("the system refuses an event loop to send profiles")?;
         let (queue, waiting) = sync_channel(WAITING_MAX);
-        let stops: Arc<AtomicBool> = Arc::default();
         let sender = Sender {
             client,
             url,
-            runtime,
-            stops: stops.clone(),
+            store: store.map(|store| store.folder().to_owned()),
+            symbolize: naming::symbolize,
+            deadline: settings.shutdown_deadline.get().0,
+            ending: ending.clone(),
             diagnostics: diagnostics.clone(),
         };
-        let thread = component::thread::start("profile-send", move || sender.run(&waiting));
+        let send = move || sender.run(&waiting, &runtime);
+        let thread = component::thread::start("profile-send", send);
         Ok(Some(Self {
             queue,
             thread: thread.context("cannot create the thread that sends profiles")?,
-            stops,
             joined: Profile::default(),
             since: Instant::now(),
         }))
@@ -108,9 +119,8 @@ impl Sending {
         }
     }
 
-    /// Sends what has gathered, each profile once more at most, and ends.
+    /// Sends what has gathered, until the deadline of a service that ends.
     pub fn stop(mut self, diagnostics: &Diagnostics) {
-        self.stops.store(true, Ordering::Release);
         self.pass_on(diagnostics);
         drop(self.queue);
         // A panic there has been reported.
@@ -122,62 +132,104 @@ impl Sending {
 struct Sender {
     client: Client,
     url: Url,
-    runtime: tokio::runtime::Runtime,
-    stops: Arc<AtomicBool>,
+    /// The store that also keeps the profiles.
+    store: Option<PathBuf>,
+    symbolize: fn() -> Command,
+    /// How long a stop may take.
+    deadline: Duration,
+    ending: Ending,
     diagnostics: Diagnostics,
 }
 
 impl Sender {
-    fn run(&self, waiting: &Receiver<Profile>) {
+    fn run(&self, waiting: &Receiver<Profile>, runtime: &Runtime) {
+        let mut unsent = 0;
         for profile in waiting {
-            let named = named(&profile).unwrap_or_else(|error| {
-                self.diagnostics
-                    .warn_limited(Limit::events("profile_names"), || {
-                        format!("profiles are sent with addresses instead of names: {error:#}")
-                    });
-                profile
-            });
-            self.send(&otlp::write(&named, env!("CARGO_PKG_VERSION")));
+            if !runtime.block_on(self.deliver(profile)) {
+                unsent += 1;
+            }
+        }
+        if unsent > 0 {
+            let (profiles, url) = (plural_were(unsent, "profile"), &self.url);
+            self.diagnostics.warn(&format!(
+                "{profiles} not sent to {url} before the deadline of the stop (`shutdown_deadline`): {}",
+                self.kept()
+            ));
         }
     }
 
+    /// Names and sends a profile; whether that ended before a stop took too long.
+    async fn deliver(&self, profile: Profile) -> bool {
+        let sending = async {
+            let named = self.named(profile).await;
+            let message = otlp::write(&named, env!("CARGO_PKG_VERSION"));
+            drop(named);
+            self.send(&message).await;
+        };
+        tokio::select! {
+            biased;
+            () = self.ending.after(self.deadline) => false,
+            () = sending => true,
+        }
+    }
+
+    /// The profile with names, or as it is where that fails or takes too long.
+    async fn named(&self, profile: Profile) -> Profile {
+        let too_long = || Err(anyhow!("`millpond profile symbolize` took too long"));
+        let named = tokio::select! {
+            named = naming::named((self.symbolize)(), &profile) => named,
+            () = self.ending.after(self.deadline / 2) => too_long(),
+            () = sleep(NAMING_TIME) => too_long(),
+        };
+        named.unwrap_or_else(|error| {
+            self.diagnostics
+                .warn_limited(Limit::events("profile_names"), || {
+                    format!("profiles are sent with addresses instead of names: {error:#}")
+                });
+            profile
+        })
+    }
+
     /// Sends a message until it is accepted or rejected.
-    fn send(&self, message: &[u8]) {
+    async fn send(&self, message: &[u8]) {
         let (begun, mut pause) = (Instant::now(), PAUSE);
         loop {
-            let failed = match self.runtime.block_on(self.attempt(message)) {
-                Ok(()) => return,
-                Err(failed) => failed,
-            };
-            let again = failed.may_succeed && begun.elapsed() < RETRY_TIME;
-            self.diagnostics
-                .warn_limited(Limit::events("profile_send"), || {
-                    let what = match again {
-                        true => "will be sent again",
-                        false => "is not sent again",
-                    };
-                    format!(
-                        "a profile was not accepted by {}, and {what}: {:#}",
-                        self.url, failed.error
-                    )
-                });
-            if !again || !self.rest(failed.after.unwrap_or(pause)) {
+            let Err(failed) = self.attempt(message).await else {
                 return;
+            };
+            let is_in_time = begun.elapsed() < RETRY_TIME && !self.ending.has_begun();
+            let again = failed.may_succeed && is_in_time;
+            self.report(&failed, again);
+            if !again {
+                return;
+            }
+            // A stop ends the pause.
+            tokio::select! {
+                () = sleep(failed.after.unwrap_or(pause).min(PAUSE_MAX)) => {}
+                () = self.ending.after(Duration::ZERO) => {}
             }
             pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 
-    /// Waits; whether the service goes on.
-    fn rest(&self, pause: Duration) -> bool {
-        let end = Instant::now() + pause.min(PAUSE_MAX);
-        while Instant::now() < end {
-            if self.stops.load(Ordering::Acquire) {
-                return false;
-            }
-            std::thread::sleep(LOOK);
+    fn report(&self, failed: &Failed, again: bool) {
+        self.diagnostics
+            .warn_limited(Limit::events("profile_send"), || {
+                let what = match again {
+                    true => "will be sent again".to_owned(),
+                    false => format!("is not sent again ({})", self.kept()),
+                };
+                let (url, error) = (&self.url, &failed.error);
+                format!("a profile was not accepted by {url}, and {what}: {error:#}")
+            });
+    }
+
+    /// What becomes of a profile that is not sent.
+    fn kept(&self) -> String {
+        match &self.store {
+            Some(store) => format!("only the store {} has it", store.display()),
+            None => "it is lost, as there is no store".to_owned(),
         }
-        true
     }
 
     async fn attempt(&self, message: &[u8]) -> Result<(), Failed> {
@@ -249,22 +301,69 @@ impl Failed {
     }
 }
 
-/// A profile with names, which a process of its own gives it.
-fn named(profile: &Profile) -> anyhow::Result<Profile> {
-    let mut child = Command::new(own_program())
-        .args(["profile", "symbolize", "-", "-o", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .context("cannot start `millpond profile symbolize`")?;
-    let bytes = pprof::write(profile);
-    // It reads everything before it writes.
-    let written = child.stdin.take().map(|mut input| input.write_all(&bytes));
-    let output = child.wait_with_output()?;
-    if !output.status.success() {
-        bail!("`millpond profile symbolize` ended with {}", output.status);
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::TcpListener;
+    use std::sync::Arc;
+
+    use config::{Source, parse_yaml};
+    use parking_lot::Mutex;
+    use profiler::collapsed;
+
+    use super::*;
+
+    /// Sends a profile to this address while the service ends; what is reported.
+    fn sent_at_the_end(listener: &TcpListener, symbolize: fn() -> Command) -> String {
+        let node = parse_yaml(&Source::new("t.yaml", "{}")).unwrap();
+        let address = listener.local_addr().unwrap();
+        let said: Arc<Mutex<String>> = Arc::default();
+        let saying = said.clone();
+        let sender = Sender {
+            client: Client::build(&net::ClientSettings::default(), &node, false).unwrap(),
+            url: Url::parse(&format!("http://{address}")).unwrap(),
+            store: Some("/there".into()),
+            symbolize,
+            deadline: Duration::from_secs(1),
+            ending: Ending::default(),
+            diagnostics: Diagnostics::new(move |text| saying.lock().push_str(text)),
+        };
+        let (queue, waiting) = sync_channel(2);
+        let profile = collapsed::read("main;work 3\n", 20.0).unwrap();
+        queue.send(profile).unwrap();
+        drop(queue);
+        sender.ending.begin();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        sender.run(&waiting, &runtime.unwrap());
+        said.lock().clone()
     }
-    written.transpose()?;
-    Ok(pprof::read(&output.stdout)?)
+
+    /// A process that gives no names, and does not end.
+    fn hangs() -> Command {
+        let mut command = Command::new("sleep");
+        command.arg("1000");
+        command
+    }
+
+    #[test]
+    fn a_stop_waits_neither_for_names_nor_for_an_answer() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let said = sent_at_the_end(&listener, hangs);
+        assert!(
+            said.contains("addresses instead of names: `millpond profile symbolize` took too long"),
+            "{said}"
+        );
+        assert!(
+            said.contains("1 profile was not sent to http://127.0.0.1:")
+                && said.ends_with("only the store /there has it"),
+            "{said}"
+        );
+        // It was sent, with addresses, and not answered.
+        let mut request = [0; 5];
+        let (mut connection, _) = listener.accept().unwrap();
+        connection.read_exact(&mut request).unwrap();
+        assert_eq!(&request, b"POST ");
+    }
 }

@@ -17,6 +17,7 @@ use profiler::profile::label;
 use profiler::sampling::{Background, Options, Recorded, Target};
 use profiler::store::Store;
 
+use super::ending::Ending;
 use super::own;
 use super::receive::Receiving;
 use super::send::Sending;
@@ -32,6 +33,7 @@ pub struct ProfileService {
     background: Option<Background>,
     receiving: Option<Receiving>,
     handled: Arc<OnceLock<Handled>>,
+    ending: Ending,
     is_by_timers: bool,
 }
 
@@ -54,6 +56,7 @@ impl ProfileService {
             background: None,
             receiving: None,
             handled: Arc::default(),
+            ending: Ending::default(),
             is_by_timers: false,
         };
         if let Some(store) = &store {
@@ -79,8 +82,9 @@ impl ProfileService {
         let upkeep = store.clone().filter(|_| settings.receive.is_none());
         let mut keeper = Keeper {
             upkeep: upkeep.map(|store| Upkeep::new(store, settings, Some(host))),
+            sending: Sending::start(profiling, store.as_ref(), &self.ending, diagnostics)?,
             store,
-            sending: Sending::start(profiling, diagnostics)?,
+            ending: self.ending.clone(),
             host: host.to_owned(),
             handled: self.handled.clone(),
             counted: HashMap::new(),
@@ -129,8 +133,12 @@ impl ProfileService {
         let _ = self.handled.set(handled);
     }
 
-    /// Ends sampling and receiving; the last profile is kept and sent.
+    /// Ends sampling and receiving; the last profile is kept, and sent as far as [`send`](super::send) has time for it.
     pub fn stop(self) {
+        self.ending.begin();
+        if let Some(receiving) = &self.receiving {
+            receiving.begin_stop();
+        }
         if let Some(background) = self.background {
             background.stop();
         }
@@ -153,6 +161,7 @@ struct Keeper {
     store: Option<Store>,
     upkeep: Option<Upkeep>,
     sending: Option<Sending>,
+    ending: Ending,
     host: String,
     handled: Arc<OnceLock<Handled>>,
     /// The events of each operator that are in profiles already.
@@ -204,7 +213,9 @@ impl Keeper {
         if let Some(sending) = &mut self.sending {
             sending.take(&profile, &self.diagnostics);
         }
-        if let Some(upkeep) = &mut self.upkeep {
+        if let Some(upkeep) = &mut self.upkeep
+            && !self.ending.has_begun()
+        {
             upkeep.look(&self.diagnostics);
         }
     }

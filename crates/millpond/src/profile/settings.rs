@@ -84,9 +84,16 @@ pub struct SendSettings {
     /// The maximum time for a request.
     #[serde(default = "send_timeout")]
     pub timeout: Positive<Period>,
+    /// The maximum time for which a stop of the service waits until the last profile is sent, half of it for names.
+    #[serde(default = "send_shutdown_deadline")]
+    pub shutdown_deadline: Positive<Period>,
     /// TLS settings.
     #[serde(default)]
     pub tls: ClientTls,
+}
+
+fn send_shutdown_deadline() -> Positive<Period> {
+    Positive::<Period>::from_secs(10)
 }
 
 fn send_timeout() -> Positive<Period> {

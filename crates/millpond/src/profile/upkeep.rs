@@ -1,6 +1,5 @@
 //! Looks after a store: old profiles are deleted, and minutes joined to hours and days by a process of its own.
 
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -8,6 +7,7 @@ use anyhow::Context;
 use component::{Diagnostics, Limit};
 use profiler::store::Store;
 
+use super::naming::own_program;
 use super::settings::ProfileSettings;
 
 /// How often what is stored is joined, and what is too old or too much deleted.
@@ -83,7 +83,13 @@ impl Upkeep {
     }
 }
 
-/// This program, also where its file was replaced.
-pub fn own_program() -> PathBuf {
-    PathBuf::from("/proc/self/exe")
+impl Drop for Upkeep {
+    /// Ends the process that joins profiles: a service leaves none behind, and the next one begins again where it was.
+    fn drop(&mut self) {
+        if let Some(mut child) = self.compacting.take() {
+            // It may have ended.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
 }

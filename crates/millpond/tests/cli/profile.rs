@@ -1,11 +1,36 @@
 //! `millpond profile`: recording needs the right to sample, which the gate has.
 
 use std::fs;
+use std::time::Duration;
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::program::{Folder, millpond};
-use crate::running::Busy;
+use crate::running::{Busy, Service, cpu_time};
+
+/// Records a busy process until it has used so much processor time, however long that takes; what is said, and how much it used in all.
+fn record(folder: &Folder, busy: &Busy, cpu: Duration, file: &str) -> (String, Duration) {
+    let before = cpu_time(busy.pid());
+    let pid = busy.pid().to_string();
+    let words = ["profile", "record", "--pid", &pid, "--duration", "1h"];
+    let words = [&words[..], &["--frequency", "99", "-o", file]].concat();
+    let mut recording = Service::start(folder, &words);
+    let descriptors = format!("/proc/{}/fd", recording.id());
+    recording.until("events of the kernel", || samples(&descriptors));
+    let begun = cpu_time(busy.pid());
+    recording.until("samples", || cpu_time(busy.pid()) >= begun + cpu);
+    recording.signal(Signal::INT);
+    let said = recording.until_ended(0);
+    (said, cpu_time(busy.pid()) - before)
+}
+
+/// Whether a process with these file descriptors has events of the kernel.
+fn samples(descriptors: &str) -> bool {
+    let files = fs::read_dir(descriptors).into_iter().flatten().flatten();
+    let mut targets = files.filter_map(|file| fs::read_link(file.path()).ok());
+    targets.any(|target| target.to_string_lossy().contains("perf_event"))
+}
 
 #[test]
 fn what_is_recorded_is_shown() {
@@ -13,20 +38,7 @@ fn what_is_recorded_is_shown() {
     let file = folder.path("busy.pb.gz");
     let busy = Busy::new();
     let pid = busy.pid().to_string();
-    let recorded = millpond(&[
-        "profile",
-        "record",
-        "--pid",
-        &pid,
-        "--duration",
-        "1s",
-        "--frequency",
-        "99",
-        "-o",
-        &file,
-    ]);
-    let said = recorded.expect(0).err;
-    assert!(said.contains("samples in 1."), "{said}");
+    let (said, used) = record(&folder, &busy, Duration::from_secs(1), &file);
     let rows = |words: &[&str]| -> Vec<Value> {
         let ended = millpond(&[&["profile", "top", &file, "--json"], words].concat());
         let lines = ended.expect(0).out;
@@ -39,7 +51,10 @@ fn what_is_recorded_is_shown() {
     assert_eq!(processes.len(), 1, "{processes:?}");
     assert_eq!(processes[0]["name"], *pid);
     let samples = processes[0]["self"]["samples"].as_u64().expect("a number");
-    assert!((20..=120).contains(&samples), "{samples}");
+    assert!(said.contains(&format!("{samples} samples in ")), "{said}");
+    // Sampling begins a while after its events are there.
+    let most = (used.as_secs_f64() * 99.0 * 1.2) as u64;
+    assert!((20..=most).contains(&samples), "{samples} in {used:?}");
     let functions = rows(&["-n", "5"]);
     assert_eq!(functions.len(), 5);
     assert!(
@@ -151,19 +166,9 @@ fn two_profiles_are_compared() {
 fn formats_are_written_and_read() {
     let folder = Folder::new();
     let busy = Busy::new();
-    let pid = busy.pid().to_string();
     for name in ["a.pb.gz", "a.otlp", "a.folded", "a.json.gz"] {
         let file = folder.path(name);
-        let words = [
-            "profile",
-            "record",
-            "--duration",
-            "300ms",
-            "--frequency",
-            "99",
-            "--pid",
-        ];
-        millpond(&[&words[..], &[&pid, "-o", &file]].concat()).expect(0);
+        record(&folder, &busy, Duration::from_millis(100), &file);
         assert!(fs::metadata(&file).expect("written").len() > 50, "{name}");
         if name != "a.json.gz" {
             let text = millpond(&["profile", "top", &file]).expect(0).out;

@@ -193,6 +193,11 @@ impl Service {
         self.child().id()
     }
 
+    /// The file with what it says on standard error.
+    pub fn said_in(&self) -> PathBuf {
+        self.err.clone()
+    }
+
     /// What it said on standard error, as [`plain`] has it.
     pub fn said(&self) -> String {
         plain(&std::fs::read_to_string(&self.err).expect("a readable file"))
@@ -221,6 +226,24 @@ impl Service {
         self.until(text, || {
             std::fs::read_to_string(&err).is_ok_and(|said| said.contains(text))
         });
+    }
+
+    /// Waits until a signal would not simply end it.
+    pub fn until_it_handles(&mut self, signal: Signal) {
+        let status = format!("/proc/{}/status", self.id());
+        self.until("a signal handler", || {
+            let status = std::fs::read_to_string(&status).unwrap_or_default();
+            let mut lines = status.lines();
+            let caught = lines.find_map(|line| line.strip_prefix("SigCgt:\t"));
+            let caught = caught.and_then(|caught| u64::from_str_radix(caught, 16).ok());
+            caught.is_some_and(|caught| caught >> (signal.as_raw() - 1) & 1 == 1)
+        });
+    }
+
+    /// Sends it a signal that it handles.
+    pub fn signal(&mut self, signal: Signal) {
+        self.until_it_handles(signal);
+        kill_process(Pid::from_child(self.child()), signal).expect("it runs");
     }
 
     /// Waits until it ends by itself with this exit code; what it said.
@@ -277,6 +300,16 @@ impl Drop for Service {
             let _ = child.wait();
         }
     }
+}
+
+/// The processor time that a process has used.
+pub fn cpu_time(pid: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+    // The name in brackets may contain anything.
+    let (_, fields) = stat.rsplit_once(") ").expect("a name in brackets");
+    let ticks = fields.split(' ').skip(11).take(2);
+    let ticks = ticks.map(|ticks| ticks.parse::<u64>().expect("a number"));
+    Duration::from_millis(ticks.sum::<u64>() * 1000 / rustix::param::clock_ticks_per_second())
 }
 
 /// A process that is busy until it is dropped.
