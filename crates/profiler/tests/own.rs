@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use profiler::Profile;
@@ -12,31 +12,41 @@ use profiler::profile::label;
 use profiler::sampling::{Background, Options, Stats, Target};
 use profiler::symbols::Symbols;
 use profiler::top::{Group, table};
+use rustix::time::{ClockId, clock_gettime};
 
 /// One test at a time: a process is sampled once.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Neither they nor their sum is near to a multiple of the time between two samples.
+/// Processor time of the two kinds of work. Neither they nor their sum is near to a multiple of the time between two samples.
 const HEAVY: Duration = Duration::from_micros(1_757);
 const LIGHT: Duration = Duration::from_micros(753);
 
+fn clock(id: ClockId) -> Duration {
+    let now = clock_gettime(id);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
+}
+
 fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    clock(ClockId::Monotonic).as_nanos() as u64
+}
+
+/// Processor time of this thread. On a busy machine less than the time that passes, which would cut one kind of work shorter than the other.
+fn cpu() -> Duration {
+    clock(ClockId::ThreadCPUTime)
 }
 
 #[inline(never)]
 fn heavy(time: Duration) {
-    let begin = Instant::now();
-    while begin.elapsed() < time {
+    let begin = cpu();
+    while cpu() - begin < time {
         black_box((0..1000_u64).map(black_box).sum::<u64>());
     }
 }
 
 #[inline(never)]
 fn light(time: Duration) {
-    let begin = Instant::now();
-    while begin.elapsed() < time {
+    let begin = cpu();
+    while cpu() - begin < time {
         black_box((0..1000_u64).map(black_box).product::<u64>());
     }
 }
@@ -45,8 +55,8 @@ fn light(time: Duration) {
 type Notes = Arc<Mutex<Vec<(u64, &'static str)>>>;
 
 fn work(notes: &Notes) {
-    let begin = Instant::now();
-    while begin.elapsed() < Duration::from_secs(3) {
+    let begin = cpu();
+    while cpu() - begin < Duration::from_secs(3) {
         notes.lock().push((now_ns(), "heavy"));
         heavy(HEAVY);
         notes.lock().push((now_ns(), "light"));
