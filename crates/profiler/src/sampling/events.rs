@@ -65,6 +65,8 @@ pub struct StackSample {
     pub tid: u32,
     /// When, in nanoseconds of the monotonic clock.
     pub time_ns: u64,
+    /// How many times the time between two samples it stands for; more than once where those before it could not be taken.
+    pub periods: u32,
     /// The kernel's addresses, from the innermost function on.
     pub kernel: Vec<u64>,
     /// The registers with which the program runs, where it has any.
@@ -382,6 +384,7 @@ impl<'a> Visitor<'a> for Reading {
             pid: sample.pid()?,
             tid: sample.tid()?,
             time_ns,
+            periods: 1,
             kernel: kernel_part(sample.callchain().unwrap_or_default()),
             registers: sample.regs_user().and_then(registers),
             stack: sample.stack_user().unwrap_or_default().to_vec(),

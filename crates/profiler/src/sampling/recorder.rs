@@ -284,10 +284,7 @@ impl Recorder {
             (label::PIPELINE, &pipeline),
             (label::OPERATOR, &operator),
         ]);
-        let weight = Weight {
-            samples: 1,
-            cpu_ns: SECOND_NS / u64::from(self.options.frequency_hz.max(1)),
-        };
+        let weight = weight(sample.periods, self.options.frequency_hz);
         self.profile.add(stack, labels, weight);
     }
 
@@ -320,6 +317,15 @@ impl Recorder {
     }
 }
 
+/// What a sample counts: once, with the processor time of all periods of the clock for which it stands.
+fn weight(periods: u32, frequency_hz: u32) -> Weight {
+    let periods = u64::from(periods);
+    Weight {
+        samples: 1,
+        cpu_ns: SECOND_NS.saturating_mul(periods) / u64::from(frequency_hz.max(1)),
+    }
+}
+
 /// The stack of the kernel's functions that `caller` has entered, from addresses of which the innermost comes first. `boot` says which kernel
 /// the addresses are of.
 fn kernel_stack(profile: &mut Profile, caller: StackId, addresses: &[u64], boot: &str) -> StackId {
@@ -344,5 +350,24 @@ impl std::fmt::Debug for Recorder {
             .field("target", target)
             .field("stats", &self.stats)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_has_the_time_of_all_its_periods() {
+        for (periods, frequency_hz, cpu_ns) in [
+            (1, 20, 50_000_000),
+            (1, 97, 10_309_278),
+            (4, 97, 41_237_113),
+            (1, 0, SECOND_NS),
+            (u32::MAX, 1, SECOND_NS * u64::from(u32::MAX)),
+        ] {
+            let expected = Weight { samples: 1, cpu_ns };
+            assert_eq!(weight(periods, frequency_hz), expected, "{periods}");
+        }
     }
 }

@@ -5,6 +5,10 @@
 //! its slots through a static, since signals are those of the process; so only one [`Handler`] is installed at a time. Slots are never freed: a
 //! signal may be on its way when the handler is taken away.
 //!
+//! The kernel looks at timers of processor time only when a tick of its clock hits the thread, and sends one signal for all periods that have passed by
+//! then. It tells how many others there were (`si_overrun`), so that a sample stands for all of them. Signals that no timer has sent are no samples.
+//! Sources: sigaction(2), `SI_TIMER`; `include/uapi/asm-generic/siginfo.h` of the Linux kernel.
+//!
 //! This module holds `unsafe` code: system calls of signals and timers, and memory that the handler shares with its reader.
 
 #![allow(unsafe_code)]
@@ -31,6 +35,7 @@ struct Slot {
 struct Content {
     thread: u32,
     time_ns: u64,
+    periods: u32,
     registers: Registers,
     bytes: usize,
     stack: Box<[u8]>,
@@ -58,6 +63,8 @@ pub struct Taken<'a> {
     pub thread: u32,
     /// When, in nanoseconds of the monotonic clock.
     pub time_ns: u64,
+    /// How many periods of the timer have passed since the sample before it.
+    pub periods: u32,
     /// The registers.
     pub registers: Registers,
     /// The stack from `sp` on.
@@ -118,6 +125,7 @@ impl Handler {
                 each(Taken {
                     thread: content.thread,
                     time_ns: content.time_ns,
+                    periods: content.periods,
                     registers: content.registers,
                     stack: &content.stack[..content.bytes],
                 });
@@ -152,6 +160,7 @@ impl Slots {
             content: UnsafeCell::new(Content {
                 thread: 0,
                 time_ns: 0,
+                periods: 0,
                 registers: Registers::default(),
                 bytes: 0,
                 stack: vec![0; stack_bytes].into(),
@@ -190,10 +199,32 @@ fn change_action() -> io::Result<libc::sigaction> {
     }
 }
 
-extern "C" fn on_signal(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the slots are never freed. The kernel gives a context of this type to handlers with SA_SIGINFO. Everything called is a system
-    // call, and errno is put back.
+/// What the kernel tells of a signal that a timer has sent: the beginning of `siginfo_t` on 64-bit systems.
+#[repr(C)]
+struct TimerSignal {
+    number: c_int,
+    errno: c_int,
+    code: c_int,
+    padding: c_int,
+    timer: c_int,
+    overruns: c_int,
+}
+
+impl TimerSignal {
+    /// How many periods the signal stands for; none where no timer has sent it.
+    fn periods(&self) -> Option<u32> {
+        let overruns = u32::try_from(self.overruns).unwrap_or(0);
+        (self.code == libc::SI_TIMER).then(|| overruns.saturating_add(1))
+    }
+}
+
+extern "C" fn on_signal(_: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the slots are never freed. The kernel gives information of this layout and a context of this type to handlers with SA_SIGINFO; the
+    // information is longer and as strictly aligned. Everything called is a system call, and errno is put back.
     unsafe {
+        let Some(periods) = (*info.cast::<TimerSignal>()).periods() else {
+            return;
+        };
         let Some(slots) = SLOTS.load(Ordering::Acquire).as_ref() else {
             return;
         };
@@ -207,10 +238,9 @@ extern "C" fn on_signal(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void)
                 slots.lost.fetch_add(1, Ordering::Relaxed);
             }
             Some(slot) => {
-                fill(
-                    &mut *slot.content.get(),
-                    &*context.cast::<libc::ucontext_t>(),
-                );
+                let content = &mut *slot.content.get();
+                content.periods = periods;
+                fill(content, &*context.cast::<libc::ucontext_t>());
                 slot.state.store(FULL, Ordering::Release);
             }
         }
@@ -326,5 +356,82 @@ impl Drop for ThreadTimer {
     fn drop(&mut self) {
         // SAFETY: the timer was made by timer_create and is deleted once.
         unsafe { libc::timer_delete(self.0) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn signal(code: c_int, overruns: c_int) -> TimerSignal {
+        TimerSignal {
+            number: libc::SIGPROF,
+            errno: 0,
+            code,
+            padding: 0,
+            timer: 1,
+            overruns,
+        }
+    }
+
+    #[test]
+    fn a_signal_stands_for_all_periods_that_have_passed() {
+        for (code, overruns, periods) in [
+            (libc::SI_TIMER, 0, Some(1)),
+            (libc::SI_TIMER, 2, Some(3)),
+            (libc::SI_TIMER, c_int::MAX, Some(1 << 31)),
+            (libc::SI_TIMER, -1, Some(1)),
+            (libc::SI_USER, 2, None),
+            (libc::SI_TKILL, 2, None),
+        ] {
+            assert_eq!(
+                signal(code, overruns).periods(),
+                periods,
+                "{code} {overruns}"
+            );
+        }
+    }
+
+    fn cpu_ns() -> u64 {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    }
+
+    /// Lets a signal that is pending come, or no longer.
+    fn change_mask(how: c_int) {
+        // SAFETY: the set is filled before it is used.
+        unsafe {
+            let mut set: libc::sigset_t = zeroed();
+            libc::sigemptyset(&mut set);
+            libc::sigaddset(&mut set, libc::SIGPROF);
+            assert_eq!(libc::pthread_sigmask(how, &set, null_mut()), 0);
+        }
+    }
+
+    #[test]
+    fn periods_without_a_signal_of_their_own_count_in_the_next() {
+        const HZ: u32 = 97;
+        let mut handler = Handler::install(64, 4096).unwrap();
+        // Nothing of this thread is sampled while the signal has to wait; by the kernel's clock that is as if no tick had hit it.
+        change_mask(libc::SIG_BLOCK);
+        let thread = rustix::thread::gettid().as_raw_nonzero().get();
+        let timer = ThreadTimer::start(&handler, thread, HZ).unwrap();
+        let begin = cpu_ns();
+        while cpu_ns() - begin < 200_000_000 {}
+        change_mask(libc::SIG_UNBLOCK);
+        let spent = cpu_ns() - begin;
+        drop(timer);
+        let (mut samples, mut periods) = (0, 0);
+        handler.take(|taken| {
+            samples += 1;
+            periods += u64::from(taken.periods);
+            assert_eq!(taken.thread, thread as u32);
+        });
+        let expected = spent * u64::from(HZ) / 1_000_000_000;
+        assert!((1..3).contains(&samples), "{samples}");
+        assert!(
+            periods.abs_diff(expected) <= 1,
+            "{periods} of {expected} periods"
+        );
     }
 }

@@ -3,6 +3,9 @@
 //! Each thread gets a timer that counts its processor time and sends it `SIGPROF`; the handler ([`handler`]) copies registers and stack. Samples
 //! have no functions of the kernel. New threads are found within [`LOOK`].
 //!
+//! Where several programs share a core, the kernel's ticks miss a thread for some of its periods. The next sample then stands for these as well: it counts
+//! once, with the processor time of all of them. So there are fewer samples than the frequency promises, and their processor time is right.
+//!
 //! Source: timer_create(2), `SIGEV_THREAD_ID`; the clock of another thread's processor time: `include/linux/posix-timers_types.h`.
 
 pub mod handler;
@@ -92,6 +95,7 @@ impl Timers {
                 pid: process,
                 tid: taken.thread,
                 time_ns: taken.time_ns,
+                periods: taken.periods,
                 kernel: Vec::new(),
                 registers: Some(taken.registers),
                 stack: taken.stack.to_vec(),
