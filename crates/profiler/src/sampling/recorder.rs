@@ -88,6 +88,8 @@ pub struct Recorder {
     profile: Profile,
     stats: Stats,
     began: SystemTime,
+    /// When sampling was ended.
+    ended: Option<SystemTime>,
 }
 
 impl Recorder {
@@ -121,6 +123,7 @@ impl Recorder {
             options,
             stats: Stats::default(),
             began: SystemTime::now(),
+            ended: None,
         })
     }
 
@@ -197,11 +200,12 @@ impl Recorder {
             Source::Events(events) => events.stop(),
             Source::Timers(timers) => timers.stop(),
         }
+        self.ended = Some(SystemTime::now());
     }
 
     /// What was sampled since the last call, and begins another profile.
     pub fn take(&mut self) -> Profile {
-        let now = SystemTime::now();
+        let now = self.ended.unwrap_or_else(SystemTime::now);
         let start = self.began.duration_since(UNIX_EPOCH).unwrap_or_default();
         let length = now.duration_since(self.began).unwrap_or_default();
         let window = Window {
