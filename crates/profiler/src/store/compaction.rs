@@ -79,7 +79,14 @@ impl Store {
             if !folder.is_dir() {
                 continue;
             }
-            let lock = File::create(folder.join(LOCK))?;
+            if !is_of_store(&folder, &self.slices_of(&host)?)? {
+                continue;
+            }
+            let lock = File::options()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(folder.join(LOCK))?;
             if lock.try_lock().is_err() {
                 continue;
             }
@@ -96,6 +103,19 @@ impl Store {
         }
         Ok(compacted)
     }
+}
+
+/// Whether a folder has profiles, or what is left of joining them. Others are not touched: their `.lock` may be somebody else's.
+fn is_of_store(folder: &Path, slices: &[Slice]) -> io::Result<bool> {
+    if !slices.is_empty() {
+        return Ok(true);
+    }
+    for entry in fs::read_dir(folder)? {
+        if entry?.file_name().to_string_lossy().starts_with(JOINED) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The files to be joined, by what they are joined to.

@@ -232,3 +232,15 @@ fn several_processes_may_write() {
     });
     assert_eq!(samples(&store), 80);
 }
+
+#[test]
+fn folders_of_others_are_not_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::create(&folder.path().join("profiles")).unwrap();
+    let other = store.folder().join("data");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join(".lock"), "precious").unwrap();
+    compact(&store, START_NS);
+    let kept = fs::read_to_string(other.join(".lock")).unwrap();
+    assert_eq!(kept, "precious");
+}
