@@ -247,6 +247,11 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// The number of a process or thread; perf prints -1 for one that has ended.
+fn is_id(text: &str) -> bool {
+    is_number(text) || text == "-1"
+}
+
 /// Reads the first line of a sample; what comes behind the event is the rest. Names of threads may have blanks.
 fn head(line: &str) -> Option<(Head<'_>, &str)> {
     let mut rest = line;
@@ -255,8 +260,8 @@ fn head(line: &str) -> Option<(Head<'_>, &str)> {
         let thread = line[..line.len() - rest.len()].trim_end();
         let ids = word(&mut rest)?;
         let (pid, tid) = ids.split_once('/').unwrap_or((ids, ids));
-        if is_number(pid)
-            && is_number(tid)
+        if is_id(pid)
+            && is_id(tid)
             && let Some(found) = event((thread, pid, tid), rest)
         {
             return Some(found);

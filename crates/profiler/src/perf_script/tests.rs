@@ -204,3 +204,12 @@ proptest! {
         let _ = read(&text, None);
     }
 }
+
+#[test]
+fn a_thread_that_has_ended_has_a_period_too() {
+    let text = b":-1    -1 [001] 28378.474914:   10101010 cpu-clock:ppp: \n\tffff a+0x1 ([kernel.kallsyms])\n\n";
+    let profile = read(text, None).unwrap();
+    assert_eq!(profile.total().cpu_ns, 10_101_010);
+    let set = profile.label_sets().next().unwrap();
+    assert_eq!(profile.label_of(set, label::PID), Some("-1"));
+}
