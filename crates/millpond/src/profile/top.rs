@@ -204,12 +204,32 @@ impl Sheet {
     }
 }
 
-/// A function with its binary, where the name does not say that.
+/// A function with its binary, where the name does not say that. Names are those of any program: what would control the terminal is escaped.
 pub(super) fn shown(name: &str, binary: &str) -> String {
     let name = if name.is_empty() { "(none)" } else { name };
-    match binary.rsplit('/').next().unwrap_or_default() {
+    let shown = match binary.rsplit('/').next().unwrap_or_default() {
         "" => name.to_owned(),
         binary if name.starts_with(binary) => name.to_owned(),
         binary => format!("{name}  ({binary})"),
+    };
+    let mut text = String::with_capacity(shown.len());
+    for character in shown.chars() {
+        match character.is_control() {
+            true => text.extend(character.escape_default()),
+            false => text.push(character),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_do_not_control_the_terminal() {
+        assert_eq!(shown("a\u{1b}[2J\nb", "/bin/c"), "a\\u{1b}[2J\\nb  (c)");
+        assert_eq!(shown("", ""), "(none)");
+        assert_eq!(shown("c+0x10", "/bin/c"), "c+0x10");
     }
 }
