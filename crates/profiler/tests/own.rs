@@ -127,8 +127,10 @@ fn check(by_timers: bool) {
     for (operator, other) in [("heavy", "light"), ("light", "heavy")] {
         let right = of(operator, Some(operator));
         let wrong = of(operator, Some(other));
-        // Between a note and the function's first instruction there is a little time.
-        assert!(right / of(operator, None) > 0.95, "{operator}: {right}");
+        // Between a note and the function's first instruction there is a little time, in which the kernel may interrupt. It is 4 to 6 % in a build without
+        // optimisation.
+        let share = right / of(operator, None);
+        assert!(share > 0.9, "{operator}: {share}");
         assert!(wrong / of(operator, None) < 0.02, "{operator}: {wrong}");
     }
 }
