@@ -114,7 +114,7 @@ impl SendSettings {
     }
 }
 
-/// Where profiles are received: OTLP over HTTP, as protobuf or JSON, at `/v1development/profiles`.
+/// Where profiles are received: OTLP over HTTP, as protobuf, at `/v1development/profiles`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReceiveSettings {
