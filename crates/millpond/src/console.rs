@@ -26,6 +26,18 @@ pub fn say(text: &str) {
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 
+/// A text whose control characters are escaped: it has one line, and does nothing to a terminal.
+pub fn escaped(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character.is_control() {
+            true => line.extend(character.escape_default()),
+            false => line.push(character),
+        }
+    }
+    line
+}
+
 /// A message without `(os error 2)`, which the standard library adds to the text of an error: the text says the same.
 fn without_error_numbers(text: &str) -> String {
     const START: &str = " (os error ";

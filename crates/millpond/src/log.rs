@@ -24,7 +24,7 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, registry};
 
-use crate::console::say;
+use crate::console::{escaped, say};
 use crate::progress::Bar;
 
 /// The variable that says what is logged, above the configuration.
@@ -223,12 +223,7 @@ impl Line<'_> {
             Style::Text => {
                 let (time, level) = (self.time, self.level);
                 let mut line = format!("{time:.3} {level:<5} ");
-                for character in self.text(true).chars() {
-                    match character.is_control() {
-                        true => line.extend(character.escape_default()),
-                        false => line.push(character),
-                    }
-                }
+                line.push_str(&escaped(&self.text(true)));
                 line
             }
             Style::Json => self.json(),

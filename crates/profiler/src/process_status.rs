@@ -1,4 +1,4 @@
-//! What `/proc/PID/status` and `/proc/PID/stat` tell of a process. Source: proc_pid_status(5), proc_pid_stat(5).
+//! What `/proc` tells of a process. Source: proc_pid_status(5), proc_pid_stat(5).
 
 use std::fs;
 use std::time::{Duration, SystemTime};
@@ -43,6 +43,14 @@ impl Status {
             is_stopped: field("State:")?.trim_start().starts_with(['T', 't']),
         })
     }
+}
+
+/// Whether a process was started with an option, on its command line or in its environment.
+pub(crate) fn has_option(pid: u32, option: &str) -> bool {
+    ["cmdline", "environ"].iter().any(|name| {
+        let text = fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        String::from_utf8_lossy(&text).contains(option)
+    })
 }
 
 /// When a process began; none where there is no such one.

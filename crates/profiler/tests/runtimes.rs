@@ -61,8 +61,9 @@ fn record_to(command: &mut Command, output: Stdio) -> (Profile, Stats, Vec<Hint>
     // What the runtime has left; none where it writes no map.
     let _ = std::fs::remove_file(format!("/tmp/perf-{}.map", child.id()));
     let kernel = Kernel::running().expect("the kernel's functions");
-    let profile = Symbols::with_kernel(kernel).name(&recorder.take());
-    (profile, recorder.stats(), recorder.hints())
+    let recorded = recorder.take();
+    let profile = Symbols::with_kernel(kernel).name(&recorded.profile);
+    (profile, recorded.stats, recorded.hints)
 }
 
 /// The share of samples in which functions call each other, directly or not: names that begin with these, the outermost first.

@@ -53,8 +53,8 @@ fn record(child: &mut Child, target: Target) -> (Profile, Stats) {
     }
     recorder.stop();
     recorder.drain();
-    let profile = recorder.take();
-    (profile, recorder.stats())
+    let recorded = recorder.take();
+    (recorded.profile, recorded.stats)
 }
 
 /// What a program says that its functions took, as shares of all of them.

@@ -37,10 +37,11 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     if let Some(error) = refused {
         say(&format!("warning: {error}"));
     }
-    let profile = symbols.name(&recorder.take());
+    let recorded = recorder.take();
+    let profile = symbols.name(&recorded.profile);
     files::write(&profile, &args.output)?;
-    say(&summary(&recorder.stats(), profile.window.duration_ns));
-    for hint in recorder.hints() {
+    say(&summary(&recorded.stats, profile.window.duration_ns));
+    for hint in recorded.hints {
         say(&hint.to_string());
     }
     say(&format!("written to {}", args.output.display()));

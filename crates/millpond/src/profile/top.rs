@@ -15,7 +15,7 @@ use serde_json::json;
 use super::chart::Chart;
 use super::files::{Sources, length};
 use super::{TopArgs, group};
-use crate::console::print;
+use crate::console::{escaped, print};
 
 /// Advice needs whole stacks: of stores with more bytes it is left out.
 const ADVICE_BYTES_MAX: u64 = 64 << 20;
@@ -212,14 +212,7 @@ pub(super) fn shown(name: &str, binary: &str) -> String {
         binary if name.starts_with(binary) => name.to_owned(),
         binary => format!("{name}  ({binary})"),
     };
-    let mut text = String::with_capacity(shown.len());
-    for character in shown.chars() {
-        match character.is_control() {
-            true => text.extend(character.escape_default()),
-            false => text.push(character),
-        }
-    }
-    text
+    escaped(&shown)
 }
 
 #[cfg(test)]

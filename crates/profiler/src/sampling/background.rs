@@ -10,8 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mio::Waker;
 
-use super::{Hint, Options, Purposes, Recorder, SamplingError, Stats};
-use crate::Profile;
+use super::{Options, Purposes, Recorded, Recorder, SamplingError};
 
 /// How often the buffers of other processes are emptied.
 const LOOK: Duration = Duration::from_millis(200);
@@ -25,27 +24,6 @@ pub enum BackgroundError {
     /// The system refuses another thread.
     #[error("cannot create the thread that records: {0}")]
     Thread(#[from] io::Error),
-}
-
-/// What was recorded in a slice.
-#[derive(Debug)]
-pub struct Recorded {
-    /// The samples, with addresses where names are not known yet.
-    pub profile: Profile,
-    /// What came of all samples so far.
-    pub stats: Stats,
-    /// What would show more of programs; each program once.
-    pub hints: Vec<Hint>,
-}
-
-impl Recorded {
-    fn take(recorder: &mut Recorder) -> Self {
-        Self {
-            profile: recorder.take(),
-            stats: recorder.stats(),
-            hints: recorder.hints(),
-        }
-    }
 }
 
 /// The thread. It ends when this is stopped or dropped.
@@ -83,7 +61,7 @@ impl Background {
                 let now = SystemTime::now();
                 if now >= end {
                     end = slice_end(now, slice);
-                    each(Recorded::take(&mut recorder));
+                    each(recorder.take());
                 }
                 let rest = end.duration_since(now).unwrap_or_default();
                 recorder.wait(look.min(rest));
@@ -91,7 +69,7 @@ impl Background {
             }
             recorder.stop();
             recorder.drain();
-            each(Recorded::take(&mut recorder));
+            each(recorder.take());
         };
         Ok(Self {
             thread: Some(Builder::new().name("profile".to_owned()).spawn(run)?),

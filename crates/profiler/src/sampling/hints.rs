@@ -4,11 +4,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::fs;
 use std::time::Duration;
 
 use super::processes::Process;
 use super::runtimes::Runtime;
+use crate::process_status::has_option;
 
 /// Programs that use less get no hint.
 const CPU_MIN: Duration = Duration::from_millis(500);
@@ -118,8 +118,7 @@ fn text(runtime: Runtime, counts: &Counts, failure: Option<String>) -> Option<St
     let percent = |part: u64| part as f64 * 100.0 / counts.samples.max(1) as f64;
     let interpreter = "the functions of the interpreter are shown, not those of the program";
     let (unnamed, broken) = (percent(counts.unnamed), percent(counts.broken));
-    let receive =
-        "the OpenTelemetry eBPF profiler reads them, and `profile.receive` takes what it sends";
+    let receive = "the OpenTelemetry eBPF profiler reads them, and `profile.receive` takes what a Collector passes on over HTTP";
     match runtime {
         Runtime::Jvm => jvm(counts.pid, unnamed, broken, failure),
         Runtime::Node => (unnamed > 10.0).then(|| {
@@ -155,14 +154,6 @@ fn jvm(pid: u32, unnamed: f64, broken: f64, failure: Option<String>) -> Option<S
         ));
     }
     (!parts.is_empty()).then(|| parts.join("; "))
-}
-
-/// Whether a process was started with an option, on its command line or in its environment.
-fn has_option(pid: u32, option: &str) -> bool {
-    ["cmdline", "environ"].iter().any(|name| {
-        let text = fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
-        String::from_utf8_lossy(&text).contains(option)
-    })
 }
 
 #[cfg(test)]

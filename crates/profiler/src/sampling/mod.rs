@@ -39,9 +39,9 @@ mod tables;
 pub mod timers;
 pub mod unwind;
 
-pub use background::{Background, Recorded};
+pub use background::Background;
 pub use hints::Hint;
-pub use recorder::{Purposes, Recorder, Stats};
+pub use recorder::{Purposes, Recorded, Recorder, Stats};
 pub use rights::SamplingError;
 
 /// Which processes are sampled.

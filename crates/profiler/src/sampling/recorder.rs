@@ -36,6 +36,17 @@ pub struct Stats {
     pub broken: u64,
 }
 
+/// What was recorded for a profile.
+#[derive(Debug)]
+pub struct Recorded {
+    /// The samples, with addresses where names are not known yet.
+    pub profile: Profile,
+    /// What came of all samples so far.
+    pub stats: Stats,
+    /// What would show more of programs than was seen of them; each program once.
+    pub hints: Vec<Hint>,
+}
+
 /// What a thread of this process worked for at a time in nanoseconds of the monotonic clock, as a pipeline and a component of it.
 pub type Purposes = Box<dyn Fn(u32, u64) -> Option<(Arc<str>, Arc<str>)> + Send>;
 
@@ -84,7 +95,6 @@ pub struct Recorder {
     memory: Memory,
     made: MadeCode,
     hints: Hints,
-    new_hints: Vec<Hint>,
     profile: Profile,
     stats: Stats,
     began: SystemTime,
@@ -118,7 +128,6 @@ impl Recorder {
             memory: Memory::default(),
             made: MadeCode::new(options.frequency_hz, options.attaches),
             hints: Hints::new(options.frequency_hz),
-            new_hints: Vec::new(),
             profile: Profile::new(Window::default(), f64::from(options.frequency_hz)),
             options,
             stats: Stats::default(),
@@ -203,8 +212,8 @@ impl Recorder {
         self.ended = Some(SystemTime::now());
     }
 
-    /// What was sampled since the last call, and begins another profile.
-    pub fn take(&mut self) -> Profile {
+    /// What was recorded since the last call; begins another profile.
+    pub fn take(&mut self) -> Recorded {
         let now = self.ended.unwrap_or_else(SystemTime::now);
         let start = self.began.duration_since(UNIX_EPOCH).unwrap_or_default();
         let length = now.duration_since(self.began).unwrap_or_default();
@@ -216,24 +225,18 @@ impl Recorder {
         let fresh = Profile::new(Window::default(), f64::from(self.options.frequency_hz));
         let mut profile = std::mem::replace(&mut self.profile, fresh);
         profile.window = window;
+        // Before names of processes that have ended are forgotten.
         let hints = self.hints.take(|pid| self.made.failure(pid));
-        self.new_hints.extend(hints);
-        self.made.name_late(profile)
-    }
-
-    /// What would show more of programs than was seen of them in the profiles that were taken; each is given once.
-    pub fn hints(&mut self) -> Vec<Hint> {
-        std::mem::take(&mut self.new_hints)
+        Recorded {
+            profile: self.made.name_late(profile),
+            stats: self.stats,
+            hints,
+        }
     }
 
     /// Asks JVMs whose code had no names for them once more, and waits up to so long for them.
     pub fn ask_for_names(&mut self, timeout: Duration) {
         self.made.finish(timeout);
-    }
-
-    /// What came of all samples so far.
-    pub fn stats(&self) -> Stats {
-        self.stats
     }
 
     fn sample(&mut self, sample: &StackSample) {

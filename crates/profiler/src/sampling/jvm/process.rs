@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 
 use super::AttachError;
-use crate::process_status::Status;
+use crate::process_status::{Status, has_option};
 use crate::regular;
 
 /// Bit of `SIGQUIT`, 3, in the masks of `/proc/PID/status`.
@@ -96,11 +96,7 @@ fn takes_commands(pid: u32, number: u32, temp: &OwnedFd) -> bool {
     if said.peek().is_some() {
         return said.all(|takes| takes);
     }
-    let option = b"-XX:+DisableAttachMechanism";
-    ["cmdline", "environ"].iter().all(|name| {
-        let options = fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
-        !options.windows(option.len()).any(|piece| piece == option)
-    })
+    !has_option(pid, "-XX:+DisableAttachMechanism")
 }
 
 /// What data for tools in a folder say of a JVM with a number.
