@@ -148,15 +148,15 @@ fn pipelines_share_a_disk_budget() {
     };
     let mut most = 0;
     let mut since = Instant::now();
-    // The inputs wait when the budget is exhausted: then nothing grows any more.
+    // The inputs wait when the budget is exhausted: then nothing grows any more. Both may wait in the middle of their first
+    // chunk, with nothing acknowledged.
     service.until("the inputs to wait", || {
         let now = taken();
-        if now > most || place.acknowledged() == 0 {
+        if now > most || most <= 1 << 19 {
             (most, since) = (most.max(now), Instant::now());
         }
         since.elapsed() > Duration::from_secs(3)
     });
-    assert!(most > 1 << 19, "{most}");
     assert!(place.acknowledged() < 120_000);
     outlets.iter_mut().for_each(Outlet::up);
     service.until("everything", || {
