@@ -117,7 +117,7 @@ fn query(store: &Path, asked: &[&str]) -> Outcome {
             title: "a day".to_owned(),
             rates: Rates::default(),
         };
-        let page = flame::html(&profile, &filter, &options);
+        let page = flame::html(&profile, &Filter::default(), &options);
         report(
             &format!(
                 "{} distinct stacks, a page of {:.1} MB",

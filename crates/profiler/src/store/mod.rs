@@ -5,6 +5,7 @@
 //! | [`name`] | names of files and folders |
 //! | [`compaction`] | joins slices to hours and hours to days |
 //! | [`query`] | tables and profiles of a range of time |
+//! | [`small`] | keeps such profiles small |
 //!
 //! Below the store there is a folder for each host, and in it files such as `20261124T131500.000Z+60s.pb.gz`: when they begin, and how long
 //! they are. Each is written under another name and renamed, so that none is ever seen half. Any number of processes may write to a
@@ -16,6 +17,7 @@
 pub mod compaction;
 pub mod name;
 pub mod query;
+pub mod small;
 
 use std::borrow::Cow;
 use std::fs::{self, File};

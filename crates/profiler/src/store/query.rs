@@ -2,6 +2,11 @@
 //!
 //! Compacted files are scanned, not read ([`pprof::scan`]), on all cores. Files that are not compacted may have addresses without names; those of this
 //! host get names when they are asked for.
+//!
+//! # Limits
+//! The profile of a range of time is for flame graphs. It has up to [`small::STACKS_MAX`] stacks with labels, whatever the number of files: stacks that
+//! took less than one part in [`small::PARTS`] of their file are counted at a caller, and lines, numbers of processes and names of threads are left out,
+//! these two unless the filter asks for them ([`small`]). Tables leave nothing out.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
-use super::Slice;
+use super::{Slice, small};
 use crate::cost::{Cost, Rates, core_hours};
 use crate::filter::{Filter, matches};
 use crate::pprof::{self, PprofError, Scanned, Scanner};
@@ -76,20 +81,28 @@ impl Query<'_> {
         self.each(scan, each)
     }
 
-    /// The profile of all files.
+    /// The profile of what the filter takes of all files, small stacks counted at their callers. Whoever shows it needs no filter any more:
+    /// a function that it asks for may be part of a small stack.
     ///
     /// # Errors
     /// A file cannot be read.
     pub fn profile(&self) -> Result<Profile, QueryError> {
+        let asked = |name: &str| self.filter.labels.iter().any(|(known, _)| known == name);
+        let keep = |name: &str| !matches!(name, label::PID | label::THREAD) || asked(name);
         let mut whole = Profile::default();
         let read = |_: &mut Scanner, slice: &Slice, bytes: &[u8]| {
             let profile = pprof::read(bytes)?;
-            Ok(match self.names_for(slice, true) {
+            let profile = match self.names_for(slice, true) {
                 Some(symbols) => symbols.lock().name(&profile),
                 None => profile,
-            })
+            };
+            let taken = small::taken(&profile, self.filter, keep);
+            Ok(small::pruned(&taken, small::PARTS, |_| true))
         };
-        self.each(read, |_, profile| whole.merge(&profile, |_| true))?;
+        self.each(read, |_, profile| {
+            whole.merge(&profile, |_| true);
+            small::bound(&mut whole, small::STACKS_MAX, asked);
+        })?;
         Ok(whole)
     }
 
