@@ -99,62 +99,122 @@ fn paths(name: &str) -> [&str; 2] {
     [own, of_trait.map_or(own, |(_, path)| path)]
 }
 
-/// The kinds of work that take at least [`SHARE_MIN`] of the time of the samples that a filter takes, the costliest first. A sample
-/// counts once for each rule, for the innermost of its functions that the rule knows. The rule of the kernel has what no other rule
-/// knows of the kernel: a page fault is no system call that could be saved by a larger buffer.
+/// The kinds of work that take at least [`SHARE_MIN`] of the time of the samples that a filter takes, as [`Summary::findings`] gives them.
 pub fn summary(profile: &Profile, filter: &Filter) -> Vec<Finding> {
-    let mut sums = Sums::new(profile);
-    let matching = filter.of(profile);
-    let mut weights = vec![Weight::default(); profile.stack_count() + 1];
-    let mut all = Weight::default();
-    for (stack, labels, weight) in profile.samples() {
-        if matching.takes(stack, labels) {
-            weights[stack.index()] += weight;
-            all += weight;
-        }
-    }
-    let mut frames = Vec::new();
-    for stack in profile.stacks() {
-        let weight = weights[stack.index()];
-        if weight != Weight::default() {
-            frames.clear();
-            frames.extend(profile.frame_ids(stack));
-            sums.count(&frames, weight);
-        }
-    }
-    let share = |weight: Weight| match all.cpu_ns {
-        // Without processor time samples count.
-        0 => weight.samples as f64 / all.samples.max(1) as f64,
-        cpu_ns => weight.cpu_ns as f64 / cpu_ns as f64,
-    };
-    let mut findings = Vec::new();
-    for (rule, sum) in rules().iter().zip(&sums.of_rules) {
-        if share(sum.total) >= SHARE_MIN {
-            findings.push(Finding {
-                rule,
-                own_share: share(sum.own),
-                total_share: share(sum.total),
-                functions: functions(profile, sum, share),
-            });
-        }
-    }
-    findings.sort_by(|one, other| other.total_share.total_cmp(&one.total_share));
-    findings
+    Summary::of(profile, filter).findings()
 }
 
-fn functions(
-    profile: &Profile,
-    sum: &RuleSum,
-    share: impl Fn(Weight) -> f64,
-) -> Vec<(String, f64)> {
-    let mut weights: HashMap<String, Weight> = HashMap::new();
-    for (frame, weight) in &sum.frames {
-        let name = profile.frame_of(*frame).name().into_owned();
-        *weights.entry(name).or_default() += *weight;
+/// What the kinds of work take in any number of profiles. A sample counts once for each rule, for the innermost of its functions that the rule
+/// knows. The rule of the kernel has what no other rule knows of the kernel: a page fault is no system call that could be saved by a larger buffer.
+#[derive(Debug, Clone, Default)]
+pub struct Summary {
+    all: Weight,
+    /// Of each rule; none before there is a profile.
+    of_rules: Vec<RuleSum<String>>,
+}
+
+/// What the functions of a rule took.
+#[derive(Debug, Clone)]
+struct RuleSum<F> {
+    own: Weight,
+    total: Weight,
+    /// By the innermost function that the rule knows.
+    functions: HashMap<F, Weight>,
+}
+
+impl<F> Default for RuleSum<F> {
+    fn default() -> Self {
+        Self {
+            own: Weight::default(),
+            total: Weight::default(),
+            functions: HashMap::new(),
+        }
     }
-    let functions = weights.into_iter();
+}
+
+impl Summary {
+    /// Of the samples of a profile that a filter takes.
+    pub fn of(profile: &Profile, filter: &Filter) -> Self {
+        let mut sums = Sums::new(profile);
+        let matching = filter.of(profile);
+        let mut weights = vec![Weight::default(); profile.stack_count() + 1];
+        let mut all = Weight::default();
+        for (stack, labels, weight) in profile.samples() {
+            if matching.takes(stack, labels) {
+                weights[stack.index()] += weight;
+                all += weight;
+            }
+        }
+        let mut frames = Vec::new();
+        for stack in profile.stacks() {
+            let weight = weights[stack.index()];
+            if weight != Weight::default() {
+                frames.clear();
+                frames.extend(profile.frame_ids(stack));
+                sums.count(&frames, weight);
+            }
+        }
+        let sums = sums.of_rules.into_iter();
+        Self {
+            all,
+            of_rules: sums.map(|sum| named(profile, sum)).collect(),
+        }
+    }
+
+    /// Adds what was found in other profiles.
+    pub fn add(&mut self, other: Self) {
+        self.all += other.all;
+        self.of_rules.resize_with(rules().len(), RuleSum::default);
+        for (sum, other) in self.of_rules.iter_mut().zip(other.of_rules) {
+            sum.own += other.own;
+            sum.total += other.total;
+            for (name, weight) in other.functions {
+                *sum.functions.entry(name).or_default() += weight;
+            }
+        }
+    }
+
+    /// The kinds of work that take at least [`SHARE_MIN`] of all time, the costliest first.
+    pub fn findings(&self) -> Vec<Finding> {
+        let all = self.all;
+        let share = |weight: Weight| match all.cpu_ns {
+            // Without processor time samples count.
+            0 => weight.samples as f64 / all.samples.max(1) as f64,
+            cpu_ns => weight.cpu_ns as f64 / cpu_ns as f64,
+        };
+        let mut findings = Vec::new();
+        for (rule, sum) in rules().iter().zip(&self.of_rules) {
+            if share(sum.total) >= SHARE_MIN {
+                findings.push(Finding {
+                    rule,
+                    own_share: share(sum.own),
+                    total_share: share(sum.total),
+                    functions: functions(sum, share),
+                });
+            }
+        }
+        findings.sort_by(|one, other| other.total_share.total_cmp(&one.total_share));
+        findings
+    }
+}
+
+fn named(profile: &Profile, sum: RuleSum<FrameId>) -> RuleSum<String> {
+    let mut functions: HashMap<String, Weight> = HashMap::new();
+    for (frame, weight) in sum.functions {
+        let name = profile.frame_of(frame).name().into_owned();
+        *functions.entry(name).or_default() += weight;
+    }
+    RuleSum {
+        own: sum.own,
+        total: sum.total,
+        functions,
+    }
+}
+
+fn functions(sum: &RuleSum<String>, share: impl Fn(Weight) -> f64) -> Vec<(String, f64)> {
+    let functions = sum.functions.iter();
     let mut functions: Vec<_> = functions
-        .map(|(name, weight)| (name, share(weight)))
+        .map(|(name, weight)| (name.clone(), share(*weight)))
         .collect();
     functions.sort_by(|(one, one_share), (other, other_share)| {
         other_share
@@ -163,15 +223,6 @@ fn functions(
     });
     functions.truncate(FUNCTIONS_MAX);
     functions
-}
-
-/// What the functions of a rule took.
-#[derive(Debug, Clone, Default)]
-struct RuleSum {
-    own: Weight,
-    total: Weight,
-    /// By the innermost function that the rule knows.
-    frames: HashMap<FrameId, Weight>,
 }
 
 /// Whether it is the rule of all that the kernel does.
@@ -185,7 +236,7 @@ struct Sums {
     rule_of: Vec<Option<usize>>,
     /// Which frames are code of the kernel that a rule other than the kernel's knows.
     is_known_kernel: Vec<bool>,
-    of_rules: Vec<RuleSum>,
+    of_rules: Vec<RuleSum<FrameId>>,
     /// The number of the stack in which each rule was seen last.
     seen_in: Vec<usize>,
     stacks: usize,
@@ -207,7 +258,7 @@ impl Sums {
                 .map(is_known_kernel)
                 .collect(),
             rule_of,
-            of_rules: vec![RuleSum::default(); rules().len()],
+            of_rules: rules().iter().map(|_| RuleSum::default()).collect(),
             seen_in: vec![0; rules().len()],
             stacks: 0,
         }
@@ -232,7 +283,7 @@ impl Sums {
             if depth == 0 {
                 sum.own += weight;
             }
-            *sum.frames.entry(*frame).or_default() += weight;
+            *sum.functions.entry(*frame).or_default() += weight;
         }
     }
 }
@@ -579,5 +630,20 @@ mod tests {
             ["Serialization 0.000 0.173: serde_json::to_vec 0.173"]
         );
         assert!(summary(&Profile::default(), &Filter::default()).is_empty());
+    }
+
+    #[test]
+    fn what_is_found_in_parts_adds_up() {
+        let (whole, mut sum) = (profile(true), Summary::default());
+        assert!(sum.findings().is_empty());
+        for host in ["a", "b"] {
+            let labels = vec![("host".to_owned(), host.to_owned())];
+            let of_host = Filter {
+                labels,
+                function: None,
+            };
+            sum.add(Summary::of(&whole, &of_host));
+        }
+        assert_eq!(sum.findings(), summary(&whole, &Filter::default()));
     }
 }

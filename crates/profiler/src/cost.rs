@@ -157,6 +157,15 @@ impl Tariff {
 
     /// One set of rates with which the whole profile costs what its hosts cost.
     pub fn mean(&self, profile: &Profile) -> Rates {
+        let hosts = profile.samples().map(|(_, labels, weight)| {
+            let host = profile.label_of(labels, label::HOST);
+            (host.unwrap_or_default(), weight.cpu_ns)
+        });
+        self.mean_of(hosts)
+    }
+
+    /// The same of hosts, each with its nanoseconds of processor time.
+    pub fn mean_of<'h>(&self, all: impl IntoIterator<Item = (&'h str, u64)>) -> Rates {
         if self.hosts.is_empty() {
             return self.rates;
         }
@@ -167,9 +176,8 @@ impl Tariff {
             ..
         } = self.rates;
         let co2_per_kw = co2_tonnes_per_kwh * pue;
-        for (_, labels, weight) in profile.samples() {
-            let host = profile.label_of(labels, label::HOST).unwrap_or_default();
-            let (rates, share) = (self.of(host), weight.cpu_ns as f64);
+        for (host, cpu_ns) in all {
+            let (rates, share) = (self.of(host), cpu_ns as f64);
             hours += share;
             usd += share * rates.usd_per_core_hour;
             kw += share * rates.kw_per_core * rates.co2_tonnes_per_kwh * rates.pue;

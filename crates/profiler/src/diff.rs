@@ -7,9 +7,8 @@
 use std::collections::HashMap;
 
 use crate::cost::{Cost, Rates};
-use crate::filter::Filter;
-use crate::profile::{Profile, Weight};
-use crate::top::{Group, Row, table};
+use crate::profile::{Weight, Window};
+use crate::top::{Row, Table};
 
 /// Of what both profiles are taken as the same amount.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -76,25 +75,33 @@ pub struct Comparison {
     pub cost: Option<[Cost; 2]>,
 }
 
-/// Compares the samples of two profiles that a filter takes.
+/// What is compared.
+#[derive(Debug, Clone)]
+pub struct Side {
+    /// The rows, and what they are parts of.
+    pub table: Table,
+    /// When that was recorded.
+    pub window: Window,
+}
+
+/// Compares two tables that have rows of the same.
 ///
 /// # Errors
 /// They cannot be compared so.
 pub fn compare(
-    before: &Profile,
-    after: &Profile,
-    filter: &Filter,
-    group: &Group,
+    before: Side,
+    after: Side,
     normalise: Normalise,
     rates: &Rates,
 ) -> Result<Comparison, DiffError> {
-    let tables = [table(before, filter, group), table(after, filter, group)];
+    let windows = [before.window, after.window].map(|window| window.duration_ns);
+    let tables = [before.table, after.table];
     let all = [tables[0].all.cpu_ns as f64, tables[1].all.cpu_ns as f64];
     let scale = match normalise {
         Normalise::Samples => ratio(all, DiffError::Empty)?,
         Normalise::Time => {
-            let window = |profile: &Profile| profile.window.duration_ns as f64;
-            ratio([window(before), window(after)], DiffError::NoWindow)?
+            let windows = windows.map(|window_ns| window_ns as f64);
+            ratio(windows, DiffError::NoWindow)?
         }
         Normalise::Events { before, after } => ratio([before, after], |_| DiffError::Events)?,
     };
@@ -130,7 +137,7 @@ pub fn compare(
         size(other).total_cmp(&size(one)).then_with(names)
     });
     let all_ns = [all[0] * scale, all[1]];
-    let window_ns = after.window.duration_ns;
+    let window_ns = windows[1];
     let a_year = |cpu_ns: f64| {
         let weight = Weight {
             samples: 0,
@@ -162,9 +169,11 @@ fn ratio(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{Frame, SECOND_NS, Window};
+    use crate::filter::Filter;
+    use crate::profile::{Frame, Profile, SECOND_NS};
+    use crate::top::{Group, table};
 
-    fn profile(seconds: u64, rows: &[(&'static str, u64)]) -> Profile {
+    fn side(seconds: u64, rows: &[(&'static str, u64)]) -> Side {
         let window = Window {
             start_ns: 1,
             duration_ns: seconds * SECOND_NS,
@@ -183,22 +192,16 @@ mod tests {
                 },
             );
         }
-        profile
+        Side {
+            table: table(&profile, &Filter::default(), &Group::Function),
+            window,
+        }
     }
 
     fn changes(normalise: Normalise) -> (Vec<String>, Comparison) {
-        let before = profile(100, &[("inflate", 40), ("read", 10), ("gone", 10)]);
-        let after = profile(200, &[("inflate", 20), ("read", 20), ("new", 5)]);
-        let all = Filter::default();
-        let comparison = compare(
-            &before,
-            &after,
-            &all,
-            &Group::Function,
-            normalise,
-            &Rates::X86_64,
-        )
-        .unwrap();
+        let before = side(100, &[("inflate", 40), ("read", 10), ("gone", 10)]);
+        let after = side(200, &[("inflate", 20), ("read", 20), ("new", 5)]);
+        let comparison = compare(before, after, normalise, &Rates::X86_64).unwrap();
         let text = |change: &Change| {
             let seconds = |ns: f64| (ns / 1e7).round() / 100.0;
             format!(
@@ -241,31 +244,16 @@ mod tests {
 
     #[test]
     fn what_cannot_be_compared_is_told() {
-        let (some, none) = (profile(0, &[("a", 1)]), profile(5, &[]));
-        let compare = |before, after, normalise| {
-            let all = Filter::default();
-            compare(
-                before,
-                after,
-                &all,
-                &Group::Function,
-                normalise,
-                &Rates::X86_64,
-            )
-            .unwrap_err()
+        let compare = |normalise| {
+            let (some, none) = (side(0, &[("a", 1)]), side(5, &[]));
+            compare(some, none, normalise, &Rates::X86_64).unwrap_err()
         };
-        assert_eq!(
-            compare(&some, &none, Normalise::Time),
-            DiffError::NoWindow("first")
-        );
-        assert_eq!(
-            compare(&some, &none, Normalise::Samples),
-            DiffError::Empty("second")
-        );
+        assert_eq!(compare(Normalise::Time), DiffError::NoWindow("first"));
+        assert_eq!(compare(Normalise::Samples), DiffError::Empty("second"));
         let events = Normalise::Events {
             before: 1.0,
             after: 0.0,
         };
-        assert_eq!(compare(&some, &none, events), DiffError::Events);
+        assert_eq!(compare(events), DiffError::Events);
     }
 }

@@ -1,16 +1,18 @@
 //! `millpond profile diff`: what has changed from one profile to another.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::ValueEnum;
-use profiler::Profile;
-use profiler::diff::{Change, Comparison, Normalise, compare};
+use profiler::cost::Rates;
+use profiler::diff::{self, Change, Comparison, Normalise, compare};
 use profiler::filter::Filter;
 use profiler::flame;
+use profiler::store::query::TableSum;
+use profiler::top::Group;
 use serde_json::json;
 
 use super::files::{ALWAYS, Sources};
@@ -31,46 +33,58 @@ pub enum By {
 
 /// One of the two sides.
 struct Side {
-    paths: Vec<PathBuf>,
-    range: Range<i64>,
-    labels: Filter,
+    sources: Sources,
+    /// Which samples count.
+    filter: Filter,
     title: String,
 }
 
 impl Side {
-    /// Paths, of which the samples count that these selections take: ranges of time, and labels.
-    fn of(path: &Path, selections: &[String]) -> anyhow::Result<Self> {
-        let mut side = Self {
-            paths: vec![path.to_owned()],
-            range: ALWAYS,
-            labels: Filter::default(),
-            title: path.display().to_string(),
-        };
+    /// The samples of a path that a filter takes and these selections, given as an option: ranges of time, and labels.
+    fn of(
+        path: &Path,
+        filter: &Filter,
+        option: &str,
+        selections: &[String],
+    ) -> anyhow::Result<Self> {
+        let (mut range, mut labels) = (ALWAYS, Vec::new());
+        let mut title = path.display().to_string();
         for selection in selections {
             match selection.contains('=') {
-                true => side.labels.labels.push(Filter::parse_label(selection)?),
-                false => side.range = ranges::parse(selection)?,
+                true => labels.push(Filter::parse_label(selection)?),
+                false => range = ranges::parse(selection)?,
             }
-            side.title = format!("{} {selection}", side.title);
+            title = format!("{title} {selection}");
         }
-        Ok(side)
+        for (name, _) in &labels {
+            // Values of one name are alternatives: together they would take more than each.
+            if filter.labels.iter().any(|(known, _)| known == name) {
+                bail!("`{name}` is given with both --filter and {option}: leave it out of one");
+            }
+        }
+        Ok(Self {
+            sources: Sources::new(&[path.to_owned()], &range)?,
+            filter: Filter {
+                labels: [&filter.labels[..], &labels].concat(),
+                function: filter.function.clone(),
+            },
+            title,
+        })
     }
 
-    fn profile(&self, filter: &Filter) -> anyhow::Result<Profile> {
-        let whole = Filter {
-            labels: [&filter.labels[..], &self.labels.labels].concat(),
-            function: filter.function.clone(),
-        };
-        let sources = Sources::new(&self.paths, self.range.clone())?;
-        let profile = sources.profile(&whole)?;
-        let profile = match self.labels.is_empty() {
-            true => profile,
-            false => self.labels.part(&profile),
-        };
-        if profile.is_empty() {
+    /// The table, all its rows in full, and the processor time of each host.
+    fn table(&self, group: &Group) -> anyhow::Result<(diff::Side, BTreeMap<String, u64>)> {
+        let (mut sum, mut hosts) = (TableSum::default(), BTreeMap::new());
+        self.sources.tables(&self.filter, group, |host, scanned| {
+            *hosts.entry(host.to_owned()).or_default() += scanned.table.all.cpu_ns;
+            // What it costs is told of both sides alike, when they are compared.
+            sum.add(scanned, &Rates::here());
+        })?;
+        let (table, window) = (sum.table(), sum.window);
+        if table.rows.is_empty() {
             bail!("there are no samples to compare in {}", self.title);
         }
-        Ok(profile)
+        Ok((diff::Side { table, window }, hosts))
     }
 }
 
@@ -84,28 +98,36 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
             "two profiles are compared: give a second one, or say with --before and --after which parts of the first are, as a range of time (FROM..TO) or a label (NAME=VALUE)"
         );
     }
-    let before_side = Side::of(&args.first, &args.before)?;
-    let after_side = Side::of(second, &args.after)?;
-    let (before, after) = (before_side.profile(&filter)?, after_side.profile(&filter)?);
-    let rates = tariff.mean(&after);
-    let comparison = compare(&before, &after, &filter, &group, normalise, &rates)?;
+    let before = Side::of(&args.first, &filter, "--before", &args.before)?;
+    let after = Side::of(second, &filter, "--after", &args.after)?;
+    let (of_before, _) = before.table(&group)?;
+    let (of_after, hosts) = after.table(&group)?;
+    let rates = tariff.mean_of(hosts.iter().map(|(host, cpu_ns)| (&**host, *cpu_ns)));
+    let comparison = compare(of_before, of_after, normalise, &rates)?;
     let text = match args.json {
         true => lines(&comparison, args.rows),
         false => sheet(&comparison, args.rows),
     };
     print(text.as_bytes())?;
     if let Some(path) = &args.output {
-        if is_picture(path) {
-            bail!("a comparison is a page: give it a name that ends in .html");
-        }
-        let options = flame::Options {
-            title: format!("{} → {}", before_side.title, after_side.title),
-            rates,
-        };
-        let page = flame::html_diff(&before, &after, &filter, comparison.scale, &options);
-        write(path, &page)?;
+        page(path, &before, &after, comparison.scale, rates)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the flame graph that compares both sides.
+fn page(path: &Path, before: &Side, after: &Side, scale: f64, rates: Rates) -> anyhow::Result<()> {
+    if is_picture(path) {
+        bail!("a comparison is a page: give it a name that ends in .html");
+    }
+    let options = flame::Options {
+        title: format!("{} → {}", before.title, after.title),
+        rates,
+    };
+    let before = before.sources.graph(&before.filter)?;
+    let after = after.sources.graph(&after.filter)?;
+    let text = flame::html_diff(&before, &after, &Filter::default(), scale, &options);
+    write(path, &text, &[&before, &after])
 }
 
 fn normalise(args: &DiffArgs) -> anyhow::Result<Normalise> {

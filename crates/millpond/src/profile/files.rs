@@ -9,11 +9,12 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use batch::HostInfo;
 use parking_lot::Mutex;
+use profiler::advice::Summary;
 use profiler::filter::Filter;
 use profiler::pprof::Scanned;
 use profiler::profile::Window;
 use profiler::store::query::Query;
-use profiler::store::{Slice, Store, by_host};
+use profiler::store::{Slice, Store, by_host, small};
 use profiler::symbols::Symbols;
 use profiler::top::Group;
 use profiler::{Profile, collapsed, firefox, formats, otlp, pprof};
@@ -32,42 +33,75 @@ pub fn names() -> Symbols {
 }
 
 /// What a command reads: files, and directories that are stores.
-pub struct Sources<'a> {
-    paths: &'a [PathBuf],
-    range: Range<i64>,
+pub struct Sources {
+    sources: Vec<Source>,
     /// Names of this machine, and what the machine is called.
     symbols: Mutex<Symbols>,
     host: Arc<HostInfo>,
 }
 
-impl<'a> Sources<'a> {
-    /// Files and stores. A range of time is of stores alone.
+/// A path of a command.
+enum Source {
+    /// A file, which is read whenever it is needed: there may be many.
+    File(PathBuf),
+    /// What came from standard input, which can be read once only.
+    Input(Box<Profile>),
+    /// The files of a store.
+    Store(Vec<Slice>),
+}
+
+impl Sources {
+    /// Files, and stores, which are listed: their files of a range of time count.
     ///
     /// # Errors
-    /// There is a range, and a path is no directory.
-    pub fn new(paths: &'a [PathBuf], range: Range<i64>) -> anyhow::Result<Self> {
+    /// A directory or standard input cannot be read. There is a range, and a path is no directory, or nothing is of that time.
+    pub fn new(paths: &[PathBuf], range: &Range<i64>) -> anyhow::Result<Self> {
         let file = paths.iter().find(|path| !path.is_dir());
-        if let (Some(file), false) = (file, range == ALWAYS) {
+        if let (Some(file), false) = (file, *range == ALWAYS) {
             let file = file.display();
             bail!("a range of time is for stores, and {file} is not a directory");
         }
+        let mut symbols = names();
+        let sources = paths.iter().map(|path| match path {
+            path if path.is_dir() => slices(path, range).map(Source::Store),
+            path if path == STANDARD => read_with(path, &mut symbols)
+                .map(Box::new)
+                .map(Source::Input),
+            path => Ok(Source::File(path.clone())),
+        });
         Ok(Self {
-            paths,
-            range,
-            symbols: Mutex::new(names()),
+            sources: sources.collect::<anyhow::Result<_>>()?,
+            symbols: Mutex::new(symbols),
             host: host(),
         })
     }
 
-    /// The profile of all of them.
-    pub fn profile(&self, filter: &Filter) -> anyhow::Result<Profile> {
+    /// The profile of what a filter takes of all of them, for a flame graph: small stacks of large stores count at their callers. A function that the
+    /// filter asks for may be part of one, so that whoever shows the profile may not filter it once more.
+    pub fn graph(&self, filter: &Filter) -> anyhow::Result<Profile> {
         let mut all = Profile::default();
-        for path in self.paths {
-            let profile = match path.is_dir() {
-                true => self.query(&self.slices(path)?, filter).profile()?,
-                false => read_with(path, &mut self.symbols.lock())?,
+        for source in &self.sources {
+            let profile = match source {
+                Source::Store(slices) => self.query(slices, filter).profile()?,
+                Source::Input(profile) => small::taken(profile, filter, |_| true),
+                Source::File(path) => small::taken(&self.read(path)?, filter, |_| true),
             };
             all.merge(&profile, |_| true);
+        }
+        Ok(all)
+    }
+
+    /// What kinds of work take, of what a filter takes of all of them.
+    pub fn advice(&self, filter: &Filter) -> anyhow::Result<Summary> {
+        let mut all = Summary::default();
+        for source in &self.sources {
+            match source {
+                Source::Store(slices) => self
+                    .query(slices, filter)
+                    .profiles(|profile| Summary::of(profile, filter), |of| all.add(of))?,
+                Source::Input(profile) => all.add(Summary::of(profile, filter)),
+                Source::File(path) => all.add(Summary::of(&self.read(path)?, filter)),
+            }
         }
         Ok(all)
     }
@@ -79,15 +113,18 @@ impl<'a> Sources<'a> {
         group: &Group,
         mut each: impl FnMut(&str, Scanned) + Send,
     ) -> anyhow::Result<()> {
-        for path in self.paths {
-            if path.is_dir() {
-                let slices = self.slices(path)?;
-                let query = self.query(&slices, filter);
-                query.tables(group, |slice, scanned| each(&slice.host, scanned))?;
-            } else {
-                let profile = read_with(path, &mut self.symbols.lock())?;
-                for (host, part) in by_host(&profile, "") {
+        for source in &self.sources {
+            let mut each_of = |profile: &Profile| {
+                for (host, part) in by_host(profile, "") {
                     each(&host, Scanned::of(&part, filter, group));
+                }
+            };
+            match source {
+                Source::Input(profile) => each_of(profile),
+                Source::File(path) => each_of(&self.read(path)?),
+                Source::Store(slices) => {
+                    let query = self.query(slices, filter);
+                    query.tables(group, |slice, scanned| each(&slice.host, scanned))?;
                 }
             }
         }
@@ -95,16 +132,16 @@ impl<'a> Sources<'a> {
     }
 
     /// How many bytes of stores are to be read.
-    pub fn stored_bytes(&self) -> anyhow::Result<u64> {
-        let mut bytes = 0;
-        for path in self.paths.iter().filter(|path| path.is_dir()) {
-            bytes += self
-                .slices(path)?
-                .iter()
-                .map(|slice| slice.bytes)
-                .sum::<u64>();
-        }
-        Ok(bytes)
+    pub fn stored_bytes(&self) -> u64 {
+        let stores = self.sources.iter().filter_map(|source| match source {
+            Source::Store(slices) => Some(slices),
+            Source::File(_) | Source::Input(_) => None,
+        });
+        stores.flatten().map(|slice| slice.bytes).sum()
+    }
+
+    fn read(&self, path: &Path) -> anyhow::Result<Profile> {
+        read_with(path, &mut self.symbols.lock())
     }
 
     fn query<'q>(&'q self, slices: &'q [Slice], filter: &'q Filter) -> Query<'q> {
@@ -114,19 +151,19 @@ impl<'a> Sources<'a> {
             names: Some((&self.host.name, &self.symbols)),
         }
     }
+}
 
-    fn slices(&self, store: &Path) -> anyhow::Result<Vec<Slice>> {
-        let shown = store.display();
-        let slices = Store::at(store).slices(&self.range);
-        let slices = slices.with_context(|| format!("cannot read {shown}"))?;
-        if slices.is_empty() {
-            match self.range == ALWAYS {
-                true => bail!("{shown} holds no profiles"),
-                false => bail!("{shown} holds no profiles of that time"),
-            }
+fn slices(store: &Path, range: &Range<i64>) -> anyhow::Result<Vec<Slice>> {
+    let shown = store.display();
+    let slices = Store::at(store).slices(range);
+    let slices = slices.with_context(|| format!("cannot read {shown}"))?;
+    if slices.is_empty() {
+        match *range == ALWAYS {
+            true => bail!("{shown} holds no profiles"),
+            false => bail!("{shown} holds no profiles of that time"),
         }
-        Ok(slices)
     }
+    Ok(slices)
 }
 
 /// Reads a profile, and gives names to those addresses of which this machine has the files.

@@ -5,7 +5,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use profiler::Profile;
+use profiler::filter::Filter;
 use profiler::flame::{self, Options};
+use profiler::store::small;
 
 use super::FlameArgs;
 use super::files::Sources;
@@ -13,17 +16,18 @@ use crate::console::say;
 
 pub fn flame(args: &FlameArgs) -> anyhow::Result<ExitCode> {
     let (filter, tariff) = (args.filter.filter()?, args.rates.tariff()?);
-    let sources = Sources::new(&args.files, args.range.range()?)?;
-    let profile = sources.profile(&filter)?;
+    let sources = Sources::new(&args.files, &args.range.range()?)?;
+    let profile = sources.graph(&filter)?;
     let options = Options {
         title: args.title.clone().unwrap_or_else(|| title(&args.files)),
         rates: tariff.mean(&profile),
     };
+    let all = Filter::default();
     let text = match is_picture(&args.output) {
-        true => flame::svg(&profile, &filter, &options),
-        false => flame::html(&profile, &filter, &options),
+        true => flame::svg(&profile, &all, &options),
+        false => flame::html(&profile, &all, &options),
     };
-    write(&args.output, &text)?;
+    write(&args.output, &text, &[&profile])?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -37,9 +41,12 @@ pub(super) fn is_picture(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "svg")
 }
 
-/// Writes a page or a picture, and says where.
-pub(super) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+/// Writes a page or a picture of profiles, and says where, and what it leaves out.
+pub(super) fn write(path: &Path, text: &str, profiles: &[&Profile]) -> anyhow::Result<()> {
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     say(&format!("written to {}", path.display()));
+    if let Some(note) = small::note(profiles) {
+        say(&note);
+    }
     Ok(())
 }

@@ -4,8 +4,7 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use component::{grouped, plural};
-use profiler::Profile;
-use profiler::advice;
+use profiler::advice::{self, Finding};
 use profiler::filter::Filter;
 use profiler::profile::Weight;
 use profiler::store::query::TableSum;
@@ -23,7 +22,7 @@ const ADVICE_BYTES_MAX: u64 = 64 << 20;
 pub fn top(args: &TopArgs) -> anyhow::Result<ExitCode> {
     let (filter, tariff) = (args.filter.filter()?, args.rates.tariff()?);
     let group = group(&args.by)?;
-    let sources = Sources::new(&args.files, args.range.range()?)?;
+    let sources = Sources::new(&args.files, &args.range.range()?)?;
     let mut sum = TableSum::default();
     sources.tables(&filter, &group, |host, scanned| {
         sum.add(scanned, tariff.of(host));
@@ -52,18 +51,18 @@ pub fn top(args: &TopArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// What to look at, where that can be told.
-fn look_at(sources: &Sources<'_>, filter: &Filter) -> anyhow::Result<String> {
-    if sources.stored_bytes()? > ADVICE_BYTES_MAX {
+fn look_at(sources: &Sources, filter: &Filter) -> anyhow::Result<String> {
+    if sources.stored_bytes() > ADVICE_BYTES_MAX {
         let text = "\nWhat to look at is shown for less: choose a host with --filter host=NAME, or a time with --since.\n";
         return Ok(text.to_owned());
     }
-    Ok(advice(&sources.profile(filter)?, filter))
+    Ok(advice(&sources.advice(filter)?.findings()))
 }
 
 /// What to look at.
-fn advice(profile: &Profile, filter: &Filter) -> String {
+fn advice(findings: &[Finding]) -> String {
     let mut text = String::new();
-    for finding in advice::summary(profile, filter) {
+    for finding in findings {
         let functions: Vec<&str> = finding
             .functions
             .iter()

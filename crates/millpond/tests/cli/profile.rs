@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::program::{Folder, millpond};
+use crate::program::{Folder, command, ended, millpond};
 use crate::running::{Busy, Service, cpu_time};
 
 /// Records a busy process until it has used so much processor time, however long that takes; what is said, and how much it used in all.
@@ -160,6 +160,97 @@ fn two_profiles_are_compared() {
         let ended = diff(words).expect(2);
         assert!(ended.err.contains(reason), "{words:?}: {}", ended.err);
     }
+}
+
+/// A store of two hosts with a minute each, as processes `web` and `db`.
+fn store_of_two(folder: &Folder) -> String {
+    let mut text = String::new();
+    for (process, pid, function, samples) in [
+        ("web", 1, "inflate", 3),
+        ("web", 1, "read", 1),
+        ("db", 2, "read", 2),
+    ] {
+        for _ in 0..samples {
+            text += &format!(
+                "{process} {pid}/{pid} 1.0: 50000000 cpu-clock:\n\t1 {function} (/bin/a)\n\t2 main (/bin/a)\n\n"
+            );
+        }
+    }
+    let file = folder.write("perf.txt", text);
+    let store = folder.path("store");
+    for host in ["one", "two"] {
+        let host_folder = format!("{store}/{host}");
+        fs::create_dir_all(&host_folder).expect("made");
+        let slice = format!("{host_folder}/20261124T131500.000Z+60s.pb.gz");
+        millpond(&["profile", "symbolize", &file, "-o", &slice]).expect(0);
+    }
+    store
+}
+
+#[test]
+fn parts_of_a_store_are_compared_and_drawn() {
+    let folder = Folder::new();
+    let store = store_of_two(&folder);
+    let page = folder.path("diff.html");
+    let sides = ["--before", "process=web", "--after", "process=db"];
+    let words = [
+        &["profile", "diff", &store][..],
+        &sides,
+        &["--normalise", "samples", "-o", &page],
+    ];
+    let text = millpond(&words.concat()).expect(0).out;
+    // Six samples of eight, which stand for four.
+    assert!(
+        text.contains("0.15 s      0.00 s     -0.15 s  -75.00%  inflate"),
+        "{text}"
+    );
+    let text = fs::read_to_string(&page).expect("written");
+    assert!(
+        text.contains("inflate") && !text.contains("[small]"),
+        "{text}"
+    );
+    for (function, is_there) in [("INFLATE", true), ("nothing", false)] {
+        let picture = folder.path("a.svg");
+        let words = [
+            "profile",
+            "flame",
+            &store,
+            "--function",
+            function,
+            "-o",
+            &picture,
+        ];
+        millpond(&words).expect(0);
+        let text = fs::read_to_string(&picture).expect("written");
+        assert_eq!(
+            text.contains("inflate — 0.30 s, 100.00 %"),
+            is_there,
+            "{text}"
+        );
+        assert!(!text.contains("read"), "{text}");
+    }
+    let words = [
+        &["profile", "diff", &store][..],
+        &sides,
+        &["--filter", "process=w*"],
+    ];
+    let ended = millpond(&words.concat()).expect(2);
+    let reason = "`process` is given with both --filter and --before: leave it out of one";
+    assert!(ended.err.contains(reason), "{}", ended.err);
+}
+
+#[test]
+fn standard_input_is_read_once() {
+    let folder = Folder::new();
+    let file = folder.write("stacks.folded", "main;inflate_fast 3\nmain;read 1\n");
+    let mut top = command(&["profile", "top", "-"]);
+    top.stdin(fs::File::open(file).expect("there"));
+    let text = ended(top.output().expect("it runs")).expect(0).out;
+    // Both the table and the advice are of it.
+    assert!(
+        text.contains("75.00%") && text.contains("75.0 % "),
+        "{text}"
+    );
 }
 
 #[test]

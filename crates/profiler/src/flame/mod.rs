@@ -6,7 +6,8 @@
 //! With two profiles the page compares them: widths are those of the second, red what takes more than before and blue what takes less.
 //!
 //! # Limits
-//! The picture leaves out what is narrower than [`SVG_SHARE_MIN`] of it. Everything that comes from a profile is text in the page, whatever it holds.
+//! The picture leaves out what is narrower than [`SVG_SHARE_MIN`] of it. The page says so where small stacks of the profile were counted at their
+//! callers ([`crate::store::small`]). Everything that comes from a profile is text in the page, whatever it holds.
 
 mod svg;
 mod tree;
@@ -17,6 +18,7 @@ use crate::advice::{self, Kind, Rule};
 use crate::cost::Rates;
 use crate::filter::Filter;
 use crate::profile::Profile;
+use crate::store::small;
 use tree::{CallTree, Lists};
 
 pub use svg::{SVG_SHARE_MIN, svg};
@@ -38,7 +40,7 @@ pub struct Options {
 pub fn html(profile: &Profile, filter: &Filter, options: &Options) -> String {
     let mut tree = CallTree::default();
     tree.add(profile, filter, 0, 1.0);
-    page(&data(&tree, &[profile], options), options)
+    page(&tree, &[profile], options)
 }
 
 /// The page that compares two profiles. Processor times of the first are multiplied by `scale`, so that both are of the same amount of work or time.
@@ -52,7 +54,7 @@ pub fn html_diff(
     let mut tree = CallTree::default();
     tree.add(before, filter, 0, scale);
     tree.add(after, filter, 1, 1.0);
-    page(&data(&tree, &[before, after], options), options)
+    page(&tree, &[before, after], options)
 }
 
 fn data(tree: &CallTree, profiles: &[&Profile], options: &Options) -> Value {
@@ -106,13 +108,16 @@ fn rule(rule: &Rule) -> Value {
 }
 
 /// Puts the pieces together. A text of JSON holds `<` in strings alone, where it can be written otherwise; so no script can end in it.
-fn page(data: &Value, options: &Options) -> String {
-    let data = data.to_string().replace('<', "\\u003c");
+fn page(tree: &CallTree, profiles: &[&Profile], options: &Options) -> String {
+    let data = data(tree, profiles, options).to_string();
+    let data = data.replace('<', "\\u003c");
+    let note = small::note(profiles).unwrap_or_default();
     let mut page = String::with_capacity(PAGE.len() + STYLE.len() + SCRIPT.len() + data.len());
     let mut rest = PAGE;
     for (mark, piece) in [
         ("{{title}}", &*escaped(&options.title)),
         ("{{style}}", STYLE),
+        ("{{note}}", &*escaped(&note)),
         ("{{data}}", &*data),
         ("{{script}}", SCRIPT),
     ] {
@@ -186,6 +191,17 @@ mod tests {
                 "{outside}"
             );
         }
+    }
+
+    #[test]
+    fn small_stacks_are_told_of() {
+        let mut part = profile("work", 3);
+        let page = html(&part, &Filter::default(), &options());
+        assert!(page.contains("<p id=\"note\"></p>"));
+        part.merge(&profile(small::SMALL, 1), |_| true);
+        let page = html(&part, &Filter::default(), &options());
+        let note = "<p id=\"note\">25.0 % of the processor time is in functions called [small]: ";
+        assert!(page.contains(note), "{page}");
     }
 
     #[test]

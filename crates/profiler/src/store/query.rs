@@ -4,15 +4,16 @@
 //! host get names when they are asked for.
 //!
 //! # Limits
-//! The profile of a range of time is for flame graphs. It has up to [`small::STACKS_MAX`] stacks with labels, whatever the number of files: stacks that
-//! took less than one part in [`small::PARTS`] of their file are counted at a caller, and lines, numbers of processes and names of threads are left out,
-//! these two unless the filter asks for them ([`small`]). Tables leave nothing out.
+//! The profile of a range of time is for flame graphs. Lines and numbers of processes are left out. While it has up to [`small::STACKS_MAX`] stacks
+//! with labels, every stack is in it; when there are more, names of threads are left out too, and small stacks are counted at their callers, in each
+//! file that follows and in what was read before ([`small`]). Labels that the filter asks for stay. Which stacks are small can depend on the order in
+//! which files are read. Tables leave nothing out.
 
 use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
@@ -81,29 +82,62 @@ impl Query<'_> {
         self.each(scan, each)
     }
 
-    /// The profile of what the filter takes of all files, small stacks counted at their callers. Whoever shows it needs no filter any more:
-    /// a function that it asks for may be part of a small stack.
+    /// The profile of what the filter takes of all files, with at most [`small::STACKS_MAX`] stacks and a file's. Whoever shows it may not filter it
+    /// once more: a function that the filter asks for may be part of a small stack.
     ///
     /// # Errors
     /// A file cannot be read.
     pub fn profile(&self) -> Result<Profile, QueryError> {
+        self.profile_up_to(small::STACKS_MAX)
+    }
+
+    /// The same with at most `stacks_max` stacks and a file's.
+    pub(super) fn profile_up_to(&self, stacks_max: usize) -> Result<Profile, QueryError> {
         let asked = |name: &str| self.filter.labels.iter().any(|(known, _)| known == name);
-        let keep = |name: &str| !matches!(name, label::PID | label::THREAD) || asked(name);
         let mut whole = Profile::default();
-        let read = |_: &mut Scanner, slice: &Slice, bytes: &[u8]| {
-            let profile = pprof::read(bytes)?;
-            let profile = match self.names_for(slice, true) {
-                Some(symbols) => symbols.lock().name(&profile),
-                None => profile,
+        let is_full = AtomicBool::new(false);
+        let read = |profile: &Profile| {
+            let is_full = is_full.load(Ordering::Relaxed);
+            let keeps = |name: &str| match name {
+                label::PID => asked(name),
+                label::THREAD => !is_full || asked(name),
+                _ => true,
             };
-            let taken = small::taken(&profile, self.filter, keep);
-            Ok(small::pruned(&taken, small::PARTS, |_| true))
+            let taken = small::taken(profile, self.filter, keeps);
+            match is_full {
+                true => small::pruned(&taken, small::PARTS, |_| true),
+                false => taken,
+            }
         };
-        self.each(read, |_, profile| {
+        self.profiles(read, |profile: Profile| {
             whole.merge(&profile, |_| true);
-            small::bound(&mut whole, small::STACKS_MAX, asked);
+            if small::bound(&mut whole, stacks_max, asked) {
+                is_full.store(true, Ordering::Relaxed);
+            }
         })?;
         Ok(whole)
+    }
+
+    /// What `read` makes of the profile of each file, all its samples, as they come.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn profiles<T: Send>(
+        &self,
+        read: impl Fn(&Profile) -> T + Sync,
+        mut each: impl FnMut(T) + Send,
+    ) -> Result<(), QueryError> {
+        let read = |_: &mut Scanner, slice: &Slice, bytes: &[u8]| {
+            let profile = pprof::read(bytes)?;
+            Ok(match self.names_for(slice, true) {
+                Some(symbols) => {
+                    let named = symbols.lock().name(&profile);
+                    read(&named)
+                }
+                None => read(&profile),
+            })
+        };
+        self.each(read, |_, made| each(made))
     }
 
     fn names_for(&self, slice: &Slice, has_addresses: bool) -> Option<&Mutex<Symbols>> {

@@ -1,4 +1,4 @@
-//! Profiles of many files that stay small: stacks whose weight is too small to be seen are counted at a caller.
+//! Profiles of many files that stay small: stacks whose time is too short to be seen are counted at a caller.
 //!
 //! A stack is small if it took, together with what it called, less than one part in [`PARTS`] of the profile. Its samples are counted in a frame
 //! [`SMALL`] of its nearest caller that is not small. So totals of the whole, of sets of labels, and of each stack that is not small stay exact when
@@ -7,7 +7,7 @@
 //!
 //! # Limits
 //! A function that is called from many places, and is small in each, loses what it took there to [`SMALL`]: its exact times are in the tables
-//! ([`Query::tables`](super::query::Query::tables)), which leave nothing out.
+//! ([`Query::tables`](super::query::Query::tables)), which leave nothing out. [`note`] tells a reader so.
 
 use crate::filter::Filter;
 use crate::profile::{Frame, FrameId, LabelsId, Profile, StackId, label};
@@ -55,7 +55,6 @@ pub fn pruned(profile: &Profile, parts: u64, keep: impl Fn(&str) -> bool) -> Pro
     // Where nothing was taken, everything is small.
     let min = totals[0].div_ceil(parts).max(1);
     let mut rest = empty_like(profile);
-    let small = rest.frame(&Frame::function(SMALL, ""));
     let mut frames: Vec<Option<FrameId>> = vec![None; profile.frames().count()];
     // Of each stack the nearest one that is not small.
     let mut nearest = vec![StackId::EMPTY];
@@ -74,6 +73,7 @@ pub fn pruned(profile: &Profile, parts: u64, keep: impl Fn(&str) -> bool) -> Pro
     for (stack, set, weight) in profile.samples() {
         let mut near = nearest[stack.index()];
         if totals[stack.index()] < min {
+            let small = rest.frame(&Frame::function(SMALL, ""));
             near = rest.call(near, small);
         }
         rest.add(near, labels[set.index()], weight);
@@ -84,21 +84,49 @@ pub fn pruned(profile: &Profile, parts: u64, keep: impl Fn(&str) -> bool) -> Pro
     rest
 }
 
-/// Prunes a profile that has more than `max` stacks with labels until it has half of them, so that there is room for others.
+/// Prunes a profile that has more than `max` stacks with labels until it has half of them, so that there is room for others. Gives whether it did.
 ///
-/// First small stacks go, then containers, of which there may be as many as stacks; then what is small begins at twice as much, and so on.
-pub fn bound(profile: &mut Profile, max: usize, keep: impl Fn(&str) -> bool) {
+/// First names of threads go, then small stacks, then containers, of which there may be as many as stacks; then what is small begins at twice as
+/// much, and so on. Labels that `keep` names stay.
+pub fn bound(profile: &mut Profile, max: usize, keep: impl Fn(&str) -> bool) -> bool {
     if profile.len() <= max {
-        return;
+        return false;
     }
-    *profile = pruned(profile, PARTS, |_| true);
+    let keeps = |name: &str, left_out: &[&str]| keep(name) || !left_out.contains(&name);
+    *profile = taken(profile, &Filter::default(), |name| {
+        keeps(name, &[label::THREAD])
+    });
+    if profile.len() > max / 2 {
+        *profile = pruned(profile, PARTS, |_| true);
+    }
     let mut parts = PARTS;
     while profile.len() > max / 2 && parts > 1 {
-        *profile = pruned(profile, parts, |name| {
-            name != label::CONTAINER || keep(name)
-        });
+        *profile = pruned(profile, parts, |name| keeps(name, &[label::CONTAINER]));
         parts /= 2;
     }
+    true
+}
+
+/// What a reader of profiles should know of them: how much of their time is in small stacks; none where nothing is.
+pub fn note(profiles: &[&Profile]) -> Option<String> {
+    let (mut all, mut small) = (0.0, 0.0);
+    for profile in profiles {
+        let mut frames = profile.frames();
+        let frame = frames.find(|(_, frame)| frame.function == SMALL && frame.binary.is_empty());
+        for (stack, _, weight) in profile.samples() {
+            all += weight.cpu_ns as f64;
+            let innermost = profile.split(stack).map(|(innermost, _)| innermost);
+            if innermost.is_some() && innermost == frame.as_ref().map(|(id, _)| *id) {
+                small += weight.cpu_ns as f64;
+            }
+        }
+    }
+    (small > 0.0).then(|| {
+        format!(
+            "{:.1} % of the processor time is in functions called {SMALL}: stacks that took too little to be seen are counted there, at their callers. `millpond profile top` counts each function in full.",
+            small * 100.0 / all
+        )
+    })
 }
 
 fn empty_like(profile: &Profile) -> Profile {
@@ -231,7 +259,7 @@ mod tests {
         #[test]
         fn a_bound_holds_and_sums_stay_exact(profile in profiles(), max in 18..40_usize) {
             let mut rest = profile.clone();
-            bound(&mut rest, max, |_| false);
+            prop_assert_eq!(bound(&mut rest, max, |_| false), profile.len() > max);
             // Each of the nine sets of labels keeps up to two stacks: the outermost one and what is small.
             prop_assert!(rest.len() <= max, "{}", rest.len());
             prop_assert_eq!(rest.total(), profile.total());

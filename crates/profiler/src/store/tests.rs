@@ -244,3 +244,92 @@ fn folders_of_others_are_not_touched() {
     let kept = fs::read_to_string(other.join(".lock")).unwrap();
     assert_eq!(kept, "precious");
 }
+
+/// An hour of a host: one large stack, and many small ones of one function that is called from many places.
+fn hour_of_many(host: &str, stacks: u64) -> Profile {
+    let window = Window {
+        start_ns: START_NS,
+        duration_ns: HOUR_NS.unsigned_abs(),
+    };
+    let mut profile = Profile::new(window, 20.0);
+    let mut add = |caller: String, thread: u64, samples| {
+        let frames = ["main".to_owned(), caller, "malloc".to_owned()];
+        let frames = frames.map(|name| Frame::function(name, "/bin/a"));
+        let stack = profile.stack(frames);
+        let thread = format!("worker-{thread}");
+        let labels = [(label::HOST, host), (label::THREAD, &thread)];
+        let (labels, cpu_ns) = (profile.labels(&labels), samples * SECOND_NS / 20);
+        profile.add(stack, labels, Weight { samples, cpu_ns });
+    };
+    add("large".to_owned(), 0, 100 * small::PARTS);
+    for number in 0..stacks {
+        add(format!("caller-{host}-{number}"), number % 3, 1);
+    }
+    profile
+}
+
+#[test]
+fn profiles_of_few_stacks_are_whole_and_those_of_many_are_bounded() {
+    const STACKS: u64 = 200;
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::at(folder.path());
+    let mut whole = Profile::default();
+    for host in ["a", "b", "c", "d", "e"] {
+        let profile = hour_of_many(host, STACKS);
+        whole.merge(&profile, |_| true);
+        store.write(&profile, host).unwrap();
+    }
+    let slices = store.slices(&(i64::MIN..i64::MAX)).unwrap();
+    let by_thread = Filter {
+        labels: vec![(label::THREAD.to_owned(), "worker-1".to_owned())],
+        function: Some("caller".to_owned()),
+    };
+    let everything = Filter::default();
+    for filter in [&everything, &by_thread] {
+        let query = Query {
+            slices: &slices,
+            filter,
+            names: None,
+        };
+        let taken = filter.part(&whole);
+        let all = query.profile().unwrap();
+        let lines = |profile: &Profile| {
+            let threads = crate::collapsed::write(profile, &everything, Some(label::THREAD));
+            (threads, profile.len())
+        };
+        assert_eq!(lines(&all), lines(&taken), "what fits is whole");
+        assert_eq!(small::note(&[&all]), None);
+        let bounded = query.profile_up_to(50).unwrap();
+        assert_eq!(bounded.total(), taken.total());
+        assert!(bounded.len() <= 50, "{}", bounded.len());
+        let threads = crate::collapsed::write(&bounded, &everything, Some(label::THREAD));
+        let has_threads = threads.contains("worker");
+        assert_eq!(has_threads, filter == &by_thread, "{threads}");
+        assert!(small::note(&[&bounded]).is_some_and(|note| note.contains("[small]")));
+    }
+}
+
+#[test]
+fn kinds_of_work_that_are_small_in_many_places_are_found_in_full() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::at(folder.path());
+    for host in ["a", "b"] {
+        store.write(&hour_of_many(host, 10), host).unwrap();
+    }
+    let slices = store.slices(&(i64::MIN..i64::MAX)).unwrap();
+    let filter = Filter {
+        labels: Vec::new(),
+        function: Some("caller".to_owned()),
+    };
+    let query = Query {
+        slices: &slices,
+        filter: &filter,
+        names: None,
+    };
+    let mut sum = crate::advice::Summary::default();
+    let of = |profile: &Profile| crate::advice::Summary::of(profile, &filter);
+    query.profiles(of, |of| sum.add(of)).unwrap();
+    let findings = sum.findings();
+    assert_eq!(findings[0].rule.title, "Allocation");
+    assert_eq!(findings[0].functions, [("malloc".to_owned(), 1.0)]);
+}
