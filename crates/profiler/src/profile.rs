@@ -335,7 +335,7 @@ impl Profile {
     }
 
     /// For each stack its place in the tree: behind that of its caller, and before the next stack of that caller.
-    fn places_in_tree(&self) -> Vec<u32> {
+    pub(crate) fn places_in_tree(&self) -> Vec<u32> {
         const NONE: u32 = 0;
         let count = self.nodes.len() + 1;
         let (mut first_called, mut next) = (vec![NONE; count], vec![NONE; count]);

@@ -4,6 +4,7 @@
 //! - `store_load query STORE [by=LABEL] [flame] [NAME=VALUE] [function=TEXT]`: a query over all of it, once
 //! - `store_load minutes STORE STACKS CORES HOURS`: a host's hours, a file a minute
 //! - `store_load compact STORE`: joins what can be joined long after
+//! - `store_load tables STORE`: writes the tables that are missing, and joins nothing
 //! - `store_load shape FILE`: what the stacks of a pprof file are like
 
 #![allow(clippy::print_stdout)]
@@ -52,6 +53,7 @@ fn main() -> Outcome {
             hours.parse()?,
         ),
         ["compact", store] => compact(Path::new(store)),
+        ["tables", store] => tables(Path::new(store)),
         ["shape", file] => shape(Path::new(file)),
         _ => Err("see the head of the source for what to call it with".into()),
     }
@@ -90,7 +92,14 @@ fn fleet(store: &Path, hosts: u64, stacks: usize, is_days: bool) -> Outcome {
 fn report_files(store: &Store) -> Outcome {
     let slices = store.slices(&(i64::MIN..i64::MAX))?;
     let bytes: u64 = slices.iter().map(|slice| slice.bytes).sum();
-    println!("{} files, {:.1} MB", slices.len(), bytes as f64 / 1e6);
+    let tables = slices.iter().filter_map(|slice| slice.table.as_ref());
+    let of_tables: u64 = tables.map(|(_, bytes)| bytes).sum();
+    println!(
+        "{} files, {:.1} MB, and {:.1} MB of tables",
+        slices.len(),
+        bytes as f64 / 1e6,
+        of_tables as f64 / 1e6
+    );
     Ok(())
 }
 
@@ -171,9 +180,7 @@ fn minutes(store: &Path, stacks: usize, cores: f64, hours: u64) -> Outcome {
 fn compact(store: &Path) -> Outcome {
     let store = Store::at(store);
     for (what, hours) in [("hours", 24.2), ("days", 72.0)] {
-        let now = SystemTime::UNIX_EPOCH
-            + Duration::from_nanos(START_NS as u64)
-            + Duration::from_secs_f64(hours * 3600.0);
+        let now = at_hours(hours);
         let started = (Instant::now(), cpu());
         let done = store.compact(now, None, |_, profile| profile.clone())?;
         report(
@@ -183,6 +190,36 @@ fn compact(store: &Path) -> Outcome {
         report_files(&store)?;
     }
     Ok(())
+}
+
+fn tables(store: &Path) -> Outcome {
+    let store = Store::at(store);
+    let (hosts, next) = (store.hosts()?, std::sync::atomic::AtomicUsize::new(0));
+    let started = (Instant::now(), cpu());
+    let now = at_hours(24.2);
+    let work = || -> std::io::Result<()> {
+        loop {
+            let number = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let Some(host) = hosts.get(number) else {
+                return Ok(());
+            };
+            store.compact(now, Some(host), |_, profile| profile.clone())?;
+        }
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(work);
+        work().and(other.join().expect("it does not panic"))
+    })?;
+    let slices = store.slices(&(i64::MIN..i64::MAX))?;
+    let tables = slices.iter().filter(|slice| slice.table.is_some());
+    report(&format!("{} tables", tables.count()), started);
+    report_files(&store)
+}
+
+/// So many hours after the day began.
+fn at_hours(hours: f64) -> SystemTime {
+    let start = SystemTime::UNIX_EPOCH + Duration::from_nanos(START_NS as u64);
+    start + Duration::from_secs_f64(hours * 3600.0)
 }
 
 fn shape(file: &Path) -> Outcome {

@@ -18,7 +18,7 @@ use prost::encoding::{WireType, decode_key, decode_varint};
 use super::message::{
     Dictionary, Function, Label, Location, Mapping, SAMPLES_TAG, STRINGS_TAG, ValueType,
 };
-use super::{CPU, EVENTS, FILE_BYTES_MAX, LOST, SAMPLES};
+use super::{CPU, EVENTS, FILE_BYTES_MAX, HAS_ADDRESSES, LOST, SAMPLES, TOTAL_CPU, TOTAL_SAMPLES};
 use crate::profile::{Frame, Profile, SECOND_NS, Weight, Window};
 use crate::work::{Excess, Work};
 
@@ -101,6 +101,8 @@ pub(super) struct Values {
     samples: Option<usize>,
     cpu: Option<usize>,
     events: Option<usize>,
+    total_samples: Option<usize>,
+    total_cpu: Option<usize>,
     /// Nanoseconds of processor time for each unit of the value.
     cpu_scale: f64,
     /// Nanoseconds of processor time for each sample.
@@ -114,6 +116,19 @@ impl Values {
     pub(super) fn events(&self, values: &[i64]) -> u64 {
         let value = self.events.and_then(|index| values.get(index));
         value.map_or(0, |value| u64::try_from(*value).unwrap_or(0))
+    }
+
+    /// What a function of a table took together with what it called.
+    pub(super) fn total(&self, values: &[i64]) -> Result<Weight, PprofError> {
+        let value = |index: Option<usize>| -> Result<u64, PprofError> {
+            let value = index.and_then(|index| values.get(index));
+            let value = value.ok_or(PprofError::Values)?;
+            Ok(u64::try_from(*value).unwrap_or(0))
+        };
+        Ok(Weight {
+            samples: value(self.total_samples)?,
+            cpu_ns: value(self.total_cpu)?,
+        })
     }
 
     pub(super) fn weight(&self, values: &[i64]) -> Result<Weight, PprofError> {
@@ -194,6 +209,12 @@ impl<'a> PprofFile<'a> {
             profile.lost = profile.lost.saturating_add(lost);
         }
         Ok(profile)
+    }
+
+    /// Whether it says that it was made of a file with addresses without names.
+    pub fn says_addresses(&self) -> bool {
+        let mut comments = self.message.comments.iter();
+        comments.any(|comment| self.text(*comment).is_ok_and(|text| text == HAS_ADDRESSES))
     }
 
     /// Its locations.
@@ -458,6 +479,8 @@ fn values(message: &Dictionary, texts: &[Cow<'_, str>]) -> Result<Values, PprofE
         samples: None,
         cpu: None,
         events: None,
+        total_samples: None,
+        total_cpu: None,
         cpu_scale: 1.0,
         period_ns: 0.0,
         others: None,
@@ -476,6 +499,10 @@ fn values(message: &Dictionary, texts: &[Cow<'_, str>]) -> Result<Values, PprofE
             values.samples = values.samples.or(Some(index));
         } else if (&*kind, &*unit) == EVENTS {
             values.events = values.events.or(Some(index));
+        } else if (&*kind, &*unit) == TOTAL_SAMPLES {
+            values.total_samples = Some(index);
+        } else if (&*kind, &*unit) == TOTAL_CPU {
+            values.total_cpu = Some(index);
         }
         known.push(format!("`{kind}` in `{unit}`"));
     }

@@ -18,6 +18,7 @@
 //! A file has up to [`FILE_BYTES_MAX`] bytes once it is decompressed.
 
 mod file;
+mod flat;
 mod message;
 mod reader;
 mod scan;
@@ -25,6 +26,7 @@ mod stacks;
 mod writer;
 
 pub use file::PprofError;
+pub use flat::write_table;
 pub use reader::read;
 pub use scan::{Scanned, Scanner, scan};
 pub use writer::write;
@@ -35,9 +37,15 @@ pub const FILE_BYTES_MAX: u64 = 2 << 30;
 const SAMPLES: (&str, &str) = ("samples", "count");
 const EVENTS: (&str, &str) = ("events", "count");
 const CPU: (&str, &str) = ("cpu", "nanoseconds");
+/// What tables have beside them ([`flat`]).
+const TOTAL_SAMPLES: (&str, &str) = ("total_samples", "count");
+const TOTAL_CPU: (&str, &str) = ("total_cpu", "nanoseconds");
 
 /// What a comment begins with that says how many samples were lost.
 const LOST: &str = "lost samples: ";
+
+/// The comment of a table that was made of a file with addresses without names.
+const HAS_ADDRESSES: &str = "addresses without names";
 
 #[cfg(test)]
 mod tests {
@@ -176,6 +184,32 @@ mod tests {
         }
 
         #[test]
+        fn a_table_gives_what_a_scan_gives(
+            profile in profiles(),
+            host in proptest::option::of(proptest::sample::select(vec!["x", "*", ""])),
+            is_by_label in any::<bool>(),
+        ) {
+            use crate::filter::Filter;
+            use crate::top::Group;
+            let filter = Filter {
+                labels: host.map(|host| ("host".to_owned(), host.to_owned())).into_iter().collect(),
+                function: None,
+            };
+            let group = match is_by_label {
+                true => Group::Label("host".to_owned()),
+                false => Group::Function,
+            };
+            let ordered = |mut scanned: Scanned| {
+                scanned.table.sort();
+                scanned
+            };
+            let expected = scan(&write(&profile), &filter, &group).unwrap();
+            let table = write_table(&profile, |name| name == "host");
+            let scanned = Scanner::default().scan_table(&table, &filter, &group).unwrap();
+            prop_assert_eq!(ordered(scanned), ordered(expected));
+        }
+
+        #[test]
         fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = read(&bytes);
             let _ = scan(&bytes, &Default::default(), &crate::top::Group::Function);
@@ -190,6 +224,7 @@ mod tests {
                 bytes[at % length] = byte;
             }
             let _ = read(&bytes);
+            let _ = Scanner::default().scan_table(&bytes, &Default::default(), &crate::top::Group::Function);
         }
     }
 }

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 use prost::Message;
+use prost::encoding::decode_varint;
 
 use super::file::{PprofError, PprofFile, RawSample, each_sample, missing, raw};
 use super::message::Dictionary;
@@ -87,12 +88,40 @@ impl Scanner {
         filter: &Filter,
         group: &Group,
     ) -> Result<Scanned, PprofError> {
+        self.scan_with(bytes, filter, group, false)
+    }
+
+    /// The same of a table that [`super::write_table`] has written, by its labels. Which functions called others is not known: the filter may not ask
+    /// for any.
+    ///
+    /// # Errors
+    /// It is no such table.
+    pub fn scan_table(
+        &mut self,
+        bytes: &[u8],
+        filter: &Filter,
+        group: &Group,
+    ) -> Result<Scanned, PprofError> {
+        self.scan_with(bytes, filter, group, true)
+    }
+
+    fn scan_with(
+        &mut self,
+        bytes: &[u8],
+        filter: &Filter,
+        group: &Group,
+        are_rows: bool,
+    ) -> Result<Scanned, PprofError> {
         let raw = raw(bytes, &mut self.buffer)?;
         let dictionary = Dictionary::decode(raw)?;
         let file = PprofFile::new(raw, &dictionary)?;
         let head = file.empty_profile()?;
         let mut scan = Scan::new(&file, filter, group, Work::of(raw.len()))?;
-        each_sample(raw, |sample| scan.count(sample))?;
+        scan.has_addresses |= file.says_addresses();
+        each_sample(raw, |sample| match are_rows {
+            true => scan.count_row(sample),
+            false => scan.count(sample),
+        })?;
         Ok(Scanned {
             window: head.window,
             frequency_hz: head.frequency_hz,
@@ -243,13 +272,7 @@ impl<'f> Scan<'f> {
         if !set.is_taken {
             return Ok(());
         }
-        let events = self.file.values.events(&sample.values);
-        if events > 0 {
-            let name = self.rows.get(set.row as usize);
-            let name = name.filter(|_| !self.is_of_functions());
-            let name = name.map_or_else(String::new, |row| row.name.to_string());
-            *self.events.entry(name).or_default() += events;
-        }
+        self.count_events(sample, set);
         if self.is_of_functions() || self.filter.function.is_some() {
             self.go_to(sample.locations())?;
         }
@@ -267,6 +290,45 @@ impl<'f> Scan<'f> {
                 self.tallies[*row as usize].own += weight;
             }
         }
+        Ok(())
+    }
+
+    fn count_events(&mut self, sample: &RawSample<'f>, set: LabelSet) {
+        let events = self.file.values.events(&sample.values);
+        if events > 0 {
+            let name = self.rows.get(set.row as usize);
+            let name = name.filter(|_| !self.is_of_functions());
+            let name = name.map_or_else(String::new, |row| row.name.to_string());
+            *self.events.entry(name).or_default() += events;
+        }
+    }
+
+    /// Counts a row of a table.
+    fn count_row(&mut self, sample: &RawSample<'f>) -> Result<(), PprofError> {
+        let set = self.set(sample)?;
+        let own = self.file.values.weight(&sample.values)?;
+        let total = self.file.values.total(&sample.values)?;
+        if !set.is_taken {
+            return Ok(());
+        }
+        self.count_events(sample, set);
+        self.all += own;
+        let mut locations = sample.locations();
+        let (row, total) = match (self.is_of_functions(), locations) {
+            (true, []) => return Ok(()),
+            (true, _) => {
+                let location = decode_varint(&mut locations)?;
+                let place = self.places.get(location);
+                let place = *place.ok_or(missing("location", location as i64))?;
+                let rows = rows_of(&self.place_rows, place);
+                let row = rows.first();
+                (*row.ok_or(missing("location", location as i64))?, total)
+            }
+            (false, _) => (set.row, own),
+        };
+        let tally = &mut self.tallies[row as usize];
+        tally.own += own;
+        tally.total += total;
         Ok(())
     }
 

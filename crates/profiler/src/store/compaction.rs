@@ -3,6 +3,8 @@
 //! Slices of an hour are joined [`HOUR_REST`] after it has ended, hours of a day [`DAY_REST`] after it has ended: the hours of the last day or two can be told
 //! apart. Process numbers are left out, since nobody asks for them after an hour, and what had no name gets one where it can.
 //!
+//! Files of an hour or more get a table beside them ([`super::tables`]), those too that others wrote.
+//!
 //! # What a crash leaves
 //! The files to be joined are moved to a folder called as the file to come, with `.parts` behind it. While that folder is there, its files
 //! count, and a file of its name does not. When the new file is on disk, the folder is renamed, from which moment on the new file counts; then it is
@@ -98,6 +100,7 @@ impl Store {
                     join(&folder, target, &parts, &mut named, &mut compacted)?;
                 }
             }
+            self.write_tables(&host)?;
             // It is deleted last, so that an empty folder can be deleted too.
             let _ = fs::remove_file(folder.join(LOCK));
         }

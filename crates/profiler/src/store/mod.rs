@@ -6,6 +6,7 @@
 //! | [`compaction`] | joins slices to hours and hours to days |
 //! | [`query`] | tables and profiles of a range of time |
 //! | [`small`] | keeps such profiles small |
+//! | `tables` | what functions took, beside each compacted file |
 //!
 //! Below the store there is a folder for each host, and in it files such as `20261124T131500.000Z+60s.pb.gz`: when they begin, and how long
 //! they are. Each is written under another name and renamed, so that none is ever seen half. Any number of processes may write to a
@@ -18,19 +19,24 @@ pub mod compaction;
 pub mod name;
 pub mod query;
 pub mod small;
+mod tables;
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use crate::pprof;
-use crate::profile::{Profile, Window, label};
+use crate::profile::{Profile, SECOND_NS, Window, label};
 use name::SliceName;
 
 /// What the name of a file begins with that is being written.
 const UNFINISHED: &str = ".writing-";
+
+/// Files of this length and more have tables.
+const HOUR_NS: u64 = 3600 * SECOND_NS;
 
 /// How old a file is at least that nobody goes on writing.
 const UNFINISHED_TIME: Duration = Duration::from_secs(24 * 3600);
@@ -52,6 +58,8 @@ pub struct Slice {
     pub path: PathBuf,
     /// Its size.
     pub bytes: u64,
+    /// Its table, which says what functions took, and the table's size; none where there is none yet.
+    pub table: Option<(PathBuf, u64)>,
 }
 
 /// What was deleted.
@@ -61,6 +69,13 @@ pub struct Expired {
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
+}
+
+impl Slice {
+    /// The bytes that it takes on disk.
+    fn bytes_with_table(&self) -> u64 {
+        self.bytes + self.table.as_ref().map_or(0, |(_, bytes)| *bytes)
+    }
 }
 
 impl Store {
@@ -133,6 +148,7 @@ impl Store {
         let mut slices = Vec::new();
         // What is being joined counts instead of what it will be.
         let mut joined = Vec::new();
+        let mut tables = HashMap::new();
         for entry in entries(&folder)? {
             let name = entry.file_name().into_string().unwrap_or_default();
             if let Some(target) = compaction::target_of(&name) {
@@ -140,11 +156,18 @@ impl Store {
                 for entry in entries(&entry.path())? {
                     slices.extend(slice(host, &entry));
                 }
+            } else if tables::is_table(&name) {
+                let bytes = entry.metadata().map_or(0, |data| data.len());
+                tables.insert(name, (entry.path(), bytes));
             } else {
                 slices.extend(slice(host, &entry));
             }
         }
         slices.retain(|slice| !joined.contains(&slice.path));
+        for slice in &mut slices {
+            let name = tables::name_of(&slice.path, slice.bytes);
+            slice.table = name.and_then(|name| tables.remove(&name));
+        }
         slices.sort_by(|one, other| {
             let key = |slice: &Slice| (slice.window.start_ns, slice.path.clone());
             key(one).cmp(&key(other))
@@ -181,7 +204,7 @@ impl Store {
         let age_ns = max_age.map(|age| i64::try_from(age.as_nanos()).unwrap_or(i64::MAX));
         let mut slices = self.slices(&(i64::MIN..i64::MAX))?;
         slices.sort_by_key(|slice| slice.window.end_ns());
-        let mut rest: u64 = slices.iter().map(|slice| slice.bytes).sum();
+        let mut rest: u64 = slices.iter().map(Slice::bytes_with_table).sum();
         let mut expired = Expired::default();
         for slice in slices {
             let is_old =
@@ -194,9 +217,9 @@ impl Store {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 removed => removed?,
             }
-            rest -= slice.bytes;
+            rest -= slice.bytes_with_table();
             expired.files += 1;
-            expired.bytes += slice.bytes;
+            expired.bytes += slice.bytes_with_table();
         }
         self.sweep(now)?;
         Ok(expired)
@@ -215,6 +238,7 @@ impl Store {
                     let _ = fs::remove_file(entry.path());
                 }
             }
+            tables::remove_others(&folder, &self.slices_of(&host)?)?;
             // One that is not empty stays.
             let _ = fs::remove_dir(&folder);
         }
@@ -241,6 +265,7 @@ fn slice(host: &str, entry: &fs::DirEntry) -> Option<Slice> {
         window: name.window(),
         path: entry.path(),
         bytes: data.len(),
+        table: None,
     })
 }
 

@@ -1,6 +1,7 @@
 //! Tables and profiles of a range of time.
 //!
-//! Compacted files are scanned, not read ([`pprof::scan`]), on all cores. Files that are not compacted may have addresses without names; those of this
+//! Tables of compacted files are made of the tables beside them where those tell enough ([`super::tables`]). Other files are scanned, not read
+//! ([`pprof::scan`]). All cores take part. Files that are not compacted may have addresses without names; those of this
 //! host get names when they are asked for.
 //!
 //! # Limits
@@ -18,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
-use super::{Slice, small};
+use super::{Slice, small, tables};
 use crate::cost::{Cost, Rates, core_hours};
 use crate::filter::{Filter, matches};
 use crate::pprof::{self, PprofError, Scanned, Scanner};
@@ -68,18 +69,40 @@ impl Query<'_> {
         group: &Group,
         each: impl FnMut(&Slice, Scanned) + Send,
     ) -> Result<(), QueryError> {
-        let scan = |scanner: &mut Scanner, slice: &Slice, bytes: &[u8]| {
-            let scanned = scanner.scan(bytes, self.filter, group)?;
-            let Some(symbols) = self.names_for(slice, scanned.has_addresses) else {
-                return Ok(scanned);
+        let are_enough = tables::answer(self.filter, group);
+        let scan = |scanner: &mut Scanner, slice: &Slice| {
+            if are_enough && let Some(scanned) = self.scanned_table(scanner, slice, group) {
+                return Ok(Some(scanned));
+            }
+            let Some(bytes) = content(slice)? else {
+                return Ok(None);
             };
-            let named = symbols.lock().name(&pprof::read(bytes)?);
-            Ok(Scanned {
+            let scanned = scanner.scan(&bytes, self.filter, group)?;
+            let Some(symbols) = self.names_for(slice, scanned.has_addresses) else {
+                return Ok(Some(scanned));
+            };
+            let named = symbols.lock().name(&pprof::read(&bytes)?);
+            Ok(Some(Scanned {
                 table: table(&named, self.filter, group),
                 ..scanned
-            })
+            }))
         };
         self.each(scan, each)
+    }
+
+    /// The table of a file, of the table beside it; none where that is not there, or has addresses that get names here.
+    fn scanned_table(
+        &self,
+        scanner: &mut Scanner,
+        slice: &Slice,
+        group: &Group,
+    ) -> Option<Scanned> {
+        let (path, _) = slice.table.as_ref()?;
+        // One that is damaged is none: the file says the same.
+        let scanned = scanner.scan_table(&fs::read(path).ok()?, self.filter, group);
+        let scanned = scanned.ok()?;
+        let is_named = self.names_for(slice, scanned.has_addresses).is_none();
+        is_named.then_some(scanned)
     }
 
     /// The profile of what the filter takes of all files, with at most [`small::STACKS_MAX`] stacks and a file's. Whoever shows it may not filter it
@@ -127,15 +150,18 @@ impl Query<'_> {
         read: impl Fn(&Profile) -> T + Sync,
         mut each: impl FnMut(T) + Send,
     ) -> Result<(), QueryError> {
-        let read = |_: &mut Scanner, slice: &Slice, bytes: &[u8]| {
-            let profile = pprof::read(bytes)?;
-            Ok(match self.names_for(slice, true) {
+        let read = |_: &mut Scanner, slice: &Slice| {
+            let Some(bytes) = content(slice)? else {
+                return Ok(None);
+            };
+            let profile = pprof::read(&bytes)?;
+            Ok(Some(match self.names_for(slice, true) {
                 Some(symbols) => {
                     let named = symbols.lock().name(&profile);
                     read(&named)
                 }
                 None => read(&profile),
-            })
+            }))
         };
         self.each(read, |_, made| each(made))
     }
@@ -160,7 +186,7 @@ impl Query<'_> {
 
     fn each<T: Send>(
         &self,
-        read: impl Fn(&mut Scanner, &Slice, &[u8]) -> Result<T, FileError> + Sync,
+        read: impl Fn(&mut Scanner, &Slice) -> Result<Option<T>, FileError> + Sync,
         each: impl FnMut(&Slice, T) + Send,
     ) -> Result<(), QueryError> {
         let next = AtomicUsize::new(0);
@@ -171,16 +197,13 @@ impl Query<'_> {
                 if !self.takes(&slice.host) {
                     continue;
                 }
-                let bytes = match fs::read(&slice.path) {
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                    bytes => bytes.map_err(FileError::from),
-                };
-                let found = bytes.and_then(|bytes| read(&mut scanner, slice, &bytes));
-                let found = found.map_err(|source| QueryError {
+                let found = read(&mut scanner, slice).map_err(|source| QueryError {
                     path: slice.path.clone(),
                     source,
                 })?;
-                (*each.lock())(slice, found);
+                if let Some(found) = found {
+                    (*each.lock())(slice, found);
+                }
             }
             Ok(())
         };
@@ -198,6 +221,14 @@ impl Query<'_> {
             }
             outcome
         })
+    }
+}
+
+/// What a file holds; none where it is gone.
+fn content(slice: &Slice) -> io::Result<Option<Vec<u8>>> {
+    match fs::read(&slice.path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        content => content.map(Some),
     }
 }
 

@@ -132,7 +132,8 @@ fn an_interrupted_compaction_counts_everything_once() {
         compact(&store, now);
         assert_eq!(samples(&store), 10, "{interrupted_at}");
         assert_eq!(store.slices_of("h").unwrap().len(), 1, "{interrupted_at}");
-        assert_eq!(fs::read_dir(&host).unwrap().count(), 1, "{interrupted_at}");
+        // The file, and its table.
+        assert_eq!(fs::read_dir(&host).unwrap().count(), 2, "{interrupted_at}");
     }
 }
 
@@ -332,4 +333,85 @@ fn kinds_of_work_that_are_small_in_many_places_are_found_in_full() {
     let findings = sum.findings();
     assert_eq!(findings[0].rule.title, "Allocation");
     assert_eq!(findings[0].functions, [("malloc".to_owned(), 1.0)]);
+}
+
+/// The rows and the sum of a table of all files, in order.
+fn table_of(slices: &[Slice], filter: &Filter, group: &Group) -> String {
+    let mut sum = TableSum::default();
+    let query = Query {
+        slices,
+        filter,
+        names: None,
+    };
+    let add = |_: &Slice, scanned| sum.add(scanned, &Rates::X86_64);
+    query.tables(group, add).unwrap();
+    format!("{:?} {:?} {:?}", sum.table(), sum.window, sum.lost)
+}
+
+#[test]
+fn compacted_files_have_tables_that_say_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::at(folder.path());
+    for host in ["a", "b"] {
+        store.write(&hour_of_many(host, 20), host).unwrap();
+    }
+    let all = || store.slices(&(i64::MIN..i64::MAX)).unwrap();
+    let without = all();
+    assert!(without.iter().all(|slice| slice.table.is_none()));
+    compact(&store, START_NS + 2 * HOUR_NS);
+    let with = all();
+    assert!(with.iter().all(|slice| slice.table.is_some()));
+    let of = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
+    let host_and_thread = [of("host", "*"), of("thread", "worker-1")].concat();
+    for labels in [Vec::new(), of("host", "b"), host_and_thread] {
+        for function in [None, Some("caller-a-1".to_owned())] {
+            for group in ["", "host", "thread"] {
+                let group = match group {
+                    "" => Group::Function,
+                    name => Group::Label(name.to_owned()),
+                };
+                let (labels, function) = (labels.clone(), function.clone());
+                let filter = Filter { labels, function };
+                let expected = table_of(&without, &filter, &group);
+                assert_eq!(
+                    table_of(&with, &filter, &group),
+                    expected,
+                    "{filter:?} {group:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn tables_are_used_and_go_with_their_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::at(folder.path());
+    store.write(&hour_of_many("a", 20), "a").unwrap();
+    compact(&store, START_NS + 2 * HOUR_NS);
+    let slices = store.slices(&(i64::MIN..i64::MAX)).unwrap();
+    let (filter, group) = (Filter::default(), Group::Function);
+    let expected = table_of(&slices, &filter, &group);
+    let (table, _) = slices[0].table.clone().unwrap();
+    // What is damaged does not count.
+    fs::write(&table, "nothing").unwrap();
+    assert_eq!(table_of(&slices, &filter, &group), expected);
+    // What was put in the place of a table is believed: so it was read.
+    let other = pprof::write_table(&hour_of_many("a", 5), |_| true);
+    fs::write(&table, other).unwrap();
+    assert_ne!(table_of(&slices, &filter, &group), expected);
+    // A file of that name and of another size is another file.
+    fs::write(&slices[0].path, pprof::write(&hour_of_many("a", 7))).unwrap();
+    let changed = store.slices_of("a").unwrap();
+    assert_eq!(changed[0].table, None);
+    compact(&store, START_NS + 2 * HOUR_NS);
+    assert!(!table.exists());
+    let slices = store.slices_of("a").unwrap();
+    let (table, bytes) = slices[0].table.clone().unwrap();
+    let expired = store
+        .expire(at(START_NS + 9 * HOUR_NS), Some(Duration::ZERO), None)
+        .unwrap();
+    assert_eq!((expired.files, expired.bytes), (1, slices[0].bytes + bytes));
+    assert!(!table.exists());
+    assert!(store.hosts().unwrap().is_empty());
 }
