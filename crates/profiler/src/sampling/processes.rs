@@ -63,17 +63,45 @@ impl Process {
     }
 
     fn map(&mut self, start: u64, mapping: Mapping) {
-        if mapping.end <= start {
+        let end = mapping.end;
+        // V8 changes the rights of parts of its code all the time.
+        let is_known = mapping.binary.is_none()
+            && self.mapping(start).is_some_and(|(_, around)| {
+                around.binary.is_none() && around.name == mapping.name && around.end >= end
+            });
+        if end <= start || is_known {
             return;
         }
-        let end = mapping.end;
         let before = self.maps.range(..end).rev();
         let overlaps = before.take_while(|(_, other)| other.end > start);
-        let gone: Vec<u64> = overlaps.map(|(other, _)| *other).collect();
-        for other in gone {
-            self.maps.remove(&other);
-            self.code.remove(other);
+        let covered: Vec<u64> = overlaps.map(|(other, _)| *other).collect();
+        for other in covered {
+            self.cover(other, start, end);
         }
+        self.insert(start, mapping);
+    }
+
+    /// Takes away the part of a mapping that another one covers; what is before and behind stays.
+    fn cover(&mut self, start: u64, from: u64, to: u64) {
+        let Some(mapping) = self.maps.remove(&start) else {
+            return;
+        };
+        self.code.remove(start);
+        if mapping.end > to {
+            let behind = Mapping {
+                file_offset: mapping.file_offset.saturating_add(to - start),
+                ..mapping.clone()
+            };
+            self.insert(to, behind);
+        }
+        if start < from {
+            let end = from;
+            self.insert(start, Mapping { end, ..mapping });
+        }
+    }
+
+    fn insert(&mut self, start: u64, mapping: Mapping) {
+        let end = mapping.end;
         if let Some(binary) = &mapping.binary {
             let address = binary.address_of(mapping.file_offset);
             let bias = start.wrapping_sub(address);
@@ -384,10 +412,44 @@ mod tests {
         map(0x9000, 0, "/nowhere/c");
         let process = &processes.by_pid[&0];
         let starts: Vec<u64> = process.maps.keys().copied().collect();
-        assert_eq!(starts, [0x1800]);
+        assert_eq!(starts, [0x1000, 0x1800, 0x3100]);
+        assert_eq!(&*process.frame(0x17ff).binary, "[jit]");
         assert_eq!(&*process.frame(0x1800).binary, "/nowhere/b");
         assert_eq!(process.frame(0x1810).address, 0x10);
-        assert_eq!(&*process.frame(0x3100).binary, "[unknown]");
+        assert_eq!(&*process.frame(0x3100).binary, "/nowhere/a");
+        assert_eq!(process.frame(0x3110).address, 0x110);
+        assert_eq!(&*process.frame(0x4000).binary, "[unknown]");
+    }
+
+    #[test]
+    fn code_around_a_file_in_the_middle_stays() {
+        let mut processes = Processes::default();
+        let mut map = |start, bytes, path: &str| {
+            processes.map(&Mapped {
+                pid: 0,
+                start,
+                bytes,
+                file_offset: 0,
+                path: path.to_owned(),
+            });
+        };
+        map(0x1000, 0x9000, "//anon");
+        map(0x4000, 0x1000, "/nowhere/node");
+        // Nothing new.
+        map(0x2000, 0x1000, "//anon");
+        let process = &processes.by_pid[&0];
+        let ranges: Vec<_> = process
+            .maps
+            .iter()
+            .map(|(at, map)| (*at, map.end))
+            .collect();
+        assert_eq!(
+            ranges,
+            [(0x1000, 0x4000), (0x4000, 0x5000), (0x5000, 0xa000)]
+        );
+        assert_eq!(&*process.frame(0x3fff).binary, "[jit]");
+        assert_eq!(&*process.frame(0x5000).binary, "[jit]");
+        assert_eq!(&*process.frame(0x4000).binary, "/nowhere/node");
     }
 
     #[test]
