@@ -18,7 +18,9 @@ use framehop::ExplicitModuleSectionInfo;
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{Endianness, Object, ObjectSection, ReadCache, ReadRef, elf};
 
+use super::runtimes::Runtime;
 use super::tables;
+use super::v8::layout::Layout;
 use crate::regular;
 
 /// The most bytes of one table.
@@ -57,6 +59,8 @@ pub struct Binary {
     tables: Tables,
     /// Those of the functions that BOLT, which puts the functions that run often together, has left where they were.
     left_by_bolt: Option<Tables>,
+    /// Where V8 keeps names of functions, if the file has it.
+    pub v8: Option<Layout>,
 }
 
 /// Unwinding tables, and the code that they are of.
@@ -75,7 +79,11 @@ impl Binary {
     /// It cannot be read, or is not a 64-bit ELF file.
     pub fn read(path: &Path) -> Result<Self, BinaryError> {
         let cache = ReadCache::new(regular::open(path)?);
-        Self::of(&cache)
+        let mut binary = Self::of(&cache)?;
+        if Runtime::has_v8(&path.to_string_lossy()) {
+            binary.v8 = Layout::of(&ElfFile64::parse(&cache)?);
+        }
+        Ok(binary)
     }
 
     /// Reads a file that is in memory.
@@ -106,6 +114,7 @@ impl Binary {
                 .collect(),
             tables: Tables::of(&file, ""),
             left_by_bolt: is_by_bolt.then(|| Tables::of(&file, ".bolt.org")),
+            v8: None,
         })
     }
 

@@ -8,6 +8,7 @@
 //! | [`runtimes`] | which runtime a process is of |
 //! | [`made`] | names of code that is made while programs run |
 //! | [`jvm`] | asks Java virtual machines for such names |
+//! | [`v8`] | names of the JavaScript functions of a Node that writes no map |
 //! | [`hints`] | which option a runtime needs, where it does not show its functions |
 //! | [`binaries`] | files of code: what is needed to unwind stacks and to name addresses |
 //! | [`timers`] | samples of this process where the kernel allows no events |
@@ -38,6 +39,7 @@ pub mod runtimes;
 mod tables;
 pub mod timers;
 pub mod unwind;
+pub mod v8;
 
 pub use background::Background;
 pub use hints::Hint;

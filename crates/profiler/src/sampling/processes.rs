@@ -14,7 +14,8 @@ use std::sync::Arc;
 use super::binaries::{Binaries, Binary};
 use super::events::{Mapped, Registers};
 use super::runtimes::Runtime;
-use super::unwind::{Code, CodeKind, Ending, Memory};
+use super::unwind::{Code, CodeKind, Ending, Memory, Unwound};
+use super::v8::layout::Layout;
 use crate::profile::Frame;
 
 /// Code that a process can run.
@@ -52,6 +53,8 @@ pub struct Process {
     maps: BTreeMap<u64, Mapping>,
     code: Code,
     runtime: Option<Runtime>,
+    /// The file that has V8.
+    v8: Option<Arc<Binary>>,
     /// Whether `/proc` was read, or needs not be.
     is_known: bool,
 }
@@ -106,6 +109,9 @@ impl Process {
             let address = binary.address_of(mapping.file_offset);
             let bias = start.wrapping_sub(address);
             self.code.add(&mapping.name, start, end, bias, binary);
+            if binary.v8.is_some() {
+                self.v8 = Some(Arc::clone(binary));
+            }
         }
         if let Some(runtime) = mapping.runtime {
             let known = self.runtime.unwrap_or(runtime);
@@ -124,13 +130,36 @@ impl Process {
         (address < mapping.end).then_some((*start, mapping))
     }
 
-    /// Appends the addresses of a stack, from the innermost on.
+    /// Where V8 keeps names of functions, if one of its files has it.
+    pub fn v8(&self) -> Option<&Layout> {
+        self.v8.as_ref()?.v8.as_ref()
+    }
+
+    /// Whether code was made while the program runs.
+    pub fn is_made(&self, address: u64) -> bool {
+        let mapping = self.mapping(address);
+        mapping.is_some_and(|(_, mapping)| mapping.binary.is_none())
+    }
+
+    /// Whether code is V8's, made while it was built. It has no tables and always keeps frame pointers.
+    pub fn is_of_v8(&self, address: u64) -> bool {
+        self.mapping(address).is_some_and(|(start, mapping)| {
+            let binary = mapping.binary.as_ref();
+            binary.is_some_and(|binary| {
+                let address = binary.address_of(address - start + mapping.file_offset);
+                let layout = binary.v8.as_ref();
+                layout.is_some_and(|layout| layout.builtins.contains(&address))
+            })
+        })
+    }
+
+    /// Appends the frames of a stack, from the innermost on.
     pub fn unwind(
         &self,
         registers: Registers,
         stack: &[u8],
         memory: &mut Memory,
-        frames: &mut Vec<u64>,
+        frames: &mut Vec<Unwound>,
     ) -> Ending {
         let place = |address| Some(self.mapping(address)?.1.place());
         self.code.unwind(registers, stack, memory, place, frames)
@@ -447,8 +476,7 @@ mod tests {
             ranges,
             [(0x1000, 0x4000), (0x4000, 0x5000), (0x5000, 0xa000)]
         );
-        assert_eq!(&*process.frame(0x3fff).binary, "[jit]");
-        assert_eq!(&*process.frame(0x5000).binary, "[jit]");
+        assert!(process.is_made(0x3fff) && process.is_made(0x5000));
         assert_eq!(&*process.frame(0x4000).binary, "/nowhere/node");
     }
 

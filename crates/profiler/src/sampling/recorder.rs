@@ -13,7 +13,8 @@ use super::hints::{Hint, Hints, Seen};
 use super::made::MadeCode;
 use super::processes::Processes;
 use super::timers::{self, Timers};
-use super::unwind::{Ending, Memory};
+use super::unwind::{Ending, Memory, Unwound};
+use super::v8::{self, Running, Scripts, StackCopy};
 use super::{Options, SamplingError, Target};
 use crate::profile::{Frame, FrameKind, Profile, SECOND_NS, StackId, Weight, Window, label};
 use crate::symbols::kernel;
@@ -94,6 +95,7 @@ pub struct Recorder {
     processes: Processes,
     memory: Memory,
     made: MadeCode,
+    scripts: Scripts,
     hints: Hints,
     profile: Profile,
     stats: Stats,
@@ -127,6 +129,7 @@ impl Recorder {
             processes: Processes::default(),
             memory: Memory::default(),
             made: MadeCode::new(options.frequency_hz, options.attaches),
+            scripts: Scripts::default(),
             hints: Hints::new(options.frequency_hz),
             profile: Profile::new(Window::default(), f64::from(options.frequency_hz)),
             options,
@@ -166,6 +169,7 @@ impl Recorder {
     pub fn drain(&mut self) {
         self.processes.forget();
         self.made.look_again();
+        self.scripts.look_again();
         let mut events = Vec::new();
         self.source.drain(|event| events.push(event));
         for event in events {
@@ -194,6 +198,7 @@ impl Recorder {
                 Event::Ended { pid, tid } => {
                     self.processes.end(pid, tid);
                     self.made.end(pid, tid);
+                    self.scripts.end(pid, tid);
                 }
                 Event::Lost(lost) => {
                     self.stats.lost += lost;
@@ -247,10 +252,10 @@ impl Recorder {
         }
         self.stats.samples += 1;
         let process = self.processes.get(sample.pid);
-        let mut addresses = Vec::new();
+        let mut frames = Vec::new();
         let ending = match sample.registers {
             Some(registers) => {
-                process.unwind(registers, &sample.stack, &mut self.memory, &mut addresses)
+                process.unwind(registers, &sample.stack, &mut self.memory, &mut frames)
             }
             // A thread of the kernel.
             None => Ending::Whole,
@@ -267,7 +272,7 @@ impl Recorder {
             stack = self.profile.call(stack, frame);
         }
         let broken = ending != Ending::Whole;
-        let (stack, seen) = self.user_stack(sample.pid, stack, &addresses, broken);
+        let (stack, seen) = self.user_stack(sample, stack, &frames, broken);
         let process = self.processes.get(sample.pid);
         if seen.is_unnamed {
             self.made.miss(sample.pid, process.runtime());
@@ -295,28 +300,46 @@ impl Recorder {
         self.profile.add(stack, labels, weight);
     }
 
-    /// The stack of a process's functions that `caller` has entered, from addresses of which the innermost comes first. A broken stack has no caller of
+    /// The stack of a process's functions that `caller` has entered, from frames of which the innermost comes first. A broken stack has no caller of
     /// the outermost one.
     fn user_stack(
         &mut self,
-        pid: u32,
+        sample: &StackSample,
         caller: StackId,
-        addresses: &[u64],
+        frames: &[Unwound],
         is_broken: bool,
     ) -> (StackId, Seen) {
+        let pid = sample.pid;
         let process = self.processes.get(pid);
+        let copy = StackCopy {
+            top: sample.registers.map_or(0, |registers| registers.sp),
+            bytes: &sample.stack,
+        };
         let (mut stack, mut seen) = (caller, Seen::default());
-        for (index, address) in addresses.iter().enumerate().rev() {
-            let mut frame = process.frame(*address);
-            if frame.kind() == FrameKind::Interpreted {
-                seen.is_made = true;
-                seen.is_broken |= is_broken && index == addresses.len() - 1;
-                // It may be other code by the time when names are looked up.
-                match self.made.name(pid, *address) {
-                    Some(name) => (frame.function, frame.address) = (name.into(), 0),
-                    None => seen.is_unnamed = true,
-                }
+        for (index, unwound) in frames.iter().enumerate().rev() {
+            let mut frame = process.frame(unwound.address);
+            let is_made = frame.kind() == FrameKind::Interpreted;
+            let script = self
+                .scripts
+                .function(pid, process, *unwound, index == 0, &copy);
+            if let Some(Running::Outside(name)) = &script {
+                let frame = self.profile.frame(&Frame::function(&**name, v8::BINARY));
+                stack = self.profile.call(stack, frame);
             }
+            // It may be other code by the time when names are looked up.
+            let name = match is_made {
+                true => self.made.name(pid, unwound.address),
+                false => None,
+            };
+            if let Some(name) = name {
+                (frame.function, frame.address) = (name.into(), 0);
+            } else if let Some(Running::Here(name)) = &script {
+                frame = Frame::function(name.to_string(), v8::BINARY);
+            } else {
+                seen.is_unnamed |= is_made;
+            }
+            seen.is_made |= is_made || script.is_some();
+            seen.is_broken |= is_made && is_broken && index == frames.len() - 1;
             let frame = self.profile.frame(&frame);
             stack = self.profile.call(stack, frame);
         }

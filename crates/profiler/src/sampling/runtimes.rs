@@ -33,6 +33,12 @@ impl Runtime {
         is_ruby(version).then_some(Self::Ruby)
     }
 
+    /// Whether a file is Node's, or the library that some builds of Node keep V8 in.
+    pub fn has_v8(path: &str) -> bool {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        Self::of(path) == Some(Self::Node) || name.starts_with("libnode.so")
+    }
+
     /// The name that its code has in place of a file's.
     pub fn binary(self) -> &'static str {
         match self {
@@ -76,6 +82,8 @@ mod tests {
         ] {
             assert_eq!(Runtime::of(path), runtime, "{path}");
         }
+        assert!(Runtime::has_v8("/usr/bin/node") && Runtime::has_v8("/usr/lib/libnode.so.108"));
+        assert!(!Runtime::has_v8("/usr/bin/ruby"));
         let python = Runtime::Python(None);
         assert_eq!(python.or(Some(Runtime::Jvm)), Runtime::Jvm);
         assert_eq!(python.or(Some(Runtime::Node)), python);

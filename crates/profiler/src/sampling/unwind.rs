@@ -29,6 +29,23 @@ pub enum Ending {
     Broken,
 }
 
+/// A frame of a stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unwound {
+    /// The instruction that is running, or the call that has not returned.
+    pub address: u64,
+    /// Where the caller's frame pointer was found, with the return address behind it; none where it was not needed. Until the function has
+    /// made a frame, that is the caller's.
+    pub base: Option<u64>,
+}
+
+impl From<u64> for Unwound {
+    fn from(address: u64) -> Self {
+        let base = None;
+        Self { address, base }
+    }
+}
+
 /// What code is at an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CodeKind {
@@ -69,18 +86,17 @@ impl Code {
         self.unwinder.remove_module(start);
     }
 
-    /// Appends the addresses of the frames, from the innermost on. Each is of an instruction that is running or of the call that has
-    /// not returned. `place` says what is at an address that a process can run.
+    /// Appends the frames, from the innermost on. `place` says what is at an address that a process can run.
     pub fn unwind(
         &self,
         registers: Registers,
         stack: &[u8],
         memory: &mut Memory,
         place: impl Fn(u64) -> Option<CodeKind>,
-        frames: &mut Vec<u64>,
+        frames: &mut Vec<Unwound>,
     ) -> Ending {
         if self.is_bad.get() {
-            frames.push(registers.ip);
+            frames.push(registers.ip.into());
             return Ending::Broken;
         }
         let unwound = catch_unwind(AssertUnwindSafe(|| {
@@ -96,7 +112,7 @@ impl Code {
         stack: &[u8],
         memory: &mut Memory,
         place: impl Fn(u64) -> Option<CodeKind>,
-        frames: &mut Vec<u64>,
+        frames: &mut Vec<Unwound>,
     ) -> Ending {
         let mut is_beyond = false;
         let mut read = |address: u64| {
@@ -107,7 +123,7 @@ impl Code {
         let is_code = |address| place(address).is_some();
         let mut state = start(registers);
         let mut address = FrameAddress::from_instruction_pointer(registers.ip);
-        frames.push(registers.ip);
+        frames.push(registers.ip.into());
         loop {
             if frames.len() == FRAMES_MAX {
                 return Ending::Cut;
@@ -117,7 +133,7 @@ impl Code {
                 && place(address.address_for_lookup()) == Some(CodeKind::Made)
                 && let Some(caller) = trampoline(&mut state, &place, &mut read)
             {
-                frames.push(caller.address_for_lookup());
+                frames.push(caller.address_for_lookup().into());
                 address = caller;
                 continue;
             }
@@ -127,6 +143,9 @@ impl Code {
             let caller = match caller {
                 Ok(None | Some(0)) => return Ending::Whole,
                 Ok(Some(caller)) if is_code(caller - 1) => {
+                    if let Some(frame) = frames.last_mut() {
+                        frame.base = left_base(&before, &state);
+                    }
                     FrameAddress::from_return_address(caller)
                 }
                 _ => {
@@ -138,7 +157,7 @@ impl Code {
             match caller {
                 Some(caller) => {
                     // The call stands before the address to which it returns.
-                    frames.push(caller.address_for_lookup());
+                    frames.push(caller.address_for_lookup().into());
                     address = caller;
                 }
                 None if is_beyond => return Ending::Cut,
@@ -161,6 +180,15 @@ fn start(registers: Registers) -> UnwindRegisters {
 #[cfg(target_arch = "aarch64")]
 fn start(registers: Registers) -> UnwindRegisters {
     UnwindRegisters::new(registers.lr, registers.sp, registers.fp)
+}
+
+/// The base of the frame that was left, if it was found by the frame pointer.
+fn left_base(before: &UnwindRegisters, after: &UnwindRegisters) -> Option<u64> {
+    #[cfg(target_arch = "x86_64")]
+    let base = before.bp();
+    #[cfg(target_arch = "aarch64")]
+    let base = before.fp();
+    (base.checked_add(16) == Some(after.sp())).then_some(base)
 }
 
 /// The caller of a trampoline that CPython makes for `-X perf`, if that is what has called. Its code keeps 8 bytes (padding up to 3.12, the frame pointer
@@ -248,7 +276,7 @@ mod tests {
             lr: 0,
         };
         let mut frames = Vec::new();
-        let unwind = |stack: &[u8], frames: &mut Vec<u64>| {
+        let unwind = |stack: &[u8], frames: &mut Vec<Unwound>| {
             Code::default().unwind(
                 registers,
                 stack,
@@ -258,10 +286,13 @@ mod tests {
             )
         };
         let ending = unwind(&stack, &mut frames);
-        assert_eq!(frames, [0x300, 0x3ff, 0x4ff]);
+        let frame = |address, base| Unwound { address, base };
+        let (inner, outer) = (frame(0x300, Some(0x1008)), frame(0x3ff, Some(0x1020)));
+        assert_eq!(frames, [inner, outer, 0x4ff.into()]);
         assert_eq!(ending, Ending::Whole);
         frames.clear();
         let ending = unwind(&stack[..24], &mut frames);
-        assert_eq!((&frames[..], ending), (&[0x300, 0x3ff][..], Ending::Cut));
+        let cut = [inner, 0x3ff.into()];
+        assert_eq!((&frames[..], ending), (&cut[..], Ending::Cut));
     }
 }
