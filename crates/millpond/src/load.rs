@@ -75,6 +75,7 @@ impl Loaded {
             data_dir,
             effects: Effects::All,
             beside: BESIDE,
+            needs_pipelines: true,
         };
         self.build_with(host, options)
     }
@@ -86,6 +87,7 @@ impl Loaded {
             data_dir: None,
             effects,
             beside: BESIDE,
+            needs_pipelines: true,
         };
         Ok(self.build_with(host, options)?.0)
     }
@@ -102,8 +104,12 @@ impl Loaded {
         options: BuildOptions,
     ) -> anyhow::Result<(Graph, Profiling)> {
         let root = self.expanded()?;
-        let graph = Graph::build(&REGISTRY, &root, host, options)?;
         let profiling = Profiling::of(&root)?;
+        let options = BuildOptions {
+            needs_pipelines: options.needs_pipelines && !profiling.works_alone(),
+            ..options
+        };
+        let graph = Graph::build(&REGISTRY, &root, host, options)?;
         // Where nothing can be stored that should be.
         profiling.store(graph.process.data_dir.as_deref())?;
         Ok((graph, profiling))

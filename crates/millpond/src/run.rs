@@ -270,6 +270,16 @@ impl Session {
                 let first = self.signal.clone();
                 tokio::spawn(signals.watch(stop.clone(), self.diagnostics.clone(), first))
             });
+            if graph.pipelines.is_empty() {
+                // Only profiles are of interest.
+                let begun = Instant::now();
+                stop.stopped().await;
+                return Ok(Report {
+                    pipelines: Vec::new(),
+                    wall: begun.elapsed(),
+                    workers: 0,
+                });
+            }
             let options = RunOptions {
                 host: host.clone(),
                 registry: open_registry(memory, &self.diagnostics)?,

@@ -55,6 +55,7 @@ pub fn sample(loaded: Loaded, file: &str, lines: u64) -> anyhow::Result<ExitCode
         data_dir: None,
         effects: Effects::Nothing,
         beside: BESIDE,
+        needs_pipelines: true,
     };
     let graph = Graph::build(&REGISTRY, &root.rooted(), &host, options.clone())?;
     let session = Session::begin(&graph, true, false)?;

@@ -26,7 +26,7 @@ pub fn schema() -> String {
         properties.insert(SETTING.to_owned(), settings::<ProfileSettings>());
     }
     root["$defs"] = Value::Object(definitions());
-    root["required"] = json!(["pipelines"]);
+    root["anyOf"] = json!([{ "required": ["pipelines"] }, { "required": [SETTING] }]);
     root["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     root["title"] = json!("Millpond configuration");
     loosen(&mut root);

@@ -43,6 +43,8 @@ pub struct BuildOptions {
     pub effects: Effects,
     /// Settings at the top of the configuration that the caller reads by itself.
     pub beside: &'static [&'static str],
+    /// Whether a configuration without pipelines is an error.
+    pub needs_pipelines: bool,
 }
 
 impl Graph {
@@ -65,16 +67,19 @@ impl Graph {
             top.take(key);
         }
         if pipelines.is_none() {
-            return Err(no_pipelines(root));
+            let missing = options.needs_pipelines.then(|| {
+                let error = root.error("the configuration has no `pipelines`");
+                error.note(PIPELINES_FORM)
+            });
+            misplaced(root).or(missing).map_or(Ok(()), Err)?;
         }
         top.finish()?;
         let (mut process, _) = split::<ProcessSettings>(root)?;
         process.data_dir = options.data_dir.or(process.data_dir);
         check_process(root, &process)?;
-        let pipelines = pipelines.ok_or_else(|| no_pipelines(root))?;
-        let Some(entries) = pipelines.as_map().filter(|entries| !entries.is_empty()) else {
-            let message = "`pipelines` must contain at least one pipeline, under its name";
-            return Err(pipelines.error(message).note(PIPELINES_FORM));
+        let entries = match pipelines {
+            None => &[],
+            Some(pipelines) => entries(pipelines)?,
         };
         let mut builder = Builder {
             registry,
@@ -510,8 +515,17 @@ fn check_process(root: &Node, process: &ProcessSettings) -> Result<(), ConfigErr
 const PIPELINES_FORM: &str =
     "a configuration is written `pipelines: { NAME: { input: …, processors: […], output: … } }`";
 
-/// The error for a configuration without pipelines: what belongs into one of them, or is one, may stand at the top.
-fn no_pipelines(root: &Node) -> ConfigError {
+/// The pipelines of `pipelines`, with their names.
+fn entries(pipelines: &Node) -> Result<&[(Node, Node)], ConfigError> {
+    let entries = pipelines.as_map().filter(|entries| !entries.is_empty());
+    entries.ok_or_else(|| {
+        let message = "`pipelines` must contain at least one pipeline, under its name";
+        pipelines.error(message).note(PIPELINES_FORM)
+    })
+}
+
+/// The error for a configuration without pipelines that has at the top what belongs into a pipeline, or is one.
+fn misplaced(root: &Node) -> Option<ConfigError> {
     const SETTINGS: &[&str] = &[
         "input", "inputs", "output", "outputs", PROCESSORS, "queue", "retry",
     ];
@@ -532,9 +546,9 @@ fn no_pipelines(root: &Node) -> ConfigError {
             "`{}` looks like a pipeline, and pipelines stand below `pipelines`",
             text(key)
         )),
-        (None, None) => root.error("the configuration has no `pipelines`"),
+        (None, None) => return None,
     };
-    error.note(PIPELINES_FORM)
+    Some(error.note(PIPELINES_FORM))
 }
 
 /// The nodes of `input`/`inputs` or `output`/`outputs`: one of the two settings, with at least one component.

@@ -169,6 +169,12 @@ impl Profiling {
         Ok(profiling)
     }
 
+    /// Whether a configuration without pipelines does something: it samples the machine, or receives profiles.
+    pub fn works_alone(&self) -> bool {
+        let settings = &self.settings;
+        (settings.enabled && settings.host) || settings.receive.is_some()
+    }
+
     fn check(&self) -> Result<(), ConfigError> {
         let settings = &self.settings;
         let refuse = |setting: &str, text: String| Err(self.node.nearest(setting).error(text));
@@ -190,10 +196,9 @@ impl Profiling {
                 "`max_age` of `profile` must be at least 1h".to_owned(),
             );
         }
-        if let Some((name, rate)) = settings.rates.wrong() {
+        if let Some((name, wrong)) = settings.rates.wrong() {
             let setting = format!("rates.{name}");
-            let text = format!("`{name}` is {rate}: a number from 0 on is needed");
-            return refuse(&setting, text);
+            return refuse(&setting, format!("`{name}` is {wrong}"));
         }
         if let Some(send) = &settings.send {
             net::client::url(self.node.nearest("send.url"), &send.url)?;

@@ -109,7 +109,6 @@ fn profiles_are_sent_to_one_store() {
             "enabled": false,
             "receive": { "address": "127.0.0.1:0", "auth": { "bearer": "secret" } },
         },
-        "pipelines": { "idle": { "input": { "http": { "address": "127.0.0.1:0" } }, "output": "discard" } },
     });
     let configuration = tier.write("tier.yaml", configuration.to_string());
     let mut receiver = Service::start(&tier, &["run", &configuration]);
