@@ -12,7 +12,7 @@ use profiler::filter::Filter;
 use profiler::sampling::{Options, Recorder, Stats, Target};
 use profiler::symbols::Symbols;
 use profiler::symbols::kernel::Kernel;
-use profiler::top::{Group, table};
+use profiler::top::{Group, Row, table};
 
 /// So many samples of a thread that the shares of one are within a point of each other, by chance alone.
 const FREQUENCY_HZ: u32 = 1997;
@@ -168,6 +168,37 @@ fn shares_are_those_of_the_program() {
         let kernel = Kernel::running().expect("the kernel's functions");
         check(name, &program, &library, &mut Symbols::with_kernel(kernel));
     }
+}
+
+#[test]
+fn functions_of_stripped_programs_are_a_row_each() {
+    let _alone = ALONE.lock();
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let library = compile(folder, "library.so", &[]);
+    let program = compile(folder, "stripped", &["-fomit-frame-pointer", "-s"]);
+    let mut child = Command::new(&program)
+        .arg(SECONDS)
+        .arg(&library)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a program");
+    let target = Target::Processes(vec![child.id()]);
+    let (profile, _) = record(&mut child, target);
+    let truth = truth(child);
+    let rows = |profile: &Profile| {
+        let table = table(profile, &Filter::default(), &Group::Function);
+        let own = |row: &&Row| row.binary == program.to_string_lossy() && row.own.samples > 0;
+        table.rows.iter().filter(own).count()
+    };
+    let named = Symbols::new().name(&profile);
+    // `main`, which calls them, and the handler have some as well.
+    let (most, found) = (truth.len() + 2, rows(&named));
+    assert!(
+        (truth.len() - 1..=most).contains(&found),
+        "{found} of {truth:?}"
+    );
+    assert!(rows(&profile) > found, "addresses are more");
 }
 
 #[test]

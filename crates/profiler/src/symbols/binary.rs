@@ -3,14 +3,17 @@
 //! What the compiler says (DWARF) is in the file, or in the one that a package of debug information put below `/usr/lib/debug` under the file's build
 //! id, or under the name that the file gives (`.gnu_debuglink`).
 //!
+//! Where a file has no symbol for an address, its unwinding tables (`.eh_frame_hdr`) say where the function begins.
+//!
 //! # Limits
 //! Only regular files are opened. Names of symbols are up to [`NAME_BYTES_MAX`] long, and in sum up to [`NAMES_PER_BYTE_MAX`] times the bytes of
 //! the table that holds them. The limits of DWARF are those of [`debug_info`]; if it is damaged, the symbol table gives the names.
 
 use std::path::{Path, PathBuf};
 
+use gimli::{BaseAddresses, EhFrameHdr, LittleEndian};
 use object::read::elf::{ElfFile64, Sym, SymbolTable};
-use object::{Endianness, Object, ObjectSymbol, ReadCache, ReadRef, SymbolKind};
+use object::{Endianness, Object, ObjectSection, ObjectSymbol, ReadCache, ReadRef, SymbolKind};
 
 use super::Named;
 use super::debug_info;
@@ -67,6 +70,8 @@ impl Symbol {
 pub struct SymbolFile {
     symbols: Vec<Symbol>,
     dwarf: Option<debug_info::Context>,
+    /// Where functions begin, in order.
+    starts: Vec<u64>,
 }
 
 impl std::fmt::Debug for SymbolFile {
@@ -108,6 +113,7 @@ impl SymbolFile {
         Self {
             symbols: symbols(file),
             dwarf: debug_info::load(file),
+            starts: starts(file).unwrap_or_default(),
         }
     }
 
@@ -158,6 +164,12 @@ impl SymbolFile {
         found
     }
 
+    /// Where the function of an address begins; none where that is not known.
+    pub fn start_of(&self, address: u64) -> Option<u64> {
+        let behind = self.starts.partition_point(|start| *start <= address);
+        self.starts.get(behind.checked_sub(1)?).copied()
+    }
+
     fn by_dwarf(&self, address: u64) -> Option<Vec<Named>> {
         // The last address is one too many for the library.
         let context = self.dwarf.as_ref().filter(|_| address < u64::MAX)?;
@@ -205,6 +217,27 @@ fn without_parameters(name: &str) -> &str {
 
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Where the functions of unwinding tables begin, in order; none where there is no list of them.
+fn starts<'data, R: ReadRef<'data>>(file: &ElfFile64<'data, Endianness, R>) -> Option<Vec<u64>> {
+    let section = |name| file.section_by_name(name);
+    let list = section(".eh_frame_hdr")?;
+    let start = |name| section(name).map_or(0, |section| section.address());
+    let bases = BaseAddresses::default()
+        .set_eh_frame_hdr(list.address())
+        .set_eh_frame(start(".eh_frame"))
+        .set_text(start(".text"));
+    let header = EhFrameHdr::new(list.data().ok()?, LittleEndian);
+    let header = header.parse(&bases, 8).ok()?;
+    let table = header.table()?;
+    let mut rows = table.iter(&bases);
+    let mut starts = Vec::new();
+    while let Ok(Some((start, _))) = rows.next() {
+        starts.extend(start.direct());
+    }
+    starts.sort_unstable();
+    Some(starts)
 }
 
 /// The functions of the symbol tables, by their addresses.

@@ -8,7 +8,8 @@
 //! | [`demangle`](mod@demangle) | names as their languages write them |
 //!
 //! Profiles are recorded with addresses, and get names when they are written, or later: [`Symbols::name`] makes of a profile with addresses
-//! one with functions. What cannot be named stays an address.
+//! one with functions. What cannot be named stays an address: that of the function, where the file's unwinding tables say where it begins, so that
+//! a function of a stripped program is one row.
 //!
 //! # Limits
 //! A file's tables are read when one of its addresses is asked for, and kept for up to [`BINARIES_MAX`] files, those that were asked for last. A file
@@ -87,6 +88,17 @@ impl Symbols {
     /// The functions at an address of a file, from the innermost inlined one to the one that the file has code for; none where they are not
     /// known.
     pub fn resolve(&mut self, path: &Path, build_id: &str, address: u64) -> Vec<Named> {
+        let found = self.ask(path, build_id, |file| file.resolve(address));
+        found.unwrap_or_default()
+    }
+
+    /// What a file says; none where it cannot be read.
+    fn ask<T>(
+        &mut self,
+        path: &Path,
+        build_id: &str,
+        ask: impl FnOnce(&SymbolFile) -> T,
+    ) -> Option<T> {
         self.asked += 1;
         let key = (path.to_owned(), build_id.to_owned());
         if !self.files.contains_key(&key) && self.files.len() >= BINARIES_MAX {
@@ -102,14 +114,12 @@ impl Symbols {
             last_asked: 0,
         });
         known.last_asked = self.asked;
-        let Some(file) = &known.file else {
-            return Vec::new();
-        };
-        let found = catch_unwind(AssertUnwindSafe(|| file.resolve(address)));
-        found.unwrap_or_else(|_| {
+        let file = known.file.as_ref()?;
+        let found = catch_unwind(AssertUnwindSafe(|| ask(file)));
+        if found.is_err() {
             known.file = None;
-            Vec::new()
-        })
+        }
+        found.ok()
     }
 
     /// A profile with functions in place of those addresses that have names.
@@ -161,7 +171,11 @@ impl Symbols {
             FrameKind::Native | FrameKind::Interpreted => Vec::new(),
         };
         if found.is_empty() {
-            return vec![named.frame(frame)];
+            let start = is_open.then(|| self.start_of(frame)).flatten();
+            return vec![named.frame(&Frame {
+                address: start.unwrap_or(frame.address),
+                ..frame.clone()
+            })];
         }
         let outermost = found.len() - 1;
         let build_id = match frame.kind() {
@@ -182,6 +196,13 @@ impl Symbols {
             })
         };
         found.iter().enumerate().rev().map(with_name).collect()
+    }
+
+    /// Where the function of an address without a name begins.
+    fn start_of(&mut self, frame: &Frame<'_>) -> Option<u64> {
+        let is_file = frame.kind() == FrameKind::Native && frame.binary.starts_with('/');
+        let path = is_file.then(|| Path::new(&*frame.binary))?;
+        self.ask(path, &frame.build_id, |file| file.start_of(frame.address))?
     }
 
     fn kernel_name(&self, frame: &Frame<'_>) -> Vec<Named> {
