@@ -86,18 +86,23 @@ impl GivenRates {
         }
     }
 
-    /// The first of them that is negative or no number, with its name.
-    pub fn wrong(self) -> Option<(&'static str, f64)> {
+    /// The first of them that is too small or no number, with its name and what is wrong.
+    pub fn wrong(self) -> Option<(&'static str, String)> {
         let rates = [
-            self.usd_per_core_hour,
-            self.kw_per_core,
-            self.co2_tonnes_per_kwh,
-            self.pue,
+            (self.usd_per_core_hour, 0),
+            (self.kw_per_core, 0),
+            (self.co2_tonnes_per_kwh, 0),
+            // A data centre takes no less than its machines.
+            (self.pue, 1),
         ];
-        let named = Self::NAMES.into_iter().zip(rates);
-        named
-            .filter_map(|(name, rate)| Some((name, rate?)))
-            .find(|(_, rate)| !rate.is_finite() || *rate < 0.0)
+        Self::NAMES
+            .into_iter()
+            .zip(rates)
+            .find_map(|(name, (rate, least))| {
+                let rate = rate?;
+                let is_wrong = !rate.is_finite() || rate < f64::from(least);
+                is_wrong.then(|| (name, format!("{rate}: a number from {least} on is needed")))
+            })
     }
 }
 

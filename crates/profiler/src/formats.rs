@@ -28,6 +28,9 @@ pub enum FormatError {
     /// It has more bytes than any format takes.
     #[error("the file is larger than {FILE_BYTES_MAX} bytes")]
     TooLarge,
+    /// It has nothing in it.
+    #[error("it is empty")]
+    Empty,
     /// It is no pprof file.
     #[error(transparent)]
     Pprof(#[from] PprofError),
@@ -61,6 +64,9 @@ pub fn content(path: &Path) -> Result<Vec<u8>, FormatError> {
 /// # Errors
 /// The content is of none of the formats.
 pub fn parse(name: &Path, bytes: &[u8]) -> Result<Profile, FormatError> {
+    if bytes.is_empty() {
+        return Err(FormatError::Empty);
+    }
     if name
         .extension()
         .is_some_and(|extension| extension == "otlp")
@@ -68,7 +74,7 @@ pub fn parse(name: &Path, bytes: &[u8]) -> Result<Profile, FormatError> {
         return Ok(otlp::read(bytes)?.profile);
     }
     let text = std::str::from_utf8(bytes).ok();
-    let text = text.filter(|text| !text.is_empty() && !text.contains(['\0', '\u{1}']));
+    let text = text.filter(|text| !text.contains(['\0', '\u{1}']));
     Ok(match text {
         Some(text) if text.contains("\n\t") => perf_script::read(bytes, None)?,
         Some(text) => collapsed::read(text, COLLAPSED_HZ)?,
@@ -108,7 +114,8 @@ mod tests {
     #[test]
     fn what_is_no_profile_says_so() {
         for (name, bytes) in [
-            ("a", &b"no stacks"[..]),
+            ("a", &b""[..]),
+            ("a", b"no stacks"),
             ("a", b"\0\xff\x01"),
             ("a", b"\x1f\x8b\x08\0\0\0\0\0\0\x03abc"),
             ("a.otlp", b"\xff\xff\xff"),

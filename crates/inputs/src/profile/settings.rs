@@ -228,8 +228,8 @@ impl Config {
             co2_tonnes_per_kwh: self.co2_tonnes_per_kwh,
             pue: self.pue,
         };
-        if let Some((name, _)) = given.wrong() {
-            let error = format!("`{name}` must be a number from 0 on");
+        if let Some((name, wrong)) = given.wrong() {
+            let error = format!("`{name}` is {wrong}");
             return Err(node.nearest(name).error(error));
         }
         Ok(given.over(Rates::here()))

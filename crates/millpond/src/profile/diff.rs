@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::ops::Range;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::ValueEnum;
+use component::plural;
 use profiler::cost::Rates;
 use profiler::diff::{self, Change, Comparison, Normalise, compare};
 use profiler::filter::Filter;
@@ -18,7 +20,7 @@ use serde_json::json;
 use super::files::{ALWAYS, Sources};
 use super::flame::{is_picture, write};
 use super::{DiffArgs, group, ranges};
-use crate::console::print;
+use crate::console::{print, say};
 
 /// For the same amount of what profiles are compared.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -36,6 +38,8 @@ struct Side {
     sources: Sources,
     /// Which samples count.
     filter: Filter,
+    /// The time of its files.
+    range: Range<i64>,
     title: String,
 }
 
@@ -68,6 +72,7 @@ impl Side {
                 labels: [&filter.labels[..], &labels].concat(),
                 function: filter.function.clone(),
             },
+            range,
             title,
         })
     }
@@ -100,6 +105,14 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
     }
     let before = Side::of(&args.first, &filter, "--before", &args.before)?;
     let after = Side::of(second, &filter, "--after", &args.after)?;
+    let is_apart = before.range.end <= after.range.start || after.range.end <= before.range.start;
+    let shared = before.sources.shared(&after.sources);
+    if is_apart && shared > 0 {
+        let files = plural(shared as u64, "file");
+        say(&format!(
+            "warning: {files} of the store have a part of both ranges and count in both, so that the difference is too small"
+        ));
+    }
     let (of_before, _) = before.table(&group)?;
     let (of_after, hosts) = after.table(&group)?;
     let rates = tariff.mean_of(hosts.iter().map(|(host, cpu_ns)| (&**host, *cpu_ns)));

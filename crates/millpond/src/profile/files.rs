@@ -1,28 +1,35 @@
 //! Profiles as files of several formats, and stores with a range of time.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, bail};
 use batch::HostInfo;
+use component::plural;
 use parking_lot::Mutex;
 use profiler::advice::Summary;
 use profiler::filter::Filter;
 use profiler::pprof::Scanned;
 use profiler::profile::Window;
-use profiler::store::query::Query;
+use profiler::store::query::{Query, QueryError};
 use profiler::store::{Slice, Store, by_host, small};
 use profiler::symbols::Symbols;
 use profiler::top::Group;
 use profiler::{Profile, collapsed, firefox, formats, otlp, pprof};
 
+use crate::console::say;
 use crate::load::host;
 
 /// The path that stands for standard input or output.
 const STANDARD: &str = "-";
+
+/// How many damaged files are named.
+const UNREAD_SHOWN: usize = 3;
 
 /// All times.
 pub const ALWAYS: Range<i64> = i64::MIN..i64::MAX;
@@ -38,6 +45,8 @@ pub struct Sources {
     /// Names of this machine, and what the machine is called.
     symbols: Mutex<Symbols>,
     host: Arc<HostInfo>,
+    /// Whether damaged files were reported.
+    has_warned: AtomicBool,
 }
 
 /// A path of a command.
@@ -73,7 +82,24 @@ impl Sources {
             sources: sources.collect::<anyhow::Result<_>>()?,
             symbols: Mutex::new(symbols),
             host: host(),
+            has_warned: AtomicBool::new(false),
         })
+    }
+
+    /// Says once which files of a store are left out.
+    fn warn(&self, unread: &[QueryError]) {
+        if unread.is_empty() || self.has_warned.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        for error in unread.iter().take(UNREAD_SHOWN) {
+            say(&format!("left out: {error}"));
+        }
+        if let Some(others) = unread.len().checked_sub(UNREAD_SHOWN).filter(|n| *n > 0) {
+            say(&format!(
+                "left out: {} more that cannot be read",
+                plural(others as u64, "file")
+            ));
+        }
     }
 
     /// The profile of what a filter takes of all of them, for a flame graph: small stacks of large stores count at their callers. A function that the
@@ -82,7 +108,11 @@ impl Sources {
         let mut all = Profile::default();
         for source in &self.sources {
             let profile = match source {
-                Source::Store(slices) => self.query(slices, filter).profile()?,
+                Source::Store(slices) => {
+                    let (profile, unread) = self.query(slices, filter).profile()?;
+                    self.warn(&unread);
+                    profile
+                }
                 Source::Input(profile) => small::taken(profile, filter, |_| true),
                 Source::File(path) => small::taken(&self.read(path)?, filter, |_| true),
             };
@@ -96,9 +126,11 @@ impl Sources {
         let mut all = Summary::default();
         for source in &self.sources {
             match source {
-                Source::Store(slices) => self
-                    .query(slices, filter)
-                    .profiles(|profile| Summary::of(profile, filter), |of| all.add(of))?,
+                Source::Store(slices) => {
+                    let query = self.query(slices, filter);
+                    let of = |profile: &Profile| Summary::of(profile, filter);
+                    self.warn(&query.profiles(of, |of| all.add(of))?);
+                }
                 Source::Input(profile) => all.add(Summary::of(profile, filter)),
                 Source::File(path) => all.add(Summary::of(&self.read(path)?, filter)),
             }
@@ -124,7 +156,8 @@ impl Sources {
                 Source::File(path) => each_of(&self.read(path)?),
                 Source::Store(slices) => {
                     let query = self.query(slices, filter);
-                    query.tables(group, |slice, scanned| each(&slice.host, scanned))?;
+                    let each = |slice: &Slice, scanned| each(&slice.host, scanned);
+                    self.warn(&query.tables(group, each)?);
                 }
             }
         }
@@ -133,11 +166,24 @@ impl Sources {
 
     /// How many bytes of stores are to be read.
     pub fn stored_bytes(&self) -> u64 {
+        self.slices().map(|slice| slice.bytes).sum()
+    }
+
+    /// How many files of stores others have as well.
+    pub fn shared(&self, others: &Self) -> usize {
+        let known: HashSet<&Path> = others.slices().map(|slice| &*slice.path).collect();
+        self.slices()
+            .filter(|slice| known.contains(&*slice.path))
+            .count()
+    }
+
+    /// The files of stores.
+    fn slices(&self) -> impl Iterator<Item = &Slice> {
         let stores = self.sources.iter().filter_map(|source| match source {
             Source::Store(slices) => Some(slices),
             Source::File(_) | Source::Input(_) => None,
         });
-        stores.flatten().map(|slice| slice.bytes).sum()
+        stores.flatten()
     }
 
     fn read(&self, path: &Path) -> anyhow::Result<Profile> {
@@ -210,7 +256,43 @@ pub fn write(profile: &Profile, path: &Path) -> anyhow::Result<()> {
         let written = output.write_all(&bytes).and_then(|()| output.flush());
         return written.context("cannot write to standard output");
     }
-    fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+    save(path, &bytes)
+}
+
+/// Writes a file. It gets its name when it is whole, so that no part of one is taken for a profile; pipes and devices are written as they are.
+pub fn save(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    let written = match unfinished(path) {
+        None => fs::write(path, bytes),
+        Some(unfinished) => {
+            let written =
+                fs::write(&unfinished, bytes).and_then(|()| fs::rename(&unfinished, path));
+            if written.is_err() {
+                // On a full disk it would take room that others need.
+                let _ = fs::remove_file(&unfinished);
+            }
+            written
+        }
+    };
+    written.with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Whether a file can be written, before something takes long that is to be in it.
+///
+/// # Errors
+/// It cannot.
+pub fn check_output(path: &Path) -> anyhow::Result<()> {
+    let Some(unfinished) = unfinished(path).filter(|_| path != STANDARD) else {
+        return Ok(());
+    };
+    let made = fs::write(&unfinished, []).and_then(|()| fs::remove_file(&unfinished));
+    made.with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// The name of a file until it is whole; none where it is written as it is, since it is there and no regular file.
+fn unfinished(path: &Path) -> Option<PathBuf> {
+    let is_other = fs::symlink_metadata(path).is_ok_and(|data| !data.is_file());
+    let name = path.file_name()?.to_str().filter(|_| !is_other)?;
+    Some(path.with_file_name(format!(".{name}.writing-{}", std::process::id())))
 }
 
 /// A window as people read it: `2026-11-24 13:00:00 UTC, 10 min`.

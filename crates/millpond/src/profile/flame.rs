@@ -1,23 +1,24 @@
 //! `millpond profile flame`: a flame graph as a page or a picture.
 
-use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Context;
 use profiler::Profile;
 use profiler::filter::Filter;
 use profiler::flame::{self, Options};
 use profiler::store::small;
 
-use super::FlameArgs;
-use super::files::Sources;
+use super::files::{Sources, save};
+use super::{FlameArgs, NO_SAMPLES};
 use crate::console::say;
 
 pub fn flame(args: &FlameArgs) -> anyhow::Result<ExitCode> {
     let (filter, tariff) = (args.filter.filter()?, args.rates.tariff()?);
     let sources = Sources::new(&args.files, &args.range.range()?)?;
     let profile = sources.graph(&filter)?;
+    if profile.is_empty() && !filter.is_empty() {
+        say(NO_SAMPLES);
+    }
     let options = Options {
         title: args.title.clone().unwrap_or_else(|| title(&args.files)),
         rates: tariff.mean(&profile),
@@ -43,7 +44,7 @@ pub(super) fn is_picture(path: &Path) -> bool {
 
 /// Writes a page or a picture of profiles, and says where, and what it leaves out.
 pub(super) fn write(path: &Path, text: &str, profiles: &[&Profile]) -> anyhow::Result<()> {
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    save(path, text.as_bytes())?;
     say(&format!("written to {}", path.display()));
     if let Some(note) = small::note(profiles) {
         say(&note);

@@ -32,6 +32,9 @@ use profiler::top::Group;
 use ranges::RangeArgs;
 use rates::RateArgs;
 
+/// What is said where a filter takes nothing.
+const NO_SAMPLES: &str = "no sample fits --filter and --function; `millpond profile top --by LABEL` shows which values a label has";
+
 #[derive(Subcommand)]
 pub enum ProfileCommand {
     /// Samples what the processors of this machine do, and writes a profile.

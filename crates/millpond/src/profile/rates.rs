@@ -4,11 +4,13 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use config::{Source, parse_yaml};
+use config::{Node, Source, parse_yaml};
 use indexmap::IndexMap;
 use profiler::cost::{GivenRates, Rates, Tariff};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use super::settings::ProfileSettings;
 
 /// The name of the profiler's settings at the top of a configuration.
 pub const SETTING: &str = "profile";
@@ -66,14 +68,14 @@ impl TariffSettings {
         }
     }
 
-    /// The first of them that is no rate, by its path.
-    pub fn wrong(&self) -> Option<(String, f64)> {
+    /// The first of them that is no rate, by its path, and what is wrong.
+    pub fn wrong(&self) -> Option<(String, String)> {
         let of_hosts = self.hosts.iter().filter_map(|(host, rates)| {
-            let (name, rate) = rates.given().wrong()?;
-            Some((format!("hosts.{host}.{name}"), rate))
+            let (name, wrong) = rates.given().wrong()?;
+            Some((format!("hosts.{host}.{name}"), wrong))
         });
         let of_all = self.all().wrong();
-        let of_all = of_all.map(|(name, rate)| (name.to_owned(), rate));
+        let of_all = of_all.map(|(name, wrong)| (name.to_owned(), wrong));
         of_all.into_iter().chain(of_hosts).next()
     }
 
@@ -114,7 +116,7 @@ impl RateArgs {
     /// The rates of hosts.
     ///
     /// # Errors
-    /// A rate is negative, or the file cannot be read.
+    /// A rate is too small, or the file cannot be read.
     pub fn tariff(&self) -> anyhow::Result<Tariff> {
         let given = GivenRates {
             usd_per_core_hour: self.usd_per_core_hour,
@@ -122,9 +124,9 @@ impl RateArgs {
             co2_tonnes_per_kwh: self.co2_tonnes_per_kwh,
             pue: self.pue,
         };
-        if let Some((name, rate)) = given.wrong() {
+        if let Some((name, wrong)) = given.wrong() {
             let name = name.replace('_', "-");
-            bail!("--{name} is {rate}: a number from 0 on is needed");
+            bail!("--{name} is {wrong}");
         }
         Ok(self.settings()?.tariff(given))
     }
@@ -138,13 +140,16 @@ impl RateArgs {
         let root = parse_yaml(&Source::new(&shown, text))?;
         let settings: TariffSettings = match (root.get("pipelines"), root.get(SETTING)) {
             (None, None) => root.deserialize()?,
-            (_, profile) => match profile.and_then(|profile| profile.get("rates")) {
-                Some(rates) => rates.deserialize()?,
-                None => bail!("{shown} has no `profile.rates`"),
-            },
+            (_, profile) => {
+                let settings = profile.map(Node::deserialize::<ProfileSettings>);
+                settings
+                    .transpose()?
+                    .map(|settings| settings.rates)
+                    .with_context(|| format!("{shown} has no `profile`, and so no rates"))?
+            }
         };
-        if let Some((name, rate)) = settings.wrong() {
-            bail!("{shown}: `{name}` is {rate}: a number from 0 on is needed");
+        if let Some((name, wrong)) = settings.wrong() {
+            bail!("{shown}: `{name}` is {wrong}");
         }
         Ok(settings)
     }
@@ -174,12 +179,16 @@ mod tests {
             hosts: IndexMap::from([(
                 "a".to_owned(),
                 RateSettings {
-                    pue: Some(-1.0),
+                    pue: Some(0.9),
                     ..RateSettings::default()
                 },
             )]),
             ..TariffSettings::default()
         };
-        assert_eq!(wrong.wrong(), Some(("hosts.a.pue".to_owned(), -1.0)));
+        let (name, wrong) = wrong.wrong().unwrap();
+        assert_eq!(
+            (&*name, &*wrong),
+            ("hosts.a.pue", "0.9: a number from 1 on is needed")
+        );
     }
 }

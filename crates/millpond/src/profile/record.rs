@@ -18,6 +18,7 @@ const LOOK: Duration = Duration::from_millis(200);
 const NAMES_TIME_MAX: Duration = Duration::from_secs(2);
 
 pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
+    files::check_output(&args.output)?;
     let target = match args.pid.is_empty() {
         true => Target::All,
         false => Target::Processes(args.pid.clone()),

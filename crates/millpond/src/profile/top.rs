@@ -13,8 +13,8 @@ use serde_json::json;
 
 use super::chart::Chart;
 use super::files::{Sources, length};
-use super::{TopArgs, group};
-use crate::console::{escaped, print};
+use super::{NO_SAMPLES, TopArgs, group};
+use crate::console::{escaped, print, say};
 
 /// Advice needs whole stacks: of stores with more bytes it is left out.
 const ADVICE_BYTES_MAX: u64 = 64 << 20;
@@ -28,6 +28,9 @@ pub fn top(args: &TopArgs) -> anyhow::Result<ExitCode> {
         sum.add(scanned, tariff.of(host));
     })?;
     let mut table = sum.table();
+    if table.rows.is_empty() && !filter.is_empty() {
+        say(NO_SAMPLES);
+    }
     if args.total {
         table.rows.sort_by_key(|row| std::cmp::Reverse(row.total));
     }
@@ -183,7 +186,7 @@ impl Sheet {
         for (index, row) in self.table.rows.iter().enumerate() {
             let cost = self.sum.cost_of(row);
             let mut object = json!({
-                "name": row.name,
+                "name": named(&row.name),
                 "binary": row.binary,
                 "self": { "samples": row.own.samples, "cpu_ns": row.own.cpu_ns, "share": self.share(row.own) / 100.0 },
                 "total": { "samples": row.total.samples, "cpu_ns": row.total.cpu_ns, "share": self.share(row.total) / 100.0 },
@@ -203,9 +206,14 @@ impl Sheet {
     }
 }
 
+/// A name; samples without a label have none.
+fn named(name: &str) -> &str {
+    if name.is_empty() { "(none)" } else { name }
+}
+
 /// A function with its binary, where the name does not say that. Names are those of any program: what would control the terminal is escaped.
 pub(super) fn shown(name: &str, binary: &str) -> String {
-    let name = if name.is_empty() { "(none)" } else { name };
+    let name = named(name);
     let shown = match binary.rsplit('/').next().unwrap_or_default() {
         "" => name.to_owned(),
         binary if name.starts_with(binary) => name.to_owned(),

@@ -278,13 +278,25 @@ fn what_cannot_be_done_is_said() {
     let (text, bytes) = (folder.path("a.txt"), folder.path("a.pb"));
     fs::write(&text, "no stack").expect("written");
     fs::write(&bytes, [0x1f, 0x8b, 0, 1]).expect("written");
+    let empty = folder.write("empty.pb.gz", "");
+    let stacks = folder.write("a.folded", "main;work 3\n");
+    let rates = folder.write("rates.yaml", "profile: { rats: { pue: 1.2 } }\n");
     for (words, reason) in [
         (&["top", &*text][..], "line 1 is not a stack"),
         (&["top", &bytes], "cannot be decompressed"),
         (&["top", "/nowhere"], "No such file"),
         (&["top", &text, "--by", "proces"], "did you mean `process`?"),
         (&["top", &text, "--filter", "x"], "write name=value"),
-        (&["top", &text, "--pue=-1"], "--pue is -1"),
+        (
+            &["top", &text, "--pue=0.9"],
+            "--pue is 0.9: a number from 1 on is needed",
+        ),
+        (
+            &["top", &text, "--rates", &rates],
+            "unknown setting `rats` for profile",
+        ),
+        (&["top", &empty], "it is empty"),
+        (&["record", "-o", "/nowhere/a"], "cannot write /nowhere/a"),
         (
             &["record", "--pid", "4000000000", "-o", &bytes],
             "there is no process 4000000000",
@@ -293,4 +305,63 @@ fn what_cannot_be_done_is_said() {
         let ended = millpond(&[&["profile"], words].concat()).expect(2);
         assert!(ended.err.contains(reason), "{words:?}: {}", ended.err);
     }
+    let ended = millpond(&["profile", "top", &stacks, "--filter", "process=b", "--json"]).expect(0);
+    assert_eq!(ended.out, "");
+    assert!(ended.err.starts_with("no sample fits"), "{}", ended.err);
+    let words = [
+        "--before",
+        "2026-11-24..2026-11-24T13:15:30",
+        "--after",
+        "2026-11-24T13:15:30..2026-11-25",
+    ];
+    let store = store_of_two(&folder);
+    let ended = millpond(&[&["profile", "diff", &store][..], &words].concat()).expect(0);
+    assert!(
+        ended
+            .err
+            .starts_with("warning: 2 files of the store have a part of both ranges"),
+        "{}",
+        ended.err
+    );
+    let damaged = format!("{store}/one/20261124T141500.000Z+60s.pb.gz");
+    fs::write(&damaged, "no profile").expect("written");
+    let ended = millpond(&["profile", "top", &store]).expect(0);
+    assert!(ended.out.starts_with("12 samples"), "{}", ended.out);
+    assert!(
+        ended
+            .err
+            .starts_with(&format!("left out: cannot read {damaged}: ")),
+        "{}",
+        ended.err
+    );
+}
+
+#[test]
+fn files_get_their_names_when_they_are_whole() {
+    let folder = Folder::new();
+    let stacks = folder.write("a.folded", "main;work 3\n");
+    let page = folder.path("a.html");
+    millpond(&["profile", "flame", &stacks, "-o", &page]).expect(0);
+    let profile = folder.path("a.pb.gz");
+    millpond(&["profile", "symbolize", &stacks, "-o", &profile]).expect(0);
+    let mut names: Vec<String> = fs::read_dir(folder.path("."))
+        .expect("read")
+        .map(|entry| {
+            entry
+                .expect("read")
+                .file_name()
+                .to_string_lossy()
+                .into_owned()
+        })
+        .collect();
+    names.sort();
+    assert_eq!(names, ["a.folded", "a.html", "a.pb.gz"]);
+    // A device stays what it is.
+    let ended = millpond(&["profile", "flame", &stacks, "-o", "/dev/full"]).expect(2);
+    assert!(
+        ended.err.contains("cannot write /dev/full: No space left"),
+        "{}",
+        ended.err
+    );
+    millpond(&["profile", "flame", &stacks, "-o", "/dev/null"]).expect(0);
 }

@@ -121,7 +121,7 @@ fn query(store: &Path, asked: &[&str]) -> Outcome {
         names: None,
     };
     if is_flame {
-        let profile = query.profile()?;
+        let (profile, _) = query.profile()?;
         let options = flame::Options {
             title: "a day".to_owned(),
             rates: Rates::default(),

@@ -2,7 +2,7 @@
 //!
 //! Tables of compacted files are made of the tables beside them where those tell enough ([`super::tables`]). Other files are scanned, not read
 //! ([`pprof::scan`]). All cores take part. Files that are not compacted may have addresses without names; those of this
-//! host get names when they are asked for.
+//! host get names when they are asked for. Damaged files are left out, and returned.
 //!
 //! # Limits
 //! The profile of a range of time is for flame graphs. Lines and numbers of processes are left out. While it has up to [`small::STACKS_MAX`] stacks
@@ -32,7 +32,7 @@ use crate::top::{Group, Row, Table, table};
 #[error("cannot read {}: {source}", path.display())]
 pub struct QueryError {
     /// The file.
-    path: PathBuf,
+    pub path: PathBuf,
     /// Why.
     source: FileError,
 }
@@ -62,13 +62,15 @@ pub struct Query<'q> {
 impl Query<'_> {
     /// The table of each file, as they come.
     ///
+    /// Returns the files that could not be read. One that is gone was compacted or deleted meanwhile, and is not among them.
+    ///
     /// # Errors
-    /// A file cannot be read. One that is gone was compacted or deleted meanwhile, and is left out.
+    /// None of the files can be read.
     pub fn tables(
         &self,
         group: &Group,
         each: impl FnMut(&Slice, Scanned) + Send,
-    ) -> Result<(), QueryError> {
+    ) -> Result<Vec<QueryError>, QueryError> {
         let are_enough = tables::answer(self.filter, group);
         let scan = |scanner: &mut Scanner, slice: &Slice| {
             if are_enough && let Some(scanned) = self.scanned_table(scanner, slice, group) {
@@ -108,14 +110,19 @@ impl Query<'_> {
     /// The profile of what the filter takes of all files, with at most [`small::STACKS_MAX`] stacks and a file's. Whoever shows it may not filter it
     /// once more: a function that the filter asks for may be part of a small stack.
     ///
+    /// Returns the files that could not be read as well.
+    ///
     /// # Errors
-    /// A file cannot be read.
-    pub fn profile(&self) -> Result<Profile, QueryError> {
+    /// None of the files can be read.
+    pub fn profile(&self) -> Result<(Profile, Vec<QueryError>), QueryError> {
         self.profile_up_to(small::STACKS_MAX)
     }
 
     /// The same with at most `stacks_max` stacks and a file's.
-    pub(super) fn profile_up_to(&self, stacks_max: usize) -> Result<Profile, QueryError> {
+    pub(super) fn profile_up_to(
+        &self,
+        stacks_max: usize,
+    ) -> Result<(Profile, Vec<QueryError>), QueryError> {
         let asked = |name: &str| self.filter.labels.iter().any(|(known, _)| known == name);
         let mut whole = Profile::default();
         let is_full = AtomicBool::new(false);
@@ -132,24 +139,26 @@ impl Query<'_> {
                 false => taken,
             }
         };
-        self.profiles(read, |profile: Profile| {
+        let unread = self.profiles(read, |profile: Profile| {
             whole.merge(&profile, |_| true);
             if small::bound(&mut whole, stacks_max, asked) {
                 is_full.store(true, Ordering::Relaxed);
             }
         })?;
-        Ok(whole)
+        Ok((whole, unread))
     }
 
     /// What `read` makes of the profile of each file, all its samples, as they come.
     ///
+    /// Returns the files that could not be read.
+    ///
     /// # Errors
-    /// A file cannot be read.
+    /// None of the files can be read.
     pub fn profiles<T: Send>(
         &self,
         read: impl Fn(&Profile) -> T + Sync,
         mut each: impl FnMut(T) + Send,
-    ) -> Result<(), QueryError> {
+    ) -> Result<Vec<QueryError>, QueryError> {
         let read = |_: &mut Scanner, slice: &Slice| {
             let Some(bytes) = content(slice)? else {
                 return Ok(None);
@@ -184,12 +193,15 @@ impl Query<'_> {
         has_none || wanted.any(|(_, pattern)| matches(pattern, host))
     }
 
+    /// Reads the files that the filter can take samples of, on all cores; returns those that could not be read.
     fn each<T: Send>(
         &self,
         read: impl Fn(&mut Scanner, &Slice) -> Result<Option<T>, FileError> + Sync,
         each: impl FnMut(&Slice, T) + Send,
-    ) -> Result<(), QueryError> {
+    ) -> Result<Vec<QueryError>, QueryError> {
         let next = AtomicUsize::new(0);
+        let has_read = AtomicBool::new(false);
+        let unread = Mutex::new(Vec::new());
         let each = Mutex::new(each);
         let work = || {
             let mut scanner = Scanner::default();
@@ -197,30 +209,38 @@ impl Query<'_> {
                 if !self.takes(&slice.host) {
                     continue;
                 }
-                let found = read(&mut scanner, slice).map_err(|source| QueryError {
-                    path: slice.path.clone(),
-                    source,
-                })?;
-                if let Some(found) = found {
-                    (*each.lock())(slice, found);
+                match read(&mut scanner, slice) {
+                    Ok(found) => {
+                        has_read.store(true, Ordering::Relaxed);
+                        if let Some(found) = found {
+                            (*each.lock())(slice, found);
+                        }
+                    }
+                    Err(source) => unread.lock().push(QueryError {
+                        path: slice.path.clone(),
+                        source,
+                    }),
                 }
             }
-            Ok(())
         };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         std::thread::scope(|scope| {
             let others: Vec<_> = (1..cores.min(self.slices.len()))
                 .filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, work).ok())
                 .collect();
-            let mut outcome = work();
+            work();
             for other in others {
-                match other.join() {
-                    Ok(other) => outcome = outcome.and(other),
-                    Err(panic) => std::panic::resume_unwind(panic),
+                if let Err(panic) = other.join() {
+                    std::panic::resume_unwind(panic);
                 }
             }
-            outcome
-        })
+        });
+        let mut unread = unread.into_inner();
+        unread.sort_by(|one, other| one.path.cmp(&other.path));
+        match has_read.into_inner() || unread.is_empty() {
+            true => Ok(unread),
+            false => Err(unread.swap_remove(0)),
+        }
     }
 }
 

@@ -47,7 +47,7 @@ fn samples(store: &Store) -> u64 {
             sum.add(scanned, &Rates::X86_64);
         })
         .unwrap();
-    assert_eq!(query.profile().unwrap().total(), sum.table().all);
+    assert_eq!(query.profile().unwrap().0.total(), sum.table().all);
     sum.table().all.samples
 }
 
@@ -293,14 +293,14 @@ fn profiles_of_few_stacks_are_whole_and_those_of_many_are_bounded() {
             names: None,
         };
         let taken = filter.part(&whole);
-        let all = query.profile().unwrap();
+        let (all, _) = query.profile().unwrap();
         let lines = |profile: &Profile| {
             let threads = crate::collapsed::write(profile, &everything, Some(label::THREAD));
             (threads, profile.len())
         };
         assert_eq!(lines(&all), lines(&taken), "what fits is whole");
         assert_eq!(small::note(&[&all]), None);
-        let bounded = query.profile_up_to(50).unwrap();
+        let (bounded, _) = query.profile_up_to(50).unwrap();
         assert_eq!(bounded.total(), taken.total());
         assert!(bounded.len() <= 50, "{}", bounded.len());
         let threads = crate::collapsed::write(&bounded, &everything, Some(label::THREAD));
@@ -333,6 +333,40 @@ fn kinds_of_work_that_are_small_in_many_places_are_found_in_full() {
     let findings = sum.findings();
     assert_eq!(findings[0].rule.title, "Allocation");
     assert_eq!(findings[0].functions, [("malloc".to_owned(), 1.0)]);
+}
+
+#[test]
+fn damaged_files_are_left_out_and_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::at(folder.path());
+    let minutes = [0, 1, 2].map(|index| minute("a", START_NS + index * MINUTE_NS, 5));
+    let paths: Vec<PathBuf> = minutes
+        .iter()
+        .flat_map(|minute| store.write(minute, "a").unwrap())
+        .collect();
+    fs::write(&paths[1], b"\x1f\x8bno gzip").unwrap();
+    let read = |wanted: &[usize]| {
+        let mut slices = store.slices(&(i64::MIN..i64::MAX)).unwrap();
+        slices.retain(|slice| wanted.iter().any(|index| slice.path == paths[*index]));
+        let query = Query {
+            slices: &slices,
+            filter: &Filter::default(),
+            names: None,
+        };
+        let mut samples = 0;
+        let unread = query.tables(&Group::Function, |_, scanned| {
+            samples += scanned.table.all.samples;
+        });
+        let graph = query.profile().map(|(profile, _)| profile.total().samples);
+        (unread, samples, graph)
+    };
+    let (unread, samples, graph) = read(&[0, 1, 2]);
+    let unread = unread.unwrap();
+    assert_eq!((samples, graph.unwrap()), (10, 10));
+    assert_eq!(unread.len(), 1);
+    assert_eq!(unread[0].path, paths[1]);
+    let (unread, ..) = read(&[1]);
+    assert_eq!(unread.unwrap_err().path, paths[1], "nothing can be read");
 }
 
 /// The rows and the sum of a table of all files, in order.
