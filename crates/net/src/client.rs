@@ -1,6 +1,6 @@
 //! HTTP requests: one [`Client`] an output, which pools its connections.
 //!
-//! It is `reqwest` with HTTP/1.1 and our own TLS. Redirects are never followed, because a `POST` that is followed arrives as a
+//! It is `reqwest` with HTTP/1.1 (or HTTP/2 for gRPC) and our own TLS. Redirects are never followed, because a `POST` that is followed arrives as a
 //! `GET` without its events: they are an error that names the place. Nothing is repeated here: retrying belongs to
 //! whoever sends.
 
@@ -141,6 +141,34 @@ impl Client {
     /// # Errors
     /// A setting that cannot be used, with its place.
     pub fn build(settings: &ClientSettings, node: &Node, https: bool) -> Result<Self, ConfigError> {
+        Self::build_with(settings, node, https, |builder, tls| {
+            builder.http1_only().tls_backend_preconfigured(tls)
+        })
+    }
+
+    /// As [`Client::build`], for servers that are known to speak HTTP/2.
+    ///
+    /// # Errors
+    /// A setting that cannot be used, with its place.
+    pub fn build_http2(
+        settings: &ClientSettings,
+        node: &Node,
+        https: bool,
+    ) -> Result<Self, ConfigError> {
+        Self::build_with(settings, node, https, |builder, mut tls| {
+            tls.alpn_protocols = vec![b"h2".to_vec()];
+            builder
+                .http2_prior_knowledge()
+                .tls_backend_preconfigured(tls)
+        })
+    }
+
+    fn build_with(
+        settings: &ClientSettings,
+        node: &Node,
+        https: bool,
+        version: impl FnOnce(reqwest::ClientBuilder, rustls::ClientConfig) -> reqwest::ClientBuilder,
+    ) -> Result<Self, ConfigError> {
         let tls = if https || node.get("tls").is_some() {
             settings.tls.open(node.nearest("tls"))?
         } else {
@@ -153,8 +181,8 @@ impl Client {
             .pool_max_idle_per_host(settings.idle_connections)
             .pool_idle_timeout(settings.idle_timeout.get().0)
             .redirect(Policy::none())
-            .retry(reqwest::retry::never())
-            .tls_backend_preconfigured(rustls::ClientConfig::clone(tls.config()));
+            .retry(reqwest::retry::never());
+        let builder = version(builder, rustls::ClientConfig::clone(tls.config()));
         let http = through(builder, settings.proxy.as_ref(), node)?
             .build()
             .map_err(|error| node.error(format!("cannot create requests: {}", chain(&error))))?;

@@ -150,6 +150,27 @@ impl Guarded {
         Ok(!self.ahead.is_empty())
     }
 
+    /// Waits as [`Guarded::wait`] does, and for more as long as what came is only the beginning of these bytes.
+    pub(crate) async fn wait_beyond(&mut self, bytes: &[u8]) -> io::Result<bool> {
+        if !self.wait().await? {
+            return Ok(false);
+        }
+        while self.ahead.len() < bytes.len() && bytes.starts_with(&self.ahead) {
+            let first = std::mem::take(&mut self.ahead);
+            let read = self.wait().await;
+            self.ahead = [&*first, &*self.ahead].concat().into();
+            if !read? {
+                break;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether what comes next begins with these bytes.
+    pub(crate) fn is_ahead(&self, bytes: &[u8]) -> bool {
+        self.ahead.starts_with(bytes)
+    }
+
     /// Takes what was read already.
     fn take_ahead(&mut self, buffer: &mut ReadBuf<'_>) {
         let bytes = buffer.remaining().min(self.ahead.len());

@@ -9,7 +9,9 @@
 //! | [`listen`] | [`Address`], [`Listener`]: accepts connections within limits, with or without TLS |
 //! | [`accept`] | the accept loop: a task for each connection, and their end |
 //! | [`places`] | `max_connections`, and who leaves when another client comes |
-//! | [`server`] | HTTP/1.1 on a listener |
+//! | [`handler`] | [`Handler`]: what answers requests |
+//! | [`server`] | HTTP/1.1 on a listener, and HTTP/2 for handlers that speak it |
+//! | [`grpc`] | unary calls of gRPC: message framing, compression, status |
 //! | [`guarded`] | limits on writing and closing, for clients that do not read |
 //! | [`client`] | [`Client`]: HTTP requests with time-outs, proxies and a pool of connections |
 //!
@@ -23,7 +25,11 @@ pub mod accept;
 pub mod auth;
 mod body;
 pub mod client;
+mod closing;
+pub mod grpc;
 pub mod guarded;
+pub mod handler;
+mod http2;
 pub mod listen;
 mod notice;
 pub mod places;
@@ -36,9 +42,10 @@ pub use accept::{Peer, accept};
 pub use auth::Auth;
 pub use client::{Client, ClientSettings, RequestError};
 pub use guarded::{BUFFER_BYTES_MAX, Guarded};
+pub use handler::{ConnectionError, Handler};
 pub use listen::{Address, Connection, Incoming, Listener, Stream};
 pub use notice::Notice;
 pub use places::{AtWork, Places, Stopping, Watched, at_work};
 pub use secret::{Secret, SecretError};
-pub use server::{ConnectionError, Handler, serve};
+pub use server::serve;
 pub use tls::{ClientTls, ServerTls, is_of_tls};

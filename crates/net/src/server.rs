@@ -1,4 +1,4 @@
-//! HTTP/1.1 on a listener: connections, their time-outs and their end.
+//! HTTP/1.1 on a listener, and HTTP/2 beside it for handlers that speak it: connections, their time-outs and their end.
 //!
 //! A component gives a [`Handler`], which gets each request with its body unread, and so decides when to read on. A
 //! connection on which requests come has hyper's buffers of 8 KiB for each direction, of which the one for reading grows up to
@@ -8,107 +8,33 @@
 //! Stopping closes the port and the idle connections at once; connections with a request under way end after its answer.
 //! How long that may take is up to the handler.
 //!
-//! Limits: no HTTP/2. The head of a request is at most [`BUFFER_BYTES_MAX`] long (431) and has at most 100 headers.
+//! A client speaks HTTP/2 if its first bytes are those of HTTP/2 (see `http2`). With TLS it also asks for it by ALPN, for which the certificates are
+//! opened with [`ServerTls::open_with_http2`](crate::ServerTls::open_with_http2).
+//!
+//! Limits of HTTP/1.1: the head of a request is at most [`BUFFER_BYTES_MAX`] long (431) and has at most 100 headers.
 
 use std::convert::Infallible;
-use std::error::Error;
 use std::future::{Future, poll_fn};
-use std::io;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Request, Response};
-use http_body_util::Full;
-use hyper::body;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::AsyncWriteExt;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use crate::accept::{Peer, accept};
+use crate::closing::last_answers;
 use crate::guarded::{BUFFER_BYTES_MAX, Guarded};
+use crate::handler::{ConnectionError, Handler};
+use crate::http2;
 use crate::listen::{Connection, Incoming, Listener};
 use crate::notice::Notice;
 use crate::places::Stopping;
-
-/// Answers requests.
-pub trait Handler: Send + Sync + 'static {
-    /// What it keeps of each connection.
-    type Session: Send + Sync;
-
-    /// A connection begins.
-    fn begin(&self, peer: Peer) -> Self::Session;
-
-    /// A connection is closed because of what the client sent, or did not send, before a request could be handled.
-    fn refused(&self, peer: Peer, reason: &ConnectionError);
-
-    /// The answer to a request. Dropped when the client goes away.
-    fn handle(
-        &self,
-        session: &Self::Session,
-        request: Request<body::Incoming>,
-    ) -> impl Future<Output = Response<Full<Bytes>>> + Send;
-}
-
-/// Why a connection is closed without an answer of the handler.
-#[derive(Debug, thiserror::Error)]
-pub enum ConnectionError {
-    /// The client does not speak TLS, or one of both does not accept the certificate of the other.
-    #[error("the TLS handshake failed: {0}")]
-    Handshake(io::Error),
-    /// The client speaks TLS to a listener without it.
-    #[error("the client speaks TLS, which is not enabled here")]
-    Tls,
-    /// What came is not HTTP/1.1, or its head is too long.
-    #[error("malformed request: {0}")]
-    Malformed(hyper::Error),
-    /// The client went away.
-    #[error("the connection ended in the middle of a request")]
-    Cut,
-    /// The client read nothing of an answer for too long.
-    #[error("the client read nothing of an answer for too long")]
-    Unread,
-    /// The client sent nothing for too long.
-    #[error("the client sent no request for too long")]
-    Idle,
-    /// The client began a request, and was too slow.
-    #[error("the head of a request did not arrive in time")]
-    Late,
-}
-
-impl ConnectionError {
-    /// What was wrong with a connection, of which these bytes are unread; `has_begun` says whether a request had begun. None where the
-    /// client can see it itself: it got an answer, or closed the connection.
-    fn of(error: hyper::Error, unread: &[u8], has_begun: bool) -> Option<Self> {
-        if error.is_timeout() {
-            return Some(if has_begun { Self::Late } else { Self::Idle });
-        }
-        // Ours: the system's has a number.
-        let is_ours = |cause: &io::Error| {
-            cause.kind() == io::ErrorKind::TimedOut && cause.raw_os_error().is_none()
-        };
-        let cause = error.source().and_then(|cause| cause.downcast_ref());
-        if cause.is_some_and(is_ours) {
-            return Some(Self::Unread);
-        }
-        if error.is_incomplete_message() {
-            return Some(Self::Cut);
-        }
-        if !error.is_parse() {
-            return None;
-        }
-        // The start of a TLS record of a handshake.
-        Some(match unread.starts_with(&[0x16, 3]) {
-            true => Self::Tls,
-            false => Self::Malformed(error),
-        })
-    }
-}
 
 /// Serves requests until `stop` completes and every connection has ended. `idle_timeout` is how long a client may send nothing after an
 /// answer, how long it may take for the head of a request, and how long it may take nothing of an answer. What happens at
@@ -145,10 +71,11 @@ async fn converse<H: Handler>(
     };
     let session = handler.begin(peer);
     let mut connection = Guarded::new(connection, idle_timeout).resting(&[]);
+    let mut preface = if H::SPEAKS_HTTP2 { http2::PREFACE } else { &[] };
     loop {
         tokio::select! {
             biased;
-            waited = timeout(idle_timeout, connection.wait()) => match waited {
+            waited = timeout(idle_timeout, connection.wait_beyond(preface)) => match waited {
                 Ok(Ok(true)) => {}
                 Ok(_) => return,
                 Err(_) => return handler.refused(peer, &ConnectionError::Idle),
@@ -161,6 +88,13 @@ async fn converse<H: Handler>(
                 return;
             }
         }
+        if !preface.is_empty() && connection.is_ahead(preface) {
+            let requests =
+                http2::converse(connection, handler, session, idle_timeout, &mut stopping);
+            return Box::pin(requests).await;
+        }
+        // Only the beginning of a connection says what it speaks.
+        preface = &[];
         let requests = converse_awake(connection, &*handler, &session, idle_timeout, &mut stopping);
         connection = match Box::pin(requests).await {
             Ok(Some(connection)) => connection,
@@ -245,32 +179,8 @@ async fn while_awake<T>(
     .await
 }
 
-/// What a connection ends with during a stop. None for a client that sends half a request, or keeps its side open after its
-/// answer: it is not waited for.
-async fn last_answers<T>(served: impl Future<Output = T>, at_work: &AtomicUsize) -> Option<T> {
-    let mut served = pin!(served);
-    let patient_until = Instant::now() + PATIENCE;
-    let mut was_idle = false;
-    loop {
-        if let Ok(done) = timeout(LAST_BYTES, &mut served).await {
-            return Some(done);
-        }
-        let is_idle = at_work.load(Ordering::Relaxed) == 0;
-        if is_idle && was_idle && Instant::now() >= patient_until {
-            return None;
-        }
-        was_idle = is_idle;
-    }
-}
-
 /// After how long without a request the memory for requests is given back.
 const AWAKE: Duration = Duration::from_millis(100);
-
-/// How long a stop waits at least for a connection that no request is answered on.
-const PATIENCE: Duration = Duration::from_millis(500);
-
-/// How long a client at least has to read its last answer during a stop. At most it has twice that.
-const LAST_BYTES: Duration = Duration::from_millis(100);
 
 /// That a request is being answered.
 struct AtWork<'a>(&'a AtomicUsize);

@@ -20,6 +20,23 @@ impl ServerTls {
     /// # Errors
     /// A file that cannot be used, with the place of its setting.
     pub fn open(&self, node: &Node) -> Result<ServerContext, ConfigError> {
+        self.open_for(node, &[])
+    }
+
+    /// As [`ServerTls::open`], for servers that speak HTTP/2 beside HTTP/1.1.
+    ///
+    /// # Errors
+    /// A file that cannot be used, with the place of its setting.
+    pub fn open_with_http2(&self, node: &Node) -> Result<ServerContext, ConfigError> {
+        self.open_for(node, &[b"h2", b"http/1.1"])
+    }
+
+    /// `protocols` are those that clients may ask for.
+    fn open_for(
+        &self,
+        node: &Node,
+        protocols: &'static [&'static [u8]],
+    ) -> Result<ServerContext, ConfigError> {
         if self.client_cert_optional && self.client_ca.is_none() {
             let setting = node.nearest("client_cert_optional");
             return Err(setting.error("`client_cert_optional` requires `client_ca`"));
@@ -27,7 +44,12 @@ impl ServerTls {
         let files = [Some(&self.cert), Some(&self.key), self.client_ca.as_ref()];
         let files = files.into_iter().flatten().cloned().collect();
         let settings = self.clone();
-        Renewing::new(files, move || settings.config().map(Arc::new))
+        let config = move || {
+            let mut config = settings.config()?;
+            config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+            Ok(Arc::new(config))
+        };
+        Renewing::new(files, config)
             .map(|config| ServerContext(Arc::new(config)))
             .map_err(|fault| fault.at(node))
     }

@@ -10,6 +10,7 @@ use config::{ConfigError, Node, Source, parse_yaml};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use net::grpc::{self, AnswerBody};
 use net::{Address, ConnectionError, Handler, Listener, Peer, ServerTls, serve};
 use serde::de::DeserializeOwned;
 pub use testkit::authority::Authority;
@@ -36,12 +37,13 @@ pub fn read<T: DeserializeOwned>(node: &Node) -> T {
     node.deserialize().expect("settings")
 }
 
-/// Answers every request with its method, its path, its `Authorization` and its body; `/pieces` with how many pieces the body came
+/// Answers every call with its message; `/slow` takes its time. Answers every request with its method, its path, its `Authorization` and its body; `/pieces` with how many pieces the body came
 /// in, all of which is there when the first one is read.
 pub struct Echo;
 
 impl Handler for Echo {
     type Session = Peer;
+    const SPEAKS_HTTP2: bool = true;
 
     fn begin(&self, peer: Peer) -> Peer {
         peer
@@ -89,7 +91,22 @@ impl Handler for Echo {
         }
         answer
     }
+
+    async fn call(&self, _: &Peer, request: Request<Incoming>) -> Response<AnswerBody> {
+        let (head, body) = request.into_parts();
+        if head.uri.path() == "/slow" {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+        let message = match grpc::is_gzip(&head.headers) {
+            Ok(is_gzip) => grpc::message(body, is_gzip, MESSAGE_BYTES_MAX).await,
+            Err(failure) => Err(failure),
+        };
+        grpc::answer(message.as_deref().map_err(Clone::clone))
+    }
 }
+
+/// How long a message of a call may be.
+pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
 /// A server on a port of its own.
 pub struct Server {
@@ -103,7 +120,11 @@ impl Server {
         let setting = node("0");
         let address: Address = "0".parse().expect("an address");
         let tcp = address.bind(&setting).await.expect("a free port");
-        let tls = tls.map(|node| read::<ServerTls>(node).open(node).expect("certificates"));
+        let tls = tls.map(|node| {
+            read::<ServerTls>(node)
+                .open_with_http2(node)
+                .expect("certificates")
+        });
         let listener = Listener::new(tcp, tls, connections);
         let address = listener.local_addr().expect("an address");
         let (stop, stopped) = oneshot::channel::<()>();
