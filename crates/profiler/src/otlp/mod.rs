@@ -6,8 +6,9 @@
 //! | processor time | its period in `cpu`/`nanoseconds`; where the period does not say it, a second profile of that type |
 //! | labels of hosts, services, containers, processes | attributes of the resource |
 //! | other labels | attributes of samples: `thread.name`, else under their own names |
-//! | kind of code | `profile.frame.type`, for our names in brackets: `jvm` for `[jvm]`, `cpython` for `[python]`, `v8js` for `[node]` |
-//! | binary and build id | mappings with `process.executable.build_id.gnu` |
+//! | kind of code | `profile.frame.type`, for our names in brackets: `jvm` for `[jvm]`, `cpython` for `[python]`, `v8js` for `[node]`; `go` and `rust` are native; another type without a file is an interpreter |
+//! | `[broken stack]` | read from `abort-marker`, with which the eBPF profiler says that it found no further caller |
+//! | binary and build id | mappings with `process.executable.build_id.gnu`; without it `go:` and `htlhash:` with the identifiers of those names, which find no file |
 //! | inlined functions | lines of one location |
 //!
 //! The signal is in development: the fields are those of opentelemetry-proto 1.10.0. Messages are our own, since the crate

@@ -21,6 +21,10 @@ pub const LABELS_MAX: usize = 64;
 /// The most bytes of a label's value; longer ones are cut.
 pub const LABEL_BYTES_MAX: usize = 1024;
 
+/// From here on programs are loaded whose addresses begin at 0 in their files. Lower mappings have the addresses of the file: they are of programs that are
+/// loaded where they were linked for, or of senders that take off where a program was loaded, as the eBPF profiler does.
+const LOADED_START: u64 = 1 << 32;
+
 /// The most bytes of names of functions and files; longer ones are cut.
 pub const NAME_BYTES_MAX: usize = 4096;
 
@@ -187,17 +191,29 @@ fn location_frames(
 ) -> Result<Vec<FrameId>, OtlpError> {
     let mapping = element(&dictionary.mappings, location.mapping, "mapping")?;
     let frame_type = dictionary.find(&location.attributes, names::FRAME_TYPE)?;
+    if frame_type == names::ABORTED.0 {
+        return Ok(vec![profile.frame(&Frame::function(names::ABORTED.1, ""))]);
+    }
     let mut whole = Frame::default();
     let mut address = location.address;
     if let Some(mapping) = mapping {
         whole.binary = cut_name(dictionary.text(mapping.file)?).into();
-        whole.build_id = dictionary.find(&mapping.attributes, names::BUILD_ID)?;
-        address = address
-            .wrapping_sub(mapping.start)
-            .wrapping_add(mapping.file_offset);
+        let find = |name: &str| {
+            dictionary
+                .find(&mapping.attributes, name)
+                .map(Cow::into_owned)
+        };
+        whole.build_id = names::build_id(find)?.into();
+        if mapping.start >= LOADED_START {
+            address = address
+                .wrapping_sub(mapping.start)
+                .wrapping_add(mapping.file_offset);
+        }
     }
-    if let Some(binary) = names::binary_of(&frame_type) {
-        whole.binary = binary.into();
+    if let Some(binary) = names::binary_of(&frame_type, &whole.binary) {
+        whole.binary = binary;
+        // That of a script or a class, which one function of an interpreter need not have.
+        whole.build_id = Cow::Borrowed("");
     }
     let of_binary = whole.binary.len() + whole.build_id.len();
     work.text(of_binary)?;
@@ -290,6 +306,8 @@ impl<'a> Importer<'a> {
             *has_cpu |= matches!(counted, Some(Counted::Cpu(_)));
             profiles.push((profile, counted, period_ns));
         }
+        // Of what was not seen at all, nothing is left out.
+        profiles.retain(|(profile, counted, _)| counted.is_some() || !profile.samples.is_empty());
         for (profile, counted, period_ns) in profiles {
             let is_pair = windows[&(profile.time_ns, profile.duration_ns)] == (true, true);
             match counted {

@@ -8,7 +8,7 @@ use super::message::{
     Resource, ResourceProfiles, Sample, ScopeProfiles, Stack, Value, ValueType,
 };
 use super::*;
-use crate::profile::{Frame, Profile, Weight, Window};
+use crate::profile::{Frame, FrameKind, Profile, Weight, Window};
 
 fn frame() -> impl Strategy<Value = Frame<'static>> {
     let names = proptest::sample::select(vec!["", "main", "a;b", "work"]);
@@ -153,7 +153,7 @@ fn foreign() -> ProfilesData {
                 ..Mapping::default()
             },
             Mapping {
-                start: 0x1000,
+                start: 0x5500_0000_1000,
                 file_offset: 0x100,
                 file: 6,
                 attributes: vec![4],
@@ -163,7 +163,7 @@ fn foreign() -> ProfilesData {
         locations: vec![
             Location::default(),
             location(1, 0xff, vec![line(1)], 1),
-            location(2, 0x1010, Vec::new(), 0),
+            location(2, 0x5500_0000_1010, Vec::new(), 0),
             location(0, 0, vec![line(1), line(1)], 2),
         ],
         functions: vec![
@@ -280,6 +280,115 @@ fn messages_of_others_are_read() {
     first.period = 0;
     let received = read(&message.encode_to_vec()).unwrap();
     assert_eq!((received.rejected, received.profile.len()), (2, 0));
+}
+
+#[test]
+fn frames_of_the_ebpf_profiler_have_kinds() {
+    use crate::profile::FrameKind::{Interpreted, Kernel, Native};
+
+    let hash = ("process.executable.build_id.htlhash", "ff00");
+    let gnu = ("process.executable.build_id.gnu", "0af1");
+    type Case<'a> = (
+        &'a str,
+        &'a str,
+        &'a [(&'a str, &'a str)],
+        &'a str,
+        (&'a str, &'a str, FrameKind),
+    );
+    let cases: [Case<'_>; 9] = [
+        (
+            "native",
+            "a",
+            &[hash, gnu],
+            "",
+            ("a+0x1010", "a 0af1", Native),
+        ),
+        (
+            "native",
+            "a",
+            &[hash],
+            "",
+            ("a+0x1010", "a htlhash:ff00", Native),
+        ),
+        ("go", "a", &[hash, gnu], "f", ("f", "a 0af1", Native)),
+        ("rust", "", &[], "f", ("f", " ", Native)),
+        (
+            "kernel",
+            "vmlinux",
+            &[hash],
+            "f",
+            ("f", "[kernel] ", Kernel),
+        ),
+        ("v8js", "", &[hash], "f", ("f", "[node] ", Interpreted)),
+        ("jvm", "", &[hash], "f", ("f", "[jvm] ", Interpreted)),
+        ("luajit", "", &[], "f", ("f", "[luajit] ", Interpreted)),
+        ("abort-marker", "", &[], "", ("[broken stack]", " ", Native)),
+    ];
+    for (kind, file, ids, function, (name, binary, expected)) in cases {
+        let profile = read(&one_frame(kind, file, ids, function)).unwrap().profile;
+        let (_, frame) = profile.frames().last().unwrap();
+        assert_eq!(frame.name(), name, "{kind}");
+        assert_eq!(format!("{} {}", frame.binary, frame.build_id), binary);
+        assert_eq!(frame.kind(), expected, "{kind}");
+        // And the same again from what is written.
+        let again = read(&write(&profile, "1")).unwrap().profile;
+        assert_eq!(again.frames().last().unwrap().1, frame);
+    }
+}
+
+/// A message with a stack of one frame, as the eBPF profiler writes it: the mapping and the address are those of the file.
+fn one_frame(kind: &str, file: &str, ids: &[(&str, &str)], function: &str) -> Vec<u8> {
+    let mut message = foreign();
+    let dictionary = message.dictionary.as_mut().unwrap();
+    let mut text = |text: &str| {
+        dictionary.strings.push(text.to_owned());
+        dictionary.strings.len() as i32 - 1
+    };
+    let (file, name) = (text(file), text(function));
+    let mut attributes = vec![(8, kind)];
+    attributes.extend(ids.iter().map(|(key, value)| (text(key), *value)));
+    dictionary.attributes.truncate(4);
+    for (key, value) in attributes {
+        let value = any_text(value);
+        dictionary.attributes.push(Attribute { key, value });
+    }
+    dictionary.mappings[1] = Mapping {
+        start: 0x1000,
+        limit: 0x2000,
+        file_offset: 0x800,
+        file,
+        attributes: (0..ids.len() as i32).map(|id| id + 5).collect(),
+    };
+    dictionary.functions[1].name = name;
+    let function = Line {
+        function: 1,
+        line: 0,
+    };
+    dictionary.locations.truncate(1);
+    dictionary.locations.push(Location {
+        mapping: 1,
+        address: 0x1010,
+        lines: (!dictionary.strings[name as usize].is_empty())
+            .then_some(function)
+            .into_iter()
+            .collect(),
+        attributes: vec![4],
+    });
+    dictionary.stacks[1].locations = vec![1];
+    message.encode_to_vec()
+}
+
+#[test]
+fn profiles_without_samples_are_not_rejected() {
+    let mut message = foreign();
+    for profile in &mut message.resources[0].scopes[0].profiles {
+        if profile.sample_type == Some(ValueType { kind: 11, unit: 4 }) {
+            profile.samples.clear();
+        }
+    }
+    let before = read(&foreign().encode_to_vec()).unwrap();
+    let after = read(&message.encode_to_vec()).unwrap();
+    assert_eq!((before.rejected, after.rejected), (1, 0));
 }
 
 #[test]

@@ -216,7 +216,10 @@ impl<'a> Tables<'a> {
             let build_id = self.strings[build_id as usize].clone();
             let attributes = match build_id.is_empty() {
                 true => Vec::new(),
-                false => vec![self.attribute(names::BUILD_ID, &build_id)],
+                false => {
+                    let (name, value) = names::build_id_attribute(&build_id);
+                    vec![self.attribute(name, value)]
+                }
             };
             dictionary.mappings.push(Mapping {
                 file,
