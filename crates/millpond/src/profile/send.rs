@@ -1,4 +1,4 @@
-//! Sends profiles as OTLP over HTTP to a collector, or to a Millpond that receives them.
+//! Sends profiles as OTLP to a collector, or to a Millpond that receives them.
 //!
 //! Profiles are joined for [`EVERY`] and get names in a process of their own, as for the store, because only this machine has the files.
 //! Sending has a thread of its own: a collector that is slow or away delays nothing. What it rejects, and what finds no room in the
@@ -15,8 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use component::thread::Work;
 use component::{Diagnostics, Limit, plural_were};
-use net::client::reqwest::Url;
-use net::{Client, RequestError};
+use profiler::otlp::Answer;
 use profiler::store::Store;
 use profiler::{Profile, otlp};
 use tokio::process::Command;
@@ -25,6 +24,7 @@ use tokio::time::sleep;
 
 use super::ending::Ending;
 use super::naming;
+use super::post::{Destination, Failed};
 use super::settings::Profiling;
 
 /// How much time profiles that are sent cover.
@@ -42,12 +42,6 @@ const RETRY_TIME: Duration = Duration::from_secs(600);
 /// The pause after the first failure; each further one is twice as long, up to [`PAUSE_MAX`].
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-
-/// The path of profiles at a collector that is named without one.
-pub const PATH: &str = "/v1development/profiles";
-
-/// The most bytes of an answer that are read.
-const ANSWER_BYTES_MAX: usize = 64 << 10;
 
 /// The thread that sends.
 pub struct Sending {
@@ -72,19 +66,14 @@ impl Sending {
             return Ok(None);
         };
         let node = profiling.node.nearest("send");
-        let mut url = net::client::url(node.nearest("url"), &settings.url)?;
-        if url.path() == "/" {
-            url.set_path(PATH);
-        }
-        let client = Client::build(&settings.client(), node, url.scheme() == "https")?;
+        let destination = Destination::open(settings, node)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .context("the system refuses an event loop to send profiles")?;
         let (queue, waiting) = sync_channel(WAITING_MAX);
         let sender = Sender {
-            client,
-            url,
+            destination,
             store: store.map(|store| store.folder().to_owned()),
             symbolize: naming::symbolize,
             deadline: settings.shutdown_deadline.get().0,
@@ -130,8 +119,7 @@ impl Sending {
 
 /// What the thread works with.
 struct Sender {
-    client: Client,
-    url: Url,
+    destination: Destination,
     /// The store that also keeps the profiles.
     store: Option<PathBuf>,
     symbolize: fn() -> Command,
@@ -150,9 +138,9 @@ impl Sender {
             }
         }
         if unsent > 0 {
-            let (profiles, url) = (plural_were(unsent, "profile"), &self.url);
+            let (profiles, to) = (plural_were(unsent, "profile"), &self.destination);
             self.diagnostics.warn(&format!(
-                "{profiles} not sent to {url} before the deadline of the stop (`shutdown_deadline`): {}",
+                "{profiles} not sent to {to} before the deadline of the stop (`shutdown_deadline`): {}",
                 self.kept()
             ));
         }
@@ -194,8 +182,9 @@ impl Sender {
     async fn send(&self, message: &[u8]) {
         let (begun, mut pause) = (Instant::now(), PAUSE);
         loop {
-            let Err(failed) = self.attempt(message).await else {
-                return;
+            let failed = match self.destination.send(message).await {
+                Ok(answer) => return self.answered(&answer),
+                Err(failed) => failed,
             };
             let is_in_time = begun.elapsed() < RETRY_TIME && !self.ending.has_begun();
             let again = failed.may_succeed && is_in_time;
@@ -219,8 +208,8 @@ impl Sender {
                     true => "will be sent again".to_owned(),
                     false => format!("is not sent again ({})", self.kept()),
                 };
-                let (url, error) = (&self.url, &failed.error);
-                format!("a profile was not accepted by {url}, and {what}: {error:#}")
+                let (to, error) = (&self.destination, &failed.error);
+                format!("a profile was not accepted by {to}, and {what}: {error:#}")
             });
     }
 
@@ -232,71 +221,14 @@ impl Sender {
         }
     }
 
-    async fn attempt(&self, message: &[u8]) -> Result<(), Failed> {
-        let request = self
-            .client
-            .request(http::Method::POST, self.url.clone())
-            .map_err(Failed::by)?
-            .header("content-type", "application/x-protobuf")
-            .body(message.to_vec());
-        let mut response = self.client.send(request).await.map_err(Failed::by)?;
-        let status = response.status();
-        let after = response.headers().get("retry-after");
-        let after = after.and_then(|value| value.to_str().ok()?.parse().ok());
-        let mut body = Vec::new();
-        while let Some(piece) = response
-            .chunk()
-            .await
-            .map_err(|error| Failed::by(error.into()))?
-        {
-            body.extend_from_slice(&piece);
-            if body.len() > ANSWER_BYTES_MAX {
-                break;
-            }
-        }
-        if status.is_success() {
-            return self.answered(&body);
-        }
-        let text = String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned();
-        Err(Failed {
-            // As the specification of OTLP says.
-            may_succeed: matches!(status.as_u16(), 429 | 502 | 503 | 504),
-            after: after.map(Duration::from_secs),
-            error: anyhow!("{status} {}", self.client.without_secrets(text).trim()),
-        })
-    }
-
-    /// Reports what a collector says of a message that it has.
-    fn answered(&self, body: &[u8]) -> Result<(), Failed> {
-        let answer = otlp::read_response(body).unwrap_or_default();
+    /// Reports what a server rejects of a message that it has.
+    fn answered(&self, answer: &Answer) {
         if answer.rejected > 0 {
             self.diagnostics
                 .warn_limited(Limit::events("profile_rejected"), || {
-                    let (url, text) = (&self.url, &answer.message);
-                    format!("{url} rejected {} profiles: {text}", answer.rejected)
+                    let (to, text) = (&self.destination, &answer.message);
+                    format!("{to} rejected {} profiles: {text}", answer.rejected)
                 });
-        }
-        Ok(())
-    }
-}
-
-/// Why a message was not accepted.
-struct Failed {
-    may_succeed: bool,
-    /// When the server wants it again.
-    after: Option<Duration>,
-    error: anyhow::Error,
-}
-
-impl Failed {
-    fn by(error: RequestError) -> Self {
-        Self {
-            may_succeed: !matches!(
-                error,
-                RequestError::Redirect { .. } | RequestError::NoHeader(_)
-            ),
-            after: None,
-            error: error.into(),
         }
     }
 }
@@ -315,13 +247,12 @@ mod tests {
 
     /// Sends a profile to this address while the service ends; what is reported.
     fn sent_at_the_end(listener: &TcpListener, symbolize: fn() -> Command) -> String {
-        let node = parse_yaml(&Source::new("t.yaml", "{}")).unwrap();
-        let address = listener.local_addr().unwrap();
+        let yaml = format!("url: 'http://{}'", listener.local_addr().unwrap());
+        let node = parse_yaml(&Source::new("t.yaml", &yaml)).unwrap();
         let said: Arc<Mutex<String>> = Arc::default();
         let saying = said.clone();
         let sender = Sender {
-            client: Client::build(&net::ClientSettings::default(), &node, false).unwrap(),
-            url: Url::parse(&format!("http://{address}")).unwrap(),
+            destination: Destination::open(&node.deserialize().unwrap(), &node).unwrap(),
             store: Some("/there".into()),
             symbolize,
             deadline: Duration::from_secs(1),

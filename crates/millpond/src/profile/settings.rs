@@ -68,12 +68,27 @@ impl Default for ProfileSettings {
     }
 }
 
-/// Where profiles are sent to: OTLP over HTTP, as protobuf.
+/// How OTLP is sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Protocol {
+    /// Over HTTP/1.1, as protobuf.
+    #[default]
+    #[serde(rename = "http/protobuf")]
+    Http,
+    /// Over gRPC.
+    #[serde(rename = "grpc")]
+    Grpc,
+}
+
+/// Where profiles are sent to, as OTLP.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SendSettings {
-    /// The `http` or `https` URL. Without a path, `/v1development/profiles` is added.
+    /// The `http` or `https` URL. Without a path, that of profiles is added: `/v1development/profiles`, or the method of gRPC.
     pub url: String,
+    /// The protocol: OTLP over HTTP as protobuf, or over gRPC.
+    #[serde(default)]
+    pub protocol: Protocol,
     /// The credentials of the client.
     pub auth: Option<Auth>,
     /// Headers for every request. A value may be `file:PATH` for the content of a file.
@@ -114,7 +129,7 @@ impl SendSettings {
     }
 }
 
-/// Where profiles are received: OTLP over HTTP, as protobuf, at `/v1development/profiles`.
+/// Where profiles are received, as OTLP: over HTTP as protobuf, at `/v1development/profiles`, and over gRPC.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReceiveSettings {

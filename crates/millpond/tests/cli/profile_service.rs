@@ -100,40 +100,49 @@ fn a_service_knows_what_its_operators_cost() {
     assert!(said.contains("holds no profiles of that time"), "{said}");
 }
 
-#[test]
-fn profiles_are_sent_to_one_store() {
-    let (agent, tier) = (Folder::new(), Folder::new());
+/// A service that only receives profiles, from those who know the secret; where its store is, and its port.
+fn receiver(folder: &Folder) -> (Service, String, u16) {
     let configuration = json!({
-        "data_dir": tier.path("state"),
+        "data_dir": folder.path("state"),
         "profile": {
             "enabled": false,
             "receive": { "address": "127.0.0.1:0", "auth": { "bearer": "secret" } },
         },
     });
-    let configuration = tier.write("tier.yaml", configuration.to_string());
-    let mut receiver = Service::start(&tier, &["run", &configuration]);
+    let configuration = folder.write("tier.yaml", configuration.to_string());
+    let mut receiver = Service::start(folder, &["run", &configuration]);
     let port = receiving_port(&mut receiver);
-    let send = |token: &str| {
-        json!({
-            "frequency": 199,
-            "store": agent.path("own"),
-            "send": {
-                "url": format!("http://127.0.0.1:{port}"),
-                "auth": { "bearer": token },
-                // Names take long in a build without optimisation while other tests run.
-                "shutdown_deadline": "10m",
-            },
-        })
-    };
-    let said = run_for_a_moment(&agent, &busy(&agent, &send("wrong")));
+    (receiver, folder.path("state/profile"), port)
+}
+
+/// Settings of `profile` that send to this port.
+fn sending(folder: &Folder, protocol: &str, port: u16, token: &str) -> Value {
+    json!({
+        "frequency": 199,
+        "store": folder.path("own"),
+        "send": {
+            "url": format!("http://127.0.0.1:{port}"),
+            "protocol": protocol,
+            "auth": { "bearer": token },
+            // Names take long in a build without optimisation while other tests run.
+            "shutdown_deadline": "10m",
+        },
+    })
+}
+
+#[test]
+fn profiles_are_sent_to_one_store() {
+    let (agent, tier) = (Folder::new(), Folder::new());
+    let (receiver, store, port) = receiver(&tier);
+    let send = |token| busy(&agent, &sending(&agent, "http/protobuf", port, token));
+    let said = run_for_a_moment(&agent, &send("wrong"));
     let kept = format!(
         "is not sent again (only the store {} has it): 401",
         agent.path("own")
     );
     assert!(said.contains(&kept), "{said}");
-    let store = tier.path("state/profile");
     assert_eq!(files(&store), 0);
-    let said = run_for_a_moment(&agent, &busy(&agent, &send("secret")));
+    let said = run_for_a_moment(&agent, &send("secret"));
     let mut warnings = said.lines().filter(|line| line.starts_with("warning"));
     assert!(warnings.all(|line| line.contains("pipeline web")), "{said}");
     assert_eq!(files(&store), 1);
@@ -154,6 +163,26 @@ fn profiles_are_sent_to_one_store() {
         all > 0 && with_names * 10 >= all * 9,
         "names are given where the files are: {with_names} of {all}"
     );
+    receiver.stop();
+}
+
+#[test]
+fn profiles_are_sent_over_grpc() {
+    let (agent, tier) = (Folder::new(), Folder::new());
+    let (receiver, store, port) = receiver(&tier);
+    let send = |token| busy(&agent, &sending(&agent, "grpc", port, token));
+    let said = run_for_a_moment(&agent, &send("another"));
+    assert!(said.contains("is not sent again"), "{said}");
+    assert!(
+        said.contains(": status 16 of gRPC: wrong or missing credentials"),
+        "{said}"
+    );
+    assert_eq!(files(&store), 0);
+    let said = run_for_a_moment(&agent, &send("secret"));
+    let mut warnings = said.lines().filter(|line| line.starts_with("warning"));
+    assert!(warnings.all(|line| line.contains("pipeline web")), "{said}");
+    assert_eq!(files(&store), 1);
+    assert!(!rows(&[&store, "--filter", "operator=processor grok"]).is_empty());
     receiver.stop();
 }
 
