@@ -56,6 +56,9 @@ pub enum ConnectionError {
     /// What came is not HTTP/1.1, or its head is too long.
     #[error("malformed request: {0}")]
     Malformed(hyper::Error),
+    /// The client broke the rules of HTTP/2, or floods the connection with frames.
+    #[error("error of HTTP/2: {}", cause(.0))]
+    Http2(hyper::Error),
     /// The client went away.
     #[error("the connection ended in the middle of a request")]
     Cut,
@@ -77,12 +80,7 @@ impl ConnectionError {
         if error.is_timeout() {
             return Some(if has_begun { Self::Late } else { Self::Idle });
         }
-        // Ours: the system's has a number.
-        let is_ours = |cause: &io::Error| {
-            cause.kind() == io::ErrorKind::TimedOut && cause.raw_os_error().is_none()
-        };
-        let cause = error.source().and_then(|cause| cause.downcast_ref());
-        if cause.is_some_and(is_ours) {
+        if is_of_writing(&error) {
             return Some(Self::Unread);
         }
         if error.is_incomplete_message() {
@@ -97,4 +95,31 @@ impl ConnectionError {
             false => Self::Malformed(error),
         })
     }
+
+    /// The same for a connection of HTTP/2. None where the client is gone, or does not answer.
+    pub(crate) fn of_http2(error: hyper::Error) -> Option<Self> {
+        if is_of_writing(&error) {
+            return Some(Self::Unread);
+        }
+        let cause = error.source();
+        let is_gone = error.is_timeout() || cause.is_none_or(<dyn Error>::is::<io::Error>);
+        (!is_gone).then_some(Self::Http2(error))
+    }
+}
+
+/// Whether a write has waited for too long (see `guarded`).
+fn is_of_writing(error: &hyper::Error) -> bool {
+    // Ours: the system's has a number.
+    let is_ours = |cause: &io::Error| {
+        cause.kind() == io::ErrorKind::TimedOut && cause.raw_os_error().is_none()
+    };
+    let cause = error.source().and_then(|cause| cause.downcast_ref());
+    cause.is_some_and(is_ours)
+}
+
+/// What an error consists in. The library's text is "http2 error" for all of them.
+fn cause(error: &hyper::Error) -> String {
+    error
+        .source()
+        .map_or_else(|| error.to_string(), ToString::to_string)
 }

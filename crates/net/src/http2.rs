@@ -5,6 +5,10 @@
 //! not handled (REFUSED_STREAM) if the client sends it before it has read the settings. What is received of a request and not
 //! read yet is up to [`WINDOW_BYTES`], so that a connection holds up to [`STREAMS_MAX`] times as much: requests that wait in the
 //! handler cannot hold up the others. A head has up to [`HEAD_BYTES_MAX`].
+//!
+//! The library ends a connection with GOAWAY and ENHANCE_YOUR_CALM if its client resets many requests before they begin, sends a head in many
+//! pieces, or many frames that are almost empty. Frames are not read on while answers to them, such as those to pings, wait for the client, which
+//! loses the connection if it reads nothing for `idle_timeout`. Pings do not keep a connection without requests.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -27,7 +31,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::closing::last_answers;
 use crate::grpc::{self, AnswerBody};
 use crate::guarded::Guarded;
-use crate::handler::Handler;
+use crate::handler::{ConnectionError, Handler};
 use crate::places::{AtWork, Stopping, at_work};
 
 /// What a connection begins with.
@@ -91,14 +95,15 @@ impl Drop for Answering {
     }
 }
 
-/// Answers the requests of a connection until it ends. One without requests for `idle_timeout` is closed.
+/// Answers the requests of a connection until it ends. One without requests for `idle_timeout` is closed. Gives what was wrong with it, where
+/// the client does not just leave.
 pub(crate) async fn converse<H: Handler>(
     connection: Guarded,
     handler: Arc<H>,
     session: H::Session,
     idle_timeout: Duration,
     stopping: &mut Stopping,
-) {
+) -> Option<ConnectionError> {
     let session = Arc::new(session);
     let activity = Arc::new(Activity {
         at_work: AtomicUsize::new(0),
@@ -123,18 +128,19 @@ pub(crate) async fn converse<H: Handler>(
         .keep_alive_timeout(PING_TIMEOUT)
         .serve_connection(TokioIo::new(connection), service);
     tokio::select! {
+        // The connection comes last: while a client floods it with frames, it uses up the turns of its task, and what follows would never see the time.
         biased;
-        // What is wrong with it, the client knows from its frames.
-        _ = &mut served => return,
         () = stopping.begun() => {
             if stopping.is_for_another() && activity.at_work.load(Ordering::Relaxed) == 0 {
-                return;
+                return None;
             }
         }
         () = silence(&activity, idle_timeout) => {}
+        done = &mut served => return done.err().and_then(ConnectionError::of_http2),
     }
     Pin::new(&mut served).graceful_shutdown();
-    let _ = last_answers(&mut served, &activity.at_work).await;
+    let done = last_answers(&mut served, &activity.at_work).await?;
+    done.err().and_then(ConnectionError::of_http2)
 }
 
 /// Waits until there was no request for so long.

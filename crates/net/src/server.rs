@@ -89,9 +89,17 @@ async fn converse<H: Handler>(
             }
         }
         if !preface.is_empty() && connection.is_ahead(preface) {
-            let requests =
-                http2::converse(connection, handler, session, idle_timeout, &mut stopping);
-            return Box::pin(requests).await;
+            let requests = http2::converse(
+                connection,
+                handler.clone(),
+                session,
+                idle_timeout,
+                &mut stopping,
+            );
+            if let Some(reason) = Box::pin(requests).await {
+                handler.refused(peer, &reason);
+            }
+            return;
         }
         // Only the beginning of a connection says what it speaks.
         preface = &[];

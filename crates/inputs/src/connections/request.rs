@@ -176,7 +176,9 @@ impl Requests {
     pub(crate) fn refused(&self, peer: Peer, reason: &ConnectionError) {
         let counter = match reason {
             ConnectionError::Handshake(_) => "failed_handshakes",
-            ConnectionError::Tls | ConnectionError::Malformed(_) => "malformed_requests",
+            ConnectionError::Tls | ConnectionError::Malformed(_) | ConnectionError::Http2(_) => {
+                "malformed_requests"
+            }
             ConnectionError::Cut => "cut_connections",
             ConnectionError::Late => "head_timeouts",
             ConnectionError::Unread => "write_timeouts",

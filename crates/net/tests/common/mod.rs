@@ -12,6 +12,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use net::grpc::{self, AnswerBody};
 use net::{Address, ConnectionError, Handler, Listener, Peer, ServerTls, serve};
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 pub use testkit::authority::Authority;
 use tokio::sync::oneshot;
@@ -38,8 +39,11 @@ pub fn read<T: DeserializeOwned>(node: &Node) -> T {
 }
 
 /// Answers every call with its message; `/slow` takes its time. Answers every request with its method, its path, its `Authorization` and its body; `/pieces` with how many pieces the body came
-/// in, all of which is there when the first one is read.
-pub struct Echo;
+/// in, all of which is there when the first one is read. Keeps why connections were refused.
+#[derive(Default)]
+pub struct Echo {
+    pub refusals: Mutex<Vec<String>>,
+}
 
 impl Handler for Echo {
     type Session = Peer;
@@ -49,7 +53,9 @@ impl Handler for Echo {
         peer
     }
 
-    fn refused(&self, _: Peer, _: &ConnectionError) {}
+    fn refused(&self, _: Peer, reason: &ConnectionError) {
+        self.refusals.lock().push(reason.to_string());
+    }
 
     async fn handle(&self, peer: &Peer, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let (head, mut body) = request.into_parts();
@@ -111,6 +117,7 @@ pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// A server on a port of its own.
 pub struct Server {
     pub address: SocketAddr,
+    pub handler: Arc<Echo>,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
 }
@@ -131,11 +138,12 @@ impl Server {
         let stopped = async {
             let _ = stopped.await;
         };
-        let task = tokio::spawn(async move {
-            serve(listener, Arc::new(Echo), idle_timeout, stopped, |_| {}).await;
-        });
+        let handler = Arc::new(Echo::default());
+        let serving = serve(listener, handler.clone(), idle_timeout, stopped, |_| {});
+        let task = tokio::spawn(serving);
         Self {
             address,
+            handler,
             stop: Some(stop),
             task,
         }
