@@ -334,6 +334,10 @@ impl From<reqwest::Error> for RequestError {
             chain =
                 "the server does not use TLS on this port: use http:// or another port".to_owned();
         }
+        // As the library says it of an answer of HTTP/1.1, whose first bytes are no frame.
+        if chain.contains("frame with invalid size") {
+            chain = format!("{chain}: the server does not speak HTTP/2 on this port");
+        }
         if error.is_connect() {
             Self::Connect(chain)
         } else {

@@ -62,6 +62,33 @@ pub enum Code {
     Unauthenticated = 16,
 }
 
+/// The names of the codes, in their order. Source: <https://github.com/grpc/grpc/blob/master/doc/statuscodes.md>.
+const NAMES: [&str; 17] = [
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+];
+
+/// The name of a status, such as `UNAVAILABLE`.
+pub fn name(code: u32) -> &'static str {
+    let index = usize::try_from(code).unwrap_or(usize::MAX);
+    NAMES.get(index).copied().unwrap_or("unknown status")
+}
+
 /// A code with its reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -305,6 +332,14 @@ mod tests {
             assert_eq!(status(&headers, trailers.as_ref()), Some(status_of));
         }
         assert_eq!(status(&HeaderMap::new(), None), None);
+    }
+
+    #[test]
+    fn codes_have_names() {
+        assert_eq!(name(Code::Ok as u32), "OK");
+        assert_eq!(name(Code::Unavailable as u32), "UNAVAILABLE");
+        assert_eq!(name(Code::Unauthenticated as u32), "UNAUTHENTICATED");
+        assert_eq!(name(17), "unknown status");
     }
 
     #[test]

@@ -146,7 +146,11 @@ impl Destination {
             Some((code, text)) => Err(Failed {
                 may_succeed: AGAIN_GRPC.contains(&code),
                 after: None,
-                error: anyhow!("status {code} of gRPC: {}", self.shown(text.as_bytes())),
+                error: anyhow!(
+                    "{} (gRPC status {code}): {}",
+                    grpc::name(code),
+                    self.shown(text.as_bytes())
+                ),
             }),
             None => Err(self.refused(&head, &body)),
         }

@@ -40,6 +40,7 @@ const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("30");
 pub struct Service {
     auth: Option<Auth>,
     max_bytes: usize,
+    body_timeout: Duration,
     bodies: Semaphore,
     store: Store,
     diagnostics: Diagnostics,
@@ -94,6 +95,7 @@ impl Service {
         Self {
             auth: settings.auth.clone(),
             max_bytes: usize::try_from(settings.max_request_bytes.get().0).unwrap_or(usize::MAX),
+            body_timeout: BODY_TIMEOUT,
             bodies: Semaphore::new(BODIES_MAX),
             store,
             diagnostics,
@@ -158,7 +160,7 @@ impl Service {
 
     async fn body(&self, body: Incoming) -> Result<Bytes, Refusal> {
         let body = Limited::new(body, self.max_bytes).collect();
-        let Ok(read) = timeout(BODY_TIMEOUT, body).await else {
+        let Ok(read) = timeout(self.body_timeout, body).await else {
             let reason = "the body did not arrive in time";
             return Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, reason));
         };
@@ -214,7 +216,7 @@ impl Service {
         let is_gzip = grpc::is_gzip(&head.headers)?;
         let _permit = self.bodies.acquire().await;
         let message = grpc::message(body, is_gzip, self.max_bytes);
-        let Ok(message) = timeout(BODY_TIMEOUT, message).await else {
+        let Ok(message) = timeout(self.body_timeout, message).await else {
             let reason = "the message did not arrive in time";
             return Err(Failure::new(Code::DeadlineExceeded, reason));
         };
@@ -302,3 +304,6 @@ impl Handler for Service {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -77,6 +77,7 @@ impl Sending {
             store: store.map(|store| store.folder().to_owned()),
             symbolize: naming::symbolize,
             deadline: settings.shutdown_deadline.get().0,
+            pause: PAUSE,
             ending: ending.clone(),
             diagnostics: diagnostics.clone(),
         };
@@ -125,6 +126,8 @@ struct Sender {
     symbolize: fn() -> Command,
     /// How long a stop may take.
     deadline: Duration,
+    /// The pause after the first failure.
+    pause: Duration,
     ending: Ending,
     diagnostics: Diagnostics,
 }
@@ -180,7 +183,7 @@ impl Sender {
 
     /// Sends a message until it is accepted or rejected.
     async fn send(&self, message: &[u8]) {
-        let (begun, mut pause) = (Instant::now(), PAUSE);
+        let (begun, mut pause) = (Instant::now(), self.pause);
         loop {
             let failed = match self.destination.send(message).await {
                 Ok(answer) => return self.answered(&answer),
@@ -234,67 +237,4 @@ impl Sender {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::Read;
-    use std::net::TcpListener;
-    use std::sync::Arc;
-
-    use config::{Source, parse_yaml};
-    use parking_lot::Mutex;
-    use profiler::collapsed;
-
-    use super::*;
-
-    /// Sends a profile to this address while the service ends; what is reported.
-    fn sent_at_the_end(listener: &TcpListener, symbolize: fn() -> Command) -> String {
-        let yaml = format!("url: 'http://{}'", listener.local_addr().unwrap());
-        let node = parse_yaml(&Source::new("t.yaml", &yaml)).unwrap();
-        let said: Arc<Mutex<String>> = Arc::default();
-        let saying = said.clone();
-        let sender = Sender {
-            destination: Destination::open(&node.deserialize().unwrap(), &node).unwrap(),
-            store: Some("/there".into()),
-            symbolize,
-            deadline: Duration::from_secs(1),
-            ending: Ending::default(),
-            diagnostics: Diagnostics::new(move |text| saying.lock().push_str(text)),
-        };
-        let (queue, waiting) = sync_channel(2);
-        let profile = collapsed::read("main;work 3\n", 20.0).unwrap();
-        queue.send(profile).unwrap();
-        drop(queue);
-        sender.ending.begin();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
-        sender.run(&waiting, &runtime.unwrap());
-        said.lock().clone()
-    }
-
-    /// A process that gives no names, and does not end.
-    fn hangs() -> Command {
-        let mut command = Command::new("sleep");
-        command.arg("1000");
-        command
-    }
-
-    #[test]
-    fn a_stop_waits_neither_for_names_nor_for_an_answer() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let said = sent_at_the_end(&listener, hangs);
-        assert!(
-            said.contains("addresses instead of names: `millpond profile symbolize` took too long"),
-            "{said}"
-        );
-        assert!(
-            said.contains("1 profile was not sent to http://127.0.0.1:")
-                && said.ends_with("only the store /there has it"),
-            "{said}"
-        );
-        // It was sent, with addresses, and not answered.
-        let mut request = [0; 5];
-        let (mut connection, _) = listener.accept().unwrap();
-        connection.read_exact(&mut request).unwrap();
-        assert_eq!(&request, b"POST ");
-    }
-}
+mod tests;

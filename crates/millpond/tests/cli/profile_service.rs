@@ -174,7 +174,7 @@ fn profiles_are_sent_over_grpc() {
     let said = run_for_a_moment(&agent, &send("another"));
     assert!(said.contains("is not sent again"), "{said}");
     assert!(
-        said.contains(": status 16 of gRPC: wrong or missing credentials"),
+        said.contains(": UNAUTHENTICATED (gRPC status 16): wrong or missing credentials"),
         "{said}"
     );
     assert_eq!(files(&store), 0);
