@@ -118,7 +118,7 @@ fn text(runtime: Runtime, counts: &Counts, failure: Option<String>) -> Option<St
     let percent = |part: u64| part as f64 * 100.0 / counts.samples.max(1) as f64;
     let interpreter = "the functions of the interpreter are shown, not those of the program";
     let (unnamed, broken) = (percent(counts.unnamed), percent(counts.broken));
-    let receive = "the OpenTelemetry eBPF profiler reads them, and `profile.receive` takes what a Collector passes on over HTTP";
+    let receive = "the OpenTelemetry eBPF profiler reads them, and `profile.receive` takes the OTLP that it sends over gRPC";
     match runtime {
         Runtime::Jvm => jvm(counts.pid, unnamed, broken, failure),
         // Some of its functions are young and move, above all when it has just begun.
