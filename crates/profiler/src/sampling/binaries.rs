@@ -1,13 +1,15 @@
 //! Files of code: what is needed to unwind stacks through them, and to turn addresses of a process into addresses of the file.
 //!
-//! Tables are shared by all processes that run the file, and forgotten with the last of them.
+//! Tables are shared by all processes that run the file. Those of the files that began to run last are kept when no process runs them: scripts start
+//! the same short programs again and again.
 //!
 //! # Limits
+//! Files that no process runs: [`RECENT_MAX`], with tables of [`RECENT_BYTES_MAX`] together.
 //! A file whose headers or tables cannot be read has none: stacks go through it by frame pointers. Tables of more than
 //! [`TABLE_BYTES_MAX`] are not read, nor those that may not end (see `tables`). Of the parts that are loaded, [`LOADS_MAX`] count.
 //! Only regular files are opened.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::ops::Range;
 use std::panic::catch_unwind;
@@ -25,6 +27,12 @@ use crate::regular;
 
 /// The most bytes of one table.
 const TABLE_BYTES_MAX: u64 = 256 << 20;
+
+/// The most files that are kept although no process runs them.
+const RECENT_MAX: usize = 64;
+
+/// The most bytes of their tables.
+const RECENT_BYTES_MAX: usize = 64 << 20;
 
 /// The most parts of a file with code; those of linkers have one or two.
 const LOADS_MAX: usize = 64;
@@ -131,6 +139,12 @@ impl Binary {
         }
     }
 
+    /// How much memory its tables take.
+    fn bytes(&self) -> usize {
+        let left = self.left_by_bolt.as_ref().map_or(0, Tables::bytes);
+        self.tables.bytes() + left
+    }
+
     /// What unwinding needs for code at a range of the file's addresses.
     pub fn sections(&self, range: &Range<u64>) -> ExplicitModuleSectionInfo<Table> {
         let is_there = |tables: &&Tables| {
@@ -178,6 +192,15 @@ impl Tables {
             .debug_frame
             .take()
             .filter(|data| tables::is_debug_frame(data));
+    }
+
+    fn bytes(&self) -> usize {
+        let sections = [
+            &self.eh_frame.data,
+            &self.eh_frame_hdr.data,
+            &self.debug_frame,
+        ];
+        sections.into_iter().flatten().map(|data| data.len()).sum()
     }
 
     fn sections(&self) -> ExplicitModuleSectionInfo<Table> {
@@ -239,6 +262,8 @@ struct FileKey {
 #[derive(Debug, Default)]
 pub struct Binaries {
     known: HashMap<FileKey, Weak<Binary>>,
+    /// Those that were asked for last, the last one at the end.
+    recent: VecDeque<Arc<Binary>>,
     vdso: Option<Arc<Binary>>,
 }
 
@@ -249,14 +274,27 @@ impl Binaries {
             return Arc::default();
         };
         if let Some(binary) = self.known.get(&key).and_then(Weak::upgrade) {
+            self.keep(&binary);
             return binary;
         }
         // A damaged file can be more than the libraries that read it were made for.
         let read = catch_unwind(|| Binary::read(path).unwrap_or_default());
         let binary = Arc::new(read.unwrap_or_default());
+        self.keep(&binary);
         self.known.retain(|_, binary| binary.strong_count() > 0);
         self.known.insert(key, Arc::downgrade(&binary));
         binary
+    }
+
+    /// Keeps a file for processes that may still begin.
+    fn keep(&mut self, binary: &Arc<Binary>) {
+        self.recent.retain(|other| !Arc::ptr_eq(other, binary));
+        self.recent.push_back(Arc::clone(binary));
+        let mut bytes: usize = self.recent.iter().map(|binary| binary.bytes()).sum();
+        while self.recent.len() > RECENT_MAX || bytes > RECENT_BYTES_MAX {
+            let oldest = self.recent.pop_front();
+            bytes -= oldest.map_or(0, |binary| binary.bytes());
+        }
     }
 
     /// The code that the kernel maps into every process, as this process has it.
@@ -321,6 +359,28 @@ mod tests {
         let vdso = Binaries::default().vdso();
         assert!(vdso.tables.eh_frame.data.is_some());
         assert_ne!(vdso.build_id, "");
+    }
+
+    #[test]
+    fn some_files_are_kept_that_no_process_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut binaries = Binaries::default();
+        let path = |number: usize| folder.path().join(number.to_string());
+        for number in 0..1000 {
+            std::fs::write(path(number), "no program").unwrap();
+            binaries.get(&path(number));
+            assert!(binaries.known.len() <= RECENT_MAX + 1);
+        }
+        let kept = Arc::downgrade(&binaries.get(&path(999)));
+        assert!(kept.upgrade().is_some());
+        for _ in 0..3 {
+            let data = Some(vec![0; RECENT_BYTES_MAX / 2].into());
+            let mut large = Binary::default();
+            large.tables.debug_frame = data;
+            binaries.keep(&Arc::new(large));
+        }
+        assert_eq!(binaries.recent.len(), 2);
+        assert!(kept.upgrade().is_none());
     }
 
     #[test]
