@@ -3,16 +3,18 @@
 //! Lines are `START SIZE NAME`, numbers in hexadecimal; a later line takes the place of what it covers, since code is moved and freed.
 //! Source: `tools/perf/Documentation/jit-interface.txt` of the Linux kernel.
 //!
-//! A program goes on writing the file, and some write it anew. So it is read again when its size or time has changed, and the last line,
-//! which may not be whole, counts only with its line end. Any process can leave a file there, and an earlier one with the same number may have: so
-//! only a regular file is read that is the process's user's (or root's), and that was written since the process began.
+//! A program goes on writing the file, and some write it anew. So it is read again when its size or time has changed, or when it is another file,
+//! and the last line, which may not be whole, counts only with its line end. What is written over while it is read could give lines of two versions:
+//! a file counts only if it is the same when it is read a second time; until then the names from before stay. Any process can leave a file there, and
+//! an earlier one with the same number may have: so only a regular file is read that is the process's user's (or root's), and that was written since
+//! the process began.
 //!
 //! # Limits
 //! A file has up to [`FILE_BYTES_MAX`]; of a larger one nothing is read. Names are cut behind [`NAME_BYTES_MAX`].
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Read};
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read, Seek};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -35,9 +37,22 @@ pub struct PerfMap {
     path: PathBuf,
     /// The user who may have written it, and since when; anybody and ever where that is not known.
     writer: Option<(u32, SystemTime)>,
-    read: Option<(u64, SystemTime)>,
+    read: Option<Version>,
     /// By where it begins: the end, and the name.
     functions: BTreeMap<u64, (u64, String)>,
+}
+
+/// Which file was read, and its state: device and number, bytes, and when it was changed, in seconds and nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Version([u64; 3], [i64; 2]);
+
+impl Version {
+    fn of(data: &Metadata) -> Self {
+        Self(
+            [data.dev(), data.ino(), data.len()],
+            [data.mtime(), data.mtime_nsec()],
+        )
+    }
 }
 
 impl PerfMap {
@@ -67,27 +82,25 @@ impl PerfMap {
     /// Reads the file if it has changed.
     ///
     /// # Errors
-    /// It is not there, too large, or may be of another process.
+    /// It is not there, too large, may be of another process, or was written over while it was read.
     pub fn refresh(&mut self) -> io::Result<()> {
-        let data = fs::metadata(&self.path)?;
-        let state = (data.len(), data.modified()?);
-        if self.read == Some(state) {
+        if self.read == Some(Version::of(&fs::metadata(&self.path)?)) {
             return Ok(());
         }
+        let mut file = regular::open(&self.path)?;
+        let data = file.metadata()?;
         if let Some((user, since)) = self.writer {
             let is_own = [0, user].contains(&data.uid());
-            if !is_own || state.1 + ROUNDED < since {
+            if !is_own || data.modified()? + ROUNDED < since {
                 return Err(io::ErrorKind::PermissionDenied.into());
             }
         }
-        let mut bytes = Vec::new();
-        // It may grow while it is read.
-        let mut file = regular::open(&self.path)?.take(FILE_BYTES_MAX + 1);
-        if data.len() > FILE_BYTES_MAX || file.read_to_end(&mut bytes)? as u64 > FILE_BYTES_MAX {
+        if data.len() > FILE_BYTES_MAX {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
+        let bytes = stable(&mut file, data.len())?;
         self.replace(&bytes);
-        self.read = Some(state);
+        self.read = Some(Version::of(&data));
         Ok(())
     }
 
@@ -142,6 +155,25 @@ impl PerfMap {
         let (_, (end, name)) = self.functions.range(..=address).next_back()?;
         (address < *end).then(|| demangle(name))
     }
+}
+
+/// So many bytes from the beginning of a file, if they are the same when they are read again.
+fn stable(file: &mut File, bytes: u64) -> io::Result<Vec<u8>> {
+    let mut first = Vec::new();
+    file.by_ref().take(bytes).read_to_end(&mut first)?;
+    file.rewind()?;
+    let (mut rest, mut piece) = (&*first, vec![0; 64 << 10]);
+    while !rest.is_empty() {
+        let wanted = rest.len().min(piece.len());
+        let again = &mut piece[..wanted];
+        file.read_exact(again)?;
+        let (before, others) = rest.split_at(wanted);
+        if before != again {
+            return Err(io::Error::other("it was written over while it was read"));
+        }
+        rest = others;
+    }
+    Ok(first)
 }
 
 #[cfg(test)]
