@@ -11,6 +11,7 @@
 pub mod handler;
 
 use std::collections::HashMap;
+use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,8 @@ pub struct Timers {
     /// How often a second each thread is sampled while it is busy.
     pub frequency_hz: u32,
     last_look: Option<Instant>,
+    /// Threads whose names were not told yet.
+    unnamed: Vec<i32>,
     lost: u64,
 }
 
@@ -54,6 +57,7 @@ impl Timers {
             threads: HashMap::new(),
             frequency_hz,
             last_look: None,
+            unnamed: Vec::new(),
             lost: 0,
         };
         timers.look().map_err(refuse)?;
@@ -74,7 +78,10 @@ impl Timers {
             if thread != own && !self.threads.contains_key(&thread) {
                 let timer = ThreadTimer::start(&self.handler, thread, self.frequency_hz);
                 match timer {
-                    Ok(timer) => drop(self.threads.insert(thread, timer)),
+                    Ok(timer) => {
+                        self.threads.insert(thread, timer);
+                        self.unnamed.push(thread);
+                    }
                     Err(error) if self.threads.is_empty() => return Err(error),
                     // A thread that has ended meanwhile.
                     Err(_) => {}
@@ -89,6 +96,18 @@ impl Timers {
         // A thread that gets no timer is tried again.
         let _ = self.look();
         let process = std::process::id();
+        for thread in std::mem::take(&mut self.unnamed) {
+            let name = fs::read_to_string(format!("/proc/self/task/{thread}/comm"));
+            let tid = thread.unsigned_abs();
+            if let Ok(name) = name {
+                each(Event::Named {
+                    pid: process,
+                    tid,
+                    name: name.trim_end().to_owned(),
+                    is_exec: false,
+                });
+            }
+        }
         let mut samples = Vec::new();
         self.handler.take(|taken| {
             samples.push(StackSample {
