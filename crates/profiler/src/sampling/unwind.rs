@@ -1,7 +1,8 @@
 //! User stacks from copies of stack memory.
 //!
 //! Frames are found by the tables of the program's files; where there are none, by frame pointers. A stack is *whole* where it ends as the
-//! tables say it ends, at the first function of the thread.
+//! tables say it ends, at the first function of the thread, or where the kernel has put a program's arguments, since the first function of most dynamic
+//! linkers has no tables.
 //!
 //! Tables come from the files of any program. Those that loop are left out before (`tables`); if the library that reads them panics, the stack is broken,
 //! and no other one of the process is unwound: its addresses are those of the interrupted instructions.
@@ -141,17 +142,22 @@ impl Code {
                 .unwinder
                 .unwind_frame(address, &mut state, &mut memory.0, &mut read);
             let caller = match caller {
-                Ok(None | Some(0)) => return Ending::Whole,
-                Ok(Some(caller)) if is_code(caller - 1) => {
+                Ok(Some(caller)) if caller != 0 && is_code(caller - 1) => {
                     if let Some(frame) = frames.last_mut() {
                         frame.base = left_base(&before, &state);
                     }
                     FrameAddress::from_return_address(caller)
                 }
-                _ => {
+                ended => {
                     state = before;
-                    interrupted(&mut state, &is_code, &mut read)
-                        .map(FrameAddress::from_instruction_pointer)
+                    let above = (!address.is_return_address())
+                        .then(|| framed(&mut state, &is_code, stack, registers.sp));
+                    match (above.flatten(), ended) {
+                        (None, Ok(None | Some(0))) => return Ending::Whole,
+                        (None, _) => interrupted(&mut state, &is_code, &mut read)
+                            .map(FrameAddress::from_instruction_pointer),
+                        (framed, _) => framed,
+                    }
                 }
             };
             match caller {
@@ -160,10 +166,18 @@ impl Code {
                     frames.push(caller.address_for_lookup().into());
                     address = caller;
                 }
-                None if is_beyond => return Ending::Cut,
-                None => return Ending::Broken,
+                None => return ending(stack, registers.sp, state.sp(), is_beyond),
             }
         }
+    }
+}
+
+/// How a stack ends where no caller is found. `top` is where its copy begins, `sp` where the last frame ends.
+fn ending(stack: &[u8], top: u64, sp: u64, is_beyond: bool) -> Ending {
+    match is_beyond {
+        _ if is_program_start(stack, sp.wrapping_sub(top), sp) => Ending::Whole,
+        true => Ending::Cut,
+        false => Ending::Broken,
     }
 }
 
@@ -211,6 +225,34 @@ fn trampoline(
     FrameAddress::from_return_address(caller)
 }
 
+/// The caller of the innermost function, by its frame pointer. The library takes a function that no table covers for one without a frame, if it is
+/// the innermost; others such as those of programs without tables have one.
+#[cfg(target_arch = "x86_64")]
+fn framed(
+    state: &mut UnwindRegisters,
+    is_code: &impl Fn(u64) -> bool,
+    stack: &[u8],
+    top: u64,
+) -> Option<FrameAddress> {
+    let at = |address: u64| word(stack, address.checked_sub(top)?);
+    let frame = state.bp();
+    let caller = at(frame.checked_add(8)?)?;
+    is_code(caller.checked_sub(1)?).then_some(())?;
+    *state = UnwindRegisters::new(caller, frame.checked_add(16)?, at(frame)?);
+    FrameAddress::from_return_address(caller)
+}
+
+/// Not needed here: the innermost function's caller is in a register, or its frame has tables.
+#[cfg(target_arch = "aarch64")]
+fn framed(
+    _: &mut UnwindRegisters,
+    _: &impl Fn(u64) -> bool,
+    _: &[u8],
+    _: u64,
+) -> Option<FrameAddress> {
+    None
+}
+
 /// Not needed here: the trampoline keeps a frame pointer.
 #[cfg(target_arch = "aarch64")]
 fn trampoline(
@@ -252,6 +294,24 @@ fn interrupted(
     None
 }
 
+/// Whether a part of the stack is what a program begins with: the number of its arguments, their addresses, which rise and are above, a zero, and the
+/// addresses of the environment. The dynamic linker of glibc has rounded the address down to 16 bytes when it runs the first functions of libraries.
+/// Source: <https://gitlab.com/x86-psABIs/x86-64-ABI>, "Initial Stack and Register State"; that of arm64 has the same layout.
+fn is_program_start(stack: &[u8], offset: u64, address: u64) -> bool {
+    const ARGUMENTS_MAX: u64 = 2048;
+    [0, 8].into_iter().any(|rounded| {
+        let mut words =
+            (0..).map_while(|index: u64| word(stack, offset.checked_add(rounded + 8 * index)?));
+        let count = words.next().unwrap_or(0);
+        let mut before = address;
+        let mut rises = |argument: u64| argument > std::mem::replace(&mut before, argument);
+        (1..=ARGUMENTS_MAX).contains(&count)
+            && (0..count).all(|_| words.next().is_some_and(&mut rises))
+            && words.next() == Some(0)
+            && words.next().is_some_and(|first| first == 0 || rises(first))
+    })
+}
+
 /// Eight bytes of the stack.
 fn word(stack: &[u8], offset: u64) -> Option<u64> {
     let start = usize::try_from(offset).ok()?;
@@ -262,6 +322,55 @@ fn word(stack: &[u8], offset: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn bytes(words: &[u64]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
+
+    #[test]
+    fn a_stack_ends_where_a_program_begins() {
+        for (words, is_start) in [
+            (&[7, 2, 0x9000, 0x9004, 0, 0x9100, 0x9200, 0][..], true),
+            (&[7, 8, 1, 0x9000, 0, 0], true),
+            (&[7, 1, 0x9000, 0, 0x800], false),
+            (&[7, 2, 0x9004, 0x9000, 0, 0x9100], false),
+            (&[7, 2, 0x9000, 0x9004, 5, 0x9100], false),
+            (&[7, 3, 0x9000, 0x9004, 0, 0x9100], false),
+            (&[7, 0, 0, 0, 0], false),
+            (&[7, u64::MAX, 0x9000, 0], false),
+            (&[7, 1, 0x9000], false),
+            (&[7], false),
+        ] {
+            assert_eq!(
+                is_program_start(&bytes(words), 8, 0x1008),
+                is_start,
+                "{words:x?}"
+            );
+        }
+        assert!(!is_program_start(&[0; 64], u64::MAX - 7, 0));
+    }
+
+    #[test]
+    fn the_first_function_of_a_program_has_no_caller() {
+        let stack = bytes(&[7, 0x2000, 1, 0x9000, 0, 0x9100, 0, 0]);
+        let mut frames = Vec::new();
+        let registers = Registers {
+            ip: 0x300,
+            sp: 0x1000,
+            fp: 0x1000,
+            lr: 0,
+        };
+        let unwind = |stack: &[u8], frames: &mut Vec<Unwound>| {
+            let place = |address| (address < 0x8000).then_some(CodeKind::File);
+            Code::default().unwind(registers, stack, &mut Memory::default(), place, frames)
+        };
+        assert_eq!(unwind(&stack, &mut frames), Ending::Whole);
+        let frame = |address, base| Unwound { address, base };
+        assert_eq!(frames, [frame(0x300, Some(0x1000)), 0x1fff.into()]);
+        frames.clear();
+        let other = bytes(&[7, 0x2000, 1, 5, 0, 0x9100, 0, 0]);
+        assert_ne!(unwind(&other, &mut frames), Ending::Whole);
+    }
 
     #[test]
     fn code_without_tables_is_unwound_by_frame_pointers() {
