@@ -17,6 +17,7 @@ use perf_event::data::{
 };
 use perf_event::events::Software;
 use perf_event::{Builder, Clock, SampleFlag, Sampler};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::{Options, SamplingError, Target};
 
@@ -136,7 +137,13 @@ pub struct Events {
     waker: Arc<Waker>,
     /// What was read, with its time.
     waiting: Vec<(u64, Event)>,
+    /// How old an event is at least when it is told.
+    age_min: Duration,
+    is_stopped: bool,
 }
+
+/// How long the kernel may take to write a record of which it has taken the time.
+const WRITING: Duration = Duration::from_millis(1);
 
 /// What wakes the thread that waits for events; no event has this number.
 const WAKE: Token = Token(usize::MAX);
@@ -221,6 +228,12 @@ impl Events {
             poll,
             waker,
             waiting: Vec::new(),
+            // Whoever is woken by a sample wants that sample; the other records of a single process need no order between cores.
+            age_min: match options.wakes {
+                true => Duration::ZERO,
+                false => WRITING,
+            },
+            is_stopped: false,
         })
     }
 
@@ -236,8 +249,12 @@ impl Events {
         self.waker.clone()
     }
 
-    /// Tells everything that has happened since the last call, in the order of time.
+    /// Tells what has happened since the last call, in the order of time. What happens while buffers are read waits for the next call: one core's
+    /// buffer may have been read before a process began there, and the next one's after it had moved to that one.
     pub fn drain(&mut self, each: impl FnMut(Event)) {
+        let now = clock_gettime(ClockId::Monotonic);
+        let now = Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32);
+        let until = now.saturating_sub(self.age_min).as_nanos() as u64;
         let mut bytes = Vec::new();
         for sampler in &mut self.samplers {
             while let Some(record) = sampler.next_record() {
@@ -258,14 +275,19 @@ impl Events {
             }
         }
         self.waiting.sort_by_key(|(time, _)| *time);
+        let ready = match self.is_stopped {
+            true => self.waiting.len(),
+            false => self.waiting.partition_point(|(time, _)| *time <= until),
+        };
         self.waiting
-            .drain(..)
+            .drain(..ready)
             .map(|(_, event)| event)
             .for_each(each);
     }
 
     /// Ends sampling.
     pub fn stop(&mut self) {
+        self.is_stopped = true;
         for sampler in &mut self.samplers {
             // One that cannot be stopped ends when it is dropped.
             let _ = sampler.as_counter_mut().disable();

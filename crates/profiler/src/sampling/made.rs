@@ -116,17 +116,16 @@ impl MadeCode {
 
     /// A process has begun, perhaps with the number of one that has ended.
     pub fn begin(&mut self, pid: u32) {
-        if self.ended.remove(&pid) {
-            self.forget(pid);
-        }
+        self.ended.remove(&pid);
+        self.forget(pid);
     }
 
-    /// A process has ended, if this was its first thread.
-    pub fn end(&mut self, pid: u32, tid: u32) {
-        if pid == tid {
-            match self.unnamed.contains_key(&pid) {
-                true => drop(self.ended.insert(pid)),
-                false => self.forget(pid),
+    /// Processes have ended.
+    pub fn end(&mut self, gone: &[u32]) {
+        for pid in gone {
+            match self.unnamed.contains_key(pid) {
+                true => drop(self.ended.insert(*pid)),
+                false => self.forget(*pid),
             }
         }
     }

@@ -13,6 +13,7 @@
 //! | [`binaries`] | files of code: what is needed to unwind stacks and to name addresses |
 //! | [`timers`] | samples of this process where the kernel allows no events |
 //! | `tables` | which unwinding tables are used: those that end |
+//! | `wanted` | which processes are sampled |
 //! | [`unwind`] | user stacks from copies of stack memory |
 //! | [`recorder`] | joins these to profiles |
 //! | [`background`] | a thread that records one profile after the other |
@@ -40,6 +41,7 @@ mod tables;
 pub mod timers;
 pub mod unwind;
 pub mod v8;
+mod wanted;
 
 pub use background::Background;
 pub use hints::Hint;

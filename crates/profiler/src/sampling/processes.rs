@@ -3,20 +3,30 @@
 //! What processes did before sampling began, or while records were lost, is read from `/proc` when they are sampled first; afterwards the kernel's records
 //! say what changes. So processes that have ended before anybody looks are known as well, as long as they began while samples were taken.
 //!
+//! Labels that only `/proc` knows (container, service) are those of the process that started it where a process ends before it is looked at.
+//!
 //! # Limits
-//! Labels that only `/proc` knows (container, service) are missing for processes that end before they are sampled and looked at.
+//! What is known of a process is forgotten when it ends. Where the record of that was lost, it is forgotten when twice as many processes are known as were
+//! there when it was last looked for such (at least [`KNOWN_MIN`]).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::binaries::{Binaries, Binary};
-use super::events::{Mapped, Registers};
+use super::events::{Mapped, Registers, threads_of};
 use super::runtimes::Runtime;
 use super::unwind::{Code, CodeKind, Ending, Memory, Unwound};
 use super::v8::layout::Layout;
 use crate::profile::Frame;
+
+/// So many processes may be known before those are looked for that have ended unseen.
+const KNOWN_MIN: usize = 512;
+
+/// How often all processes are looked up again at most, where records get lost.
+const DOUBT: Duration = Duration::from_secs(10);
 
 /// Code that a process can run.
 #[derive(Debug, Clone)]
@@ -191,12 +201,29 @@ impl Process {
 }
 
 /// All processes that were sampled or began meanwhile.
-#[derive(Default)]
 pub struct Processes {
     by_pid: HashMap<u32, Process>,
     binaries: Binaries,
     /// Those that have ended: the last samples of a round may still be of them.
     ended: Vec<u32>,
+    /// With how many known processes it is looked for those that have ended unseen.
+    look_at: usize,
+    /// Whether records were lost since what is known was doubted last.
+    has_lost: bool,
+    last_doubt: Option<Instant>,
+}
+
+impl Default for Processes {
+    fn default() -> Self {
+        Self {
+            by_pid: HashMap::new(),
+            binaries: Binaries::default(),
+            ended: Vec::new(),
+            look_at: KNOWN_MIN,
+            has_lost: false,
+            last_doubt: None,
+        }
+    }
 }
 
 impl Processes {
@@ -222,6 +249,8 @@ impl Processes {
         if is_exec {
             // All of its code is told from here on.
             *process = Process {
+                container: std::mem::take(&mut process.container),
+                service: std::mem::take(&mut process.service),
                 is_known: true,
                 ..Process::default()
             };
@@ -242,8 +271,10 @@ impl Processes {
             }
             return;
         }
-        let copy = self.by_pid.get(&parent).cloned();
-        let mut copy = copy.unwrap_or_default();
+        // The number may be that of a process that has just ended.
+        self.ended.retain(|ended| *ended != pid);
+        // The copy may have ended, or run another program, by the time when it is sampled.
+        let mut copy = self.get(parent).clone();
         copy.threads.clear();
         self.by_pid.insert(pid, copy);
     }
@@ -257,10 +288,37 @@ impl Processes {
         }
     }
 
-    /// Forgets processes that had ended when this was called last.
-    pub fn forget(&mut self) {
-        for pid in std::mem::take(&mut self.ended) {
-            self.by_pid.remove(&pid);
+    /// Forgets processes that had ended when this was called last, and tells which.
+    pub fn forget(&mut self) -> Vec<u32> {
+        self.look_again();
+        let mut gone = std::mem::take(&mut self.ended);
+        // The first thread of a process may end before the others.
+        gone.retain(|pid| !has_threads(*pid));
+        for pid in &gone {
+            self.by_pid.remove(pid);
+        }
+        if self.by_pid.len() >= self.look_at {
+            let is_gone = |pid: &&u32| fs::metadata(format!("/proc/{pid}")).is_err();
+            self.ended = self.by_pid.keys().filter(is_gone).copied().collect();
+            let living = self.by_pid.len() - self.ended.len();
+            self.look_at = KNOWN_MIN.max(2 * living);
+        }
+        gone
+    }
+
+    /// Records were lost: what is known of processes is looked up again when they are sampled next, soon.
+    pub fn doubt(&mut self) {
+        self.has_lost = true;
+    }
+
+    fn look_again(&mut self) {
+        let is_soon = self.last_doubt.is_some_and(|last| last.elapsed() < DOUBT);
+        if self.has_lost && !is_soon {
+            self.has_lost = false;
+            self.last_doubt = Some(Instant::now());
+            for process in self.by_pid.values_mut() {
+                process.is_known = false;
+            }
         }
     }
 
@@ -291,12 +349,10 @@ impl Processes {
 fn map(mapped: &Mapped, process: &mut Process, binaries: &mut Binaries) {
     let binary = match &*mapped.path {
         "[vdso]" => Some(binaries.vdso()),
-        path if path.starts_with('/') && !is_made(path) => {
-            Some(binaries.get(&inside(mapped.pid, path)))
-        }
+        path if path.starts_with('/') && !is_made(path) => Some(binaries.get(&file(mapped))),
         _ => None,
     };
-    let path = mapped.path.trim_end_matches(" (deleted)");
+    let path = mapped.path.trim_end_matches(DELETED);
     let mapping = Mapping {
         end: mapped.start.saturating_add(mapped.bytes),
         file_offset: mapped.file_offset,
@@ -312,6 +368,20 @@ fn is_made(path: &str) -> bool {
     ["//anon", "/dev/zero", "/memfd:", "/anon_hugepage", "/SYSV"]
         .iter()
         .any(|made| path.starts_with(made))
+}
+
+/// What the kernel adds to the name of a file that was deleted, or replaced by another one, since it was mapped.
+const DELETED: &str = " (deleted)";
+
+/// Where a mapped file can be read.
+fn file(mapped: &Mapped) -> PathBuf {
+    let Mapped { pid, start, .. } = mapped;
+    if !mapped.path.ends_with(DELETED) {
+        return inside(*pid, &mapped.path);
+    }
+    // The file that has its name now has other tables and functions. Needs rights that sampling of other processes needs anyway.
+    let end = start.saturating_add(mapped.bytes);
+    PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}"))
 }
 
 /// The path of a file as the process sees it; the plain path once it is gone.
@@ -373,20 +443,25 @@ fn mapped(pid: u32, line: &str) -> Option<Mapped> {
     })
 }
 
-/// Reads which container and service a process is of.
+/// Whether other threads than the first one run.
+fn has_threads(pid: u32) -> bool {
+    let is_other = |thread: &i32| u32::try_from(*thread) != Ok(pid);
+    threads_of(pid).is_ok_and(|threads| threads.iter().any(is_other))
+}
+
+/// Reads which container and service a process is of; where it has ended, they stay what they are.
 fn labels(pid: u32, process: &mut Process) {
-    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-    if let Some(container) = container(&groups) {
-        process.container = container.to_owned();
-    }
+    let Ok(groups) = fs::read_to_string(format!("/proc/{pid}/cgroup")) else {
+        return;
+    };
+    process.container = container(&groups).unwrap_or_default().to_owned();
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let named = environment
         .split(|byte| *byte == 0)
         .find_map(|variable| variable.strip_prefix(b"OTEL_SERVICE_NAME="));
     let named = named.map(|name| String::from_utf8_lossy(name).into_owned());
-    if let Some(service) = named.or_else(|| service(&groups).map(str::to_owned)) {
-        process.service = service;
-    }
+    let service = named.or_else(|| service(&groups).map(str::to_owned));
+    process.service = service.unwrap_or_default();
 }
 
 /// The container in a list of control groups: 64 hexadecimal digits, as Docker, containerd, CRI-O and Podman name them.
@@ -421,6 +496,29 @@ mod tests {
         assert_eq!(&*frame.binary, path.to_str().unwrap());
         assert!(process.maps.values().any(|map| &*map.name == "[vdso]"));
         assert_eq!(&*process.frame(1).binary, "[unknown]");
+    }
+
+    #[test]
+    fn programs_that_were_replaced_keep_their_tables() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("program");
+        fs::copy("/bin/sleep", &path).unwrap();
+        let mut child = std::process::Command::new(&path)
+            .arg("100")
+            .spawn()
+            .unwrap();
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "another one").unwrap();
+        let expected = Binary::read(Path::new("/bin/sleep")).unwrap().build_id;
+        let mut processes = Processes::default();
+        let process = processes.get(child.id());
+        let mut maps = process.maps.values();
+        let mapping = maps.find(|mapping| Some(&*mapping.name) == path.to_str());
+        let found = mapping.and_then(|mapping| mapping.binary.clone());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!expected.is_empty());
+        assert_eq!(found.unwrap().build_id, expected);
     }
 
     #[test]
@@ -497,6 +595,71 @@ mod tests {
         assert_eq!(processes.len(), 2);
         processes.forget();
         assert_eq!(processes.len(), 1);
+    }
+
+    #[test]
+    fn short_processes_keep_the_labels_of_those_that_start_them() {
+        let mut processes = Processes::default();
+        processes.by_pid.entry(70_000_000).or_default().container = "c".to_owned();
+        processes.begin(70_000_001, 70_000_000, 70_000_001);
+        processes.name(70_000_001, 70_000_001, "b".to_owned(), true);
+        let process = processes.get(70_000_001);
+        assert_eq!((&*process.name, &*process.container), ("b", "c"));
+    }
+
+    #[test]
+    fn processes_whose_end_was_lost_are_forgotten() {
+        let mut processes = Processes::default();
+        processes.get(std::process::id());
+        let mut most = 0;
+        for pid in 70_000_000..70_010_000 {
+            processes.name(pid, pid, "a".to_owned(), true);
+            processes.forget();
+            most = most.max(processes.len());
+        }
+        assert!(most <= KNOWN_MIN + 1, "{most}");
+        assert!(processes.by_pid.contains_key(&std::process::id()));
+    }
+
+    #[test]
+    fn ten_thousand_short_processes_leave_nothing() {
+        let mut processes = Processes::default();
+        let program = std::env::current_exe().unwrap();
+        let own = std::process::id();
+        let mut short = |pid: u32| {
+            processes.begin(pid, own, pid);
+            processes.name(pid, pid, "short".to_owned(), true);
+            for (start, path) in [(1, program.to_str().unwrap()), (2, "//anon"), (3, "[vdso]")] {
+                processes.map(&Mapped {
+                    pid,
+                    start: start << 32,
+                    bytes: 1 << 20,
+                    file_offset: 0,
+                    path: path.to_owned(),
+                });
+            }
+            assert_eq!(processes.get(pid).name, "short");
+            processes.end(pid, pid);
+            processes.forget();
+            assert!(processes.len() <= 2);
+        };
+        // The first have to learn what all of them run.
+        (70_000_000..70_000_100).for_each(&mut short);
+        let used = allocation_counter::measure(|| (70_000_100..70_010_000).for_each(&mut short));
+        assert!(used.bytes_current.abs() < 64 << 10, "{used:?}");
+        assert!(used.bytes_max < 16 << 20, "{used:?}");
+    }
+
+    #[test]
+    fn what_is_known_is_read_again_where_records_were_lost() {
+        let mut processes = Processes::default();
+        let pid = std::process::id();
+        processes.name(pid, pid, "stale".to_owned(), true);
+        assert_eq!(&*processes.get(pid).name, "stale");
+        processes.doubt();
+        processes.forget();
+        let process = processes.get(pid);
+        assert!(process.name != "stale" && !process.maps.is_empty());
     }
 
     #[test]

@@ -2,7 +2,6 @@
 //!
 //! Whoever records calls [`Recorder::drain`] a few times a second and takes what has come together with [`Recorder::take`].
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,6 +14,7 @@ use super::processes::Processes;
 use super::timers::{self, Timers};
 use super::unwind::{Ending, Memory, Unwound};
 use super::v8::{self, Running, Scripts, StackCopy};
+use super::wanted::Wanted;
 use super::{Options, SamplingError, Target};
 use crate::profile::{Frame, FrameKind, Profile, SECOND_NS, StackId, Weight, Window, label};
 use crate::symbols::kernel;
@@ -86,8 +86,7 @@ impl Source {
 pub struct Recorder {
     source: Source,
     options: Options,
-    /// The processes that are sampled, and those that they have started; none where all are.
-    wanted: Option<HashSet<u32>>,
+    wanted: Wanted,
     host: String,
     /// What the kernel's addresses are valid for.
     boot: String,
@@ -118,11 +117,7 @@ impl Recorder {
         let host = rustix::system::uname();
         Ok(Self {
             source,
-            wanted: match &options.target {
-                Target::All => None,
-                Target::This => Some(HashSet::from([std::process::id()])),
-                Target::Processes(processes) => Some(processes.iter().copied().collect()),
-            },
+            wanted: Wanted::of(&options.target),
             host: host.nodename().to_string_lossy().into_owned(),
             boot: kernel::boot_id(),
             purposes: None,
@@ -167,7 +162,10 @@ impl Recorder {
 
     /// Reads what has happened since the last call.
     pub fn drain(&mut self) {
-        self.processes.forget();
+        let gone = self.processes.forget();
+        self.wanted.forget(&gone);
+        self.made.end(&gone);
+        self.scripts.end(&gone);
         self.made.look_again();
         self.scripts.look_again();
         let mut events = Vec::new();
@@ -186,23 +184,15 @@ impl Recorder {
                     self.processes.begin(pid, parent, tid);
                     if pid != parent {
                         self.made.begin(pid);
+                        self.scripts.end(&[pid]);
                     }
-                    if let Some(wanted) = self
-                        .wanted
-                        .as_mut()
-                        .filter(|wanted| wanted.contains(&parent))
-                    {
-                        wanted.insert(pid);
-                    }
+                    self.wanted.begin(pid, parent);
                 }
-                Event::Ended { pid, tid } => {
-                    self.processes.end(pid, tid);
-                    self.made.end(pid, tid);
-                    self.scripts.end(pid, tid);
-                }
+                Event::Ended { pid, tid } => self.processes.end(pid, tid),
                 Event::Lost(lost) => {
                     self.stats.lost += lost;
                     self.profile.lost += lost;
+                    self.processes.doubt();
                 }
             }
         }
@@ -244,10 +234,14 @@ impl Recorder {
         self.made.finish(timeout);
     }
 
+    /// Of how many processes something is known; those that have ended are forgotten at the next [`Recorder::drain`].
+    pub fn known_processes(&self) -> usize {
+        self.processes.len()
+    }
+
     fn sample(&mut self, sample: &StackSample) {
         // A core without anything to do runs process 0.
-        let wanted = self.wanted.as_ref();
-        if sample.pid == 0 || wanted.is_some_and(|wanted| !wanted.contains(&sample.pid)) {
+        if sample.pid == 0 || !self.wanted.has(sample.pid) {
             return;
         }
         self.stats.samples += 1;

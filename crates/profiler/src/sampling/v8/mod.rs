@@ -140,10 +140,10 @@ impl Scripts {
         }
     }
 
-    /// A process has ended, if this was its first thread.
-    pub fn end(&mut self, pid: u32, tid: u32) {
-        if pid == tid {
-            self.processes.remove(&pid);
+    /// Processes have ended.
+    pub fn end(&mut self, gone: &[u32]) {
+        for pid in gone {
+            self.processes.remove(pid);
         }
     }
 
