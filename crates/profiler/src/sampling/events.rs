@@ -1,5 +1,10 @@
 //! The kernel's events: opened, read, in the order of their time.
 //!
+//! A core has two buffers where the whole machine is sampled: one of samples, and one of what processes do (begin, end, map files, get names). So what
+//! the kernel reports as lost in the first are samples, and samples never leave processes without the records that explain them. Threads
+//! that are sampled by themselves have one buffer for both, since the system limits how much memory a user without rights may have for buffers:
+//! there the number of lost samples includes the other records, which are few.
+//!
 //! Source: perf_event_open(2).
 
 use std::fs;
@@ -26,6 +31,9 @@ const NO_SUCH_PROCESS: i32 = 3;
 
 /// More samples than a buffer can hold: whoever reads looks by the clock.
 const NEVER: usize = 1 << 20;
+
+/// How many bytes wait for each core of what processes do: a program that starts, runs and ends gives some 2 KiB.
+const CHANGES_BYTES: usize = 512 << 10;
 
 /// Bytes of what stands before each record.
 const HEADER_BYTES: usize = 8;
@@ -127,12 +135,83 @@ pub enum Event {
     },
     /// So many samples found no room.
     Lost(u64),
+    /// Records of what processes do found no room.
+    Missed,
+}
+
+impl Event {
+    /// The process of which it tells; none where that is not known.
+    pub fn pid(&self) -> Option<u32> {
+        match self {
+            Self::Sample(sample) => Some(sample.pid),
+            Self::Mapped(mapped) => Some(mapped.pid),
+            Self::Named { pid, .. } | Self::Began { pid, .. } | Self::Ended { pid, .. } => {
+                Some(*pid)
+            }
+            Self::Lost(_) | Self::Missed => None,
+        }
+    }
+}
+
+/// Where the kernel writes records.
+struct Buffer {
+    sampler: Sampler,
+    config: ParseConfig<Native>,
+    has_samples: bool,
+}
+
+impl Buffer {
+    /// Opens an event, on a core and for a thread or all threads. A thread that has ended meanwhile has none.
+    fn open(
+        builder: &Builder<'static>,
+        (cpu, thread): (usize, Option<i32>),
+        has_samples: bool,
+        bytes: usize,
+    ) -> io::Result<Option<Self>> {
+        let mut builder = builder.clone();
+        match thread {
+            None => builder.any_pid(),
+            Some(thread) => builder.observe_pid(thread).inherit(true),
+        };
+        let counter = match builder.one_cpu(cpu).build() {
+            Err(error) if thread.is_some() && error.raw_os_error() == Some(NO_SUCH_PROCESS) => {
+                return Ok(None);
+            }
+            counter => counter?,
+        };
+        Ok(Some(Self {
+            sampler: counter.sampled(bytes)?,
+            config: ParseConfig::from(*builder.attrs()),
+            has_samples,
+        }))
+    }
+
+    /// Appends what it holds, with times.
+    fn read(&mut self, events: &mut Vec<(u64, Event)>) {
+        let mut bytes = Vec::new();
+        while let Some(record) = self.sampler.next_record() {
+            bytes.clear();
+            bytes.extend_from_slice(&record.ty().to_ne_bytes());
+            bytes.extend_from_slice(&record.misc().to_ne_bytes());
+            let size = u16::try_from(record.len() + HEADER_BYTES).unwrap_or(u16::MAX);
+            bytes.extend_from_slice(&size.to_ne_bytes());
+            record
+                .data()
+                .iter()
+                .for_each(|piece| bytes.extend_from_slice(piece));
+            let mut parser = Parser::new(&*bytes, self.config.clone());
+            // What the kernel writes and this does not know is none of its events.
+            let event = parser.parse_record(Reading {
+                has_samples: self.has_samples,
+            });
+            events.extend(event.ok().flatten());
+        }
+    }
 }
 
 /// The events of all cores.
 pub struct Events {
-    samplers: Vec<Sampler>,
-    config: ParseConfig<Native>,
+    buffers: Vec<Buffer>,
     poll: Poll,
     waker: Arc<Waker>,
     /// What was read, with its time.
@@ -196,35 +275,38 @@ impl Events {
     }
 
     fn open_at(options: &Options, attempt: &Attempt<'_>) -> Result<Self, SamplingError> {
-        let builder = builder(options, attempt.has_kernel);
-        let config = ParseConfig::from(*builder.attrs());
-        let refuse = |error| SamplingError::of_open(error, *attempt.target == Target::All);
-        let mut samplers = Vec::new();
-        for (cpu, thread) in places(attempt.target)? {
-            let mut builder = builder.clone();
-            match thread {
-                None => builder.any_pid(),
-                Some(thread) => builder.observe_pid(thread).inherit(true),
-            };
-            let counter = match builder.one_cpu(cpu).build() {
-                // A thread that has ended meanwhile.
-                Err(error) if thread.is_some() && error.raw_os_error() == Some(NO_SUCH_PROCESS) => {
-                    continue;
-                }
-                counter => counter.map_err(refuse)?,
-            };
-            samplers.push(counter.sampled(options.ring_bytes).map_err(refuse)?);
+        let is_of_all = *attempt.target == Target::All;
+        let refuse = |error| SamplingError::of_open(error, is_of_all);
+        let (mut samples, mut changes) = (
+            sampling(options, attempt.has_kernel),
+            common(Software::DUMMY, attempt.has_kernel),
+        );
+        tell_changes(if is_of_all {
+            &mut changes
+        } else {
+            &mut samples
+        });
+        let places = places(attempt.target)?;
+        let mut buffers = Vec::new();
+        // What processes do is recorded first, so that nothing is sampled of which that is not known.
+        for place in places.iter().filter(|_| is_of_all) {
+            let buffer = Buffer::open(&changes, *place, false, CHANGES_BYTES);
+            buffers.extend(buffer.map_err(refuse)?);
         }
-        let (poll, waker) = watch(&samplers).map_err(|source| SamplingError::Io {
+        for place in places {
+            let buffer = Buffer::open(&samples, place, true, options.ring_bytes);
+            buffers.extend(buffer.map_err(refuse)?);
+        }
+        let (poll, waker) = watch(&buffers).map_err(|source| SamplingError::Io {
             action: "watch performance events",
             source,
         })?;
-        for sampler in &mut samplers {
-            sampler.as_counter_mut().enable().map_err(refuse)?;
+        for buffer in &mut buffers {
+            let counter = buffer.sampler.as_counter_mut();
+            counter.enable().map_err(refuse)?;
         }
         Ok(Self {
-            samplers,
-            config,
+            buffers,
             poll,
             waker,
             waiting: Vec::new(),
@@ -255,24 +337,8 @@ impl Events {
         let now = clock_gettime(ClockId::Monotonic);
         let now = Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32);
         let until = now.saturating_sub(self.age_min).as_nanos() as u64;
-        let mut bytes = Vec::new();
-        for sampler in &mut self.samplers {
-            while let Some(record) = sampler.next_record() {
-                bytes.clear();
-                bytes.extend_from_slice(&record.ty().to_ne_bytes());
-                bytes.extend_from_slice(&record.misc().to_ne_bytes());
-                let size = u16::try_from(record.len() + HEADER_BYTES).unwrap_or(u16::MAX);
-                bytes.extend_from_slice(&size.to_ne_bytes());
-                record
-                    .data()
-                    .iter()
-                    .for_each(|piece| bytes.extend_from_slice(piece));
-                let mut parser = Parser::new(&*bytes, self.config.clone());
-                // What the kernel writes and this does not know is none of its events.
-                if let Ok(Some(event)) = parser.parse_record(Reading) {
-                    self.waiting.push(event);
-                }
-            }
+        for buffer in &mut self.buffers {
+            buffer.read(&mut self.waiting);
         }
         self.waiting.sort_by_key(|(time, _)| *time);
         let ready = match self.is_stopped {
@@ -288,18 +354,18 @@ impl Events {
     /// Ends sampling.
     pub fn stop(&mut self) {
         self.is_stopped = true;
-        for sampler in &mut self.samplers {
+        for buffer in &mut self.buffers {
             // One that cannot be stopped ends when it is dropped.
-            let _ = sampler.as_counter_mut().disable();
+            let _ = buffer.sampler.as_counter_mut().disable();
         }
     }
 }
 
 /// Tells when there is something in a buffer.
-fn watch(samplers: &[Sampler]) -> io::Result<(Poll, Arc<Waker>)> {
+fn watch(buffers: &[Buffer]) -> io::Result<(Poll, Arc<Waker>)> {
     let poll = Poll::new()?;
-    for (number, sampler) in samplers.iter().enumerate() {
-        let descriptor = sampler.as_raw_fd();
+    for (number, buffer) in buffers.iter().enumerate() {
+        let descriptor = buffer.sampler.as_raw_fd();
         poll.registry().register(
             &mut SourceFd(&descriptor),
             Token(number),
@@ -311,27 +377,41 @@ fn watch(samplers: &[Sampler]) -> io::Result<(Poll, Arc<Waker>)> {
 }
 
 /// What all events have in common.
-fn builder(options: &Options, has_kernel: bool) -> Builder<'static> {
-    let mut builder = Builder::new(Software::CPU_CLOCK);
+fn common(event: Software, has_kernel: bool) -> Builder<'static> {
+    let mut builder = Builder::new(event);
+    builder
+        .sample(SampleFlag::TID | SampleFlag::TIME)
+        .sample_id_all(true)
+        .exclude_kernel(!has_kernel)
+        .exclude_hv(!has_kernel)
+        .clockid(Clock::MONOTONIC)
+        .wakeup_events(NEVER);
+    builder
+}
+
+/// Samples with stacks.
+fn sampling(options: &Options, has_kernel: bool) -> Builder<'static> {
+    let mut builder = common(Software::CPU_CLOCK, has_kernel);
     builder
         .sample_frequency(u64::from(options.frequency_hz))
-        .sample(SampleFlag::TID | SampleFlag::TIME | SampleFlag::CALLCHAIN)
+        .sample(SampleFlag::CALLCHAIN)
         .sample(SampleFlag::REGS_USER | SampleFlag::STACK_USER)
         .sample_regs_user(REGISTERS.iter().map(|register| 1 << register).sum())
         .sample_stack_user(options.stack_bytes)
-        .sample_id_all(true)
         .exclude_callchain_user(true)
         .exclude_idle(true)
-        .exclude_kernel(!has_kernel)
-        .exclude_hv(!has_kernel)
+        .wakeup_events(if options.wakes { 1 } else { NEVER });
+    builder
+}
+
+/// Makes an event tell what processes do.
+fn tell_changes(builder: &mut Builder<'static>) {
+    builder
         .mmap(true)
         .mmap2(true)
         .comm(true)
         .comm_exec(true)
-        .task(true)
-        .clockid(Clock::MONOTONIC)
-        .wakeup_events(if options.wakes { 1 } else { NEVER });
-    builder
+        .task(true);
 }
 
 /// Whether processes are there.
@@ -389,7 +469,10 @@ fn listed(text: &str) -> Vec<usize> {
 }
 
 /// Makes events of the kernel's records.
-struct Reading;
+struct Reading {
+    /// Whether the buffer is one of samples.
+    has_samples: bool,
+}
 
 type Read = Option<(u64, Event)>;
 
@@ -453,7 +536,11 @@ impl<'a> Visitor<'a> for Reading {
     }
 
     fn visit_lost(self, lost: Lost, metadata: RecordMetadata) -> Read {
-        Some((metadata.sample_id().time()?, Event::Lost(lost.lost)))
+        let event = match self.has_samples {
+            true => Event::Lost(lost.lost),
+            false => Event::Missed,
+        };
+        Some((metadata.sample_id().time()?, event))
     }
 
     fn visit_lost_samples(self, lost: LostSamples, metadata: RecordMetadata) -> Read {

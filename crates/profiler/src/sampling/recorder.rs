@@ -170,31 +170,56 @@ impl Recorder {
         self.scripts.look_again();
         let mut events = Vec::new();
         self.source.drain(|event| events.push(event));
+        let (mut lost, mut seen, before) = (0_u64, 0_u64, self.stats.samples);
         for event in events {
-            match event {
-                Event::Sample(sample) => self.sample(&sample),
-                Event::Mapped(mapped) => self.processes.map(&mapped),
-                Event::Named {
-                    pid,
-                    tid,
-                    name,
-                    is_exec,
-                } => self.processes.name(pid, tid, name, is_exec),
-                Event::Began { pid, parent, tid } => {
-                    self.processes.begin(pid, parent, tid);
-                    if pid != parent {
-                        self.made.begin(pid);
-                        self.scripts.end(&[pid]);
-                    }
-                    self.wanted.begin(pid, parent);
-                }
-                Event::Ended { pid, tid } => self.processes.end(pid, tid),
-                Event::Lost(lost) => {
-                    self.stats.lost += lost;
-                    self.profile.lost += lost;
-                    self.processes.doubt();
+            match &event {
+                Event::Lost(samples) => lost = lost.saturating_add(*samples),
+                // A core without anything to do runs process 0.
+                Event::Sample(sample) => seen += u64::from(sample.pid != 0),
+                _ => {}
+            }
+            self.hear(event);
+        }
+        self.lose(lost, self.stats.samples - before, seen);
+    }
+
+    /// Samples were lost. Nobody knows of which processes: those that are sampled here had this part of the others.
+    fn lose(&mut self, lost: u64, taken: u64, seen: u64) {
+        let part = match seen {
+            0 => lost,
+            seen => (u128::from(lost) * u128::from(taken) / u128::from(seen)) as u64,
+        };
+        self.stats.lost = self.stats.lost.saturating_add(part);
+        self.profile.lost = self.profile.lost.saturating_add(part);
+    }
+
+    fn hear(&mut self, event: Event) {
+        if let Event::Began { pid, parent, .. } = event {
+            self.wanted.begin(pid, parent);
+        }
+        // What other processes do costs nothing.
+        if event.pid().is_some_and(|pid| !self.wanted.has(pid)) {
+            return;
+        }
+        match event {
+            Event::Sample(sample) => self.sample(&sample),
+            Event::Mapped(mapped) => self.processes.map(&mapped),
+            Event::Named {
+                pid,
+                tid,
+                name,
+                is_exec,
+            } => self.processes.name(pid, tid, name, is_exec),
+            Event::Began { pid, parent, tid } => {
+                self.processes.begin(pid, parent, tid);
+                if pid != parent {
+                    self.made.begin(pid);
+                    self.scripts.end(&[pid]);
                 }
             }
+            Event::Ended { pid, tid } => self.processes.end(pid, tid),
+            // Where buffers hold both, other records were lost with the samples.
+            Event::Lost(_) | Event::Missed => self.processes.doubt(),
         }
     }
 
@@ -240,8 +265,8 @@ impl Recorder {
     }
 
     fn sample(&mut self, sample: &StackSample) {
-        // A core without anything to do runs process 0.
-        if sample.pid == 0 || !self.wanted.has(sample.pid) {
+        // As above.
+        if sample.pid == 0 {
             return;
         }
         self.stats.samples += 1;
