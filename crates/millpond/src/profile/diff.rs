@@ -19,7 +19,7 @@ use serde_json::json;
 
 use super::files::{ALWAYS, Sources};
 use super::flame::{is_picture, write};
-use super::{DiffArgs, group, ranges};
+use super::{DiffArgs, group, lost, ranges};
 use crate::console::{print, say};
 
 /// For the same amount of what profiles are compared.
@@ -89,6 +89,8 @@ impl Side {
         if table.rows.is_empty() {
             bail!("there are no samples to compare in {}", self.title);
         }
+        let title = format!("{}: ", self.title);
+        lost::warn(&title, &self.filter, table.all.samples, sum.lost);
         Ok((diff::Side { table, window }, hosts))
     }
 }

@@ -9,7 +9,7 @@ use profiler::flame::{self, Options};
 use profiler::store::small;
 
 use super::files::{Sources, save};
-use super::{FlameArgs, NO_SAMPLES};
+use super::{FlameArgs, NO_SAMPLES, lost};
 use crate::console::say;
 
 pub fn flame(args: &FlameArgs) -> anyhow::Result<ExitCode> {
@@ -29,6 +29,7 @@ pub fn flame(args: &FlameArgs) -> anyhow::Result<ExitCode> {
         false => flame::html(&profile, &all, &options),
     };
     write(&args.output, &text, &[&profile])?;
+    lost::warn("", &filter, profile.total().samples, profile.lost);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -6,6 +6,7 @@ mod diff;
 mod ending;
 mod files;
 mod flame;
+mod lost;
 mod naming;
 pub mod operators;
 pub mod own;

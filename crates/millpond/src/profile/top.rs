@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::chart::Chart;
 use super::files::{Sources, length};
-use super::{NO_SAMPLES, TopArgs, group};
+use super::{NO_SAMPLES, TopArgs, group, lost};
 use crate::console::{escaped, print, say};
 
 /// Advice needs whole stacks: of stores with more bytes it is left out.
@@ -50,6 +50,7 @@ pub fn top(args: &TopArgs) -> anyhow::Result<ExitCode> {
         false => sheet.head() + &sheet.text(&group) + &look_at(&sources, &filter)?,
     };
     print(text.as_bytes())?;
+    lost::warn("", &filter, sheet.table.all.samples, sheet.sum.lost);
     Ok(ExitCode::SUCCESS)
 }
 

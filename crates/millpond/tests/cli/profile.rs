@@ -3,6 +3,8 @@
 use std::fs;
 use std::time::Duration;
 
+use profiler::Profile;
+use profiler::profile::{Frame, Weight, Window};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -237,6 +239,34 @@ fn parts_of_a_store_are_compared_and_drawn() {
     let ended = millpond(&words.concat()).expect(2);
     let reason = "`process` is given with both --filter and --before: leave it out of one";
     assert!(ended.err.contains(reason), "{}", ended.err);
+}
+
+#[test]
+fn lost_samples_are_a_warning() {
+    let folder = Folder::new();
+    let mut profile = Profile::new(Window::default(), 20.0);
+    let stack = profile.stack([Frame::function("work", "a")]);
+    let labels = profile.labels(&[]);
+    let weight = Weight {
+        samples: 3000,
+        cpu_ns: 150_000_000_000,
+    };
+    profile.add(stack, labels, weight);
+    let few = folder.write("few.pb.gz", profiler::pprof::write(&profile));
+    profile.lost = 1000;
+    let many = folder.write("many.pb.gz", profiler::pprof::write(&profile));
+    let picture = folder.path("a.svg");
+    let warning = "1,000 of 4,000 samples were lost: times are too low by 25.0 %";
+    for words in [
+        &["top", &many][..],
+        &["flame", &many, "-o", &picture],
+        &["diff", &few, &many, "--normalise", "samples"],
+    ] {
+        let err = millpond(&[&["profile"], words].concat()).expect(0).err;
+        assert_eq!(err.matches(warning).count(), 1, "{err}");
+    }
+    let err = millpond(&["profile", "top", &few]).expect(0).err;
+    assert!(!err.contains("lost"), "{err}");
 }
 
 #[test]
