@@ -14,8 +14,8 @@ use grok::{Library, PatternSet};
 use pipeline::settings::{DiskSettings, MemoryQueueSettings, ProcessSettings, RetrySettings};
 use serde_json::{Value, json};
 
-use crate::profile::rates::RateSettings;
 use crate::profile::settings::ProfileSettings;
+use crate::profile::tariff::RateSettings;
 use crate::{REGISTRY, console, schema};
 
 const ROLES: [StageRole; 3] = [StageRole::Input, StageRole::Processor, StageRole::Output];

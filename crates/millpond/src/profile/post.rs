@@ -31,7 +31,13 @@ const TEXT_BYTES_MAX: usize = 200;
 /// Statuses with which a message is sent again, as the specification of OTLP says.
 const AGAIN: [u16; 4] = [429, 502, 503, 504];
 
-/// The same for gRPC: cancelled, deadline exceeded, aborted, out of range, unavailable, data loss.
+/// Statuses that are of the message's content: bad request, too large, unsupported media type, content that cannot be processed.
+const OF_CONTENT: [u16; 4] = [400, 413, 415, 422];
+
+/// The same for gRPC: invalid argument, resource exhausted (too large).
+const OF_CONTENT_GRPC: [u32; 2] = [3, 8];
+
+/// Statuses of gRPC with which a message is sent again: cancelled, deadline exceeded, aborted, out of range, unavailable, data loss.
 const AGAIN_GRPC: [u32; 6] = [1, 4, 10, 11, 14, 15];
 
 /// Where messages are sent to.
@@ -45,6 +51,8 @@ pub struct Destination {
 pub struct Failed {
     /// Whether it may be accepted when it is sent again.
     pub may_succeed: bool,
+    /// Whether the server does not take this message, whereas it may take others.
+    pub is_of_content: bool,
     /// When the server wants it again.
     pub after: Option<Duration>,
     /// What is wrong.
@@ -55,6 +63,7 @@ impl Failed {
     fn for_ever(error: anyhow::Error) -> Self {
         Self {
             may_succeed: false,
+            is_of_content: false,
             after: None,
             error,
         }
@@ -68,6 +77,7 @@ impl From<RequestError> for Failed {
                 error,
                 RequestError::Redirect { .. } | RequestError::NoHeader(_)
             ),
+            is_of_content: false,
             after: None,
             error: error.into(),
         }
@@ -145,6 +155,7 @@ impl Destination {
             }
             Some((code, text)) => Err(Failed {
                 may_succeed: AGAIN_GRPC.contains(&code),
+                is_of_content: OF_CONTENT_GRPC.contains(&code),
                 after: None,
                 error: anyhow!(
                     "{} (gRPC status {code}): {}",
@@ -166,6 +177,7 @@ impl Destination {
         let answer = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
         let answer = answer.map_err(|error| Failed {
             may_succeed: true,
+            is_of_content: false,
             after: None,
             error: anyhow!("the answer cannot be read: {error}"),
         })?;
@@ -180,6 +192,7 @@ impl Destination {
         let after = after.and_then(|value| value.to_str().ok()?.parse().ok());
         Failed {
             may_succeed: AGAIN.contains(&status.as_u16()),
+            is_of_content: OF_CONTENT.contains(&status.as_u16()),
             after: after.map(Duration::from_secs),
             error: anyhow!("{status} {}", self.shown(body)),
         }

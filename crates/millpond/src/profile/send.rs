@@ -1,43 +1,37 @@
 //! Sends profiles as OTLP to a collector, or to a Millpond that receives them.
 //!
-//! Profiles are joined for [`EVERY`] and get names in a process of their own, as for the store, because only this machine has the files.
-//! Sending has a thread of its own: a collector that is slow or away delays nothing. What it rejects, and what finds no room in the
-//! queue of [`WAITING_MAX`] profiles, is reported and lost here; the store keeps it.
+//! What is stored is put into an [`Outbox`] as well. Every [`EVERY`], a thread of its own sends what is in it, in several messages where a server was away:
+//! a collector that is slow delays nothing. Profiles get names in a process of their own, as for the store, because only this machine has the files.
+//! A profile is sent until the server has it, or refuses its content, which is reported; the store keeps it.
 //!
 //! # Stopping
-//! What has gathered is sent once more. Names may take half of `shutdown_deadline`, after which addresses are sent. At the deadline, what is
-//! not sent is given up and reported.
+//! What is left is sent once more. Names may take half of `shutdown_deadline`, after which addresses are sent. What is not sent until the deadline
+//! is reported, and the next run sends it.
 
-use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use component::thread::Work;
-use component::{Diagnostics, Limit, plural_were};
+use component::{Diagnostics, Limit};
 use profiler::otlp::Answer;
 use profiler::store::Store;
 use profiler::{Profile, otlp};
 use tokio::process::Command;
-use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use super::ending::Ending;
 use super::naming;
+use super::outbox::Outbox;
 use super::post::{Destination, Failed};
 use super::settings::Profiling;
 
-/// How much time profiles that are sent cover.
+/// How often profiles are sent.
 const EVERY: Duration = Duration::from_secs(300);
-
-/// How many profiles wait while another one is sent.
-const WAITING_MAX: usize = 12;
 
 /// How long names of a profile may take.
 const NAMING_TIME: Duration = Duration::from_secs(300);
-
-/// How long a profile is sent again that was not accepted.
-const RETRY_TIME: Duration = Duration::from_secs(600);
 
 /// The pause after the first failure; each further one is twice as long, up to [`PAUSE_MAX`].
 const PAUSE: Duration = Duration::from_secs(1);
@@ -45,20 +39,21 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// The thread that sends.
 pub struct Sending {
-    queue: SyncSender<Profile>,
+    outbox: Outbox,
     thread: Work<()>,
-    joined: Profile,
-    since: Instant,
+    /// Dropped when nothing more comes.
+    open: oneshot::Sender<()>,
 }
 
 impl Sending {
-    /// Begins, where the settings ask for it. `store` is what also keeps the profiles.
+    /// Begins, where the settings ask for it, with what the last run of this host left. `store` is what keeps the profiles.
     ///
     /// # Errors
-    /// A setting cannot be used, or the system refuses a thread.
+    /// A setting cannot be used, or the system refuses a folder or a thread.
     pub fn start(
         profiling: &Profiling,
-        store: Option<&Store>,
+        store: &Store,
+        host: &str,
         ending: &Ending,
         diagnostics: &Diagnostics,
     ) -> anyhow::Result<Option<Self>> {
@@ -71,48 +66,44 @@ impl Sending {
             .enable_all()
             .build()
             .context("the system refuses an event loop to send profiles")?;
-        let (queue, waiting) = sync_channel(WAITING_MAX);
+        let folder = store.folder().display();
+        let outbox = || {
+            Outbox::open(store, host)
+                .with_context(|| format!("cannot keep what is to be sent in {folder}"))
+        };
         let sender = Sender {
             destination,
-            store: store.map(|store| store.folder().to_owned()),
+            outbox: outbox()?,
+            store: store.folder().to_owned(),
             symbolize: naming::symbolize,
             deadline: settings.shutdown_deadline.get().0,
             pause: PAUSE,
             ending: ending.clone(),
             diagnostics: diagnostics.clone(),
         };
-        let send = move || sender.run(&waiting, &runtime);
+        let (open, closed) = oneshot::channel();
+        let send = move || runtime.block_on(sender.run(closed));
         let thread = component::thread::start("profile-send", send);
         Ok(Some(Self {
-            queue,
+            outbox: outbox()?,
             thread: thread.context("cannot create the thread that sends profiles")?,
-            joined: Profile::default(),
-            since: Instant::now(),
+            open,
         }))
     }
 
-    /// Takes a profile, and passes on what has gathered if it is time.
-    pub fn take(&mut self, profile: &Profile, diagnostics: &Diagnostics) {
-        self.joined.merge(profile, |_| true);
-        if self.since.elapsed() >= EVERY {
-            self.pass_on(diagnostics);
-        }
-    }
-
-    fn pass_on(&mut self, diagnostics: &Diagnostics) {
-        self.since = Instant::now();
-        let profile = std::mem::take(&mut self.joined);
-        if !profile.is_empty() && self.queue.try_send(profile).is_err() {
+    /// Takes a file of the store.
+    pub fn take(&self, file: &Path, diagnostics: &Diagnostics) {
+        if let Err(error) = self.outbox.put(file, diagnostics) {
             diagnostics.warn_limited(Limit::events("profile_send"), || {
-                format!("a profile was not sent, because {WAITING_MAX} others wait already")
+                let file = file.display();
+                format!("the profile {file} will not be sent: {error}")
             });
         }
     }
 
-    /// Sends what has gathered, until the deadline of a service that ends.
-    pub fn stop(mut self, diagnostics: &Diagnostics) {
-        self.pass_on(diagnostics);
-        drop(self.queue);
+    /// Sends what is left, until the deadline of a service that ends.
+    pub fn stop(self) {
+        drop(self.open);
         // A panic there has been reported.
         let _ = self.thread.join();
     }
@@ -121,8 +112,9 @@ impl Sending {
 /// What the thread works with.
 struct Sender {
     destination: Destination,
+    outbox: Outbox,
     /// The store that also keeps the profiles.
-    store: Option<PathBuf>,
+    store: PathBuf,
     symbolize: fn() -> Command,
     /// How long a stop may take.
     deadline: Duration,
@@ -132,35 +124,75 @@ struct Sender {
     diagnostics: Diagnostics,
 }
 
+/// What became of a profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// The server has it, or does not want it.
+    Settled,
+    /// It is sent the next time.
+    Kept,
+}
+
 impl Sender {
-    fn run(&self, waiting: &Receiver<Profile>, runtime: &Runtime) {
-        let mut unsent = 0;
-        for profile in waiting {
-            if !runtime.block_on(self.deliver(profile)) {
-                unsent += 1;
+    /// Sends until nothing more comes.
+    async fn run(&self, mut closed: oneshot::Receiver<()>) {
+        loop {
+            self.send_all().await;
+            tokio::select! {
+                () = sleep(EVERY) => {}
+                _ = &mut closed => break,
             }
         }
-        if unsent > 0 {
-            let (profiles, to) = (plural_were(unsent, "profile"), &self.destination);
-            self.diagnostics.warn(&format!(
-                "{profiles} not sent to {to} before the deadline of the stop (`shutdown_deadline`): {}",
-                self.kept()
-            ));
+        if self.send_all().await == Fate::Kept {
+            let to = &self.destination;
+            let text = format!("not all profiles were sent to {to}: the next run sends them");
+            self.diagnostics.warn(&text);
         }
     }
 
-    /// Names and sends a profile; whether that ended before a stop took too long.
-    async fn deliver(&self, profile: Profile) -> bool {
+    /// Sends what is in the outbox; whether something stays.
+    async fn send_all(&self) -> Fate {
+        loop {
+            let fate = match self.outbox.next() {
+                Ok(None) => return Fate::Settled,
+                Ok(Some(profile)) => self.deliver(profile).await,
+                Err(error) => {
+                    self.warn(&error);
+                    Fate::Kept
+                }
+            };
+            if fate == Fate::Kept {
+                return fate;
+            }
+            if let Err(error) = self.outbox.done() {
+                // What was sent would be sent for ever.
+                self.warn(&error);
+                return Fate::Kept;
+            }
+        }
+    }
+
+    /// Says that the outbox cannot be read or written.
+    fn warn(&self, error: &std::io::Error) {
+        self.diagnostics
+            .warn_limited(Limit::events("profile_outbox"), || {
+                let store = self.store.display();
+                format!("profiles in {store} cannot be sent: {error}")
+            });
+    }
+
+    /// Names and sends a profile, unless a stop takes too long.
+    async fn deliver(&self, profile: Profile) -> Fate {
         let sending = async {
             let named = self.named(profile).await;
             let message = otlp::write(&named, env!("CARGO_PKG_VERSION"));
             drop(named);
-            self.send(&message).await;
+            self.send(&message).await
         };
         tokio::select! {
             biased;
-            () = self.ending.after(self.deadline) => false,
-            () = sending => true,
+            () = self.ending.after(self.deadline) => Fate::Kept,
+            fate = sending => fate,
         }
     }
 
@@ -181,19 +213,23 @@ impl Sender {
         })
     }
 
-    /// Sends a message until it is accepted or rejected.
-    async fn send(&self, message: &[u8]) {
-        let (begun, mut pause) = (Instant::now(), self.pause);
+    /// Sends a message until it is accepted, or refused in a way that time does not change.
+    async fn send(&self, message: &[u8]) -> Fate {
+        let mut pause = self.pause;
         loop {
             let failed = match self.destination.send(message).await {
-                Ok(answer) => return self.answered(&answer),
+                Ok(answer) => {
+                    self.answered(&answer);
+                    return Fate::Settled;
+                }
                 Err(failed) => failed,
             };
-            let is_in_time = begun.elapsed() < RETRY_TIME && !self.ending.has_begun();
-            let again = failed.may_succeed && is_in_time;
-            self.report(&failed, again);
-            if !again {
-                return;
+            self.report(&failed);
+            if failed.is_of_content {
+                return Fate::Settled;
+            }
+            if !failed.may_succeed || self.ending.has_begun() {
+                return Fate::Kept;
             }
             // A stop ends the pause.
             tokio::select! {
@@ -204,24 +240,19 @@ impl Sender {
         }
     }
 
-    fn report(&self, failed: &Failed, again: bool) {
+    fn report(&self, failed: &Failed) {
         self.diagnostics
             .warn_limited(Limit::events("profile_send"), || {
-                let what = match again {
-                    true => "will be sent again".to_owned(),
-                    false => format!("is not sent again ({})", self.kept()),
+                let what = match failed.is_of_content {
+                    true => format!(
+                        "is not sent again (only the store {} has it)",
+                        self.store.display()
+                    ),
+                    false => "will be sent again".to_owned(),
                 };
                 let (to, error) = (&self.destination, &failed.error);
                 format!("a profile was not accepted by {to}, and {what}: {error:#}")
             });
-    }
-
-    /// What becomes of a profile that is not sent.
-    fn kept(&self) -> String {
-        match &self.store {
-            Some(store) => format!("only the store {} has it", store.display()),
-            None => "it is lost, as there is no store".to_owned(),
-        }
     }
 
     /// Reports what a server rejects of a message that it has.

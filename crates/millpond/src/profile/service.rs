@@ -64,8 +64,7 @@ impl ProfileService {
             let upkeep = Upkeep::new(store.clone(), settings, None);
             service.receiving = Receiving::start(profiling, store, upkeep, diagnostics)?;
         }
-        let samples = settings.enabled && (store.is_some() || settings.send.is_some());
-        if samples {
+        if let (true, Some(store)) = (settings.enabled, store) {
             service.sample(profiling, store, host, diagnostics)?;
         }
         Ok(service)
@@ -74,15 +73,16 @@ impl ProfileService {
     fn sample(
         &mut self,
         profiling: &Profiling,
-        store: Option<Store>,
+        store: Store,
         host: &str,
         diagnostics: &Diagnostics,
     ) -> anyhow::Result<()> {
         let settings = &profiling.settings;
-        let upkeep = store.clone().filter(|_| settings.receive.is_none());
+        let has_upkeep = settings.receive.is_none();
+        let upkeep = || Upkeep::new(store.clone(), settings, Some(host));
         let mut keeper = Keeper {
-            upkeep: upkeep.map(|store| Upkeep::new(store, settings, Some(host))),
-            sending: Sending::start(profiling, store.as_ref(), &self.ending, diagnostics)?,
+            upkeep: has_upkeep.then(upkeep),
+            sending: Sending::start(profiling, &store, host, &self.ending, diagnostics)?,
             store,
             ending: self.ending.clone(),
             host: host.to_owned(),
@@ -158,7 +158,7 @@ pub fn open(folder: &Path) -> anyhow::Result<Store> {
 
 /// Keeps one profile after the other.
 struct Keeper {
-    store: Option<Store>,
+    store: Store,
     upkeep: Option<Upkeep>,
     sending: Option<Sending>,
     ending: Ending,
@@ -174,7 +174,7 @@ struct Keeper {
 impl Drop for Keeper {
     fn drop(&mut self) {
         if let Some(sending) = self.sending.take() {
-            sending.stop(&self.diagnostics);
+            sending.stop();
         }
     }
 }
@@ -201,17 +201,20 @@ impl Keeper {
             return;
         }
         self.count(&mut profile);
-        if let Some(store) = &self.store
-            && let Err(error) = store.write(&profile, &self.host)
-        {
-            let folder = store.folder().display();
-            self.diagnostics
+        match self.store.write(&profile, &self.host) {
+            Ok(files) => {
+                if let Some(sending) = &self.sending {
+                    for file in &files {
+                        sending.take(file, &self.diagnostics);
+                    }
+                }
+            }
+            Err(error) => self
+                .diagnostics
                 .warn_limited(Limit::events("profile_store"), || {
+                    let folder = self.store.folder().display();
                     format!("a profile is lost, because it cannot be stored in {folder}: {error}")
-                });
-        }
-        if let Some(sending) = &mut self.sending {
-            sending.take(&profile, &self.diagnostics);
+                }),
         }
         if let Some(upkeep) = &mut self.upkeep
             && !self.ending.has_begun()

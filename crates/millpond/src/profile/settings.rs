@@ -9,8 +9,10 @@ use net::{Address, Auth, ClientSettings, ClientTls, Secret, ServerTls};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use super::rates::SETTING;
-use super::rates::TariffSettings;
+use super::tariff::TariffSettings;
+
+/// The name of the profiler's settings at the top of a configuration.
+pub const SETTING: &str = "profile";
 
 /// The folder of the store in the data directory.
 const FOLDER: &str = "profile";
@@ -230,7 +232,8 @@ impl Profiling {
         let own = data_dir.map(|folder| folder.join(FOLDER));
         let store = settings.store.clone().or(own);
         let needs_it = [
-            (settings.host && settings.send.is_none(), "host"),
+            (settings.enabled && settings.host, "host"),
+            (settings.enabled && settings.send.is_some(), "send"),
             (settings.receive.is_some(), "receive"),
         ];
         match (&store, needs_it.iter().find(|(needs, _)| *needs)) {

@@ -269,7 +269,7 @@ fn slice(host: &str, entry: &fs::DirEntry) -> Option<Slice> {
     })
 }
 
-/// Writes a file under its name, or a later one where there is one already.
+/// Writes a file under its name, or a later one where there is another already. One with the same content is the same profile, which somebody sent twice.
 fn write_file(folder: &Path, name: SliceName, bytes: &[u8]) -> io::Result<PathBuf> {
     let mut name = name;
     let unfinished = format!("{UNFINISHED}{}-{name}", std::process::id());
@@ -278,18 +278,33 @@ fn write_file(folder: &Path, name: SliceName, bytes: &[u8]) -> io::Result<PathBu
         file.write_all(bytes)?;
         file.sync_all()
     });
-    while folder.join(name.to_string()).exists() {
-        name.count += 1;
-    }
-    let path = folder.join(name.to_string());
-    let renamed = written.and_then(|()| fs::rename(&unfinished, &path));
+    let renamed = written.and_then(|()| {
+        loop {
+            let path = folder.join(name.to_string());
+            match known(&path)? {
+                None => return fs::rename(&unfinished, &path).map(|()| path),
+                Some(known) if known == bytes => {
+                    return fs::remove_file(&unfinished).map(|()| path);
+                }
+                Some(_) => name.count += 1,
+            }
+        }
+    });
     if renamed.is_err() {
         // On a full disk it would take room that others need.
         let _ = fs::remove_file(&unfinished);
     }
-    renamed?;
+    let path = renamed?;
     sync(folder)?;
     Ok(path)
+}
+
+/// The content of a file; none where there is none.
+fn known(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    match fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        content => content.map(Some),
+    }
 }
 
 /// Makes names of a folder survive a power failure.

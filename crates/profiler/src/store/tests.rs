@@ -189,9 +189,12 @@ fn a_profile_of_several_hosts_is_a_file_for_each() {
     assert_eq!(store.write(&profile, "own").unwrap().len(), 3);
     assert_eq!(store.hosts().unwrap(), ["a", "b/c", "own"]);
     assert_eq!(samples(&store), 7);
-    // The same once more is another file.
+    // The same once more was sent twice; others of the same time are further files.
     store.write(&profile, "own").unwrap();
-    assert_eq!(samples(&store), 14);
+    assert_eq!(samples(&store), 7);
+    profile.merge(&minute("a", START_NS, 7), |_| true);
+    store.write(&profile, "own").unwrap();
+    assert_eq!(samples(&store), 7 + 8);
     let filter = Filter {
         labels: vec![("host".to_owned(), "b*".to_owned())],
         function: None,
@@ -208,7 +211,7 @@ fn a_profile_of_several_hosts_is_a_file_for_each() {
             sum.add(scanned, &Rates::X86_64);
         })
         .unwrap();
-    assert_eq!(sum.table().all.samples, 4);
+    assert_eq!(sum.table().all.samples, 2);
     assert_eq!(sum.window.duration_ns, MINUTE_NS.unsigned_abs());
     assert!(store.slices(&(0..START_NS)).unwrap().is_empty());
 }

@@ -16,35 +16,42 @@ use profiler::collapsed;
 
 use super::*;
 
-/// Sends a profile to this address; what is reported. `ending` is that of the service.
+/// Sends a profile to this address, and stops; what is reported, and whether it is kept. `ending` is that of the service.
 fn sent(
     address: SocketAddr,
     protocol: &str,
     symbolize: fn() -> Command,
     ending: &Ending,
-) -> String {
+) -> (String, bool) {
     let yaml = format!("{{url: 'http://{address}', protocol: {protocol}}}");
     let node = parse_yaml(&Source::new("t.yaml", &yaml)).unwrap();
     let said: Arc<Mutex<String>> = Arc::default();
     let saying = said.clone();
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::at(folder.path());
+    let diagnostics = Diagnostics::new(move |text| saying.lock().push_str(text));
     let sender = Sender {
         destination: Destination::open(&node.deserialize().unwrap(), &node).unwrap(),
-        store: Some("/there".into()),
+        outbox: Outbox::open(&store, "a").unwrap(),
+        store: "/there".into(),
         symbolize,
         deadline: Duration::from_secs(1),
         pause: Duration::from_millis(1),
         ending: ending.clone(),
-        diagnostics: Diagnostics::new(move |text| saying.lock().push_str(text)),
+        diagnostics: diagnostics.clone(),
     };
-    let (queue, waiting) = sync_channel(2);
     let profile = collapsed::read("main;work 3\n", 20.0).unwrap();
-    queue.send(profile).unwrap();
-    drop(queue);
+    for file in store.write(&profile, "a").unwrap() {
+        sender.outbox.put(&file, &diagnostics).unwrap();
+    }
+    let (open, closed) = oneshot::channel();
+    drop(open);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    sender.run(&waiting, &runtime.unwrap());
-    said.lock().clone()
+    runtime.unwrap().block_on(sender.run(closed));
+    let is_kept = sender.outbox.next().unwrap().is_some();
+    (said.lock().clone(), is_kept)
 }
 
 /// A process that gives no names, and does not end.
@@ -65,14 +72,15 @@ fn a_stop_waits_neither_for_names_nor_for_an_answer() {
     let ending = Ending::default();
     ending.begin();
     let address = listener.local_addr().unwrap();
-    let said = sent(address, "http/protobuf", hangs, &ending);
+    let (said, is_kept) = sent(address, "http/protobuf", hangs, &ending);
+    assert!(is_kept);
     assert!(
         said.contains("addresses instead of names: `millpond profile symbolize` took too long"),
         "{said}"
     );
     assert!(
-        said.contains("1 profile was not sent to http://127.0.0.1:")
-            && said.ends_with("only the store /there has it"),
+        said.contains("not all profiles were sent to http://127.0.0.1:")
+            && said.ends_with("the next run sends them"),
         "{said}"
     );
     // It was sent, with addresses, and not answered.
@@ -111,8 +119,9 @@ impl Handler for Scripted {
     }
 }
 
-/// Sends a profile over gRPC to a server that answers so; how many calls there were, and what is reported.
-fn called(codes: &[Code]) -> (usize, String) {
+/// Sends a profile over gRPC to a server that answers so; how many calls there were, what is reported, and whether the profile is
+/// kept.
+fn called(codes: &[Code]) -> (usize, String, bool) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -135,36 +144,46 @@ fn called(codes: &[Code]) -> (usize, String) {
         pending(),
         |_| {},
     ));
-    let said = sent(address, "grpc", fails, &Ending::default());
+    let (said, is_kept) = sent(address, "grpc", fails, &Ending::default());
     let calls = *handler.calls.lock();
-    (calls, said)
+    (calls, said, is_kept)
 }
 
 #[test]
 fn a_profile_is_sent_again_if_a_server_is_not_available() {
-    let (calls, said) = called(&[Code::Unavailable, Code::DeadlineExceeded]);
+    let (calls, said, is_kept) = called(&[Code::Unavailable, Code::DeadlineExceeded]);
     assert_eq!(calls, 3, "{said}");
     let expected = "and will be sent again: UNAVAILABLE (gRPC status 14): that is the reason";
     assert!(said.contains(expected), "{said}");
-    assert!(!said.contains("is not sent again"), "{said}");
+    assert!(!is_kept && !said.contains("is not sent again"), "{said}");
 }
 
 #[test]
-fn a_profile_that_is_refused_is_given_up() {
+fn a_profile_whose_content_is_refused_is_given_up() {
     for (code, name) in [
-        (Code::Unauthenticated, "UNAUTHENTICATED (gRPC status 16)"),
         (Code::InvalidArgument, "INVALID_ARGUMENT (gRPC status 3)"),
         (
             Code::ResourceExhausted,
             "RESOURCE_EXHAUSTED (gRPC status 8)",
         ),
-        (Code::Unimplemented, "UNIMPLEMENTED (gRPC status 12)"),
     ] {
-        let (calls, said) = called(&[code]);
-        assert_eq!(calls, 1, "{said}");
+        let (calls, said, is_kept) = called(&[code]);
+        assert_eq!((calls, is_kept), (1, false), "{said}");
         let expected =
             format!("is not sent again (only the store /there has it): {name}: that is the reason");
         assert!(said.contains(&expected), "{said}");
+    }
+}
+
+#[test]
+fn a_profile_is_kept_while_a_server_takes_none() {
+    for code in [Code::Unauthenticated, Code::Unimplemented] {
+        // Once by itself, and once at the stop.
+        let (calls, said, is_kept) = called(&[code, code]);
+        assert_eq!((calls, is_kept), (2, true), "{said}");
+        assert!(said.ends_with("the next run sends them"), "{said}");
+        let (calls, said, is_kept) = called(&[code]);
+        assert_eq!((calls, is_kept), (2, false), "{said}");
     }
 }
 
@@ -184,7 +203,7 @@ fn a_server_without_http2_is_named() {
         // Closed once the client has closed, so that it reads the answer.
         let _ = connection.read_to_end(&mut Vec::new());
     });
-    let said = sent(address, "grpc", fails, &ending);
+    let (said, _) = sent(address, "grpc", fails, &ending);
     server.join().unwrap();
     assert!(
         said.contains("the server does not speak HTTP/2 on this port"),
