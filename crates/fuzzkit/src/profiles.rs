@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use profiler::filter::Filter;
+use profiler::pprof::Scanner;
 use profiler::sampling::binaries::Binary;
 use profiler::sampling::events::Registers;
 use profiler::sampling::unwind::{Code, CodeKind, FRAMES_MAX, Memory};
@@ -14,6 +15,7 @@ use profiler::symbols::binary::SymbolFile;
 use profiler::symbols::demangle::demangle;
 use profiler::symbols::kernel::Kernel;
 use profiler::symbols::perf_map::PerfMap;
+use profiler::top::{Group, Table, table};
 use profiler::{Profile, collapsed, otlp, perf_script, pprof};
 
 use crate::choice;
@@ -84,7 +86,41 @@ pub(crate) fn pprof(bytes: &[u8]) {
     let more = if is_compressed { DECOMPRESSED * 100 } else { 0 };
     if let Ok(profile) = bounded(bytes, more, || pprof::read(bytes)) {
         written(&profile);
+        tabled(&profile);
     }
+    let everything = Filter::default();
+    for group in [Group::Function, Group::Label("process".to_owned())] {
+        // What no table is gives an error, or a wrong table.
+        let scan = || pprof::scan(bytes, &everything, &group).is_ok();
+        let _ = bounded(bytes, more, scan);
+        let scan = || {
+            Scanner::default()
+                .scan_table(bytes, &everything, &group)
+                .is_ok()
+        };
+        let _ = bounded(bytes, more, scan);
+    }
+}
+
+/// The table of a profile says what the profile says.
+fn tabled(profile: &Profile) {
+    let everything = Filter::default();
+    // Numbers of a file have 63 bits.
+    let sum = profile.total();
+    if sum.cpu_ns.max(sum.samples) > i64::MAX as u64 {
+        return;
+    }
+    let bytes = pprof::write_table(profile, |_| true);
+    let mut scanner = Scanner::default();
+    let scanned = scanner.scan_table(&bytes, &everything, &Group::Function);
+    let scanned = scanned.expect("a table").table;
+    let own = |table: &Table| {
+        let rows = table.rows.iter().filter(|row| row.own.samples > 0);
+        rows.map(|row| row.own.samples).sum::<u64>()
+    };
+    let expected = table(profile, &everything, &Group::Function);
+    assert_eq!(own(&scanned), own(&expected));
+    assert_eq!(scanned.all.cpu_ns, expected.all.cpu_ns);
 }
 
 /// A message of OTLP, in protobuf.

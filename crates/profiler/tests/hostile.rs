@@ -66,7 +66,7 @@ fn resident_bytes() -> u64 {
 
 #[test]
 fn thousands_of_processes_have_names_and_are_forgotten() {
-    const PROCESSES: usize = 3000;
+    const PROCESSES: usize = 10_000;
     let _alone = ALONE.lock();
     let folder = tempfile::tempdir().expect("a folder");
     let program = compile(folder.path(), "many.c", "many", &[]);
