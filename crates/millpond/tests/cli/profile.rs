@@ -309,11 +309,13 @@ fn what_cannot_be_done_is_said() {
     fs::write(&text, "no stack").expect("written");
     fs::write(&bytes, [0x1f, 0x8b, 0, 1]).expect("written");
     let empty = folder.write("empty.pb.gz", "");
+    let junk = folder.write("junk.pb", [0x0c, 0xff]);
     let stacks = folder.write("a.folded", "main;work 3\n");
     let rates = folder.write("rates.yaml", "profile: { rats: { pue: 1.2 } }\n");
     for (words, reason) in [
         (&["top", &*text][..], "line 1 is not a stack"),
         (&["top", &bytes], "cannot be decompressed"),
+        (&["top", &junk], "(expected LengthDelimited)\n"),
         (&["top", "/nowhere"], "No such file"),
         (&["top", &text, "--by", "proces"], "did you mean `process`?"),
         (&["top", &text, "--filter", "x"], "write name=value"),

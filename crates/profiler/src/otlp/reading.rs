@@ -39,7 +39,7 @@ pub enum OtlpError {
     Excess(#[from] Excess),
     /// They are no message.
     #[error("it is not an OTLP profile: {0}")]
-    Message(#[from] prost::DecodeError),
+    Message(prost::DecodeError),
     /// The message refers to what its dictionary does not have.
     #[error("it is damaged: {what} number {number} is not in its dictionary")]
     Missing {
@@ -48,6 +48,13 @@ pub enum OtlpError {
         /// Its number.
         number: i32,
     },
+}
+
+// Its text is part of this one's, so that it is no source: whoever prints those as well would print it twice.
+impl From<prost::DecodeError> for OtlpError {
+    fn from(error: prost::DecodeError) -> Self {
+        Self::Message(error)
+    }
 }
 
 /// What a message had.

@@ -34,7 +34,7 @@ pub(super) const LABELS_MAX: usize = 64;
 pub enum PprofError {
     /// They cannot be decompressed.
     #[error("it cannot be decompressed: {0}")]
-    Compression(#[from] io::Error),
+    Compression(io::Error),
     /// They are too many.
     #[error(
         "it has more than {0} bytes when decompressed, which is the most for a file of its size"
@@ -45,7 +45,7 @@ pub enum PprofError {
     Excess(#[from] Excess),
     /// They are no message.
     #[error("it is not a pprof profile: {0}")]
-    Message(#[from] prost::DecodeError),
+    Message(prost::DecodeError),
     /// The message ends in the middle of something.
     #[error("it is not a pprof profile: it ends in the middle of a field")]
     Cut,
@@ -68,6 +68,19 @@ pub enum PprofError {
         "it counts {0}, not processor time: a sample type `cpu` in `nanoseconds`, or `samples` with a period, is needed"
     )]
     NoCpu(String),
+}
+
+// Their texts are part of this one's, so that they are no sources: whoever prints those as well would print them twice.
+impl From<io::Error> for PprofError {
+    fn from(error: io::Error) -> Self {
+        Self::Compression(error)
+    }
+}
+
+impl From<prost::DecodeError> for PprofError {
+    fn from(error: prost::DecodeError) -> Self {
+        Self::Message(error)
+    }
 }
 
 /// The bytes of a file, decompressed into `buffer` where it is compressed.
