@@ -176,10 +176,17 @@ fn functions_of_stripped_programs_are_a_row_each() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     let library = compile(folder, "library.so", &[]);
-    let program = compile(folder, "stripped", &["-fomit-frame-pointer", "-s"]);
-    let mut child = Command::new(&program)
+    for (name, link) in [("stripped", "-pie"), ("stripped-static", "-static")] {
+        let program = compile(folder, name, &["-fomit-frame-pointer", "-s", link]);
+        rows_of(&program, &library);
+    }
+}
+
+/// Every function of a program without symbols has a row.
+fn rows_of(program: &Path, library: &Path) {
+    let mut child = Command::new(program)
         .arg(SECONDS)
-        .arg(&library)
+        .arg(library)
         .stdout(Stdio::piped())
         .spawn()
         .expect("a program");

@@ -112,7 +112,7 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
     if is_apart && shared > 0 {
         let files = plural(shared as u64, "file");
         say(&format!(
-            "warning: {files} of the store have a part of both ranges and count in both, so that the difference is too small"
+            "warning: both ranges have a part of {files} of the store, each of which counts in both: the difference is too small"
         ));
     }
     let (of_before, _) = before.table(&group)?;

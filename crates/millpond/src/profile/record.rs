@@ -42,6 +42,9 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     let profile = symbols.name(&recorded.profile);
     files::write(&profile, &args.output)?;
     say(&summary(&recorded.stats, profile.window.duration_ns));
+    if profile.is_empty() {
+        say("no samples were taken: nothing used the processors, or not for long enough");
+    }
     for hint in recorded.hints {
         say(&hint.to_string());
     }

@@ -7,6 +7,7 @@
 //! A message has up to `max_request_bytes` as it is sent and decompressed; [`BODIES_MAX`] of them are in memory at the same time. Protobuf only, no
 //! JSON; compressed with gzip or not.
 
+use std::io::ErrorKind;
 use std::io::Read;
 use std::time::Duration;
 
@@ -233,6 +234,10 @@ impl Service {
             let host = peer.address.ip().to_string();
             let stored = self.store.write(&received.profile, &host);
             stored.map_err(|error| {
+                if error.kind() == ErrorKind::InvalidFilename {
+                    let reason = "the name of a host is too long for a folder";
+                    return Refusal::new(StatusCode::BAD_REQUEST, reason.to_owned());
+                }
                 let folder = self.store.folder().display();
                 let text = format!("profiles cannot be stored in {folder}: {error}");
                 self.diagnostics

@@ -201,6 +201,13 @@ impl Profiling {
                 format!("`frequency` must be from 1 to {FREQUENCY_MAX}"),
             );
         }
+        if settings
+            .store
+            .as_ref()
+            .is_some_and(|store| store.as_os_str().is_empty())
+        {
+            return refuse("store", "`store` must be a directory".to_owned());
+        }
         if settings.max_bytes < STORE_MIN {
             return refuse(
                 "max_bytes",

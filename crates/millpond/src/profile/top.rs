@@ -96,10 +96,13 @@ struct Sheet {
 
 impl Sheet {
     fn head(&self) -> String {
+        let frequency = match self.sum.frequency_hz.unwrap_or_default() {
+            (least, most) if least < most => format!("{least} to {most}"),
+            (hz, _) => hz.to_string(),
+        };
         let mut text = format!(
-            "{} at {} Hz in {}: {:.2} s of processor time",
+            "{} at {frequency} Hz in {}: {:.2} s of processor time",
             plural(self.table.all.samples, "sample"),
-            self.sum.frequency_hz,
             length(self.sum.window.duration_ns),
             self.table.all.cpu_ns as f64 / 1e9
         );

@@ -351,7 +351,7 @@ fn what_cannot_be_done_is_said() {
     assert!(
         ended
             .err
-            .starts_with("warning: 2 files of the store have a part of both ranges"),
+            .starts_with("warning: both ranges have a part of 2 files of the store"),
         "{}",
         ended.err
     );

@@ -42,6 +42,8 @@ pub struct Seen {
     pub is_unnamed: bool,
     /// No caller of such code could be found.
     pub is_broken: bool,
+    /// There is code of an interpreter.
+    pub is_interpreted: bool,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -51,6 +53,7 @@ struct Counts {
     made: u64,
     unnamed: u64,
     broken: u64,
+    interpreted: u64,
 }
 
 /// What was seen of the programs that run in runtimes.
@@ -94,6 +97,7 @@ impl Hints {
         counts.made += u64::from(seen.is_made);
         counts.unnamed += u64::from(seen.is_unnamed);
         counts.broken += u64::from(seen.is_broken);
+        counts.interpreted += u64::from(seen.is_interpreted);
     }
 
     /// The hints that were not given before. `failure` says why a JVM has written no map.
@@ -127,6 +131,8 @@ fn text(runtime: Runtime, counts: &Counts, failure: Option<String>) -> Option<St
                 "{unnamed:.0} % of its samples have JavaScript functions whose names could not be read from its memory (its build of V8 does not say where they are, or the right to read it is missing, CAP_SYS_PTRACE); start it with --perf-basic-prof --interpreted-frames-native-stack"
             )
         }),
+        // It has the interpreter for something else.
+        Runtime::Python(_) | Runtime::Ruby if percent(counts.interpreted) < 10.0 => None,
         // With the option, all calls of Python functions go through code that is made for them.
         Runtime::Python(_) if percent(counts.made) > 1.0 => None,
         Runtime::Python(Some(minor)) if minor < 12 => Some(format!(
@@ -168,6 +174,7 @@ mod tests {
             made,
             unnamed,
             broken,
+            interpreted: samples,
         }
     }
 
@@ -181,6 +188,11 @@ mod tests {
         assert!(of(Runtime::Python(Some(9)), counts(100, 0, 0, 0)).contains("3.12 and later"));
         assert_eq!(of(Runtime::Python(Some(13)), counts(100, 60, 0, 0)), "");
         assert!(of(Runtime::Ruby, counts(100, 0, 0, 0)).contains("profile.receive"));
+        let links_python = Counts {
+            interpreted: 0,
+            ..counts(100, 0, 0, 0)
+        };
+        assert_eq!(of(Runtime::Python(Some(11)), links_python), "");
         let jvm = of(Runtime::Jvm, counts(100, 90, 0, 30));
         assert!(jvm.starts_with("30 % ") && jvm.contains("+PreserveFramePointer"));
         assert_eq!(of(Runtime::Jvm, counts(100, 90, 90, 0)), "");
@@ -195,7 +207,11 @@ mod tests {
         let mut run = |samples: u32, pid: u32| {
             let process = processes.of_runtime(pid, "ruby", Runtime::Ruby);
             for _ in 0..samples {
-                hints.count(pid, process, Seen::default());
+                let seen = Seen {
+                    is_interpreted: true,
+                    ..Seen::default()
+                };
+                hints.count(pid, process, seen);
             }
             hints.take(|_| None)
         };

@@ -11,6 +11,7 @@ use super::events::{Event, Events, StackSample};
 use super::hints::{Hint, Hints, Seen};
 use super::made::MadeCode;
 use super::processes::Processes;
+use super::runtimes::Runtime;
 use super::timers::{self, Timers};
 use super::unwind::{Ending, Memory, Unwound};
 use super::v8::{self, Running, Scripts, StackCopy};
@@ -335,9 +336,11 @@ impl Recorder {
             bytes: &sample.stack,
         };
         let (mut stack, mut seen) = (caller, Seen::default());
+        let interprets = process.runtime().is_some_and(Runtime::is_interpreter);
         for (index, unwound) in frames.iter().enumerate().rev() {
             let mut frame = process.frame(unwound.address);
             let is_made = frame.kind() == FrameKind::Interpreted;
+            seen.is_interpreted |= interprets && Runtime::of(&frame.binary).is_some();
             let script = self
                 .scripts
                 .function(pid, process, *unwound, index == 0, &copy);

@@ -74,6 +74,9 @@ fn advice(paranoia: Option<i32>, is_whole_host: bool) -> String {
         true => format!(
             "{capability}, or set the sysctl kernel.perf_event_paranoid to -1{now}; without it, processes of the same user can be sampled with --pid"
         ),
+        false if paranoia.is_some_and(|level| level <= 2) => {
+            format!("it is of another user; {capability}")
+        }
         false => {
             format!("{capability}, or set the sysctl kernel.perf_event_paranoid to 2 or less{now}")
         }
@@ -93,6 +96,7 @@ mod tests {
             "{text}"
         );
         assert!(advice(Some(3), false).contains("(it is 3 now)"));
+        assert!(advice(Some(2), false).starts_with("it is of another user; "));
         let missing = io::Error::from_raw_os_error(rustix::io::Errno::NOSYS.raw_os_error());
         let error = SamplingError::of_open(missing, true);
         assert!(matches!(error, SamplingError::Unsupported(_)), "{error}");

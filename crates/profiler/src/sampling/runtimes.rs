@@ -33,6 +33,11 @@ impl Runtime {
         is_ruby(version).then_some(Self::Ruby)
     }
 
+    /// Whether the functions of programs are run by functions of its file.
+    pub fn is_interpreter(self) -> bool {
+        matches!(self, Self::Python(_) | Self::Ruby)
+    }
+
     /// Whether a file is Node's, or the library that some builds of Node keep V8 in.
     pub fn has_v8(path: &str) -> bool {
         let name = path.rsplit('/').next().unwrap_or_default();

@@ -100,7 +100,7 @@ impl Store {
         &self.folder
     }
 
-    /// Writes a profile, a file for each host that it has samples of; one without samples of a host is of `host`.
+    /// Writes a profile, a file for each host that it has samples of; what has no host gets the label of `host`.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -115,11 +115,13 @@ impl Store {
     fn write_of_host(&self, profile: &Profile, host: &str) -> io::Result<PathBuf> {
         let folder = self.folder.join(name::folder_of(host));
         fs::create_dir_all(&folder)?;
-        write_file(
-            &folder,
-            SliceName::of(profile.window),
-            &pprof::write(profile),
-        )
+        let mut sets = profile.label_sets();
+        let is_labelled = sets.all(|set| profile.label_of(set, label::HOST).is_some());
+        let bytes = match is_labelled {
+            true => pprof::write(profile),
+            false => pprof::write(&with_host(profile, host)),
+        };
+        write_file(&folder, SliceName::of(profile.window), &bytes)
     }
 
     /// The hosts, in order.
@@ -335,6 +337,32 @@ pub fn by_host<'p>(profile: &'p Profile, default: &str) -> Vec<(String, Cow<'p, 
 fn of_host(profile: &Profile, host: &str, default: &str) -> Profile {
     let takes = |labels| profile.label_of(labels, label::HOST).unwrap_or(default) == host;
     profile.part(takes, |_, labels| takes(labels))
+}
+
+/// A profile whose samples without a host are of this one.
+fn with_host(profile: &Profile, host: &str) -> Profile {
+    let mut whole = Profile::new(profile.window, profile.frequency_hz);
+    whole.lost = profile.lost;
+    let labels = |whole: &mut Profile, set| {
+        let mut labels: Vec<_> = profile.labels_of(set).collect();
+        if profile.label_of(set, label::HOST).is_none() {
+            labels.push((label::HOST, host));
+        }
+        whole.labels(&labels)
+    };
+    for (stack, set, weight) in profile.samples() {
+        let mut frames: Vec<_> = profile.frame_ids(stack).collect();
+        frames.reverse();
+        let frames = frames.into_iter().map(|frame| profile.frame_of(frame));
+        let stack = whole.stack(frames);
+        let labels = labels(&mut whole, set);
+        whole.add(stack, labels, weight);
+    }
+    for (set, events) in profile.events() {
+        let labels = labels(&mut whole, set);
+        whole.count_events(labels, events);
+    }
+    whole
 }
 
 #[cfg(test)]

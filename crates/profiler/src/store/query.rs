@@ -260,8 +260,8 @@ pub struct TableSum {
     cost: Cost,
     /// From the first beginning to the last end.
     pub window: Window,
-    /// How often a second each core was sampled, in the first file.
-    pub frequency_hz: f64,
+    /// How often a second each core was sampled, at least and at most.
+    pub frequency_hz: Option<(f64, f64)>,
     /// Samples that were lost.
     pub lost: u64,
     /// Log events that passed, by the value of the label that rows are of.
@@ -276,9 +276,9 @@ impl TableSum {
         self.cost += cost_of(scanned.table.all);
         self.window = self.window.join(scanned.window);
         self.lost = self.lost.saturating_add(scanned.lost);
-        if self.frequency_hz == 0.0 {
-            self.frequency_hz = scanned.frequency_hz;
-        }
+        let hz = scanned.frequency_hz;
+        let (least, most) = self.frequency_hz.unwrap_or((hz, hz));
+        self.frequency_hz = Some((least.min(hz), most.max(hz)));
         for (name, events) in scanned.events {
             *self.events.entry(name).or_default() += events;
         }

@@ -11,7 +11,7 @@
 
 use std::path::{Path, PathBuf};
 
-use gimli::{BaseAddresses, EhFrameHdr, LittleEndian};
+use gimli::{BaseAddresses, CieOrFde, EhFrame, EhFrameHdr, LittleEndian, UnwindSection};
 use object::read::elf::{ElfFile64, Sym, SymbolTable};
 use object::{Endianness, Object, ObjectSection, ObjectSymbol, ReadCache, ReadRef, SymbolKind};
 
@@ -222,12 +222,15 @@ fn hexadecimal(bytes: &[u8]) -> String {
 /// Where the functions of unwinding tables begin, in order; none where there is no list of them.
 fn starts<'data, R: ReadRef<'data>>(file: &ElfFile64<'data, Endianness, R>) -> Option<Vec<u64>> {
     let section = |name| file.section_by_name(name);
-    let list = section(".eh_frame_hdr")?;
     let start = |name| section(name).map_or(0, |section| section.address());
     let bases = BaseAddresses::default()
-        .set_eh_frame_hdr(list.address())
+        .set_eh_frame_hdr(start(".eh_frame_hdr"))
         .set_eh_frame(start(".eh_frame"))
         .set_text(start(".text"));
+    let Some(list) = section(".eh_frame_hdr") else {
+        // Static programs have no list.
+        return starts_of_tables(section(".eh_frame")?.data().ok()?, &bases);
+    };
     let header = EhFrameHdr::new(list.data().ok()?, LittleEndian);
     let header = header.parse(&bases, 8).ok()?;
     let table = header.table()?;
@@ -235,6 +238,23 @@ fn starts<'data, R: ReadRef<'data>>(file: &ElfFile64<'data, Endianness, R>) -> O
     let mut starts = Vec::new();
     while let Ok(Some((start, _))) = rows.next() {
         starts.extend(start.direct());
+    }
+    starts.sort_unstable();
+    Some(starts)
+}
+
+/// The same from the tables themselves.
+fn starts_of_tables(tables: &[u8], bases: &BaseAddresses) -> Option<Vec<u64>> {
+    let mut tables = EhFrame::new(tables, LittleEndian);
+    tables.set_address_size(8);
+    let mut entries = tables.entries(bases);
+    let mut starts = Vec::new();
+    while let Ok(Some(entry)) = entries.next() {
+        if let CieOrFde::Fde(function) = entry
+            && let Ok(function) = function.parse(EhFrame::cie_from_offset)
+        {
+            starts.push(function.initial_address());
+        }
     }
     starts.sort_unstable();
     Some(starts)
