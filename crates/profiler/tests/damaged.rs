@@ -173,6 +173,7 @@ fn unwind(bytes: &[u8]) -> usize {
             sp: range.start + 0x2000,
             fp: range.start + 0x2010,
             lr: range.start + 5,
+            ..Registers::default()
         };
         let mut frames = Vec::new();
         let place = |address: u64| range.contains(&address).then_some(CodeKind::File);
@@ -247,7 +248,7 @@ fn tables_that_loop_are_not_used() {
         ip: BIAS + TEXT + 9,
         sp: 0x1000,
         fp: 0x1000,
-        lr: 0,
+        ..Registers::default()
     };
     let mut frames = Vec::new();
     let ending = code.unwind(

@@ -17,11 +17,12 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use framehop::ExplicitModuleSectionInfo;
+use gimli::BaseAddresses;
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{Endianness, Object, ObjectSection, ReadCache, ReadRef, elf};
 
 use super::runtimes::Runtime;
-use super::tables;
+use super::tables::{self, FrameTable, Unusual};
 use super::v8::layout::Layout;
 use crate::regular;
 
@@ -78,6 +79,8 @@ struct Tables {
     eh_frame: Section,
     eh_frame_hdr: Section,
     debug_frame: Option<Table>,
+    /// The functions of `.eh_frame` that the library has no short rule for.
+    unusual: Vec<Unusual>,
 }
 
 impl Binary {
@@ -154,6 +157,30 @@ impl Binary {
         let left = self.left_by_bolt.as_ref().filter(is_there);
         left.unwrap_or(&self.tables).sections()
     }
+
+    /// Whether a function is unusual in any of the tables.
+    pub(super) fn has_unusual(&self) -> bool {
+        let left = self.left_by_bolt.as_ref();
+        left.into_iter()
+            .chain([&self.tables])
+            .any(|tables| !tables.unusual.is_empty())
+    }
+
+    /// The table of the code at an address of the file, if it has any.
+    pub(super) fn frame_table(&self, address: u64) -> Option<FrameTable<'_>> {
+        let is_there = |tables: &&Tables| {
+            let text = tables.text;
+            text.is_some_and(|(start, end)| (start..end).contains(&address))
+        };
+        let left = self.left_by_bolt.as_ref().filter(is_there);
+        let tables = left.unwrap_or(&self.tables);
+        Some(FrameTable {
+            data: tables.eh_frame.data.as_deref()?,
+            list: tables.eh_frame_hdr.data.as_deref(),
+            unusual: &tables.unusual,
+            bases: tables.bases(),
+        })
+    }
 }
 
 impl Tables {
@@ -166,15 +193,20 @@ impl Tables {
             eh_frame: named(".eh_frame"),
             eh_frame_hdr: named(".eh_frame_hdr"),
             debug_frame: named(".debug_frame").data,
+            unusual: Vec::new(),
         };
         tables.keep_what_ends();
         tables
     }
 
+    fn bases(&self) -> BaseAddresses {
+        let text = self.text.map_or(0, |(start, _)| start);
+        tables::bases(self.eh_frame.address, self.eh_frame_hdr.address, text)
+    }
+
     /// Lets go of tables that may not end.
     fn keep_what_ends(&mut self) {
-        let text = self.text.map_or(0, |(start, _)| start);
-        let bases = tables::bases(self.eh_frame.address, self.eh_frame_hdr.address, text);
+        let bases = self.bases();
         if let Some(data) = &self.eh_frame.data {
             let functions = tables::of_eh_frame(data, &bases);
             let list = self.eh_frame_hdr.data.as_deref();
@@ -184,8 +216,9 @@ impl Tables {
                 // The functions can be found without a list.
                 self.eh_frame_hdr.data = None;
             }
-            if functions.is_none() {
-                self.eh_frame.data = None;
+            match functions {
+                Some(functions) => self.unusual = functions.unusual,
+                None => self.eh_frame.data = None,
             }
         }
         self.debug_frame = self
@@ -200,7 +233,8 @@ impl Tables {
             &self.eh_frame_hdr.data,
             &self.debug_frame,
         ];
-        sections.into_iter().flatten().map(|data| data.len()).sum()
+        let sections: usize = sections.into_iter().flatten().map(|data| data.len()).sum();
+        sections + self.unusual.len() * size_of::<Unusual>()
     }
 
     fn sections(&self) -> ExplicitModuleSectionInfo<Table> {

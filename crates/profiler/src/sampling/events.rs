@@ -46,9 +46,12 @@ const CONTEXT_KERNEL: u64 = -128_i64 as u64;
 /// Marks for what follows, the kernel's among them, are not below this.
 const CONTEXT_MAX: u64 = -4095_i64 as u64;
 
-/// The registers that unwinding needs, as numbers of perf's masks.
+/// How many general registers x86-64 has.
+pub(super) const GENERAL: usize = 16;
+
+/// The registers that unwinding needs, as numbers of perf's masks: the general ones in the order of DWARF's numbers, and the instruction.
 #[cfg(target_arch = "x86_64")]
-const REGISTERS: [u32; 3] = [6, 7, 8];
+const REGISTERS: [u32; GENERAL + 1] = [0, 3, 2, 1, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23, 8];
 #[cfg(target_arch = "aarch64")]
 const REGISTERS: [u32; 4] = [29, 30, 31, 32];
 
@@ -63,6 +66,8 @@ pub struct Registers {
     pub fp: u64,
     /// Where the function returns to, on arm64.
     pub lr: u64,
+    /// The general ones by DWARF's numbers, on x86-64.
+    pub general: [u64; GENERAL],
 }
 
 /// One sample.
@@ -574,11 +579,20 @@ fn registers(read: &perf_event::data::Registers<'_>) -> Option<Registers> {
         (read.mask >> register & 1 == 1).then(|| read.regs.get(below as usize).copied())?
     };
     #[cfg(target_arch = "x86_64")]
-    let registers = Registers {
-        fp: wanted(REGISTERS[0])?,
-        sp: wanted(REGISTERS[1])?,
-        ip: wanted(REGISTERS[2])?,
-        lr: 0,
+    let registers = {
+        let [general @ .., ip] = REGISTERS;
+        let mut registers = Registers {
+            ip: wanted(ip)?,
+            ..Registers::default()
+        };
+        for (known, number) in registers.general.iter_mut().zip(general) {
+            *known = wanted(number)?;
+        }
+        let [.., fp, sp] = registers.general[..8] else {
+            return None;
+        };
+        (registers.fp, registers.sp) = (fp, sp);
+        registers
     };
     #[cfg(target_arch = "aarch64")]
     let registers = Registers {
@@ -586,6 +600,7 @@ fn registers(read: &perf_event::data::Registers<'_>) -> Option<Registers> {
         lr: wanted(REGISTERS[1])?,
         sp: wanted(REGISTERS[2])?,
         ip: wanted(REGISTERS[3])?,
+        ..Registers::default()
     };
     Some(registers)
 }

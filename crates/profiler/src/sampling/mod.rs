@@ -29,6 +29,7 @@
 
 pub mod background;
 pub mod binaries;
+mod callers;
 pub mod events;
 pub mod hints;
 pub mod jvm;

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use framehop::{CacheNative, FrameAddress, Module, Unwinder, UnwinderNative};
 
 use super::binaries::{Binary, Table};
+use super::callers::{Context, Followed, Known, Parts};
 use super::events::Registers;
 
 /// No more frames than this are taken of a stack.
@@ -60,12 +61,16 @@ pub enum CodeKind {
 
 /// What is remembered of instructions, for all processes.
 #[derive(Default)]
-pub struct Memory(CacheNative<framehop::MayAllocateDuringUnwind>);
+pub struct Memory {
+    rules: CacheNative<framehop::MayAllocateDuringUnwind>,
+    context: Context,
+}
 
 /// The code of one process.
 #[derive(Clone, Default)]
 pub struct Code {
     unwinder: UnwinderNative<Table, framehop::MayAllocateDuringUnwind>,
+    parts: Parts,
     /// Whether its tables were more than the library was made for.
     is_bad: Cell<bool>,
 }
@@ -78,6 +83,7 @@ impl Code {
             let sections = binary.sections(&in_file);
             let module = Module::new(name.to_owned(), start..end, bias, sections);
             self.unwinder.add_module(module);
+            self.parts.add(start, end, bias, binary);
         }));
         self.is_bad.set(self.is_bad.get() || added.is_err());
     }
@@ -85,6 +91,7 @@ impl Code {
     /// Takes away what begins there.
     pub fn remove(&mut self, start: u64) {
         self.unwinder.remove_module(start);
+        self.parts.remove(start);
     }
 
     /// Appends the frames, from the innermost on. `place` says what is at an address that a process can run.
@@ -115,14 +122,11 @@ impl Code {
         place: impl Fn(u64) -> Option<CodeKind>,
         frames: &mut Vec<Unwound>,
     ) -> Ending {
-        let mut is_beyond = false;
-        let mut read = |address: u64| {
-            let value = word(stack, address.wrapping_sub(registers.sp));
-            is_beyond |= value.is_none();
-            value.ok_or(())
-        };
+        let copy = StackCopy::of(stack, registers.sp);
+        let mut read = |address| copy.read(address);
         let is_code = |address| place(address).is_some();
         let mut state = start(registers);
+        let mut followed = Followed::from(&registers);
         let mut address = FrameAddress::from_instruction_pointer(registers.ip);
         frames.push(registers.ip.into());
         loop {
@@ -138,9 +142,7 @@ impl Code {
                 address = caller;
                 continue;
             }
-            let caller = self
-                .unwinder
-                .unwind_frame(address, &mut state, &mut memory.0, &mut read);
+            let caller = self.caller(address, &mut state, &mut followed, frames, memory, &copy);
             let caller = match caller {
                 Ok(Some(caller)) if caller != 0 && is_code(caller - 1) => {
                     if let Some(frame) = frames.last_mut() {
@@ -148,6 +150,7 @@ impl Code {
                     }
                     FrameAddress::from_return_address(caller)
                 }
+                Err(Failed::Beyond) => return ending(stack, registers.sp, state.sp(), true),
                 ended => {
                     state = before;
                     let above = (!address.is_return_address())
@@ -166,9 +169,80 @@ impl Code {
                     frames.push(caller.address_for_lookup().into());
                     address = caller;
                 }
-                None => return ending(stack, registers.sp, state.sp(), is_beyond),
+                None => {
+                    let is_beyond = copy.is_beyond.get();
+                    return ending(stack, registers.sp, state.sp(), is_beyond);
+                }
             }
         }
+    }
+
+    /// The caller of the last frame, by tables, or by frame pointers where there are none.
+    fn caller(
+        &self,
+        address: FrameAddress,
+        state: &mut UnwindRegisters,
+        followed: &mut Followed,
+        frames: &[Unwound],
+        memory: &mut Memory,
+        copy: &StackCopy<'_>,
+    ) -> Result<Option<u64>, Failed> {
+        let at = address.address_for_lookup();
+        if let Some(offset) = self.parts.unusual(at) {
+            let few = Known::few(at, state.sp(), fp(state));
+            let was_beyond = copy.is_beyond.replace(false);
+            let mut read = |address| copy.read(address);
+            let context = &mut memory.context;
+            let found = followed.caller(&self.parts, frames, offset, few, context, &mut read);
+            let is_beyond = copy.is_beyond.get();
+            copy.is_beyond.set(is_beyond || was_beyond);
+            match found.and_then(|caller| caller.few_of()) {
+                Some((ip, sp, fp)) => {
+                    *state = UnwindRegisters::new(ip, sp, fp);
+                    return Ok(Some(ip));
+                }
+                None if is_beyond => return Err(Failed::Beyond),
+                // As if the tables were not there.
+                None => {}
+            }
+        }
+        let mut read = |address| copy.read(address);
+        let rules = &mut memory.rules;
+        let caller = self.unwinder.unwind_frame(address, state, rules, &mut read);
+        caller.map_err(|_| Failed::Other)
+    }
+}
+
+/// Why no caller was found.
+enum Failed {
+    /// It is known where the caller is: beyond the copy of the stack.
+    Beyond,
+    /// Anything else.
+    Other,
+}
+
+/// A copy of the top of a stack.
+struct StackCopy<'a> {
+    bytes: &'a [u8],
+    top: u64,
+    /// Whether more was asked for than it has.
+    is_beyond: Cell<bool>,
+}
+
+impl<'a> StackCopy<'a> {
+    fn of(bytes: &'a [u8], top: u64) -> Self {
+        let is_beyond = Cell::new(false);
+        Self {
+            bytes,
+            top,
+            is_beyond,
+        }
+    }
+
+    fn read(&self, address: u64) -> Result<u64, ()> {
+        let value = word(self.bytes, address.wrapping_sub(self.top));
+        self.is_beyond.set(self.is_beyond.get() || value.is_none());
+        value.ok_or(())
     }
 }
 
@@ -196,12 +270,19 @@ fn start(registers: Registers) -> UnwindRegisters {
     UnwindRegisters::new(registers.lr, registers.sp, registers.fp)
 }
 
+#[cfg(target_arch = "x86_64")]
+fn fp(registers: &UnwindRegisters) -> u64 {
+    registers.bp()
+}
+
+#[cfg(target_arch = "aarch64")]
+fn fp(registers: &UnwindRegisters) -> u64 {
+    registers.fp()
+}
+
 /// The base of the frame that was left, if it was found by the frame pointer.
 fn left_base(before: &UnwindRegisters, after: &UnwindRegisters) -> Option<u64> {
-    #[cfg(target_arch = "x86_64")]
-    let base = before.bp();
-    #[cfg(target_arch = "aarch64")]
-    let base = before.fp();
+    let base = fp(before);
     (base.checked_add(16) == Some(after.sp())).then_some(base)
 }
 
@@ -358,7 +439,7 @@ mod tests {
             ip: 0x300,
             sp: 0x1000,
             fp: 0x1000,
-            lr: 0,
+            ..Registers::default()
         };
         let unwind = |stack: &[u8], frames: &mut Vec<Unwound>| {
             let place = |address| (address < 0x8000).then_some(CodeKind::File);
@@ -382,7 +463,7 @@ mod tests {
             ip: 0x300,
             sp: 0x1000,
             fp: 0x1008,
-            lr: 0,
+            ..Registers::default()
         };
         let mut frames = Vec::new();
         let unwind = |stack: &[u8], frames: &mut Vec<Unwound>| {

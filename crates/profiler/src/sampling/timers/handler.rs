@@ -295,6 +295,25 @@ fn registers(context: &libc::ucontext_t) -> Registers {
         sp: of(libc::REG_RSP),
         fp: of(libc::REG_RBP),
         lr: 0,
+        general: [
+            libc::REG_RAX,
+            libc::REG_RDX,
+            libc::REG_RCX,
+            libc::REG_RBX,
+            libc::REG_RSI,
+            libc::REG_RDI,
+            libc::REG_RBP,
+            libc::REG_RSP,
+            libc::REG_R8,
+            libc::REG_R9,
+            libc::REG_R10,
+            libc::REG_R11,
+            libc::REG_R12,
+            libc::REG_R13,
+            libc::REG_R14,
+            libc::REG_R15,
+        ]
+        .map(of),
     }
 }
 
@@ -306,6 +325,7 @@ fn registers(context: &libc::ucontext_t) -> Registers {
         sp: machine.sp,
         fp: machine.regs[29],
         lr: machine.regs[30],
+        ..Registers::default()
     }
 }
 
