@@ -56,10 +56,11 @@ __attribute__((noinline)) void aligned(double end) {
     kept[1] = kept[0];
 }
 
-/* Its frame is larger than any copy of a stack. */
+/* Its frame is larger than any copy of a stack. The frame pointer is of no use. */
 __attribute__((noinline)) void large(double end) {
     volatile char kept[600 << 10];
     kept[0] = 1;
+    __asm__ volatile("mov $8, %%ebp" ::: "rbp");
     work(end);
     kept[1] = kept[0];
 }
