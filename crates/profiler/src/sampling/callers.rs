@@ -21,7 +21,23 @@ use gimli::{
 use super::binaries::Binary;
 use super::events::{GENERAL, Registers};
 use super::tables::{FrameTable, Slice};
-use super::unwind::Unwound;
+
+/// A frame of a stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unwound {
+    /// The instruction that is running, or the call that has not returned.
+    pub address: u64,
+    /// Where the caller's frame pointer was found, with the return address behind it; none where it was not needed. Until the function has
+    /// made a frame, that is the caller's.
+    pub base: Option<u64>,
+}
+
+impl From<u64> for Unwound {
+    fn from(address: u64) -> Self {
+        let base = None;
+        Self { address, base }
+    }
+}
 
 /// What evaluating a function's rules needs, kept for the next one.
 pub(super) type Context = UnwindContext<usize>;
@@ -70,7 +86,7 @@ impl Known {
 
 /// A part of a file that has unusual functions, in the memory of a process.
 #[derive(Debug, Clone)]
-struct Part {
+struct MappedCode {
     end: u64,
     bias: u64,
     binary: Arc<Binary>,
@@ -79,7 +95,7 @@ struct Part {
 /// The code of a process.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Parts {
-    all: BTreeMap<u64, Part>,
+    all: BTreeMap<u64, MappedCode>,
     /// Where those begin that have unusual functions; most have none.
     unusual: Vec<u64>,
 }
@@ -91,7 +107,7 @@ impl Parts {
             self.unusual.insert(at, start);
         }
         let binary = Arc::clone(binary);
-        self.all.insert(start, Part { end, bias, binary });
+        self.all.insert(start, MappedCode { end, bias, binary });
     }
 
     pub fn remove(&mut self, start: u64) {

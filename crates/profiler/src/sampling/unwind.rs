@@ -14,6 +14,7 @@ use std::sync::Arc;
 use framehop::{CacheNative, FrameAddress, Module, Unwinder, UnwinderNative};
 
 use super::binaries::{Binary, Table};
+pub use super::callers::Unwound;
 use super::callers::{Context, Followed, Known, Parts};
 use super::events::Registers;
 
@@ -29,23 +30,6 @@ pub enum Ending {
     Cut,
     /// Where no caller could be found.
     Broken,
-}
-
-/// A frame of a stack.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unwound {
-    /// The instruction that is running, or the call that has not returned.
-    pub address: u64,
-    /// Where the caller's frame pointer was found, with the return address behind it; none where it was not needed. Until the function has
-    /// made a frame, that is the caller's.
-    pub base: Option<u64>,
-}
-
-impl From<u64> for Unwound {
-    fn from(address: u64) -> Self {
-        let base = None;
-        Self { address, base }
-    }
 }
 
 /// What code is at an address.
@@ -122,7 +106,7 @@ impl Code {
         place: impl Fn(u64) -> Option<CodeKind>,
         frames: &mut Vec<Unwound>,
     ) -> Ending {
-        let copy = StackCopy::of(stack, registers.sp);
+        let copy = TopOfStack::of(stack, registers.sp);
         let mut read = |address| copy.read(address);
         let is_code = |address| place(address).is_some();
         let mut state = start(registers);
@@ -185,7 +169,7 @@ impl Code {
         followed: &mut Followed,
         frames: &[Unwound],
         memory: &mut Memory,
-        copy: &StackCopy<'_>,
+        copy: &TopOfStack<'_>,
     ) -> Result<Option<u64>, Failed> {
         let at = address.address_for_lookup();
         if let Some(offset) = self.parts.unusual(at) {
@@ -222,14 +206,14 @@ enum Failed {
 }
 
 /// A copy of the top of a stack.
-struct StackCopy<'a> {
+struct TopOfStack<'a> {
     bytes: &'a [u8],
     top: u64,
     /// Whether more was asked for than it has.
     is_beyond: Cell<bool>,
 }
 
-impl<'a> StackCopy<'a> {
+impl<'a> TopOfStack<'a> {
     fn of(bytes: &'a [u8], top: u64) -> Self {
         let is_beyond = Cell::new(false);
         Self {
