@@ -507,6 +507,15 @@ mod tests {
             .arg("100")
             .spawn()
             .unwrap();
+        // It sleeps once everything is mapped; the linker divides mappings before.
+        let sleeps = || {
+            let state = format!("/proc/{}/syscall", child.id());
+            let sleep = libc::SYS_clock_nanosleep.to_string();
+            fs::read_to_string(state).is_ok_and(|call| call.split(' ').next() == Some(&*sleep))
+        };
+        while !sleeps() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         fs::remove_file(&path).unwrap();
         fs::write(&path, "another one").unwrap();
         let expected = Binary::read(Path::new("/bin/sleep")).unwrap().build_id;
