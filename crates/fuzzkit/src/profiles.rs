@@ -212,11 +212,16 @@ fn unwind(choice: u64, stack: &[u8], binary: Binary) {
     let anywhere = |_: u64| Some(CodeKind::Made);
     let mut memory = Memory::default();
     for address in (0x1000..0x1200).step_by(5) {
+        let (fp, sp) = (BASE + choice * 16, BASE + choice * 8);
+        // Others are anywhere on the stack.
+        let mut general = std::array::from_fn(|number| sp + number as u64 * 8);
+        general[6..8].copy_from_slice(&[fp, sp]);
         let registers = Registers {
             ip: BASE + address,
-            sp: BASE + choice * 8,
-            fp: BASE + choice * 16,
+            sp,
+            fp,
             lr: BASE + address,
+            general,
         };
         for is_narrow in [true, false] {
             let mut frames = Vec::new();
