@@ -376,12 +376,19 @@ impl Profile {
         takes_events: impl Fn(LabelsId) -> bool,
         takes: impl Fn(StackId, LabelsId) -> bool,
     ) -> Self {
+        self.relabelled(takes_events, takes, |set| self.labels_of(set).collect())
+    }
+
+    /// The same with other labels in the place of each set.
+    pub(crate) fn relabelled<'p>(
+        &'p self,
+        takes_events: impl Fn(LabelsId) -> bool,
+        takes: impl Fn(StackId, LabelsId) -> bool,
+        labels: impl Fn(LabelsId) -> Vec<(&'p str, &'p str)>,
+    ) -> Self {
         let mut part = Self::new(self.window, self.frequency_hz);
         part.lost = self.lost;
-        let copy = |part: &mut Self, labels| {
-            let labels: Vec<_> = self.labels_of(labels).collect();
-            part.labels(&labels)
-        };
+        let copy = |part: &mut Self, set| part.labels(&labels(set));
         for (stack, labels, weight) in self.samples().filter(|it| takes(it.0, it.1)) {
             let mut frames: Vec<_> = self.frame_ids(stack).collect();
             frames.reverse();

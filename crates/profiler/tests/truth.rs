@@ -99,7 +99,8 @@ fn shares_of(amounts: HashMap<String, f64>) -> HashMap<String, f64> {
         .collect()
 }
 
-fn check(name: &str, program: &Path, library: &Path, symbols: &mut Symbols) {
+/// Runs and samples a program: its profile, and what it says that its functions took.
+fn run(program: &Path, library: &Path) -> (Profile, Stats, HashMap<String, f64>) {
     let mut child = Command::new(program)
         .arg(SECONDS)
         .arg(library)
@@ -109,6 +110,11 @@ fn check(name: &str, program: &Path, library: &Path, symbols: &mut Symbols) {
     let target = Target::Processes(vec![child.id()]);
     let (profile, stats) = record(&mut child, target);
     let truth = truth(child);
+    (profile, stats, truth)
+}
+
+fn check(name: &str, program: &Path, library: &Path, symbols: &mut Symbols) {
+    let (profile, stats, truth) = run(program, library);
     let named = symbols.name(&profile);
     let found = shares(&named, &truth);
     for (function, expected) in &truth {
@@ -184,15 +190,7 @@ fn functions_of_stripped_programs_are_a_row_each() {
 
 /// Every function of a program without symbols has a row.
 fn rows_of(program: &Path, library: &Path) {
-    let mut child = Command::new(program)
-        .arg(SECONDS)
-        .arg(library)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("a program");
-    let target = Target::Processes(vec![child.id()]);
-    let (profile, _) = record(&mut child, target);
-    let truth = truth(child);
+    let (profile, _, truth) = run(program, library);
     let rows = |profile: &Profile| {
         let table = table(profile, &Filter::default(), &Group::Function);
         let own = |row: &&Row| row.binary == program.to_string_lossy() && row.own.samples > 0;

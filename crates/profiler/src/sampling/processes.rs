@@ -530,18 +530,21 @@ mod tests {
         assert_eq!(found.unwrap().build_id, expected);
     }
 
+    /// Process 0 maps a file from its beginning.
+    fn map(processes: &mut Processes, start: u64, bytes: u64, path: &str) {
+        processes.map(&Mapped {
+            pid: 0,
+            start,
+            bytes,
+            file_offset: 0,
+            path: path.to_owned(),
+        });
+    }
+
     #[test]
     fn a_later_mapping_replaces_what_it_covers() {
         let mut processes = Processes::default();
-        let mut map = |start, bytes, path: &str| {
-            processes.map(&Mapped {
-                pid: 0,
-                start,
-                bytes,
-                file_offset: 0,
-                path: path.to_owned(),
-            });
-        };
+        let mut map = |start, bytes, path| map(&mut processes, start, bytes, path);
         map(0x1000, 0x1000, "//anon");
         map(0x3000, 0x1000, "/nowhere/a");
         map(0x1800, 0x1900, "/nowhere/b (deleted)");
@@ -560,15 +563,7 @@ mod tests {
     #[test]
     fn code_around_a_file_in_the_middle_stays() {
         let mut processes = Processes::default();
-        let mut map = |start, bytes, path: &str| {
-            processes.map(&Mapped {
-                pid: 0,
-                start,
-                bytes,
-                file_offset: 0,
-                path: path.to_owned(),
-            });
-        };
+        let mut map = |start, bytes, path| map(&mut processes, start, bytes, path);
         map(0x1000, 0x9000, "//anon");
         map(0x4000, 0x1000, "/nowhere/node");
         // Nothing new.

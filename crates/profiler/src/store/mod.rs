@@ -283,7 +283,7 @@ fn write_file(folder: &Path, name: SliceName, bytes: &[u8]) -> io::Result<PathBu
     let renamed = written.and_then(|()| {
         loop {
             let path = folder.join(name.to_string());
-            match known(&path)? {
+            match content(&path)? {
                 None => return fs::rename(&unfinished, &path).map(|()| path),
                 Some(known) if known == bytes => {
                     return fs::remove_file(&unfinished).map(|()| path);
@@ -301,8 +301,8 @@ fn write_file(folder: &Path, name: SliceName, bytes: &[u8]) -> io::Result<PathBu
     Ok(path)
 }
 
-/// The content of a file; none where there is none.
-fn known(path: &Path) -> io::Result<Option<Vec<u8>>> {
+/// What a file holds; none where it is gone, or was never there.
+fn content(path: &Path) -> io::Result<Option<Vec<u8>>> {
     match fs::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         content => content.map(Some),
@@ -341,28 +341,14 @@ fn of_host(profile: &Profile, host: &str, default: &str) -> Profile {
 
 /// A profile whose samples without a host are of this one.
 fn with_host(profile: &Profile, host: &str) -> Profile {
-    let mut whole = Profile::new(profile.window, profile.frequency_hz);
-    whole.lost = profile.lost;
-    let labels = |whole: &mut Profile, set| {
+    let labels = |set| {
         let mut labels: Vec<_> = profile.labels_of(set).collect();
         if profile.label_of(set, label::HOST).is_none() {
             labels.push((label::HOST, host));
         }
-        whole.labels(&labels)
+        labels
     };
-    for (stack, set, weight) in profile.samples() {
-        let mut frames: Vec<_> = profile.frame_ids(stack).collect();
-        frames.reverse();
-        let frames = frames.into_iter().map(|frame| profile.frame_of(frame));
-        let stack = whole.stack(frames);
-        let labels = labels(&mut whole, set);
-        whole.add(stack, labels, weight);
-    }
-    for (set, events) in profile.events() {
-        let labels = labels(&mut whole, set);
-        whole.count_events(labels, events);
-    }
-    whole
+    profile.relabelled(|_| true, |_, _| true, labels)
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
-use super::{Slice, small, tables};
+use super::{Slice, content, small, tables};
 use crate::cost::{Cost, Rates, core_hours};
 use crate::filter::{Filter, matches};
 use crate::pprof::{self, PprofError, Scanned, Scanner};
@@ -76,7 +76,7 @@ impl Query<'_> {
             if are_enough && let Some(scanned) = self.scanned_table(scanner, slice, group) {
                 return Ok(Some(scanned));
             }
-            let Some(bytes) = content(slice)? else {
+            let Some(bytes) = content(&slice.path)? else {
                 return Ok(None);
             };
             let scanned = scanner.scan(&bytes, self.filter, group)?;
@@ -160,7 +160,7 @@ impl Query<'_> {
         mut each: impl FnMut(T) + Send,
     ) -> Result<Vec<QueryError>, QueryError> {
         let read = |_: &mut Scanner, slice: &Slice| {
-            let Some(bytes) = content(slice)? else {
+            let Some(bytes) = content(&slice.path)? else {
                 return Ok(None);
             };
             let profile = pprof::read(&bytes)?;
@@ -241,14 +241,6 @@ impl Query<'_> {
             true => Ok(unread),
             false => Err(unread.swap_remove(0)),
         }
-    }
-}
-
-/// What a file holds; none where it is gone.
-fn content(slice: &Slice) -> io::Result<Option<Vec<u8>>> {
-    match fs::read(&slice.path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        content => content.map(Some),
     }
 }
 
