@@ -13,6 +13,7 @@
 //! | [`server`] | HTTP/1.1 on a listener, and HTTP/2 for handlers that speak it |
 //! | [`grpc`] | unary calls of gRPC: message framing, compression, status |
 //! | [`guarded`] | limits on writing and closing, for clients that do not read |
+//! | [`dial`] | [`Endpoint`], [`Dialer`]: connections to servers, with or without TLS |
 //! | [`client`] | [`Client`]: HTTP requests with time-outs, proxies and a pool of connections |
 //!
 //! Rules:
@@ -26,6 +27,7 @@ pub mod auth;
 mod body;
 pub mod client;
 mod closing;
+pub mod dial;
 pub mod grpc;
 pub mod guarded;
 pub mod handler;
@@ -41,6 +43,7 @@ pub mod tls;
 pub use accept::{Peer, accept};
 pub use auth::Auth;
 pub use client::{Client, ClientSettings, RequestError};
+pub use dial::{DialError, Dialed, Dialer, Endpoint};
 pub use guarded::{BUFFER_BYTES_MAX, Guarded};
 pub use handler::{ConnectionError, Handler};
 pub use listen::{Address, Connection, Incoming, Listener, Stream};

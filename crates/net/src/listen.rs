@@ -90,7 +90,7 @@ impl FromStr for Address {
 }
 
 /// The host of an address, the brackets of IPv6 taken off.
-fn named(text: &str, host: &str) -> Result<String, String> {
+pub(crate) fn named(text: &str, host: &str) -> Result<String, String> {
     if let Some(inner) = host.strip_prefix('[') {
         let inner = inner.strip_suffix(']').unwrap_or(inner);
         return match inner.parse::<Ipv6Addr>() {
