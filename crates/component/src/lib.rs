@@ -42,8 +42,8 @@ pub use ledger::{Dropped, FileLedger, FileStatus, Ledger};
 pub use metrics::{OperatorMetrics, Progress};
 pub use output::{
     AnyOutput, Compression, DestinationPart, Encoded, Feeder, Framing, Output, Request,
-    RequestLimits, RequestOrder, Requests, RowAnswer, RowEnd, SendError, Sender, Sent, WriteError,
-    Writer, Written,
+    RequestLimits, RequestOrder, Requests, RowAnswer, RowEnd, Rows, SendError, Sender, Sent,
+    WriteError, Writer, Written,
 };
 pub use phase::{Phase, Phases};
 pub use processor::{Order, Processor};

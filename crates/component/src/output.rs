@@ -35,6 +35,8 @@
 //! 4. [`Output::open`] is called once, before anything is read: a certificate that cannot be read is found there. A server
 //!    that is away is no reason to refuse the start.
 //!
+//! A protocol that numbers the rows of a request, or compresses them in its own way, does so in [`Sender::pack`].
+//!
 //! [`Request::body`] is shared with the engine: sending it again costs no copy, and its memory is used for a later request
 //! once nobody else holds it.
 //!
@@ -44,6 +46,7 @@
 //! # How to write a writer
 //! As above, with [`Writer::write`], which takes what one batch was rendered to, and [`Writer::flush`], which makes it safe.
 
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -141,6 +144,15 @@ pub trait Writer: Output {
 pub trait Sender: Output {
     /// What its requests look like. Asked once, at the start.
     fn requests(&self) -> Requests;
+
+    /// What is sent of the rows of a request in place of these, such as a compressed and numbered form of them. Called once for
+    /// each request, on any worker. None where the rows are sent as they are, or as [`Requests::compression`] says.
+    ///
+    /// # Errors
+    /// They cannot be packed: the output fails.
+    fn pack(&self, _: Rows<'_>) -> io::Result<Option<Bytes>> {
+        Ok(None)
+    }
 
     /// Sends one request. Called for many at once, and again for one that failed.
     ///
@@ -360,12 +372,26 @@ pub enum RequestOrder {
     ByDestination,
 }
 
+/// The rows of a request before it is sent.
+#[derive(Debug, Clone, Copy)]
+pub struct Rows<'a> {
+    /// The destination, as [`Encoded::begin_part`] named it; empty where there is one.
+    pub destination: &'a str,
+    /// The rows with what stands around them.
+    pub text: &'a [u8],
+    /// Where each row ends in the text, before what stands behind it.
+    pub ends: &'a [usize],
+}
+
 /// Rows on their way to one destination.
 #[derive(Debug, Clone)]
 pub struct Request {
+    /// The same each time the request is sent, and that of no other request, also of other runs. Rows that are sent again in
+    /// another request have that one's.
+    pub id: u128,
     /// The destination, as [`Encoded::begin_part`] named it; empty where there is one.
     pub destination: Arc<str>,
-    /// The rows with what stands around them, compressed as [`Requests::compression`] says.
+    /// The rows with what stands around them, compressed as [`Requests::compression`] says; or what [`Sender::pack`] made of them.
     pub body: Bytes,
     /// How many rows.
     pub rows: usize,

@@ -4,13 +4,15 @@
 //! What they leave out is what happens outside: opening files and connections, system calls, the network, and waiting for the
 //! destination. A file's bytes are compressed a batch at a time, where the real output goes on with one stream up to its next flush.
 
+use std::io;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use batch::{Batch, Bitmap, FieldRead};
+use bytes::Bytes;
 use component::{
-    AnyOutput, Compression, Encoded, Output, Request, Requests, SendError, Sender, Sent, Warning,
-    WriteError, Writer, Written,
+    AnyOutput, Compression, Encoded, Output, Request, Requests, Rows, SendError, Sender, Sent,
+    Warning, WriteError, Writer, Written,
 };
 
 use crate::lane::compress;
@@ -77,6 +79,10 @@ impl Writer for Dry<dyn Writer> {
 impl Sender for Dry<dyn Sender> {
     fn requests(&self) -> Requests {
         self.0.requests()
+    }
+
+    fn pack(&self, rows: Rows<'_>) -> io::Result<Option<Bytes>> {
+        self.0.pack(rows)
     }
 
     async fn send(&self, _: &Request) -> Result<Sent, SendError> {

@@ -50,6 +50,7 @@ async fn send(output: &dyn Sender, documents: &[&str]) -> Vec<Result<Sent, SendE
             Compression::Zstd(_) => panic!("no server takes it"),
         };
         let request = Request {
+            id: 0,
             destination: destination.clone(),
             body: body.into(),
             rows: rows.count(),

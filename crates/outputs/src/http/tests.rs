@@ -58,6 +58,7 @@ async fn send_body(
     body: impl Into<Bytes>,
 ) -> Result<Sent, SendError> {
     let request = Request {
+        id: 0,
         destination: destination.clone(),
         body: body.into(),
         rows: 1,

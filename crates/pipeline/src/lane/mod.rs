@@ -14,7 +14,7 @@
 //! | [`sender`] | makes requests of the bytes and keeps many in flight |
 //! | [`feeder`] | hands the batches themselves to another pipeline |
 //! | [`offers`] | what workers offer and the lane has not taken |
-//! | [`request`], [`compress`](mod@compress), [`spare`] | rows become requests; their compression; memory that is used again |
+//! | [`request`], [`ids`], [`compress`](mod@compress), [`spare`] | rows become requests; their ids and compression; memory that is used again |
 //! | [`schedule`] | which request is sent next, and when |
 //! | [`concurrency`], [`flow`] | how many requests at a time; which destinations are paused |
 //! | [`letters`], [`kept`], [`trouble`] | refused rows become dead letters; what is reported of failed requests |
@@ -34,6 +34,7 @@ mod compress;
 mod concurrency;
 mod feeder;
 mod flow;
+mod ids;
 mod kept;
 mod letters;
 mod offers;

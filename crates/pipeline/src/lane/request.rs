@@ -2,16 +2,16 @@
 //! must be sent again is cut out of the text of its request ([`Ready::select`]), so that it is not rendered a second time.
 
 use std::collections::HashMap;
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
-use component::{Compression, Encoded, Framing, Request, RequestLimits};
+use component::{Encoded, Framing, Request, RequestLimits, Rows};
 use queue::Ticket;
 
-use super::compress::compress;
 use super::kept::Kept;
 use super::spare::Spare;
 
@@ -389,11 +389,16 @@ impl Growing {
         self.ends.push(text.len());
     }
 
-    /// The request, ready to be sent.
+    /// The request of this id, ready to be sent; `pack` makes what is sent of its rows, where these are not sent as they are.
     ///
     /// # Errors
-    /// It cannot be compressed.
-    pub fn seal(mut self, framing: Framing, compression: Compression) -> std::io::Result<Ready> {
+    /// It cannot be packed.
+    pub fn seal(
+        mut self,
+        id: u128,
+        framing: Framing,
+        pack: impl FnOnce(Rows<'_>) -> io::Result<Option<Bytes>>,
+    ) -> io::Result<Ready> {
         let own_cost = self.own_cost();
         if !framing.after.is_empty() {
             self.text.own().extend_from_slice(framing.after);
@@ -402,15 +407,20 @@ impl Growing {
             Text::Own(bytes) => Bytes::from(bytes),
             Text::Slice(bytes) => bytes,
         };
-        let compressed = compress(compression, &text)?;
+        let packed = pack(Rows {
+            destination: &self.destination,
+            text: &text,
+            ends: &self.ends,
+        })?;
         let size = text.len()
-            + compressed.as_ref().map_or(0, Bytes::len)
+            + packed.as_ref().map_or(0, Bytes::len)
             + self.ends.len() * ROW_COST
             + own_cost;
         Ok(Ready {
             request: Request {
+                id,
                 destination: self.destination,
-                body: compressed.unwrap_or_else(|| text.clone()),
+                body: packed.unwrap_or_else(|| text.clone()),
                 rows: self.ends.len(),
                 attempt: 0,
             },
@@ -427,7 +437,7 @@ impl Growing {
 /// A request that can be sent.
 pub struct Ready {
     pub request: Request,
-    /// The body before it was compressed.
+    /// The body before it was packed.
     text: Bytes,
     /// Where rows end in it.
     ends: Vec<usize>,
@@ -441,7 +451,7 @@ pub struct Ready {
 }
 
 impl Ready {
-    /// Bytes of the body before it was compressed.
+    /// Bytes of the body before it was packed.
     pub fn text_len(&self) -> usize {
         self.text.len()
     }

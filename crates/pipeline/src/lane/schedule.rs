@@ -280,7 +280,7 @@ impl Route {
 
 #[cfg(test)]
 mod tests {
-    use component::{Compression, Framing};
+    use component::Framing;
 
     use super::super::request::Growing;
     use super::*;
@@ -294,7 +294,7 @@ mod tests {
     fn ready(destinations: &[&str]) -> VecDeque<Ready> {
         let ready = destinations.iter().map(|destination| {
             let growing = Growing::empty(&Arc::from(*destination), Instant::now());
-            let sealed = growing.seal(Framing::default(), Compression::None);
+            let sealed = growing.seal(0, Framing::default(), |_| Ok(None));
             sealed.expect("nothing is compressed")
         });
         ready.collect()

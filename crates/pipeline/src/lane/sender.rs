@@ -13,16 +13,19 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use batch::{Account, Batch};
-use component::{Limit, Phase, RequestOrder, Requests, RowAnswer, SendError, Sender, Sent};
+use component::{Limit, Phase, RequestOrder, Requests, RowAnswer, Rows, SendError, Sender, Sent};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::{Mutex, MutexGuard};
 
+use super::compress::compress;
+use super::ids::Ids;
 use super::kept::Kept;
 use super::letters::{LaneLetters, Refused};
 use super::offers::{Item, Next};
@@ -38,6 +41,7 @@ use crate::settings::SendingSettings;
 pub struct SenderLane {
     sender: Arc<dyn Sender>,
     requests: Requests,
+    ids: Ids,
     settings: SendingSettings,
     in_flight_max: usize,
     /// What requests count for, from the first row that they get to their end.
@@ -93,6 +97,7 @@ impl SenderLane {
             spare,
             sender,
             requests,
+            ids: Ids::new(),
             settings: settings.clone(),
             in_flight_max,
             account,
@@ -197,18 +202,8 @@ impl SenderLane {
             let _entered = common.activity.enter();
             let begin = Instant::now();
             let cost = growing.cost();
-            let Requests {
-                framing,
-                compression,
-                ..
-            } = self.requests;
-            match growing.seal(framing, compression) {
-                Ok(ready) => {
-                    self.grow(ready.size);
-                    self.lock_ready().push_back(ready);
-                }
-                // The pieces go without being passed: their events count as not delivered.
-                Err(failure) => common.fail(&format!("a request cannot be compressed: {failure}")),
+            if let Some(ready) = self.pack(common, growing) {
+                self.lock_ready().push_back(ready);
             }
             self.shrink(cost);
             common.metrics.busy(begin.elapsed());
@@ -527,7 +522,7 @@ impl SenderLane {
         };
         let again = ready.select(&rows, self.requests.framing);
         self.shrink(ready.size);
-        if let Some(mut again) = self.reseal(common, again) {
+        if let Some(mut again) = self.pack(common, again) {
             again.failing_since = ready.failing_since;
             again.request.attempt = ready.request.attempt;
             self.repeat(common, course, again, &reason);
@@ -559,19 +554,29 @@ impl SenderLane {
         count
     }
 
-    /// Makes a request of rows that were in one before.
-    fn reseal(&self, common: &Common, growing: Growing) -> Option<Ready> {
-        let requests = &self.requests;
-        match growing.seal(requests.framing, requests.compression) {
-            Ok(ready) => {
+    /// Makes a request of complete rows, and counts it. Where that fails, the output does, and the pieces go without being
+    /// passed: their events count as not delivered.
+    fn pack(&self, common: &Common, growing: Growing) -> Option<Ready> {
+        let Requests {
+            framing,
+            compression,
+            ..
+        } = self.requests;
+        let id = self.ids.next();
+        let pack = |rows: Rows<'_>| match self.sender.pack(rows)? {
+            Some(packed) => Ok(Some(packed)),
+            None => compress(compression, rows.text),
+        };
+        let sealed = catch_unwind(AssertUnwindSafe(|| growing.seal(id, framing, pack)));
+        match sealed {
+            Ok(Ok(ready)) => {
                 self.grow(ready.size);
-                Some(ready)
+                return Some(ready);
             }
-            Err(failure) => {
-                common.fail(&format!("a request cannot be compressed: {failure}"));
-                None
-            }
+            Ok(Err(failure)) => common.fail(&format!("a request cannot be compressed: {failure}")),
+            Err(panic) => common.fail_panicked("`pack`", &Panicked::new(&*panic)),
         }
+        None
     }
 
     /// Sends each half of a request on its own.
@@ -583,7 +588,7 @@ impl SenderLane {
         self.shrink(ready.size);
         let halves: Vec<Ready> = halves
             .into_iter()
-            .filter_map(|half| self.reseal(common, half))
+            .filter_map(|half| self.pack(common, half))
             .collect();
         common
             .diagnostics

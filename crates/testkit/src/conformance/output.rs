@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use batch::{Batch, BatchBuilder, Bitmap, Encoding, Span, Stream};
 use bytes::Bytes;
-use component::{AnyOutput, Build, Encoded, Output, Request, Sender, Spec, Writer};
+use component::{AnyOutput, Build, Encoded, Output, Request, Rows, Sender, Spec, Writer};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
@@ -140,10 +140,18 @@ fn sends(runtime: &Runtime, name: &str, sender: &Arc<dyn Sender>, arrived: Optio
         for end in &encoded.ends {
             let row = &encoded.bytes[start..end.end];
             let framing = requests.framing;
-            let body = Bytes::from([framing.before, row, framing.after].concat());
+            let destination = destination.clone().unwrap_or_else(|| "".into());
+            let text = [framing.before, row, framing.after].concat();
+            let packed = sender.pack(Rows {
+                destination: &destination,
+                text: &text,
+                ends: &[framing.before.len() + row.len()],
+            });
+            let packed = packed.unwrap_or_else(|error| panic!("{name}: {error}"));
             bodies.push(Request {
-                destination: destination.clone().unwrap_or_else(|| "".into()),
-                body,
+                id: bodies.len() as u128,
+                destination,
+                body: packed.unwrap_or_else(|| Bytes::from(text)),
                 rows: 1,
                 attempt: 0,
             });
