@@ -3,7 +3,7 @@
 //! Adding one touches its own file, two lines here (its module, and its place by name in [`SPECS`]), and `tests/conformance.rs`.
 //!
 //! What several of them share: `format` (rows of a batch as bytes), `partition` (rows by where they go), `compression` and
-//! `schema` (settings), `answer` (what HTTP servers say) and `sink` (bytes to a file descriptor, in one piece or not at all).
+//! `schema` (settings), `answer` (what HTTP servers say), `hosts` (which of several servers gets a request) and `sink` (bytes to a file descriptor, in one piece or not at all).
 
 mod answer;
 mod compression;
@@ -11,6 +11,7 @@ mod discard;
 mod elasticsearch;
 mod file;
 mod format;
+mod hosts;
 mod http;
 mod partition;
 mod pipeline;

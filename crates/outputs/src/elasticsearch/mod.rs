@@ -1,6 +1,6 @@
 //! `elasticsearch` sends events to Elasticsearch or OpenSearch, as bulk requests.
 //!
-//! [`target`] says into which index, [`action`] what a request holds, [`hosts`] which server gets it, [`reply`] what the reply
+//! [`target`] says into which index, [`action`] what a request holds, [`crate::hosts`] which server gets it, [`reply`] what the reply
 //! means; [`setup`] makes an index template, [`cloud`] reads cloud ids. Requests are cut, joined, compressed, kept in flight
 //! and repeated by the engine; TLS, proxies, time-outs and credentials are [`net::client`]'s.
 //!
@@ -11,7 +11,6 @@
 
 mod action;
 mod cloud;
-mod hosts;
 pub(crate) mod probe;
 mod reply;
 mod settings;
@@ -36,16 +35,16 @@ use config::{ConfigError, Node, Positional};
 use flate2::read::MultiGzDecoder;
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
-use net::client::reqwest::Response;
+use net::client::reqwest::{Response, Url};
 use net::{Client, ClientSettings, RequestError};
 
 use self::action::Action;
-use self::hosts::{Hosts, Turn};
 use self::reply::{Asked, FILTER};
 use self::settings::{Config, Settings};
 use self::setup::Setup;
 use self::target::Target;
 use crate::answer::{unanswered, wait};
+use crate::hosts::{Hosts, Turn};
 use crate::partition::encode_groups;
 use crate::schema::with_client;
 
@@ -146,7 +145,7 @@ credentials, is a warning and tried again."),
 };
 
 struct Elasticsearch {
-    hosts: Hosts,
+    hosts: Hosts<Url>,
     target: Target,
     action: Action,
     /// What stands behind the `?` of every address.
@@ -212,7 +211,7 @@ impl Elasticsearch {
     }
 
     /// Sends a request to one host.
-    async fn send_to(&self, turn: &Turn<'_>, request: &Request) -> Result<Sent, Failed> {
+    async fn send_to(&self, turn: &Turn<'_, Url>, request: &Request) -> Result<Sent, Failed> {
         let Some(opened) = self.opened.get() else {
             let error = SendError::Fatal("internal error: it is not open".into());
             return Err(Failed {
@@ -221,11 +220,13 @@ impl Elasticsearch {
                 host: HostState::Unknown,
             });
         };
-        let origin = turn.origin();
+        let origin = turn.name();
         if let Some(setup) = &opened.setup {
-            setup.ensure(&opened.client, turn.url(), origin).await?;
+            setup
+                .ensure(&opened.client, turn.endpoint(), origin)
+                .await?;
         }
-        let mut url = self.target.url(turn.url(), &request.destination);
+        let mut url = self.target.url(turn.endpoint(), &request.destination);
         url.set_query(Some(&self.query));
         let failed = |error| Failed::unanswered(origin, error);
         let message = opened.client.request(Method::POST, url).map_err(failed)?;

@@ -4,14 +4,15 @@ use component::{Compression, parse};
 use config::{ConfigError, Node, setting_names};
 use expr::Template;
 use net::ClientSettings;
+use net::client::reqwest::Url;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::action::{Action, DocumentId, Verb};
 use super::cloud;
-use super::hosts::Hosts;
 use super::target::Target;
 use crate::compression::CompressionName;
+use crate::hosts::Hosts;
 
 /// The data stream of who names none.
 const DATA_STREAM: &str = "logs-generic-default";
@@ -103,7 +104,7 @@ enum BodyCompression {
 
 /// What the settings come to.
 pub struct Settings {
-    pub hosts: Hosts,
+    pub hosts: Hosts<Url>,
     pub target: Target,
     pub action: Action,
     /// What the address of every request says beside what the output itself wants.
@@ -192,7 +193,7 @@ fn target(config: &Config, node: &Node) -> Result<Target, ConfigError> {
     }
 }
 
-fn hosts(config: &Config, node: &Node) -> Result<Hosts, ConfigError> {
+fn hosts(config: &Config, node: &Node) -> Result<Hosts<Url>, ConfigError> {
     if let Some(id) = &config.cloud_id {
         let setting = node.nearest("cloud_id");
         if !config.hosts.is_empty() {
@@ -200,14 +201,14 @@ fn hosts(config: &Config, node: &Node) -> Result<Hosts, ConfigError> {
         }
         let address = cloud::address(id)
             .map_err(|problem| setting.error(format!("this is not a cloud id: {problem}")))?;
-        return Hosts::new([(setting, address)]);
+        return Hosts::at_urls([(setting, address)]);
     }
     if config.hosts.is_empty() {
         let error = node.error("`hosts` is missing: the addresses of servers");
         return Err(error.note("set `hosts: https://HOST:9200`, or `cloud_id`"));
     }
     let items = node.nearest("hosts").items();
-    Hosts::new(items.iter().zip(config.hosts.iter().cloned()))
+    Hosts::at_urls(items.iter().zip(config.hosts.iter().cloned()))
 }
 
 fn template(node: &Node, name: &str, text: Option<&str>) -> Result<Option<Template>, ConfigError> {

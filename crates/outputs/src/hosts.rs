@@ -24,19 +24,19 @@ const SHARE_MIN: f64 = 0.1;
 /// How long it is not said again of a host that it rests.
 const SAY_AGAIN: Duration = Duration::from_secs(300);
 
-/// The hosts, all of the same cluster.
+/// The hosts, all of the same cluster. `E` is what a request needs to reach one, such as its URL.
 #[derive(Debug)]
-pub struct Hosts {
-    hosts: Vec<Host>,
+pub struct Hosts<E> {
+    hosts: Vec<Host<E>>,
     states: Mutex<Vec<HostState>>,
     warnings: Mutex<Vec<Warning>>,
 }
 
 #[derive(Debug)]
-struct Host {
-    url: Url,
-    /// Scheme, name and port, for messages.
-    origin: String,
+struct Host<E> {
+    endpoint: E,
+    /// Its name in messages, without secrets.
+    name: String,
 }
 
 #[derive(Debug, Clone)]
@@ -81,18 +81,18 @@ impl Health {
 /// A host that gets a request. It has to hear what came of it; where it does not, because the request was given up, nothing is
 /// known about the host.
 #[derive(Debug)]
-pub struct Turn<'a> {
-    hosts: &'a Hosts,
+pub struct Turn<'a, E> {
+    hosts: &'a Hosts<E>,
     index: usize,
     is_settled: bool,
 }
 
-impl Hosts {
-    /// Hosts of these addresses, each with the setting that it stands in.
+impl Hosts<Url> {
+    /// Hosts with these URLs, each with the setting that it stands in. In messages they are named by scheme, host and port.
     ///
     /// # Errors
     /// An address cannot be used, at its place.
-    pub fn new<'n>(
+    pub fn at_urls<'n>(
         addresses: impl IntoIterator<Item = (&'n Node, String)>,
     ) -> Result<Self, ConfigError> {
         let host = |(node, address): (&Node, String)| {
@@ -102,28 +102,38 @@ impl Hosts {
                 return Err(error);
             }
             let origin = url.origin().ascii_serialization();
-            Ok(Host { url, origin })
+            Ok((url, origin))
         };
-        let hosts: Vec<Host> = addresses.into_iter().map(host).collect::<Result<_, _>>()?;
+        let hosts: Vec<_> = addresses.into_iter().map(host).collect::<Result<_, _>>()?;
+        Ok(Self::new(hosts))
+    }
+
+    /// Whether any of them speaks TLS.
+    pub fn any_https(&self) -> bool {
+        let mut hosts = self.hosts.iter();
+        hosts.any(|host| host.endpoint.scheme() == "https")
+    }
+}
+
+impl<E> Hosts<E> {
+    /// Hosts at these endpoints, each with its name for messages.
+    pub fn new(endpoints: impl IntoIterator<Item = (E, String)>) -> Self {
+        let host = |(endpoint, name)| Host { endpoint, name };
+        let hosts: Vec<_> = endpoints.into_iter().map(host).collect();
         let state = HostState {
             health: Health::Fine,
             credit: 0.0,
             said_at: None,
         };
-        Ok(Self {
+        Self {
             states: Mutex::new(vec![state; hosts.len()]),
             hosts,
             warnings: Mutex::default(),
-        })
-    }
-
-    /// Whether any of them speaks TLS.
-    pub fn any_https(&self) -> bool {
-        self.hosts.iter().any(|host| host.url.scheme() == "https")
+        }
     }
 
     /// The host for the next request, none of those that it was sent to already.
-    pub fn turn(&self, tried: &[usize]) -> Option<Turn<'_>> {
+    pub fn turn(&self, tried: &[usize]) -> Option<Turn<'_, E>> {
         let index = self.choose(tried, Instant::now())?;
         Some(Turn {
             hosts: self,
@@ -199,8 +209,8 @@ impl Hosts {
         let is_known = |at: Instant| now.duration_since(at) < SAY_AGAIN;
         if state.said_at.is_none_or(|at| !is_known(at)) {
             state.said_at = Some(now);
-            let origin = &self.hosts[index].origin;
-            let text = format!("requests to {origin} are paused: {reason}");
+            let name = &self.hosts[index].name;
+            let text = format!("requests to {name} are paused: {reason}");
             self.warnings().push(text.into());
         }
     }
@@ -227,20 +237,20 @@ impl Hosts {
     }
 }
 
-impl Turn<'_> {
+impl<'a, E> Turn<'a, E> {
     /// Which host it is.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// Its address.
-    pub fn url(&self) -> &Url {
-        &self.hosts.hosts[self.index].url
+    /// Where it is.
+    pub fn endpoint(&self) -> &'a E {
+        &self.hosts.hosts[self.index].endpoint
     }
 
-    /// Its address for messages.
-    pub fn origin(&self) -> &str {
-        &self.hosts.hosts[self.index].origin
+    /// Its name in messages.
+    pub fn name(&self) -> &'a str {
+        &self.hosts.hosts[self.index].name
     }
 
     /// It has answered.
@@ -256,7 +266,7 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl<E> Drop for Turn<'_, E> {
     fn drop(&mut self) {
         if !self.is_settled {
             self.hosts.forgotten(self.index, Instant::now());
@@ -268,14 +278,12 @@ impl Drop for Turn<'_> {
 mod tests {
     use super::*;
 
-    fn hosts(count: usize) -> Hosts {
-        let node = config::parse_yaml(&config::Source::new("t.yaml", "x")).expect("YAML");
-        let addresses = (0..count).map(|number| (&node, format!("http://h{number}:9200")));
-        Hosts::new(addresses).expect("addresses")
+    fn hosts(count: usize) -> Hosts<usize> {
+        Hosts::new((0..count).map(|number| (number, format!("h{number}"))))
     }
 
     /// How many of a number of requests each host gets.
-    fn spread(hosts: &Hosts, requests: usize, now: Instant) -> Vec<usize> {
+    fn spread(hosts: &Hosts<usize>, requests: usize, now: Instant) -> Vec<usize> {
         let mut counts = vec![0; hosts.hosts.len()];
         for _ in 0..requests {
             counts[hosts.choose(&[], now).expect("a host")] += 1;
