@@ -38,6 +38,7 @@ mod check;
 mod columns;
 mod dashed;
 mod evaluate;
+mod event_times;
 mod fault;
 mod filter;
 mod functions;
@@ -60,6 +61,7 @@ use std::sync::Arc;
 
 use batch::{Batch, Bitmap, Cell, Column, ColumnBuilder, FieldPath, FieldRead};
 
+pub use event_times::EventTimes;
 pub use functions::{EXAMPLE_DOCUMENT, FUNCTION_GROUPS, FunctionDoc, FunctionGroup, functions};
 pub use template::{Absent, BoundTemplate, Template, TemplateError, zone_setting};
 pub use time_letters::{FormatUse, MisusedLetter, check_time_letters};

@@ -24,7 +24,8 @@ use batch::{Batch, Column, FieldPath, FieldRead, Value};
 use datetime::Zone;
 use jiff::tz::TimeZone;
 
-use crate::time::{self, parse_time};
+use crate::event_times::EventTimes;
+use crate::time;
 use time_text::TimeText;
 
 /// The spellings of a template in one sentence of Markdown, for the descriptions of components that take one.
@@ -241,7 +242,7 @@ impl Piece {
             Self::Time(format, zone) => BoundPiece::Time(BoundTime {
                 format,
                 zone,
-                column: batch.column(&FieldPath::from_keys(["@timestamp"])),
+                times: EventTimes::of(batch),
                 last: None,
                 text: Vec::new(),
             }),
@@ -319,7 +320,7 @@ impl BoundTemplate<'_> {
 struct BoundTime<'a> {
     format: &'a TimeText,
     zone: &'a TimeZone,
-    column: Arc<Column>,
+    times: EventTimes,
     /// The span of time that `text` holds for.
     last: Option<(i64, i64)>,
     text: Vec<u8>,
@@ -327,11 +328,7 @@ struct BoundTime<'a> {
 
 impl BoundTime<'_> {
     fn write(&mut self, row: usize, received: i64, out: &mut Vec<u8>) {
-        let nanos = match self.column.value(row) {
-            Value::Time(nanos) => nanos,
-            Value::Text(text) => parse_time(text).unwrap_or(received),
-            _ => received,
-        };
+        let nanos = self.times.own_nanos(row).unwrap_or(received);
         let span = self.format.span(nanos, self.zone);
         if self.last != Some(span) {
             self.last = Some(span);
