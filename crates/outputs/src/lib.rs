@@ -9,10 +9,13 @@ mod answer;
 mod compression;
 mod discard;
 mod elasticsearch;
+mod exchange;
 mod file;
 mod format;
+mod forward;
 mod hosts;
 mod http;
+mod logstash;
 mod partition;
 mod pipeline;
 mod pretty;
@@ -36,7 +39,9 @@ pub static SPECS: &[Spec] = &[
     discard::SPEC,
     elasticsearch::SPEC,
     file::SPEC,
+    forward::SPEC,
     http::SPEC,
+    logstash::SPEC,
     pipeline::SPEC,
     stdout::SPEC,
 ];

@@ -2,6 +2,7 @@
 
 use testkit::conformance::output::{OutputCase, check};
 use testkit::http::{Answer, HttpServer};
+use testkit::receiver::{Receiver, Speaks};
 
 static CASES: &[OutputCase] = &[
     OutputCase {
@@ -36,11 +37,27 @@ static CASES: &[OutputCase] = &[
         }),
     },
     OutputCase {
+        name: "forward",
+        settings: |place| format!("hosts: '127.0.0.1:{}'", place.port),
+        remote: Some(|place| {
+            let server = Receiver::start(place.port, Speaks::Forward);
+            Box::new(move || server.events())
+        }),
+    },
+    OutputCase {
         name: "http",
         settings: |place| format!("url: 'http://127.0.0.1:{}/events'", place.port),
         remote: Some(|place| {
             let server = HttpServer::start_at(place.port, None, |_, _| Answer::new(200));
             Box::new(move || server.lines().len())
+        }),
+    },
+    OutputCase {
+        name: "logstash",
+        settings: |place| format!("hosts: '127.0.0.1:{}'", place.port),
+        remote: Some(|place| {
+            let server = Receiver::start(place.port, Speaks::Lumberjack);
+            Box::new(move || server.events())
         }),
     },
     OutputCase {

@@ -9,6 +9,7 @@
 //! | [`http`] | an HTTP server that does what a test wants and keeps what it got |
 //! | [`lumberjack`] | a strict client of the protocol of Beats |
 //! | [`mmdb`] | a writer of small MaxMind databases |
+//! | [`receiver`] | a strict receiver of Lumberjack and Forward |
 //! | [`rights`] | what tests need of the machine, and what becomes of them without it |
 //! | [`search`] | real servers: OpenSearch and Elasticsearch |
 //! | [`sample`] | the repository's own sample database |
@@ -21,6 +22,7 @@ pub mod http;
 pub mod lumberjack;
 pub mod mmdb;
 pub mod ports;
+pub mod receiver;
 pub mod rights;
 pub mod sample;
 pub mod search;

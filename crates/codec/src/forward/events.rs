@@ -5,7 +5,7 @@
 //! is beyond is checked, and read again when its turn comes. Records stay the bytes that they were; copied are only those
 //! whose keys are put in order (see [`batch::msgpack`]). Entries may lie in several buffers, each of them in one.
 
-use batch::msgpack::{Checked, Checks, Head, head, normalise};
+use batch::msgpack::{Checked, Checks, Head, Value, find, head, normalise, read};
 use batch::{BatchBuilder, Span, json::Scan};
 use bytes::Bytes;
 
@@ -159,7 +159,8 @@ impl Events {
 
     /// Adds the events from the one numbered `from` on, as many as the batch takes; gives the number behind the last one,
     /// with which the next call goes on. `message` are the buffers that were read. Event `n` starts at `first + n` in its stream. For each
-    /// event that was added, `added` is given its time and its metadata, a map in normal form, where that is not empty.
+    /// event that was added, `added` is given its time and its metadata, a map in normal form, where that is not empty and holds more
+    /// than the id of the event, `_id`.
     pub fn push(
         &mut self,
         message: &[Bytes],
@@ -174,8 +175,7 @@ impl Events {
                 unreachable!("the message was checked: {error}");
             }
         }
-        // What the batch calls the buffers that it needs: what lies beside the message, and the last one of the message.
-        let (mut beside, mut buffer) = (None, None);
+        let mut names = Names::default();
         if self.dotted {
             builder.dotted_keys();
         }
@@ -187,34 +187,22 @@ impl Events {
             if builder.len() >= BATCH_EVENTS_MAX || builder.size() >= BATCH_BYTES_MAX {
                 break;
             }
-            let MapSpan {
-                start,
-                len,
-                buffer: number,
-            } = event.record;
-            let span = Span {
-                buffer: match buffer {
-                    Some((of, name)) if of == number => name,
-                    _ if number == BESIDE => {
-                        *beside.get_or_insert_with(|| builder.buffer(self.side.clone()))
-                    }
-                    _ => {
-                        let name = builder.shared_buffer(&message[number as usize]);
-                        buffer = Some((number, name));
-                        name
-                    }
-                },
-                start,
-                len,
-            };
+            let span = names.span(event.record, message, &self.side, builder);
             let place = first + next as u64;
             builder.push(span, place, place + 1);
             let mut of_event = None;
             if let Some(((at, place), rest)) = metadata.split_first()
                 && *at == next - self.first
             {
-                of_event = Some(place.of(message, &self.side));
                 metadata = rest;
+                let bytes = place.of(message, &self.side);
+                let id = id_in(&bytes).filter(|id| {
+                    let mut id_span = names.span(*place, message, &self.side, builder);
+                    id_span.start += id.at.start as u32;
+                    id_span.len = id.at.len() as u32;
+                    builder.id_last(id_span).is_ok()
+                });
+                of_event = (!id.is_some_and(|id| id.is_alone)).then_some(bytes);
             }
             added(event.time, of_event);
             next += 1;
@@ -457,6 +445,64 @@ fn event_time(data: &[u8]) -> EventTime {
         (_, ..1_000_000_000) => EventTime::At(seconds * 1_000_000_000 + nanos),
         _ => EventTime::Invalid,
     }
+}
+
+/// What a batch calls the buffers that it needs.
+#[derive(Default)]
+struct Names {
+    /// What lies beside the message.
+    beside: Option<u32>,
+    /// The last one of the message, by its number.
+    last: Option<(u32, u32)>,
+}
+
+impl Names {
+    /// Where a map lies for a batch.
+    #[inline]
+    fn span(
+        &mut self,
+        place: MapSpan,
+        message: &[Bytes],
+        side: &Bytes,
+        builder: &mut BatchBuilder,
+    ) -> Span {
+        let MapSpan {
+            start,
+            len,
+            buffer: number,
+        } = place;
+        let buffer = match self.last {
+            Some((of, name)) if of == number => name,
+            _ if number == BESIDE => *self
+                .beside
+                .get_or_insert_with(|| builder.buffer(side.clone())),
+            _ => {
+                let name = builder.shared_buffer(&message[number as usize]);
+                self.last = Some((number, name));
+                name
+            }
+        };
+        Span { buffer, start, len }
+    }
+}
+
+/// The id of an event in its metadata.
+struct MetadataId {
+    /// Where its text lies.
+    at: std::ops::Range<usize>,
+    /// The metadata has nothing else.
+    is_alone: bool,
+}
+
+/// The text `_id` of a map of metadata, with which the output `forward` of Millpond carries the id of an event.
+fn id_in(metadata: &[u8]) -> Option<MetadataId> {
+    let value = find(metadata, b"_id")?;
+    let Value::Str(text) = read(metadata, value.start).0 else {
+        return None;
+    };
+    let at = value.end - text.len()..value.end;
+    let is_alone = matches!(head(metadata, 0), Ok((Head::Map(1), _)));
+    Some(MetadataId { at, is_alone })
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
     reason = "a channel of a test ends with it"
 )]
 
+mod acknowledged_outputs;
 mod bad_input;
 mod beats_input;
 mod bench;
