@@ -192,7 +192,7 @@ impl Shared {
             let count = places.len();
             let reply = self.next_reply();
             let first = match reply {
-                Reply::InSteps(events) | Reply::CloseAfter(events) => events,
+                Reply::InSteps(events) | Reply::CloseAfter(events) => events.min(count),
                 _ => 0,
             };
             if first > 0 {

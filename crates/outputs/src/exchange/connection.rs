@@ -278,6 +278,10 @@ impl<P: Protocol> Open<P> {
             return Err(CLOSED.to_owned());
         }
         self.heard = Instant::now();
+        // An alert of TLS, with which a server answers what is none.
+        if self.received.starts_with(&[0x15, 3]) {
+            return Err("the server expects TLS on this port: set `tls`".to_owned());
+        }
         while let Some((answer, len)) = self.protocol.answer(&self.received)? {
             self.received.advance(len);
             self.settle(answer)?;
