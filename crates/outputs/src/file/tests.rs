@@ -189,7 +189,7 @@ fn a_damaged_file_is_put_aside_and_a_foreign_one_left_alone() {
 
 #[test]
 fn a_last_line_that_may_be_somebody_elses_is_kept() {
-    let line = "{path: $/a, format: line, template: '%{n}'}";
+    let line = "{path: $/a, codec: template, template: '%{n}'}";
     let binary = "\u{1}\u{0}x".repeat(33_200);
     for (yaml, before, after) in [
         (line, "line one\nmy only copy", "1\n"),
@@ -279,7 +279,7 @@ fn paths_follow_time_and_fields() {
     let directory = directory();
     let (output, _) = output(
         &directory,
-        "{path: '$/%{host}/%{+yyyy-MM-dd}.log', format: line, template: '%{n}'}",
+        "{path: '$/%{host}/%{+yyyy-MM-dd}.log', codec: template, template: '%{n}'}",
     );
     let rows = [
         r#"{"@timestamp":"2024-01-01T23:59:59Z","host":"a","n":1}"#,
@@ -541,7 +541,7 @@ fn what_cannot_work_is_refused_at_the_start() {
             "does not exist",
         ),
         ("path: '$/%{a'", "not closed"),
-        ("{path: $/a, template: x}", "requires `format: line`"),
+        ("{path: $/a, template: x}", "requires `codec: template`"),
         ("{path: $/a, compression: lzma}", "lzma"),
         ("{path: $/a.gz, compression_level: 10}", "between 0 and 9"),
         (

@@ -1,0 +1,156 @@
+//! The codec `logfmt`: `key=value` pairs on one line.
+//!
+//! There is no specification; this follows what go-logfmt reads and writes (<https://github.com/go-logfmt/logfmt>, `encode.go`):
+//! a value stands in quotes where it holds a blank, `=`, `"` or a control character, or would be read as `null`, and is escaped as
+//! in JSON then. A key has none of these characters. An empty text is `""`, as in Go's `log/slog`, because some readers
+//! (Logstash's `kv` among them) take the pair that follows `key=` for its value.
+//!
+//! Members of objects get dotted keys; arrays and empty objects are their JSON text. The event is rendered as JSON, and that text
+//! walked once.
+
+use batch::json::{self, Kind};
+use batch::{Batch, JsonWriter};
+
+/// The character that stands for those that a key cannot have.
+const REPLACEMENT: u8 = b'_';
+
+/// The pairs of one batch.
+#[derive(Debug)]
+pub struct BoundLogfmt<'a> {
+    writer: JsonWriter<'a>,
+    /// The event as JSON.
+    event: Vec<u8>,
+    pairs: Pairs,
+}
+
+impl<'a> BoundLogfmt<'a> {
+    /// A writer for the events of `batch`.
+    pub fn new(batch: &'a Batch) -> Self {
+        Self {
+            writer: JsonWriter::new(batch),
+            event: Vec::new(),
+            pairs: Pairs::default(),
+        }
+    }
+
+    /// Appends the pairs of a row.
+    pub fn write(&mut self, row: usize, out: &mut Vec<u8>) {
+        self.event.clear();
+        self.writer.write(row, &mut self.event);
+        self.pairs.key.clear();
+        let start = out.len();
+        self.pairs.object(&self.event, start, out);
+    }
+}
+
+/// Writes the members of objects as pairs.
+#[derive(Debug, Default)]
+struct Pairs {
+    /// The key of what is being written.
+    key: Vec<u8>,
+    /// A text without its escapes.
+    plain: Vec<u8>,
+}
+
+impl Pairs {
+    /// Appends the members of an object; the first pair of the row begins at `start`.
+    fn object(&mut self, object: &[u8], start: usize, out: &mut Vec<u8>) {
+        let prefix = self.key.len();
+        for member in json::members(object) {
+            if prefix > 0 {
+                self.key.push(b'.');
+            }
+            self.push_key(member.key);
+            self.value(&object[member.value], start, out);
+            self.key.truncate(prefix);
+        }
+    }
+
+    /// Appends to the key what a member is called.
+    fn push_key(&mut self, raw: &[u8]) {
+        let from = self.key.len();
+        match json::has_escape(raw) {
+            true => json::unescape(raw, &mut self.key),
+            false => self.key.extend_from_slice(raw),
+        }
+        if self.key.len() == from {
+            self.key.push(REPLACEMENT);
+        }
+        for byte in &mut self.key[from..] {
+            if *byte <= b' ' || matches!(*byte, b'=' | b'"' | 0x7f) {
+                *byte = REPLACEMENT;
+            }
+        }
+    }
+
+    fn value(&mut self, value: &[u8], start: usize, out: &mut Vec<u8>) {
+        let kind = json::kind(value);
+        if kind == Kind::Object && json::members(value).next().is_some() {
+            return self.object(value, start, out);
+        }
+        if out.len() > start {
+            out.push(b' ');
+        }
+        out.extend_from_slice(&self.key);
+        out.push(b'=');
+        match kind {
+            Kind::Null | Kind::Bool | Kind::Number => out.extend_from_slice(value),
+            Kind::Array | Kind::Object => write_text(value, out),
+            Kind::String => {
+                let body = &value[1..value.len() - 1];
+                if json::has_escape(body) {
+                    self.plain.clear();
+                    json::unescape(body, &mut self.plain);
+                    write_text(&self.plain, out);
+                } else {
+                    write_text(body, out);
+                }
+            }
+        }
+    }
+}
+
+/// Appends a text, in quotes where it needs them.
+#[inline]
+fn write_text(text: &[u8], out: &mut Vec<u8>) {
+    let is_special = |byte: &u8| *byte <= b' ' || matches!(*byte, b'=' | b'"' | 0x7f);
+    match text.is_empty() || text == b"null" || text.iter().any(is_special) {
+        true => json::write_string(out, text),
+        false => out.extend_from_slice(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn pairs_are_quoted_where_a_reader_needs_it() {
+        for (document, expected) in [
+            ("{}", ""),
+            (r#"{"a":1.50,"b":true,"c":null}"#, "a=1.50 b=true c=null"),
+            (r#"{"a":"null","b":"true"}"#, r#"a="null" b=true"#),
+            (r#"{"a":"x=y","b":"x y","c":""}"#, r#"a="x=y" b="x y" c="""#),
+            (r#"{"a":"\"q\" \\ \/"}"#, r#"a="\"q\" \\ /""#),
+            (r#"{"a":"C:\\x"}"#, r"a=C:\x"),
+            (r#"{"a":"\u0000\n\t\u007f"}"#, "a=\"\\u0000\\n\\t\u{7f}\""),
+            (r#"{"a":"\u00e9ö"}"#, "a=éö"),
+            (
+                r#"{"a":{"b":1,"c":{"d":"x"}},"e":{},"f":{"g":[]}}"#,
+                "a.b=1 a.c.d=x e={} f.g=[]",
+            ),
+            (r#"{"a":[1,"x"]}"#, r#"a="[1,\"x\"]""#),
+            (
+                r#"{"a b":1,"c=d":2,"\"":3,"":4,"x":{"":5},"\u0001":6}"#,
+                "a_b=1 c_d=2 _=3 _=4 x._=5 _=6",
+            ),
+            (r#" { "a" : { "b" : [ 1 ] } } "#, r#"a.b="[ 1 ]""#),
+        ] {
+            let batch = testing::documents(&[document]);
+            let mut out = Vec::new();
+            BoundLogfmt::new(&batch).write(0, &mut out);
+            assert_eq!(String::from_utf8_lossy(&out), expected, "{document}");
+        }
+    }
+}
