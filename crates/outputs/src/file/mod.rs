@@ -56,7 +56,7 @@ use crate::schema::with_codec;
 pub const SPEC: Spec = Spec {
     name: "file",
     aliases: &[],
-    summary: "Writes events to files, one event per line.",
+    summary: "Writes events to files.",
     description: concat!("\
 `path` and `template` may contain fields and times: ", expr::template_syntax!(), " A field that is absent or null is written as `-`. In a path, the value of a field \
 cannot leave its directory: slashes and control characters become `_`, and so does a value that is empty or consists only of dots. \
