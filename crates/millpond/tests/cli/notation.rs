@@ -343,9 +343,12 @@ fn times_are_written_and_read_in_two_kinds_of_letters_and_in_a_zone() {
         );
     }
     let line = |settings: &str| {
-        run_in(&folder, &format!("file a.json | stdout template {settings}"))
-            .expect(0)
-            .out
+        run_in(
+            &folder,
+            &format!("file a.json | stdout template {settings}"),
+        )
+        .expect(0)
+        .out
     };
     assert_eq!(line("'%{+HH:mm} %{a}' timezone=Asia/Kolkata"), "05:00 1\n");
     assert_eq!(

@@ -122,6 +122,9 @@ fn write_text(text: &[u8], out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
     use super::*;
     use crate::testing;
 
@@ -151,6 +154,96 @@ mod tests {
             let mut out = Vec::new();
             BoundLogfmt::new(&batch).write(0, &mut out);
             assert_eq!(String::from_utf8_lossy(&out), expected, "{document}");
+        }
+    }
+
+    /// Reads a line as go-logfmt does (`decode.go`): pairs with what their values say.
+    fn read(line: &str) -> Vec<(String, String)> {
+        let mut pairs = Vec::new();
+        let mut rest = line;
+        while !rest.is_empty() {
+            let (key, value) = rest.split_once('=').expect("a value");
+            let is_bad = |letter: char| letter <= ' ' || letter == '"';
+            assert!(!key.is_empty() && !key.contains(is_bad), "{line:?}");
+            let (text, behind) = match value.starts_with('"') {
+                true => {
+                    let mut values = serde_json::Deserializer::from_str(value).into_iter();
+                    let text: String = values.next().expect("a text").expect("a quoted text");
+                    (text, &value[values.byte_offset()..])
+                }
+                false => {
+                    let (text, behind) = value.split_at(value.find(' ').unwrap_or(value.len()));
+                    let is_bad = |letter: char| letter <= ' ' || letter == '"' || letter == '=';
+                    assert!(!text.is_empty() && !text.contains(is_bad), "{line:?}");
+                    (text.to_owned(), behind)
+                }
+            };
+            pairs.push((key.to_owned(), text));
+            rest = match behind.strip_prefix(' ') {
+                Some(more) => more,
+                None => {
+                    assert_eq!(behind, "", "{line:?}");
+                    ""
+                }
+            };
+        }
+        pairs
+    }
+
+    /// The pairs that an event should give.
+    fn pairs(prefix: &str, object: &serde_json::Map<String, Value>) -> Vec<(String, String)> {
+        let mut pairs_of = Vec::new();
+        for (key, value) in object {
+            let is_bad = |letter: char| letter <= ' ' || matches!(letter, '=' | '"' | '\u{7f}');
+            let mut key: String = match key.is_empty() {
+                true => "_".into(),
+                false => key.replace(is_bad, "_"),
+            };
+            key.insert_str(0, prefix);
+            match value {
+                Value::Object(members) if !members.is_empty() => {
+                    pairs_of.extend(pairs(&format!("{key}."), members));
+                }
+                Value::String(text) => pairs_of.push((key, text.clone())),
+                other => pairs_of.push((key, other.to_string())),
+            }
+        }
+        pairs_of
+    }
+
+    fn text() -> impl Strategy<Value = String> {
+        "(null|[a-c =\"\\\\\n\u{0}\u{1f}\u{7f}é\u{2028}\u{fffd}.]{0,6})"
+    }
+
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            text().prop_map(Value::from),
+        ];
+        leaf.prop_recursive(3, 20, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+                prop::collection::hash_map(text(), inner, 0..4)
+                    .prop_map(|members| Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1000))]
+
+        #[test]
+        fn a_reader_of_logfmt_reads_what_was_written(
+            members in prop::collection::hash_map(text(), value(), 0..5),
+        ) {
+            let event: serde_json::Map<String, Value> = members.into_iter().collect();
+            let batch = testing::documents(&[&Value::Object(event.clone()).to_string()]);
+            let mut out = Vec::new();
+            BoundLogfmt::new(&batch).write(0, &mut out);
+            let line = String::from_utf8(out).expect("text");
+            prop_assert_eq!(read(&line), pairs("", &event), "{}", line);
         }
     }
 }

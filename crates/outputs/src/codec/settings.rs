@@ -39,9 +39,9 @@ pub struct CodecSettings {
     codec: Option<CodecName>,
     /// With `codec: template`: the text of an event, which may contain `%{field}` and `%{+time format}`.
     template: Option<String>,
-    /// With `codec: csv`: the rows.
+    /// With `codec: csv`: how rows are written.
     csv: Option<CsvSettings>,
-    /// With `codec: text`: the text.
+    /// With `codec: text`: what is written.
     text: Option<TextSettings>,
     /// The zone of times in `%{+time format}`: an IANA name such as `Europe/Berlin`, or an offset such as `+02:00`. Default: UTC.
     #[allow(dead_code, reason = "read from the tree, for its place")]
@@ -70,12 +70,20 @@ impl Default for CsvSettings {
     }
 }
 
-/// What the text of an event is.
+/// Which text is written.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 struct TextSettings {
     /// The field that is written.
     field: String,
+}
+
+impl Default for TextSettings {
+    fn default() -> Self {
+        Self {
+            field: "message".into(),
+        }
+    }
 }
 
 /// What other names for codecs are called here.

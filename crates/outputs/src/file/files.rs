@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use super::notes::Notes;
 use super::open::OpenFile;
-use super::recover::{ExistingFile, examine};
+use super::recover::{ExistingFile, examine, holds_nothing};
 use super::rotate;
 use super::settings::Settings;
 use super::storage::{Storage, Stored, is_device, seconds};
@@ -181,9 +181,10 @@ impl Files {
         }
         let interval = self.settings.rotation.interval_of(time);
         let compression = self.settings.compression;
+        let is_new = holds_nothing(stored.file(), compression).map_err(failed)?;
         let mut file =
             OpenFile::new(stored, Path::new(&**path), compression, interval).map_err(failed)?;
-        file.lacks_header = metadata.len() == 0 && !self.header.is_empty();
+        file.lacks_header = is_new && !self.header.is_empty();
         Ok(file)
     }
 

@@ -25,6 +25,8 @@ mod settings;
 mod storage;
 
 #[cfg(test)]
+mod codec_tests;
+#[cfg(test)]
 mod tests;
 
 use std::sync::Arc;

@@ -220,6 +220,32 @@ pub fn examine_members(
     Ok(ExistingFile::Whole)
 }
 
+/// Whether a file is empty, or an archive of nothing, as mending leaves it where nothing was whole.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn holds_nothing(file: &File, compression: Compression) -> io::Result<bool> {
+    const ARCHIVE_SIZE_MAX: u64 = 64;
+    let metadata = file.metadata()?;
+    let len = metadata.len();
+    if len == 0 || !metadata.is_file() {
+        return Ok(true);
+    }
+    if len > ARCHIVE_SIZE_MAX || compression == Compression::None {
+        return Ok(false);
+    }
+    let mut archive = vec![0; len as usize];
+    file.read_exact_at(&mut archive, 0)?;
+    let mut content = Vec::new();
+    match compression {
+        Compression::Zstd(_) => zstd::stream::copy_decode(&*archive, &mut content)?,
+        _ => {
+            flate2::read::MultiGzDecoder::new(&*archive).read_to_end(&mut content)?;
+        }
+    }
+    Ok(content.is_empty())
+}
+
 fn skip_zstd(reader: &mut CountingReader<'_>, scratch: &mut [u8]) -> io::Result<()> {
     skip_all(
         zstd::stream::read::Decoder::with_buffer(reader)?.single_frame(),

@@ -678,10 +678,11 @@ proptest! {
         by_field in any::<bool>(),
         rotate in prop::sample::select(vec!["{}", "{max_bytes: 50B}"]),
         open_max in 1..4_usize,
+        codec in prop::sample::select(vec!["json", "csv, csv: {columns: [n]}"]),
     ) {
         let directory = directory();
         let name = if by_field { "f-%{a}" } else { "f-0" };
-        let yaml = format!("{{path: '$/{name}{ending}', rotate: {rotate}, max_open_files: {open_max}}}");
+        let yaml = format!("{{path: '$/{name}{ending}', rotate: {rotate}, max_open_files: {open_max}, codec: {codec}}}");
         let (output, storage) = output(&directory, &yaml);
         *storage.room.lock() = room;
         let mut expected = vec![Vec::new(); 3];
@@ -708,9 +709,14 @@ proptest! {
         names.sort_by_key(|name| (name.len() == 3 + ending.len(), name.clone()));
         for name in names {
             let file = usize::from(name.as_bytes()[2] - b'0');
-            for line in content(directory.path().join(name)).lines() {
+            let text = content(directory.path().join(name));
+            let mut lines = text.lines();
+            let is_csv = codec != "json";
+            prop_assert_eq!(is_csv.then(|| lines.next().expect("a header")), is_csv.then_some("n"));
+            for line in lines {
                 let event: serde_json::Value = serde_json::from_str(line).expect("a whole line");
-                found[file].push(event["n"].as_u64().expect("a number"));
+                let number = if is_csv { &event } else { &event["n"] };
+                found[file].push(number.as_u64().expect("a number"));
             }
         }
         prop_assert_eq!(found, expected);

@@ -4,12 +4,12 @@ use batch::{Batch, Bitmap};
 use component::{Encoded, Framing, RowEnd};
 use config::{ConfigError, Node};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::codec::Codec;
 
 /// What a body holds.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum BodyName {
     /// One event per line; with `codec: msgpack` one event after the other.

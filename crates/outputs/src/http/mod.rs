@@ -126,7 +126,7 @@ struct Config {
     /// What the body of a request holds: `lines` is one event per line, `array` a JSON array, `single` one event.
     #[serde(default)]
     body: BodyName,
-    /// With `template`: how the values of fields are escaped.
+    /// With `codec: template`: how the values of fields are escaped.
     #[serde(default)]
     escape: EscapeName,
     /// How bodies are compressed.
