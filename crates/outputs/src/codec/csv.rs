@@ -17,20 +17,19 @@ pub struct Csv {
 }
 
 impl Csv {
-    /// Rows of these columns, each a name and the field that it stands for.
-    pub fn new(delimiter: u8, columns: Vec<(&str, FieldPath)>, has_header: bool) -> Self {
+    /// Rows of these fields. In the header, each is called as its keys are, joined by dots.
+    pub fn new(delimiter: u8, columns: Vec<FieldPath>, has_header: bool) -> Self {
         let header = has_header.then(|| {
             let mut header = Vec::new();
-            for (index, (name, _)) in columns.iter().enumerate() {
+            for (index, path) in columns.iter().enumerate() {
                 if index > 0 {
                     header.push(delimiter);
                 }
-                write_field(name.as_bytes(), delimiter, &mut header);
+                write_field(path.keys().join(".").as_bytes(), delimiter, &mut header);
             }
             header.push(b'\n');
             header
         });
-        let columns = columns.into_iter().map(|(_, path)| path).collect();
         Self {
             delimiter,
             columns,
@@ -146,7 +145,7 @@ mod tests {
             (b',', "x.y", r#"{"x":{"y":"z"}}"#, "z"),
         ] {
             let batch = testing::documents(&[document]);
-            let path = |name| (name, FieldPath::parse(name).expect("a field"));
+            let path = |name| FieldPath::parse(name).expect("a field");
             let csv = Csv::new(delimiter, columns.split(' ').map(path).collect(), true);
             let mut out = Vec::new();
             csv.bind(&batch).write(0, &mut out);
@@ -156,8 +155,13 @@ mod tests {
 
     #[test]
     fn a_header_names_the_columns() {
-        let path = || FieldPath::from_keys(["x"]);
-        let csv = |header| Csv::new(b',', vec![("a.b", path()), ("c,d", path())], header);
+        let paths = || {
+            vec![
+                FieldPath::from_keys(["a", "b"]),
+                FieldPath::from_keys(["c,d"]),
+            ]
+        };
+        let csv = |header| Csv::new(b',', paths(), header);
         assert_eq!(csv(true).header(), Some(b"a.b,\"c,d\"\n".as_slice()));
         assert_eq!(csv(false).header(), None);
     }

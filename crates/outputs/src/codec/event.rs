@@ -206,10 +206,7 @@ mod tests {
             (template(true), "a=1 m\\n\na=x -\n"),
             (Codec::Text(TextField::default()), "m\n\n{\"a\":\"x\"}\n"),
             (Codec::Text(TextField::named(path.clone())), "1\nx\n"),
-            (
-                Codec::Csv(Csv::new(b',', vec![("a", path)], true)),
-                "1\nx\n",
-            ),
+            (Codec::Csv(Csv::new(b',', vec![path], true)), "1\nx\n"),
             (
                 Codec::MsgPack,
                 "\u{82}\u{a1}a\u{1}\u{a7}message\u{a2}m\n\u{81}\u{a1}a\u{a1}x",

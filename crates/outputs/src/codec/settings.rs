@@ -216,8 +216,7 @@ impl CodecSettings {
                 return Err(place.error("the delimiter is one ASCII character, or `tab`"));
             }
         };
-        let names = set.columns.iter().map(String::as_str);
-        Ok(Csv::new(delimiter, names.zip(paths).collect(), set.header))
+        Ok(Csv::new(delimiter, paths, set.header))
     }
 }
 
