@@ -35,6 +35,8 @@ pub const SPEC: Spec = Spec {
     description: concat!("\
 Events are written in order. A JSON event that no processor changed is written byte for byte as it was received. If the reader closes the pipe (`| head -1`), the pipeline ends without an error; if standard output is a file on a full disk, writing is retried and resumes exactly where it stopped. Several `stdout` outputs, in one pipeline or in several, do not mix their lines.
 
+The codecs are described on the page [codecs](codecs.md). Two are only here: `pretty` is JSON for reading, in which what fits on a line of 80 characters stands on one and the rest is indented, in colours on a terminal unless the environment sets `NO_COLOR` or `TERM=dumb`; `dots` is one dot per event.
+
 In a `template`, ", expr::template_syntax!(), " A field that is absent or null is written as `-`."),
     positional: Positional::fields(&["codec", "template"]),
     one_line: &[],

@@ -60,6 +60,8 @@ pub const SPEC: Spec = Spec {
     aliases: &[],
     summary: "Writes events to files.",
     description: concat!("\
+`codec` determines how events are written (page [codecs](codecs.md)): one JSON object per line by default.
+
 `path` and `template` may contain fields and times: ", expr::template_syntax!(), " A field that is absent or null is written as `-`. In a path, the value of a field \
 cannot leave its directory: slashes and control characters become `_`, and so does a value that is empty or consists only of dots. \
 An event with a path that no file can have (too long, a directory) is rejected; the others are written.
@@ -67,7 +69,7 @@ An event with a path that no file can have (too long, a directory) is rejected; 
 An existing file is appended to. An incomplete write at its end, left by a process that was killed, is first removed and reported; in a \
 compressed file and with `codec: msgpack`, this requires reading the file once. With codecs of lines other than `json` and no compression nothing is ever removed, \
 because an incomplete line cannot be distinguished from other text: a last line without a newline is kept, completed with a newline, and reported. \
-The same applies to a last line of JSON that only lacks its newline. A file with content in a different format is not changed, and an error is reported.
+The same applies to a last line of JSON that only lacks its newline. A row of CSV that was cut off within quotes takes in the rows that follow it, up to the next quote. A file with content in a different format is not changed, and an error is reported.
 
 Incomplete writes in compressed files are removed at the next start even if these files are not opened again, because the path contains a time or because \
 they were renamed within their directory. This is reported, and a file that contains nothing complete becomes an \

@@ -49,6 +49,10 @@ are allowed in the path and the query, not in the host; the value of a field is 
 URL. An event whose URL is longer than 8,000 bytes is rejected; the others are sent. The value of a header without `%{` is \
 sent as it is, or is the content of a file if it starts with `file:`.
 
+`codec` determines how an event is written (page [codecs](codecs.md)), and `body` what a request contains: `lines` is many events, each with a newline behind it (with \
+`msgpack`, nothing); `array` is a JSON array of many, with `codec: json` or a template that gives JSON; `single` is one event without a newline. Unless \
+`headers` sets it, `Content-Type` is `application/x-ndjson`, `application/json`, `text/csv`, `application/vnd.msgpack` or `text/plain` accordingly.
+
 A request is complete with 1 MiB, 10,000 events, or 200 ms after its first event, unless `batch` specifies other limits. Many requests are in \
 flight at the same time (`concurrency`), so that they may arrive in a different order than the events.
 
