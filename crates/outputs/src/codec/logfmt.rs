@@ -6,7 +6,7 @@
 //! (Logstash's `kv` among them) take the pair that follows `key=` for its value.
 //!
 //! Members of objects get dotted keys; arrays and empty objects are their JSON text. The event is rendered as JSON, and that text
-//! walked once.
+//! walked once. A text that JSON escapes is copied as it stands, escapes included, where readers of logfmt know them.
 
 use batch::json::{self, Kind};
 use batch::{Batch, JsonWriter};
@@ -39,7 +39,8 @@ impl<'a> BoundLogfmt<'a> {
         self.writer.write(row, &mut self.event);
         self.pairs.key.clear();
         let start = out.len();
-        self.pairs.object(&self.event, start, out);
+        let object = next_token(&self.event, 0);
+        self.pairs.object(&self.event, object, start, out);
     }
 }
 
@@ -53,17 +54,24 @@ struct Pairs {
 }
 
 impl Pairs {
-    /// Appends the members of an object; the first pair of the row begins at `start`.
-    fn object(&mut self, object: &[u8], start: usize, out: &mut Vec<u8>) {
+    /// Appends the members of the object that begins at `pos` of a valid JSON text; the first pair of the row begins at `start`.
+    /// Gives where the object ends.
+    fn object(&mut self, text: &[u8], pos: usize, start: usize, out: &mut Vec<u8>) -> usize {
         let prefix = self.key.len();
-        for member in json::members(object) {
+        let mut pos = next_token(text, pos + 1);
+        // Anything but a key is the end of the object.
+        while text.get(pos) == Some(&b'"') {
+            let key_end = json::skip_value(text, pos);
             if prefix > 0 {
                 self.key.push(b'.');
             }
-            self.push_key(member.key);
-            self.value(&object[member.value], start, out);
+            self.push_key(text.get(pos + 1..key_end - 1).unwrap_or_default());
+            let value = next_token(text, key_end);
+            let value_end = self.value(text, value, start, out);
             self.key.truncate(prefix);
+            pos = next_token(text, value_end);
         }
+        pos + 1
     }
 
     /// Appends to the key what a member is called.
@@ -76,18 +84,22 @@ impl Pairs {
         if self.key.len() == from {
             self.key.push(REPLACEMENT);
         }
-        for byte in &mut self.key[from..] {
-            if *byte <= b' ' || matches!(*byte, b'=' | b'"' | 0x7f) {
+        let key = &mut self.key[from..];
+        if has_special(key) {
+            for byte in key.iter_mut().filter(|byte| is_special(**byte)) {
                 *byte = REPLACEMENT;
             }
         }
     }
 
-    fn value(&mut self, value: &[u8], start: usize, out: &mut Vec<u8>) {
-        let kind = json::kind(value);
-        if kind == Kind::Object && json::members(value).next().is_some() {
-            return self.object(value, start, out);
+    /// Appends the value at `pos`; gives where it ends.
+    fn value(&mut self, text: &[u8], pos: usize, start: usize, out: &mut Vec<u8>) -> usize {
+        let kind = json::kind(&text[pos.min(text.len())..]);
+        if kind == Kind::Object && text.get(next_token(text, pos + 1)) == Some(&b'"') {
+            return self.object(text, pos, start, out);
         }
+        let end = json::skip_value(text, pos);
+        let value = &text[pos.min(end)..end];
         if out.len() > start {
             out.push(b' ');
         }
@@ -96,25 +108,78 @@ impl Pairs {
         match kind {
             Kind::Null | Kind::Bool | Kind::Number => out.extend_from_slice(value),
             Kind::Array | Kind::Object => write_text(value, out),
-            Kind::String => {
-                let body = &value[1..value.len() - 1];
-                if json::has_escape(body) {
-                    self.plain.clear();
-                    json::unescape(body, &mut self.plain);
-                    write_text(&self.plain, out);
-                } else {
-                    write_text(body, out);
-                }
+            Kind::String => self.string(value.get(1..value.len() - 1).unwrap_or_default(), out),
+        }
+        end
+    }
+
+    /// Appends a text that stands so between the quotes of a JSON string.
+    fn string(&mut self, body: &[u8], out: &mut Vec<u8>) {
+        match escapes(body) {
+            Escapes::None => write_text(body, out),
+            Escapes::Short => {
+                out.push(b'"');
+                out.extend_from_slice(body);
+                out.push(b'"');
+            }
+            Escapes::Other => {
+                self.plain.clear();
+                json::unescape(body, &mut self.plain);
+                write_text(&self.plain, out);
             }
         }
     }
 }
 
+/// The escapes in a JSON string.
+enum Escapes {
+    /// There are none.
+    None,
+    /// Only such that every reader of logfmt knows.
+    Short,
+    /// Others: characters by their number, and slashes.
+    Other,
+}
+
+fn escapes(body: &[u8]) -> Escapes {
+    let mut found = Escapes::None;
+    let mut pos = 0;
+    while let Some(at) = memchr::memchr(b'\\', &body[pos..]) {
+        match body.get(pos + at + 1) {
+            Some(b'"' | b'\\' | b'n' | b'r' | b't') => found = Escapes::Short,
+            _ => return Escapes::Other,
+        }
+        pos += at + 2;
+    }
+    found
+}
+
+/// Where the next token begins: behind white space, colons and commas.
+#[inline]
+fn next_token(text: &[u8], mut pos: usize) -> usize {
+    while let Some(b' ' | b'\t' | b'\n' | b'\r' | b':' | b',') = text.get(pos) {
+        pos += 1;
+    }
+    pos
+}
+
+/// Whether neither a key nor a value without quotes has this byte.
+#[inline]
+fn is_special(byte: u8) -> bool {
+    (byte <= b' ') | (byte == b'=') | (byte == b'"') | (byte == 0x7f)
+}
+
+/// Looks at all bytes, which compilers make many at a time.
+#[inline]
+fn has_special(text: &[u8]) -> bool {
+    text.iter()
+        .fold(false, |found, byte| found | is_special(*byte))
+}
+
 /// Appends a text, in quotes where it needs them.
 #[inline]
 fn write_text(text: &[u8], out: &mut Vec<u8>) {
-    let is_special = |byte: &u8| *byte <= b' ' || matches!(*byte, b'=' | b'"' | 0x7f);
-    match text.is_empty() || text == b"null" || text.iter().any(is_special) {
+    match text.is_empty() || text == b"null" || has_special(text) {
         true => json::write_string(out, text),
         false => out.extend_from_slice(text),
     }
@@ -136,7 +201,7 @@ mod tests {
             (r#"{"a":"null","b":"true"}"#, r#"a="null" b=true"#),
             (r#"{"a":"x=y","b":"x y","c":""}"#, r#"a="x=y" b="x y" c="""#),
             (r#"{"a":"\"q\" \\ \/"}"#, r#"a="\"q\" \\ /""#),
-            (r#"{"a":"C:\\x"}"#, r"a=C:\x"),
+            (r#"{"a":"C:\\x"}"#, r#"a="C:\\x""#),
             (r#"{"a":"\u0000\n\t\u007f"}"#, "a=\"\\u0000\\n\\t\u{7f}\""),
             (r#"{"a":"\u00e9ö"}"#, "a=éö"),
             (
