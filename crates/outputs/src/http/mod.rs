@@ -204,7 +204,7 @@ impl Http {
             .parse_rest(&own)
             .map_err(|error| error.accepted_beside(&own, &names))?;
         let target = Target::new(node, &config.url)?;
-        let rendering = rendering(codec, &config, node)?;
+        let rendering = rendering(&codec, &config, node)?;
         let compression = config
             .compression
             .with_level(node, config.compression_level)?;
@@ -233,7 +233,7 @@ impl Http {
 
 /// How events stand in bodies.
 fn rendering(
-    settings: CodecSettings,
+    settings: &CodecSettings,
     config: &Config,
     node: &Node,
 ) -> Result<Rendering, ConfigError> {
