@@ -107,6 +107,11 @@ fn pages() -> Vec<Page> {
             text: include_str!("notation.md").to_owned(),
         },
         Page {
+            name: "codecs".into(),
+            summary: "how outputs write events: JSON, logfmt, CSV, templates, text, MessagePack".into(),
+            text: include_str!("codecs.md").to_owned(),
+        },
+        Page {
             name: "queue".into(),
             summary: "buffering events between inputs and outputs, in memory and on disk".into(),
             text: queue_page(),

@@ -196,11 +196,11 @@ fn content_settings(input: &Node, file: &str) -> anyhow::Result<Vec<(Node, Node)
 
 /// An output that prints to standard output: for reading on a terminal, lines of JSON elsewhere.
 fn printer(host: &Arc<HostInfo>) -> anyhow::Result<OutputNode> {
-    let format = match std::io::stdout().is_terminal() {
-        true => "format: pretty",
-        false => "format: json",
+    let codec = match std::io::stdout().is_terminal() {
+        true => "codec: pretty",
+        false => "codec: json",
     };
-    let node = parse_yaml(&Source::new("the sample's output", format))?;
+    let node = parse_yaml(&Source::new("the sample's output", codec))?;
     let context = BuildContext {
         host: host.clone(),
         tag: None,

@@ -163,7 +163,7 @@ fn write_id(batch: &Batch, row: usize, out: &mut Vec<u8>) {
     out.push(b'"');
     let start = out.len();
     batch.origin().write_id(row, out);
-    crate::format::escape_json(out, start);
+    crate::codec::escape_json(out, start);
     out.push(b'"');
 }
 

@@ -12,19 +12,19 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use batch::{Batch, Bitmap, FieldRead};
+use batch::{Batch, Bitmap, FieldRead, JsonWriter};
 use component::{
     Build, BuildContext, Encoded, Example, Output, Spec, WriteError, Writer, Written, WrittenFiles,
-    parse, standard,
+    standard,
 };
 use config::{ConfigError, Node, Positional};
-use expr::zone_setting;
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::format::Format;
+use crate::codec::{Codec, CodecName, CodecSettings};
 use crate::pretty::Pretty;
+use crate::schema::codec_beside;
 use crate::sink::{self, Sink};
 
 /// The description of `stdout`.
@@ -35,47 +35,68 @@ pub const SPEC: Spec = Spec {
     description: concat!("\
 Events are written in order. A JSON event that no processor changed is written byte for byte as it was received. If the reader closes the pipe (`| head -1`), the pipeline ends without an error; if standard output is a file on a full disk, writing is retried and resumes exactly where it stopped. Several `stdout` outputs, in one pipeline or in several, do not mix their lines.
 
+The codecs are described on the page [codecs](codecs.md). Two are only here: `pretty` is JSON for reading, in which what fits on a line of 80 characters stands on one and the rest is indented, in colours on a terminal unless the environment sets `NO_COLOR` or `TERM=dumb`; `dots` is one dot per event.
+
 In a `template`, ", expr::template_syntax!(), " A field that is absent or null is written as `-`."),
-    positional: Positional::fields(&["format", "template"]),
+    positional: Positional::fields(&["codec", "template"]),
     one_line: &[],
     examples: &[
         Example { title: "For reading on a terminal; JSON, one event per line, in a file or a pipe", stage: "stdout", input: "", output: "" },
         Example { title: "JSON, one event per line, on a terminal too", stage: "stdout json", input: "", output: "" },
-        Example { title: "Two fields per line", stage: r#"stdout line "%{clientip} %{response}""#, input: "", output: "" },
+        Example { title: "Two fields per line", stage: r#"stdout template "%{clientip} %{response}""#, input: "", output: "" },
+        Example { title: "The text of events", stage: "stdout text", input: "", output: "" },
+        Example { title: "CSV with a header", stage: "stdout csv csv.columns=[clientip, response, bytes]", input: "", output: "" },
     ],
-    schema: |generator| generator.subschema_for::<Config>(),
+    schema: |generator| {
+        let own = Config::json_schema(generator);
+        codec_beside(own, generator, CodecName::Json)
+    },
     build: Build::Writer { ordered: true, build },
 };
 
-/// The settings of `stdout`.
+/// The settings of `stdout`, without those that all codecs share.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct Config {
-    /// How events are written. Default: `pretty` on a terminal, `json` everywhere else.
-    format: Option<FormatName>,
-    /// With `format: line`: the text of a line, which may contain `%{field}` and `%{+time format}`. Default:
-    /// `%{message}`.
-    template: Option<String>,
-    /// The zone of times in `%{+time format}`: an IANA name such as `Europe/Berlin`, or an offset such as `+02:00`. Default: UTC.
-    #[allow(dead_code, reason = "read from the tree, for its place")]
-    timezone: Option<String>,
+    /// How events are written: page [codecs](codecs.md), and `pretty` and `dots` besides. Default: `pretty` on a terminal, `json` everywhere
+    /// else.
+    codec: Option<StdoutCodec>,
 }
 
-/// The format of events.
+/// How events are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum FormatName {
-    /// One JSON object per line.
-    Json,
+enum StdoutCodec {
     /// JSON for reading: what fits on a line of 80 characters stands on one, the rest is indented. In colours on a terminal,
     /// unless the environment sets `NO_COLOR` or `TERM=dumb`.
     Pretty,
     /// One dot per event.
     Dots,
-    /// The text of `template`, one line per event.
-    Line,
-    /// MessagePack maps, one after the other.
-    MsgPack,
+    /// A JSON object on one line.
+    Json,
+    /// The same as `json`.
+    Ndjson,
+    /// `key=value` pairs on one line.
+    Logfmt,
+    /// A row of CSV, with the fields in `csv.columns`.
+    Csv,
+    /// The text of `template`.
+    Template,
+    /// The field `message` as it is, or another field that `text.field` names. An event without it is written as JSON.
+    Text,
+    /// A MessagePack map.
+    Msgpack,
+}
+
+/// How events stand on standard output.
+#[derive(Debug, Clone)]
+enum Format {
+    /// As a stream of this codec.
+    Stream(Codec),
+    /// As JSON for people.
+    Pretty(Pretty),
+    /// As one dot each.
+    Dots,
 }
 
 /// The gate of standard output. It is a static, because the descriptor that it guards belongs to the whole process:
@@ -142,10 +163,11 @@ struct WriteState {
     is_begun: bool,
     /// Whether anything was written since the last newline of our own.
     dirty: bool,
+    /// What stands before the first event was written, if anything does.
+    has_header: bool,
 }
 
 fn build(node: &Node, _: &BuildContext) -> Result<Arc<dyn Writer>, ConfigError> {
-    let config: Config = parse(node)?;
     if let Some(fault) = standard::stdout_fault() {
         let error = node.error(format!("{fault}: all events would be lost"));
         return Err(error.note("redirect it to a file or a pipe, or use another output"));
@@ -155,7 +177,7 @@ fn build(node: &Node, _: &BuildContext) -> Result<Arc<dyn Writer>, ConfigError> 
     let fd = fd.map_err(|error| node.error(format!("standard output cannot be used: {error}")))?;
     let is_terminal = stdout.is_terminal();
     let terminal = is_terminal.then(|| Terminal::new(|name| std::env::var_os(name)));
-    let format = format(&config, node, terminal)?;
+    let format = Format::new(node, terminal)?;
     let gate = &STANDARD_OUTPUT;
     let metadata = fd.try_clone().map(File::from);
     let metadata = metadata.and_then(|file| file.metadata());
@@ -183,36 +205,68 @@ impl Terminal {
     }
 }
 
-fn format(config: &Config, node: &Node, terminal: Option<Terminal>) -> Result<Format, ConfigError> {
-    if config.template.is_some() && config.format != Some(FormatName::Line) {
-        return Err(node
-            .nearest("template")
-            .error("`template` requires `format: line`"));
+impl Format {
+    /// As the settings say, and the terminal, where there is one.
+    fn new(node: &Node, terminal: Option<Terminal>) -> Result<Self, ConfigError> {
+        let (settings, own) = CodecSettings::divide_without(node, &["codec"])?;
+        let config: Config = settings.parse_rest(&own)?;
+        let by_default = match terminal {
+            Some(_) => StdoutCodec::Pretty,
+            None => StdoutCodec::Json,
+        };
+        settings.refuse_idle_zone(node)?;
+        let name = match config.codec.unwrap_or(by_default) {
+            StdoutCodec::Pretty => {
+                settings.refuse_idle(node, None)?;
+                let colours = terminal.is_some_and(|terminal| terminal.has_colours);
+                return Ok(Self::Pretty(Pretty { colours }));
+            }
+            StdoutCodec::Dots => {
+                settings.refuse_idle(node, None)?;
+                return Ok(Self::Dots);
+            }
+            StdoutCodec::Json => CodecName::Json,
+            StdoutCodec::Ndjson => CodecName::Ndjson,
+            StdoutCodec::Logfmt => CodecName::Logfmt,
+            StdoutCodec::Csv => CodecName::Csv,
+            StdoutCodec::Template => CodecName::Template,
+            StdoutCodec::Text => CodecName::Text,
+            StdoutCodec::Msgpack => CodecName::Msgpack,
+        };
+        settings.codec(node, name).map(Self::Stream)
     }
-    let zone = node.get("timezone").filter(|zone| !zone.is_null());
-    if let Some(zone) = zone.filter(|_| config.format != Some(FormatName::Line)) {
-        // A value that is none is told first.
-        zone_setting(node)?;
-        return Err(zone
-            .error("`timezone` is for the times in a `template`, which requires `format: line`"));
+
+    /// What stands before the first event.
+    fn header(&self) -> &[u8] {
+        match self {
+            Self::Stream(codec) => codec.header().unwrap_or_default(),
+            Self::Pretty(_) | Self::Dots => b"",
+        }
     }
-    let by_default = match terminal {
-        Some(_) => FormatName::Pretty,
-        None => FormatName::Json,
-    };
-    let colours = terminal.is_some_and(|terminal| terminal.has_colours);
-    Ok(match config.format.unwrap_or(by_default) {
-        FormatName::Json => Format::Json,
-        FormatName::Pretty => Format::Pretty(Pretty { colours }),
-        FormatName::Dots => Format::Dots,
-        FormatName::Line => Format::line(node, config.template.as_deref())?,
-        FormatName::MsgPack => Format::MsgPack,
-    })
+
+    /// Appends rows, each with its end.
+    fn write(&self, batch: &Batch, rows: &Bitmap, out: &mut Vec<u8>) {
+        match self {
+            Self::Stream(codec) => codec.bind(batch).write_rows(rows, out, |_, _| {}),
+            Self::Dots => out.resize(out.len() + rows.count(), b'.'),
+            Self::Pretty(pretty) => {
+                let writer = JsonWriter::new(batch);
+                let mut event = Vec::new();
+                for row in rows.iter() {
+                    event.clear();
+                    writer.write(row, &mut event);
+                    pretty.write(&event, out);
+                    out.push(b'\n');
+                }
+            }
+        }
+    }
 }
 
 impl Stdout {
     fn new(format: Format, is_terminal: bool, sink: Box<dyn Sink>, gate: &'static Gate) -> Self {
         let ends_with_newline = is_terminal && matches!(format, Format::Dots);
+        let has_header = format.header().is_empty();
         Self {
             format,
             written: Arc::default(),
@@ -222,6 +276,7 @@ impl Stdout {
                 sink,
                 is_begun: false,
                 dirty: false,
+                has_header,
             }),
         }
     }
@@ -232,10 +287,20 @@ impl Stdout {
             sink,
             is_begun,
             dirty,
+            ..
         } = &mut *state;
         let outcome = self.gate.write(&mut **sink, bytes, is_begun);
         *dirty |= *is_begun || (outcome.is_ok() && !bytes.is_empty());
         outcome.map_err(|error| sink::failure("standard output", &error))
+    }
+
+    /// Writes what stands before the first event, once. An error half way is dealt with as one of any other buffer.
+    fn write_header(&self) -> Result<(), WriteError> {
+        if !self.state.lock().has_header {
+            self.write_bytes(self.format.header())?;
+            self.state.lock().has_header = true;
+        }
+        Ok(())
     }
 
     fn is_dirty(&self) -> bool {
@@ -246,12 +311,15 @@ impl Stdout {
 #[async_trait]
 impl Output for Stdout {
     fn encode(&self, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded) {
-        self.format.bind(batch).write(rows, &mut encoded.bytes);
+        self.format.write(batch, rows, &mut encoded.bytes);
         encoded.rows = rows.count();
     }
 
     fn reads(&self) -> Vec<Arc<FieldRead>> {
-        self.format.reads().collect()
+        match &self.format {
+            Format::Stream(codec) => codec.reads(),
+            Format::Pretty(_) | Format::Dots => Vec::new(),
+        }
     }
 
     fn uses_standard_output(&self) -> bool {
@@ -266,6 +334,9 @@ impl Output for Stdout {
 #[async_trait]
 impl Writer for Stdout {
     async fn write(&self, encoded: &Encoded) -> Result<Written, WriteError> {
+        if !encoded.bytes.is_empty() {
+            self.write_header()?;
+        }
         self.write_bytes(&encoded.bytes)?;
         Ok(Written::default())
     }
@@ -307,7 +378,7 @@ mod tests {
             .into_iter()
             .map(|letter| {
                 let fd = std::os::fd::OwnedFd::from(writer.try_clone().expect("a descriptor"));
-                let output = Stdout::new(Format::Json, false, Box::new(fd), gate);
+                let output = Stdout::new(Format::Stream(Codec::Json), false, Box::new(fd), gate);
                 std::thread::spawn(move || {
                     let line = format!("{}\n", letter.repeat(999));
                     for _ in 0..50 {
@@ -345,8 +416,13 @@ mod tests {
             full,
             full,
         ];
-        let (first, script) = stdout(Format::Json, false, &steps);
-        let second = Stdout::new(Format::Json, false, Box::new(script.clone()), first.gate);
+        let (first, script) = stdout(Format::Stream(Codec::Json), false, &steps);
+        let second = Stdout::new(
+            Format::Stream(Codec::Json),
+            false,
+            Box::new(script.clone()),
+            first.gate,
+        );
         let retry = |outcome: Result<(), WriteError>| {
             assert!(matches!(outcome, Err(WriteError::Retry(_))), "{outcome:?}");
         };
@@ -363,7 +439,7 @@ mod tests {
     fn a_full_disk_neither_doubles_nor_loses_anything() {
         let full = ScriptedWrite::Fail(Errno::NOSPC);
         let (output, script) = stdout(
-            Format::Json,
+            Format::Stream(Codec::Json),
             false,
             &[
                 ScriptedWrite::Take(5),
@@ -391,7 +467,11 @@ mod tests {
 
     #[test]
     fn a_closed_pipe_ends_the_pipeline() {
-        let (output, _) = stdout(Format::Json, false, &[ScriptedWrite::Fail(Errno::PIPE)]);
+        let (output, _) = stdout(
+            Format::Stream(Codec::Json),
+            false,
+            &[ScriptedWrite::Fail(Errno::PIPE)],
+        );
         let encoded = testing::encode(&output, &testing::lines(&["a"]));
         assert_eq!(
             testing::wait(output.write(&encoded)).expect_err("nobody reads"),
@@ -419,21 +499,55 @@ mod tests {
             ("{}", None, "{\"a\":1}\n"),
             ("{}", colours, coloured),
             ("{}", plain, "{\"a\": 1}\n"),
-            ("format: json", colours, "{\"a\":1}\n"),
-            ("format: pretty", None, "{\"a\": 1}\n"),
-            ("format: pretty", colours, coloured),
-            ("format: dots", colours, "."),
-            ("format: line", colours, "-\n"),
-            ("{format: line, template: 'a is %{a}'}", colours, "a is 1\n"),
-            ("format: msgpack", colours, "\u{81}\u{a1}a\u{1}"),
+            ("codec: json", colours, "{\"a\":1}\n"),
+            ("codec: ndjson", colours, "{\"a\":1}\n"),
+            ("codec: logfmt", colours, "a=1\n"),
+            ("codec: pretty", None, "{\"a\": 1}\n"),
+            ("codec: pretty", colours, coloured),
+            ("codec: dots", colours, "."),
+            ("codec: text", colours, "{\"a\":1}\n"),
+            ("{codec: text, text: {field: a}}", colours, "1\n"),
+            (
+                "{codec: template, template: 'a is %{a}'}",
+                colours,
+                "a is 1\n",
+            ),
+            (
+                "{codec: csv, csv: {columns: [a, b], delimiter: tab}}",
+                colours,
+                "1\t\n",
+            ),
+            ("codec: msgpack", colours, "\u{81}\u{a1}a\u{1}"),
         ] {
             let node = config::parse_yaml(&config::Source::new("t.yaml", yaml)).expect("YAML");
-            let format = format(&parse(&node).expect(yaml), &node, terminal).expect(yaml);
+            let format = Format::new(&node, terminal).expect(yaml);
             let mut out = Vec::new();
             let batch = testing::documents(&[r#"{"a":1}"#]);
-            format.bind(&batch).write(batch.alive(), &mut out);
+            format.write(&batch, batch.alive(), &mut out);
             let expected: Vec<u8> = expected.chars().map(|letter| letter as u8).collect();
             assert_eq!(out, expected, "{yaml}");
+        }
+    }
+
+    #[test]
+    fn a_header_stands_before_the_first_event_even_if_the_disk_is_full() {
+        let yaml = "{codec: csv, csv: {columns: [a]}}";
+        let node = config::parse_yaml(&config::Source::new("t.yaml", yaml)).expect("YAML");
+        let full = ScriptedWrite::Fail(Errno::NOSPC);
+        for steps in [
+            &[] as &[_],
+            &[full],
+            &[ScriptedWrite::Take(1), full, full],
+            &[ScriptedWrite::Take(2), full],
+            &[ScriptedWrite::Take(2), ScriptedWrite::Take(1), full],
+        ] {
+            let format = Format::new(&node, None).expect("settings");
+            let (output, script) = stdout(format, false, steps);
+            for document in [r#"{"a":1}"#, r#"{"a":2}"#] {
+                let encoded = testing::encode(&output, &testing::documents(&[document]));
+                while testing::wait(output.write(&encoded)).is_err() {}
+            }
+            assert_eq!(*script.taken.lock(), b"a\n1\n2\n", "{steps:?}");
         }
     }
 
@@ -457,17 +571,42 @@ mod tests {
     #[test]
     fn wrong_settings_are_refused_with_their_place() {
         for (yaml, message, column) in [
-            ("format: jsn", "jsn", 9),
-            ("template: x", "requires `format: line`", 11),
-            ("timezone: Nope", "is not a time zone", 11),
-            ("{format: line, timezone: Nope}", "is not a time zone", 26),
-            ("timezone: Asia/Tokyo", "requires `format: line`", 11),
+            ("codec: jsn", "jsn", 8),
+            ("codec: line", "did you mean `template`?", 8),
+            ("format: json", "renamed to `codec`", 1),
+            ("format: line", "`codec: text`", 1),
+            ("template: x", "requires `codec: template`", 11),
             (
-                "{format: line, template: '%{yyyy-MM-dd}'}",
-                "did you mean `%{+yyyy-MM-dd}`?",
-                26,
+                "{codec: dots, template: x}",
+                "requires `codec: template`",
+                25,
             ),
-            ("{format: line, template: 'a %{b'}", "not closed", 29),
+            ("codec: template", "requires `template`", 8),
+            ("codec: csv", "requires `csv.columns`", 8),
+            (
+                "{codec: csv, csv: {columns: []}}",
+                "requires `csv.columns`",
+                29,
+            ),
+            ("{codec: csv, csv: {columns: [a, 'b c']}}", "field name", 33),
+            (
+                "{codec: csv, csv: {columns: [a], delimiter: ab}}",
+                "one ASCII",
+                45,
+            ),
+            ("timezone: Nope", "is not a time zone", 11),
+            (
+                "{codec: template, template: x, timezone: Nope}",
+                "is not a time zone",
+                42,
+            ),
+            ("timezone: Asia/Tokyo", "requires `codec: template`", 11),
+            (
+                "{codec: template, template: '%{yyyy-MM-dd}'}",
+                "did you mean `%{+yyyy-MM-dd}`?",
+                29,
+            ),
+            ("{codec: template, template: 'a %{b'}", "not closed", 32),
             ("colour: x", "colour", 1),
         ] {
             let Err(error) = testing::build(&SPEC, yaml) else {

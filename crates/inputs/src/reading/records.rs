@@ -42,7 +42,7 @@ impl Records<'_> {
         self.check(node)?;
         let encoding = match self.codec {
             Codec::Text | Codec::Syslog | Codec::Csv => Encoding::Text,
-            Codec::Json => Encoding::Json,
+            Codec::Json | Codec::Ndjson => Encoding::Json,
             Codec::Msgpack => Encoding::MsgPack,
         };
         let mut settings = codec::Settings::new(encoding, self.max_line_bytes.bytes());

@@ -15,6 +15,8 @@ pub(crate) enum Codec {
     /// JSON objects: one per line, or of any layout if the stream begins with an array of objects or with an object that
     /// does not end on its line, or is not alone on it. What is no object becomes an event of text with the tag `_jsonparsefailure`.
     Json,
+    /// The same as `json`.
+    Ndjson,
     /// MessagePack maps, one after the other. A broken one ends the stream with an error.
     Msgpack,
     /// Each line is a syslog message, RFC 5424 or 3164, with or without a priority: its parts become fields. A line that is

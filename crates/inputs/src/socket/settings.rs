@@ -33,6 +33,8 @@ pub(super) enum Format {
     Text,
     /// Each message is a JSON object. One that is not becomes an event of text with the tag `_jsonparsefailure`.
     Json,
+    /// The same as `json`.
+    Ndjson,
     /// MessagePack maps, one after the other. A broken one ends the connection. There is no `framing`.
     Msgpack,
     /// Each message is a syslog message, RFC 5424 or 3164: its parts become fields. One that is not becomes an event of text
@@ -239,7 +241,7 @@ impl Messages<'_> {
         let records = Records {
             codec: match self.codec {
                 Format::Text => Codec::Text,
-                Format::Json => Codec::Json,
+                Format::Json | Format::Ndjson => Codec::Json,
                 Format::Msgpack => Codec::Msgpack,
                 Format::Syslog => Codec::Syslog,
             },

@@ -128,7 +128,7 @@ fn a_broken_gzip_gives_what_is_readable_then_an_error() {
     let folder = Folder::new();
     for (name, content, all) in [("cut.gz", cut, false), ("checksum.gz", flipped, true)] {
         let path = folder.write(name, content);
-        let ended = run(&format!("file {path} | stdout format=line")).expect(1);
+        let ended = run(&format!("file {path} | stdout codec=text")).expect(1);
         let read = ended.out.lines().count();
         assert!(
             if all {

@@ -36,7 +36,7 @@ fn refusals_point_at_the_fault_and_at_the_way_out() {
         ("file x | where nosuch(a) | stdout", vec!["nosuch"]),
         ("file x | head ten | stdout", vec!["`ten`", "count"]),
         (
-            "file x | stdout format=jsn",
+            "file x | stdout codec=jsn",
             vec!["`jsn`", "json", "did you mean"],
         ),
         (

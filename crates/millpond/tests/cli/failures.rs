@@ -16,7 +16,7 @@ fn outcome(pipeline: &str, processor: &str) -> String {
     processors:
       - grok: {{ pattern: \"^%{{INT:n:int}}\", tag: bad{processor} }}
       - set: later = \"yes\"
-    output: {{ file: {{ path: \"{out}\", format: line, template: \"%{{message}} %{{later}} %{{tags}}\" }} }}
+    output: {{ file: {{ path: \"{out}\", codec: template, template: \"%{{message}} %{{later}} %{{tags}}\" }} }}
 "
         ),
     );

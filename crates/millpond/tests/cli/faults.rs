@@ -53,7 +53,7 @@ fn a_path_that_cannot_be_written_is_named() {
 fn one_output_that_gives_up_does_not_stop_the_other() {
     let folder = Folder::new();
     let yaml = format!(
-        "pipelines:\n  one:\n    input:\n      generate: {{ format: apache, count: 5000 }}\n    outputs:\n      - stdout\n      - file: {{ path: \"{}\", format: line }}\n    {GIVE_UP}\n",
+        "pipelines:\n  one:\n    input:\n      generate: {{ format: apache, count: 5000 }}\n    outputs:\n      - stdout\n      - file: {{ path: \"{}\", codec: text }}\n    {GIVE_UP}\n",
         folder.path("good.txt")
     );
     let path = folder.write("two.yaml", yaml);

@@ -99,7 +99,7 @@ fn remembering(pipeline: &str, data: &str) -> Ended {
 fn a_one_line_pipeline_gives_only_what_is_new() {
     let folder = Folder::new();
     let (log, data) = (folder.path("x.log"), folder.path("data"));
-    let pipeline = format!("file {log} {log}.gz | stdout format=line");
+    let pipeline = format!("file {log} {log}.gz | stdout codec=text");
     append(&log, "one\ntwo\nhal");
     std::fs::write(format!("{log}.gz"), gzip(b"packed\n")).expect("written");
     let ended = remembering(&pipeline, &data).expect(0);
@@ -126,7 +126,7 @@ fn what_head_leaves_out_is_accounted_for() {
     let folder = Folder::new();
     let (log, data) = (folder.path("x.log"), folder.path("data"));
     append(&log, &numbered("x", 0..100_000));
-    let head = format!("file {log} | head 10 | stdout format=line");
+    let head = format!("file {log} | head 10 | stdout codec=text");
     let ended = remembering(&head, &data).expect(0);
     assert_eq!(ended.out, numbered("x", 0..10));
     // The next run goes on behind what was delivered, or dropped by `head` together with it. What is not acknowledged by
@@ -141,7 +141,7 @@ fn what_head_leaves_out_is_accounted_for() {
         .sum();
     let delivered = row["acknowledged_events"].as_u64().expect("a number");
     assert!(delivered <= 10, "{row}");
-    let rest = remembering(&format!("file {log} | stdout format=line"), &data).expect(0);
+    let rest = remembering(&format!("file {log} | stdout codec=text"), &data).expect(0);
     let left = usize::try_from(delivered + dropped).expect("few");
     assert_eq!(rest.out, numbered("x", left..100_000));
 }
@@ -318,7 +318,7 @@ fn many_files_are_read_with_little_memory() {
     }
     let out = place.folder.path("out.ndjson");
     let yaml = format!(
-        "max_memory_bytes: 1MiB\npipelines:\n  one:\n    input:\n      file: {{ paths: ['{}'], follow: true }}\n    outputs:\n      - file: {{ path: '{out}', format: line, template: '%{{message}}' }}\n",
+        "max_memory_bytes: 1MiB\npipelines:\n  one:\n    input:\n      file: {{ paths: ['{}'], follow: true }}\n    outputs:\n      - file: {{ path: '{out}', codec: text }}\n",
         place.log("*")
     );
     let yaml = place.folder.write("service.yaml", yaml);

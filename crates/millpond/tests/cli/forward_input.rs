@@ -226,7 +226,7 @@ fn every_mode() -> Vec<(Vec<u8>, &'static str)> {
 
 #[test]
 fn every_mode_is_acknowledged_and_becomes_events() {
-    let service = Service::run("", "stdout format=json");
+    let service = Service::run("", "stdout codec=json");
     let mut client = service.connect();
     for (message, chunk) in every_mode() {
         client.send(&message);
@@ -259,7 +259,7 @@ fn every_mode_is_acknowledged_and_becomes_events() {
 
 #[test]
 fn messagepack_leaves_byte_for_byte_as_it_came() {
-    let service = Service::run("add_fields=false", "stdout format=msgpack");
+    let service = Service::run("add_fields=false", "stdout codec=msgpack");
     let mut client = service.connect();
     for (message, _) in every_mode() {
         client.send(&message);
@@ -301,7 +301,7 @@ fn unusual_record() -> Vec<u8> {
 
 #[test]
 fn values_of_every_kind_leave_as_they_came_in_every_mode() {
-    let service = Service::run("add_fields=false", "stdout format=msgpack");
+    let service = Service::run("add_fields=false", "stdout codec=msgpack");
     let mut client = service.connect();
     let (tag, record) = (text("t"), unusual_record());
     // Together less than a pipe holds, which is read at the end.
@@ -327,7 +327,7 @@ fn values_of_every_kind_leave_as_they_came_in_every_mode() {
 fn each_limit_is_a_setting_and_is_counted() {
     let port = free_port();
     let pipeline = format!(
-        "forward {port} max_message_bytes=4KiB max_depth=3 idle_timeout=3s message_timeout=1s | stdout format=json"
+        "forward {port} max_message_bytes=4KiB max_depth=3 idle_timeout=3s message_timeout=1s | stdout codec=json"
     );
     let service = Service::start(command(&["run", &pipeline, "--metrics"]), port);
     let nested = |levels: usize| [&b"\x81\xA1a".repeat(levels)[..], &[0xC0]].concat();
@@ -372,7 +372,7 @@ fn each_limit_is_a_setting_and_is_counted() {
 #[test]
 fn a_client_more_than_allowed_waits_until_one_leaves() {
     let port = free_port();
-    let pipeline = format!("forward {port} max_connections=2 | stdout format=json");
+    let pipeline = format!("forward {port} max_connections=2 | stdout codec=json");
     let folder = Folder::new();
     let errors = folder.path("err");
     let mut run = command(&["run", &pipeline, "--metrics"]);
@@ -537,7 +537,7 @@ fn malformed() -> Vec<(Vec<u8>, &'static str)> {
 #[test]
 fn malformed_messages_close_their_connection_only() {
     for (message, reason) in malformed() {
-        let service = Service::run("max_message_bytes=1MiB", "stdout format=json");
+        let service = Service::run("max_message_bytes=1MiB", "stdout codec=json");
         let (mut other, mut bad) = (service.connect(), service.connect());
         other.send(&packed(&entries(0..1), &[])[..20]);
         // What came before it is safe and acknowledged, in one piece with it or not.
@@ -595,7 +595,7 @@ fn texts(message: &[u8]) -> Vec<Vec<u8>> {
 fn clients_without_the_key_and_the_password_are_refused() {
     let service = Service::run(
         "shared_key=key users.alice=secret self_hostname=server",
-        "stdout format=json",
+        "stdout codec=json",
     );
     for (key, password, is_admitted) in [
         ("key", "secret", true),
@@ -652,7 +652,7 @@ fn clients_without_the_key_and_the_password_are_refused() {
 fn clients_that_hang_hold_up_nobody() {
     let service = Service::run(
         "message_timeout=1s max_message_bytes=1MiB",
-        "stdout format=json",
+        "stdout codec=json",
     );
     let whole = packed(&entries(0..1), &[("chunk", "x")]);
     // One of each: silent, in the middle of a message, and with a message that is announced only.

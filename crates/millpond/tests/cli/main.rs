@@ -10,6 +10,7 @@ mod bad_input;
 mod beats_input;
 mod bench;
 mod broken_outputs;
+mod codecs;
 mod commands;
 mod configuration;
 mod dead_letters;

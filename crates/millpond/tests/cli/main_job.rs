@@ -59,7 +59,7 @@ fn a_known_line_gives_every_field() {
 
 #[test]
 fn the_malformed_line_is_published_whole_and_nothing_else_fails() {
-    let generated = run("generate apache count=999 seed=1 | stdout format=line")
+    let generated = run("generate apache count=999 seed=1 | stdout codec=text")
         .expect(0)
         .out;
     let events = job(&format!("{generated}{CUT_SHORT}\n"), "");

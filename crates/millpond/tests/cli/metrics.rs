@@ -56,7 +56,7 @@ fn an_expression_that_fails_is_counted_under_one_name_everywhere() {
 
 #[test]
 fn nothing_but_events_goes_to_standard_output_and_nothing_needless_to_standard_error() {
-    let ended = run_on(b"one\n", "stdin | stdout format=line").expect(0);
+    let ended = run_on(b"one\n", "stdin | stdout codec=text").expect(0);
     assert_eq!((ended.out.as_str(), ended.err.as_str()), ("one\n", ""));
 }
 

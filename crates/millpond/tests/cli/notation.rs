@@ -122,10 +122,10 @@ fn whoever_forgets_the_input_is_told_that_the_terminal_is_read() {
     use std::io::Write;
     let hint = "reading events from the terminal, one per line; Ctrl-D ends them (to read a file: file PATH | …)\n";
     for (pipeline, stdin, expected) in [
-        ("keep message | stdout format=json", true, hint),
-        ("stdin | keep message | stdout format=json", true, hint),
+        ("keep message | stdout codec=json", true, hint),
+        ("stdin | keep message | stdout codec=json", true, hint),
         ("generate apache count=1 | discard", true, ""),
-        ("keep message | stdout format=json", false, ""),
+        ("keep message | stdout codec=json", false, ""),
     ] {
         let (mut controller, user) = terminal();
         let mut command = command(&["run", pipeline]);
@@ -197,12 +197,12 @@ fn events_are_readable_on_a_terminal_and_json_elsewhere() {
         "{coloured}"
     );
     assert_eq!(
-        on_terminal(&folder, &format!("{pipeline} | stdout format=json"), &[]),
+        on_terminal(&folder, &format!("{pipeline} | stdout codec=json"), &[]),
         lines
     );
     assert_eq!(run_in(&folder, pipeline).expect(0).out, lines);
     assert_eq!(
-        run_in(&folder, &format!("{pipeline} | stdout format=pretty"))
+        run_in(&folder, &format!("{pipeline} | stdout codec=pretty"))
             .expect(0)
             .out,
         plain
@@ -343,9 +343,12 @@ fn times_are_written_and_read_in_two_kinds_of_letters_and_in_a_zone() {
         );
     }
     let line = |settings: &str| {
-        run_in(&folder, &format!("file a.json | stdout line {settings}"))
-            .expect(0)
-            .out
+        run_in(
+            &folder,
+            &format!("file a.json | stdout template {settings}"),
+        )
+        .expect(0)
+        .out
     };
     assert_eq!(line("'%{+HH:mm} %{a}' timezone=Asia/Kolkata"), "05:00 1\n");
     assert_eq!(
@@ -369,11 +372,11 @@ fn times_are_written_and_read_in_two_kinds_of_letters_and_in_a_zone() {
     for (stage, said) in [
         ("file out-%{+%Q%!}.ndjson", "broken strftime format"),
         (
-            "stdout line '%{+yyyy}' timezone=Europe/Berlinn",
+            "stdout template '%{+yyyy}' timezone=Europe/Berlinn",
             "did you mean `Europe/Berlin`?",
         ),
         (
-            "stdout line '%{+yyyy}' time_zone=UTC",
+            "stdout template '%{+yyyy}' time_zone=UTC",
             "`time_zone` has been renamed to `timezone`",
         ),
         ("date at %Y-%q | stdout", "`%q` cannot be read"),

@@ -315,15 +315,15 @@ fn both(row: &Row) -> (String, String) {
     let long = |text: &str| format!("pipelines:\n  p:\n{text}\n");
     match row.kind.as_str() {
         "inputs" => (
-            format!("{one_line} | keep message | stdout format=json"),
+            format!("{one_line} | keep message | stdout codec=json"),
             long(&format!(
-                "    input:\n      {yaml}\n    processors: [keep message]\n    output: stdout format=json"
+                "    input:\n      {yaml}\n    processors: [keep message]\n    output: stdout codec=json"
             )),
         ),
         "processors" => (
-            format!("{source} | {one_line} | stdout format=json"),
+            format!("{source} | {one_line} | stdout codec=json"),
             long(&format!(
-                "    input: {yaml_source}\n    processors:\n      - {yaml}\n    output: stdout format=json"
+                "    input: {yaml_source}\n    processors:\n      - {yaml}\n    output: stdout codec=json"
             )),
         ),
         "outputs" => (
@@ -339,7 +339,7 @@ fn both(row: &Row) -> (String, String) {
 
 #[test]
 fn both_forms_of_every_row_give_the_same() {
-    let untouched = run("file events.ndjson codec=json | stdout format=json");
+    let untouched = run("file events.ndjson codec=json | stdout codec=json");
     let nothing = run("file events.ndjson | discard");
     for row in rows() {
         let run = match (row.kind.as_str(), row.stage.as_str()) {

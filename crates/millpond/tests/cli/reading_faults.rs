@@ -253,7 +253,7 @@ fn a_data_directory_without_permission_is_named() {
     let data = folder.path("data");
     let log = nobody.folder.path("x.log");
     append(&log, "x\n");
-    let pipeline = format!("file {log} | stdout format=line");
+    let pipeline = format!("file {log} | stdout codec=text");
     let run = ["run", &pipeline, "--data-dir", &data];
     let ended = nobody.run(&run).expect(2);
     let said = format!("error: cannot create the data directory {data}: Permission denied\n");
@@ -280,7 +280,7 @@ fn a_directory_that_may_not_be_listed_is_named() {
     std::fs::create_dir(place.log("closed")).expect("made");
     allow(Path::new(&place.log("closed")), 0o700);
     let pipeline = format!(
-        "file '{}/**/*.log' | stdout format=line",
+        "file '{}/**/*.log' | stdout codec=text",
         place.folder.path("logs")
     );
     let ended = nobody.run(&["run", &pipeline]).expect(1);

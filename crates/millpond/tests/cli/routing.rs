@@ -17,13 +17,13 @@ pipelines:
     processors:
       - grok: {{ pattern: "%{{WORD:w}} %{{INT:n:int}}" }}
     outputs:
-      - file: {{ path: "{small}", name: small, if: "n < 3", format: line, template: "%{{w}}" }}
-      - file: {{ path: "{all}", name: all, format: line, template: "%{{w}}" }}
+      - file: {{ path: "{small}", name: small, if: "n < 3", codec: template, template: "%{{w}}" }}
+      - file: {{ path: "{all}", name: all, codec: template, template: "%{{w}}" }}
   other:
     input:
       file: {{ paths: ["{two}"], follow: false }}
     outputs:
-      - file: {{ path: "{other}", format: line }}
+      - file: {{ path: "{other}", codec: text }}
 "#,
         small = folder.path("small.txt"),
         all = folder.path("all.txt"),

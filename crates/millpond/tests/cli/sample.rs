@@ -83,7 +83,7 @@ fn fields_in_templates_that_no_event_had_are_reported() {
     for (stages, component) in [
         (format!("file '{path}'"), "output file"),
         (
-            "stdout format=line template='%{levl}: %{message} %{+yyyy}'".to_owned(),
+            "stdout codec=template template='%{levl}: %{message} %{+yyyy}'".to_owned(),
             "output stdout",
         ),
     ] {
@@ -109,7 +109,7 @@ fn fields_in_templates_that_no_event_had_are_reported() {
             "levle",
         ),
         (
-            "{ http: { url: 'http://127.0.0.1:9/', format: single, template: '%{mesage}' } }",
+            "{ http: { url: 'http://127.0.0.1:9/', body: single, codec: template, template: '%{mesage}' } }",
             "mesage",
         ),
         (
@@ -140,7 +140,7 @@ fn fields_in_templates_that_no_event_had_are_reported() {
     // The output's own processors come first, and rows that it does not take say nothing.
     let ended = run_on(
         event,
-        "stdin codec=json | set a = 1 | stdout format=line template='%{a}%{level}'",
+        "stdin codec=json | set a = 1 | stdout codec=template template='%{a}%{level}'",
     );
     assert_eq!(ended.expect(0).err, "");
 }
@@ -309,7 +309,7 @@ fn a_sample_stands_in_for_any_input() {
     );
     let ended = millpond(&["check", "http 8080 | where a == 1", "--sample", &json]).expect(0);
     assert_eq!(ended.out, "{\"a\":1}\n");
-    let pipeline = "stdin multiline.start='^\\S' | stdout line";
+    let pipeline = "stdin multiline.start='^\\S' | stdout text";
     let ended = millpond(&["check", pipeline, "--sample", &text]);
     assert_eq!(ended.code, Some(0), "{}", ended.err);
     let messages: Vec<_> = ended

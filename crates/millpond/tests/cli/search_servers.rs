@@ -266,9 +266,8 @@ fn lines_of_a_web_server_arrive_once_in_each_index() {
     let log = std::env::var("TORTURE_LOG").unwrap_or_else(|_| {
         let log = folder.path("access.log");
         let count = setting("EVENTS", 10_000);
-        let format = "format=line template='%{message}'";
         run(&format!(
-            "generate apache count={count} seed=1 | file {log} {format}"
+            "generate apache count={count} seed=1 | file {log} codec=text"
         ))
         .expect(0);
         log

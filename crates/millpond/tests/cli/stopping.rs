@@ -23,10 +23,10 @@ fn head_gives_its_number_whatever_the_workers_and_ends_the_input() {
 
 #[test]
 fn the_first_events_are_the_same_whatever_the_workers() {
-    let first = run("generate apache seed=3 | head 5000 | stdout format=line")
+    let first = run("generate apache seed=3 | head 5000 | stdout codec=text")
         .expect(0)
         .out;
-    let again = run("generate apache seed=3 | head 5000 | stdout format=line")
+    let again = run("generate apache seed=3 | head 5000 | stdout codec=text")
         .expect(0)
         .out;
     assert_eq!(first.lines().count(), 5000);
@@ -57,7 +57,7 @@ fn a_signal_stops_the_input_and_delivers_what_was_read() {
     for signal in ["INT", "TERM"] {
         let folder = Folder::new();
         let path = folder.path("out.log");
-        let pipeline = format!("generate apache rate=20000 | file {path} format=line");
+        let pipeline = format!("generate apache rate=20000 | file {path} codec=text");
         let child = command(&["run", &pipeline, "--metrics"])
             .spawn()
             .expect("runs");
@@ -205,7 +205,7 @@ fn a_named_pipe_waits_for_its_writer_and_notices_a_stop() {
     let folder = Folder::new();
     let path = pipe(&folder, "pipe");
     for has_writer in [true, false] {
-        let mut child = command(&["run", &format!("file {path} | stdout format=line")])
+        let mut child = command(&["run", &format!("file {path} | stdout codec=text")])
             .spawn()
             .expect("runs");
         let mut told = String::new();
@@ -234,7 +234,7 @@ fn a_pipe_that_only_a_wildcard_matches_is_passed_over() {
     let folder = Folder::new();
     pipe(&folder, "a.pipe");
     folder.write("b.log", "one\n");
-    let ended = run(&format!("file {} | stdout format=line", folder.path("*"))).expect(0);
+    let ended = run(&format!("file {} | stdout codec=text", folder.path("*"))).expect(0);
     assert_eq!(ended.out, "one\n");
     assert!(
         ended.err.contains("a.pipe: is not a regular file"),

@@ -11,7 +11,7 @@ use datetime::rfc3339;
 use expr::{Absent, BoundTemplate, Template};
 use ring::digest::{SHA256, digest};
 
-use crate::format::escape_json;
+use crate::codec::escape_json;
 
 /// The longest `_id` that Elasticsearch takes, in bytes.
 const ID_BYTES_MAX: usize = 512;

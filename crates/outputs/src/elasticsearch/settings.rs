@@ -215,14 +215,14 @@ fn template(node: &Node, name: &str, text: Option<&str>) -> Result<Option<Templa
     let setting = node.nearest(name);
     let template = text.map(|text| match text {
         "" => Err(setting.error(format!("`{name}` is empty"))),
-        text => crate::format::template(node, setting, text),
+        text => crate::codec::template(node, setting, text),
     });
     template.transpose()
 }
 
 fn document_id(node: &Node, text: &str) -> Result<Template, ConfigError> {
     let setting = node.nearest("document_id");
-    let template = crate::format::template(node, setting, text)?;
+    let template = crate::codec::template(node, setting, text)?;
     if template.constant().is_some() {
         let error = setting
             .error("the same id for all documents: each document would replace the previous one");

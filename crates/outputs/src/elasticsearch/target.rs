@@ -58,7 +58,7 @@ impl Target {
         name: &str,
         is_data_stream: bool,
     ) -> Result<Self, ConfigError> {
-        let template = crate::format::template(output, setting, name)?;
+        let template = crate::codec::template(output, setting, name)?;
         check(&template.with_each("x")).map_err(|problem| {
             let kind = match is_data_stream {
                 true => "data stream",

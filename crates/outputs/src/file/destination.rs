@@ -12,7 +12,7 @@ use config::{ConfigError, Node};
 use expr::Template;
 use rustix::fs::{Access, access};
 
-use crate::format::ABSENT;
+use crate::codec::ABSENT;
 use crate::partition::{Group, partition};
 
 /// Bytes in one part of a path. Some are left for the time and number of a rotated file.
@@ -57,7 +57,7 @@ impl Destination {
     /// It can never be the path of a file.
     pub fn new(node: &Node, path: &str) -> Result<Self, ConfigError> {
         let at = node.nearest("path");
-        let template = crate::format::template(node, at, path)?;
+        let template = crate::codec::template(node, at, path)?;
         if path.is_empty() || path.ends_with('/') {
             return Err(at.error("`path` names no file"));
         }

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use super::notes::Notes;
 use super::open::OpenFile;
-use super::recover::{ExistingFile, examine};
+use super::recover::{ExistingFile, examine, holds_nothing};
 use super::rotate;
 use super::settings::Settings;
 use super::storage::{Storage, Stored, is_device, seconds};
@@ -26,6 +26,8 @@ use crate::sink::{failure, write_rest};
 pub struct Files {
     storage: Box<dyn Storage>,
     settings: Settings,
+    /// What every new file begins with.
+    header: Box<[u8]>,
     notes: Notes,
     open: HashMap<Arc<str>, OpenFile>,
     uses: u64,
@@ -72,12 +74,14 @@ impl Files {
     pub fn new(
         storage: Box<dyn Storage>,
         settings: Settings,
+        header: Box<[u8]>,
         notes: Notes,
         written: Arc<WrittenFiles>,
     ) -> Self {
         Self {
             storage,
             settings,
+            header,
             notes,
             open: HashMap::new(),
             uses: 0,
@@ -119,6 +123,11 @@ impl Files {
             return Ok(());
         };
         file.used = self.uses;
+        if std::mem::take(&mut file.lacks_header) {
+            let written = file.append(&self.header);
+            file.lacks_header = written.is_err();
+            written?;
+        }
         Ok(file.append(bytes)?)
     }
 
@@ -171,13 +180,12 @@ impl Files {
             self.with_descriptors(path, |_| sync_directory(Path::new(&**path)))?;
         }
         let interval = self.settings.rotation.interval_of(time);
-        OpenFile::new(
-            stored,
-            Path::new(&**path),
-            self.settings.compression,
-            interval,
-        )
-        .map_err(failed)
+        let compression = self.settings.compression;
+        let is_new = holds_nothing(stored.file(), compression).map_err(failed)?;
+        let mut file =
+            OpenFile::new(stored, Path::new(&**path), compression, interval).map_err(failed)?;
+        file.lacks_header = is_new && !self.header.is_empty();
+        Ok(file)
     }
 
     fn open_stored(&mut self, path: &Arc<str>) -> Result<Box<dyn Stored>, Failure> {

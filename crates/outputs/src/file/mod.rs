@@ -25,6 +25,8 @@ mod settings;
 mod storage;
 
 #[cfg(test)]
+mod codec_tests;
+#[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
@@ -33,7 +35,7 @@ use async_trait::async_trait;
 use batch::{Batch, Bitmap, FieldRead};
 use component::{
     Build, BuildContext, Compression, DestinationPart, Effects, Encoded, Example, Output,
-    RowAnswer, Spec, Warning, WriteError, Writer, Written, WrittenFiles, parse,
+    RowAnswer, Spec, Warning, WriteError, Writer, Written, WrittenFiles,
 };
 use config::{ConfigError, Node, Period, Positional, Size};
 use expr::Template;
@@ -48,23 +50,26 @@ use self::recover::Lines;
 use self::rotate::Rotation;
 use self::settings::Settings;
 use self::storage::{Disk, Options, Storage};
+use crate::codec::{Codec, CodecName, CodecSettings};
 use crate::compression::CompressionName;
-use crate::format::Format;
+use crate::schema::with_codec;
 
 /// The description of `file`.
 pub const SPEC: Spec = Spec {
     name: "file",
     aliases: &[],
-    summary: "Writes events to files, one event per line.",
+    summary: "Writes events to files.",
     description: concat!("\
+`codec` determines how events are written (page [codecs](codecs.md)): one JSON object per line by default.
+
 `path` and `template` may contain fields and times: ", expr::template_syntax!(), " A field that is absent or null is written as `-`. In a path, the value of a field \
 cannot leave its directory: slashes and control characters become `_`, and so does a value that is empty or consists only of dots. \
 An event with a path that no file can have (too long, a directory) is rejected; the others are written.
 
 An existing file is appended to. An incomplete write at its end, left by a process that was killed, is first removed and reported; in a \
-compressed file, this requires reading the file once. With `format: line` and no compression nothing is ever removed, \
+compressed file and with `codec: msgpack`, this requires reading the file once. With codecs of lines other than `json` and no compression nothing is ever removed, \
 because an incomplete line cannot be distinguished from other text: a last line without a newline is kept, completed with a newline, and reported. \
-The same applies to a last line of JSON that only lacks its newline. A file with content in a different format is not changed, and an error is reported.
+The same applies to a last line of JSON that only lacks its newline. A row of CSV that was cut off within quotes takes in the rows that follow it, up to the next quote. A file with content in a different format is not changed, and an error is reported.
 
 Incomplete writes in compressed files are removed at the next start even if these files are not opened again, because the path contains a time or because \
 they were renamed within their directory. This is reported, and a file that contains nothing complete becomes an \
@@ -101,32 +106,28 @@ so that nothing is ever overwritten. If another process renames or removes the f
         },
         Example {
             title: "Lines of text, a new file every 100 MB, keeping the last ten",
-            stage: r#"file app.log format=line template="%{@timestamp} %{message}" rotate.max_bytes=100MB rotate.keep=10"#,
+            stage: r#"file app.log codec=template template="%{@timestamp} %{message}" rotate.max_bytes=100MB rotate.keep=10"#,
+            input: "",
+            output: "",
+        },
+        Example {
+            title: "CSV, with a header at the start of every file",
+            stage: r#"file "report-%{+yyyy-MM}.csv" codec=csv csv.columns=[host.name, status, message]"#,
             input: "",
             output: "",
         },
     ],
-    schema: |generator| generator.subschema_for::<Config>(),
+    schema: |generator| with_codec::<Config>(generator, CodecName::Json),
     build: Build::Writer { ordered: true, build },
 };
 
-/// The settings of `file`.
+/// The settings of `file`, without those of the codec.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Config {
     /// Where events go; may hold `%{field}` and `%{+time format}`. `~` at its beginning stands for the home directory.
     #[serde(deserialize_with = "config::paths")]
     path: String,
-    /// The format of events.
-    #[serde(default)]
-    format: FormatName,
-    /// With `format: line`: the text of a line, which may contain `%{field}` and `%{+time format}`. Default:
-    /// `%{message}`.
-    template: Option<String>,
-    /// The zone of times in `%{+time format}`: an IANA name such as `Europe/Berlin`, or an offset such as `+02:00`. Default: UTC.
-    #[serde(default)]
-    #[allow(dead_code, reason = "read from the tree, for its place")]
-    timezone: Option<String>,
     /// How files are compressed. Default: determined by the extension of the path, `.gz` for gzip, `.zst` for zstd.
     compression: Option<CompressionName>,
     /// The compression level: gzip 0 to 9, zstd 1 to 22. Default: 6 for gzip, 3 for zstd.
@@ -158,17 +159,6 @@ fn open_max() -> usize {
     64
 }
 
-/// The format of events.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum FormatName {
-    /// One JSON object per line.
-    #[default]
-    Json,
-    /// The text of `template`, one line per event.
-    Line,
-}
-
 /// When files are rotated.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -184,7 +174,7 @@ struct RotateConfig {
 
 struct FileOutput {
     destination: Destination,
-    format: Format,
+    codec: Codec,
     /// Events are safe after a flush only.
     until_flush: bool,
     compression: Compression,
@@ -212,16 +202,9 @@ impl FileOutput {
         storage: Box<dyn Storage>,
         ctx: &BuildContext,
     ) -> Result<Self, ConfigError> {
-        let config: Config = parse(node)?;
-        let format = match config.format {
-            FormatName::Line => Format::line(node, config.template.as_deref())?,
-            FormatName::Json if config.template.is_some() => {
-                return Err(node
-                    .nearest("template")
-                    .error("`template` requires `format: line`"));
-            }
-            FormatName::Json => Format::Json,
-        };
+        let (codec, own) = CodecSettings::divide(node)?;
+        let config: Config = codec.parse_rest(&own)?;
+        let codec = codec.codec(node, CodecName::Json)?;
         if config.max_open_files == 0 {
             return Err(node
                 .nearest("max_open_files")
@@ -231,9 +214,10 @@ impl FileOutput {
         let rotates = rotation.size.is_some() || rotation.interval.is_some();
         let settings = Settings {
             compression: compression(&config, node)?,
-            lines: match config.format {
-                FormatName::Json => Lines::Json,
-                FormatName::Line => Lines::Text,
+            lines: match codec {
+                Codec::Json => Lines::Json,
+                Codec::MsgPack => Lines::MsgPack,
+                _ => Lines::Text,
             },
             rotation,
             sync: config.fsync,
@@ -246,7 +230,8 @@ impl FileOutput {
         let destination = Destination::new(node, &config.path)?;
         let notes = Notes::new(settings, destination.directory(), &config.path);
         let written = Arc::new(WrittenFiles::new(destination.example()));
-        let mut files = Files::new(storage, settings, notes, written.clone());
+        let header = codec.header().unwrap_or_default().into();
+        let mut files = Files::new(storage, settings, header, notes, written.clone());
         let look = match ctx.effects {
             Effects::Nothing => Ok(()),
             Effects::All | Effects::Outputs => destination.look(config.create_dirs, rotates),
@@ -265,7 +250,7 @@ impl FileOutput {
         }
         Ok(Self {
             destination,
-            format,
+            codec,
             until_flush: config.fsync || settings.compression != Compression::None,
             compression: settings.compression,
             written,
@@ -345,7 +330,7 @@ impl Output for FileOutput {
     fn reads(&self) -> Vec<Arc<FieldRead>> {
         let path = self.destination.template().into_iter();
         let path = path.flat_map(Template::reads);
-        path.chain(self.format.reads()).collect()
+        path.chain(self.codec.reads()).collect()
     }
 
     fn written(&self) -> Option<Arc<WrittenFiles>> {
@@ -358,16 +343,16 @@ impl Output for FileOutput {
     }
 
     fn encode(&self, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded) {
-        let mut format = self.format.bind(batch);
+        let mut codec = self.codec.bind(batch);
         let Some(template) = self.destination.template() else {
             encoded.rows = rows.count();
-            return format.write(rows, &mut encoded.bytes);
+            return codec.write_rows(rows, &mut encoded.bytes, |_, _| {});
         };
         for group in by_path(template, batch, rows) {
             match group.destination {
                 Ok(destination) => {
                     let start = encoded.bytes.len();
-                    format.write(&group.rows, &mut encoded.bytes);
+                    codec.write_rows(&group.rows, &mut encoded.bytes, |_, _| {});
                     let rows: Vec<usize> = group.rows.iter().collect();
                     encoded.rows += rows.len();
                     encoded.parts.push(DestinationPart {

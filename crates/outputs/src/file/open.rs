@@ -35,6 +35,8 @@ pub struct OpenFile {
     unsynced: bool,
     /// The number of the rotation interval that the file belongs to.
     pub interval: i64,
+    /// What every new file begins with was not written yet.
+    pub lacks_header: bool,
     /// When it was last used, for closing the one that was not for longest.
     pub used: u64,
 }
@@ -59,6 +61,7 @@ impl OpenFile {
             piece_start: 0,
             unsynced: false,
             interval,
+            lacks_header: false,
             used: 0,
         })
     }

@@ -5,7 +5,7 @@
 //! - a last line of JSON that lacks nothing but its newline, and any last line of text, where nothing tells ours from
 //!   somebody else's, is kept and gets a newline ([`ExistingFile::Unended`]);
 //! - a file that holds something else is refused ([`ExistingFile::Foreign`]);
-//! - damage in the middle of a compressed file is left as it is, and so is a file of nothing but zeros, or with nothing whole
+//! - damage in the middle of a compressed file, or one of MessagePack, is left as it is, and so is a file of nothing but zeros, or with nothing whole
 //!   before its torn end ([`ExistingFile::Damaged`]): the file has to be put aside, unless the journal of an earlier run told that it
 //!   is ours ([`super::mend`]).
 //!
@@ -16,6 +16,7 @@ use std::fs::File;
 use std::io::{self, BufRead, Read};
 use std::os::unix::fs::FileExt;
 
+use batch::msgpack::Extent;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::error::Category;
@@ -48,13 +49,15 @@ pub enum ExistingFile {
     Foreign,
 }
 
-/// What the lines of an uncompressed file are.
+/// What the events of an uncompressed file are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lines {
     /// A JSON object each.
     Json,
     /// Any text: nothing tells a torn line of ours from somebody else's.
     Text,
+    /// MessagePack maps, one after the other, and no lines.
+    MsgPack,
 }
 
 /// Looks at the end of a file.
@@ -65,6 +68,7 @@ pub fn examine(file: &File, compression: Compression, lines: Lines) -> io::Resul
     let len = file.metadata()?.len();
     match compression {
         _ if len == 0 => Ok(ExistingFile::Whole),
+        Compression::None if lines == Lines::MsgPack => examine_maps(file, len),
         Compression::None => examine_lines(file, len, lines),
         compression => Ok(match examine_members(file, 0, len, compression)? {
             // Nothing whole stands before it, so nothing says that it is ours: it is put aside, not cut away.
@@ -131,6 +135,50 @@ fn examine_json(file: &File, start: u64, end: u64) -> io::Result<ExistingFile> {
     }
 }
 
+/// Looks at a file of MessagePack maps from its beginning, because nothing in it marks where one begins.
+fn examine_maps(file: &File, len: u64) -> io::Result<ExistingFile> {
+    // A head is shorter, so that a map that goes on behind its bytes needs no more of them than these.
+    const HEAD: usize = 16;
+    let mut chunk = vec![0; CHUNK];
+    let mut start = 0;
+    while start < len {
+        let mut extent = Extent::default();
+        let mut at = start;
+        let size = loop {
+            let part = &mut chunk[..CHUNK.min((len - at) as usize)];
+            file.read_exact_at(part, at)?;
+            let is_map = at > start || matches!(part.first(), Some(0x80..=0x8f | 0xde | 0xdf));
+            match extent.advance(part) {
+                Ok(Some(size)) if is_map => break Some(at - start + size as u64),
+                Ok(None) if is_map && at + (part.len() as u64) < len => {
+                    let passed = part.len() - HEAD;
+                    extent.forget(passed);
+                    at += passed as u64;
+                }
+                Ok(None) if is_map => break None,
+                _ => return foreign_map(file, start, len, &mut chunk),
+            }
+        };
+        match size {
+            Some(size) => start += size,
+            // Nothing whole stands before it, so nothing says that it is ours: it is put aside, not cut away.
+            None if start == 0 => return Ok(ExistingFile::Damaged { at: 0 }),
+            None => return Ok(ExistingFile::Torn { keep: start }),
+        }
+    }
+    Ok(ExistingFile::Whole)
+}
+
+/// What stands from `start` on, where a map should begin and none does.
+fn foreign_map(file: &File, start: u64, len: u64, scratch: &mut [u8]) -> io::Result<ExistingFile> {
+    let is_zeros = is_zeros(file, start, len, scratch)?;
+    Ok(match start {
+        0 if !is_zeros => ExistingFile::Foreign,
+        keep if keep > 0 && is_zeros => ExistingFile::Torn { keep },
+        at => ExistingFile::Damaged { at },
+    })
+}
+
 /// Looks at the members from byte `from` on of a compressed file of `len` bytes.
 ///
 /// # Errors
@@ -170,6 +218,32 @@ pub fn examine_members(
         });
     }
     Ok(ExistingFile::Whole)
+}
+
+/// Whether a file is empty, or an archive of nothing, as mending leaves it where nothing was whole.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn holds_nothing(file: &File, compression: Compression) -> io::Result<bool> {
+    const ARCHIVE_SIZE_MAX: u64 = 64;
+    let metadata = file.metadata()?;
+    let len = metadata.len();
+    if len == 0 || !metadata.is_file() {
+        return Ok(true);
+    }
+    if len > ARCHIVE_SIZE_MAX || compression == Compression::None {
+        return Ok(false);
+    }
+    let mut archive = vec![0; len as usize];
+    file.read_exact_at(&mut archive, 0)?;
+    let mut content = Vec::new();
+    match compression {
+        Compression::Zstd(_) => zstd::stream::copy_decode(&*archive, &mut content)?,
+        _ => {
+            flate2::read::MultiGzDecoder::new(&*archive).read_to_end(&mut content)?;
+        }
+    }
+    Ok(content.is_empty())
 }
 
 fn skip_zstd(reader: &mut CountingReader<'_>, scratch: &mut [u8]) -> io::Result<()> {
@@ -325,6 +399,45 @@ mod tests {
         ] {
             let found = examined(content, Compression::None, Lines::Text);
             assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn half_a_map_is_found_and_nothing_else() {
+        let small = b"\x81\xa1a\x01".as_slice();
+        // A map of a text of 200,000 bytes, and one of as many small values.
+        let text = [
+            b"\x81\xa1b\xdb\x00\x03\x0d\x40".as_slice(),
+            &[b'x'; 200_000],
+        ]
+        .concat();
+        let many = [b"\x81\xa1c\xdd\x00\x03\x0d\x40".as_slice(), &[7; 200_000]].concat();
+        for map in [small, &text, &many] {
+            let whole = [small, map, small].concat();
+            let found = |content: &[u8]| examined(content, Compression::None, Lines::MsgPack);
+            assert_eq!(found(&whole), ExistingFile::Whole);
+            let behind = small.len() as u64;
+            for cut in [1, 2, 3, map.len() / 2, map.len() - 1] {
+                let cut = cut.min(map.len() - 1);
+                let torn = &whole[..small.len() + cut];
+                assert_eq!(found(torn), ExistingFile::Torn { keep: behind }, "{cut}");
+                assert_eq!(found(&map[..cut]), ExistingFile::Damaged { at: 0 });
+            }
+            let at = (small.len() + map.len()) as u64;
+            let zeros = [small, map, &[0; 70_000]].concat();
+            assert_eq!(found(&zeros), ExistingFile::Torn { keep: at });
+            let damaged = [small, map, b"text", small].concat();
+            assert_eq!(found(&damaged), ExistingFile::Damaged { at });
+        }
+        for (content, expected) in [
+            (b"".as_slice(), ExistingFile::Whole),
+            (b"a letter", ExistingFile::Foreign),
+            (b"\x93\x01\x02\x03", ExistingFile::Foreign),
+            (&[0; 100], ExistingFile::Damaged { at: 0 }),
+            (b"\x81\xc1", ExistingFile::Foreign),
+        ] {
+            let found = examined(content, Compression::None, Lines::MsgPack);
+            assert_eq!(found, expected, "{content:?}");
         }
     }
 

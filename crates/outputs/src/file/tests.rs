@@ -189,7 +189,7 @@ fn a_damaged_file_is_put_aside_and_a_foreign_one_left_alone() {
 
 #[test]
 fn a_last_line_that_may_be_somebody_elses_is_kept() {
-    let line = "{path: $/a, format: line, template: '%{n}'}";
+    let line = "{path: $/a, codec: template, template: '%{n}'}";
     let binary = "\u{1}\u{0}x".repeat(33_200);
     for (yaml, before, after) in [
         (line, "line one\nmy only copy", "1\n"),
@@ -279,7 +279,7 @@ fn paths_follow_time_and_fields() {
     let directory = directory();
     let (output, _) = output(
         &directory,
-        "{path: '$/%{host}/%{+yyyy-MM-dd}.log', format: line, template: '%{n}'}",
+        "{path: '$/%{host}/%{+yyyy-MM-dd}.log', codec: template, template: '%{n}'}",
     );
     let rows = [
         r#"{"@timestamp":"2024-01-01T23:59:59Z","host":"a","n":1}"#,
@@ -541,7 +541,7 @@ fn what_cannot_work_is_refused_at_the_start() {
             "does not exist",
         ),
         ("path: '$/%{a'", "not closed"),
-        ("{path: $/a, template: x}", "requires `format: line`"),
+        ("{path: $/a, template: x}", "requires `codec: template`"),
         ("{path: $/a, compression: lzma}", "lzma"),
         ("{path: $/a.gz, compression_level: 10}", "between 0 and 9"),
         (
@@ -678,10 +678,11 @@ proptest! {
         by_field in any::<bool>(),
         rotate in prop::sample::select(vec!["{}", "{max_bytes: 50B}"]),
         open_max in 1..4_usize,
+        codec in prop::sample::select(vec!["json", "csv, csv: {columns: [n]}"]),
     ) {
         let directory = directory();
         let name = if by_field { "f-%{a}" } else { "f-0" };
-        let yaml = format!("{{path: '$/{name}{ending}', rotate: {rotate}, max_open_files: {open_max}}}");
+        let yaml = format!("{{path: '$/{name}{ending}', rotate: {rotate}, max_open_files: {open_max}, codec: {codec}}}");
         let (output, storage) = output(&directory, &yaml);
         *storage.room.lock() = room;
         let mut expected = vec![Vec::new(); 3];
@@ -708,9 +709,14 @@ proptest! {
         names.sort_by_key(|name| (name.len() == 3 + ending.len(), name.clone()));
         for name in names {
             let file = usize::from(name.as_bytes()[2] - b'0');
-            for line in content(directory.path().join(name)).lines() {
+            let text = content(directory.path().join(name));
+            let mut lines = text.lines();
+            let is_csv = codec != "json";
+            prop_assert_eq!(is_csv.then(|| lines.next().expect("a header")), is_csv.then_some("n"));
+            for line in lines {
                 let event: serde_json::Value = serde_json::from_str(line).expect("a whole line");
-                found[file].push(event["n"].as_u64().expect("a number"));
+                let number = if is_csv { &event } else { &event["n"] };
+                found[file].push(number.as_u64().expect("a number"));
             }
         }
         prop_assert_eq!(found, expected);

@@ -7,7 +7,7 @@ use batch::{Batch, Bitmap, Column, FieldPath, FieldRead, MsgPackWriter, Value};
 use component::Encoded;
 use expr::{EventTimes, Template};
 
-use crate::format::ABSENT;
+use crate::codec::ABSENT;
 use crate::partition::{encode_groups, partition};
 
 /// The tag of an event that came without one.

@@ -131,7 +131,7 @@ fn build(node: &Node, context: &BuildContext) -> Result<Arc<dyn Sender>, ConfigE
         None => Tag::Kept,
         Some(text) => {
             let setting = node.nearest("tag");
-            Tag::Text(crate::format::template(node, setting, text)?)
+            Tag::Text(crate::codec::template(node, setting, text)?)
         }
     };
     let compression = config

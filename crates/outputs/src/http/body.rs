@@ -1,91 +1,109 @@
 //! What a request's body holds of each event.
 
-use std::sync::Arc;
+use batch::{Batch, Bitmap};
+use component::{Encoded, Framing, RowEnd};
+use config::{ConfigError, Node};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use batch::{Batch, Bitmap, FieldRead, JsonWriter};
-use component::{Encoded, Framing};
-use expr::Template;
+use crate::codec::Codec;
 
-use crate::format::{ABSENT, escape_json, write_json};
+/// What a body holds.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum BodyName {
+    /// One event per line; with `codec: msgpack` one event after the other.
+    #[default]
+    Lines,
+    /// A JSON array of the events.
+    Array,
+    /// One event.
+    Single,
+}
 
 /// How events stand in a body.
 #[derive(Debug)]
-pub enum Rendering {
-    /// One JSON object per line.
-    Lines,
-    /// JSON objects, between which the framing puts what separates them.
-    Documents,
-    /// The text of a template.
-    Text {
-        /// Gives the text.
-        template: Template,
-        /// Whether what fields give is escaped as within a JSON string.
-        escapes: bool,
-        /// Whether a newline ends each.
-        is_line: bool,
-    },
+pub struct Rendering {
+    codec: Codec,
+    body: BodyName,
 }
 
-/// A JSON array of the documents in a body.
-pub const ARRAY: Framing = Framing {
-    before: b"[",
-    between: b",",
-    after: b"]",
-};
-
 impl Rendering {
-    /// The fields that it names.
-    pub fn reads(&self) -> impl Iterator<Item = Arc<FieldRead>> {
-        let template = match self {
-            Self::Text { template, .. } => Some(template),
-            Self::Lines | Self::Documents => None,
+    /// Events of a codec in bodies of this kind; `node` holds the settings.
+    ///
+    /// # Errors
+    /// They do not go together, with the place of the setting.
+    pub fn new(codec: Codec, body: BodyName, node: &Node) -> Result<Self, ConfigError> {
+        let gives_json = matches!(codec, Codec::Json | Codec::Template { .. });
+        if body == BodyName::Array && !gives_json {
+            let message = "`body: array` requires `codec: json` or `codec: template`";
+            return Err(node.nearest("body").error(message));
+        }
+        Ok(Self { codec, body })
+    }
+
+    /// How events are written.
+    pub fn codec(&self) -> &Codec {
+        &self.codec
+    }
+
+    /// Whether a body holds one event only.
+    pub fn is_single(&self) -> bool {
+        self.body == BodyName::Single
+    }
+
+    /// What stands around events.
+    pub fn framing(&self) -> Framing {
+        match self.body {
+            BodyName::Array => Framing {
+                before: b"[",
+                between: b",",
+                after: b"]",
+            },
+            BodyName::Lines | BodyName::Single => Framing::default(),
+        }
+    }
+
+    /// The type of bodies. That of MessagePack is the registered one, <https://www.iana.org/assignments/media-types>.
+    pub fn content_type(&self) -> &'static str {
+        let is_json = match &self.codec {
+            Codec::Json => true,
+            Codec::Template { escapes, .. } => *escapes || self.body == BodyName::Array,
+            Codec::Csv(_) => return "text/csv; charset=utf-8",
+            Codec::MsgPack => return "application/vnd.msgpack",
+            Codec::Logfmt | Codec::Text(_) => false,
         };
-        template.into_iter().flat_map(Template::reads)
+        match (is_json, self.body) {
+            (true, BodyName::Lines) => "application/x-ndjson",
+            (true, BodyName::Array | BodyName::Single) => "application/json",
+            (false, _) => "text/plain; charset=utf-8",
+        }
     }
 
     /// Appends rows, and says where each ends.
     pub fn write(&self, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded) {
         encoded.ends.reserve(rows.count());
-        match self {
-            Self::Lines => {
-                let Encoded { bytes, ends, .. } = encoded;
-                let writer = JsonWriter::new(batch);
-                write_json(&writer, rows, bytes, |row, end| {
-                    let row = row as u32;
-                    ends.push(component::RowEnd { row, end });
-                });
-                encoded.rows += rows.count();
-            }
-            Self::Documents => {
-                let writer = JsonWriter::new(batch);
-                for row in rows.iter() {
-                    writer.write(row, &mut encoded.bytes);
-                    encoded.end_row(row);
-                }
-            }
-            Self::Text {
-                template,
-                escapes,
-                is_line,
-            } => {
-                let mut bound = template.bind(batch, ABSENT);
-                for row in rows.iter() {
-                    match escapes {
-                        true => bound.write_with(row, &mut encoded.bytes, escape_json),
-                        false => bound.write(row, &mut encoded.bytes),
-                    }
-                    if *is_line {
-                        encoded.bytes.push(b'\n');
-                    }
-                    encoded.end_row(row);
-                }
-            }
+        let mut codec = self.codec.bind(batch);
+        if self.body == BodyName::Lines {
+            let Encoded { bytes, ends, .. } = encoded;
+            codec.write_rows(rows, bytes, |row, end| {
+                let row = row as u32;
+                ends.push(RowEnd { row, end });
+            });
+            encoded.rows += rows.count();
+            return;
+        }
+        for row in rows.iter() {
+            codec.write(row, &mut encoded.bytes);
+            encoded.end_row(row);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use expr::Template;
+
     use super::*;
     use crate::testing;
 
@@ -102,32 +120,49 @@ mod tests {
             .collect()
     }
 
-    fn text(template: &str, escapes: bool, is_line: bool) -> Rendering {
-        Rendering::Text {
-            template: Template::parse(template).expect("a template"),
+    fn rendering(codec: Codec, body: BodyName) -> Rendering {
+        let node = config::parse_yaml(&config::Source::new("t.yaml", "{}")).expect("YAML");
+        Rendering::new(codec, body, &node).expect("they go together")
+    }
+
+    fn template(text: &str, escapes: bool) -> Codec {
+        Codec::Template {
+            template: Template::parse(text).expect("a template"),
             escapes,
-            is_line,
         }
     }
 
     #[test]
     fn every_event_ends_where_it_says() {
         let documents = [r#"{"a":1.50}"#, "{\"a\":\n\"x\\\"\\ny\"}"];
-        for (rendering, expected) in [
+        for (codec, body, expected) in [
             (
-                Rendering::Lines,
+                Codec::Json,
+                BodyName::Lines,
                 ["{\"a\":1.50}\n", "{\"a\": \"x\\\"\\ny\"}\n"],
             ),
             (
-                Rendering::Documents,
-                ["{\"a\":1.50}", "{\"a\":\n\"x\\\"\\ny\"}"],
+                Codec::Json,
+                BodyName::Array,
+                ["{\"a\":1.50}", "{\"a\": \"x\\\"\\ny\"}"],
             ),
-            (text("a=%{a}", false, true), ["a=1.50\n", "a=x\"\ny\n"]),
             (
-                text(r#"{"a":"%{a}","b":"%{b}"}"#, true, false),
+                template("a=%{a}", false),
+                BodyName::Lines,
+                ["a=1.50\n", "a=x\"\ny\n"],
+            ),
+            (
+                Codec::Logfmt,
+                BodyName::Lines,
+                ["a=1.50\n", "a=\"x\\\"\\ny\"\n"],
+            ),
+            (
+                template(r#"{"a":"%{a}","b":"%{b}"}"#, true),
+                BodyName::Single,
                 [r#"{"a":"1.50","b":"-"}"#, r#"{"a":"x\"\ny","b":"-"}"#],
             ),
         ] {
+            let rendering = rendering(codec, body);
             assert_eq!(render(&rendering, &documents), expected, "{rendering:?}");
         }
     }

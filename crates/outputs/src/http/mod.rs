@@ -19,7 +19,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use batch::{Batch, Bitmap, FieldRead};
 use component::{
-    Build, BuildContext, Compression, Encoded, Example, Framing, Output, Request, RequestLimits,
+    Build, BuildContext, Compression, Encoded, Example, Output, Request, RequestLimits,
     RequestOrder, Requests, SendError, Sender, Sent, Spec, Warning, parse,
 };
 use config::{ConfigError, Node, Positional, setting_names};
@@ -30,12 +30,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use self::answer::{Judge, Statuses};
-use self::body::{ARRAY, Rendering};
+use self::body::{BodyName, Rendering};
 use self::target::{Target, is_template};
 use crate::answer::{text, unanswered};
+use crate::codec::{Codec, CodecName, CodecSettings};
 use crate::compression::CompressionName;
 use crate::partition::encode_groups;
-use crate::schema::with_client;
+use crate::schema::{codec_beside, with_client};
 
 /// The description of `http`.
 pub const SPEC: Spec = Spec {
@@ -47,6 +48,10 @@ pub const SPEC: Spec = Spec {
 are allowed in the path and the query, not in the host; the value of a field is percent-encoded, so that it cannot change the structure of the \
 URL. An event whose URL is longer than 8,000 bytes is rejected; the others are sent. The value of a header without `%{` is \
 sent as it is, or is the content of a file if it starts with `file:`.
+
+`codec` determines how an event is written (page [codecs](codecs.md)), and `body` what a request contains: `lines` is many events, each with a newline behind it (with \
+`msgpack`, nothing); `array` is a JSON array of many, with `codec: json` or a template that gives JSON; `single` is one event without a newline. Unless \
+`headers` sets it, `Content-Type` is `application/x-ndjson`, `application/json`, `text/csv`, `application/vnd.msgpack` or `text/plain` accordingly.
 
 A request is complete with 1 MiB, 10,000 events, or 200 ms after its first event, unless `batch` specifies other limits. Many requests are in \
 flight at the same time (`concurrency`), so that they may arrive in a different order than the events.
@@ -83,19 +88,19 @@ without path, query and secrets."),
         Example { title: "JSON lines to a server", stage: "http https://logs.example/ingest", input: "", output: "" },
         Example {
             title: "A compressed JSON array, with a token from the environment",
-            stage: "http https://logs.example/ingest format=array compression=zstd auth.bearer='${TOKEN}'",
+            stage: "http https://logs.example/ingest body=array compression=zstd auth.bearer='${TOKEN}'",
             input: "",
             output: "",
         },
         Example {
             title: "Each event to its own URL, so that an event that is sent twice is stored once",
-            stage: "http https://store.example/events/%{@metadata.id} method=PUT format=single",
+            stage: "http https://store.example/events/%{@metadata.id} method=PUT body=single",
             input: "",
             output: "",
         },
         Example {
             title: "A chat message for each event",
-            stage: r#"http https://chat.example/hook format=single escape=json template='{"text": "%{host.name}: %{message}"}'"#,
+            stage: r#"http https://chat.example/hook body=single codec=template escape=json template='{"text": "%{host.name}: %{message}"}'"#,
             input: "",
             output: "",
         },
@@ -106,7 +111,10 @@ without path, query and secrets."),
             output: "",
         },
     ],
-    schema: with_client::<Config>,
+    schema: |generator| {
+        let own = with_client::<Config>(generator);
+        codec_beside(own, generator, CodecName::Json)
+    },
     build: Build::Sender(build),
 };
 
@@ -116,20 +124,13 @@ without path, query and secrets."),
 struct Config {
     /// The `http` or `https` URL of requests. The path and the query may contain `%{field}` and `%{+time format}`.
     url: String,
-    /// The zone of times in `%{+time format}`: an IANA name such as `Europe/Berlin`, or an offset such as `+02:00`. Default: UTC.
-    #[serde(default)]
-    #[allow(dead_code, reason = "read from the tree, for its place")]
-    timezone: Option<String>,
     /// The HTTP method.
     #[serde(default)]
     method: MethodName,
-    /// The format of the body.
+    /// What the body of a request holds: `lines` is one event per line, `array` a JSON array, `single` one event.
     #[serde(default)]
-    format: FormatName,
-    /// With `format: line` and `format: single`: the text of an event, which may contain `%{field}` and `%{+time
-    /// format}`. Default: `%{message}` for `line`, and the event as JSON for `single`.
-    template: Option<String>,
-    /// With `template`: how the values of fields are escaped.
+    body: BodyName,
+    /// With `codec: template`: how the values of fields are escaped.
     #[serde(default)]
     escape: EscapeName,
     /// How bodies are compressed.
@@ -138,7 +139,7 @@ struct Config {
     /// The compression level: gzip 0 to 9, zstd 1 to 22. Default: 6 for gzip, 3 for zstd.
     compression_level: Option<i32>,
     /// Headers for every request. A value may contain `%{field}` and `%{+time format}`, or be `file:PATH` for the
-    /// content of a file. `Content-Type` is determined by the format unless it is set here.
+    /// content of a file. `Content-Type` is determined by `codec` and `body` unless it is set here.
     #[serde(default)]
     headers: BTreeMap<String, Secret>,
     /// The statuses after which a request is retried: from 300 to 599, or `3xx`, `4xx`, `5xx`.
@@ -163,21 +164,6 @@ enum MethodName {
     Patch,
 }
 
-/// The format of the body.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum FormatName {
-    /// One JSON object per line (`application/x-ndjson`).
-    #[default]
-    Ndjson,
-    /// A JSON array of objects (`application/json`).
-    Array,
-    /// The text of `template`, one line per event (`text/plain`).
-    Line,
-    /// One event: as JSON, or the text of `template`.
-    Single,
-}
-
 /// How what fields give is escaped.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -193,9 +179,7 @@ struct Http {
     method: Method,
     target: Target,
     rendering: Rendering,
-    framing: Framing,
     compression: Compression,
-    is_single: bool,
     judge: Judge,
     settings: ClientSettings,
     /// The output's settings, for errors with their place.
@@ -215,9 +199,12 @@ impl Http {
         let (client, own) = node.divide(&names);
         let client = client.map(|client| parse::<ClientSettings>(&client));
         let mut settings = client.transpose()?.unwrap_or_default();
-        let config: Config = parse(&own).map_err(|error| error.accepted_beside(&own, &names))?;
+        let (codec, own) = CodecSettings::divide(&own)?;
+        let config: Config = codec
+            .parse_rest(&own)
+            .map_err(|error| error.accepted_beside(&own, &names))?;
         let target = Target::new(node, &config.url)?;
-        let (rendering, content_type) = rendering(&config, node)?;
+        let rendering = rendering(&codec, &config, node)?;
         let compression = config
             .compression
             .with_level(node, config.compression_level)?;
@@ -226,7 +213,7 @@ impl Http {
             has_fixed_url: target.has_fixed_url(),
         };
         settings.headers = config.headers;
-        complete(&mut settings, node, content_type, compression)?;
+        complete(&mut settings, node, rendering.content_type(), compression)?;
         Ok(Self {
             method: match config.method {
                 MethodName::Post => Method::POST,
@@ -235,12 +222,7 @@ impl Http {
             },
             target,
             rendering,
-            framing: match config.format {
-                FormatName::Array => ARRAY,
-                _ => Framing::default(),
-            },
             compression,
-            is_single: config.format == FormatName::Single,
             judge,
             settings,
             node: node.clone(),
@@ -249,43 +231,22 @@ impl Http {
     }
 }
 
-/// How events stand in bodies, and the type of these.
-fn rendering(config: &Config, node: &Node) -> Result<(Rendering, &'static str), ConfigError> {
-    const JSON: &str = "application/json";
-    const NDJSON: &str = "application/x-ndjson";
-    const TEXT: &str = "text/plain; charset=utf-8";
-    let is_line = config.format == FormatName::Line;
-    let takes_template = is_line || config.format == FormatName::Single;
-    let template = match &config.template {
-        Some(_) if !takes_template => {
-            let at = node.nearest("template");
-            return Err(at.error("`template` requires `format: line` or `format: single`"));
+/// How events stand in bodies.
+fn rendering(
+    settings: &CodecSettings,
+    config: &Config,
+    node: &Node,
+) -> Result<Rendering, ConfigError> {
+    let mut codec = settings.codec(node, CodecName::Json)?;
+    match &mut codec {
+        Codec::Template { escapes, .. } => *escapes = config.escape == EscapeName::Json,
+        _ if config.escape == EscapeName::Json => {
+            let message = "`escape` requires `codec: template`";
+            return Err(node.nearest("escape").error(message));
         }
-        Some(template) => Some(template.as_str()),
-        None => is_line.then_some("%{message}"),
-    };
-    let escapes = config.escape == EscapeName::Json;
-    let Some(template) = template else {
-        if escapes {
-            return Err(node.nearest("escape").error("`escape` needs a `template`"));
-        }
-        return Ok(match config.format {
-            FormatName::Ndjson => (Rendering::Lines, NDJSON),
-            _ => (Rendering::Documents, JSON),
-        });
-    };
-    let template = crate::format::template(node, node.nearest("template"), template)?;
-    let content_type = match (escapes, is_line) {
-        (false, _) => TEXT,
-        (true, true) => NDJSON,
-        (true, false) => JSON,
-    };
-    let rendering = Rendering::Text {
-        template,
-        escapes,
-        is_line,
-    };
-    Ok((rendering, content_type))
+        _ => {}
+    }
+    Rendering::new(codec, config.body, node)
 }
 
 /// Takes templates out of the headers, which [`Target`] has, and adds what follows from the other settings.
@@ -339,7 +300,7 @@ impl Output for Http {
 
     fn reads(&self) -> Vec<Arc<FieldRead>> {
         let mut reads = self.target.reads();
-        reads.extend(self.rendering.reads());
+        reads.extend(self.rendering.codec().reads());
         reads
     }
 
@@ -363,11 +324,15 @@ impl Output for Http {
 impl Sender for Http {
     fn requests(&self) -> Requests {
         Requests {
-            framing: self.framing,
+            framing: self.rendering.framing(),
             compression: self.compression,
             limits: RequestLimits {
                 size_max: 1 << 20,
-                rows_max: if self.is_single { 1 } else { 10_000 },
+                rows_max: if self.rendering.is_single() {
+                    1
+                } else {
+                    10_000
+                },
                 age_max: Duration::from_millis(200),
             },
             order: RequestOrder::Free,

@@ -14,7 +14,7 @@ use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use net::client::{reqwest::Url, url};
 
-use crate::format::ABSENT;
+use crate::codec::ABSENT;
 use crate::partition::{Group, partition};
 
 /// The most bytes of an address: what common servers take.
@@ -49,7 +49,7 @@ impl Target {
     /// One of them cannot be used, with its place.
     pub fn new(node: &Node, address: &str) -> Result<Self, ConfigError> {
         let at = node.nearest("url");
-        let template = crate::format::template(node, at, address)?;
+        let template = crate::codec::template(node, at, address)?;
         if address.contains('#') {
             return Err(at.error("the URL cannot contain a fragment (`#`)"));
         }
@@ -174,7 +174,7 @@ fn templates(output: &Node, node: &Node) -> Result<Vec<(HeaderName, Template)>, 
             return Err(key.error(format!("the header `{name}` cannot be set")));
         }
         if is_template(text) {
-            let template = crate::format::template(output, value, text);
+            let template = crate::codec::template(output, value, text);
             let template = template.map_err(ConfigError::hiding_value)?;
             if template
                 .constant()

@@ -87,16 +87,28 @@ async fn settings_choose_method_type_and_body() {
             "POST /in?x=1 application/x-ndjson\n{\"a\":1.50,\"b\":\"x\"}\n{\"a\":2,\"b\":\"y \\\"z\\\"\"}\n",
         ),
         (
-            "{url: URL, method: PUT, format: array}",
+            "{url: URL, method: PUT, body: array}",
             "PUT / application/json\n[{\"a\":1.50,\"b\":\"x\"},{\"a\":2,\"b\":\"y \\\"z\\\"\"}]",
         ),
         (
-            "{url: URL, method: PATCH, format: line, template: '%{b} is %{c}'}",
+            "{url: URL, method: PATCH, codec: template, template: '%{b} is %{c}'}",
             "PATCH / text/plain; charset=utf-8\nx is -\ny \"z\" is -\n",
         ),
         (
-            "{url: URL, format: line, template: '\"%{b}\"', escape: json}",
+            "{url: URL, codec: template, template: '\"%{b}\"', escape: json}",
             "POST / application/x-ndjson\n\"x\"\n\"y \\\"z\\\"\"\n",
+        ),
+        (
+            r#"{url: URL, codec: template, template: '"%{b}"', escape: json, body: array}"#,
+            "POST / application/json\n[\"x\",\"y \\\"z\\\"\"]",
+        ),
+        (
+            "{url: URL, codec: csv, csv: {columns: [b, a]}}",
+            "POST / text/csv; charset=utf-8\nx,1.50\n\"y \"\"z\"\"\",2\n",
+        ),
+        (
+            "{url: URL, codec: logfmt}",
+            "POST / text/plain; charset=utf-8\na=1.50 b=x\na=2 b=\"y \\\"z\\\"\"\n",
         ),
         (
             "{url: URL, headers: {content-type: 'application/vnd.x+json'}}",
@@ -122,17 +134,17 @@ async fn settings_choose_method_type_and_body() {
 async fn single_events_are_requests_of_their_own() {
     for (settings, kind, body) in [
         (
-            "{url: URL, format: single}",
+            "{url: URL, body: single}",
             "application/json",
             r#"{"a":1.50,"b":"x"}"#,
         ),
         (
-            r#"{url: URL, format: single, template: '{"t":"%{b}"}', escape: json}"#,
+            r#"{url: URL, body: single, codec: template, template: '{"t":"%{b}"}', escape: json}"#,
             "application/json",
             r#"{"t":"x"}"#,
         ),
         (
-            "{url: URL, format: single, template: 'b=%{b}'}",
+            "{url: URL, body: single, codec: template, template: 'b=%{b}'}",
             "text/plain; charset=utf-8",
             "b=x",
         ),
@@ -354,16 +366,26 @@ async fn settings_that_cannot_work_are_refused_at_their_place() {
         (
             "{url: 'http://h/', template: x}",
             "1:30",
-            "requires `format: line`",
+            "requires `codec: template`",
+        ),
+        (
+            "{url: 'http://h/', format: array}",
+            "1:20",
+            "set with `body`",
+        ),
+        (
+            "{url: 'http://h/', body: array, codec: logfmt}",
+            "1:26",
+            "requires `codec: json`",
         ),
         (
             "{url: 'http://h/', escape: json}",
             "1:28",
-            "needs a `template`",
+            "requires `codec: template`",
         ),
         (
-            "{url: 'http://h/', format: line, template: '%{'}",
-            "1:45",
+            "{url: 'http://h/', codec: template, template: '%{'}",
+            "1:48",
             "is not closed",
         ),
         (
@@ -413,7 +435,7 @@ async fn settings_that_cannot_work_are_refused_at_their_place() {
     }
     let error = testing::build_sender(&SPEC, "{url: 'http://h/', timeuot: 1s}");
     let error = error.err().expect("unknown");
-    for name in ["timeout", "headers", "format", "tls"] {
+    for name in ["timeout", "headers", "codec", "body", "tls"] {
         assert!(
             error.accepted_words().iter().any(|word| word == name),
             "{name}"
