@@ -19,7 +19,12 @@ mod pipeline;
 mod pretty;
 mod schema;
 mod sink;
+mod socket;
 mod stdout;
+mod syslog;
+mod tcp;
+mod udp;
+mod unix;
 
 #[cfg(test)]
 mod testing;
@@ -40,4 +45,8 @@ pub static SPECS: &[Spec] = &[
     http::SPEC,
     pipeline::SPEC,
     stdout::SPEC,
+    syslog::SPEC,
+    tcp::SPEC,
+    udp::SPEC,
+    unix::SPEC,
 ];
