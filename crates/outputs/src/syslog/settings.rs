@@ -62,9 +62,9 @@ pub struct Config {
     procid: Option<Text>,
     /// With `standard: rfc5424`: the type of the message, which may contain `%{field}`. Default: the field `log.syslog.msgid`.
     msgid: Option<Text>,
-    /// With `standard: rfc5424`: elements of structured data by their names, each with its parameters, whose values may contain
-    /// `%{field}`. A parameter is left out if an event lacks a field of it.
-    structured_data: Option<BTreeMap<String, BTreeMap<String, Text>>>,
+    /// With `standard: rfc5424`: parameters of structured data, each named `ELEMENT.PARAMETER`, such as `event@32473.id`, with its
+    /// value, which may contain `%{field}`. A parameter is left out if an event lacks a field of it.
+    structured_data: Option<BTreeMap<String, Text>>,
     /// With `standard: rfc5424`: a field with an object whose members are elements of structured data too. Default:
     /// `log.syslog.structured_data`.
     structured_data_field: Option<String>,
@@ -220,26 +220,20 @@ impl Config {
         if self.standard == StandardName::Rfc3164 {
             return Ok(StructuredData::default());
         }
-        let named = |name: &str, at: &Node| {
-            let mut clean = Vec::new();
-            write_name(name.as_bytes(), &mut clean);
-            match clean == name.as_bytes() {
-                true => Ok(clean),
-                false => Err(at.error(format!(
-                    "`{name}` cannot be a name in structured data: expected at most 32 printable ASCII characters without spaces, quotes, `=` and `]`"
-                ))),
+        let mut elements: Vec<(Vec<u8>, Vec<(Vec<u8>, Template)>)> = Vec::new();
+        for (key, text) in self.structured_data.iter().flatten() {
+            let at = node.nearest("structured_data").nearest(key);
+            let Some((element, param)) = key.rsplit_once('.') else {
+                let message =
+                    format!("expected ELEMENT.PARAMETER, such as `event@32473.id`, not `{key}`");
+                return Err(at.error(message));
+            };
+            let (element, param) = (named(element, at)?, named(param, at)?);
+            let param = (param, template(node, at, &text.text())?);
+            match elements.iter_mut().find(|(known, _)| *known == element) {
+                Some((_, params)) => params.push(param),
+                None => elements.push((element, vec![param])),
             }
-        };
-        let mut elements = Vec::new();
-        for (name, params) in self.structured_data.iter().flatten() {
-            let at = node.nearest("structured_data").nearest(name);
-            let mut texts = Vec::new();
-            for (param, text) in params {
-                let place = at.nearest(param);
-                let text = template(node, place, &text.text())?;
-                texts.push((named(param, place)?, text));
-            }
-            elements.push((named(name, at)?, texts));
         }
         let field = self.structured_data_field.as_deref();
         let field = field.unwrap_or("log.syslog.structured_data");
@@ -304,6 +298,21 @@ impl Config {
             resend_bytes_max: self.max_resend_bytes.unwrap_or_else(resend_default).bytes(),
         };
         Ok(Channel::Stream(StreamClient::new(settings, node)))
+    }
+}
+
+/// A name in structured data.
+///
+/// # Errors
+/// It cannot be one, at the place of the setting.
+fn named(name: &str, at: &Node) -> Result<Vec<u8>, ConfigError> {
+    let mut clean = Vec::new();
+    write_name(name.as_bytes(), &mut clean);
+    match clean == name.as_bytes() {
+        true => Ok(clean),
+        false => Err(at.error(format!(
+            "`{name}` cannot be a name in structured data: expected at most 32 printable ASCII characters without spaces, quotes, `=` and `]`"
+        ))),
     }
 }
 

@@ -50,7 +50,7 @@ fn events_that_are_no_messages_become_some() {
             "<186>1 1970-01-01T00:00:00.000Z h__ app 1 x] - x",
         ),
         (
-            "bom: true, structured_data: {event@32473: {id: '%{@metadata.id}', a: '%{a}'}}, structured_data_field: sd",
+            "bom: true, structured_data: {event@32473.id: '%{@metadata.id}', event@32473.a: '%{a}'}, structured_data_field: sd",
             r#"{"message":"x","sd":{"b":{"c":1}}}"#,
             "<13>1 1970-01-01T00:00:00.000Z test-host - - - [event@32473 id=\"ID\"][b c=\"1\"] \u{feff}x",
         ),
@@ -163,8 +163,12 @@ fn settings_that_do_not_fit_are_refused() {
         ("transport: tcp, address: h, severity: '%{'", "not closed"),
         ("transport: tcp, address: h, timezone: Nowhere", "Nowhere"),
         (
-            "transport: tcp, address: h, structured_data: {'a b': {c: d}}",
+            "transport: tcp, address: h, structured_data: {'a b.c': d}",
             "cannot be a name",
+        ),
+        (
+            "transport: tcp, address: h, structured_data: {a: d}",
+            "expected ELEMENT.PARAMETER",
         ),
         ("transport: tcp, address: h, codec: msgpack", "UTF-8"),
         ("transport: tcp, address: '5140'", "expected HOST:PORT"),
