@@ -222,7 +222,8 @@ impl Config {
         }
         let mut elements: Vec<(Vec<u8>, Vec<(Vec<u8>, Template)>)> = Vec::new();
         for (key, text) in self.structured_data.iter().flatten() {
-            let at = node.nearest("structured_data").nearest(key);
+            let map = node.nearest("structured_data");
+            let at = map.get(key).unwrap_or(map);
             let Some((element, param)) = key.rsplit_once('.') else {
                 let message =
                     format!("expected ELEMENT.PARAMETER, such as `event@32473.id`, not `{key}`");
