@@ -14,6 +14,7 @@
 //! | [`grpc`] | unary calls of gRPC: message framing, compression, status |
 //! | [`guarded`] | limits on writing and closing, for clients that do not read |
 //! | [`dial`] | [`Endpoint`], [`Dialer`]: connections to servers, with or without TLS |
+//! | [`health`] | [`Health`]: whether the server has closed a connection, and what it has confirmed |
 //! | [`client`] | [`Client`]: HTTP requests with time-outs, proxies and a pool of connections |
 //!
 //! Rules:
@@ -31,6 +32,7 @@ pub mod dial;
 pub mod grpc;
 pub mod guarded;
 pub mod handler;
+pub mod health;
 mod http2;
 pub mod listen;
 mod notice;
@@ -39,6 +41,7 @@ pub mod secret;
 pub mod server;
 mod stamp;
 pub mod tls;
+mod unsent;
 
 pub use accept::{Peer, accept};
 pub use auth::Auth;
@@ -46,6 +49,7 @@ pub use client::{Client, ClientSettings, RequestError};
 pub use dial::{DialError, Dialed, Dialer, Endpoint};
 pub use guarded::{BUFFER_BYTES_MAX, Guarded};
 pub use handler::{ConnectionError, Handler};
+pub use health::Health;
 pub use listen::{Address, Connection, Incoming, Listener, Stream};
 pub use notice::Notice;
 pub use places::{AtWork, Places, Stopping, Watched, at_work};

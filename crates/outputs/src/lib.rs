@@ -23,7 +23,12 @@ mod pipeline;
 mod pretty;
 mod schema;
 mod sink;
+mod socket;
 mod stdout;
+mod syslog;
+mod tcp;
+mod udp;
+mod unix;
 
 #[cfg(test)]
 mod testing;
@@ -46,4 +51,8 @@ pub static SPECS: &[Spec] = &[
     logstash::SPEC,
     pipeline::SPEC,
     stdout::SPEC,
+    syslog::SPEC,
+    tcp::SPEC,
+    udp::SPEC,
+    unix::SPEC,
 ];

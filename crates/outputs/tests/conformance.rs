@@ -1,6 +1,13 @@
 //! Every output does what all outputs must do.
 
-use testkit::conformance::output::{OutputCase, check};
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::os::unix::net::UnixDatagram;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use testkit::conformance::output::{Arrived, OutputCase, check};
 use testkit::http::{Answer, HttpServer};
 use testkit::receiver::{Receiver, Speaks};
 
@@ -66,7 +73,71 @@ static CASES: &[OutputCase] = &[
         // It is the test's own.
         remote: None,
     },
+    OutputCase {
+        name: "syslog",
+        settings: |place| {
+            format!(
+                "{{transport: tcp, address: '127.0.0.1:{}', framing: lf}}",
+                place.port
+            )
+        },
+        remote: Some(|place| lines_over_tcp(place.port)),
+    },
+    OutputCase {
+        name: "tcp",
+        settings: |place| format!("address: '127.0.0.1:{}'", place.port),
+        remote: Some(|place| lines_over_tcp(place.port)),
+    },
+    OutputCase {
+        name: "udp",
+        settings: |place| format!("address: '127.0.0.1:{}'", place.port),
+        remote: Some(|place| {
+            let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, place.port)).expect("a port");
+            counting(move || socket.recv(&mut [0; 1000]).is_ok())
+        }),
+    },
+    OutputCase {
+        name: "unix",
+        settings: |place| {
+            let path = place.path("socket");
+            format!("{{path: '{}', kind: datagram}}", path.display())
+        },
+        remote: Some(|place| {
+            let socket = UnixDatagram::bind(place.path("socket")).expect("a socket");
+            counting(move || socket.recv(&mut [0; 1000]).is_ok())
+        }),
+    },
 ];
+
+/// Counts what arrives on a thread that lives as long as the test.
+fn counting(next: impl Fn() -> bool + Send + 'static) -> Arrived {
+    let count = Arc::new(AtomicUsize::new(0));
+    let arrived = count.clone();
+    thread::spawn(move || {
+        while next() {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    Box::new(move || arrived.load(Ordering::Relaxed))
+}
+
+/// Counts the lines of all connections.
+fn lines_over_tcp(port: u16) -> Arrived {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("a port");
+    let count = Arc::new(AtomicUsize::new(0));
+    let arrived = count.clone();
+    thread::spawn(move || {
+        for connection in listener.incoming().flatten() {
+            let count = count.clone();
+            thread::spawn(move || {
+                for line in BufReader::new(connection).split(b'\n') {
+                    count.fetch_add(usize::from(line.is_ok()), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    Box::new(move || arrived.load(Ordering::Relaxed))
+}
 
 #[test]
 fn every_output_conforms() {

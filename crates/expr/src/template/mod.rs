@@ -276,6 +276,15 @@ impl BoundTemplate<'_> {
         }
     }
 
+    /// Whether every row of the batch has the same text: no time is named, and only fields that are the same in all of them.
+    pub fn is_constant(&self) -> bool {
+        self.pieces.iter().all(|piece| match piece {
+            BoundPiece::Literal(_) => true,
+            BoundPiece::Field { column, .. } => column.as_constant().is_some(),
+            BoundPiece::Time(_) => false,
+        })
+    }
+
     /// Whether every field is there in this row.
     pub fn is_given(&self, row: usize) -> bool {
         self.pieces.iter().all(|piece| match piece {

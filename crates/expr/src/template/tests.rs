@@ -96,6 +96,22 @@ fn only_what_fields_give_is_cleaned() {
 }
 
 #[test]
+fn what_is_the_same_for_all_rows_is_known() {
+    let batch = documents(&[r#"{"a":1}"#, r#"{"a":2}"#]);
+    for (text, expected) in [
+        ("text", true),
+        ("%{@metadata.host.name}", true),
+        ("%{gone}", true),
+        ("%{@metadata.host.name} %{a}", false),
+        ("%{+yyyy}", false),
+    ] {
+        let template = Template::parse(text).expect(text);
+        let bound = template.bind(&batch, Absent::Text(""));
+        assert_eq!(bound.is_constant(), expected, "{text}");
+    }
+}
+
+#[test]
 fn the_time_follows_the_event() {
     let batch = documents(&[
         r#"{"@timestamp":"2024-01-01T00:00:59Z"}"#,

@@ -24,7 +24,7 @@ use component::{InputContext, Limit};
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrLike, SockaddrStorage,
-    recvmmsg, setsockopt, sockopt,
+    getsockname, recvmmsg, setsockopt, sockopt,
 };
 use nix::sys::time::{TimeVal, TimeValLike};
 
@@ -67,6 +67,9 @@ pub(super) struct Receiver {
     /// How long datagrams gather while they come quickly.
     gather_time: Duration,
     senders: HashMap<Option<SockaddrStorage>, Sender>,
+    /// Whether it is a socket of Unix. Its senders have no addresses as a rule, and what `nix` has for such an address may be memory
+    /// that nobody has written, which it then panics over.
+    is_local: bool,
     ahead: VecDeque<Awaited<Infallible>>,
     /// What the system says it has dropped.
     dropped: u32,
@@ -111,7 +114,9 @@ impl Receiver {
         identities: Identities,
         gather_time: Duration,
     ) -> Self {
+        let own = getsockname::<SockaddrStorage>(socket.as_raw_fd());
         Self {
+            is_local: own.is_ok_and(|own| own.family() == Some(AddressFamily::Unix)),
             socket,
             inbox,
             ctx,
@@ -184,10 +189,11 @@ impl Receiver {
                         dropped = total;
                     }
                 }
+                let sender = message.address.filter(|_| !self.is_local);
                 match runs.last_mut() {
-                    Some(run) if run.sender == message.address => run.slots.end = slot + 1,
+                    Some(run) if run.sender == sender => run.slots.end = slot + 1,
                     _ => runs.push(Run {
-                        sender: message.address,
+                        sender,
                         slots: slot..slot + 1,
                     }),
                 }

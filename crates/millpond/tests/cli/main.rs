@@ -57,6 +57,7 @@ mod search_servers;
 mod silent_clients;
 mod slips;
 mod slow_clients;
+mod socket_outputs;
 mod sockets;
 mod stopping;
 mod surroundings;

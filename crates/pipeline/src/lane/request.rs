@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
-use component::{Encoded, Framing, Request, RequestLimits, Rows};
+use component::{Encoded, Framing, Request, RequestLimits, RequestOrder, Requests, Rows};
 use queue::Ticket;
 
 use super::kept::Kept;
@@ -89,6 +89,8 @@ const REQUEST_COST: usize = 512;
 pub struct Assembly {
     framing: Framing,
     limits: RequestLimits,
+    /// How many bytes a batch must have to become requests as it is.
+    slice_min: usize,
     spare: Arc<Spare>,
     open: HashMap<Arc<str>, Growing>,
     /// What those cost that were begun by the last call of [`Self::add`].
@@ -135,10 +137,16 @@ impl Text {
 }
 
 impl Assembly {
-    pub fn new(framing: Framing, limits: RequestLimits, spare: Arc<Spare>) -> Self {
+    pub fn new(requests: &Requests, spare: Arc<Spare>) -> Self {
+        let half = requests.limits.size_max / 2;
         Self {
-            framing,
-            limits,
+            framing: requests.framing,
+            limits: requests.limits,
+            slice_min: match requests.order {
+                RequestOrder::Free => ENOUGH.min(half),
+                // One after the other, each takes a round trip: they are filled.
+                RequestOrder::ByDestination => half,
+            },
             spare,
             open: HashMap::new(),
             begun: 0,
@@ -196,7 +204,7 @@ impl Assembly {
             after,
         } = self.framing;
         let is_plain = [before, between, after].iter().all(|text| text.is_empty());
-        let enough = ENOUGH.min(self.limits.size_max / 2);
+        let enough = self.slice_min;
         let open = self.open.get("");
         is_plain
             && encoded.parts.is_empty()

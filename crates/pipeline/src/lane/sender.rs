@@ -91,7 +91,7 @@ impl SenderLane {
         // A single request may not take everything.
         requests.limits.size_max = requests.limits.size_max.min(in_flight_max / 2).max(1);
         let spare = Arc::new(Spare::new(in_flight_max / SPARE_PART));
-        let assembly = Assembly::new(requests.framing, requests.limits, spare.clone());
+        let assembly = Assembly::new(&requests, spare.clone());
         Self {
             assembly: Mutex::new(assembly),
             spare,
