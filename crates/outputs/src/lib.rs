@@ -3,12 +3,13 @@
 //! Adding one touches its own file, two lines here (its module, and its place by name in [`SPECS`]), and `tests/conformance.rs`.
 //!
 //! What several of them share: `format` (rows of a batch as bytes), `partition` (rows by where they go), `compression` and
-//! `schema` (settings), `answer` (what HTTP servers say), `hosts` (which of several servers gets a request) and `sink` (bytes to a file descriptor, in one piece or not at all).
+//! `schema` (settings), `answer` (what HTTP servers say), `hosts` and `failover` (which of several servers gets a request) and `sink` (bytes to a file descriptor, in one piece or not at all).
 
 mod answer;
 mod compression;
 mod discard;
 mod elasticsearch;
+mod failover;
 mod file;
 mod format;
 mod hosts;
