@@ -5,6 +5,14 @@ use testkit::http::{Answer, HttpServer};
 
 static CASES: &[OutputCase] = &[
     OutputCase {
+        name: "clickhouse",
+        settings: |place| format!("{{hosts: 'http://127.0.0.1:{}', table: t}}", place.port),
+        remote: Some(|place| {
+            let server = HttpServer::start_at(place.port, None, |_, _| Answer::new(200));
+            Box::new(move || server.lines().len())
+        }),
+    },
+    OutputCase {
         name: "discard",
         settings: |_| "{}".to_owned(),
         remote: None,
@@ -40,6 +48,29 @@ static CASES: &[OutputCase] = &[
         settings: |place| format!("url: 'http://127.0.0.1:{}/events'", place.port),
         remote: Some(|place| {
             let server = HttpServer::start_at(place.port, None, |_, _| Answer::new(200));
+            Box::new(move || server.lines().len())
+        }),
+    },
+    OutputCase {
+        name: "loki",
+        settings: |place| {
+            format!(
+                "{{hosts: 'http://127.0.0.1:{}', labels: {{job: x}}, compression: none}}",
+                place.port
+            )
+        },
+        remote: Some(|place| {
+            let server = HttpServer::start_at(place.port, None, |_, _| Answer::new(204));
+            Box::new(move || server.lines().len())
+        }),
+    },
+    OutputCase {
+        name: "splunk_hec",
+        settings: |place| format!("{{hosts: 'http://127.0.0.1:{}', token: t}}", place.port),
+        remote: Some(|place| {
+            let server = HttpServer::start_at(place.port, None, |_, _| {
+                Answer::new(200).body(r#"{"text":"Success","code":0}"#)
+            });
             Box::new(move || server.lines().len())
         }),
     },
