@@ -1,18 +1,23 @@
 //! What outputs over HTTP have in common when they look at an answer, or at its absence.
 
+use std::io::Read;
 use std::time::{Duration, SystemTime};
 
 use component::SendError;
+use flate2::read::MultiGzDecoder;
 use http::HeaderMap;
-use http::header::RETRY_AFTER;
-use net::RequestError;
+use http::header::{CONTENT_ENCODING, HeaderValue, RETRY_AFTER};
 use net::client::reqwest::Response;
+use net::{Client, RequestError};
 
 /// What is read of an answer, so that its connection can be used again. A longer one ends the connection.
 const READ_BYTES_MAX: usize = 64 * 1024;
 
 /// What is shown of an error's text.
 const SHOWN_BYTES_MAX: usize = 200;
+
+/// Secrets shorter than this are not looked for in texts: they would be found in any.
+const OWN_SECRET_BYTES_MIN: usize = 4;
 
 /// The longest time that a server is believed to want.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
@@ -64,6 +69,62 @@ pub async fn text(answer: &mut Response) -> String {
         }
     }
     words(&String::from_utf8_lossy(&shown))
+}
+
+/// The body of an answer, decompressed where a proxy has compressed it unasked.
+///
+/// # Errors
+/// It breaks off, is longer than `bytes_max`, or cannot be decompressed.
+pub async fn body(mut answer: Response, bytes_max: usize) -> Result<Vec<u8>, RequestError> {
+    let endless = || RequestError::Broken("the reply has no end".to_owned());
+    let mut body = Vec::new();
+    while let Some(chunk) = answer.chunk().await? {
+        body.extend_from_slice(&chunk);
+        if body.len() > bytes_max {
+            return Err(endless());
+        }
+    }
+    let encoding = answer.headers().get(CONTENT_ENCODING);
+    match encoding.map_or(b"".as_slice(), HeaderValue::as_bytes) {
+        b"" | b"identity" => Ok(body),
+        b"gzip" | b"x-gzip" => {
+            let mut text = Vec::new();
+            MultiGzDecoder::new(body.as_slice())
+                .take(bytes_max as u64 + 1)
+                .read_to_end(&mut text)
+                .map_err(|error| RequestError::Broken(format!("the reply is damaged: {error}")))?;
+            match text.len() > bytes_max {
+                true => Err(endless()),
+                false => Ok(text),
+            }
+        }
+        other => Err(RequestError::Broken(format!(
+            "the reply has the Content-Encoding `{}`, which was not asked for",
+            String::from_utf8_lossy(other)
+        ))),
+    }
+}
+
+/// An error without what was sent as a secret, should the server have said it back; `own` is one that the client does not know.
+pub fn without_secrets(client: &Client, error: SendError, own: Option<&str>) -> SendError {
+    let clean = |text: String| {
+        let text = client.without_secrets(text);
+        match own.filter(|own| own.len() >= OWN_SECRET_BYTES_MIN) {
+            Some(own) => text.replace(own, "[secret]"),
+            None => text,
+        }
+    };
+    match error {
+        SendError::Retry(text) => SendError::Retry(clean(text)),
+        SendError::Blocked(text) => SendError::Blocked(clean(text)),
+        SendError::Unfit(text) => SendError::Unfit(clean(text)),
+        SendError::Later { reason, after } => SendError::Later {
+            reason: clean(reason),
+            after,
+        },
+        SendError::Refused(text) => SendError::Refused(clean(text)),
+        SendError::Fatal(text) => SendError::Fatal(clean(text)),
+    }
 }
 
 /// A text in one line, without control characters.

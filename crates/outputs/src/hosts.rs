@@ -132,6 +132,11 @@ impl<E> Hosts<E> {
         }
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.hosts.len()
+    }
+
     /// The host for the next request, none of those that it was sent to already.
     pub fn turn(&self, tried: &[usize]) -> Option<Turn<'_, E>> {
         let index = self.choose(tried, Instant::now())?;
@@ -272,6 +277,16 @@ impl<E> Drop for Turn<'_, E> {
             self.hosts.forgotten(self.index, Instant::now());
         }
     }
+}
+
+/// An address below that of a host, whose own path stays.
+pub fn below(host: &Url, path: &[&str]) -> Url {
+    let mut url = host.clone();
+    // An address of http or https always has a path.
+    if let Ok(mut segments) = url.path_segments_mut() {
+        segments.pop_if_empty().extend(path);
+    }
+    url
 }
 
 #[cfg(test)]

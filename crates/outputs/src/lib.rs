@@ -2,31 +2,46 @@
 //!
 //! Adding one touches its own file, two lines here (its module, and its place by name in [`SPECS`]), and `tests/conformance.rs`.
 //!
-//! What several of them share: `codec` (events as bytes), `partition` (rows by where they go), `compression` and
-//! `schema` (settings), `answer` (what HTTP servers say), `hosts` (which of several servers gets a request), `exchange`
-//! (connections to servers that acknowledge) and `sink` (bytes to a
-//! file descriptor, in one piece or not at all).
+//! What several of them share:
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | `codec` | events as bytes |
+//! | `partition` | rows by where they go |
+//! | `members`, `times` | members of JSON objects, made by templates; times as protocols want them |
+//! | `compression`, `schema` | settings |
+//! | `hosts`, `failover` | which of several servers gets a request |
+//! | `answer` | what HTTP servers say |
+//! | `exchange` | connections to servers that acknowledge |
+//! | `socket` | connections to servers that do not |
+//! | `sink` | bytes to a file descriptor, in one piece or not at all |
 
 mod answer;
+mod clickhouse;
 mod codec;
 mod compression;
 mod discard;
 mod elasticsearch;
 mod exchange;
+mod failover;
 mod file;
 mod forward;
 mod hosts;
 mod http;
 mod logstash;
+mod loki;
+mod members;
 mod partition;
 mod pipeline;
 mod pretty;
 mod schema;
 mod sink;
 mod socket;
+mod splunk_hec;
 mod stdout;
 mod syslog;
 mod tcp;
+mod times;
 mod udp;
 mod unix;
 
@@ -43,13 +58,16 @@ use component::Spec;
 
 /// Every output, by name.
 pub static SPECS: &[Spec] = &[
+    clickhouse::SPEC,
     discard::SPEC,
     elasticsearch::SPEC,
     file::SPEC,
     forward::SPEC,
     http::SPEC,
     logstash::SPEC,
+    loki::SPEC,
     pipeline::SPEC,
+    splunk_hec::SPEC,
     stdout::SPEC,
     syslog::SPEC,
     tcp::SPEC,

@@ -2,7 +2,8 @@
 //!
 //! Every request is answered LATENCY_MS after its body arrived, with STATUS (200 by default). Whole bodies are appended to FILE.
 //! A request to an address that ends with `/_bulk` is answered as Elasticsearch would answer it, every document stored; bodies
-//! may be compressed with gzip. At `GET /` it says how many lines it
+//! may be compressed with gzip. Splunk's event collector is answered as it would answer; of a push to Loki every entry counts as a
+//! line. At `GET /` it says how many lines it
 //! took, in how many requests, and how many of those were under way at once at most; `DELETE /` sets that to nothing.
 
 use std::fs::{File, OpenOptions};
@@ -88,11 +89,14 @@ async fn answer(
             .for_each(|count| count.store(0, Ordering::Relaxed));
         return Ok(Response::new(Full::default()));
     }
-    let is_bulk = request.uri().path().ends_with("/_bulk");
+    let path = request.uri().path();
+    let is_bulk = path.ends_with("/_bulk");
+    let is_collector = path.starts_with("/services/collector");
+    let is_push = path.ends_with("/loki/api/v1/push");
     let is_gzip = request.headers().get(CONTENT_ENCODING).is_some();
     let flying = FLYING.fetch_add(1, Ordering::Relaxed) + 1;
     FLYING_MAX.fetch_max(flying, Ordering::Relaxed);
-    let counted = count(request.into_body(), status, is_gzip).await;
+    let counted = count(request.into_body(), status, is_gzip, is_push).await;
     if !latency.is_zero() {
         // Even a sleep of nothing lasts until the next tick.
         tokio::time::sleep(latency).await;
@@ -101,6 +105,7 @@ async fn answer(
     let lines = counted?;
     let mut response = Response::new(match is_bulk {
         true => Full::new(stored(lines / 2).into()),
+        false if is_collector => Full::new(r#"{"text":"Success","code":0}"#.into()),
         false => Full::default(),
     });
     *response.status_mut() = status;
@@ -121,16 +126,24 @@ async fn count(
     mut body: Incoming,
     status: StatusCode,
     is_gzip: bool,
+    is_push: bool,
 ) -> Result<usize, hyper::Error> {
     let (mut lines, mut bytes) = (0, 0);
     let mut kept = Vec::new();
     let mut inflated = GzDecoder::new(Vec::new());
+    let (finder, mut last) = (memchr::memmem::Finder::new("[\""), 0);
     while let Some(frame) = body.frame().await {
         if let Ok(data) = frame?.into_data() {
             bytes += data.len();
             match is_gzip {
                 // What is damaged is not counted.
                 true => drop(inflated.write_all(&data)),
+                // Each entry begins so, and no text within a string does, because its quotes are escaped.
+                false if is_push => {
+                    let is_split = last == b'[' && data.first() == Some(&b'"');
+                    lines += finder.find_iter(&data).count() + usize::from(is_split);
+                    last = data.last().copied().unwrap_or(last);
+                }
                 false => lines += memchr::memchr_iter(b'\n', &data).count(),
             }
             if KEPT.get().is_some() {

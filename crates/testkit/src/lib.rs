@@ -3,22 +3,27 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`authority`] | an authority, and the certificates that it issues |
+//! | [`clickhouse`] | a strict double of ClickHouse's HTTP interface for inserts |
 //! | [`conformance`] | what every input and output must do |
 //! | [`cutter`] | a proxy that cuts connections at random bytes |
 //! | [`examples`] | checks of the examples that components document |
 //! | [`http`] | an HTTP server that does what a test wants and keeps what it got |
+//! | [`loki`] | a strict double of Loki's push endpoint |
 //! | [`lumberjack`] | a strict client of the protocol of Beats |
 //! | [`mmdb`] | a writer of small MaxMind databases |
 //! | [`receiver`] | a strict receiver of Lumberjack and Forward |
 //! | [`rights`] | what tests need of the machine, and what becomes of them without it |
 //! | [`search`] | real servers: OpenSearch and Elasticsearch |
+//! | [`splunk`] | a strict double of Splunk's HTTP Event Collector |
 //! | [`sample`] | the repository's own sample database |
 
 pub mod authority;
+pub mod clickhouse;
 pub mod conformance;
 pub mod cutter;
 pub mod examples;
 pub mod http;
+pub mod loki;
 pub mod lumberjack;
 pub mod mmdb;
 pub mod ports;
@@ -26,3 +31,4 @@ pub mod receiver;
 pub mod rights;
 pub mod sample;
 pub mod search;
+pub mod splunk;

@@ -20,7 +20,6 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-use std::io::Read;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -32,18 +31,18 @@ use component::{
     RequestOrder, Requests, SendError, Sender, Sent, Spec, Warning,
 };
 use config::{ConfigError, Node, Positional};
-use flate2::read::MultiGzDecoder;
+use http::Method;
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
-use http::{Method, StatusCode};
-use net::client::reqwest::{Response, Url};
-use net::{Client, ClientSettings, RequestError};
+use net::client::reqwest::Url;
+use net::{Client, ClientSettings};
 
 use self::action::Action;
 use self::reply::{Asked, FILTER};
 use self::settings::{Config, Settings};
 use self::setup::Setup;
 use self::target::Target;
-use crate::answer::{unanswered, wait};
+use crate::answer::{body, wait, without_secrets};
+use crate::failover::{Failed, Round};
 use crate::hosts::{Hosts, Turn};
 use crate::partition::encode_groups;
 use crate::schema::with_client;
@@ -213,12 +212,7 @@ impl Elasticsearch {
     /// Sends a request to one host.
     async fn send_to(&self, turn: &Turn<'_, Url>, request: &Request) -> Result<Sent, Failed> {
         let Some(opened) = self.opened.get() else {
-            let error = SendError::Fatal("internal error: it is not open".into());
-            return Err(Failed {
-                error,
-                goes_on: false,
-                host: HostState::Unknown,
-            });
+            return Err(Failed::not_open());
         };
         let origin = turn.name();
         if let Some(setup) = &opened.setup {
@@ -235,10 +229,10 @@ impl Elasticsearch {
         let answer = opened.client.send(message).await.map_err(failed)?;
         let status = answer.status();
         let after = wait(answer.headers(), SystemTime::now());
-        let body = read(answer).await.map_err(failed)?;
+        let reply = body(answer, REPLY_BYTES_MAX).await.map_err(failed)?;
         if !status.is_success() {
-            let error = reply::failed(status, &body, origin, after);
-            let error = without_secrets(&opened.client, error);
+            let error = reply::failed(status, &reply, origin, after);
+            let error = without_secrets(&opened.client, error, None);
             return Err(Failed::answered(status, error));
         }
         let asked = Asked {
@@ -247,146 +241,10 @@ impl Elasticsearch {
             is_fixed: self.target.is_fixed(),
             rows: request.rows,
         };
-        let judged = reply::judge(&body, origin, &asked);
+        let judged = reply::judge(&reply, origin, &asked);
         let judged = judged.map_err(Failed::unbelieved)?;
         self.repeats.fetch_add(judged.repeats, Ordering::Relaxed);
         Ok(judged.sent)
-    }
-}
-
-/// A request that was not taken.
-struct Failed {
-    error: SendError,
-    /// Whether another host should get it at once.
-    goes_on: bool,
-    host: HostState,
-}
-
-/// What a request that was not taken says of its host.
-enum HostState {
-    Works,
-    Fails,
-    Unknown,
-}
-
-impl Failed {
-    /// What a host answered to the whole request: nothing of it was taken.
-    fn answered(status: StatusCode, error: SendError) -> Self {
-        // Its size says nothing of the host; everything else, wrong credentials included, may be this host's alone.
-        let fails = status != StatusCode::PAYLOAD_TOO_LARGE;
-        Self {
-            error,
-            goes_on: fails,
-            host: match fails {
-                true => HostState::Fails,
-                false => HostState::Works,
-            },
-        }
-    }
-
-    /// A reply that cannot be believed.
-    fn unbelieved(error: SendError) -> Self {
-        Self {
-            error,
-            goes_on: false,
-            host: HostState::Fails,
-        }
-    }
-
-    /// There was no answer.
-    fn unanswered(origin: &str, error: RequestError) -> Self {
-        Self {
-            goes_on: matches!(
-                error,
-                RequestError::Connect(_) | RequestError::Redirect { .. }
-            ),
-            host: match &error {
-                RequestError::Connect(_)
-                | RequestError::Timeout(_)
-                | RequestError::Broken(_)
-                | RequestError::Redirect { .. } => HostState::Fails,
-                RequestError::Secret(_) | RequestError::NoHeader(_) => HostState::Unknown,
-            },
-            error: unanswered(origin, error),
-        }
-    }
-
-    /// How long its host wants to be left alone.
-    fn after(&self) -> Option<Duration> {
-        match self.error {
-            SendError::Later { after, .. } => after,
-            _ => None,
-        }
-    }
-}
-
-/// Of what two hosts said of a request that neither took, what is to be done: the one that promises most.
-fn worse(known: Option<SendError>, other: SendError) -> SendError {
-    use SendError::{Later, Retry};
-    match (known, other) {
-        (None, other) => other,
-        // The host that is free first.
-        (
-            Some(Later { reason, after }),
-            Later {
-                after: other,
-                reason: text,
-            },
-        ) => match other < after {
-            true => Later {
-                reason: text,
-                after: other,
-            },
-            false => Later { reason, after },
-        },
-        (Some(known @ Retry(_)), _) | (Some(known @ Later { .. }), SendError::Blocked(_)) => known,
-        (_, other) => other,
-    }
-}
-
-/// The body of an answer, decompressed where a proxy has compressed it unasked.
-async fn read(mut answer: Response) -> Result<Vec<u8>, RequestError> {
-    let endless = || RequestError::Broken("the reply has no end".to_owned());
-    let mut body = Vec::new();
-    while let Some(chunk) = answer.chunk().await? {
-        body.extend_from_slice(&chunk);
-        if body.len() > REPLY_BYTES_MAX {
-            return Err(endless());
-        }
-    }
-    let encoding = answer.headers().get(CONTENT_ENCODING);
-    match encoding.map_or(b"".as_slice(), HeaderValue::as_bytes) {
-        b"" | b"identity" => Ok(body),
-        b"gzip" | b"x-gzip" => {
-            let mut text = Vec::new();
-            MultiGzDecoder::new(body.as_slice())
-                .take(REPLY_BYTES_MAX as u64 + 1)
-                .read_to_end(&mut text)
-                .map_err(|error| RequestError::Broken(format!("the reply is damaged: {error}")))?;
-            match text.len() > REPLY_BYTES_MAX {
-                true => Err(endless()),
-                false => Ok(text),
-            }
-        }
-        other => Err(RequestError::Broken(format!(
-            "the reply has the Content-Encoding `{}`, which was not asked for",
-            String::from_utf8_lossy(other)
-        ))),
-    }
-}
-
-/// An error without what was sent as a secret, should the server have said it back.
-fn without_secrets(client: &Client, error: SendError) -> SendError {
-    match error {
-        SendError::Retry(text) => SendError::Retry(client.without_secrets(text)),
-        SendError::Blocked(text) => SendError::Blocked(client.without_secrets(text)),
-        SendError::Unfit(text) => SendError::Unfit(client.without_secrets(text)),
-        SendError::Later { reason, after } => SendError::Later {
-            reason: client.without_secrets(reason),
-            after,
-        },
-        SendError::Refused(text) => SendError::Refused(client.without_secrets(text)),
-        SendError::Fatal(text) => SendError::Fatal(client.without_secrets(text)),
     }
 }
 
@@ -448,28 +306,16 @@ impl Sender for Elasticsearch {
     }
 
     async fn send(&self, request: &Request) -> Result<Sent, SendError> {
-        let mut tried = Vec::new();
-        let mut error = None;
-        while let Some(turn) = self.hosts.turn(&tried) {
-            tried.push(turn.index());
+        let mut round = Round::new(&self.hosts);
+        while let Some(turn) = round.next() {
             match self.send_to(&turn, request).await {
                 Ok(sent) => {
                     turn.succeeded();
                     return Ok(sent);
                 }
-                Err(failed) => {
-                    match failed.host {
-                        HostState::Works => turn.succeeded(),
-                        HostState::Fails => turn.failed(&failed.error.to_string(), failed.after()),
-                        HostState::Unknown => drop(turn),
-                    }
-                    if !failed.goes_on {
-                        return Err(failed.error);
-                    }
-                    error = Some(worse(error, failed.error));
-                }
+                Err(failed) => round.failed(turn, failed)?,
             }
         }
-        Err(error.unwrap_or_else(|| SendError::Fatal("internal error: there is no host".into())))
+        Err(round.into_error())
     }
 }

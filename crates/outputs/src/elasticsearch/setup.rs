@@ -11,8 +11,10 @@ use net::client::reqwest::{Response, Url};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use super::target::{Target, below};
-use super::{Failed, reply};
+use super::reply;
+use super::target::Target;
+use crate::failover::Failed;
+use crate::hosts::below;
 use component::SendError;
 
 /// How much of an answer is read.

@@ -15,6 +15,7 @@ use config::{ConfigError, Node};
 use expr::{Absent, Template};
 use net::client::reqwest::Url;
 
+use crate::hosts::below;
 use crate::partition::{Group, partition};
 
 /// What an absent field gives in a name, which may not begin with `-`.
@@ -116,16 +117,6 @@ impl Target {
         };
         below(host, &[name, "_bulk"])
     }
-}
-
-/// An address below that of a host, whose own path stays.
-pub fn below(host: &Url, path: &[&str]) -> Url {
-    let mut url = host.clone();
-    // An address of http or https always has a path.
-    if let Ok(mut segments) = url.path_segments_mut() {
-        segments.pop_if_empty().extend(path);
-    }
-    url
 }
 
 fn is_forbidden(letter: char) -> bool {
