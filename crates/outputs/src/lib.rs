@@ -16,6 +16,7 @@ mod forward;
 mod hosts;
 mod http;
 mod logstash;
+mod otlp;
 mod partition;
 mod pipeline;
 mod pretty;
@@ -42,6 +43,7 @@ pub static SPECS: &[Spec] = &[
     forward::SPEC,
     http::SPEC,
     logstash::SPEC,
+    otlp::SPEC,
     pipeline::SPEC,
     stdout::SPEC,
 ];

@@ -61,6 +61,19 @@ static CASES: &[OutputCase] = &[
         }),
     },
     OutputCase {
+        name: "otlp",
+        settings: |place| {
+            format!(
+                "{{url: 'http://127.0.0.1:{}', compression: none, batch: {{max_events: 1}}}}",
+                place.port
+            )
+        },
+        remote: Some(|place| {
+            let server = HttpServer::start_at(place.port, None, |_, _| Answer::new(200));
+            Box::new(move || server.requests().len())
+        }),
+    },
+    OutputCase {
         name: "stdout",
         settings: |_| "{}".to_owned(),
         // It is the test's own.

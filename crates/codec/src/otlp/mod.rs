@@ -7,6 +7,7 @@
 //! | [`documents`] | [`Documents`]: the log records of a request as JSON documents |
 //! | [`json`] | requests in the JSON encoding of OTLP |
 //! | [`severity`] | names of severities and their numbers |
+//! | [`status`] | [`Status`]: why a request was not taken |
 //!
 //! # Messages
 //! ```text
@@ -29,9 +30,11 @@ pub mod any;
 pub mod documents;
 pub mod json;
 pub mod severity;
+pub mod status;
 pub mod wire;
 
 pub use documents::{Document, Documents};
+pub use status::Status;
 
 /// The attribute with the id of an event. Source: <https://opentelemetry.io/docs/specs/semconv/general/logs/#general-log-identification-attributes>.
 pub const RECORD_UID: &[u8] = b"log.record.uid";
