@@ -64,13 +64,20 @@ static CASES: &[OutputCase] = &[
         name: "otlp",
         settings: |place| {
             format!(
-                "{{url: 'http://127.0.0.1:{}', compression: none, batch: {{max_events: 1}}}}",
+                "{{url: 'http://127.0.0.1:{}', compression: none}}",
                 place.port
             )
         },
         remote: Some(|place| {
             let server = HttpServer::start_at(place.port, None, |_, _| Answer::new(200));
-            Box::new(move || server.requests().len())
+            Box::new(move || {
+                let mut count = 0;
+                for request in server.taken() {
+                    let read = codec::otlp::Documents::new(100).read(&request.body, |_| count += 1);
+                    read.expect("a request of OTLP");
+                }
+                count
+            })
         }),
     },
     OutputCase {
