@@ -27,10 +27,11 @@ mod stdout;
 #[cfg(test)]
 mod testing;
 
-/// Decoders of what servers answer, without connections: for the crate `fuzzkit` alone.
+/// Decoders of what servers answer, and writers, without connections: for the crate `fuzzkit` alone.
 #[doc(hidden)]
 pub mod probe {
     pub use crate::elasticsearch::probe::reply;
+    pub use crate::otlp::probe::otlp;
 }
 
 use component::Spec;

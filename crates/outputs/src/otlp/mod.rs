@@ -10,6 +10,7 @@
 
 mod answer;
 mod origin;
+pub(crate) mod probe;
 mod record;
 mod settings;
 
