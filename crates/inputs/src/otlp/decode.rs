@@ -204,3 +204,89 @@ impl Protocol for Decoding {
         Box::new(|_, _| {})
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use codec::otlp::any::{from_json, write_member};
+    use codec::otlp::wire::{bytes_tag, write_bytes};
+
+    use crate::otlp::probe::{Sending, otlp};
+
+    /// A request with these records, of a resource with an attribute of so many bytes.
+    fn request(records: &[Vec<u8>], resource: usize) -> Vec<u8> {
+        let (mut of, mut scope) = (Vec::new(), Vec::new());
+        let attribute = format!("\"{}\"", "x".repeat(resource));
+        write_member(&mut of, bytes_tag(1), b"a", attribute.as_bytes());
+        for record in records {
+            write_bytes(&mut scope, bytes_tag(2), record);
+        }
+        let (mut logs, mut request) = (Vec::new(), Vec::new());
+        if resource > 0 {
+            write_bytes(&mut logs, bytes_tag(1), &of);
+        }
+        write_bytes(&mut logs, bytes_tag(2), &scope);
+        write_bytes(&mut request, bytes_tag(1), &logs);
+        request
+    }
+
+    fn record(body: &str, id: Option<&str>) -> Vec<u8> {
+        let (mut any, mut record) = (Vec::new(), Vec::new());
+        from_json(body.as_bytes(), &mut any);
+        write_bytes(&mut record, bytes_tag(5), &any);
+        if let Some(id) = id {
+            let id = format!("\"{id}\"");
+            write_member(&mut record, bytes_tag(6), b"log.record.uid", id.as_bytes());
+        }
+        record
+    }
+
+    #[test]
+    fn ids_are_those_of_the_sender_or_of_the_connection() {
+        let records = [record("\"one\"", Some("sent")), record("\"two\"", None)];
+        let decoded = otlp(&request(&records, 0), Sending::Protobuf);
+        assert_eq!(decoded.fault, None);
+        assert_eq!(decoded.events[0], r#"sent {"message":"one"}"#);
+        let (id, event) = decoded.events[1].split_once(' ').expect("an id");
+        assert!(id.ends_with("-1-2"), "{id}");
+        assert_eq!(event, r#"{"message":"two"}"#);
+    }
+
+    #[test]
+    fn many_events_are_spread_over_chunks_and_batches() {
+        let records: Vec<_> = (0..5000)
+            .map(|number| record(&number.to_string(), Some(&format!("id-{number}"))))
+            .collect();
+        let decoded = otlp(&request(&records, 40), Sending::Protobuf);
+        // More than the limit of the probe on a request.
+        assert!(decoded.fault.is_some() && decoded.events.is_empty());
+        let decoded = otlp(&request(&records[..2000], 40), Sending::Protobuf);
+        assert_eq!(decoded.fault, None);
+        let attribute = "x".repeat(40);
+        for (number, event) in decoded.events.iter().enumerate() {
+            let expected = format!(
+                r#"id-{number} {{"body":{number},"resource":{{"attributes":{{"a":"{attribute}"}}}}}}"#
+            );
+            assert_eq!(*event, expected);
+        }
+        assert_eq!(decoded.events.len(), 2000);
+    }
+
+    #[test]
+    fn nothing_of_a_request_that_is_refused_is_taken() {
+        let good = request(&[record("\"one\"", None)], 0);
+        let broken = [&good[..], &[0x0A, 9]].concat();
+        let decoded = otlp(&broken, Sending::Protobuf);
+        assert!(decoded.events.is_empty());
+        assert_eq!(
+            decoded.fault.as_deref(),
+            Some("the message ends within a field")
+        );
+        // A small request whose events would be large, because each of them repeats the resource.
+        let large = request(&vec![Vec::new(); 200], 10_000);
+        assert!(large.len() < 12_000);
+        let decoded = otlp(&large, Sending::Protobuf);
+        assert!(decoded.events.is_empty());
+        let fault = decoded.fault.expect("it is refused");
+        assert!(fault.contains("larger than 8 times"), "{fault}");
+    }
+}
