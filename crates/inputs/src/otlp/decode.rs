@@ -259,16 +259,16 @@ mod tests {
         let decoded = otlp(&request(&records, 40), Sending::Protobuf);
         // More than the limit of the probe on a request.
         assert!(decoded.fault.is_some() && decoded.events.is_empty());
-        let decoded = otlp(&request(&records[..2000], 40), Sending::Protobuf);
+        let decoded = otlp(&request(&records[..1500], 150), Sending::Protobuf);
         assert_eq!(decoded.fault, None);
-        let attribute = "x".repeat(40);
+        let attribute = "x".repeat(150);
         for (number, event) in decoded.events.iter().enumerate() {
             let expected = format!(
                 r#"id-{number} {{"body":{number},"resource":{{"attributes":{{"a":"{attribute}"}}}}}}"#
             );
             assert_eq!(*event, expected);
         }
-        assert_eq!(decoded.events.len(), 2000);
+        assert_eq!(decoded.events.len(), 1500);
     }
 
     #[test]
