@@ -30,6 +30,7 @@ fn requests(settings: &str, batch: &Batch) -> Vec<(String, Vec<u8>)> {
     let parts = encoded.parts.iter().zip(ends);
     let request = |(part, end): (&component::DestinationPart, usize)| {
         let body = otlp.body(&Request {
+            id: 0,
             destination: part.destination.clone(),
             body: Bytes::copy_from_slice(&encoded.bytes[part.bytes.start..end]),
             rows: 1,
@@ -243,6 +244,7 @@ fn sent(
     let server = HttpServer::start(move |_, _| reply.clone());
     let output = build_sender(&SPEC, &format!("url: '{}'", server.url())).expect("settings");
     let request = Request {
+        id: 0,
         destination: "".into(),
         body: crate::testing::gzip(b"").into(),
         rows,
