@@ -13,6 +13,7 @@
 //! | [`charset`](mod@charset), [`terminator`] | other encodings than UTF-8, and what ends a line |
 //! | [`compress`] | [`Decompressor`]: gzip and zstd as they are found in the wild, with places to resume at |
 //! | [`forward`] | messages of the Fluent Forward protocol |
+//! | [`otlp`] | log records of OpenTelemetry |
 //! | [`csv`] | [`Csv`]: the fields of CSV rows in lines of text |
 //! | [`syslog`] | [`syslog::Syslog`]: the fields of syslog messages in lines of text |
 //!
@@ -34,6 +35,7 @@ mod lines;
 pub mod lumberjack;
 mod msgpack;
 mod multiline;
+pub mod otlp;
 mod records;
 mod resume;
 mod rows;

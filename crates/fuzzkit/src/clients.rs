@@ -1,6 +1,6 @@
 //! What clients send. The decoders are those of the inputs, fed from memory.
 
-use inputs::probe::{self, Decoded};
+use inputs::probe::{self, Decoded, Sending};
 
 use crate::choice;
 
@@ -74,4 +74,25 @@ pub(crate) fn route(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (path, filter) = text.split_once('?').unwrap_or((&text, ""));
     probe::route(path, filter);
+}
+
+/// Requests with log records: one that is refused has no events, and JSON gives the same as Protocol Buffers.
+pub(crate) fn otlp_logs(bytes: &[u8]) {
+    let Some((choice, body)) = choice(bytes) else {
+        return;
+    };
+    let sending = match choice % 4 {
+        0 => Sending::Protobuf,
+        1 => Sending::Gzip,
+        2 => Sending::Json,
+        _ => Sending::Call,
+    };
+    let decoded = probe::otlp(body, sending);
+    assert!(decoded.fault.is_none() || decoded.events.is_empty());
+    if sending == Sending::Json
+        && let Some(message) = probe::otlp_json(body)
+        && body.len() + message.len() < 32 << 10
+    {
+        assert_eq!(probe::otlp(&message, Sending::Protobuf), decoded);
+    }
 }

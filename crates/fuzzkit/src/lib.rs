@@ -6,8 +6,8 @@
 //!
 //! | module | targets |
 //! | --- | --- |
-//! | [`clients`] | what clients send to the inputs `beats`, `forward` and `elasticsearch` |
-//! | [`servers`] | what servers answer to the output `elasticsearch` |
+//! | [`clients`] | what clients send to the inputs `beats`, `forward`, `elasticsearch` and `otlp` |
+//! | [`servers`] | what servers answer to the outputs `elasticsearch` and `otlp`, and what the latter sends |
 //! | [`streams`] | files and sockets: lines, framing, multi-line records, CSV, containers, syslog, documents |
 //! | [`documents`] | JSON and MessagePack documents, bodies of requests |
 //! | [`compressed`] | gzip, zstd and deflate |
@@ -65,6 +65,9 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("msgpack_stream", streams::msgpack),
     ("multiline", streams::multiline),
     ("otlp", profiles::otlp),
+    ("otlp_answer", servers::otlp_answer),
+    ("otlp_event", servers::otlp_event),
+    ("otlp_logs", clients::otlp_logs),
     ("otlp_reply", profiles::otlp_reply),
     ("perf_map", profiles::perf_map),
     ("perf_script", profiles::perf_script),

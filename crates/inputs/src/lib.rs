@@ -10,6 +10,7 @@ mod file;
 mod forward;
 mod generate;
 mod http;
+mod otlp;
 mod paths;
 mod pipeline;
 mod profile;
@@ -25,6 +26,7 @@ pub mod probe {
     pub use crate::connections::inflate::probe::{PROBED, inflated};
     pub use crate::elasticsearch::probe::{bulk, route};
     pub use crate::forward::probe::{forward, handshake};
+    pub use crate::otlp::probe::{Sending, otlp, otlp_json};
 }
 
 use component::Spec;
@@ -39,6 +41,7 @@ pub static SPECS: &[Spec] = &[
     forward::SPEC,
     generate::SPEC,
     http::SPEC,
+    otlp::SPEC,
     pipeline::SPEC,
     profile::SPEC,
     stdin::SPEC,

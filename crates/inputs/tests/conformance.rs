@@ -11,9 +11,14 @@ use testkit::lumberjack;
 /// Posts a body, and waits for the end of the connection. Where the input is stopped before, or takes nothing, there is no
 /// answer.
 fn post(port: u16, path: &str, body: &str) {
+    post_as(port, path, "", body);
+}
+
+/// As [`post`], with a further header.
+fn post_as(port: u16, path: &str, header: &str, body: &str) {
     if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) {
         let head = format!(
-            "POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+            "POST {path} HTTP/1.1\r\nHost: x\r\n{header}Connection: close\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
         let _ = stream.write_all((head + body).as_bytes());
@@ -83,6 +88,22 @@ static CASES: &[InputCase] = &[
         feed: |place, events| {
             let body: String = (0..events).map(|event| format!("line {event}\n")).collect();
             post(place.port, "/", &body);
+        },
+        reads: false,
+    },
+    InputCase {
+        name: "otlp",
+        settings: |place| format!("address: {}", place.port),
+        feed: |place, events| {
+            let records = vec![r#"{"body":{"stringValue":"line"}}"#; events].join(",");
+            let body =
+                format!(r#"{{"resourceLogs":[{{"scopeLogs":[{{"logRecords":[{records}]}}]}}]}}"#);
+            post_as(
+                place.port,
+                "/v1/logs",
+                "Content-Type: application/json\r\n",
+                &body,
+            );
         },
         reads: false,
     },

@@ -20,7 +20,7 @@ use crate::auth::{Auth, AuthError};
 use crate::secret::{HIDDEN, Secret, SecretError};
 use crate::tls::{ClientContext, ClientTls};
 
-pub use crate::body::body;
+pub use crate::body::{body, joined_body};
 pub use reqwest;
 
 /// The settings of HTTP requests. A component that has them among its own reads them from the same node.

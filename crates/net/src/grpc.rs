@@ -14,6 +14,8 @@ use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::io::{self, Read};
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD_NO_PAD as STANDARD_NO_PAD;
 use bytes::{BufMut, Bytes, BytesMut};
 use flate2::read::GzDecoder;
 use http::header::CONTENT_TYPE;
@@ -30,6 +32,7 @@ const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const ACCEPTED: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 
 /// How long the head of a message is.
 const PREFIX_BYTES: usize = 5;
@@ -97,13 +100,24 @@ pub struct Failure {
     pub code: Code,
     /// The reason, for people.
     pub message: String,
+    /// A `google.rpc.Status` with more of it, if there is more.
+    pub details: Vec<u8>,
 }
 
 impl Failure {
     /// A failure with a reason.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        let message = message.into();
-        Self { code, message }
+        Self {
+            code,
+            message: message.into(),
+            details: Vec::new(),
+        }
+    }
+
+    /// The same with a `google.rpc.Status`.
+    #[must_use]
+    pub fn with_details(self, details: Vec<u8>) -> Self {
+        Self { details, ..self }
     }
 
     fn too_large(max_bytes: usize) -> Self {
@@ -201,17 +215,26 @@ fn decompressed(message: &[u8], max_bytes: usize) -> Result<Bytes, Failure> {
     }
 }
 
+/// The head of a message of so many bytes.
+///
+/// # Errors
+/// They are 4 GiB or more.
+pub fn head(is_compressed: bool, length: usize) -> Result<[u8; PREFIX_BYTES], Failure> {
+    let Ok(length) = u32::try_from(length) else {
+        return Err(Failure::too_large(u32::MAX as usize));
+    };
+    let [a, b, c, d] = length.to_be_bytes();
+    Ok([u8::from(is_compressed), a, b, c, d])
+}
+
 /// A message with its head, not compressed.
 ///
 /// # Errors
 /// It has 4 GiB or more.
 pub fn framed(message: &[u8]) -> Result<Bytes, Failure> {
-    let Ok(length) = u32::try_from(message.len()) else {
-        return Err(Failure::too_large(u32::MAX as usize));
-    };
+    let head = head(false, message.len())?;
     let mut framed = BytesMut::with_capacity(PREFIX_BYTES + message.len());
-    framed.put_u8(0);
-    framed.put_u32(length);
+    framed.put_slice(&head);
     framed.put_slice(message);
     Ok(framed.freeze())
 }
@@ -227,6 +250,10 @@ pub fn answer(result: Result<&[u8], Failure>) -> Response<AnswerBody> {
     let message = utf8_percent_encode(&status.message, ESCAPED).to_string();
     if let (false, Ok(message)) = (message.is_empty(), HeaderValue::try_from(message)) {
         trailers.insert(MESSAGE, message);
+    }
+    let details = STANDARD_NO_PAD.encode(&status.details);
+    if let (false, Ok(details)) = (details.is_empty(), HeaderValue::try_from(details)) {
+        trailers.insert(DETAILS, details);
     }
     let body = Full::new(body).with_trailers(ready(Some(Ok(trailers))));
     let mut response = Response::new(body);
@@ -244,6 +271,20 @@ pub fn status(headers: &HeaderMap, trailers: Option<&HeaderMap>) -> Option<(u32,
         let message = fields.get(MESSAGE).map_or(&b""[..], HeaderValue::as_bytes);
         let message = percent_decode(message).decode_utf8_lossy();
         Some((code, message.into_owned()))
+    };
+    trailers.and_then(of).or_else(|| of(headers))
+}
+
+/// The `google.rpc.Status` of an answer, which may be in the same places as its [`status`].
+pub fn details(headers: &HeaderMap, trailers: Option<&HeaderMap>) -> Option<Vec<u8>> {
+    let of = |fields: &HeaderMap| {
+        let text = fields.get(DETAILS)?.as_bytes().trim_ascii_end();
+        STANDARD_NO_PAD
+            .decode(
+                text.strip_suffix(b"=")
+                    .map_or(text, |text| text.strip_suffix(b"=").unwrap_or(text)),
+            )
+            .ok()
     };
     trailers.and_then(of).or_else(|| of(headers))
 }
@@ -319,10 +360,12 @@ mod tests {
     #[tokio::test]
     async fn answers_end_with_a_status() {
         let failure = Failure::new(Code::Unavailable, "50 % größer\n");
+        let failure = failure.with_details(b"details\xFF".to_vec());
         for (result, body, status_of) in [
             (Ok(&b"done"[..]), with_head(0, b"done"), (0, String::new())),
             (Err(failure.clone()), Vec::new(), (14, failure.message)),
         ] {
+            let given = result.as_ref().err().map(|failure| failure.details.clone());
             let response = answer(result);
             assert!(is_call(response.headers()));
             let headers = response.headers().clone();
@@ -330,6 +373,7 @@ mod tests {
             let trailers = collected.trailers().cloned();
             assert_eq!(collected.to_bytes(), body);
             assert_eq!(status(&headers, trailers.as_ref()), Some(status_of));
+            assert_eq!(details(&headers, trailers.as_ref()), given);
         }
         assert_eq!(status(&HeaderMap::new(), None), None);
     }

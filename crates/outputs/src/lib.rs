@@ -31,6 +31,7 @@ mod http;
 mod logstash;
 mod loki;
 mod members;
+mod otlp;
 mod partition;
 mod pipeline;
 mod pretty;
@@ -48,10 +49,11 @@ mod unix;
 #[cfg(test)]
 mod testing;
 
-/// Decoders of what servers answer, without connections: for the crate `fuzzkit` alone.
+/// Decoders of what servers answer, and writers, without connections: for the crate `fuzzkit` alone.
 #[doc(hidden)]
 pub mod probe {
     pub use crate::elasticsearch::probe::reply;
+    pub use crate::otlp::probe::otlp;
 }
 
 use component::Spec;
@@ -66,6 +68,7 @@ pub static SPECS: &[Spec] = &[
     http::SPEC,
     logstash::SPEC,
     loki::SPEC,
+    otlp::SPEC,
     pipeline::SPEC,
     splunk_hec::SPEC,
     stdout::SPEC,

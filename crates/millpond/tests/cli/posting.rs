@@ -151,6 +151,8 @@ pub fn listening() -> Vec<Listening> {
     };
     let bulk = request("/l/_bulk", "", b"{\"create\":{}}\n{\"n\":1}\n");
     let post = request("/", "", b"{\"n\":1}");
+    let logs = br#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{}]}]}]}"#;
+    let logs = request("/v1/logs", "Content-Type: application/json\r\n", logs);
     let chunk = b"\x94\xa1t\x01\x81\xa1n\x01\x81\xa5chunk\xa1c";
     let message = b"<13>1 2003-10-11T22:14:15.003Z host app - - - text\n";
     let window = lumberjack::numbered(1..2, true);
@@ -159,6 +161,7 @@ pub fn listening() -> Vec<Listening> {
         listening("forward", chunk, b"\x81\xa3ack\xa1c"),
         listening("elasticsearch", &bulk, b"HTTP/1.1 200"),
         listening("http", &post, b"HTTP/1.1 200"),
+        listening("otlp", &logs, b"HTTP/1.1 200"),
         listening("tcp", b"line\n", b""),
         listening("syslog", message, b""),
     ]

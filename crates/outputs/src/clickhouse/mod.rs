@@ -21,7 +21,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use batch::{Batch, Bitmap, FieldRead, JsonWriter};
+use batch::{Batch, Bitmap, FieldRead};
 use component::{
     Build, BuildContext, Compression, Encoded, Example, Framing, Output, Request, RequestLimits,
     RequestOrder, Requests, RowEnd, SendError, Sender, Sent, Spec, Warning, parse,
