@@ -6,7 +6,7 @@
 //!
 //! | module | targets |
 //! | --- | --- |
-//! | [`clients`] | what clients send to the inputs `beats`, `forward` and `elasticsearch` |
+//! | [`clients`] | what clients send to the inputs `beats`, `forward`, `elasticsearch`, `splunk_hec` and `loki` |
 //! | [`servers`] | what servers answer to the output `elasticsearch` |
 //! | [`streams`] | files and sockets: lines, framing, multi-line records, CSV, containers, syslog, documents |
 //! | [`documents`] | JSON and MessagePack documents, bodies of requests |
@@ -60,6 +60,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("json_stream", streams::json),
     ("kallsyms", profiles::kallsyms),
     ("kv", texts::kv),
+    ("loki", clients::loki),
     ("mangled", profiles::mangled),
     ("msgpack", documents::msgpack),
     ("msgpack_stream", streams::msgpack),
@@ -71,6 +72,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("pprof", profiles::pprof),
     ("queue", stored::queue),
     ("registry", stored::registry),
+    ("splunk_hec", clients::splunk_hec),
     ("syslog", streams::syslog),
     ("template", texts::template),
     ("zstd", compressed::zstd),

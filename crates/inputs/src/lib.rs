@@ -10,11 +10,13 @@ mod file;
 mod forward;
 mod generate;
 mod http;
+mod loki;
 mod paths;
 mod pipeline;
 mod profile;
 mod reading;
 mod socket;
+mod splunk_hec;
 mod stdin;
 
 /// Decoders of what clients send, without connections: for the crate `fuzzkit` alone.
@@ -25,6 +27,8 @@ pub mod probe {
     pub use crate::connections::inflate::probe::{PROBED, inflated};
     pub use crate::elasticsearch::probe::{bulk, route};
     pub use crate::forward::probe::{forward, handshake};
+    pub use crate::loki::probe::loki;
+    pub use crate::splunk_hec::probe::splunk_hec;
 }
 
 use component::Spec;
@@ -39,8 +43,10 @@ pub static SPECS: &[Spec] = &[
     forward::SPEC,
     generate::SPEC,
     http::SPEC,
+    loki::SPEC,
     pipeline::SPEC,
     profile::SPEC,
+    splunk_hec::SPEC,
     stdin::SPEC,
     socket::specs::SYSLOG,
     socket::specs::TCP,

@@ -87,6 +87,20 @@ static CASES: &[InputCase] = &[
         reads: false,
     },
     InputCase {
+        name: "loki",
+        settings: |place| format!("{{address: {}}}", place.port),
+        feed: |place, events| {
+            let entries: Vec<String> = (0..events)
+                .map(|event| format!("[\"{event}\",\"line {event}\"]"))
+                .collect();
+            let entries = entries.join(",");
+            let body = format!(r#"{{"streams":[{{"stream":{{"a":"b"}},"values":[{entries}]}}]}}"#);
+            let head = "/loki/api/v1/push HTTP/1.1\r\nContent-Type: application/json\r\nX:";
+            post(place.port, head, &body);
+        },
+        reads: false,
+    },
+    InputCase {
         name: "profile",
         settings: |place| {
             let path = place.path("a.folded");
@@ -97,6 +111,17 @@ static CASES: &[InputCase] = &[
             (0..events).for_each(|event| writeln!(file, "main;f{event} 1").expect("written"));
         },
         reads: true,
+    },
+    InputCase {
+        name: "splunk_hec",
+        settings: |place| format!("{{address: {}}}", place.port),
+        feed: |place, events| {
+            let body: String = (0..events)
+                .map(|event| format!("{{\"event\":\"event {event}\"}}"))
+                .collect();
+            post(place.port, "/services/collector/event", &body);
+        },
+        reads: false,
     },
     InputCase {
         name: "stdin",
