@@ -56,6 +56,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("framing", streams::framing),
     ("grok", texts::grok),
     ("gzip", compressed::gzip),
+    ("journal", streams::journal),
     ("json", documents::json),
     ("json_stream", streams::json),
     ("kallsyms", profiles::kallsyms),

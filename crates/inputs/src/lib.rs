@@ -10,6 +10,7 @@ mod file;
 mod forward;
 mod generate;
 mod http;
+mod journald;
 mod loki;
 mod paths;
 mod pipeline;
@@ -27,6 +28,7 @@ pub mod probe {
     pub use crate::connections::inflate::probe::{PROBED, inflated};
     pub use crate::elasticsearch::probe::{bulk, route};
     pub use crate::forward::probe::{forward, handshake};
+    pub use crate::journald::probe::journal;
     pub use crate::loki::probe::loki;
     pub use crate::splunk_hec::probe::splunk_hec;
 }
@@ -43,6 +45,7 @@ pub static SPECS: &[Spec] = &[
     forward::SPEC,
     generate::SPEC,
     http::SPEC,
+    journald::SPEC,
     loki::SPEC,
     pipeline::SPEC,
     profile::SPEC,

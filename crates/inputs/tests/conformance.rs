@@ -1,8 +1,9 @@
 //! Every input does what all inputs must do.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 
 use testkit::conformance::input::{InputCase, check};
@@ -85,6 +86,23 @@ static CASES: &[InputCase] = &[
             post(place.port, "/", &body);
         },
         reads: false,
+    },
+    InputCase {
+        name: "journald",
+        settings: |place| format!("{{program: {}}}", place.path("journalctl").display()),
+        feed: |place, events| {
+            let path = place.path("journalctl");
+            let mut program = File::create(&path).expect("a file");
+            let entries: String = (0..events)
+                .map(|event| format!("__CURSOR=s=1;i={event}\nMESSAGE=entry {event}\n\n"))
+                .collect();
+            let script =
+                format!("#!/bin/sh\n[ \"$1\" = --version ] || cat <<'END'\n{entries}END\n");
+            program.write_all(script.as_bytes()).expect("written");
+            let mode = Permissions::from_mode(0o755);
+            program.set_permissions(mode).expect("its own file");
+        },
+        reads: true,
     },
     InputCase {
         name: "loki",

@@ -100,14 +100,18 @@ impl Rendered {
         self.rows.len()
     }
 
+    /// The rows of this chunk.
+    pub(crate) fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
     /// Whether the chunk is to leave before the next document is written.
     pub(crate) fn is_full(&self) -> bool {
         self.rows.len() >= BATCH_EVENTS_MAX || self.text.len() >= CHUNK_BYTES
     }
 
     /// What was written.
-    #[cfg(test)]
-    pub(crate) fn text(&self) -> &[u8] {
+    pub(crate) fn written(&self) -> &[u8] {
         &self.text
     }
 

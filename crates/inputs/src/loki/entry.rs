@@ -53,7 +53,7 @@ pub(super) enum Pairs<'a> {
 pub(super) struct Writing {
     /// The labels of the stream, as a JSON object.
     labels: Vec<u8>,
-    /// Some name has a dot.
+    /// Some name of them has a dot.
     has_dots: bool,
     /// Where pairs are put in normal form.
     normal: Vec<u8>,
@@ -71,7 +71,8 @@ impl Writing {
         text.clear();
         let written = self.pairs(labels, &mut text);
         self.labels = text;
-        written
+        self.has_dots = written?;
+        Ok(())
     }
 
     /// Begins with a chunk whose events have this object under `@metadata`.
@@ -79,7 +80,6 @@ impl Writing {
         let start = rendered.position();
         rendered.out().extend_from_slice(metadata);
         self.metadata = start..rendered.position();
-        self.has_dots = false;
     }
 
     /// Writes an entry of the stream. `id_key` is the name in its structured metadata whose value is its id.
@@ -89,6 +89,7 @@ impl Writing {
         id_key: Option<&[u8]>,
         rendered: &mut Rendered,
     ) -> Result<(), String> {
+        let mut has_dots = self.has_dots;
         let (start, out) = (rendered.position(), rendered.out());
         out.extend_from_slice(b"{\"@timestamp\":\"");
         write_rfc3339(out, entry.nanos);
@@ -106,7 +107,7 @@ impl Writing {
             let before = out.len();
             out.extend_from_slice(b",\"structured_metadata\":");
             let object = out.len();
-            self.pairs(metadata, out)?;
+            has_dots |= self.pairs(metadata, out)?;
             pairs = object..out.len();
             if pairs.len() == b"{}".len() {
                 out.truncate(before);
@@ -126,20 +127,19 @@ impl Writing {
             row.write_id(&self.normal, key, out);
         }
         rendered.push(row);
-        if self.has_dots {
+        if has_dots {
             rendered.dotted_keys();
         }
         Ok(())
     }
 
-    /// Writes pairs as an object in normal form.
-    fn pairs(&mut self, pairs: Pairs<'_>, out: &mut Vec<u8>) -> Result<(), String> {
+    /// Writes pairs as an object in normal form; gives whether some name has a dot, which of JSON the decoder says.
+    fn pairs(&mut self, pairs: Pairs<'_>, out: &mut Vec<u8>) -> Result<bool, String> {
         let start = out.len();
         match pairs {
-            // What is known of the keys, the decoder says.
             Pairs::Json(object) => {
                 out.extend_from_slice(object);
-                return Ok(());
+                return Ok(false);
             }
             Pairs::Text(text) => {
                 out.push(b'{');
@@ -153,14 +153,13 @@ impl Writing {
         out.push(b'}');
         let scan = json::validate_object(&out[start..]);
         let scan = scan.map_err(|error| format!("malformed names or values: {error}"))?;
-        self.has_dots |= scan.dotted_keys;
         if scan.rewrite {
             self.normal.clear();
             json::normalise(&out[start..], &mut self.normal);
             out.truncate(start);
             out.extend_from_slice(&self.normal);
         }
-        Ok(())
+        Ok(scan.dotted_keys)
     }
 }
 

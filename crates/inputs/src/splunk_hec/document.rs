@@ -191,7 +191,7 @@ mod tests {
         while let Some(envelope) = envelopes.next(body.as_bytes()) {
             let mut rendered = Rendered::default();
             writing.envelope(&envelope, &mut rendered);
-            let text = String::from_utf8(rendered.text().to_vec()).expect("UTF-8");
+            let text = String::from_utf8(rendered.written().to_vec()).expect("UTF-8");
             documents.push(text);
         }
         assert_eq!(documents.len(), count, "{body}");
