@@ -23,7 +23,7 @@ pub(super) struct Failure {
     reason: String,
     /// The counter that counts it.
     pub(super) counter: &'static str,
-    pub(super) header: Option<(HeaderName, HeaderValue)>,
+    pub(super) header: Option<Box<(HeaderName, HeaderValue)>>,
     /// The rest of the body is not read, so that no other request can follow.
     pub(super) closes: bool,
 }
@@ -126,7 +126,7 @@ impl Failure {
 
     fn with(self, name: HeaderName, value: HeaderValue) -> Self {
         Self {
-            header: Some((name, value)),
+            header: Some(Box::new((name, value))),
             ..self
         }
     }

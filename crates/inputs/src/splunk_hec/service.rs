@@ -22,7 +22,7 @@ use super::failure::Failure;
 use super::route::{Parameters, Route};
 use super::settings::Config;
 use super::token;
-use crate::connections::answer::answer;
+use crate::connections::answer::{Outcome, answer};
 use crate::connections::batcher::Inbox;
 use crate::connections::pages::Cut;
 use crate::connections::request::{Fault, Received, Requests};
@@ -157,7 +157,7 @@ impl Service {
         let acks = acks.clone();
         tokio::spawn(async move {
             let outcome = outcome.await;
-            let is_safe = matches!(outcome, Ok(crate::connections::answer::Outcome::Delivered));
+            let is_safe = matches!(outcome, Ok(Outcome::Delivered));
             acks.end(number, is_safe);
         });
         Ok(number)
@@ -232,7 +232,7 @@ impl Handler for Service {
         if closes {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        if let Some((name, value)) = header {
+        if let Some((name, value)) = header.map(|header| *header) {
             headers.insert(name, value);
         }
         response

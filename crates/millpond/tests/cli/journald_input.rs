@@ -163,7 +163,7 @@ fn thirty_kills_lose_nothing_and_no_id_has_two_contents() {
                 let text: String = (number..number + 50).map(numbered).collect();
                 journal.add(&text);
                 number += 50;
-                sleep(Duration::from_millis(5));
+                sleep(Duration::from_millis(20));
             }
             number as usize
         });
