@@ -38,14 +38,14 @@ pub(super) struct Export {
     fields: Vec<Field>,
     /// Something of the entry was cut.
     is_cut: bool,
-    part: Part,
+    expected: Expected,
     /// The entry is complete.
     is_done: bool,
 }
 
 /// What comes next.
 #[derive(Debug, Clone, Copy)]
-enum Part {
+enum Expected {
     /// A line, which begins at `start` of the store; `name` ends at `equals` where that has come.
     Line { start: usize, equals: Option<usize> },
     Length {
@@ -63,7 +63,7 @@ enum Part {
     End,
 }
 
-const BEGIN: Part = Part::Line {
+const BEGIN: Expected = Expected::Line {
     start: 0,
     equals: None,
 };
@@ -76,7 +76,7 @@ impl Export {
             store: Vec::new(),
             fields: Vec::new(),
             is_cut: false,
-            part: BEGIN,
+            expected: BEGIN,
             is_done: false,
         }
     }
@@ -92,7 +92,7 @@ impl Export {
         self.fields.clear();
         self.is_cut = false;
         self.is_done = false;
-        self.part = BEGIN;
+        self.expected = BEGIN;
     }
 
     /// Reads on; gives how much was read, and whether an entry is complete, which stays until the next call.
@@ -124,9 +124,9 @@ impl Export {
 
     /// Reads something, at least one byte.
     fn step(&mut self, input: &[u8]) -> usize {
-        match self.part {
-            Part::Line { start, equals } => self.line(start, equals, input),
-            Part::Length {
+        match self.expected {
+            Expected::Line { start, equals } => self.line(start, equals, input),
+            Expected::Length {
                 name,
                 mut bytes,
                 have,
@@ -134,21 +134,21 @@ impl Export {
                 let count = (8 - have).min(input.len());
                 bytes[have..have + count].copy_from_slice(&input[..count]);
                 let have = have + count;
-                self.part = match have {
-                    8 => Part::Value {
+                self.expected = match have {
+                    8 => Expected::Value {
                         name,
                         start: self.store.len(),
                         left: u64::from_le_bytes(bytes),
                     },
-                    _ => Part::Length { name, bytes, have },
+                    _ => Expected::Length { name, bytes, have },
                 };
                 self.end_of_value();
                 count
             }
-            Part::Value { name, start, left } => {
+            Expected::Value { name, start, left } => {
                 let count = usize::try_from(left).unwrap_or(usize::MAX).min(input.len());
                 self.keep(start, &input[..count]);
-                self.part = Part::Value {
+                self.expected = Expected::Value {
                     name,
                     start,
                     left: left - count as u64,
@@ -156,8 +156,8 @@ impl Export {
                 self.end_of_value();
                 count
             }
-            Part::End => {
-                self.part = Part::Line {
+            Expected::End => {
+                self.expected = Expected::Line {
                     start: self.store.len(),
                     equals: None,
                 };
@@ -184,20 +184,20 @@ impl Export {
             self.keep(equals.unwrap_or(start), piece);
         }
         let Some(end) = end else {
-            self.part = Part::Line { start, equals };
+            self.expected = Expected::Line { start, equals };
             return piece.len();
         };
         match equals {
             Some(equals) => {
                 self.push(start..equals, equals..self.store.len());
-                self.part = Part::Line {
+                self.expected = Expected::Line {
                     start: self.store.len(),
                     equals: None,
                 };
             }
             None if self.store.len() == start => self.is_done = !self.fields.is_empty(),
             None => {
-                self.part = Part::Length {
+                self.expected = Expected::Length {
                     name: start,
                     bytes: [0; 8],
                     have: 0,
@@ -209,14 +209,14 @@ impl Export {
 
     /// Goes on behind a value of which everything has come.
     fn end_of_value(&mut self) {
-        if let Part::Value {
+        if let Expected::Value {
             name,
             start,
             left: 0,
-        } = self.part
+        } = self.expected
         {
             self.push(name..start, start..self.store.len());
-            self.part = Part::End;
+            self.expected = Expected::End;
         }
     }
 

@@ -30,7 +30,7 @@ use component::{Build, BuildContext, Effects, Example, Input, InputContext, Inpu
 use config::{ConfigError, Node, Positional};
 
 use self::position::Position;
-use self::reader::Reader;
+use self::reader::JournalReader;
 use self::settings::Config;
 use crate::error::RunError;
 use crate::reading::describe::describe;
@@ -106,7 +106,7 @@ impl Input for Journald {
     async fn run(self: Box<Self>, ctx: InputContext) -> Result<(), InputError> {
         let position = Position::open(&ctx).map_err(RunError::from)?;
         on_blocking_thread(ctx, move |ctx| {
-            Reader::new(ctx, &self.config, self.follows, position).run()
+            JournalReader::new(ctx, &self.config, self.follows, position).run()
         })
         .await
     }

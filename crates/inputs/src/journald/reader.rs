@@ -33,7 +33,7 @@ const DELAY_MAX: Duration = Duration::from_secs(30);
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// Reads the journal.
-pub(super) struct Reader<'c> {
+pub(super) struct JournalReader<'c> {
     ctx: &'c InputContext,
     config: &'c Config,
     follows: bool,
@@ -64,7 +64,7 @@ enum End {
     Process,
 }
 
-impl<'c> Reader<'c> {
+impl<'c> JournalReader<'c> {
     /// A reader that resumes behind an entry.
     pub(super) fn new(
         ctx: &'c InputContext,

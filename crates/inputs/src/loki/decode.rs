@@ -7,7 +7,8 @@ use bytes::Bytes;
 use http::StatusCode;
 use snap::raw::{Decoder, decompress_len};
 
-use super::entry::{Item, Writing};
+use super::entry::Writing;
+use super::item::Item;
 use super::{json_form, proto};
 use crate::connections::answer::Answer;
 use crate::connections::batcher::{Completion, Joiner, Protocol};

@@ -8,7 +8,7 @@
 
 use batch::json::{self, Kind};
 
-use super::entry::{Entry, Item, Line, Pairs};
+use super::item::{Entry, Item, Line, Pairs};
 
 /// Calls for every stream and its entries. The body is a valid object in normal form.
 pub(super) fn walk(

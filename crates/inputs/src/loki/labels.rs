@@ -5,7 +5,7 @@
 /// # Errors
 /// The text is malformed: what is expected where.
 pub(super) fn each(text: &[u8], mut pair: impl FnMut(&[u8], &[u8])) -> Result<(), String> {
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = LabelText { text, at: 0 };
     let mut value = Vec::new();
     reader.expect(b'{')?;
     loop {
@@ -29,12 +29,12 @@ pub(super) fn each(text: &[u8], mut pair: impl FnMut(&[u8], &[u8])) -> Result<()
     }
 }
 
-struct Reader<'a> {
+struct LabelText<'a> {
     text: &'a [u8],
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> LabelText<'a> {
     /// The next byte that is no blank.
     fn peek(&mut self) -> Option<u8> {
         while self.text.get(self.at).is_some_and(u8::is_ascii_whitespace) {

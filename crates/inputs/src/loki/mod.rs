@@ -8,12 +8,13 @@
 //!
 //! # Parts
 //! [`service`] reads requests on the reactor and answers them. On the threads of a [`Batcher`], [`json_form`] and [`proto`] read
-//! bodies, [`labels`] reads labels of the latter, [`entry`] writes documents and [`decode`] adds them to batches.
+//! [`item`]s of bodies, [`labels`] reads labels of the latter, [`entry`] writes documents and [`decode`] adds them to batches.
 //!
 //! The protocol is that of "Ingest logs" in Loki's HTTP API, and of `push.proto` in its sources.
 
 mod decode;
 mod entry;
+mod item;
 mod json_form;
 mod labels;
 pub(crate) mod probe;

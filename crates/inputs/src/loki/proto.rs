@@ -13,7 +13,7 @@
 use prost::bytes::Buf;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
-use super::entry::{Entry, Item, Line, Pairs};
+use super::item::{Entry, Item, Line, Pairs};
 
 /// A value of a field, as far as one matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
