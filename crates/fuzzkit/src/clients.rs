@@ -96,3 +96,25 @@ pub(crate) fn otlp_logs(bytes: &[u8]) {
         assert_eq!(probe::otlp(&message, Sending::Protobuf), decoded);
     }
 }
+
+/// Bodies of requests to `splunk_hec`: one that is refused has no events, one that is taken has some.
+pub(crate) fn splunk_hec(bytes: &[u8]) {
+    let Some((choice, body)) = choice(bytes) else {
+        return;
+    };
+    let decoded = probe::splunk_hec(body, choice % 2 == 1, choice % 4 >= 2);
+    let is_refused = decoded.fault.is_some();
+    assert_eq!(is_refused, decoded.events.is_empty(), "{decoded:?}");
+}
+
+/// Bodies of requests to `loki`: one that is refused has no events.
+pub(crate) fn loki(bytes: &[u8]) {
+    let Some((choice, body)) = choice(bytes) else {
+        return;
+    };
+    let decoded = probe::loki(body, choice % 2 == 1, choice % 4 >= 2);
+    assert!(
+        decoded.fault.is_none() || decoded.events.is_empty(),
+        "{decoded:?}"
+    );
+}

@@ -6,7 +6,7 @@
 //!
 //! | module | targets |
 //! | --- | --- |
-//! | [`clients`] | what clients send to the inputs `beats`, `forward`, `elasticsearch` and `otlp` |
+//! | [`clients`] | what clients send to the inputs `beats`, `forward`, `elasticsearch`, `otlp`, `splunk_hec` and `loki` |
 //! | [`servers`] | what servers answer to the outputs `elasticsearch` and `otlp`, and what the latter sends |
 //! | [`streams`] | files and sockets: lines, framing, multi-line records, CSV, containers, syslog, documents |
 //! | [`documents`] | JSON and MessagePack documents, bodies of requests |
@@ -56,10 +56,12 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("framing", streams::framing),
     ("grok", texts::grok),
     ("gzip", compressed::gzip),
+    ("journal", streams::journal),
     ("json", documents::json),
     ("json_stream", streams::json),
     ("kallsyms", profiles::kallsyms),
     ("kv", texts::kv),
+    ("loki", clients::loki),
     ("mangled", profiles::mangled),
     ("msgpack", documents::msgpack),
     ("msgpack_stream", streams::msgpack),
@@ -74,6 +76,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("pprof", profiles::pprof),
     ("queue", stored::queue),
     ("registry", stored::registry),
+    ("splunk_hec", clients::splunk_hec),
     ("syslog", streams::syslog),
     ("template", texts::template),
     ("zstd", compressed::zstd),

@@ -220,3 +220,13 @@ fn documents(encoding: Encoding, bytes: &[u8]) {
     settings.add_fields = choice >= 128;
     same(&settings, choice, bytes);
 }
+
+/// Entries of a journal in the export format: the same documents however the bytes come.
+pub(crate) fn journal(bytes: &[u8]) {
+    let Some((piece, bytes)) = choice(bytes) else {
+        return;
+    };
+    let whole = inputs::probe::journal(bytes, usize::MAX);
+    let pieces = inputs::probe::journal(bytes, piece % 40 + 1);
+    assert_eq!(whole, pieces);
+}

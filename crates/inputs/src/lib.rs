@@ -10,12 +10,15 @@ mod file;
 mod forward;
 mod generate;
 mod http;
+mod journald;
+mod loki;
 mod otlp;
 mod paths;
 mod pipeline;
 mod profile;
 mod reading;
 mod socket;
+mod splunk_hec;
 mod stdin;
 
 /// Decoders of what clients send, without connections: for the crate `fuzzkit` alone.
@@ -26,7 +29,10 @@ pub mod probe {
     pub use crate::connections::inflate::probe::{PROBED, inflated};
     pub use crate::elasticsearch::probe::{bulk, route};
     pub use crate::forward::probe::{forward, handshake};
+    pub use crate::journald::probe::journal;
+    pub use crate::loki::probe::loki;
     pub use crate::otlp::probe::{Sending, otlp, otlp_json};
+    pub use crate::splunk_hec::probe::splunk_hec;
 }
 
 use component::Spec;
@@ -41,9 +47,12 @@ pub static SPECS: &[Spec] = &[
     forward::SPEC,
     generate::SPEC,
     http::SPEC,
+    journald::SPEC,
+    loki::SPEC,
     otlp::SPEC,
     pipeline::SPEC,
     profile::SPEC,
+    splunk_hec::SPEC,
     stdin::SPEC,
     socket::specs::SYSLOG,
     socket::specs::TCP,

@@ -1,8 +1,9 @@
 //! Every input does what all inputs must do.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 
 use testkit::conformance::input::{InputCase, check};
@@ -92,6 +93,37 @@ static CASES: &[InputCase] = &[
         reads: false,
     },
     InputCase {
+        name: "journald",
+        settings: |place| format!("{{program: {}}}", place.path("journalctl").display()),
+        feed: |place, events| {
+            let path = place.path("journalctl");
+            let mut program = File::create(&path).expect("a file");
+            let entries: String = (0..events)
+                .map(|event| format!("__CURSOR=s=1;i={event}\nMESSAGE=entry {event}\n\n"))
+                .collect();
+            let script =
+                format!("#!/bin/sh\n[ \"$1\" = --version ] || cat <<'END'\n{entries}END\n");
+            program.write_all(script.as_bytes()).expect("written");
+            let mode = Permissions::from_mode(0o755);
+            program.set_permissions(mode).expect("its own file");
+        },
+        reads: true,
+    },
+    InputCase {
+        name: "loki",
+        settings: |place| format!("{{address: {}}}", place.port),
+        feed: |place, events| {
+            let entries: Vec<String> = (0..events)
+                .map(|event| format!("[\"{event}\",\"line {event}\"]"))
+                .collect();
+            let entries = entries.join(",");
+            let body = format!(r#"{{"streams":[{{"stream":{{"a":"b"}},"values":[{entries}]}}]}}"#);
+            let head = "/loki/api/v1/push HTTP/1.1\r\nContent-Type: application/json\r\nX:";
+            post(place.port, head, &body);
+        },
+        reads: false,
+    },
+    InputCase {
         name: "otlp",
         settings: |place| format!("address: {}", place.port),
         feed: |place, events| {
@@ -118,6 +150,17 @@ static CASES: &[InputCase] = &[
             (0..events).for_each(|event| writeln!(file, "main;f{event} 1").expect("written"));
         },
         reads: true,
+    },
+    InputCase {
+        name: "splunk_hec",
+        settings: |place| format!("{{address: {}}}", place.port),
+        feed: |place, events| {
+            let body: String = (0..events)
+                .map(|event| format!("{{\"event\":\"event {event}\"}}"))
+                .collect();
+            post(place.port, "/services/collector/event", &body);
+        },
+        reads: false,
     },
     InputCase {
         name: "stdin",

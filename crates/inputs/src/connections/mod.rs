@@ -9,6 +9,8 @@
 //! | [`inflate`] | decompression, whole and piece by piece |
 //! | [`intake`] | [`Intake`](intake::Intake): reads frames into memory of the budget |
 //! | [`pages`] | [`Pages`](pages::Pages): what was received, in buffers of the pool |
+//! | [`refusal`] | [`Refusal`](refusal::Refusal): why a request is not taken, as text for its client |
+//! | [`rendered`] | [`Rendered`](rendered::Rendered): documents that are written anew for a batch |
 //! | [`request`] | [`Requests`](request::Requests): HTTP requests, from their checks to what became of their events |
 //! | [`server`] | [`Server`](server::Server): inputs that listen |
 //! | [`session`] | [`Session`](session::Session): a connection as the stream of its events |
@@ -21,6 +23,8 @@ pub(crate) mod framed;
 pub(crate) mod inflate;
 pub(crate) mod intake;
 pub(crate) mod pages;
+pub(crate) mod refusal;
+pub(crate) mod rendered;
 pub(crate) mod request;
 pub(crate) mod server;
 pub(crate) mod session;

@@ -22,7 +22,7 @@ use hyper::body::{Body, Incoming};
 use net::{Auth, ConnectionError, Handler, Listener, Peer, SecretError};
 use tokio::time::timeout;
 
-use super::answer::{Outcome, answer};
+use super::answer::{Awaited, Outcome, answer};
 use super::batcher::{Inbox, Joiner, Protocol};
 use super::closing::{self, watch};
 use super::inflate::{Coding, InflateError, inflate};
@@ -314,6 +314,11 @@ impl Requests {
     {
         let (answer, outcome) = answer();
         inbox.put(message, answer);
+        self.settle(outcome).await
+    }
+
+    /// Waits until the events of a message are safe.
+    pub(crate) async fn settle<R: From<Fault>>(&self, outcome: Awaited<R>) -> Result<(), R> {
         let fault = match timeout(self.ack_timeout, outcome).await {
             Ok(Ok(Outcome::Delivered)) => return Ok(()),
             Ok(Ok(Outcome::Rejected(reason))) => return Err(reason),
@@ -439,3 +444,5 @@ pub(crate) async fn serve(
     let (handler, stopped) = (Arc::new(handler), ctx.stop.stopped());
     net::serve(listener, handler, idle_timeout, stopped, watch(ctx)).await;
 }
+
+pub(crate) mod probe;

@@ -7,9 +7,9 @@ use codec::{BodyFormat, Documents};
 use http::StatusCode;
 
 use super::fields::{self, Given};
-use super::refusal::Refusal;
 use crate::connections::answer::Answer;
 use crate::connections::batcher::{Completion, Joiner, Protocol};
+use crate::connections::refusal::Refusal;
 use crate::connections::request::{Fault, Received};
 use crate::connections::session::Session;
 

@@ -12,7 +12,6 @@
 
 mod decode;
 mod fields;
-mod refusal;
 mod service;
 mod settings;
 

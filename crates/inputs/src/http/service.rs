@@ -15,11 +15,11 @@ use subtle::ConstantTimeEq;
 
 use super::decode::{Decoding, Message};
 use super::fields::Wanted;
-use super::refusal::Refusal;
 use super::settings::Config;
 use crate::connections::batcher::Inbox;
 use crate::connections::inflate::Coding;
 use crate::connections::pages::Cut;
+use crate::connections::refusal::Refusal;
 use crate::connections::request::Requests;
 use crate::connections::session::{Session, Sessions};
 

@@ -156,12 +156,18 @@ pub fn listening() -> Vec<Listening> {
     let chunk = b"\x94\xa1t\x01\x81\xa1n\x01\x81\xa5chunk\xa1c";
     let message = b"<13>1 2003-10-11T22:14:15.003Z host app - - - text\n";
     let window = lumberjack::numbered(1..2, true);
+    let envelope = request("/services/collector", "", b"{\"event\":1}");
+    let json = "Content-Type: application/json\r\n";
+    let push = br#"{"streams":[{"stream":{},"values":[["1","a"]]}]}"#;
+    let push = request("/loki/api/v1/push", json, push);
     vec![
         listening("beats", &window, b"2A\0\0\0\x01"),
         listening("forward", chunk, b"\x81\xa3ack\xa1c"),
         listening("elasticsearch", &bulk, b"HTTP/1.1 200"),
         listening("http", &post, b"HTTP/1.1 200"),
         listening("otlp", &logs, b"HTTP/1.1 200"),
+        listening("loki", &push, b"HTTP/1.1 204"),
+        listening("splunk_hec", &envelope, b"HTTP/1.1 200"),
         listening("tcp", b"line\n", b""),
         listening("syslog", message, b""),
     ]

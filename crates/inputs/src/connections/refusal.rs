@@ -5,25 +5,25 @@ use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICAT
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 
-use crate::connections::request::{Fault, REFUSED};
+use super::request::{Fault, REFUSED};
 
 /// Seconds after which a client may try again.
 const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("5");
 
 /// Why a request is not taken.
 #[derive(Debug)]
-pub(super) struct Refusal {
-    pub(super) status: StatusCode,
+pub(crate) struct Refusal {
+    pub(crate) status: StatusCode,
     reason: String,
     /// The counter that counts it.
-    pub(super) counter: &'static str,
+    pub(crate) counter: &'static str,
     header: Option<(HeaderName, HeaderValue)>,
     /// The rest of the body is not read, so that no other request can follow.
     closes: bool,
 }
 
 impl Refusal {
-    pub(super) fn new(status: StatusCode, reason: impl Into<String>) -> Self {
+    pub(crate) fn new(status: StatusCode, reason: impl Into<String>) -> Self {
         Self {
             status,
             reason: reason.into(),
@@ -34,7 +34,7 @@ impl Refusal {
     }
 
     /// The same, with a body that was not read to its end.
-    pub(super) fn leaving_body(self, leaves_body: bool) -> Self {
+    pub(crate) fn leaving_body(self, leaves_body: bool) -> Self {
         Self {
             closes: leaves_body,
             ..self
@@ -56,18 +56,29 @@ impl Refusal {
         }
     }
 
-    pub(super) fn method(allowed: HeaderValue) -> Self {
+    pub(crate) fn method(allowed: HeaderValue) -> Self {
         Self {
             header: Some((ALLOW, allowed)),
             ..Self::new(StatusCode::METHOD_NOT_ALLOWED, "the method is not allowed")
         }
     }
 
-    pub(super) fn reason(&self) -> &str {
+    /// The same, or that it may be sent again where the body was only too slow.
+    pub(crate) fn later_if_slow(self) -> Self {
+        match self.status {
+            StatusCode::REQUEST_TIMEOUT => Self {
+                closes: self.closes,
+                ..Self::later(self.reason)
+            },
+            _ => self,
+        }
+    }
+
+    pub(crate) fn reason(&self) -> &str {
         &self.reason
     }
 
-    pub(super) fn response(self) -> Response<Full<Bytes>> {
+    pub(crate) fn response(self) -> Response<Full<Bytes>> {
         let mut response = Response::new(Full::new(format!("{}\n", self.reason).into()));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
