@@ -295,15 +295,6 @@ impl BoundTemplate<'_> {
         })
     }
 
-    /// Whether the text is the same for all rows of the batch.
-    pub fn is_constant(&self) -> bool {
-        self.pieces.iter().all(|piece| match piece {
-            BoundPiece::Literal(_) => true,
-            BoundPiece::Field { column, .. } => column.as_constant().is_some(),
-            BoundPiece::Time(_) => false,
-        })
-    }
-
     /// Appends the text of a row.
     pub fn write(&mut self, row: usize, out: &mut Vec<u8>) {
         self.write_with(row, out, |_, _| {});

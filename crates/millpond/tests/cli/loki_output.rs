@@ -72,10 +72,8 @@ fn entries_that_loki_does_not_accept_are_rejected_alone() {
         std::fs::write(&log, lines.join("\n") + "\n").expect("a file");
         log
     };
-    let loki = Loki {
-        line_bytes_max: Some(2000),
-        ..Loki::default()
-    };
+    let mut loki = Loki::default();
+    loki.line_bytes_max = Some(2000);
     let double = loki.clone();
     let server = HttpServer::start(move |taken, _| double.answer(taken));
     let url = server.url();

@@ -224,7 +224,7 @@ fn mapping(config: &Config, node: &Node) -> Result<Mapping, ConfigError> {
     };
     let templates = config.resource.iter().map(|(name, text)| {
         let at = node.nearest("resource").get(name).unwrap_or(node);
-        Ok((name.clone(), crate::format::template(node, at, text)?))
+        Ok((name.clone(), crate::codec::template(node, at, text)?))
     });
     let templates = templates.collect::<Result<Vec<_>, ConfigError>>()?;
     Ok(Mapping {
