@@ -302,28 +302,6 @@ impl fmt::Debug for Node {
     }
 }
 
-impl ConfigError {
-    /// For the error of settings that were [divided](Node::divide): where one directly in `rest` is unknown, the keys that were
-    /// taken out before are accepted too.
-    pub fn accepted_beside(self, rest: &Node, keys: &[&str]) -> Self {
-        let at = self.path();
-        let stands_in_rest = rest.as_map().is_some_and(|entries| {
-            entries
-                .iter()
-                .any(|(key, _)| key.path().to_string() == at && Some(key.span) == self.span())
-        });
-        let Some(name) = self.unknown_setting().filter(|_| stands_in_rest) else {
-            return self;
-        };
-        let means_if = ["condition", "when", "expression"].contains(&name) && keys.contains(&"if");
-        let error = self.accepted(keys.iter().copied());
-        match means_if {
-            true => error.suggest("if"),
-            false => error,
-        }
-    }
-}
-
 /// Settings that components of all kinds have.
 const COMMON_SETTINGS: &[&str] = &["name", "if", "on_failure", "tag", "processors"];
 

@@ -34,10 +34,8 @@ pub(crate) fn unknown_setting<S: Into<String>>(
     let error = at
         .error(format!("unknown setting `{name}`{owner}"))
         .about_unknown_setting(name);
-    match new_name(name, &accepted) {
-        Some(new) => error
-            .note(format!("`{name}` has been renamed to `{new}`"))
-            .accepted(accepted),
+    match renamed_note(name, &accepted) {
+        Some(note) => error.note(note).accepted(accepted),
         None => {
             let takes_fields = accepted.iter().any(|name| name == "fields");
             let takes_values = accepted.iter().any(|name| name == "values");
@@ -55,12 +53,42 @@ pub(crate) fn unknown_setting<S: Into<String>>(
     }
 }
 
-fn new_name(old: &str, accepted: &[String]) -> Option<&'static str> {
-    RENAMED
+impl ConfigError {
+    /// For the error of settings that were [divided](Node::divide): where one directly in `rest` is unknown, the keys that were
+    /// taken out before are accepted too.
+    pub fn accepted_beside(self, rest: &Node, keys: &[&str]) -> Self {
+        let at = self.path();
+        let stands_in_rest = rest.as_map().is_some_and(|entries| {
+            entries
+                .iter()
+                .any(|(key, _)| key.path().to_string() == at && Some(key.span) == self.span())
+        });
+        let Some(name) = self.unknown_setting().filter(|_| stands_in_rest) else {
+            return self;
+        };
+        let name = name.to_owned();
+        let means_if =
+            ["condition", "when", "expression"].contains(&&*name) && keys.contains(&"if");
+        let renamed = renamed_note(&name, keys);
+        let has_advice = renamed.is_some() || self.suggestion().is_some();
+        let error = self.accepted(keys.iter().copied());
+        let error = renamed.into_iter().fold(error, Self::note);
+        match means_if {
+            true => error.suggest("if"),
+            false if has_advice => error,
+            false => error.closest_to(&name),
+        }
+    }
+}
+
+/// What is to be said of an old name where its new one is accepted.
+fn renamed_note(old: &str, accepted: &[impl AsRef<str>]) -> Option<String> {
+    let mut new = RENAMED
         .iter()
         .filter(|(name, _)| *name == old)
-        .map(|(_, new)| *new)
-        .find(|new| accepted.iter().any(|name| name == new))
+        .map(|(_, new)| *new);
+    let new = new.find(|new| accepted.iter().any(|name| name.as_ref() == *new))?;
+    Some(format!("`{old}` has been renamed to `{new}`"))
 }
 
 #[cfg(test)]

@@ -608,6 +608,8 @@ mod tests {
             ),
             ("{codec: template, template: 'a %{b'}", "not closed", 32),
             ("colour: x", "colour", 1),
+            ("tmeplate: x", "did you mean `template`?", 1),
+            ("time_zone: UTC", "renamed to `timezone`", 1),
         ] {
             let Err(error) = testing::build(&SPEC, yaml) else {
                 panic!("{yaml} must be refused")

@@ -119,9 +119,11 @@ impl CodecSettings {
     /// # Errors
     /// One of them is invalid, with its place.
     pub fn parse_rest<T: DeserializeOwned>(&self, rest: &Node) -> Result<T, ConfigError> {
-        let names = setting_names::<Self>();
+        let own = setting_names::<T>();
+        let names = setting_names::<Self>().iter().copied();
+        let names: Vec<&str> = names.filter(|name| !own.contains(name)).collect();
         let read = rest.deserialize();
-        read.map_err(|error| suggest_codec(rest, error.accepted_beside(rest, names)))
+        read.map_err(|error| suggest_codec(rest, error.accepted_beside(rest, &names)))
     }
 
     /// The codec that is set, or else the default one. `node` holds all settings of the output.
