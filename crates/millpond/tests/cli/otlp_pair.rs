@@ -55,8 +55,8 @@ pipelines:
       file: {{ paths: ['{log}'], follow: true }}
     queue: disk
     processors:
-      - grok: '%{{COMBINEDAPACHELOG}}'
-      - date: {{ field: timestamp, format: 'dd/MMM/yyyy:HH:mm:ss Z' }}
+      - grok: {{ pattern: '%{{COMBINEDAPACHELOG}}' }}
+      - date: {{ field: timestamp, formats: ['dd/MMM/yyyy:HH:mm:ss Z'] }}
       - set: {{ fields: {{ id: '@metadata.id' }} }}
     outputs:
       - otlp: {{ url: 'http://127.0.0.1:{port}', protocol: {protocol}, timeout: 5s, batch: {{ max_events: 500, max_age: 20ms }} }}
