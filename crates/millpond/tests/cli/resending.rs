@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -48,14 +48,14 @@ impl Work {
 
     /// The next request, which counts as sent.
     pub fn next(&self) -> Option<usize> {
-        let number = self.waiting.lock().expect("no panic").pop_front()?;
+        let number = self.waiting.lock().pop_front()?;
         self.tries[number].fetch_add(1, Ordering::Relaxed);
         Some(number)
     }
 
     /// A request is to be sent again.
     pub fn again(&self, number: usize) {
-        self.waiting.lock().expect("no panic").push_back(number);
+        self.waiting.lock().push_back(number);
     }
 
     /// A request is safe.
@@ -132,7 +132,7 @@ pub fn survives(input: &str, client: impl Fn(u16, &Work) + Sync) {
     let port = crate::posting::free_port();
     let (state, out) = (folder.path("state"), folder.path("out"));
     let config = format!(
-        "data_dir: {state}\npipelines:\n  p:\n    input: {{ {input} }}\n    processors: [set id = @metadata.id]\n    queue: disk\n    output: {{ file: {{ path: {out} }} }}\n"
+        "data_dir: {state}\npipelines:\n  p:\n    input: {{ {input} }}\n    processors: [set id = @metadata.id]\n    queue: {{ disk: {{ drain: true }} }}\n    output: {{ file: {{ path: {out} }} }}\n"
     );
     let config = folder.write("c.yaml", config.replace("PORT", &port.to_string()));
     let work = Work::new();
