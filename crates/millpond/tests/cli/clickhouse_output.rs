@@ -11,7 +11,7 @@ use crate::program::{Folder, run};
 use crate::shipping::{apache, expect_lines, moody, with_kills};
 
 fn messages(clickhouse: &ClickHouse, table: &str) -> Vec<String> {
-    assert_eq!(clickhouse.violations(), [String::new(); 0]);
+    assert_eq!(clickhouse.violations(), Vec::<String>::new());
     let rows = clickhouse.rows(table);
     let text = |row: &Value| row["message"].as_str().expect("a text").to_owned();
     rows.iter().map(text).collect()

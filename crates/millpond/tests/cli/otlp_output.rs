@@ -112,8 +112,7 @@ fn receiving(
     runtime.spawn(serving);
     during(address);
     runtime.shutdown_background();
-    let calls = receiver.calls.lock().clone();
-    calls
+    receiver.calls.lock().clone()
 }
 
 fn log(folder: &Folder, lines: usize) -> String {

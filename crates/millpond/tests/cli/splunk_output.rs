@@ -14,7 +14,7 @@ use crate::shipping::{apache, expect_lines, moody, with_kills};
 
 /// The messages of what is indexed.
 fn messages(collector: &Collector) -> Vec<String> {
-    assert_eq!(collector.violations(), [String::new(); 0]);
+    assert_eq!(collector.violations(), Vec::<String>::new());
     let indexed = collector.indexed();
     let text = |envelope: &Value| {
         let event = &envelope["event"];

@@ -13,11 +13,14 @@ use super::header::write_name;
 /// What structured data holds.
 #[derive(Debug, Clone, Default)]
 pub struct StructuredData {
-    /// Elements by their cleaned names, with cleaned names of parameters.
-    pub elements: Vec<(Vec<u8>, Vec<(Vec<u8>, Template)>)>,
+    /// Elements by their cleaned names.
+    pub elements: Vec<(Vec<u8>, Params)>,
     /// The field with the object.
     pub field: Option<FieldPath>,
 }
+
+/// Parameters of an element, by their cleaned names.
+pub type Params = Vec<(Vec<u8>, Template)>;
 
 /// The same over the columns of one batch.
 pub struct BoundData<'a> {

@@ -111,7 +111,7 @@ impl Header<'_> {
         self.stamp.write(row, out);
         out.push(b' ');
         self.hostname.write(row, out, |out, start| {
-            HeaderLimit::HOSTNAME.clean(out, start)
+            HeaderLimit::HOSTNAME.clean(out, start);
         });
         out.push(b' ');
         self.appname

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::choice::Choice;
-use super::data::StructuredData;
+use super::data::{Params, StructuredData};
 use super::header::write_name;
 use super::level::{Priority, facility, severity};
 use super::message::Rendering;
@@ -220,7 +220,7 @@ impl Config {
         if self.standard == StandardName::Rfc3164 {
             return Ok(StructuredData::default());
         }
-        let mut elements: Vec<(Vec<u8>, Vec<(Vec<u8>, Template)>)> = Vec::new();
+        let mut elements: Vec<(Vec<u8>, Params)> = Vec::new();
         for (key, text) in self.structured_data.iter().flatten() {
             let map = node.nearest("structured_data");
             let at = map.get(key).unwrap_or(map);
