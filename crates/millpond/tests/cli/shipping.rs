@@ -12,7 +12,7 @@ use crate::running::{Service, eventually};
 pub fn apache(folder: &Folder, count: usize) -> (String, Vec<String>) {
     let raw = folder.path("raw.log");
     run(&format!(
-        "generate apache count={count} seed=1 | file {raw} format=line template='%{{message}}'"
+        "generate apache count={count} seed=1 | file {raw} codec=text"
     ))
     .expect(0);
     let lines = folder.read("raw.log");

@@ -186,7 +186,7 @@ fn cut_connections_and_moody_servers_lose_nothing() {
         let server = moody(0, move |taken| double.answer(taken));
         let cutter = Cutter::start(server.address(), seed, 400_000);
         let url = format!("http://{}", cutter.address());
-        let batch = "batch.max_bytes=64KiB retry.initial=20ms retry.max=200ms";
+        let batch = "batch.max_bytes=64KiB";
         run(&format!(
             "file {log} | splunk_hec {url} token={TOKEN} {batch} {settings}"
         ))
