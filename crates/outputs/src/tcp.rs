@@ -46,7 +46,7 @@ first event is sent, and made again when it has ended.
         },
         Example {
             title: "To a second server if the first one cannot be reached",
-            stage: "tcp [one.example:5170, two.example:5170]",
+            stage: "tcp address=[one.example:5170, two.example:5170]",
             input: "",
             output: "",
         },

@@ -276,7 +276,8 @@ impl BoundTemplate<'_> {
         }
     }
 
-    /// Whether every row of the batch has the same text: no time is named, and only fields that are the same in all of them.
+    /// Whether every row of the batch is known to have the same text: no time is named, and only fields that stand once for all of
+    /// them.
     pub fn is_constant(&self) -> bool {
         self.pieces.iter().all(|piece| match piece {
             BoundPiece::Literal(_) => true,

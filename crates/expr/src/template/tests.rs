@@ -101,7 +101,6 @@ fn what_is_the_same_for_all_rows_is_known() {
     for (text, expected) in [
         ("text", true),
         ("%{@metadata.host.name}", true),
-        ("%{gone}", true),
         ("%{@metadata.host.name} %{a}", false),
         ("%{+yyyy}", false),
     ] {

@@ -250,7 +250,7 @@ mod tests {
         }
         // One that had no event for long makes room.
         let long_ago = Instant::now().checked_sub(FORGOTTEN_AFTER * 2);
-        let long_ago = long_ago.unwrap_or_else(|| Instant::now());
+        let long_ago = long_ago.unwrap_or_else(Instant::now);
         streams.known.lock().insert(r#"{"a":"1"}"#.into(), long_ago);
         if long_ago.elapsed() > FORGOTTEN_AFTER {
             assert_eq!(shown(&streams, &[r#"{"a":3}"#])[0].0, r#"{"a":"3"}"#);

@@ -6,14 +6,6 @@ use testkit::http::{Answer as ServerAnswer, HttpServer};
 use super::*;
 use crate::testing::{build_sender, documents, encode, lines};
 
-fn output(settings: &str) -> Arc<dyn Sender> {
-    build_sender(
-        &SPEC,
-        &format!("{{url: 'http://localhost:4318', {settings}}}"),
-    )
-    .expect("settings")
-}
-
 /// The output and its requests for what was encoded, each with its destination.
 fn requests(settings: &str, batch: &Batch) -> Vec<(String, Vec<u8>)> {
     let node = config::parse_yaml(&config::Source::new(
