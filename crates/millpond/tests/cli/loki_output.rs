@@ -119,7 +119,7 @@ fn cut_connections_and_moody_servers_lose_nothing() {
         let url = format!("http://{}", cutter.address());
         let batch = "batch.max_bytes=64KiB";
         run(&format!(
-            "file {log} | {PARSE} | loki {url} labels.verb='%{{verb}}' template='%{{message}}' {batch} {settings}"
+            "file {log} | {PARSE} | loki {url} labels.job=web labels.verb='%{{verb}}' template='%{{message}}' {batch} {settings}"
         ))
         .expect(0);
         assert!(cutter.cut() > 0, "{} cuts", cutter.cut());
@@ -133,7 +133,7 @@ fn kills_of_both_sides_lose_nothing_and_repeat_nothing() {
     let folder = Folder::new();
     let (_, lines) = apache(&folder, 30_000);
     let loki = Loki::default();
-    let output = "loki: { hosts: 'http://127.0.0.1:PORT', labels: { verb: '%{verb}', status: '%{response}' }, \
+    let output = "loki: { hosts: 'http://127.0.0.1:PORT', labels: { job: web, verb: '%{verb}', status: '%{response}' }, \
                   template: '%{message}', batch: { max_events: 200, max_age: 20ms } }";
     let double = loki.clone();
     let start = move |port| {

@@ -27,10 +27,18 @@ impl Tiers {
     fn new(events: usize) -> Self {
         let folder = Folder::new();
         let log = folder.path("access.log");
-        let pipeline = format!(
-            "generate apache count={events} seed=7 | file {log} format=line template='%{{message}}'"
-        );
-        run(&pipeline).expect(0);
+        let more = events + events / 10;
+        run(&format!(
+            "generate apache count={more} seed=7 | file {log} codec=text"
+        ))
+        .expect(0);
+        // A line that is cut off has the time at which it is read, which is another one after a kill.
+        let is_whole = |line: &&str| line.matches('"').count() == 6;
+        let text = std::fs::read_to_string(&log).expect("lines");
+        let lines = text.lines().filter(is_whole).take(events);
+        let lines: String = lines.flat_map(|line| [line, "\n"]).collect();
+        assert_eq!(lines.lines().count(), events);
+        folder.write("access.log", lines);
         Self {
             folder,
             agent: Folder::new(),

@@ -1,5 +1,6 @@
 //! What the tests of outputs that ship events share: real lines, each of which can be told from the others, and services that are killed.
 
+use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -101,7 +102,8 @@ pipelines:
         std::thread::sleep(Duration::from_millis(pause));
         service.kill();
     }
-    let service = Service::start(folder, &["run", &path]);
+    let mut service = Service::start(folder, &["run", &path]);
+    service.until_it_handles(Signal::TERM);
     eventually("every line", is_done);
     let said = service.stop();
     assert!(!said.contains("error: "), "{said}");

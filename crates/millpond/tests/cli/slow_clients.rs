@@ -35,7 +35,7 @@ fn beginnings(input: &str) -> (&'static str, Vec<(Vec<u8>, &'static str)>) {
                 vec![(entries.to_vec(), late), (vec![0x94], late)],
             )
         }
-        "elasticsearch" | "http" => {
+        "elasticsearch" | "http" | "otlp" | "loki" | "splunk_hec" => {
             let head = b"POST / HTTP/1.1\r\nHost: x\r\nX: ";
             let body = b"POST /_bulk HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n\r\n";
             (
