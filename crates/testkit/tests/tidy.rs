@@ -252,6 +252,7 @@ fn unsafe_code_stays_in_its_modules() {
             found.push(path.display().to_string());
         }
     }
+    found.sort();
     assert_eq!(found, UNSAFE_MODULES, "the modules that allow unsafe code");
 
     let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("a manifest");

@@ -1,8 +1,7 @@
 //! A connection or a socket of datagrams: what an output of this kind sends its requests with.
 
-use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use component::{
@@ -11,9 +10,8 @@ use component::{
 };
 use config::{ConfigError, Node};
 use net::Endpoint;
-use rustix::net::SocketAddrUnix;
-use tokio::net::UnixDatagram;
 
+use super::address::socket_address;
 use super::datagrams::DatagramClient;
 use super::stream::{StreamClient, Target};
 
@@ -121,20 +119,4 @@ pub fn local(path: &str, node: &Node) -> Result<Target, ConfigError> {
     let address = PathBuf::from(std::ffi::OsStr::from_bytes(&bytes));
     socket_address(&address).map_err(|error| node.error(format!("invalid path: {error}")))?;
     Ok(Target::Local(address, path.to_owned()))
-}
-
-/// Connects a socket of datagrams to a path that [`local`] gave.
-///
-/// # Errors
-/// Nobody receives there.
-pub fn connect_datagrams(socket: &UnixDatagram, path: &Path) -> io::Result<()> {
-    Ok(rustix::net::connect(socket, &socket_address(path)?)?)
-}
-
-fn socket_address(path: &Path) -> io::Result<SocketAddrUnix> {
-    let address = match path.as_os_str().as_bytes().split_first() {
-        Some((0, name)) => SocketAddrUnix::new_abstract_name(name),
-        _ => SocketAddrUnix::new(path),
-    };
-    Ok(address?)
 }

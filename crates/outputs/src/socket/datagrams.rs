@@ -15,6 +15,7 @@ use tokio::net::{UdpSocket, UnixDatagram, lookup_host};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
+use super::address::connect_datagrams;
 use super::framing::datagrams;
 use super::stream::Target;
 
@@ -97,7 +98,7 @@ impl DatagramSocket {
         match target {
             Target::Local(path, _) => {
                 let socket = UnixDatagram::unbound()?;
-                super::channel::connect_datagrams(&socket, path)?;
+                connect_datagrams(&socket, path)?;
                 Ok(Self::Unix(socket))
             }
             Target::Servers(servers) => {
