@@ -122,6 +122,11 @@ fn pages() -> Vec<Page> {
             text: include_str!("queue_tools.md").to_owned(),
         },
         Page {
+            name: "shipping".into(),
+            summary: "agents and aggregators, and what a repeated event looks like at each destination".into(),
+            text: include_str!("shipping.md").to_owned(),
+        },
+        Page {
             name: "dead-letters".into(),
             summary: "events that outputs rejected or processors could not handle, and how to deliver them later".into(),
             text: include_str!("dead_letters.md").to_owned(),

@@ -1,7 +1,7 @@
 //! Deflate without a header, with what a checkpoint needs: stops at block boundaries, the bits left over there, the window.
 //!
 //! No safe interface of zlib-rs, the decompressor in use here, has the bit count and the window, which checkpoints inside gzip
-//! need, so this module calls its C interface. It is one of the three modules of the workspace that may hold `unsafe`, which a test
+//! need, so this module calls its C interface. It is one of the four modules of the workspace that may hold `unsafe`, which a test
 //! checks (`testkit/tests/tidy.rs`); what it gives out is safe.
 //!
 //! Invariants: the stream lies in a box, is initialised from [`Inflate::new`] until it is dropped, and its pointers into

@@ -2,10 +2,12 @@
 //! Elasticsearch too.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::Value;
 use testkit::cutter::Cutter;
+use testkit::ports::free_port;
 use testkit::search::SearchServer;
 
 use crate::program::{Folder, run, run_on};
@@ -46,6 +48,10 @@ impl Place {
     }
 
     fn start(&self, queue: &str, settings: &str) -> Service {
+        self.start_with(queue, &format!("elasticsearch: {{ {settings} }}"))
+    }
+
+    fn start_with(&self, queue: &str, output: &str) -> Service {
         let yaml = format!(
             "data_dir: '{data}'
 pipelines:
@@ -54,7 +60,7 @@ pipelines:
       file: {{ paths: ['{log}'] }}
     queue: {queue}
     outputs:
-      - elasticsearch: {{ {settings} }}
+      - {output}
     retry: {{ initial: 20ms, max: 200ms }}
 ",
             data = self.folder.path("data"),
@@ -135,6 +141,67 @@ fn the_index_holds_every_line_once_after_kills() {
 fn the_index_holds_every_line_once_after_kills_without_a_disk_queue() {
     let kills = setting("KILLS", 3);
     survives(MEMORY, kills, setting("LINES", 1000) as usize);
+}
+
+/// The aggregator of a chain: what agents forward to this port, into an index.
+fn start_aggregator(folder: &Folder, port: u16, server: &SearchServer) -> Service {
+    let yaml = format!(
+        "data_dir: '{data}'
+pipelines:
+  collect:
+    input:
+      forward: {{ address: {port} }}
+    queue: {DISK}
+    outputs:
+      - elasticsearch: {{ hosts: '{url}', index: app, batch: {{ max_events: 200, max_age: 20ms }} }}
+    retry: {{ initial: 20ms, max: 200ms }}
+",
+        data = folder.path("data"),
+        url = server.url(),
+    );
+    let path = folder.write("service.yaml", yaml);
+    Service::start(folder, &["run", &path])
+}
+
+#[test]
+fn the_index_behind_two_tiers_holds_every_line_once_after_kills_of_both() {
+    let Some(server) = SearchServer::start(&server_name(), &[]) else {
+        return;
+    };
+    let kills = setting("KILLS", 4);
+    let lines = setting("LINES", 1000) as usize;
+    let seed = fastrand::u64(1..);
+    report(&format!("seed {seed}"));
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (mut agent, folder, port) = (Place::new(), Folder::new(), free_port());
+    let cutter = Cutter::start(SocketAddr::from(([127, 0, 0, 1], port)), seed, 300_000);
+    let output = format!(
+        "forward: {{ hosts: '{}', event_ids: true, timeout: 5s, batch: {{ max_events: 200, max_age: 20ms }} }}",
+        cutter.address()
+    );
+    let mut aggregator = start_aggregator(&folder, port, &server);
+    for kill in 0..kills {
+        agent.write(lines);
+        let shipper = agent.start_with(DISK, &output);
+        std::thread::sleep(Duration::from_millis(random.u64(20..600)));
+        if kill % 2 == 1 {
+            aggregator.kill();
+            std::thread::sleep(Duration::from_millis(random.u64(0..200)));
+            aggregator = start_aggregator(&folder, port, &server);
+        }
+        shipper.kill();
+    }
+    agent.write(lines);
+    let mut shipper = agent.start_with(DISK, &output);
+    let count = agent.written.lines().count() as u64;
+    shipper.until("every line", || server.count("app") >= Some(count));
+    shipper.stop();
+    aggregator.stop();
+    agent.expect_lines(&server, "app");
+    report(&format!(
+        "{count} lines, {kills} kills, {} cuts",
+        cutter.cut()
+    ));
 }
 
 #[test]

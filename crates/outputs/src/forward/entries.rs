@@ -35,7 +35,7 @@ enum Tags {
     /// The same for all of them.
     Same(Arc<str>),
     /// The first of these columns that has one.
-    Columns([Arc<Column>; 2]),
+    Columns(Vec<Arc<Column>>),
 }
 
 impl Entries {
@@ -90,32 +90,34 @@ fn is_tag(value: &Value<'_>) -> bool {
 }
 
 fn kept_tags(batch: &Batch) -> Tags {
-    // Where the input `forward` leaves the tag of an event.
-    let fields = [
-        FieldPath::from_keys(["@metadata", "fluent", "tag"]),
-        FieldPath::from_keys(["fluent", "tag"]),
-    ];
-    let columns = fields.map(|field| batch.column(&field));
-    for column in &columns {
+    // Where the input `forward` leaves the tag of an event. The second field is looked for in the documents only if need be.
+    let fields = [&["@metadata", "fluent", "tag"][..], &["fluent", "tag"]];
+    let mut columns = Vec::new();
+    for field in fields {
+        let column = batch.column(&FieldPath::from_keys(field.iter().copied()));
         let cell = column.as_constant();
         match cell.map(|cell| column.value_of(cell)) {
-            Some(Value::Text(tag)) if !tag.is_empty() => {
+            Some(Value::Text(tag)) if !tag.is_empty() && columns.is_empty() => {
                 return Tags::Same(String::from_utf8_lossy(tag).into());
             }
             Some(Value::Missing | Value::Null) => {}
-            _ => return Tags::Columns(columns),
+            _ => columns.push(column),
         }
     }
-    Tags::Same(TAG.into())
+    match columns.is_empty() {
+        true => Tags::Same(TAG.into()),
+        false => Tags::Columns(columns),
+    }
 }
 
 /// Writes the events of a batch.
 struct Events<'a> {
     batch: &'a Batch,
     writer: MsgPackWriter<'a>,
-    /// The times that the input `forward` left, then those of the events.
+    /// The times that the input `forward` left.
     given: EventTimes,
-    times: EventTimes,
+    /// Those of the events, which are looked for in the documents only if need be.
+    times: Option<EventTimes>,
     carries_ids: bool,
     id: Vec<u8>,
 }
@@ -127,7 +129,7 @@ impl<'a> Events<'a> {
             batch,
             writer: MsgPackWriter::new(batch),
             given: EventTimes::in_field(batch, &given),
-            times: EventTimes::of(batch),
+            times: None,
             carries_ids,
             id: Vec::new(),
         }
@@ -144,7 +146,10 @@ impl<'a> Events<'a> {
     fn write_entry(&mut self, row: usize, out: &mut Vec<u8>) {
         write_array_header(out, 2);
         let given = self.given.own_nanos(row);
-        let nanos = given.unwrap_or_else(|| self.times.nanos(row));
+        let nanos = given.unwrap_or_else(|| {
+            let times = self.times.get_or_insert_with(|| EventTimes::of(self.batch));
+            times.nanos(row)
+        });
         if self.carries_ids {
             write_array_header(out, 2);
             write_time(nanos, out);
