@@ -224,7 +224,7 @@ fn one_bad_event_is_found_and_the_others_are_taken() {
     lines.push_str("poison\n");
     lines.push_str(&numbered("b", 0..3000));
     let log = folder.write("a.log", &lines);
-    for (status, format) in [(400, "ndjson"), (413, "array"), (422, "ndjson")] {
+    for (status, body) in [(400, "lines"), (413, "array"), (422, "lines")] {
         let server =
             HttpServer::start(
                 move |taken: &Taken, _| match taken.text().contains("poison") {
@@ -233,13 +233,13 @@ fn one_bad_event_is_found_and_the_others_are_taken() {
                 },
             );
         let url = server.url();
-        let done = run(&format!("file {log} | http {url} format={format}"));
+        let done = run(&format!("file {log} | http {url} body={body}"));
         assert!(done.err.contains("an event was rejected"), "{}", done.err);
         assert!(done.err.contains("cannot be read"), "{}", done.err);
         let mut taken = Vec::new();
         for request in server.taken().iter().filter(|taken| taken.status == 200) {
             let text = request.text();
-            let events: Vec<Value> = match format {
+            let events: Vec<Value> = match body {
                 "array" => serde_json::from_str(&text).expect("an array"),
                 _ => {
                     let lines = text.lines();

@@ -116,9 +116,9 @@ enum Objects {
 #[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct ScopeSettings {
-    /// Its name. Default: none.
+    /// Its name.
     name: String,
-    /// Its version. Default: none.
+    /// Its version.
     version: String,
 }
 
