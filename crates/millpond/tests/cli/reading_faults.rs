@@ -369,7 +369,7 @@ fn settings_that_mean_nothing_are_refused_with_their_place() {
         ),
         (
             "codec: xml",
-            "accepted: text, json, msgpack, syslog",
+            "accepted: text, json, ndjson, msgpack, syslog",
             "codec",
         ),
         ("folow: true", "did you mean `follow`?", "folow"),
