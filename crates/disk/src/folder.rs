@@ -11,7 +11,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -96,8 +96,10 @@ impl FolderStorage {
         let mut options = OpenOptions::new();
         options.read(true).write(writable);
         let direct = options.custom_flags(OFlags::DIRECT.bits().cast_signed());
-        // A file system without direct I/O says so here or at the first use.
+        // A file system without direct I/O says so here or at the first use. Where another process may be at work, another file can have come to
+        // the name since the first was opened.
         let direct = direct.open(path).ok();
+        let direct = direct.filter(|direct| is_same_file(&file, direct));
         Arc::new(FolderFile {
             file,
             is_direct: AtomicBool::new(direct.is_some()),
@@ -105,6 +107,11 @@ impl FolderStorage {
             writable,
         })
     }
+}
+
+fn is_same_file(one: &File, other: &File) -> bool {
+    let identity = |file: &File| file.metadata().map(|found| (found.dev(), found.ino()));
+    matches!((identity(one), identity(other)), (Ok(one), Ok(other)) if one == other)
 }
 
 fn may_change(writable: bool) -> io::Result<()> {
