@@ -3,6 +3,7 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -51,19 +52,41 @@ fn light(time: Duration) {
     }
 }
 
-/// What a thread did from when on.
-type Notes = Arc<Mutex<Vec<(u64, &'static str)>>>;
+/// What the thread that works did from when on. The others, such as the one that reads the samples, work for nobody.
+#[derive(Clone, Default)]
+struct Notes {
+    thread: Arc<AtomicU32>,
+    steps: Arc<Mutex<Vec<(u64, &'static str)>>>,
+}
+
+impl Notes {
+    fn add(&self, label: &'static str) {
+        self.steps.lock().push((now_ns(), label));
+    }
+
+    fn at(&self, thread: u32, time: u64) -> Option<&'static str> {
+        if thread != self.thread.load(Ordering::Relaxed) {
+            return None;
+        }
+        let steps = self.steps.lock();
+        let index = steps.partition_point(|(from, _)| *from <= time);
+        let (_, label) = steps[index.checked_sub(1)?];
+        (!label.is_empty()).then_some(label)
+    }
+}
 
 /// Works, and tells the processor time of that.
 fn work(notes: &Notes) -> Duration {
+    let thread = rustix::thread::gettid().as_raw_nonzero().get();
+    notes.thread.store(thread.unsigned_abs(), Ordering::Relaxed);
     let begin = cpu();
     while cpu() - begin < Duration::from_secs(3) {
-        notes.lock().push((now_ns(), "heavy"));
+        notes.add("heavy");
         heavy(HEAVY);
-        notes.lock().push((now_ns(), "light"));
+        notes.add("light");
         light(LIGHT);
     }
-    notes.lock().push((now_ns(), ""));
+    notes.add("");
     cpu() - begin
 }
 
@@ -73,13 +96,9 @@ fn sampled(by_timers: bool) -> (Profile, Stats, Duration) {
     options.by_timers = by_timers;
     let notes = Notes::default();
     let known = notes.clone();
-    let purpose = move |_, time| {
-        let notes = known.lock();
-        let index = notes
-            .partition_point(|(from, _)| *from <= time)
-            .checked_sub(1)?;
-        let (_, label) = notes[index];
-        (!label.is_empty()).then(|| ("test".into(), label.into()))
+    let purpose = move |thread, time| {
+        let label = known.at(thread, time)?;
+        Some(("test".into(), label.into()))
     };
     let profiles = Arc::new(Mutex::new(Vec::new()));
     let all = profiles.clone();
