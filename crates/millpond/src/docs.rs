@@ -91,78 +91,89 @@ impl Page {
 }
 
 fn pages() -> Vec<Page> {
+    let general = general_pages()
+        .into_iter()
+        .map(|(name, summary, text)| Page {
+            name: name.into(),
+            summary: summary.into(),
+            text,
+        });
     let components = ROLES
         .into_iter()
         .flat_map(|role| REGISTRY.of(role))
         .map(component_page);
-    let general = [
-        Page {
-            name: "pipeline".into(),
-            summary: "notation, process and pipeline settings, logging and counters".into(),
-            text: pipeline_page(),
-        },
-        Page {
-            name: "notation".into(),
-            summary: "every stage in one line and in YAML".into(),
-            text: include_str!("notation.md").to_owned(),
-        },
-        Page {
-            name: "codecs".into(),
-            summary: "how outputs write events: JSON, logfmt, CSV, templates, text, MessagePack".into(),
-            text: include_str!("codecs.md").to_owned(),
-        },
-        Page {
-            name: "queue".into(),
-            summary: "buffering events between inputs and outputs, in memory and on disk".into(),
-            text: queue_page(),
-        },
-        Page {
-            name: "queue-tools".into(),
-            summary: "`millpond queue`: inspecting disk queues".into(),
-            text: include_str!("queue_tools.md").to_owned(),
-        },
-        Page {
-            name: "shipping".into(),
-            summary: "agents and aggregators, and what a repeated event looks like at each destination".into(),
-            text: include_str!("shipping.md").to_owned(),
-        },
-        Page {
-            name: "dead-letters".into(),
-            summary: "events that outputs rejected or processors could not handle, and how to deliver them later".into(),
-            text: include_str!("dead_letters.md").to_owned(),
-        },
-        Page {
-            name: "profile".into(),
-            summary: "`millpond profile`: where processor time goes, by function, and what it costs".into(),
-            text: profile_page(),
-        },
-        Page {
-            name: "profile-kinds".into(),
-            summary: "the kinds of work that `millpond profile` recognises, what to look at, and the source of each rule".into(),
-            text: kinds_page(),
-        },
-        Page {
-            name: "expressions".into(),
-            summary: "the expression language of `if`, `where` and `set`".into(),
-            text: include_str!("expressions.md").to_owned(),
-        },
-        Page {
-            name: "functions".into(),
-            summary: "functions in expressions, each with an example".into(),
-            text: functions_page(),
-        },
-        Page {
-            name: "grok-patterns".into(),
-            summary: "the definitions that patterns of `grok` can use".into(),
-            text: grok_page(),
-        },
-        Page {
-            name: "exit-codes".into(),
-            summary: "exit codes and standard error".into(),
-            text: EXIT_CODES.to_owned(),
-        },
-    ];
-    general.into_iter().chain(components).collect()
+    general.chain(components).collect()
+}
+
+/// Name, summary and text of the pages that are not about one component.
+fn general_pages() -> [(&'static str, &'static str, String); 13] {
+    [
+        (
+            "pipeline",
+            "notation, process and pipeline settings, logging and counters",
+            pipeline_page(),
+        ),
+        (
+            "notation",
+            "every stage in one line and in YAML",
+            include_str!("notation.md").to_owned(),
+        ),
+        (
+            "codecs",
+            "how outputs write events: JSON, logfmt, CSV, templates, text, MessagePack",
+            include_str!("codecs.md").to_owned(),
+        ),
+        (
+            "queue",
+            "buffering events between inputs and outputs, in memory and on disk",
+            queue_page(),
+        ),
+        (
+            "queue-tools",
+            "`millpond queue`: inspecting disk queues",
+            include_str!("queue_tools.md").to_owned(),
+        ),
+        (
+            "shipping",
+            "agents and aggregators, and what a repeated event looks like at each destination",
+            include_str!("shipping.md").to_owned(),
+        ),
+        (
+            "dead-letters",
+            "events that outputs rejected or processors could not handle, and how to deliver them later",
+            include_str!("dead_letters.md").to_owned(),
+        ),
+        (
+            "profile",
+            "`millpond profile`: where processor time goes, by function, and what it costs",
+            profile_page(),
+        ),
+        (
+            "profile-kinds",
+            "the kinds of work that `millpond profile` recognises, what to look at, and the source of each rule",
+            kinds_page(),
+        ),
+        (
+            "expressions",
+            "the expression language of `if`, `where` and `set`",
+            include_str!("expressions.md").to_owned(),
+        ),
+        (
+            "functions",
+            "functions in expressions, each with an example",
+            functions_page(),
+        ),
+        (
+            "grok-patterns",
+            "the definitions that patterns of `grok` can use",
+            grok_page(),
+        ),
+        (
+            "exit-codes",
+            "exit codes and standard error",
+            EXIT_CODES.to_owned(),
+        ),
+    ]
 }
 
 fn write_pages(dir: &Path, pages: &[Page]) -> anyhow::Result<()> {
