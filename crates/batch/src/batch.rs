@@ -168,6 +168,19 @@ impl Batch {
         column
     }
 
+    /// Whether an event may have the field, dots in keys as they are: what is known without looking at rows.
+    pub fn may_have(&self, path: &FieldPath) -> bool {
+        let mut node = &self.root;
+        for key in path.keys() {
+            match (&node.own, node.child(key.as_bytes())) {
+                (Some(_), _) => return true,
+                (None, Some(child)) => node = child,
+                (None, None) => return false,
+            }
+        }
+        true
+    }
+
     /// Sets a field below `@metadata` for a batch that was just built, whatever `@metadata` is in its documents. Costs nothing
     /// for each row, because nothing below `@metadata` is written out.
     pub fn set_metadata(&mut self, key: &str, column: Column) {

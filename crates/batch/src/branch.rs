@@ -119,8 +119,8 @@ mod tests {
     use crate::batch::{BatchBuilder, Encoding, HostInfo};
     use crate::budget::Budget;
     use crate::cell::{Span, Value};
-    use crate::json_writer::JsonWriter;
     use crate::origin::Stream;
+    use crate::writer::JsonWriter;
 
     fn lines(texts: &[&str]) -> Batch {
         let host = Arc::new(HostInfo { name: "h".into() });

@@ -4,7 +4,7 @@
 //! Documents stay, processors work in columns. Each event's bytes stay as received in shared buffers; a field is *extracted*
 //! into a [`Column`] the first time somebody asks for it, so that a condition on one field of JSON documents costs the search
 //! for one key, and *written* as a column of edits; a writer merges documents and edits once, at the end ([`JsonWriter`],
-//! [`MsgPackWriter`]). `tree.rs` states the rule by which edits are read, merged and written; `apply.rs` writes them,
+//! [`MsgPackWriter`]: one mechanism, `format.rs` has what differs). `tree.rs` states the rule by which edits are read, merged and written; `apply.rs` writes them,
 //! `read.rs` reads fields and `render.rs` merges.
 //!
 //! # Map
@@ -32,13 +32,12 @@ mod column;
 mod edit;
 mod field_read;
 pub mod fnv;
+mod format;
 mod ids;
 pub mod json;
-mod json_writer;
 mod keep;
 mod merge;
 pub mod msgpack;
-mod msgpack_writer;
 mod origin;
 mod path;
 mod pick;
@@ -49,6 +48,7 @@ mod short_ids;
 mod tree;
 mod walk;
 mod wire;
+mod writer;
 
 pub use batch::{Batch, BatchBuilder, Drops, Encoding, HostInfo};
 pub use bitmap::Bitmap;
@@ -57,11 +57,11 @@ pub use cell::{Cell, Span, Value};
 pub use column::{Column, ColumnBuilder};
 pub use edit::{Edit, Failure, Failures};
 pub use field_read::FieldRead;
+pub use format::{EventFormat, Json, MsgPack};
 pub use ids::{IdError, Parent, SENDER_ID_BYTES_MAX, Window};
-pub use json_writer::JsonWriter;
-pub use msgpack_writer::MsgPackWriter;
 pub use origin::{Origin, Source, Stream};
 pub use path::{FieldPath, PathError};
 pub use reentry::Reentry;
 pub use short_ids::ShortIds;
 pub use wire::{Frozen, WireError};
+pub use writer::{EventWriter, FieldsWriter, JsonWriter, MsgPackWriter};

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use crate::cell::{Cell, Span, Value};
 use crate::column::{Column, ColumnBuilder};
+use crate::format::Json;
 use crate::json::{self, Member};
 use crate::render::render;
 use crate::tree::Node;
@@ -37,7 +38,7 @@ pub(crate) fn joined(root: &Node, keys: &[Box<str>], objects: Column) -> Column 
         }
         old.clear();
         match at {
-            Some(node) => render(node, found.value(), row, &mut old, false),
+            Some(node) => render::<Json>(node, found.value(), row, &mut old, false),
             None => found.value().write_json(&mut old),
         }
         new.clear();

@@ -202,7 +202,7 @@ impl Origin {
     }
 
     /// Whether a row's id does not follow from its place.
-    pub(crate) fn has_own_id(&self, row: usize) -> bool {
+    pub fn has_own_id(&self, row: usize) -> bool {
         let ids = self.ids();
         ids.is_some_and(|ids| ids.base(row).is_some() || ids.part(row).is_some())
     }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use crate::cell::{Cell, Span};
 use crate::column::Column;
+use crate::format::Json;
 use crate::render::render;
 use crate::tree::Node;
 use crate::walk::{DOTTED_KEYS_MAX, PathValue, chain, dotted_spellings, walk};
@@ -17,7 +18,7 @@ use crate::{Bitmap, json, msgpack};
 /// Reads the field at `keys` for the rows in `rows`; the others are absent.
 pub(crate) fn extract(root: &Node, keys: &[Box<str>], rows: &Bitmap, dotted: bool) -> Arc<Column> {
     let nodes = chain(root, keys);
-    if let Some(own) = plain_column(&nodes, keys) {
+    if let Some(own) = plain_column(&nodes, keys, rows) {
         return own;
     }
     let is_nowhere = nodes.len() <= keys.len() && nodes.iter().all(|node| node.own.is_none());
@@ -42,13 +43,20 @@ pub(crate) fn extract(root: &Node, keys: &[Box<str>], rows: &Bitmap, dotted: boo
     Arc::new(column.finish())
 }
 
-/// The column that was written at exactly this path, where nothing lies above it, below it or around it.
-fn plain_column(nodes: &[&Node], keys: &[Box<str>]) -> Option<Arc<Column>> {
+/// The column that was written at exactly this path, if nothing lies below it, and nothing above it shows through.
+fn plain_column(nodes: &[&Node], keys: &[Box<str>], rows: &Bitmap) -> Option<Arc<Column>> {
     let (last, above) = nodes.split_last()?;
-    let alone = nodes.len() == keys.len() + 1
-        && last.children.is_empty()
-        && above.iter().all(|node| node.own.is_none());
-    if alone { last.own.clone() } else { None }
+    if nodes.len() <= keys.len() || !last.children.is_empty() {
+        return None;
+    }
+    let own = last.own.as_ref()?;
+    let is_alone = above.iter().all(|node| node.own.is_none());
+    // Where a field was removed, another spelling of its name may be meant.
+    let is_written = || match own.as_constant() {
+        Some(cell) => !cell.is_absent(),
+        None => rows.iter().all(|row| !own.cell(row).is_absent()),
+    };
+    (is_alone || is_written()).then(|| own.clone())
 }
 
 /// Collects cells that point into several columns' buffers.
@@ -80,7 +88,7 @@ impl<'a> Assembler<'a> {
                 return false;
             }
             let start = self.own.len();
-            render(node, found.value(), row, &mut self.own, false);
+            render::<Json>(node, found.value(), row, &mut self.own, false);
             self.cells[row] = Cell::Json(self.own_since(start));
             return true;
         }

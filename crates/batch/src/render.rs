@@ -1,15 +1,19 @@
-//! Merging one document, or a value in it, with its edits into JSON.
+//! Merging one document, or a value in it, with its edits.
 //!
-//! A document that nobody changed is copied byte for byte. Where something was written, the document is walked once:
-//! members nobody touched are copied, the others replaced or left out, new ones appended.
+//! A document that nobody changed is copied byte for byte where it is in the format to write. Where something was
+//! written, the document is walked once: members nobody touched are copied, the others replaced or left out, new ones
+//! appended.
+
+use std::marker::PhantomData;
 
 use crate::cell::{Cell, Value};
+use crate::format::{EventFormat, unescaped};
 use crate::tree::{METADATA, Node};
 use crate::{json, msgpack};
 
-/// Appends the value that `row` has at `node` as JSON, given the value it inherits there. At the root, metadata that was
-/// written is left out.
-pub(crate) fn render(
+/// Appends the value that `row` has at `node`, given the value it inherits there. At the root, metadata that was written
+/// is left out.
+pub(crate) fn render<F: EventFormat>(
     node: &Node,
     inherited: Value<'_>,
     row: usize,
@@ -30,21 +34,23 @@ pub(crate) fn render(
         .any(|child| visible(child) && child.touches(row))
     {
         return match base {
-            Value::Missing => out.extend_from_slice(b"{}"),
-            base => base.write_json(out),
+            Value::Missing => F::close(F::open(out), 0, out),
+            base => F::value(base, out),
         };
     }
     let mut object = ObjectMerge {
         node,
         row,
+        start: F::open(out),
         out,
         seen: vec![false; node.children.len()],
-        first: true,
+        members: 0,
+        is_event: is_root,
+        format: PhantomData::<F>,
     };
     if is_root && let Some(hidden) = node.children.iter().position(|child| !visible(child)) {
         object.seen[hidden] = true;
     }
-    object.out.push(b'{');
     match base {
         Value::Json(text) => {
             for member in json::members(text) {
@@ -58,68 +64,50 @@ pub(crate) fn render(
         }
         _ => {}
     }
-    object.added();
-}
-
-/// The key that a JSON document spells as `raw`; `plain` holds it where it had to be unescaped.
-fn unescaped_key<'a>(raw: &'a [u8], plain: &'a mut Vec<u8>) -> &'a [u8] {
-    if !json::has_escape(raw) {
-        return raw;
-    }
-    json::unescape(raw, plain);
-    plain
+    object.finish();
 }
 
 /// An object being written: the members of a document with a node's children laid over them.
-struct ObjectMerge<'a> {
+struct ObjectMerge<'a, F> {
     node: &'a Node,
     row: usize,
+    start: usize,
     out: &'a mut Vec<u8>,
     /// Which children met their member.
     seen: Vec<bool>,
-    first: bool,
+    members: usize,
+    is_event: bool,
+    format: PhantomData<F>,
 }
 
-impl<'a> ObjectMerge<'a> {
-    fn comma(&mut self) {
-        if !std::mem::take(&mut self.first) {
-            self.out.push(b',');
-        }
-    }
-
-    fn key(&mut self, key: &[u8]) {
-        self.comma();
-        json::write_string(self.out, key);
-        self.out.push(b':');
-    }
-
-    /// A member of a JSON document: its key is copied as it stands.
+impl<'a, F: EventFormat> ObjectMerge<'a, F> {
+    /// A member of a JSON document.
     fn json_member(&mut self, raw_key: &[u8], value: &[u8]) {
-        let mut plain = Vec::new();
-        let node = self.child(unescaped_key(raw_key, &mut plain));
-        if node.is_some_and(|node| !node.gives(self.row, true)) {
-            return;
+        let node = self.child(&unescaped(raw_key));
+        if node.is_none_or(|node| node.gives(self.row, true)) {
+            let start = F::begin(self.is_event, self.out);
+            F::json_key(raw_key, self.out);
+            self.value(start, node, Value::Json(value));
         }
-        self.comma();
-        self.out.push(b'"');
-        self.out.extend_from_slice(raw_key);
-        self.out.extend_from_slice(b"\":");
-        self.value(node, Value::Json(value));
     }
 
     fn msgpack_member(&mut self, key: &[u8], value: &[u8]) {
         let node = self.child(key);
         if node.is_none_or(|node| node.gives(self.row, true)) {
-            self.key(key);
-            self.value(node, Value::MsgPack(value));
+            let start = F::begin(self.is_event, self.out);
+            F::key(key, self.out);
+            self.value(start, node, Value::MsgPack(value));
         }
     }
 
-    fn value(&mut self, node: Option<&Node>, value: Value<'_>) {
+    /// The value of the member that was begun at `start`, and its end.
+    fn value(&mut self, start: usize, node: Option<&Node>, value: Value<'_>) {
+        self.members += 1;
         match node {
-            Some(node) => render(node, value, self.row, self.out, false),
-            None => value.write_json(self.out),
+            Some(node) => render::<F>(node, value, self.row, self.out, false),
+            None => F::value(value, self.out),
         }
+        F::end(start, self.out);
     }
 
     /// The edits of a member, marked as met. A hidden child was marked before: the document's member stays as it came.
@@ -137,13 +125,14 @@ impl<'a> ObjectMerge<'a> {
         }
     }
 
-    fn added(mut self) {
+    fn finish(mut self) {
         for (index, child) in self.node.children.iter().enumerate() {
             if !self.seen[index] && child.gives(self.row, false) {
-                self.key(child.key.as_bytes());
-                render(child, Value::Missing, self.row, self.out, false);
+                let start = F::begin(self.is_event, self.out);
+                F::key(child.key.as_bytes(), self.out);
+                self.value(start, Some(child), Value::Missing);
             }
         }
-        self.out.push(b'}');
+        F::close(self.start, self.members, self.out);
     }
 }

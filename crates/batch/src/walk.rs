@@ -106,12 +106,14 @@ pub(crate) fn chain<'a>(root: &'a Node, keys: &[Box<str>]) -> Vec<&'a Node> {
 
 /// Walks the path of `keys` for one row, edits included, dots in keys as they are.
 pub(crate) fn walk<'a>(nodes: &[&'a Node], keys: &[Box<str>], row: usize) -> PathValue<'a> {
-    let mut found = PathValue::Nothing.under(nodes[0], row);
-    for (index, key) in keys.iter().enumerate() {
+    // What was written last replaces what lies above it, which need not be looked at.
+    let written = nodes.iter().rposition(|node| node.cell(row) != Cell::Keep);
+    let Some(written) = written else {
+        return PathValue::Nothing;
+    };
+    let mut found = PathValue::Nothing.under(nodes[written], row);
+    for key in &keys[written..] {
         found = found.step(key);
-        if let Some(node) = nodes.get(index + 1) {
-            found = found.under(node, row);
-        }
     }
     found
 }

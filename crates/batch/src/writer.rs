@@ -1,92 +1,129 @@
-//! Merging a batch's documents and edits into JSON.
+//! Merging a batch's documents and edits into the format of an output.
 //!
 //! `render.rs` merges a document with its edits. Lines of text have no document below their edits, so their fields are
 //! laid out once a batch and then written row after row.
 
+use std::collections::HashMap;
+use std::marker::PhantomData;
+use std::ops::Range;
+
 use crate::batch::Batch;
-use crate::cell::{Cell, Value};
+use crate::cell::{Cell, Span, Value};
 use crate::column::Column;
-use crate::json;
+use crate::format::{EventFormat, Json, MsgPack};
 use crate::render::render;
 use crate::tree::{METADATA, Node};
 use crate::walk::PathValue;
 
 /// Writes the events of one batch as JSON objects.
+pub type JsonWriter<'a> = EventWriter<'a, Json>;
+
+/// Writes the events of one batch as MessagePack maps. Documents of MessagePack that nobody changed are copied byte for
+/// byte; JSON values are transcoded (whole numbers that fit 64 bits stay whole, other numbers become 64-bit floats).
+pub type MsgPackWriter<'a> = EventWriter<'a, MsgPack>;
+
+/// Writes the events of one batch.
 #[derive(Debug)]
-pub struct JsonWriter<'a> {
+pub struct EventWriter<'a, F> {
     root: &'a Node,
     /// The fields of events without a document.
     plan: Option<Vec<Item<'a>>>,
+    format: PhantomData<F>,
 }
 
-/// A field of the plan, with the bytes that stand before its value: a comma and the key.
+/// Writes some fields of the events of one batch, which have no documents.
+#[derive(Debug)]
+pub struct FieldsWriter<'a, F> {
+    plan: Vec<Item<'a>>,
+    format: PhantomData<F>,
+}
+
+/// A field of the plan, with its key as the format writes it.
 #[derive(Debug)]
 enum Item<'a> {
     /// Fields that are the same in every row.
-    Constant(Vec<u8>),
+    Constant { fields: Vec<u8>, members: usize },
     Leaf {
         key: Vec<u8>,
         column: &'a Column,
+        repeats: Option<Repeats>,
     },
     /// An object of which nothing but fields was written; it is there where one of them is.
-    Object {
-        key: Vec<u8>,
-        fields: Vec<Item<'a>>,
-    },
+    Object { key: Vec<u8>, fields: Vec<Item<'a>> },
     /// A value that was written, with fields written below it.
-    Merged {
-        key: Vec<u8>,
-        node: &'a Node,
-    },
+    Merged { key: Vec<u8>, node: &'a Node },
 }
 
-impl<'a> JsonWriter<'a> {
+impl<'a, F: EventFormat> EventWriter<'a, F> {
     /// A writer for the events of `batch`.
     pub fn new(batch: &'a Batch) -> Self {
         let root = batch.root();
-        let plan = root
-            .own
-            .is_none()
-            .then(|| plan(root.children.iter().filter(|node| &*node.key != METADATA)));
-        Self { root, plan }
+        Self {
+            root,
+            plan: root.own.is_none().then(|| plan::<F>(visible(root), true)),
+            format: PhantomData,
+        }
     }
 
-    /// Appends the event of `row` as one JSON object, without a newline.
+    /// Appends the event of `row` as one object, without anything that ends it, such as a newline.
     pub fn write(&self, row: usize, out: &mut Vec<u8>) {
-        let Some(plan) = &self.plan else {
-            let document = PathValue::Nothing.under(self.root, row).value();
-            return render(self.root, document, row, out, true);
-        };
-        let start = out.len();
-        for item in plan {
-            write_item(item, row, out);
-        }
-        if !close_object(start, out) {
-            out.extend_from_slice(b"{}");
+        match &self.plan {
+            Some(plan) => {
+                write_object::<F>(plan, row, true, out);
+            }
+            None => {
+                let document = PathValue::Nothing.under(self.root, row).value();
+                render::<F>(self.root, document, row, out, true);
+            }
         }
     }
 }
 
-/// Makes the fields written from `start` on an object; false where there is none. Every field begins with a comma, and
-/// the first one's gives way to the brace.
-#[inline]
-fn close_object(start: usize, out: &mut Vec<u8>) -> bool {
-    let Some(first) = out.get_mut(start) else {
-        return false;
-    };
-    *first = b'{';
-    out.push(b'}');
-    true
+impl<'a, F: EventFormat> FieldsWriter<'a, F> {
+    /// A writer for the fields of events whose names are wanted; none where events have documents.
+    pub fn new(batch: &'a Batch, mut is_wanted: impl FnMut(&str) -> bool) -> Option<Self> {
+        let root = batch.root();
+        let wanted = visible(root).filter(|node| is_wanted(&node.key));
+        root.own.is_none().then(|| Self {
+            plan: plan::<F>(wanted, true),
+            format: PhantomData,
+        })
+    }
+
+    /// Appends the fields that `row` has as an object.
+    pub fn write(&self, row: usize, out: &mut Vec<u8>) {
+        write_object::<F>(&self.plan, row, true, out);
+    }
+
+    /// Appends the fields that `row` has as members, without an object around them.
+    pub fn write_members(&self, row: usize, out: &mut Vec<u8>) {
+        write_members::<F>(&self.plan, row, true, out);
+    }
+}
+
+/// The fields of events that are written.
+fn visible(root: &Node) -> impl Iterator<Item = &Node> {
+    root.children.iter().filter(|node| &*node.key != METADATA)
 }
 
 /// The plan of an object's fields. Neighbours that never change become one piece.
-fn plan<'a>(nodes: impl Iterator<Item = &'a Node>) -> Vec<Item<'a>> {
+fn plan<'a, F: EventFormat>(
+    nodes: impl Iterator<Item = &'a Node>,
+    is_event: bool,
+) -> Vec<Item<'a>> {
     let mut items: Vec<Item<'a>> = Vec::new();
     for node in nodes {
-        match (item(node), items.last_mut()) {
-            (Item::Constant(bytes), _) if bytes.is_empty() => {}
-            (Item::Constant(bytes), Some(Item::Constant(before))) => {
-                before.extend_from_slice(&bytes);
+        match (item::<F>(node, is_event), items.last_mut()) {
+            (Item::Constant { members: 0, .. }, _) => {}
+            (
+                Item::Constant { fields, members },
+                Some(Item::Constant {
+                    fields: before,
+                    members: count,
+                }),
+            ) => {
+                before.extend_from_slice(&fields);
+                *count += members;
             }
             (item, _) => items.push(item),
         }
@@ -94,68 +131,155 @@ fn plan<'a>(nodes: impl Iterator<Item = &'a Node>) -> Vec<Item<'a>> {
     items
 }
 
-fn item(node: &Node) -> Item<'_> {
-    let mut key = vec![b','];
-    json::write_string(&mut key, node.key.as_bytes());
-    key.push(b':');
+fn item<F: EventFormat>(node: &Node, is_event: bool) -> Item<'_> {
+    let mut key = Vec::new();
+    F::key(node.key.as_bytes(), &mut key);
+    let constant = |write: &dyn Fn(&mut Vec<u8>)| {
+        let mut fields = Vec::new();
+        let start = F::begin(is_event, &mut fields);
+        fields.extend_from_slice(&key);
+        write(&mut fields);
+        F::end(start, &mut fields);
+        Item::Constant { fields, members: 1 }
+    };
+    let nothing = Item::Constant {
+        fields: Vec::new(),
+        members: 0,
+    };
     let Some(own) = &node.own else {
-        let mut fields = plan(node.children.iter());
-        return match fields.as_mut_slice() {
-            [] => Item::Constant(Vec::new()),
-            [Item::Constant(bytes)] => {
-                let start = key.len();
-                key.append(bytes);
-                close_object(start, &mut key);
-                Item::Constant(key)
-            }
+        let fields = plan::<F>(node.children.iter(), false);
+        return match fields.as_slice() {
+            [] => nothing,
+            [Item::Constant { .. }] => constant(&|out| {
+                write_object::<F>(&fields, 0, false, out);
+            }),
             _ => Item::Object { key, fields },
         };
     };
     match own.as_constant() {
         _ if !node.children.is_empty() => Item::Merged { key, node },
-        None => Item::Leaf { key, column: own },
-        Some(cell) if cell.is_absent() => Item::Constant(Vec::new()),
-        Some(cell) => {
-            own.value_of(cell).write_json(&mut key);
-            Item::Constant(key)
-        }
+        None => Item::Leaf {
+            key,
+            column: own,
+            repeats: Repeats::of::<F>(own),
+        },
+        Some(cell) if cell.is_absent() => nothing,
+        Some(cell) => constant(&|out| F::value(own.value_of(cell), out)),
     }
 }
 
+/// Writes an object of these fields, and says how many of them the row has.
 #[inline]
-fn write_item(item: &Item<'_>, row: usize, out: &mut Vec<u8>) {
+fn write_object<F: EventFormat>(
+    items: &[Item<'_>],
+    row: usize,
+    is_event: bool,
+    out: &mut Vec<u8>,
+) -> usize {
+    let start = F::open(out);
+    let members = write_members::<F>(items, row, is_event, out);
+    F::close(start, members, out);
+    members
+}
+
+#[inline]
+fn write_members<F: EventFormat>(
+    items: &[Item<'_>],
+    row: usize,
+    is_event: bool,
+    out: &mut Vec<u8>,
+) -> usize {
+    let mut members = 0;
+    for item in items {
+        members += write_item::<F>(item, row, is_event, out);
+    }
+    members
+}
+
+/// Writes a field, and says how many members of its object that are.
+#[inline]
+fn write_item<F: EventFormat>(
+    item: &Item<'_>,
+    row: usize,
+    is_event: bool,
+    out: &mut Vec<u8>,
+) -> usize {
+    let key = match item {
+        Item::Constant { fields, members } => {
+            out.extend_from_slice(fields);
+            return *members;
+        }
+        Item::Leaf { column, .. } if column.cell(row).is_absent() => return 0,
+        Item::Merged { node, .. } if !node.gives(row, false) => return 0,
+        Item::Leaf { key, .. } | Item::Object { key, .. } | Item::Merged { key, .. } => key,
+    };
+    let before = out.len();
+    let start = F::begin(is_event, out);
+    out.extend_from_slice(key);
     match item {
-        Item::Constant(bytes) => out.extend_from_slice(bytes),
-        Item::Leaf { key, column } => {
-            match column.cell(row) {
-                Cell::Keep | Cell::Missing => {}
-                // By far the most fields are text, so that it pays to ask for it first.
-                Cell::Text(span) => {
-                    out.extend_from_slice(key);
-                    json::write_string(out, column.bytes(span));
-                }
-                cell => {
-                    out.extend_from_slice(key);
-                    column.value_of(cell).write_json(out);
-                }
-            }
-        }
-        Item::Object { key, fields } => {
-            let before = out.len();
-            out.extend_from_slice(key);
-            let start = out.len();
-            for item in fields {
-                write_item(item, row, out);
-            }
-            if !close_object(start, out) {
+        Item::Constant { .. } => {}
+        Item::Leaf {
+            column, repeats, ..
+        } => match column.cell(row) {
+            // By far the most fields are text, so that it pays to ask for it first.
+            Cell::Text(span) => F::text(column.bytes(span), out),
+            Cell::Json(span) => match repeats.as_ref().and_then(|repeats| repeats.get(span)) {
+                Some(written) => out.extend_from_slice(written),
+                None => F::value(Value::Json(column.bytes(span)), out),
+            },
+            cell => F::value(column.value_of(cell), out),
+        },
+        Item::Object { fields, .. } => {
+            if write_object::<F>(fields, row, false, out) == 0 {
                 out.truncate(before);
+                return 0;
             }
         }
-        Item::Merged { key, node } => {
-            if node.gives(row, false) {
-                out.extend_from_slice(key);
-                render(node, Value::Missing, row, out, false);
-            }
+        Item::Merged { node, .. } => render::<F>(node, Value::Missing, row, out, false),
+    }
+    F::end(start, out);
+    1
+}
+
+/// The JSON values that many rows of a column share, as a format writes them: what is known of an address or a user agent.
+#[derive(Debug)]
+struct Repeats {
+    places: HashMap<(u32, u32), Range<usize>, foldhash::fast::RandomState>,
+    written: Vec<u8>,
+}
+
+/// So many values of a column tell whether rows share them.
+const SAMPLE: usize = 64;
+
+impl Repeats {
+    fn of<F: EventFormat>(column: &Column) -> Option<Self> {
+        if !F::REWRITES_JSON || !column.has_containers() {
+            return None;
         }
+        let mut repeats = Self {
+            places: HashMap::default(),
+            written: Vec::new(),
+        };
+        let spans = (0..column.len()).filter_map(|row| match column.cell(row) {
+            Cell::Json(span) => Some(span),
+            _ => None,
+        });
+        for (index, span) in spans.enumerate() {
+            if index == SAMPLE && repeats.places.len() > SAMPLE / 2 {
+                return None;
+            }
+            let Self { places, written } = &mut repeats;
+            places.entry((span.buffer, span.start)).or_insert_with(|| {
+                let start = written.len();
+                F::value(Value::Json(column.bytes(span)), written);
+                start..written.len()
+            });
+        }
+        Some(repeats)
+    }
+
+    fn get(&self, span: Span) -> Option<&[u8]> {
+        let place = self.places.get(&(span.buffer, span.start))?;
+        self.written.get(place.clone())
     }
 }

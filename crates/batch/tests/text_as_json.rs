@@ -1,11 +1,11 @@
 //! Lines of text are written by a plan made once a batch, JSON documents by walking each: whatever is edited, both must
-//! give the same event.
+//! give the same event, in every format.
 
 use std::sync::Arc;
 
 use batch::{
     Batch, BatchBuilder, Bitmap, Cell, Column, ColumnBuilder, Edit, Encoding, FieldPath, HostInfo,
-    JsonWriter, Span, Stream,
+    JsonWriter, MsgPackWriter, Span, Stream, msgpack,
 };
 use proptest::prelude::*;
 
@@ -52,8 +52,9 @@ fn cell() -> impl Strategy<Value = Cell> {
 
 /// A column that is constant, or has texts, objects and other values.
 fn column() -> impl Strategy<Value = Column> {
-    let mixed = prop::collection::vec((cell(), 0..4_u8), ROWS).prop_map(|cells| {
+    let mixed = prop::collection::vec((cell(), 0..5_u8), ROWS).prop_map(|cells| {
         let mut column = ColumnBuilder::new(ROWS);
+        let shared = column.append(|out| out.extend_from_slice(br#"{"s":[1.5,"\u00fc"]}"#));
         for (row, (cell, kind)) in cells.into_iter().enumerate() {
             match kind {
                 0 => column.set_text(row, b"te\"xt"),
@@ -62,6 +63,7 @@ fn column() -> impl Strategy<Value = Column> {
                         column.append(|out| out.extend_from_slice(br#"{"b":1,"z":{"c":[]}}"#));
                     column.set(row, Cell::Json(span));
                 }
+                2 => column.set(row, Cell::Json(shared)),
                 _ => column.set(row, cell),
             }
         }
@@ -92,13 +94,21 @@ fn path() -> impl Strategy<Value = &'static str> {
     ])
 }
 
+/// The events, which are the same in all formats.
 fn events(batch: &Batch) -> Vec<serde_json::Value> {
-    let writer = JsonWriter::new(batch);
+    let (writer, packed_writer) = (JsonWriter::new(batch), MsgPackWriter::new(batch));
+    let parsed = |text: &[u8]| -> serde_json::Value {
+        serde_json::from_slice(text)
+            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(text)))
+    };
     let event = |row| {
-        let mut out = Vec::new();
-        writer.write(row, &mut out);
-        serde_json::from_slice(&out)
-            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&out)))
+        let (mut text, mut packed, mut unpacked) = (Vec::new(), Vec::new(), Vec::new());
+        writer.write(row, &mut text);
+        packed_writer.write(row, &mut packed);
+        assert_eq!(msgpack::skip_value(&packed, 0), packed.len());
+        msgpack::to_json(&packed, &mut unpacked);
+        assert_eq!(parsed(&unpacked), parsed(&text));
+        parsed(&text)
     };
     (0..batch.len()).map(event).collect()
 }

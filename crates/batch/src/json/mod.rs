@@ -28,6 +28,7 @@ pub(crate) use search::Keys;
 pub use strings::{escaped_len, has_escape, unescape, write_string, write_string_body};
 pub use validate::{validate, validate_object, validate_object_at, validate_object_within};
 pub use walk::{Elements, Kind, Member, Members, elements, find, kind, members, skip_value};
+pub(crate) use walk::{StringBody, string_at};
 pub use write::{write_f64, write_i64, write_u64};
 
 /// How deep arrays and objects may nest; the same for MessagePack.

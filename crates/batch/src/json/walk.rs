@@ -66,6 +66,36 @@ fn skip_string(text: &[u8], mut pos: usize) -> usize {
     pos
 }
 
+/// The body of a JSON string, without its quotes.
+pub(crate) enum StringBody<'a> {
+    /// Its bytes are its text.
+    Plain(&'a [u8]),
+    /// It holds escape sequences.
+    Escaped(&'a [u8]),
+}
+
+/// The string whose opening quote stands at `pos`, and where it ends.
+#[inline(always)]
+pub(crate) fn string_at(text: &[u8], pos: usize) -> (StringBody<'_>, usize) {
+    let start = pos + 1;
+    let mut at = start;
+    while at < text.len() {
+        let stops = Lanes::load(text, at).quotes_and_backslashes();
+        if stops == 0 {
+            at += WIDTH;
+            continue;
+        }
+        at += stops.trailing_zeros() as usize;
+        if byte_at(text, at) == b'"' {
+            return (StringBody::Plain(&text[start..at]), at + 1);
+        }
+        break;
+    }
+    let end = skip_string(text, at).min(text.len());
+    let body = text.get(start..end.saturating_sub(1)).unwrap_or_default();
+    (StringBody::Escaped(body), end)
+}
+
 #[inline(always)]
 fn skip_scalar(text: &[u8], mut pos: usize) -> usize {
     while pos < text.len() {

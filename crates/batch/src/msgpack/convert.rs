@@ -1,13 +1,13 @@
 //! MessagePack to JSON and back.
 
 use super::write::{
-    write_array_header, write_bool, write_f64, write_i64, write_map_header, write_nil, write_str,
+    close_map, widen, write_array_header, write_bool, write_f64, write_i64, write_nil, write_str,
     write_u64,
 };
 use super::{Head, head, skip_value};
 use datetime::rfc3339;
 
-use crate::json;
+use crate::json::{self, StringBody};
 
 /// Appends the valid `value` as JSON.
 ///
@@ -175,57 +175,80 @@ fn write_base64(out: &mut Vec<u8>, data: &[u8]) {
 /// Appends the valid JSON `value` as MessagePack. A number without point and exponent that 64 bits hold becomes an integer,
 /// any other the nearest float of 64 bits.
 pub fn from_json(value: &[u8], out: &mut Vec<u8>) {
-    // Where each open container's head stands, and how many values it has so far, keys included.
-    let mut open: Vec<(usize, usize)> = Vec::new();
+    let mut open: Vec<OpenContainer> = Vec::new();
     let mut scratch = Vec::new();
     let mut pos = 0;
     while let Some(&byte) = value.get(pos) {
-        let mut end = pos + 1;
-        if let (Some((_, count)), false) = (open.last_mut(), b" \t\r\n,:]}".contains(&byte)) {
-            *count += 1;
+        if matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b',' | b':') {
+            pos += 1;
+            continue;
+        }
+        if matches!(byte, b'}' | b']') {
+            if let Some(container) = open.pop() {
+                container.close(out);
+            }
+            pos += 1;
+            continue;
+        }
+        if let Some(container) = open.last_mut() {
+            container.values += 1;
         }
         match byte {
             b'{' | b'[' => {
-                open.push((out.len(), 0));
+                open.push(OpenContainer {
+                    start: out.len(),
+                    is_map: byte == b'{',
+                    values: 0,
+                });
                 // The head of the smallest containers, which becomes a longer one at the end where it must.
                 out.push(if byte == b'{' { 0x80 } else { 0x90 });
+                pos += 1;
             }
-            b'}' => close(&mut open, out, |head, count| {
-                write_map_header(head, count / 2);
-            }),
-            b']' => close(&mut open, out, write_array_header),
-            b' ' | b'\t' | b'\r' | b'\n' | b',' | b':' => {}
+            b'"' => {
+                let (body, end) = json::string_at(value, pos);
+                match body {
+                    StringBody::Plain(text) => write_str(out, text),
+                    StringBody::Escaped(body) => {
+                        scratch.clear();
+                        json::unescape(body, &mut scratch);
+                        write_str(out, &scratch);
+                    }
+                }
+                // Mostly a colon or a comma.
+                pos = end + usize::from(matches!(value.get(end), Some(b':' | b',')));
+            }
             _ => {
-                end = json::skip_value(value, pos).max(end);
-                write_scalar(&value[pos..end], out, &mut scratch);
+                let end = json::skip_value(value, pos).max(pos + 1);
+                write_scalar(&value[pos..end], out);
+                pos = end;
             }
         }
-        pos = end;
     }
 }
 
-/// Replaces the innermost container's head by the one that its count asks for.
-fn close(open: &mut Vec<(usize, usize)>, out: &mut Vec<u8>, write_header: fn(&mut Vec<u8>, usize)) {
-    if let Some((start, count)) = open.pop() {
-        let mut head = Vec::with_capacity(5);
-        write_header(&mut head, count);
-        match head.as_slice() {
-            [byte] => out[start] = *byte,
-            _ => drop(out.splice(start..=start, head)),
+/// A container that is being written.
+struct OpenContainer {
+    /// Where its head stands.
+    start: usize,
+    is_map: bool,
+    /// How many values it has so far, keys included.
+    values: usize,
+}
+
+impl OpenContainer {
+    fn close(self, out: &mut Vec<u8>) {
+        match (self.is_map, self.values) {
+            (true, values) => close_map(self.start, values / 2, out),
+            (false, values @ ..16) => out[self.start] = 0x90 | values as u8,
+            (false, values) => widen(self.start, out, |head| write_array_header(head, values)),
         }
     }
 }
 
-fn write_scalar(text: &[u8], out: &mut Vec<u8>, scratch: &mut Vec<u8>) {
+fn write_scalar(text: &[u8], out: &mut Vec<u8>) {
     match text {
         b"true" | b"false" => write_bool(out, text == b"true"),
         b"null" => write_nil(out),
-        [b'"', body @ .., b'"'] if json::has_escape(body) => {
-            scratch.clear();
-            json::unescape(body, scratch);
-            write_str(out, scratch);
-        }
-        [b'"', body @ .., b'"'] => write_str(out, body),
         number => write_number(out, number),
     }
 }

@@ -30,6 +30,7 @@ pub use validate::{Checked, Checks, validate_map, validate_map_at};
 pub use walk::{
     Elements, Member, Members, Value, elements, find, members, read, skip_value, value_len,
 };
+pub(crate) use write::{close_map, open_map};
 pub use write::{
     write_array_header, write_bin, write_bool, write_ext, write_f64, write_i64, write_map_header,
     write_nil, write_str, write_u64,

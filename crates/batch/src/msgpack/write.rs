@@ -91,6 +91,30 @@ pub fn write_map_header(out: &mut Vec<u8>, members: usize) {
     }
 }
 
+/// Begins a map whose members are not counted yet, and gives its place for [`close_map`].
+#[inline]
+pub(crate) fn open_map(out: &mut Vec<u8>) -> usize {
+    out.push(0x80);
+    out.len() - 1
+}
+
+/// Sets the number of members in the head of the map at `start`, behind which they stand.
+#[inline]
+pub(crate) fn close_map(start: usize, members: usize, out: &mut Vec<u8>) {
+    match u8::try_from(members) {
+        Ok(members @ ..16) => out[start] = 0x80 | members,
+        _ => widen(start, out, |head| write_map_header(head, members)),
+    }
+}
+
+/// Replaces the head of one byte at `start` by a longer one.
+#[cold]
+pub(super) fn widen(start: usize, out: &mut Vec<u8>, write_head: impl FnOnce(&mut Vec<u8>)) {
+    let mut head = Vec::with_capacity(5);
+    write_head(&mut head);
+    out.splice(start..=start, head);
+}
+
 /// Appends the head of an array of `elements`, which follow.
 #[inline]
 pub fn write_array_header(out: &mut Vec<u8>, elements: usize) {
