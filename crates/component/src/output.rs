@@ -146,11 +146,11 @@ pub trait Sender: Output {
     fn requests(&self) -> Requests;
 
     /// What is sent of the rows of a request in place of these, such as a compressed and numbered form of them. Called once for
-    /// each request, on any worker. None where the rows are sent as they are, or as [`Requests::compression`] says.
+    /// each request, on any worker. None where the rows are sent as they are now, or as [`Requests::compression`] says.
     ///
     /// # Errors
     /// They cannot be packed: the output fails.
-    fn pack(&self, _: Rows<'_>) -> io::Result<Option<Bytes>> {
+    fn pack(&self, _: &mut Rows<'_>) -> io::Result<Option<Bytes>> {
         Ok(None)
     }
 
@@ -373,12 +373,12 @@ pub enum RequestOrder {
 }
 
 /// The rows of a request before it is sent.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub struct Rows<'a> {
     /// The destination, as [`Encoded::begin_part`] named it; empty where there is one.
     pub destination: &'a str,
-    /// The rows with what stands around them.
-    pub text: &'a [u8],
+    /// The rows with what stands around them. What is written into them stays: rows that are sent again are packed again.
+    pub text: &'a mut [u8],
     /// Where each row ends in the text, before what stands behind it.
     pub ends: &'a [usize],
 }

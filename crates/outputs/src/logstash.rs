@@ -163,7 +163,10 @@ fn write_id(batch: &Batch, row: usize, out: &mut Vec<u8>) {
     out.push(b'"');
     let start = out.len();
     batch.origin().write_id(row, out);
-    crate::codec::escape_json(out, start);
+    // Other ids are hexadecimal.
+    if batch.origin().has_own_id(row) {
+        crate::codec::escape_json(out, start);
+    }
     out.push(b'"');
 }
 
@@ -216,8 +219,8 @@ impl Sender for Logstash {
         }
     }
 
-    fn pack(&self, rows: Rows<'_>) -> io::Result<Option<Bytes>> {
-        pack(rows, self.config.compression_level).map(Some)
+    fn pack(&self, rows: &mut Rows<'_>) -> io::Result<Option<Bytes>> {
+        pack(rows, self.config.compression_level)
     }
 
     async fn send(&self, request: &Request) -> Result<Sent, SendError> {
@@ -225,29 +228,21 @@ impl Sender for Logstash {
     }
 }
 
-/// A window of frames.
-fn pack(rows: Rows<'_>, level: u32) -> io::Result<Bytes> {
-    let count = (rows.ends.len() as u32).to_be_bytes();
-    let window = [b"2W".as_slice(), &count].concat();
+/// What follows the head of a window: its frames in one that is compressed; none where they are sent as they are.
+fn pack(rows: &mut Rows<'_>, level: u32) -> io::Result<Option<Bytes>> {
+    number(rows.text, rows.ends);
     if level == 0 {
-        let mut message = Vec::with_capacity(window.len() + rows.text.len());
-        message.extend_from_slice(&window);
-        message.extend_from_slice(rows.text);
-        number(&mut message[window.len()..], rows.ends);
-        return Ok(message.into());
+        return Ok(None);
     }
-    let mut frames = rows.text.to_vec();
-    number(&mut frames, rows.ends);
-    let mut message = Vec::with_capacity(window.len() + 6 + rows.text.len() / 4);
-    message.extend_from_slice(&window);
+    let mut message = Vec::with_capacity(6 + rows.text.len() / 4);
     message.extend_from_slice(b"2C\0\0\0\0");
     let start = message.len();
     let mut encoder = ZlibEncoder::new(message, flate2::Compression::new(level));
-    encoder.write_all(&frames)?;
+    encoder.write_all(rows.text)?;
     let mut message = encoder.finish()?;
     let len = ((message.len() - start) as u32).to_be_bytes();
     message[start - 4..start].copy_from_slice(&len);
-    Ok(message.into())
+    Ok(Some(message.into()))
 }
 
 /// Writes the sequences of frames, which end in these places.
@@ -268,7 +263,9 @@ impl Protocol for Lumberjack {
     }
 
     fn message(&self, request: &Request) -> [Bytes; 3] {
-        [request.body.clone(), Bytes::new(), Bytes::new()]
+        let count = (request.rows as u32).to_be_bytes();
+        let window = [b"2W".as_slice(), &count].concat();
+        [window.into(), request.body.clone(), Bytes::new()]
     }
 
     fn answer(&self, received: &[u8]) -> Result<Option<(Answer, usize)>, String> {
@@ -329,12 +326,7 @@ mod tests {
     #[test]
     fn a_window_holds_its_events_in_sequence_with_their_ids() {
         let batch = testing::documents(&[r#"{"a":1}"#, "{ }", r#"{"b":{}}"#]);
-        let (encoded, ends) = rendered("hosts: h", &batch);
-        let rows = Rows {
-            destination: "",
-            text: &encoded.bytes,
-            ends: &ends,
-        };
+        let (mut encoded, ends) = rendered("hosts: h", &batch);
         let id = |row| batch.origin().shown_id(row);
         let expected = vec![
             (1, format!(r#"{{"@metadata":{{"_id":"{}"}},"a":1}}"#, id(0))),
@@ -344,15 +336,32 @@ mod tests {
                 format!(r#"{{"@metadata":{{"_id":"{}"}},"b":{{}}}}"#, id(2)),
             ),
         ];
-        let plain = pack(rows, 0).expect("memory");
-        assert_eq!(&plain[..6], b"2W\0\0\0\x03");
-        assert_eq!(documents(&plain[6..]), expected);
-        let packed = pack(rows, 1).expect("memory");
-        assert_eq!(&packed[..8], b"2W\0\0\0\x032C");
-        let len = u32::from_be_bytes(packed[8..12].try_into().expect("four bytes"));
-        assert_eq!(packed.len() - 12, len as usize);
+        let mut window = |level| {
+            let mut rows = Rows {
+                destination: "",
+                text: &mut encoded.bytes,
+                ends: &ends,
+            };
+            let packed = pack(&mut rows, level).expect("memory");
+            let body = packed.unwrap_or_else(|| encoded.bytes.clone().into());
+            let request = Request {
+                id: 0,
+                destination: "".into(),
+                body,
+                rows: ends.len(),
+                attempt: 0,
+            };
+            let mut message = Lumberjack.message(&request).concat();
+            assert_eq!(&message[..6], b"2W\0\0\0\x03");
+            message.split_off(6)
+        };
+        assert_eq!(documents(&window(0)), expected);
+        let packed = window(1);
+        assert_eq!(&packed[..2], b"2C");
+        let len = u32::from_be_bytes(packed[2..6].try_into().expect("four bytes"));
+        assert_eq!(packed.len() - 6, len as usize);
         let mut frames = Vec::new();
-        ZlibDecoder::new(&packed[12..])
+        ZlibDecoder::new(&packed[6..])
             .read_to_end(&mut frames)
             .expect("zlib");
         assert_eq!(documents(&frames), expected);

@@ -81,7 +81,7 @@ impl Sender for Dry<dyn Sender> {
         self.0.requests()
     }
 
-    fn pack(&self, rows: Rows<'_>) -> io::Result<Option<Bytes>> {
+    fn pack(&self, rows: &mut Rows<'_>) -> io::Result<Option<Bytes>> {
         self.0.pack(rows)
     }
 

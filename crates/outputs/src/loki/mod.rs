@@ -333,7 +333,7 @@ impl Sender for Loki {
         }
     }
 
-    fn pack(&self, rows: Rows<'_>) -> io::Result<Option<Bytes>> {
+    fn pack(&self, rows: &mut Rows<'_>) -> io::Result<Option<Bytes>> {
         let (labels, _) = parts(rows.destination);
         entry::pack(labels, rows.text, self.compression).map(Some)
     }

@@ -22,13 +22,16 @@ async fn output(settings: &str, url: &str) -> Result<Arc<dyn Sender>, ConfigErro
 async fn send(output: &dyn Sender, document: &str) -> Result<Sent, SendError> {
     let encoded = testing::encode(output, &testing::documents(&[document]));
     let destination = encoded.parts[0].destination.clone();
-    let text = [b"[", encoded.bytes.as_slice(), b"]"].concat();
-    let rows = Rows {
+    let mut text = [b"[", encoded.bytes.as_slice(), b"]"].concat();
+    let mut rows = Rows {
         destination: &destination,
-        text: &text,
         ends: &[text.len() - 1],
+        text: &mut text,
     };
-    let body = output.pack(rows).expect("memory").expect("it is packed");
+    let body = output
+        .pack(&mut rows)
+        .expect("memory")
+        .expect("it is packed");
     let request = Request {
         destination,
         body,

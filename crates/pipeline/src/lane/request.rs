@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use component::{Encoded, Framing, Request, RequestLimits, RequestOrder, Requests, Rows};
 use queue::Ticket;
 
@@ -113,7 +113,7 @@ enum Text {
     /// Of its own, which may grow.
     Own(Vec<u8>),
     /// Part of a batch as it was rendered. Nothing is added to it.
-    Slice(Bytes),
+    Slice(BytesMut),
 }
 
 impl Text {
@@ -121,6 +121,20 @@ impl Text {
         match self {
             Self::Own(bytes) => bytes.len(),
             Self::Slice(bytes) => bytes.len(),
+        }
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Slice(bytes) => bytes,
+        }
+    }
+
+    fn freeze(self) -> Bytes {
+        match self {
+            Self::Own(bytes) => bytes.into(),
+            Self::Slice(bytes) => bytes.freeze(),
         }
     }
 
@@ -170,10 +184,9 @@ impl Assembly {
     fn take(&mut self, encoded: &mut Encoded, piece: &Arc<Piece>, now: Instant) -> Vec<Growing> {
         let mut complete = Vec::new();
         if self.may_slice(encoded) {
-            let slices = self.slices(encoded, piece, now);
-            // Full enough, and before them where order matters.
-            complete.extend(self.open.remove(""));
-            complete.extend(slices);
+            // Full enough, and before the others where order matters.
+            complete.extend(self.open.remove(destination(encoded)));
+            complete.extend(self.slices(encoded, piece, now));
             return complete;
         }
         let mut row = 0;
@@ -196,7 +209,8 @@ impl Assembly {
         complete
     }
 
-    /// Whether the bytes of a batch can be requests as they are. That saves copying them, at the price of requests that are not full.
+    /// Whether the bytes of a batch, which has one destination, can be requests as they are. That saves copying them, at the price of
+    /// requests that are not full.
     fn may_slice(&self, encoded: &Encoded) -> bool {
         let Framing {
             before,
@@ -205,11 +219,10 @@ impl Assembly {
         } = self.framing;
         let is_plain = [before, between, after].iter().all(|text| text.is_empty());
         let enough = self.slice_min;
-        let open = self.open.get("");
+        let open = self.open.get(destination(encoded));
         is_plain
-            && encoded.parts.is_empty()
+            && encoded.parts.len() <= 1
             && encoded.bytes.len() >= enough
-            && encoded.ends.len() <= self.limits.rows_max
             && open.is_none_or(|open| open.text.len() >= enough)
     }
 
@@ -218,20 +231,25 @@ impl Assembly {
         // The next batch will be as long. A buffer that doubles as it grows would be half empty.
         let room = encoded.bytes.len() + encoded.bytes.len() / 8;
         let text = std::mem::replace(&mut encoded.bytes, self.spare.take(room));
-        let text = Bytes::from(text);
-        let destination: Arc<str> = "".into();
+        let mut text = BytesMut::from(Bytes::from(text));
+        let destination: Arc<str> = match encoded.parts.first() {
+            Some(part) => part.destination.clone(),
+            None => "".into(),
+        };
         let mut slices = Vec::new();
         let (mut row, mut start) = (0, 0);
         while row < encoded.ends.len() {
-            let left = text.len() - start;
-            let share = left / left.div_ceil(self.limits.size_max).max(1);
             let rest = &encoded.ends[row..];
+            let by_size = text.len().div_ceil(self.limits.size_max);
+            let by_rows = rest.len().div_ceil(self.limits.rows_max);
+            let requests = by_size.max(by_rows).max(1);
+            let share = text.len() / requests;
             let rows = rest.partition_point(|row| row.end - start <= share);
-            let rows = rows.max(1);
+            let rows = rows.clamp(1, self.limits.rows_max);
             let end = rest[rows - 1].end;
             let slice = Growing {
                 destination: destination.clone(),
-                text: Text::Slice(text.slice(start..end)),
+                text: Text::Slice(text.split_to(end - start)),
                 ends: rest[..rows].iter().map(|row| row.end - start).collect(),
                 shares: vec![Share {
                     piece: piece.clone(),
@@ -298,6 +316,11 @@ impl Assembly {
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
+}
+
+/// Where the rows of a batch go, if they have one destination.
+fn destination(encoded: &Encoded) -> &str {
+    encoded.parts.first().map_or("", |part| &part.destination)
 }
 
 impl Growing {
@@ -405,21 +428,18 @@ impl Growing {
         mut self,
         id: u128,
         framing: Framing,
-        pack: impl FnOnce(Rows<'_>) -> io::Result<Option<Bytes>>,
+        pack: impl FnOnce(&mut Rows<'_>) -> io::Result<Option<Bytes>>,
     ) -> io::Result<Ready> {
         let own_cost = self.own_cost();
         if !framing.after.is_empty() {
             self.text.own().extend_from_slice(framing.after);
         }
-        let text = match self.text {
-            Text::Own(bytes) => Bytes::from(bytes),
-            Text::Slice(bytes) => bytes,
-        };
-        let packed = pack(Rows {
+        let packed = pack(&mut Rows {
             destination: &self.destination,
-            text: &text,
+            text: self.text.bytes(),
             ends: &self.ends,
         })?;
+        let text = self.text.freeze();
         let size = text.len()
             + packed.as_ref().map_or(0, Bytes::len)
             + self.ends.len() * ROW_COST

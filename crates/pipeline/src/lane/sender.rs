@@ -563,7 +563,7 @@ impl SenderLane {
             ..
         } = self.requests;
         let id = self.ids.next();
-        let pack = |rows: Rows<'_>| match self.sender.pack(rows)? {
+        let pack = |rows: &mut Rows<'_>| match self.sender.pack(rows)? {
             Some(packed) => Ok(Some(packed)),
             None => compress(compression, rows.text),
         };

@@ -141,10 +141,10 @@ fn sends(runtime: &Runtime, name: &str, sender: &Arc<dyn Sender>, arrived: Optio
             let row = &encoded.bytes[start..end.end];
             let framing = requests.framing;
             let destination = destination.clone().unwrap_or_else(|| "".into());
-            let text = [framing.before, row, framing.after].concat();
-            let packed = sender.pack(Rows {
+            let mut text = [framing.before, row, framing.after].concat();
+            let packed = sender.pack(&mut Rows {
                 destination: &destination,
-                text: &text,
+                text: &mut text,
                 ends: &[framing.before.len() + row.len()],
             });
             let packed = packed.unwrap_or_else(|error| panic!("{name}: {error}"));
