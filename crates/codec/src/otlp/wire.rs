@@ -231,6 +231,21 @@ impl Open {
         }
     }
 
+    /// Where its content begins.
+    #[inline]
+    pub fn start(&self) -> usize {
+        self.content
+    }
+
+    /// The one that was begun with `reserved` bytes, whose content begins at `start`.
+    #[inline]
+    pub fn at(start: usize, reserved: usize) -> Self {
+        Self {
+            content: start,
+            reserved,
+        }
+    }
+
     /// Ends it: what was appended since is its content.
     #[inline]
     pub fn end(self, out: &mut Vec<u8>) {

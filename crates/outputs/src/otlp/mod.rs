@@ -9,6 +9,7 @@
 //! Limits: one server; OTLP/HTTP with Protocol Buffers, not with JSON.
 
 mod answer;
+mod attributes;
 mod origin;
 pub(crate) mod probe;
 mod record;

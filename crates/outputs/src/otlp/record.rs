@@ -1,6 +1,7 @@
 //! Events as log records, written straight into a request.
 //!
-//! An event is rendered as JSON, which merges its document with what processors wrote, and its members are walked once. What a log record has
+//! An event is rendered as JSON, which merges its document with what processors wrote, and its members are walked once; of lines of text only
+//! those fields that may have a place of their own, while the others are written from their columns ([`Attributes`]). What a log record has
 //! a place for is *moved* there if the field has the name that the input `otlp` gives it ([`Reserved`]), and *copied* if it is found by another
 //! name, such as `log` with a `level`: so the input makes the same event of the record.
 
@@ -8,17 +9,18 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use batch::json::{self, Kind};
-use batch::{Batch, Column, FieldPath, JsonWriter, Value};
+use batch::{Batch, Column, FieldPath, FieldsWriter, Json, JsonWriter, Value};
 use codec::otlp::any::{from_json, string_body, write_member, write_pair, write_text};
 use codec::otlp::wire::{
     Open, bytes_tag, fixed32_tag, fixed64_tag, varint_tag, write_bytes, write_varint,
 };
 use codec::otlp::{ATTRIBUTES, RECORD_UID, Reserved, severity};
 
+use super::attributes::Attributes;
 use super::origin::{self, Origins};
 
 /// The tag of attributes.
-const ATTRIBUTE: u8 = bytes_tag(6);
+pub const ATTRIBUTE: u8 = bytes_tag(6);
 
 /// A length that most records have takes so many bytes.
 const RECORD_LENGTH_BYTES: usize = 2;
@@ -47,6 +49,7 @@ pub struct Wanted {
     dotted: Box<[u8]>,
     /// Its keys.
     keys: Vec<Box<[u8]>>,
+    path: FieldPath,
 }
 
 impl Wanted {
@@ -60,7 +63,14 @@ impl Wanted {
         Self {
             dotted: escaped(&path.keys().join(".")),
             keys: path.keys().iter().map(|key| escaped(key)).collect(),
+            path: path.clone(),
         }
+    }
+
+    /// Whether the field may lie in a member of events.
+    fn may_be_in(&self, key: &[u8], batch: &Batch) -> bool {
+        let is_first = self.keys.first().is_some_and(|first| *key == **first);
+        *key == *self.dotted || is_first && batch.may_have(&self.path)
     }
 
     /// The text in a member, if this is its field.
@@ -109,11 +119,48 @@ struct Parts<'d> {
     has_uid: bool,
 }
 
+/// How the fields of events are reached.
+enum Fields<'a> {
+    /// All of them as JSON.
+    Document(JsonWriter<'a>),
+    /// Of events without documents, those that may have a place of their own as JSON, and the others from their columns.
+    Columns {
+        special: FieldsWriter<'a, Json>,
+        others: FieldsWriter<'a, Attributes>,
+    },
+}
+
+impl Mapping {
+    fn fields<'a>(&self, batch: &'a Batch) -> Fields<'a> {
+        let is_special = |name: &str| {
+            let mut key = Vec::new();
+            json::write_string_body(&mut key, name.as_bytes());
+            let wanted = [&self.severity, &self.trace, &self.span];
+            Reserved::of(&key).is_some()
+                || key == ATTRIBUTES
+                || key == RECORD_UID
+                || wanted
+                    .into_iter()
+                    .flatten()
+                    .any(|field| field.may_be_in(&key, batch))
+        };
+        let split = || {
+            Some(Fields::Columns {
+                special: FieldsWriter::new(batch, is_special)?,
+                others: FieldsWriter::new(batch, |name| !is_special(name))?,
+            })
+        };
+        let is_split = !self.is_whole && !self.flattens;
+        let fields = is_split.then(split).flatten();
+        fields.unwrap_or_else(|| Fields::Document(JsonWriter::new(batch)))
+    }
+}
+
 /// Writes the events of one batch as log records.
 pub struct RecordWriter<'a> {
     mapping: &'a Mapping,
     batch: &'a Batch,
-    writer: JsonWriter<'a>,
+    fields: Fields<'a>,
     times: Arc<Column>,
     /// The event at hand.
     row: usize,
@@ -129,7 +176,7 @@ impl<'a> RecordWriter<'a> {
         Self {
             mapping,
             batch,
-            writer: JsonWriter::new(batch),
+            fields: mapping.fields(batch),
             times: batch.column(&FieldPath::from_keys(["@timestamp"])),
             row: 0,
             document: Vec::new(),
@@ -142,7 +189,10 @@ impl<'a> RecordWriter<'a> {
     pub fn load(&mut self, row: usize) {
         self.row = row;
         self.document.clear();
-        self.writer.write(row, &mut self.document);
+        match &self.fields {
+            Fields::Document(writer) => writer.write(row, &mut self.document),
+            Fields::Columns { special, .. } => special.write(row, &mut self.document),
+        }
         self.members.clear();
         let text = self.document.as_ptr() as usize;
         let members = json::members(&self.document).map(|member| {
@@ -233,6 +283,9 @@ impl<'a> RecordWriter<'a> {
         }
         if !self.mapping.is_whole {
             self.write_attributes(document, members, out);
+        }
+        if let Fields::Columns { others, .. } = &self.fields {
+            others.write_members(self.row, out);
         }
         if !parts.has_uid {
             self.name.clear();

@@ -1,5 +1,6 @@
 //! The output as a whole: what it renders, and what it makes of answers. A receiver is simulated by `codec::otlp`.
 
+use batch::{Cell, Column, ColumnBuilder, Edit, FieldPath, JsonWriter};
 use codec::otlp::Documents;
 use testkit::http::{Answer as ServerAnswer, HttpServer};
 
@@ -100,6 +101,61 @@ fn events_come_back_as_they_were() {
         r#"{"n":[9223372036854775807,-1,1.5,1e300,true,false]}"#,
     ] {
         assert_eq!(same(&arrived("", event)), same(event), "{event}");
+    }
+}
+
+/// Lines of text are written from their columns, documents from their JSON.
+#[test]
+fn fields_of_lines_become_what_those_of_documents_become() {
+    const ROWS: usize = 70;
+    let texts = vec!["a \"line\"\n"; ROWS];
+    let mut batch = lines(&texts);
+    let long = format!(r#"{{"x":"{}"}}"#, "y".repeat(300));
+    let mut shared = ColumnBuilder::new(ROWS);
+    let object = shared.append(|out| out.extend_from_slice(br#"{"n":1.5,"t":"\u00fc","l":[{}]}"#));
+    let mut mixed = ColumnBuilder::new(ROWS);
+    for row in 0..ROWS {
+        shared.set(row, Cell::Json(object));
+        let own = mixed.append(|out| out.extend_from_slice(long.as_bytes()));
+        match row % 8 {
+            0 => mixed.set(row, Cell::Json(own)),
+            1 => mixed.set(row, Cell::Null),
+            2 => mixed.set(row, Cell::Int(-3)),
+            3 => mixed.set(row, Cell::UInt(u64::MAX)),
+            4 => mixed.set(row, Cell::Float(0.25)),
+            5 => mixed.set(row, Cell::Bool(true)),
+            6 => mixed.set(row, Cell::Time(1)),
+            _ => mixed.set_text(row, "z".repeat(200 * row).as_bytes()),
+        }
+    }
+    let mut edit = Edit::new();
+    for (path, column) in [
+        ("mixed", mixed.finish()),
+        ("geo.shared", shared.finish()),
+        ("geo.city", Column::constant_text(b"K\"ln", ROWS)),
+        ("deep.a.b.c", Column::constant(Cell::Int(1), ROWS)),
+        ("log.level", Column::constant_text(b"warn", ROWS)),
+        ("attributes.body", Column::constant(Cell::Bool(false), ROWS)),
+        ("we.ird", Column::constant(Cell::Null, ROWS)),
+    ] {
+        edit.set(FieldPath::parse(path).expect("a path"), column);
+    }
+    batch.apply(edit);
+    let writer = JsonWriter::new(&batch);
+    let event = |row| {
+        let mut event = Vec::new();
+        writer.write(row, &mut event);
+        String::from_utf8(event).expect("JSON")
+    };
+    let events: Vec<String> = (0..ROWS).map(event).collect();
+    let events: Vec<&str> = events.iter().map(String::as_str).collect();
+    for settings in ["", "objects: flatten", "body: event"] {
+        let from_columns = received(&requests(settings, &batch));
+        let from_documents = received(&requests(settings, &documents(&events)));
+        assert_eq!(from_columns.len(), ROWS);
+        for (one, other) in from_columns.iter().zip(&from_documents) {
+            assert_eq!(same(one), same(other), "{settings}");
+        }
     }
 }
 
