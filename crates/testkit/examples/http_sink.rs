@@ -1,4 +1,4 @@
-//! An HTTP server that counts: `http_sink PORT LATENCY_MS [STATUS [FILE]]`.
+//! An HTTP server that counts: `http_sink [ADDRESS:]PORT LATENCY_MS [STATUS [FILE]]`. Without an address it listens on 127.0.0.1 only.
 //!
 //! Every request is answered LATENCY_MS after its body arrived, with STATUS (200 by default). Whole bodies are appended to FILE.
 //! A request to an address that ends with `/_bulk` is answered as Elasticsearch would answer it, every document stored; bodies
@@ -8,7 +8,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,15 +45,21 @@ async fn main() -> ExitCode {
             Err(_) => return ExitCode::FAILURE,
         };
     }
-    let arguments = std::env::args().skip(1).take(3);
+    let place = std::env::args().nth(1).unwrap_or_default();
+    let place: SocketAddr = match (place.parse(), place.parse()) {
+        (Ok(address), _) => address,
+        (_, Ok(port)) => (Ipv4Addr::LOCALHOST, port).into(),
+        _ => return ExitCode::from(2),
+    };
+    let arguments = std::env::args().skip(2).take(2);
     let mut arguments = arguments.map(|text| text.parse::<u64>().ok());
-    let (Some(Some(port)), Some(Some(latency))) = (arguments.next(), arguments.next()) else {
+    let Some(Some(latency)) = arguments.next() else {
         return ExitCode::from(2);
     };
     let status = arguments.next().flatten().unwrap_or(200);
     let status = StatusCode::from_u16(status as u16).unwrap_or(StatusCode::OK);
     let latency = Duration::from_millis(latency);
-    let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port as u16)).await else {
+    let Ok(listener) = TcpListener::bind(place).await else {
         return ExitCode::FAILURE;
     };
     if let Ok(address) = listener.local_addr() {
