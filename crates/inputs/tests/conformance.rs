@@ -85,7 +85,7 @@ static CASES: &[InputCase] = &[
     },
     InputCase {
         name: "http",
-        settings: |place| format!("{{address: {}, format: lines}}", place.port),
+        settings: |place| format!("{{address: {}, codec: text}}", place.port),
         feed: |place, events| {
             let body: String = (0..events).map(|event| format!("line {event}\n")).collect();
             post(place.port, "/", &body);

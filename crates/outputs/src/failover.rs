@@ -1,4 +1,4 @@
-//! A request that one host does not take goes to the next one.
+//! A request that one host does not take goes to the next one, for outputs that may send it to any.
 
 use std::time::Duration;
 
@@ -97,6 +97,20 @@ impl Failed {
         Self {
             error,
             goes_on: false,
+            host: HostVerdict::Fails,
+        }
+    }
+
+    /// Its connection broke, so that the host may have taken it.
+    pub fn broken(reason: String) -> Self {
+        Self::unbelieved(SendError::Retry(reason))
+    }
+
+    /// Nothing of it was written.
+    pub fn unsent(error: SendError) -> Self {
+        Self {
+            error,
+            goes_on: true,
             host: HostVerdict::Fails,
         }
     }

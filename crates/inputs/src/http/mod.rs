@@ -45,7 +45,7 @@ pub const SPEC: Spec = Spec {
         },
         Example {
             title: "JSON lines from other machines, with a token",
-            stage: "http :8080 path=/logs format=ndjson auth.bearer=file:/run/secrets/token",
+            stage: "http :8080 path=/logs codec=ndjson auth.bearer=file:/run/secrets/token",
             input: "",
             output: "",
         },

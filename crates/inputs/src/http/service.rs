@@ -81,7 +81,7 @@ impl Service {
         let content_type = head.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
         let message = Message {
             received,
-            format: self.config.format.of(content_type),
+            format: self.config.codec.of(content_type),
             session: session.clone(),
             fields,
         };

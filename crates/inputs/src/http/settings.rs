@@ -27,9 +27,9 @@ pub(super) struct Config {
     /// The methods that are accepted. Others are answered with 405.
     #[serde(default = "methods_default")]
     pub(super) method: Vec<String>,
-    /// The format of events in requests.
+    /// How events are written in requests.
     #[serde(default)]
-    pub(super) format: Format,
+    pub(super) codec: BodyCodec,
     /// The maximum size of a body, both as sent and decompressed. Larger bodies are answered with 413. At most 1GiB.
     #[serde(default = "message_size_default")]
     pub(super) max_request_bytes: Positive<Size>,
@@ -74,12 +74,12 @@ pub(super) struct Config {
     pub(super) add_fields: bool,
 }
 
-/// How events are written in requests.
+/// The codecs of requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Format {
+pub(super) enum BodyCodec {
     /// Depends on `Content-Type`: `application/x-ndjson` is `ndjson`, `application/json` is `json`, `text/plain` is
-    /// `lines`. With any other type, or none, `json` if the first character is `{` or `[`, otherwise `lines`.
+    /// `text`. With any other type, or none, `json` if the first character is `{` or `[`, otherwise `text`.
     #[default]
     Auto,
     /// One JSON object per line. Blank lines are ignored.
@@ -87,16 +87,16 @@ pub(super) enum Format {
     /// JSON objects or arrays of objects, one after the other, on any number of lines.
     Json,
     /// Each line is an event with the line as `message`.
-    Lines,
+    Text,
 }
 
-impl Format {
+impl BodyCodec {
     /// The format of a request; none where its first character says.
     pub(super) fn of(self, content_type: Option<&[u8]>) -> Option<BodyFormat> {
         match self {
             Self::Ndjson => Some(BodyFormat::Ndjson),
             Self::Json => Some(BodyFormat::Json),
-            Self::Lines => Some(BodyFormat::Lines),
+            Self::Text => Some(BodyFormat::Lines),
             Self::Auto => {
                 let media = content_type?.split(|byte| *byte == b';').next()?;
                 match media.trim_ascii().to_ascii_lowercase().as_slice() {

@@ -79,7 +79,7 @@ fn nothing_acknowledged_is_lost_and_nobody_starves() {
     let folder = Folder::new();
     let port = testkit::ports::free_port();
     let config = format!(
-        "data_dir: {}\nmax_memory_bytes: {}MiB\npipelines:\n  p:\n    input: {{http: {{address: {port}, ack_timeout: 30s, format: ndjson}}}}\n    queue: disk\n    processors: [remove: {{fields: [pad]}}]\n    output: {{file: {{path: {}}}}}\n",
+        "data_dir: {}\nmax_memory_bytes: {}MiB\npipelines:\n  p:\n    input: {{http: {{address: {port}, ack_timeout: 30s, codec: ndjson}}}}\n    queue: disk\n    processors: [remove: {{fields: [pad]}}]\n    output: {{file: {{path: {}}}}}\n",
         folder.path("state"),
         crowd.memory_mib,
         folder.path("out")

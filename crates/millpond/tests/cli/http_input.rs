@@ -61,7 +61,7 @@ fn what_is_posted_comes_out_as_it_came() {
 #[test]
 fn lines_headers_and_parameters_become_fields() {
     let folder = Folder::new();
-    let settings = ", format: lines, headers: [X-Team], query: [src], response_code: 202";
+    let settings = ", codec: text, headers: [X-Team], query: [src], response_code: 202";
     let service = Service::with(&folder, "http", settings, &to_file(&folder));
     let answer = service.post("/?src=a+%C3%A9", "X-Team: red\r\n", b"one\r\ntwo");
     assert_eq!(answer.status, 202);

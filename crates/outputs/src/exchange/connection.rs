@@ -15,7 +15,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{Answer, Failed, GreetError, Outcome, Protocol};
+use super::{Answer, GreetError, Outcome, Protocol};
+use crate::failover::Failed;
 
 /// What is read at once. Answers are small.
 const READ_BYTES: usize = 4096;
@@ -60,10 +61,7 @@ impl Waiting {
     /// The connection broke: what was not acknowledged is to be sent again.
     fn broken(self, reason: &str) {
         let outcome = match self.done {
-            0 => Err(Failed {
-                error: SendError::Retry(reason.to_owned()),
-                is_unsent: false,
-            }),
+            0 => Err(Failed::broken(reason.to_owned())),
             done => {
                 let reason: Arc<str> = reason.into();
                 let again = (done..self.rows).map(|row| RowAnswer {
@@ -193,11 +191,7 @@ impl<P: Protocol> Connection<P> {
     async fn fail_all(&mut self, error: &SendError) {
         self.inbox.close();
         while let Some(job) = self.inbox.recv().await {
-            let failed = Failed {
-                error: error.clone(),
-                is_unsent: true,
-            };
-            let _ = job.answer.send(Err(failed));
+            let _ = job.answer.send(Err(Failed::unsent(error.clone())));
         }
     }
 }

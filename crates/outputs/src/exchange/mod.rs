@@ -25,6 +25,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::connection::{Connection, Job};
 pub use self::settings::ConnectionSettings;
+use crate::failover::{Failed, Round};
 use crate::hosts::{Hosts, Turn};
 
 /// How a server is spoken to.
@@ -67,14 +68,6 @@ pub enum GreetError {
 
 /// How a request ended on a connection.
 pub type Outcome = Result<Sent, Failed>;
-
-/// A request that was not taken.
-#[derive(Debug, Clone)]
-pub struct Failed {
-    error: SendError,
-    /// Nothing of it was written: another host may get it at once.
-    is_unsent: bool,
-}
 
 /// How often a request gets another connection because one ended before it was written.
 const CONNECTIONS_TRIED: usize = 5;
@@ -163,10 +156,8 @@ impl<P: Protocol> Exchange<P> {
     /// # Errors
     /// What became of the request as a whole.
     pub async fn send(&self, request: &Request) -> Result<Sent, SendError> {
-        let mut tried = Vec::new();
-        let mut error = None;
-        while let Some(turn) = self.hosts.turn(&tried) {
-            tried.push(turn.index());
+        let mut round = Round::new(&self.hosts);
+        while let Some(turn) = round.next() {
             match self.send_to(&turn, request).await {
                 Ok(sent) => {
                     match &sent.because {
@@ -175,16 +166,10 @@ impl<P: Protocol> Exchange<P> {
                     }
                     return Ok(sent);
                 }
-                Err(failed) => {
-                    turn.failed(&failed.error.to_string(), None);
-                    if !failed.is_unsent {
-                        return Err(failed.error);
-                    }
-                    error = Some(failed.error);
-                }
+                Err(failed) => round.failed(turn, failed)?,
             }
         }
-        Err(error.unwrap_or_else(|| SendError::Fatal("internal error: there is no host".into())))
+        Err(round.into_error())
     }
 
     async fn send_to(&self, turn: &Turn<'_, Endpoint>, request: &Request) -> Outcome {
@@ -206,20 +191,13 @@ impl<P: Protocol> Exchange<P> {
                 return outcome;
             }
         }
-        Err(Failed {
-            error: SendError::Retry(format!("{}: connections end at once", turn.name())),
-            is_unsent: false,
-        })
+        let reason = format!("{}: connections end at once", turn.name());
+        Err(Failed::broken(reason))
     }
 
     /// A connection to a host: the one with the fewest requests in flight, or a new one where all have as many as they may.
     fn line(&self, turn: &Turn<'_, Endpoint>) -> Result<Arc<Line>, Failed> {
-        let Some(dialer) = self.dialer.get() else {
-            return Err(Failed {
-                error: SendError::Fatal("internal error: it is not open".into()),
-                is_unsent: false,
-            });
-        };
+        let dialer = self.dialer.get().ok_or_else(Failed::not_open)?;
         let mut open = self.open.lock();
         let lines = open.entry(turn.index()).or_default();
         lines.retain(|line| !line.jobs.is_closed());
