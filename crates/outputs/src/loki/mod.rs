@@ -71,7 +71,7 @@ and application; values that differ from event to event, such as a request id, b
 
 **Entries.** The line is the whole event as a JSON object, or the text of `template`, such as `%{message}`. The time of an entry is `@timestamp`, or the time at which the event was received, in nanoseconds. \
 The entries of a stream arrive in the order of the events, also those with the same time: one request for each stream is in flight. Many streams are sent at the same time (`concurrency`). A request \
-contains entries of one stream, and is complete with 1 MiB, 10,000 events, or a second after its first event, unless `batch` specifies other limits. Bodies are compressed with gzip at level 1; `compression: none` saves \
+contains entries of one stream, and is complete with 3 MiB, 20,000 events, or a second after its first event, unless `batch` specifies other limits. Bodies are compressed with gzip at level 1; `compression: none` saves \
 most of the CPU time if the network is fast.
 
 **Responses.** The status determines what happens to a request:
@@ -325,8 +325,10 @@ impl Sender for Loki {
             // That of `pack`.
             compression: Compression::None,
             limits: RequestLimits {
-                size_max: 1 << 20,
-                rows_max: 10_000,
+                // Only one request of a stream is in flight, so that a stream gets one of them a round trip. By default, Loki accepts messages of
+                // 4 MiB between its parts, and bursts of 6 MB.
+                size_max: 3 << 20,
+                rows_max: 20_000,
                 age_max: Duration::from_secs(1),
             },
             order: RequestOrder::ByDestination,
