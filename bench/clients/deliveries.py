@@ -466,8 +466,8 @@ def slow(place):
 def slower(place):
     """Each answer comes later than `timeout`, and keep-alives before it: go-lumber sends one every 3 seconds."""
     server = Server(place, delay=7000)
-    more = {"timeout": "5s", "batch": {"max_events": 30_000, "max_bytes": "64MiB"}}
-    return service(place, [server], settings_for([server.port], more))
+    # A tenth of the events, because each window takes that long.
+    return service(place, [server], settings_for([server.port], {"timeout": "5s"}), lines=messages()[: EVENTS // 10])
 
 
 def balanced(place):
@@ -593,6 +593,41 @@ def sender_killed(place):
     return f"{found}; Millpond was killed {place.kills} times"
 
 
+def full_queue(place):
+    """Millpond is killed while it sends what is in its queue, so that no input reads anything again."""
+    in_flight, size, kills = 1, 500, 8
+    server = Server(place, delay=30)
+    server.kill()
+    lines = messages()
+    sender = Sender(place, settings_for([server.port], {"batch": {"max_events": size}, "concurrency": in_flight}))
+    flow(place, sender, lines, 0)
+    files = [millpond, "files", "--data-dir", f"{place.folder}/state"]
+    until("the queue to have every event",
+          lambda: f"{EVENTS:,} acknowledged" in subprocess.run(files, capture_output=True, text=True, check=True).stdout)
+    sender.stop()
+    expect(place.count() == 0, "something arrived while there was no server")
+    server.start()
+    sender.start()
+    chance = random.Random(SEED)
+    for _ in range(kills):
+        before = place.arrived.total()
+        # So that each life delivers something.
+        until("events to arrive", lambda: place.count() and place.arrived.total() > before)
+        time.sleep(chance.uniform(0, 0.5))
+        expect(place.count() < EVENTS, "everything had arrived before the last kill")
+        sender.kill()
+        sender.start()
+    place.await_all(EVENTS)
+    sender.stop()
+    settle(place)
+    found = f"{place.check(lines, REPEATS[output])}; Millpond was killed {kills} times"
+    # What was in flight, what was answered in the moment of the kill, and the rest of a batch of the queue (4,096 events), which is
+    # sent again as a whole.
+    most = kills * (4096 + 2 * in_flight * size)
+    expect(place.arrived.total() - EVENTS <= most, f"{found}: more than {most} repeats")
+    return found
+
+
 def own(place):
     """To Millpond's own input."""
     server = Own(place)
@@ -632,6 +667,8 @@ def cases():
     if output in HTTP or output == "logstash":
         found["refused"] = refused
     found["Millpond killed"] = sender_killed
+    if output in ACKNOWLEDGED:
+        found["Millpond killed, full queue"] = full_queue
     if output != "clickhouse":
         found["own input"] = own
         found["own input, both killed"] = own_killed
