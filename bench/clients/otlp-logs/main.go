@@ -2,6 +2,8 @@
 //
 //	otlplogs receive HTTP_ADDRESS GRPC_ADDRESS   counts records until SIGTERM; the JSON of the first on standard error
 //	otlplogs send http|grpc ADDRESS COUNT [COMPRESSION]   sends numbered records, 1,000 a request, until all are accepted
+//	otlplogs collect [-delay MILLISECONDS] [-busy N] [-refuse N] FILE otlp HTTP_ADDRESS GRPC_ADDRESS
+//	otlplogs collect [...] FILE forward ADDRESS   writes the id and the message of each record to a file: see collect.go
 package main
 
 import (
@@ -152,6 +154,8 @@ func send(protocol, address string, count int, compression string) {
 func main() {
 	arguments := os.Args[1:]
 	switch {
+	case len(arguments) > 1 && arguments[0] == "collect":
+		collect(arguments[1:])
 	case len(arguments) == 3 && arguments[0] == "receive":
 		receive(arguments[1], arguments[2])
 	case len(arguments) >= 4 && arguments[0] == "send":
