@@ -360,6 +360,9 @@ pub struct RequestLimits {
     pub rows_max: usize,
     /// How long its first row has waited for others.
     pub age_max: Duration,
+    /// Whether it is filled until it reaches one of them, at the price of copying its rows. Otherwise the rows of one batch may be a
+    /// request as they are, if they have 512 KiB.
+    pub is_filled: bool,
 }
 
 /// Whether requests to one destination must arrive in the order of the events.

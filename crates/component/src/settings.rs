@@ -79,7 +79,8 @@ pub struct OutputSettings {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SendingSettings {
-    /// When a request is complete: as soon as it reaches one of these limits.
+    /// When a request is complete: as soon as it reaches one of these limits. If neither `max_bytes` nor `max_events` is set, a request of 512 KiB
+    /// or more may be complete earlier, which saves copying its events.
     pub batch: BatchSettings,
     /// The maximum number of requests in flight: `adaptive`, which grows while responses are fast and shrinks when
     /// requests fail, or a number.
@@ -122,6 +123,8 @@ impl SendingSettings {
             });
         }
         limits.age_max = set.max_age.map_or(limits.age_max, |age| age.0);
+        // Who asks for a size is to get it.
+        limits.is_filled |= set.max_bytes.is_some() || set.max_events.is_some();
     }
 }
 

@@ -214,6 +214,7 @@ impl Sender for Logstash {
                 size_max: 2 << 20,
                 rows_max: 2048,
                 age_max: Duration::from_millis(200),
+                is_filled: false,
             },
             order: RequestOrder::Free,
         }

@@ -92,6 +92,7 @@ impl Remote {
                     size_max: 1 << 20,
                     rows_max: 7,
                     age_max: Duration::from_millis(20),
+                    is_filled: false,
                 },
                 order: RequestOrder::Free,
             },
@@ -512,6 +513,15 @@ fn a_batch_that_is_larger_than_a_request_is_cut_evenly() {
     let ran = case.run();
     assert_eq!(case.remotes[0].taken(), lines(20));
     assert_eq!(ran.counter(0, "requests"), 4 * 20);
+    // Unless they are to be filled.
+    let mut remote = Remote::new(good).sliced();
+    remote.requests.limits.size_max = 400;
+    remote.requests.limits.rows_max = 3;
+    remote.requests.limits.is_filled = true;
+    let case = Case::new(20, vec![remote]);
+    let ran = case.run();
+    assert_eq!(case.remotes[0].taken(), lines(20));
+    assert_eq!(ran.counter(0, "requests"), 67);
 }
 
 #[test]

@@ -341,6 +341,8 @@ impl Sender for ClickHouse {
                 size_max: 8 << 20,
                 rows_max: 50_000,
                 age_max: Duration::from_secs(1),
+                // Each insert becomes a part of the table, which the server has to merge.
+                is_filled: true,
             },
             order: RequestOrder::Free,
         }

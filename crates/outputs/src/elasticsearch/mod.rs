@@ -300,6 +300,7 @@ impl Sender for Elasticsearch {
                 size_max: 2 << 20,
                 rows_max: 5_000,
                 age_max: Duration::from_secs(1),
+                is_filled: false,
             },
             order: RequestOrder::Free,
         }

@@ -220,6 +220,7 @@ impl Sender for Forward {
                 size_max: 2 << 20,
                 rows_max: 10_000,
                 age_max: Duration::from_millis(200),
+                is_filled: false,
             },
             order: RequestOrder::Free,
         }

@@ -334,6 +334,7 @@ impl Sender for Http {
                     10_000
                 },
                 age_max: Duration::from_millis(200),
+                is_filled: false,
             },
             order: RequestOrder::Free,
         }

@@ -330,6 +330,7 @@ impl Sender for Loki {
                 size_max: 3 << 20,
                 rows_max: 20_000,
                 age_max: Duration::from_secs(1),
+                is_filled: false,
             },
             order: RequestOrder::ByDestination,
         }

@@ -355,6 +355,7 @@ impl Sender for Otlp {
                 size_max: 2 << 20,
                 rows_max: 5_000,
                 age_max: Duration::from_secs(1),
+                is_filled: false,
             },
             order: RequestOrder::Free,
         }

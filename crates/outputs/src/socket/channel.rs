@@ -46,6 +46,7 @@ impl Channel {
                 size_max,
                 rows_max,
                 age_max: Duration::from_millis(200),
+                is_filled: false,
             },
             order: RequestOrder::ByDestination,
         }

@@ -385,6 +385,7 @@ impl Sender for SplunkHec {
                 size_max: 1_000_000,
                 rows_max: 10_000,
                 age_max: Duration::from_secs(1),
+                is_filled: false,
             },
             order: RequestOrder::Free,
         }
