@@ -13,7 +13,6 @@ use crate::column::Column;
 use crate::format::{EventFormat, Json, MsgPack};
 use crate::render::render;
 use crate::tree::{METADATA, Node};
-use crate::walk::PathValue;
 
 /// Writes the events of one batch as JSON objects.
 pub type JsonWriter<'a> = EventWriter<'a, Json>;
@@ -25,10 +24,19 @@ pub type MsgPackWriter<'a> = EventWriter<'a, MsgPack>;
 /// Writes the events of one batch.
 #[derive(Debug)]
 pub struct EventWriter<'a, F> {
-    root: &'a Node,
-    /// The fields of events without a document.
-    plan: Option<Vec<Item<'a>>>,
+    shape: Shape<'a>,
     format: PhantomData<F>,
+}
+
+/// What the events of a batch are made of.
+#[derive(Debug)]
+enum Shape<'a> {
+    /// Fields alone.
+    Fields(Vec<Item<'a>>),
+    /// Documents alone.
+    Documents(&'a Column),
+    /// Documents and fields that were written.
+    Merged(&'a Node),
 }
 
 /// Writes some fields of the events of one batch, which have no documents.
@@ -58,23 +66,28 @@ impl<'a, F: EventFormat> EventWriter<'a, F> {
     /// A writer for the events of `batch`.
     pub fn new(batch: &'a Batch) -> Self {
         let root = batch.root();
+        let shape = match &root.own {
+            None => Shape::Fields(plan::<F>(visible(root), true)),
+            Some(own) if visible(root).next().is_none() => Shape::Documents(own),
+            Some(_) => Shape::Merged(root),
+        };
         Self {
-            root,
-            plan: root.own.is_none().then(|| plan::<F>(visible(root), true)),
+            shape,
             format: PhantomData,
         }
     }
 
     /// Appends the event of `row` as one object, without anything that ends it, such as a newline.
     pub fn write(&self, row: usize, out: &mut Vec<u8>) {
-        match &self.plan {
-            Some(plan) => {
+        match &self.shape {
+            Shape::Fields(plan) => {
                 write_object::<F>(plan, row, true, out);
             }
-            None => {
-                let document = PathValue::Nothing.under(self.root, row).value();
-                render::<F>(self.root, document, row, out, true);
-            }
+            Shape::Documents(own) => match own.value(row) {
+                Value::Missing => F::close(F::open(out), 0, out),
+                document => F::value(document, out),
+            },
+            Shape::Merged(root) => render::<F>(root, Value::Missing, row, out, true),
         }
     }
 }
@@ -248,8 +261,8 @@ struct Repeats {
     written: Vec<u8>,
 }
 
-/// So many values of a column tell whether rows share them.
-const SAMPLE: usize = 64;
+/// So many values of a column tell whether rows share them, which one in ten has to.
+const SAMPLE: usize = 256;
 
 impl Repeats {
     fn of<F: EventFormat>(column: &Column) -> Option<Self> {
@@ -265,7 +278,7 @@ impl Repeats {
             _ => None,
         });
         for (index, span) in spans.enumerate() {
-            if index == SAMPLE && repeats.places.len() > SAMPLE / 2 {
+            if index == SAMPLE && repeats.places.len() * 10 > SAMPLE * 9 {
                 return None;
             }
             let Self { places, written } = &mut repeats;
