@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_error;
@@ -24,6 +24,9 @@ use crate::unsent::unsent;
 
 /// How long a reset may take that follows the end of a connection.
 const RESET_AFTER: Duration = Duration::from_millis(20);
+
+/// How often it is looked whether a server has said something.
+const LOOK_PAUSE: Duration = Duration::from_millis(2);
 
 /// How often records of TLS are read that hold nothing for us, such as tickets.
 const RECORDS_MAX: usize = 8;
@@ -64,13 +67,31 @@ impl Dialed {
         }
     }
 
+    /// How the connection is after so long at most: whoever is not wanted learns that at the beginning. A server that speaks TLS has
+    /// made up its mind when it says something. What the server sends is dropped.
+    pub async fn first_word(&mut self, within: Duration) -> Health {
+        let begin = Instant::now();
+        loop {
+            let says_nothing = matches!(peeked(self.socket()), Incoming::Nothing);
+            match self.health().await {
+                Health::Open => {}
+                ended => return ended,
+            }
+            let is_tls = matches!(self, Self::Tls(_));
+            if is_tls && !says_nothing || begin.elapsed() > within {
+                return Health::Open;
+            }
+            sleep(LOOK_PAUSE).await;
+        }
+    }
+
     /// Why the connection broke, if it did. Nothing that was received is dropped.
     pub fn failure(&self) -> Option<io::Error> {
         match peeked(self.socket()) {
             Incoming::Failed(error) => Some(error),
-            // A reset after that is no error of reading any more.
-            Incoming::End => broken(self.socket()),
-            Incoming::Nothing | Incoming::Bytes => None,
+            // A reset after that is no error of reading any more, or not yet.
+            Incoming::End | Incoming::Bytes => broken(self.socket()),
+            Incoming::Nothing => None,
         }
     }
 

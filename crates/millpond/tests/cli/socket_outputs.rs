@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::read_to_string;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread::sleep;
 use std::time::Duration;
@@ -509,6 +509,52 @@ fn servers_that_cannot_be_reached_are_named() {
     let path = folder.write("no.pem", "no certificate");
     let done = run(&format!("generate apache count=1 | tcp h:1 tls.ca={path}")).expect(2);
     assert!(done.err.contains("no.pem"), "{}", done.err);
+}
+
+/// Whoever is not wanted is told so after the first bytes have been confirmed, which are not delivered then.
+#[test]
+fn a_server_that_does_not_want_the_connection_gets_nothing() {
+    let authority = Authority::new();
+    authority.issue("server", "localhost");
+    let path = |file: &str| authority.path(file).display().to_string();
+    let port = free_port();
+    let receiver = Receiver::new(format!(
+        "{{syslog: {{transport: tcp, address: {port}, tls: {{cert: '{}', key: '{}', client_ca: '{}'}}}}}}",
+        path("server.pem"),
+        path("server.key"),
+        path("ca.pem")
+    ));
+    let service = receiver.start();
+    let closing = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let closes = closing.local_addr().expect("an address");
+    let bannering = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let banners = bannering.local_addr().expect("an address");
+    // These threads end with the process.
+    std::thread::spawn(move || closing.incoming().for_each(drop));
+    std::thread::spawn(move || {
+        for connection in bannering.incoming() {
+            let mut connection = connection.expect("a connection");
+            let _ = connection.write_all(b"220 welcome\n");
+            // Closed with what the client sent unread, which resets the connection.
+            sleep(Duration::from_millis(20));
+        }
+    });
+    let folder = Folder::new();
+    let log = folder.write("a.log", numbered("line", 0..20));
+    let refused = |output: String, part: &str| {
+        let done = run(&format!("file {log} | {output}")).expect(1);
+        assert!(done.err.contains(part), "{output}: {}", done.err);
+        assert!(done.err.contains("20 events"), "{output}: {}", done.err);
+    };
+    let with_tls = format!("syslog tcp localhost:{port} tls.ca={}", path("ca.pem"));
+    // Each is tried for half a minute.
+    std::thread::scope(|scope| {
+        scope.spawn(|| refused(with_tls, "CertificateRequired"));
+        scope.spawn(|| refused(format!("tcp localhost:{port}"), "onnection"));
+        scope.spawn(|| refused(format!("tcp {closes}"), "onnection"));
+        scope.spawn(|| refused(format!("tcp {banners}"), "onnection"));
+    });
+    service.stop();
 }
 
 #[test]

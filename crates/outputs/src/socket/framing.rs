@@ -32,8 +32,8 @@ pub enum Framing {
     Terminated {
         /// The byte.
         end: u8,
-        /// Whether it is written as [`escape`] does within one.
-        escapes: bool,
+        /// The bytes that are written as [`escape`] does within one.
+        escaped: &'static [u8],
     },
     /// The length of each stands before it.
     Counted,
@@ -52,9 +52,9 @@ pub enum Framing {
 pub const LENGTH_BYTES: usize = 4;
 
 impl FramingName {
-    /// The framing of messages; a byte that ends them is escaped within them if `escapes` says so.
-    pub fn framing(self, escapes: bool) -> Framing {
-        let terminated = |end| Framing::Terminated { end, escapes };
+    /// The framing of messages; those bytes are escaped within them if one of them ends a message.
+    pub fn framing(self, escaped: &'static [u8]) -> Framing {
+        let terminated = |end| Framing::Terminated { end, escaped };
         match self {
             Self::Lf => terminated(b'\n'),
             Self::Nul => terminated(0),
@@ -76,7 +76,12 @@ impl FramingName {
             return Err(node.nearest("framing").error(message));
         }
         // JSON and logfmt contain no control characters, and CSV has quotes around them.
-        Ok(name.framing(matches!(codec, Codec::Text(_) | Codec::Template { .. })))
+        let is_text = matches!(codec, Codec::Text(_) | Codec::Template { .. });
+        Ok(name.framing(match name {
+            Self::Lf if is_text => b"\n",
+            Self::Nul if is_text => b"\0",
+            _ => b"",
+        }))
     }
 }
 
@@ -110,10 +115,8 @@ impl Framing {
     fn end(self, start: usize, out: &mut Vec<u8>) -> Result<(), Arc<str>> {
         match self {
             Self::Bare => {}
-            Self::Terminated { end, escapes } => {
-                if escapes {
-                    escape(end, start, out);
-                }
+            Self::Terminated { end, escaped } => {
+                escape(end, escaped, start, out);
                 out.push(end);
             }
             Self::Counted => count(start, out),
@@ -157,18 +160,24 @@ fn count(start: usize, out: &mut Vec<u8>) {
     out[start..start + prefix.len()].copy_from_slice(prefix);
 }
 
-/// Writes the byte that ends messages as `#` and three octal digits, where a row contains it; so does rsyslog with control
+/// Writes the bytes `escaped`, such as the one that ends messages, as `#` and three octal digits, where a row contains them; so does rsyslog with control
 /// characters that it receives (`escapeControlCharactersOnReceive`). A carriage return at the end of a line would be taken for a part
 /// of what ends it, and is written in the same way.
-fn escape(end: u8, start: usize, out: &mut Vec<u8>) {
-    let has_return = end == b'\n' && out[start..].last() == Some(&b'\r');
-    if !has_return && memchr::memchr(end, &out[start..]).is_none() {
+fn escape(end: u8, escaped: &[u8], start: usize, out: &mut Vec<u8>) {
+    let row = &out[start..];
+    let has_return = end == b'\n' && !escaped.is_empty() && row.last() == Some(&b'\r');
+    let has_other = || {
+        escaped
+            .iter()
+            .any(|byte| memchr::memchr(*byte, row).is_some())
+    };
+    if !has_return && !has_other() {
         return;
     }
     let row = out.split_off(start);
     for (at, byte) in row.iter().enumerate() {
         let is_return = has_return && at + 1 == row.len();
-        if *byte != end && !is_return {
+        if !escaped.contains(byte) && !is_return {
             out.push(*byte);
             continue;
         }
@@ -217,7 +226,14 @@ mod tests {
     #[test]
     fn each_row_has_its_end() {
         let long = "x".repeat(1000);
-        let terminated = |end| Framing::Terminated { end, escapes: true };
+        let terminated = |end| Framing::Terminated {
+            end,
+            escaped: if end == 0 { b"\0" } else { b"\n" },
+        };
+        let both = Framing::Terminated {
+            end: b'\n',
+            escaped: b"\n\0",
+        };
         for (framing, rows, expected) in [
             (terminated(b'\n'), ["a", "b\nc"], "a\nb#012c\n".to_owned()),
             (
@@ -226,6 +242,7 @@ mod tests {
                 "a\rb\nc#015\n".to_owned(),
             ),
             (terminated(0), ["a\nb", "\0"], "a\nb\0#000\0".to_owned()),
+            (both, ["a\0<b", "c"], "a#000<b\nc\n".to_owned()),
             (Framing::Counted, ["", "a\nb"], "0 3 a\nb".to_owned()),
             (
                 Framing::Counted,

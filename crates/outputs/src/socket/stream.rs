@@ -3,6 +3,8 @@
 //! A request is delivered when the system of the server has all of its bytes (over a socket of Unix: when its process has read them).
 //! - Before each request, the connection is looked at: one that the server has closed or that broke is made anew, so that nothing is
 //!   written into a connection whose end nobody reads. What [`Recent`] kept is sent again first.
+//! - A server has some moments to say that it does not want a connection: one that speaks TLS may refuse a certificate when the client has
+//!   already begun to send, and one that speaks something else closes the connection when it has read what it does not understand.
 //! - A connection on which a request failed is closed, so that what follows does not continue a torn message. The next attempt sends
 //!   the whole request.
 //! - For some seconds after a request, the connection is looked at from time to time, also if no further request comes.
@@ -31,6 +33,9 @@ use super::recent::Recent;
 /// The shortest and the longest pause before the system is asked again what the server has.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(50);
+
+/// How long a server has to say that it does not want a connection.
+const FIRST_WORD: Duration = Duration::from_millis(100);
 
 /// How often a connection is looked at while nothing is sent.
 const WATCH_PAUSE: Duration = Duration::from_millis(500);
@@ -95,11 +100,15 @@ struct Counts {
 }
 
 /// A connection that says goodbye.
-struct Connection(Dialed);
+struct Connection {
+    dialed: Dialed,
+    /// The server has taken something.
+    is_wanted: bool,
+}
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.0.goodbye();
+        self.dialed.goodbye();
     }
 }
 
@@ -204,7 +213,7 @@ impl Courier {
     /// A connection that is open as far as is known.
     async fn connected(&self, line: &mut Line) -> Result<Connection, SendError> {
         if let Some(mut connection) = line.connection.take() {
-            match connection.0.health().await {
+            match connection.dialed.health().await {
                 Health::Open => return Ok(connection),
                 Health::Closed => line.recent.closed(Instant::now()),
                 Health::Broken(_) => {}
@@ -223,7 +232,10 @@ impl Courier {
                     if std::mem::replace(&mut line.has_connected, true) {
                         self.counts.reconnects.fetch_add(1, Ordering::Relaxed);
                     }
-                    return Ok(Connection(dialed));
+                    return Ok(Connection {
+                        dialed,
+                        is_wanted: false,
+                    });
                 }
                 Err(error) => {
                     failed = Some(target.failed(line.server, &error));
@@ -241,11 +253,21 @@ impl Courier {
         body: &[u8],
     ) -> Result<(), SendError> {
         let patience = self.settings.write_timeout;
+        let Connection { dialed, is_wanted } = connection;
         let delivered = async {
-            write(&mut connection.0, body, patience).await?;
-            confirmed(&connection.0, patience).await
+            if !*is_wanted && matches!(dialed, Dialed::Tls(_)) {
+                wanted(dialed).await?;
+            }
+            write(dialed, body, patience).await?;
+            confirmed(dialed, patience).await?;
+            // A socket of Unix has said it: its process has read everything.
+            if !*is_wanted && matches!(dialed, Dialed::Plain(_)) {
+                wanted(dialed).await?;
+            }
+            *is_wanted = true;
+            Ok(())
         };
-        delivered.await.map_err(|error| {
+        delivered.await.map_err(|error: io::Error| {
             let failed = self.settings.target.failed(line.server, &error);
             line.server += 1;
             failed
@@ -279,6 +301,18 @@ impl Target {
 
     fn failed(&self, server: usize, error: &dyn std::fmt::Display) -> SendError {
         SendError::Retry(format!("{}: {error}", self.name(server)))
+    }
+}
+
+/// Waits for what a server does that does not want a connection: it says so, or closes it at once.
+async fn wanted(connection: &mut Dialed) -> io::Result<()> {
+    match connection.first_word(FIRST_WORD).await {
+        Health::Open => Ok(()),
+        Health::Closed => Err(io::Error::new(
+            io::ErrorKind::ConnectionAborted,
+            "the server closed the connection at once",
+        )),
+        Health::Broken(error) => Err(error),
     }
 }
 

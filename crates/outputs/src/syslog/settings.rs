@@ -270,7 +270,9 @@ impl Config {
                 let message = "a syslog message does not say where it ends: use `octet_counted`, `lf` or `nul`";
                 Err(node.nearest("framing").error(message))
             }
-            name => Ok(name.framing(true)),
+            FramingName::Nul => Ok(FramingName::Nul.framing(b"\0")),
+            // Receivers that end messages at line feeds often end them at zero bytes as well.
+            name => Ok(name.framing(b"\n\0")),
         }
     }
 
