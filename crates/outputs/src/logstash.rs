@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use batch::json::{self, Kind};
 use batch::{Batch, Bitmap, JsonWriter};
 use bytes::Bytes;
 use component::{
@@ -64,7 +65,7 @@ of them. They may arrive in a different order than the events. If a host cannot 
 then for twice as long each time, up to a minute; the others receive its windows. When it works again, its share of the windows grows within 10 seconds. \
 A receiver that is busy says so every few seconds; such a keep-alive restarts `timeout`, so that events wait for it as long as it needs.
 
-**Ids, and what arrives twice.** Each event carries its id as `@metadata._id`. The input `beats` of Millpond makes it the id of the event again; in Logstash, \
+**Ids, and what arrives twice.** Each event carries its id as `@metadata._id`, beside what else a document has in `@metadata`. The input `beats` of Millpond makes it the id of the event again; in Logstash, \
 `document_id => \"%{[@metadata][_id]}\"` makes Elasticsearch store a repeated event once. If a connection breaks, the events of its windows that were not acknowledged are sent again, and so are those \
 that were in flight when Millpond was killed: the receiver may get them twice, with the same id. Events that were acknowledged in part of a window are not sent again.
 
@@ -133,17 +134,25 @@ fn build(node: &Node, _: &BuildContext) -> Result<Arc<dyn Sender>, ConfigError> 
 }
 
 impl Logstash {
-    /// Appends the frame of a row, without its sequence.
-    fn write(&self, batch: &Batch, writer: &JsonWriter<'_>, row: usize, out: &mut Vec<u8>) {
+    /// Appends the frame of a row, without its sequence. Its document may have `@metadata` of its own if `may_have_metadata` says so.
+    fn write(
+        &self,
+        batch: &Batch,
+        writer: &JsonWriter<'_>,
+        (row, may_have_metadata): (usize, bool),
+        out: &mut Vec<u8>,
+    ) {
         let start = out.len();
         out.extend_from_slice(b"2J\0\0\0\0\0\0\0\0");
         if self.config.event_ids {
             out.extend_from_slice(b"{\"@metadata\":{\"_id\":");
             write_id(batch, row, out);
-            out.push(b'}');
-            let document = out.len();
+            let document = out.len() + 1;
+            out.extend_from_slice(b"}");
             writer.write(row, out);
-            if out[document + 1..].trim_ascii() == b"}" {
+            if may_have_metadata && let Some(own) = json::find(&out[document..], b"@metadata") {
+                join_metadata(document, own, out);
+            } else if out[document + 1..].trim_ascii() == b"}" {
                 out.truncate(document);
                 out.push(b'}');
             } else {
@@ -156,6 +165,31 @@ impl Logstash {
         let len = (out.len() - start - HEAD_BYTES) as u32;
         out[start..][LENGTH].copy_from_slice(&len.to_be_bytes());
     }
+}
+
+/// Makes one of the `@metadata` that was written and of the document's own, which lies at `own` in the document. The document begins at
+/// `start`, behind the bracket of what was written. The id that was written counts.
+fn join_metadata(start: usize, own: Range<usize>, out: &mut Vec<u8>) {
+    let document = out.split_off(start);
+    let member = |key: &[u8], value: &[u8], out: &mut Vec<u8>| {
+        out.extend_from_slice(b",\"");
+        out.extend_from_slice(key);
+        out.extend_from_slice(b"\":");
+        out.extend_from_slice(value);
+    };
+    // The bracket.
+    out.pop();
+    let metadata = &document[own];
+    if json::kind(metadata) == Kind::Object {
+        for other in json::members(metadata).filter(|other| other.key != b"_id") {
+            member(other.key, &metadata[other.value], out);
+        }
+    }
+    out.push(b'}');
+    for other in json::members(&document).filter(|other| other.key != b"@metadata") {
+        member(other.key, &document[other.value], out);
+    }
+    out.push(b'}');
 }
 
 /// Appends the id of a row as a JSON string.
@@ -179,10 +213,11 @@ impl Output for Logstash {
     fn encode(&self, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded) {
         let writer = JsonWriter::new(batch);
         let max = self.config.max_event_bytes.bytes();
+        let may_have_metadata = batch.has_documents();
         encoded.ends.reserve(rows.count());
         for row in rows.iter() {
             let start = encoded.bytes.len();
-            self.write(batch, &writer, row, &mut encoded.bytes);
+            self.write(batch, &writer, (row, may_have_metadata), &mut encoded.bytes);
             let len = encoded.bytes.len() - start - HEAD_BYTES;
             if len > max {
                 encoded.bytes.truncate(start);
@@ -366,6 +401,37 @@ mod tests {
             .read_to_end(&mut frames)
             .expect("zlib");
         assert_eq!(documents(&frames), expected);
+    }
+
+    #[test]
+    fn metadata_of_an_event_keeps_the_id_of_the_event() {
+        let batch = testing::documents(&[
+            r#"{"a":1,"@metadata":{"beat":"f","_id":"own","x":{}},"b":2}"#,
+            r#"{"@metadata":{}}"#,
+            r#"{ "@metadata" : 5 , "a" : 1 }"#,
+            r#"{"a":{"@metadata":{"_id":"own"}}}"#,
+        ]);
+        let (encoded, _) = rendered("hosts: h", &batch);
+        let id = |row| batch.origin().shown_id(row);
+        let documents: Vec<String> = documents(&encoded.bytes)
+            .into_iter()
+            .map(|(_, text)| text)
+            .collect();
+        assert_eq!(
+            documents,
+            [
+                format!(
+                    r#"{{"@metadata":{{"_id":"{}","beat":"f","x":{{}}}},"a":1,"b":2}}"#,
+                    id(0)
+                ),
+                format!(r#"{{"@metadata":{{"_id":"{}"}}}}"#, id(1)),
+                format!(r#"{{"@metadata":{{"_id":"{}"}},"a":1}}"#, id(2)),
+                format!(
+                    r#"{{"@metadata":{{"_id":"{}"}},"a":{{"@metadata":{{"_id":"own"}}}}}}"#,
+                    id(3)
+                ),
+            ]
+        );
     }
 
     #[test]
