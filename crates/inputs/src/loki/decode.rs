@@ -17,6 +17,9 @@ use crate::connections::rendered::{Rendered, id_key};
 use crate::connections::request::{Fault, Received};
 use crate::connections::session::Session;
 
+/// How many times larger than the limit on a request its events may be. Each of them repeats the labels of its stream.
+const EVENTS_FACTOR: usize = 8;
+
 /// How a push request is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
@@ -96,15 +99,23 @@ impl Decoding {
             Format::Json => normal(body, reservation, joiner)?,
             Format::Protobuf => (self.decompressed(&body, reservation, joiner)?, false),
         };
-        let (mut count, writing) = (0, &mut self.writing);
+        let (mut count, mut labels_size) = (0, 0_usize);
+        let writing = &mut self.writing;
         let checked = walk(message.format, &body, &mut |item| match item {
             Item::Stream(labels) => writing.stream(labels),
             Item::Entry(_) => {
                 count += 1;
+                labels_size = labels_size.saturating_add(writing.labels_size());
                 Ok(())
             }
         });
         checked.map_err(bad)?;
+        if labels_size > self.body_max.saturating_mul(EVENTS_FACTOR) {
+            let reason = format!(
+                "the entries with the labels of their streams are larger than {EVENTS_FACTOR} times `max_request_bytes`"
+            );
+            return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, reason));
+        }
         Ok(Checked {
             body,
             count,

@@ -40,6 +40,11 @@ impl Writing {
         Ok(())
     }
 
+    /// How many bytes the labels of the stream add to each of its entries.
+    pub(super) fn labels_size(&self) -> usize {
+        self.labels.len()
+    }
+
     /// Begins with a chunk whose events have this object under `@metadata`.
     pub(super) fn chunk(&mut self, metadata: &[u8], rendered: &mut Rendered) {
         let start = rendered.position();
