@@ -168,6 +168,11 @@ impl Batch {
         column
     }
 
+    /// Whether events are documents; otherwise they have no fields but those that were written.
+    pub fn has_documents(&self) -> bool {
+        self.root.own.is_some()
+    }
+
     /// Whether an event may have the field, dots in keys as they are: what is known without looking at rows.
     pub fn may_have(&self, path: &FieldPath) -> bool {
         let mut node = &self.root;

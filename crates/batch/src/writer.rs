@@ -18,7 +18,8 @@ use crate::tree::{METADATA, Node};
 pub type JsonWriter<'a> = EventWriter<'a, Json>;
 
 /// Writes the events of one batch as MessagePack maps. Documents of MessagePack that nobody changed are copied byte for
-/// byte; JSON values are transcoded (whole numbers that fit 64 bits stay whole, other numbers become 64-bit floats).
+/// byte; JSON values are transcoded (whole numbers stay whole if 64 bits hold them, and become
+/// texts otherwise; other numbers become 64-bit floats).
 pub type MsgPackWriter<'a> = EventWriter<'a, MsgPack>;
 
 /// Writes the events of one batch.

@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use component::SendError;
 use flate2::read::MultiGzDecoder;
-use http::HeaderMap;
-use http::header::{CONTENT_ENCODING, HeaderValue, RETRY_AFTER};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::{HeaderMap, StatusCode};
 use net::client::reqwest::Response;
 use net::{Client, RequestError};
 
@@ -38,6 +38,19 @@ pub fn unanswered(origin: &str, error: RequestError) -> SendError {
             SendError::Blocked(error.to_string())
         }
     }
+}
+
+/// Whether an answer is a page for people, such as one to sign in: no server of events answers so.
+pub fn is_page(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"))
+}
+
+/// What is to be done where a status of success is not that of the server that events are for.
+pub fn foreign(origin: &str, status: StatusCode) -> SendError {
+    SendError::Retry(format!(
+        "{origin} responded with {status}, but not as the server that events are for: check the address"
+    ))
 }
 
 /// How long the server wants to be left alone: seconds, or a date.

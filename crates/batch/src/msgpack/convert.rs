@@ -172,8 +172,8 @@ fn write_base64(out: &mut Vec<u8>, data: &[u8]) {
     }
 }
 
-/// Appends the valid JSON `value` as MessagePack. A number without point and exponent that 64 bits hold becomes an integer,
-/// any other the nearest float of 64 bits.
+/// Appends the valid JSON `value` as MessagePack. A number without point and exponent becomes an integer, or a text of its digits if
+/// 64 bits do not hold it; any other number becomes the nearest float of 64 bits, or a text if it is too large for one.
 pub fn from_json(value: &[u8], out: &mut Vec<u8>) {
     let mut open: Vec<OpenContainer> = Vec::new();
     let mut scratch = Vec::new();
@@ -265,8 +265,8 @@ fn write_number(out: &mut Vec<u8>, number: &[u8]) {
     if let Ok(integer) = text.parse() {
         return write_u64(out, integer);
     }
-    match text.parse() {
-        Ok(float) => write_f64(out, float),
-        Err(_) => write_nil(out),
+    match text.parse::<f64>() {
+        Ok(float) if float.is_finite() && text.contains(['.', 'e', 'E']) => write_f64(out, float),
+        _ => write_str(out, number),
     }
 }

@@ -132,6 +132,12 @@ fn requests_that_are_not_taken_leave_nothing() {
         .expect("compressed");
     let cut = push("{}", &[entry(1, b"first", &[])]);
     let wrong = push("{a=1}", &[]);
+    // Small, and 20 events with 500 bytes of labels each.
+    let repeating = format!(
+        r#"{{"streams":[{{"stream":{{"a":"{}"}},"values":[{}]}}]}}"#,
+        "v".repeat(500),
+        vec![r#"["1",""]"#; 20].join(",")
+    );
     let timeless = push("{}", &[entry(1, b"a", &[]), field(2, b"b")]);
     for (status, part, target, headers, body) in [
         (401, "credentials", PUSH, JSON, &b"{}"[..]),
@@ -193,6 +199,13 @@ fn requests_that_are_not_taken_leave_nothing() {
         ),
         (413, "decompressed body is larger", PUSH, good, &bomb),
         (413, "larger than 1KiB", PUSH, good, &[b' '; 1025]),
+        (
+            413,
+            "the labels of their streams are larger than 8 times",
+            PUSH,
+            &json,
+            repeating.as_bytes(),
+        ),
         (415, "Content-Encoding", PUSH, &coded, b"{}"),
     ] {
         let answer = service.post(target, headers, body);

@@ -264,7 +264,11 @@ fn a_part_that_is_not_accepted_is_reported() {
         message: "too old".to_owned(),
     };
     let reply = profiler::otlp::response(&answer);
-    let server = HttpServer::start(move |_, _| Answer::new(200).body(reply.clone()));
+    let server = HttpServer::start(move |_, _| {
+        Answer::new(200)
+            .header("content-type", "application/x-protobuf")
+            .body(reply.clone())
+    });
     let pipeline = format!("file {log} | otlp {}", server.url());
     let output = command(&["run", &pipeline, "--metrics"]).output();
     let ended = ended(output.expect("the executable runs"));

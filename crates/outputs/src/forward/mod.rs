@@ -49,7 +49,8 @@ The receiver is a `forward` input of Fluentd or Fluent Bit, the input [forward](
 the Forward protocol. An event is delivered when the receiver has acknowledged the chunk that it is in. Fluentd acknowledges a chunk when it is in its buffer, Millpond \
 when its events are safe: on disk with `queue: disk`, and otherwise delivered by its own outputs.
 
-**Events.** An event is sent as MessagePack: a record that came as MessagePack and that no processor changed is copied byte for byte, a JSON event is converted. The time of the entry is the time \
+**Events.** An event is sent as MessagePack: a record that came as MessagePack and that no processor changed is copied byte for byte, a JSON event is converted: a whole number that 64 bits do not hold, and any number that is too \
+large for a float of 64 bits, becomes the text of its digits; other numbers become floats. The time of the entry is the time \
 that the input `forward` received it with (`@metadata.fluent.time`), otherwise `@timestamp`, otherwise the time of receipt; a record keeps its `@timestamp`. `tag` may contain fields and times: ",
 expr::template_syntax!(), " A field that is absent or null is written as `-`. By default, an event that the input `forward` received keeps its tag, and others get the tag `millpond`. Only events with the same tag share a chunk.
 
@@ -273,6 +274,9 @@ impl Protocol for Chunks {
         let Some(end) = whole(received)? else {
             return Ok(None);
         };
+        if is_helo(received) {
+            return Err("the server requires a key: set `shared_key`".to_owned());
+        }
         let ack = match read(received, 0).0 {
             Value::Map(_) => batch::msgpack::find(&received[..end], b"ack"),
             _ => None,
@@ -286,6 +290,12 @@ impl Protocol for Chunks {
         let id = id.ok_or("the server sent something other than an acknowledgement")?;
         Ok(Some((Answer::Request(id), end)))
     }
+}
+
+/// Whether the server begins with the handshake of those that have a shared key.
+fn is_helo(received: &[u8]) -> bool {
+    let name = batch::msgpack::elements(received).next();
+    name.is_some_and(|at| read(received, at.start).0 == Value::Str(b"HELO"))
 }
 
 /// Where the first value ends; none where it is not complete.

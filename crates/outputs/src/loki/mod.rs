@@ -39,7 +39,7 @@ use serde::{Deserialize, Serialize};
 
 use self::entry::{Entry, FRAMING};
 use self::streams::{Streams, parts};
-use crate::answer::{text, wait, without_secrets};
+use crate::answer::{foreign, is_page, text, wait, without_secrets};
 use crate::compression::CompressionName;
 use crate::failover::{Failed, HostVerdict, Round};
 use crate::hosts::{Hosts, Turn, below};
@@ -249,9 +249,13 @@ impl Loki {
         let mut answer = client.send(message).await.map_err(failed)?;
         let (status, after) = (answer.status(), wait(answer.headers(), SystemTime::now()));
         if status.is_success() && status.as_u16() != BLOCKED {
+            let is_page = is_page(answer.headers());
             // Read to the end, so that the connection can be used again.
             text(&mut answer).await;
-            return Ok(Sent::default());
+            return match is_page {
+                false => Ok(Sent::default()),
+                true => Err(Failed::unbelieved(foreign(origin, status))),
+            };
         }
         let said = text(&mut answer).await;
         let error = without_secrets(client, judge(status, &said, origin, after), None);

@@ -8,11 +8,12 @@ use std::time::{Duration, SystemTime};
 
 use codec::otlp::Status;
 use component::{SendError, Sent};
+use http::header::CONTENT_TYPE;
 use http::response::Parts;
 use http::{HeaderMap, StatusCode};
 use net::grpc;
 
-use crate::answer::{wait, words};
+use crate::answer::{foreign, is_page, wait, words};
 
 /// The most bytes of a text that are shown.
 const TEXT_BYTES_MAX: usize = 200;
@@ -29,11 +30,30 @@ pub struct Taken {
 impl Taken {
     /// Reads the body of an answer. One that cannot be read says nothing.
     pub fn read(body: &[u8]) -> Self {
+        Self::try_read(body).unwrap_or_default()
+    }
+
+    fn try_read(body: &[u8]) -> Option<Self> {
         // The answers for all kinds of data have the same fields.
-        let answer = profiler::otlp::read_response(body).unwrap_or_default();
-        Self {
+        let answer = profiler::otlp::read_response(body).ok()?;
+        Some(Self {
             rejected: answer.rejected,
             message: shown(&answer.message),
+        })
+    }
+
+    /// Reads an answer over HTTP with a status of success.
+    ///
+    /// # Errors
+    /// It is not that of a receiver of OTLP, such as a page to sign in: the events may be taken or not.
+    pub fn of_http(origin: &str, head: &Parts, body: &[u8]) -> Result<Self, SendError> {
+        let is_protobuf = is_protobuf(&head.headers);
+        match Self::try_read(body) {
+            Some(taken) if is_protobuf => Ok(taken),
+            None if is_protobuf => Err(foreign(origin, head.status)),
+            _ if is_page(&head.headers) => Err(foreign(origin, head.status)),
+            // Servers need not answer in the form of the request; what such an answer says is not read.
+            _ => Ok(Self::default()),
         }
     }
 
@@ -109,7 +129,7 @@ pub fn of_grpc(
 }
 
 fn is_protobuf(headers: &HeaderMap) -> bool {
-    let kind = headers.get(http::header::CONTENT_TYPE);
+    let kind = headers.get(CONTENT_TYPE);
     kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/x-protobuf"))
 }
 

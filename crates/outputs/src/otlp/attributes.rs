@@ -6,7 +6,8 @@ use codec::otlp::wire::{
     Open, bytes_tag, fixed64_tag, varint_len, varint_tag, write_bytes, write_varint,
 };
 
-use super::record::ATTRIBUTE;
+/// The tag of attributes in a log record.
+pub const ATTRIBUTE: u8 = bytes_tag(6);
 
 /// A length before it is known: of most keys' and values' it takes one byte.
 const LENGTH_BYTES: usize = 1;

@@ -240,7 +240,7 @@ impl Otlp {
                 Err(answer::of_grpc(&origin, (code, &text), headers, trailers))
             }
             None if head.status.is_success() => match self.protocol {
-                Protocol::Http => Ok(Taken::read(&body)),
+                Protocol::Http => Taken::of_http(&origin, &head, &body),
                 Protocol::Grpc => Err(SendError::Retry(format!(
                     "{origin}: the response has no gRPC status"
                 ))),

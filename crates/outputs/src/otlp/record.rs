@@ -16,11 +16,8 @@ use codec::otlp::wire::{
 };
 use codec::otlp::{ATTRIBUTES, RECORD_UID, Reserved, severity};
 
-use super::attributes::Attributes;
+use super::attributes::{ATTRIBUTE, Attributes};
 use super::origin::{self, Origins};
-
-/// The tag of attributes.
-pub const ATTRIBUTE: u8 = bytes_tag(6);
 
 /// A length that most records have takes so many bytes.
 const RECORD_LENGTH_BYTES: usize = 2;

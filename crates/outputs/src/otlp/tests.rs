@@ -285,7 +285,9 @@ fn sent(
                 rejected,
                 message: answer.message.clone(),
             };
-            ServerAnswer::new(200).body(profiler::otlp::response(&answer))
+            ServerAnswer::new(200)
+                .header("content-type", "application/x-protobuf")
+                .body(profiler::otlp::response(&answer))
         }
         _ => ServerAnswer::new(400).body(answer.write()),
     };
@@ -327,4 +329,31 @@ fn what_a_server_rejects_is_counted_or_refused() {
     assert!(output.take_counters().is_empty());
     let (result, _) = sent(&status(3, "bad"), 0, 1);
     assert!(matches!(result, Err(SendError::Unfit(_))), "{result:?}");
+}
+
+#[test]
+fn a_success_of_somebody_else_is_none() {
+    let answer = |kind: &'static str, body: &'static [u8]| {
+        let (head, ()) = http::Response::builder()
+            .header("content-type", kind)
+            .body(())
+            .expect("a response")
+            .into_parts();
+        Taken::of_http("http://h", &head, body)
+    };
+    for (kind, body) in [
+        ("application/x-protobuf", &b""[..]),
+        ("application/x-protobuf", b"\x0a\x00"),
+        ("application/json", b"{}"),
+        ("text/plain", b"OK"),
+    ] {
+        assert!(answer(kind, body).is_ok(), "{kind}");
+    }
+    for (kind, body) in [
+        ("text/html", &b"<html>Sign in</html>"[..]),
+        ("application/x-protobuf", b"\x0a\x05"),
+    ] {
+        let error = answer(kind, body).expect_err(kind);
+        assert!(matches!(error, SendError::Retry(_)), "{kind}: {error:?}");
+    }
 }

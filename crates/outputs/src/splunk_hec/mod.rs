@@ -79,7 +79,8 @@ fixed. A response with status 200 that is not one of HEC is retried. An unreacha
 **Acknowledgement.** Without `acknowledge`, an event is delivered when Splunk has received it, and Splunk may lose it if it crashes before it is written. With `acknowledge: true`, an event \
 is delivered when Splunk says that it is indexed. Millpond asks for that every `acknowledge_interval` on a channel of its own for each host. A request that is not acknowledged within \
 `acknowledge_timeout` is sent again; so is every request that was not acknowledged yet when the server is restarted or becomes unreachable. Behind a load balancer, all requests from one client must reach the \
-same server (sticky sessions). Before the first event, Millpond checks that acknowledgement is enabled for the token.
+same server (sticky sessions). Before the first event, Millpond checks that acknowledgement is enabled for the token. \
+Without `acknowledge`, only requests to the endpoint for raw events name a channel, which it requires; Millpond's input `splunk_hec` answers a request with a channel at once, because it expects to be asked: set `acknowledgements: false` there for raw events.
 
 **Repeats.** Splunk does not detect duplicates: an event that is sent twice is stored twice. Events are sent again if a response was lost or did not arrive in time, if an acknowledgement did not, and if \
 Millpond was killed before a request was confirmed. If an event of a request is rejected, or the server becomes busy in the middle of a request, Splunk has already accepted the events before that one, \
@@ -158,14 +159,21 @@ struct Answered {
 
 impl SplunkHec {
     /// A request with the headers that every request has.
-    fn request(&self, url: Url, channel: &Channel, origin: &str) -> Result<RequestBuilder, Failed> {
+    fn request(
+        &self,
+        url: Url,
+        channel: Option<&Arc<Channel>>,
+        origin: &str,
+    ) -> Result<RequestBuilder, Failed> {
         let client = self.client.get().ok_or_else(Failed::not_open)?;
         let failed = |error| Failed::unanswered(origin, error);
         let token = self.settings.token.header().map_err(failed)?;
         let request = client.request(Method::POST, url).map_err(failed)?;
-        Ok(request
-            .header(AUTHORIZATION, token)
-            .header(CHANNEL, &*channel.id))
+        let request = request.header(AUTHORIZATION, token);
+        Ok(match channel {
+            Some(channel) => request.header(CHANNEL, &*channel.id),
+            None => request,
+        })
     }
 
     async fn ask(&self, request: RequestBuilder, origin: &str) -> Result<Answered, Failed> {
@@ -183,18 +191,18 @@ impl SplunkHec {
     async fn ask_for_acks(
         &self,
         turn: &Turn<'_, Url>,
-        channel: &Channel,
+        channel: &Arc<Channel>,
         question: String,
     ) -> Result<Answered, Failed> {
         let url = below(turn.endpoint(), &["services", "collector", "ack"]);
-        let request = self.request(url, channel, turn.name())?;
+        let request = self.request(url, Some(channel), turn.name())?;
         let request = request.header(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         self.ask(request.body(question), turn.name()).await
     }
 
     /// Makes sure, before the first event is sent, that the token has acknowledgement: where it has none, events would be accepted and
     /// never acknowledged.
-    async fn check_acks(&self, turn: &Turn<'_, Url>, channel: &Channel) -> Result<(), Failed> {
+    async fn check_acks(&self, turn: &Turn<'_, Url>, channel: &Arc<Channel>) -> Result<(), Failed> {
         let check = async {
             let answered = self
                 .ask_for_acks(turn, channel, "{\"acks\":[0]}".to_owned())
@@ -235,7 +243,10 @@ impl SplunkHec {
             envelope::Rendering::Envelope(_) => "application/json",
             envelope::Rendering::Raw(_) => "text/plain; charset=utf-8",
         };
-        let mut message = self.request(url, &channel, origin)?;
+        // A server that gets a channel may answer at once, because it expects to be asked for acknowledgements.
+        let is_raw = matches!(self.settings.rendering, envelope::Rendering::Raw(_));
+        let has_channel = is_raw || self.settings.acknowledge.is_some();
+        let mut message = self.request(url, has_channel.then_some(&channel), origin)?;
         message = message.header(CONTENT_TYPE, HeaderValue::from_static(content));
         if self.settings.compression != Compression::None {
             message = message.header(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
