@@ -84,9 +84,11 @@ impl<'a, F: EventFormat> EventWriter<'a, F> {
             Shape::Fields(plan) => {
                 write_object::<F>(plan, row, true, out);
             }
-            Shape::Documents(own) => match own.value(row) {
-                Value::Missing => F::close(F::open(out), 0, out),
-                document => F::value(document, out),
+            Shape::Documents(own) => match own.cell(row) {
+                Cell::Json(span) => F::value(Value::Json(own.bytes(span)), out),
+                Cell::MsgPack(span) => F::value(Value::MsgPack(own.bytes(span)), out),
+                cell if cell.is_absent() => F::close(F::open(out), 0, out),
+                cell => F::value(own.value_of(cell), out),
             },
             Shape::Merged(root) => render::<F>(root, Value::Missing, row, out, true),
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use batch::{Batch, Column, FieldPath, Value};
+use batch::{Batch, Cell, Column, FieldPath};
 
 use crate::time::parse_time;
 
@@ -34,10 +34,11 @@ impl EventTimes {
     }
 
     /// The time of a row that has one of its own, in nanoseconds since 1970.
+    #[inline]
     pub fn own_nanos(&self, row: usize) -> Option<i64> {
-        match self.column.value(row) {
-            Value::Time(nanos) => Some(nanos),
-            Value::Text(text) => parse_time(text),
+        match self.column.cell(row) {
+            Cell::Time(nanos) => Some(nanos),
+            Cell::Text(span) => parse_time(self.column.bytes(span)),
             _ => None,
         }
     }

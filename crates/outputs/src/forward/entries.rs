@@ -174,9 +174,10 @@ fn write_time(nanos: i64, out: &mut Vec<u8>) {
     );
     match u32::try_from(seconds) {
         Ok(seconds) => {
-            out.extend_from_slice(&[0xD7, 0]);
-            out.extend_from_slice(&seconds.to_be_bytes());
-            out.extend_from_slice(&rest.to_be_bytes());
+            let time = u64::from(seconds) << 32 | u64::from(rest);
+            let mut extension = [0xD7, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            extension[2..].copy_from_slice(&time.to_be_bytes());
+            out.extend_from_slice(&extension);
         }
         Err(_) => batch::msgpack::write_i64(out, seconds),
     }
