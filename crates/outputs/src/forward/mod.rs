@@ -128,6 +128,8 @@ struct Forward {
 
 fn build(node: &Node, context: &BuildContext) -> Result<Arc<dyn Sender>, ConfigError> {
     let (connections, config) = ConnectionSettings::read::<Config>(node)?;
+    // Also where no template needs it.
+    expr::zone_setting(node)?;
     let tag = match &config.tag {
         None => Tag::Kept,
         Some(text) => {

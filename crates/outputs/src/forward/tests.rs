@@ -143,6 +143,7 @@ fn settings_that_cannot_work_are_refused_at_their_place() {
             "requires a `compression`",
         ),
         ("{hosts: h, tag: '%{a'}", "is not closed"),
+        ("{hosts: h, timezone: Mars/X}", "is not a time zone"),
         (
             "{hosts: h, shared_key: 'file:/does/not/exist'}",
             "/does/not/exist",

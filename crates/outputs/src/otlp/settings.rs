@@ -159,6 +159,8 @@ impl Settings {
         let client = client.transpose()?.unwrap_or_default();
         let config: Config = parse(&own).map_err(|error| error.accepted_beside(&own, names))?;
         check_headers(node, &client)?;
+        // Also where no template needs it.
+        expr::zone_setting(node)?;
         Ok(Self {
             url: url(&config, node)?,
             protocol: config.protocol,

@@ -264,6 +264,7 @@ fn settings_that_cannot_work_are_refused() {
             "{url: 'http://x', compression_level: 10}",
             "between 0 and 9",
         ),
+        ("{url: 'http://x', timezone: Mars/X}", "is not a time zone"),
         ("{}", "url"),
     ] {
         let Err(error) = build_sender(&SPEC, settings) else {
