@@ -511,19 +511,25 @@ fn servers_that_cannot_be_reached_are_named() {
     assert!(done.err.contains("no.pem"), "{}", done.err);
 }
 
-/// Whoever is not wanted is told so after the first bytes have been confirmed, which are not delivered then.
-#[test]
-fn a_server_that_does_not_want_the_connection_gets_nothing() {
-    let authority = Authority::new();
+/// A receiver of those that have a certificate.
+fn receiver_of_certified(authority: &Authority, port: u16) -> Receiver {
     authority.issue("server", "localhost");
     let path = |file: &str| authority.path(file).display().to_string();
-    let port = free_port();
-    let receiver = Receiver::new(format!(
+    Receiver::new(format!(
         "{{syslog: {{transport: tcp, address: {port}, tls: {{cert: '{}', key: '{}', client_ca: '{}'}}}}}}",
         path("server.pem"),
         path("server.key"),
         path("ca.pem")
-    ));
+    ))
+}
+
+/// Whoever is not wanted is told so after the first bytes have been confirmed, which are not delivered then.
+#[test]
+fn a_server_that_does_not_want_the_connection_gets_nothing() {
+    let authority = Authority::new();
+    let path = |file: &str| authority.path(file).display().to_string();
+    let port = free_port();
+    let receiver = receiver_of_certified(&authority, port);
     let service = receiver.start();
     let closing = TcpListener::bind("127.0.0.1:0").expect("a port");
     let closes = closing.local_addr().expect("an address");
@@ -560,16 +566,10 @@ fn a_server_that_does_not_want_the_connection_gets_nothing() {
 #[test]
 fn tls_reaches_a_server_with_certificates_on_both_sides() {
     let authority = Authority::new();
-    authority.issue("server", "localhost");
     authority.issue("client", "client");
     let path = |file: &str| authority.path(file).display().to_string();
     let port = free_port();
-    let receiver = Receiver::new(format!(
-        "{{syslog: {{transport: tcp, address: {port}, tls: {{cert: '{}', key: '{}', client_ca: '{}'}}}}}}",
-        path("server.pem"),
-        path("server.key"),
-        path("ca.pem")
-    ));
+    let receiver = receiver_of_certified(&authority, port);
     let mut service = receiver.start();
     let mut sending = Sending::new(format!(
         "{{syslog: {{transport: tcp, address: 'localhost:{port}', tls: {{ca: '{}', cert: '{}', key: '{}'}}}}}}",
