@@ -127,6 +127,13 @@ fn acknowledgements_are_read() {
     ] {
         assert!(chunks(None).answer(wrong).is_err(), "{wrong:?}");
     }
+    let mut helo = Vec::new();
+    from_json(
+        br#"["HELO",{"nonce":"n","auth":"","keepalive":true}]"#,
+        &mut helo,
+    );
+    let error = chunks(None).answer(&helo).expect_err("no acknowledgement");
+    assert!(error.contains("set `shared_key`"), "{error}");
 }
 
 #[test]

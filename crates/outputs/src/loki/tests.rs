@@ -43,6 +43,21 @@ async fn send(output: &dyn Sender, document: &str) -> Result<Sent, SendError> {
 }
 
 #[tokio::test]
+async fn a_page_is_no_success() {
+    let server = HttpServer::start(|_, _| {
+        Answer::new(200)
+            .header("content-type", "text/html; charset=utf-8")
+            .body("<html>Sign in</html>")
+    });
+    let output = output("{hosts: URL, labels: {b: x}}", &server.url()).await;
+    let sent = send(&*output.expect("it opens"), r#"{"m":"x"}"#).await;
+    let Err(SendError::Retry(reason)) = sent else {
+        panic!("{sent:?}");
+    };
+    assert!(reason.contains("check the address"), "{reason}");
+}
+
+#[tokio::test]
 async fn an_entry_goes_to_its_stream_and_tenant() {
     let loki = Loki::default();
     let double = loki.clone();

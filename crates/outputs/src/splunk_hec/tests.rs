@@ -50,6 +50,11 @@ async fn events_are_sent_to_every_host() {
     for _ in 0..4 {
         assert_eq!(send(&*output, &TWO).await, Ok(Sent::default()));
     }
+    // Whoever does not ask for acknowledgements names no channel.
+    let taken: Vec<_> = servers.iter().map(HttpServer::taken).collect();
+    let channels = taken.iter().flatten();
+    let mut channels = channels.map(|taken| taken.header("x-splunk-request-channel"));
+    assert!(channels.all(str::is_empty));
     assert_eq!(servers.map(|server| server.taken().len()), [2, 2]);
     assert_eq!(collector.indexed().len(), 8);
     assert_eq!(collector.violations(), Vec::<String>::new());
