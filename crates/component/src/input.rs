@@ -14,6 +14,7 @@ use config::ConfigError;
 use registry::Registry;
 use tokio::sync::oneshot;
 
+use crate::activity;
 use crate::diagnostics::Diagnostics;
 use crate::ledger::Ledger;
 use crate::metrics::{OperatorMetrics, Progress};
@@ -127,6 +128,7 @@ impl InputContext {
     /// The pipeline takes no more.
     pub async fn send(&self, batch: Batch) -> Result<Receipt, Stopped> {
         let events = batch.len();
+        activity::charge();
         let start = Instant::now();
         let sent = self.sink.send(batch).await;
         self.metrics.waited(start.elapsed());

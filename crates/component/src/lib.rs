@@ -9,7 +9,7 @@
 //! | [`output`] | [`Output`]: a [`Writer`] or a [`Sender`], with how to write one |
 //! | [`phase`] | how far a run is on its way to its end |
 //! | [`diagnostics`] | messages for the person who runs Millpond |
-//! | [`activity`] | what each thread works for at each moment, for profiles |
+//! | [`activity`] | what each thread works for at each moment, and the CPU time that it is charged with |
 //! | [`metrics`] | counters of an operator |
 //! | [`ledger`] | what became of every file |
 //! | [`standard`] | whether standard input and output can be used |

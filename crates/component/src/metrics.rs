@@ -15,6 +15,7 @@ pub struct OperatorMetrics {
     failures: AtomicU64,
     dropped: AtomicU64,
     dead_letters: AtomicU64,
+    cpu_ns: AtomicU64,
     busy_ns: AtomicU64,
     wait_ns: AtomicU64,
     named: Mutex<BTreeMap<&'static str, u64>>,
@@ -35,7 +36,9 @@ pub struct Snapshot {
     pub dropped: u64,
     /// Events that became dead letters here.
     pub dead_letters: u64,
-    /// Time at work, all instances together.
+    /// CPU time, all threads together.
+    pub cpu: Duration,
+    /// Time at work by the wall clock, all instances together.
     pub busy: Duration,
     /// Time spent waiting: on the queue, on the budget, on the destination.
     pub wait: Duration,
@@ -70,7 +73,12 @@ impl OperatorMetrics {
         self.dead_letters.fetch_add(letters, Relaxed);
     }
 
-    /// Counts time at work.
+    /// Counts CPU time. Whoever is called through an [`crate::Activity`] is charged by it.
+    pub fn cpu(&self, time: Duration) {
+        self.cpu_ns.fetch_add(time.as_nanos() as u64, Relaxed);
+    }
+
+    /// Counts time at work by the wall clock.
     pub fn busy(&self, time: Duration) {
         self.busy_ns.fetch_add(time.as_nanos() as u64, Relaxed);
     }
@@ -95,6 +103,7 @@ impl OperatorMetrics {
             failures: self.failures.load(Relaxed),
             dropped: self.dropped.load(Relaxed),
             dead_letters: self.dead_letters.load(Relaxed),
+            cpu: Duration::from_nanos(self.cpu_ns.load(Relaxed)),
             busy: Duration::from_nanos(self.busy_ns.load(Relaxed)),
             wait: Duration::from_nanos(self.wait_ns.load(Relaxed)),
             named: self.named.lock().clone(),

@@ -106,8 +106,16 @@ fn pages() -> Vec<Page> {
 }
 
 /// Name, summary and text of the pages that are not about one component.
-fn general_pages() -> [(&'static str, &'static str, String); 13] {
-    [
+fn general_pages() -> Vec<(&'static str, &'static str, String)> {
+    let mut pages = configuration_pages();
+    pages.extend(tool_pages());
+    pages.extend(language_pages());
+    pages
+}
+
+/// What a configuration says, and what becomes of events.
+fn configuration_pages() -> Vec<(&'static str, &'static str, String)> {
+    vec![
         (
             "pipeline",
             "notation, process and pipeline settings, logging and counters",
@@ -129,11 +137,6 @@ fn general_pages() -> [(&'static str, &'static str, String); 13] {
             queue_page(),
         ),
         (
-            "queue-tools",
-            "`millpond queue`: inspecting disk queues",
-            include_str!("queue_tools.md").to_owned(),
-        ),
-        (
             "shipping",
             "agents and aggregators, and what a repeated event looks like at each destination",
             include_str!("shipping.md").to_owned(),
@@ -142,6 +145,22 @@ fn general_pages() -> [(&'static str, &'static str, String); 13] {
             "dead-letters",
             "events that outputs rejected or processors could not handle, and how to deliver them later",
             include_str!("dead_letters.md").to_owned(),
+        ),
+    ]
+}
+
+/// Commands, and what they measure.
+fn tool_pages() -> Vec<(&'static str, &'static str, String)> {
+    vec![
+        (
+            "queue-tools",
+            "`millpond queue`: inspecting disk queues",
+            include_str!("queue_tools.md").to_owned(),
+        ),
+        (
+            "bench",
+            "`millpond bench`: what a pipeline costs, and what limits it",
+            include_str!("bench.md").to_owned(),
         ),
         (
             "profile",
@@ -153,6 +172,12 @@ fn general_pages() -> [(&'static str, &'static str, String); 13] {
             "the kinds of work that `millpond profile` recognises, what to look at, and the source of each rule",
             kinds_page(),
         ),
+    ]
+}
+
+/// What expressions and patterns may say, and what a run says at its end.
+fn language_pages() -> Vec<(&'static str, &'static str, String)> {
+    vec![
         (
             "expressions",
             "the expression language of `if`, `where` and `set`",

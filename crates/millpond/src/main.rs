@@ -145,7 +145,7 @@ struct FilesArgs {
 
 #[derive(Args)]
 struct DocsArgs {
-    /// A component's name, or `pipeline`, `notation`, `queue`, `queue-tools`, `shipping`, `dead-letters`, `profile`, `profile-kinds`, `expressions`, `functions`, `grok-patterns`, `exit-codes`.
+    /// A component's name, or `pipeline`, `notation`, `queue`, `queue-tools`, `shipping`, `dead-letters`, `bench`, `profile`, `profile-kinds`, `expressions`, `functions`, `grok-patterns`, `exit-codes`.
     topic: Option<String>,
     /// Writes one Markdown file for each page into this directory instead.
     #[arg(long, value_name = "DIR")]

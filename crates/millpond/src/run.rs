@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, bail};
 use component::{Activities, Diagnostics, Stop, plural, plural_were};
 use pipeline::report::{PipelineReport, Problem};
+use pipeline::usage::Reading;
 use pipeline::{Graph, Report, Run, RunOptions, StartError};
 use profiler::Profile;
 use registry::{LockedDirectory, Registry, RegistryError};
@@ -272,12 +273,12 @@ impl Session {
             });
             if graph.pipelines.is_empty() {
                 // Only profiles are of interest.
-                let begun = Instant::now();
+                let begun = Reading::now();
                 stop.stopped().await;
                 return Ok(Report {
                     pipelines: Vec::new(),
-                    wall: begun.elapsed(),
-                    workers: 0,
+                    usage: begun.usage(0),
+                    runtime_cpu: Duration::ZERO,
                 });
             }
             let options = RunOptions {
@@ -511,6 +512,7 @@ mod tests {
                 unclaimed: 0,
                 name: "one".into(),
                 is_fed: false,
+                own: Default::default(),
                 operators: Vec::new(),
                 files: Vec::new(),
                 problems: Vec::new(),
@@ -522,8 +524,8 @@ mod tests {
             };
             let report = Report {
                 pipelines: vec![pipeline],
-                wall: Duration::ZERO,
-                workers: 1,
+                usage: Reading::now().usage(1),
+                runtime_cpu: Duration::ZERO,
             };
             assert!(report.is_clean());
         }

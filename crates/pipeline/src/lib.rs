@@ -17,7 +17,7 @@
 //! | [`run`], `start` | threads, end and stop of a run; `worker`: what the workers do; `queues`: opening what is on disk |
 //! | `reading` | fields that are read and that no event had |
 //! | `replay` | dead letters that go on where they stopped |
-//! | [`report`], [`verdict`] | what a run did, and what limited it |
+//! | [`report`], [`usage`], [`verdict`] | what a run did, what the process used, and what limited it |
 
 mod dry;
 mod findings;
@@ -40,6 +40,7 @@ pub mod settings;
 mod shortage;
 pub mod stage;
 mod start;
+pub mod usage;
 pub mod verdict;
 mod worker;
 
@@ -48,4 +49,3 @@ pub use registry::Registry;
 pub use report::{OperatorReport, Report};
 pub use run::{Handled, Run};
 pub use start::{RunOptions, StartError};
-pub use verdict::verdict;

@@ -46,13 +46,15 @@ pub fn open_queues(
             .for_pipeline(&pipeline.name)
             .for_component(Role::Queue, "disk");
         // What the queue does is its own work, on its own thread.
-        let _entered = options.activities.of(&diagnostics).enter();
+        let metrics = Arc::default();
+        let _entered = options.activities.of(&diagnostics, &metrics).enter();
         let options = DiskOptions {
             mode,
             limits,
             may_part: pipeline.stages.iter().all(is_stateless),
             budget: shared.as_ref().map(|(budget, _)| budget.clone()),
             bell: bell.clone(),
+            metrics,
             diagnostics,
             ..DiskOptions::new(settings, &names)
         };

@@ -7,15 +7,17 @@ pub use component::Role;
 use component::metrics::Snapshot;
 use component::{Component, FileLedger, grouped};
 
+use crate::usage::Usage;
+
 /// What a run did, all pipelines.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// The pipelines.
     pub pipelines: Vec<PipelineReport>,
-    /// From the start to the end.
-    pub wall: Duration,
-    /// Worker threads of each pipeline.
-    pub workers: usize,
+    /// What the process used from the start to the end.
+    pub usage: Usage,
+    /// CPU time of the async runtime, and of the workers beside their work for pipelines.
+    pub runtime_cpu: Duration,
 }
 
 /// What one pipeline did.
@@ -25,6 +27,8 @@ pub struct PipelineReport {
     pub name: String,
     /// Whether other pipelines feed it, so that its events are theirs.
     pub is_fed: bool,
+    /// Its own work, which is that of no component: CPU time, and how long workers waited because outputs had no room.
+    pub own: Snapshot,
     /// Its inputs, its queue where that is reported, its processors and outputs, in the order of the flow.
     pub operators: Vec<OperatorReport>,
     /// What became of the files that its inputs read.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use batch::{Budget, BufferPool};
 use component::thread::{self, Work};
@@ -33,6 +33,7 @@ use crate::settings::ProcessSettings;
 use crate::shortage;
 use crate::stage::{SharedStage, WorkerStages, make_stages};
 use crate::start::{RunOptions, StartError};
+use crate::usage::Reading;
 use crate::worker::{Job, Parts, Useful, Worker};
 
 /// Size of the buffers that inputs read into.
@@ -68,7 +69,7 @@ pub struct Run {
     process: ProcessSettings,
     options: RunOptions,
     workers: usize,
-    begin: Instant,
+    begin: Reading,
 }
 
 struct Running {
@@ -116,7 +117,7 @@ impl Run {
             0 => cores,
             workers => workers,
         };
-        let begin = Instant::now();
+        let begin = Reading::now();
         let bell = Arc::default();
         let letters = open_letters(&graph, &options)?;
         let queues = open_queues(&graph, &options, &bell)?;
@@ -216,8 +217,8 @@ impl Run {
         drop(self.threads);
         Report {
             pipelines: reports,
-            wall: self.begin.elapsed(),
-            workers: self.workers,
+            usage: self.begin.usage(self.workers),
+            runtime_cpu: self.options.activities.runtime_cpu(),
         }
     }
 }
@@ -368,20 +369,16 @@ impl Running {
             intakes: resources.intakes.clone(),
         };
         let intake = resources.intakes.get(&name).cloned();
-        let inputs = (!options.replays).then_some(graph.inputs);
-        let inputs = inputs.unwrap_or_default();
         let outputs = graph.outputs.iter();
         let outputs = outputs.map(|node| node.component.output()).collect();
-        let (common, stages) = make_stages(
-            graph.stages,
-            resources.workers,
-            (&diagnostics, &options.activities),
-            None,
-        );
+        let whose = (&diagnostics, &options.activities);
+        let (common, stages) = make_stages(graph.stages, resources.workers, whose, None);
         let mut per_worker: Vec<WorkerStages> = common.into_iter().map(Into::into).collect();
         let lanes = make_lanes(graph.outputs, &shared, &mut per_worker);
+        let own = Arc::default();
         let parts = Arc::new(Parts {
-            activity: options.activities.of(&diagnostics),
+            activity: options.activities.of(&diagnostics, &own),
+            own,
             diagnostics,
             queue,
             stages,
@@ -400,7 +397,10 @@ impl Running {
             tells_of_files: options.ledger,
             fed: graph.fed,
             waiting: Waiting {
-                inputs,
+                inputs: match options.replays {
+                    true => Vec::new(),
+                    false => graph.inputs,
+                },
                 outputs,
                 written: graph.written,
                 pool: resources.pool,
@@ -651,6 +651,7 @@ impl Running {
         PipelineReport {
             name: self.name.clone(),
             is_fed: self.fed.is_some(),
+            own: self.job.parts.own.snapshot(),
             operators: operators.collect(),
             files: self.last_ledger(held.unsafe_events),
             problems,
@@ -685,7 +686,7 @@ fn make_lanes(
 
 impl RunningInput {
     fn start(node: InputNode, ctx: InputContext, activities: &Activities) -> Self {
-        let activity = activities.of(&ctx.diagnostics);
+        let activity = activities.of(&ctx.diagnostics, &ctx.metrics);
         Self {
             name: node.name,
             metrics: ctx.metrics.clone(),

@@ -134,6 +134,7 @@ pub fn make_stages(
                 diagnostics.for_component(Role::Processor, &name)
             }
         };
+        let metrics = Arc::default();
         let shared = Arc::new(SharedStage {
             is_named: node.is_named,
             kind: node.kind,
@@ -145,8 +146,8 @@ pub fn make_stages(
                 OnFailure::DeadLetter => DEAD_LETTER.into(),
                 _ => format!("{place_name} failed").into(),
             },
-            metrics: Arc::default(),
-            activity: activities.of(&diagnostics),
+            activity: activities.of(&diagnostics, &metrics),
+            metrics,
             diagnostics,
             name: node.name,
             findings,

@@ -140,7 +140,7 @@ impl StreamReader {
             }
             match pipe.recognise(compression) {
                 Ok(Some(decompressor)) => break decompressor,
-                Ok(None) => wait(&mut pipe, STOP_CHECK_TIME, ctx)?,
+                Ok(None) => pipe.wait(STOP_CHECK_TIME).map_err(StreamError::Wait)?,
                 Err(error) => return Err(StreamError::Read(error)),
             }
         };
@@ -199,7 +199,7 @@ impl StreamReader {
                 Ok(Got::Nothing) => {
                     let patience = self.patience();
                     let pipe = self.reader.content.source_mut();
-                    match wait(pipe, patience, &self.ctx) {
+                    match pipe.wait(patience).map_err(StreamError::Wait) {
                         Ok(()) => continue,
                         Err(error) => Err(error),
                     }
@@ -252,12 +252,4 @@ impl StreamReader {
             BATCH_TIME.saturating_sub(oldest.elapsed())
         })
     }
-}
-
-/// Waits until a pipe has something to read, or the time is over.
-fn wait(pipe: &mut Pipe, time: Duration, ctx: &InputContext) -> Result<(), StreamError> {
-    let start = Instant::now();
-    let waited = pipe.wait(time);
-    ctx.metrics.waited(start.elapsed());
-    waited.map_err(StreamError::Wait)
 }

@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use component::{Delivery, Phase, Receipt, Sink, Stopped};
+use component::{Delivery, Phase, Receipt, Sink, Stopped, activity};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::{Mutex, MutexGuard};
@@ -167,6 +167,7 @@ impl FeederLane {
             common.decline(&item.ticket);
             return None;
         }
+        activity::charge();
         let begin = Instant::now();
         let batch = item.batch.handed_on(&item.rows);
         common.metrics.busy(begin.elapsed());

@@ -54,7 +54,7 @@ use std::time::{Duration, Instant};
 use batch::{Account, Batch, Bitmap, Budget, Reentry};
 use component::{
     Activities, Activity, AnyOutput, Diagnostics, Encoded, Limit, OperatorMetrics, Output, Phase,
-    Phases, Role, RowAnswer,
+    Phases, Role, RowAnswer, activity,
 };
 use expr::Expr;
 use queue::letters::DeadLetters;
@@ -182,10 +182,11 @@ impl Lane {
         let letters = letters.map(|letters| LaneLetters::new(letters, &node.name));
         let reads = node.condition.as_ref().map_or(&[][..], Expr::reads);
         let diagnostics = shared.diagnostics.for_component(Role::Output, &node.name);
+        let metrics = Arc::default();
         let common = Common {
             letters,
             lost: AtomicU64::new(0),
-            activity: shared.activities.of(&diagnostics),
+            activity: shared.activities.of(&diagnostics, &metrics),
             diagnostics,
             name: node.name,
             index,
@@ -196,7 +197,7 @@ impl Lane {
             condition: node.condition,
             otherwise: node.otherwise,
             retry: shared.retry,
-            metrics: Arc::default(),
+            metrics,
             offers: Offers::new(2 * shared.workers),
             offered: Notify::new(),
             phases: shared.phases.clone(),
@@ -568,6 +569,7 @@ impl Common {
 
     /// Passes on what the output counted and what it has to say.
     fn report(&self) {
+        activity::charge();
         if self.has_failed() {
             return;
         }

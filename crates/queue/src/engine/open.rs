@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use component::Diagnostics;
+use component::{Diagnostics, OperatorMetrics};
 use disk::{FolderStorage, PagePool, Storage};
 use parking_lot::Mutex;
 
@@ -34,6 +34,8 @@ pub struct DiskOptions {
     pub may_part: bool,
     /// The disk that several queues share.
     pub budget: Option<Arc<DiskBudget>>,
+    /// What the queue counts.
+    pub metrics: Arc<OperatorMetrics>,
     /// Where warnings go.
     pub diagnostics: Diagnostics,
     /// The time of day.
@@ -57,6 +59,7 @@ impl DiskOptions {
             outputs: outputs.iter().map(|&name| name.to_owned()).collect(),
             may_part: true,
             budget: None,
+            metrics: Arc::default(),
             diagnostics: Diagnostics::silent(),
             clock: Arc::new(wall_clock),
             steady: Arc::new(steady_clock),
@@ -137,6 +140,7 @@ impl Queue {
             options.limits,
             Some(disk),
             start.state,
+            options.metrics,
             options.diagnostics,
             [options.clock, options.steady],
             options.bell,

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::commit::WRITE_SIZE;
 use super::phase::QueuePhase;
@@ -76,7 +76,10 @@ impl Queue {
             pause: PAUSES.0,
         };
         loop {
-            let done = match self.next_work(disk, &plan) {
+            component::activity::charge();
+            let work = self.next_work(disk, &plan);
+            let begin = Instant::now();
+            let done = match work {
                 Work::Write => self.write_step(),
                 Work::Sync => self.sync_step(),
                 Work::Upkeep => {
@@ -86,6 +89,7 @@ impl Queue {
                 }
                 Work::End => break,
             };
+            self.metrics.waited(begin.elapsed());
             match done {
                 Ok(_) => plan.pause = PAUSES.0,
                 Err(_) if self.lock().phase == QueuePhase::Shut => break,
