@@ -194,6 +194,11 @@ fn language_pages() -> Vec<(&'static str, &'static str, String)> {
             grok_page(),
         ),
         (
+            "install",
+            "packages, systemd, Kubernetes, containers, manual pages, completions",
+            include_str!("install.md").to_owned(),
+        ),
+        (
             "exit-codes",
             "exit codes and standard error",
             EXIT_CODES.to_owned(),

@@ -11,6 +11,8 @@ mod docs;
 mod files;
 mod load;
 mod log;
+mod manual;
+mod notify;
 mod profile;
 mod progress;
 mod queue;
@@ -62,6 +64,10 @@ enum Command {
     Docs(DocsArgs),
     /// Prints the JSON Schema of the configuration, for editors.
     Schema,
+    /// Prints the manual page (read it with: millpond man | man -l -), or writes one for each command.
+    Man(ManArgs),
+    /// Prints the script by which a shell completes commands and options.
+    Completions(CompletionsArgs),
 }
 
 #[derive(Args)]
@@ -145,11 +151,24 @@ struct FilesArgs {
 
 #[derive(Args)]
 struct DocsArgs {
-    /// A component's name, or `pipeline`, `notation`, `queue`, `queue-tools`, `shipping`, `dead-letters`, `bench`, `profile`, `profile-kinds`, `expressions`, `functions`, `grok-patterns`, `exit-codes`.
+    /// A component's name, or `pipeline`, `notation`, `queue`, `queue-tools`, `shipping`, `dead-letters`, `bench`, `profile`, `profile-kinds`, `expressions`, `functions`, `grok-patterns`, `install`, `exit-codes`.
     topic: Option<String>,
     /// Writes one Markdown file for each page into this directory instead.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct ManArgs {
+    /// Writes millpond.1 and a page for each command into this directory instead.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct CompletionsArgs {
+    /// The shell.
+    shell: clap_complete::Shell,
 }
 
 fn main() -> ExitCode {
@@ -193,5 +212,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
             console::print(schema::schema().as_bytes())?;
             Ok(ExitCode::SUCCESS)
         }
+        Command::Man(args) => manual::man(args.out.as_deref()),
+        Command::Completions(args) => manual::completions(args.shell),
     }
 }

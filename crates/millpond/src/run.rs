@@ -21,6 +21,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::console::say;
 use crate::load::{flow, host, load, queue};
 use crate::log;
+use crate::notify::Notifier;
 use crate::profile::own::{self, OwnProfile};
 use crate::profile::service::ProfileService;
 use crate::profile::settings::Profiling;
@@ -48,6 +49,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let host = host();
     let (graph, profiling) = loaded.build_with_profiling(&host, args.data_dir.clone())?;
     let mut session = Session::begin(&graph, finite, true)?;
+    session.is_service = !finite;
     // Before profiles are stored in it.
     let data_dir = lock(graph.process.data_dir.as_deref())?;
     if args.profile.is_some() {
@@ -153,6 +155,8 @@ pub struct Session {
     signal: Arc<OnceLock<&'static str>>,
     /// Whether nothing is read, and dead letters are replayed alone.
     replays: bool,
+    /// Whether a service manager may wait to be told of it.
+    is_service: bool,
     /// What samples this process, where that is wanted.
     own: Option<OwnProfile>,
     /// The profiler of a service.
@@ -173,6 +177,7 @@ impl Session {
             bar,
             signal: Arc::default(),
             replays: false,
+            is_service: false,
             own: None,
             profiles: None,
         })
@@ -254,6 +259,24 @@ impl Session {
             .info(&format!("Millpond stopped {why}; exit code {code}"));
     }
 
+    /// Tells the service manager, if there is one, that this many pipelines have started, and how it goes on, for as long as the runtime runs.
+    fn notify(&self, pipelines: usize, stop: &Stop) {
+        if !self.is_service {
+            return;
+        }
+        match Notifier::from_environment() {
+            Ok(None) => {}
+            Ok(Some(notifier)) => {
+                let diagnostics = self.diagnostics.clone();
+                tokio::spawn(notifier.attend(pipelines, stop.clone(), diagnostics));
+            }
+            Err(error) => {
+                let words = format!("the service manager cannot be reached: {error}");
+                self.diagnostics.warn(&words);
+            }
+        }
+    }
+
     /// Runs every pipeline of the graph until it ends or a signal stops it. What inputs remember is in `memory`, where they are to.
     pub fn execute(
         &self,
@@ -271,9 +294,11 @@ impl Session {
                 let first = self.signal.clone();
                 tokio::spawn(signals.watch(stop.clone(), self.diagnostics.clone(), first))
             });
-            if graph.pipelines.is_empty() {
+            let pipelines = graph.pipelines.len();
+            if pipelines == 0 {
                 // Only profiles are of interest.
                 let begun = Reading::now();
+                self.notify(pipelines, &stop);
                 stop.stopped().await;
                 return Ok(Report {
                     pipelines: Vec::new(),
@@ -287,7 +312,7 @@ impl Session {
                 diagnostics: self.diagnostics.clone(),
                 activities: self.activities(),
                 finite,
-                stop,
+                stop: stop.clone(),
                 ledger,
                 replays: self.replays,
             };
@@ -302,6 +327,7 @@ impl Session {
             if let Some(service) = &self.profiles {
                 service.count(run.handled());
             }
+            self.notify(pipelines, &stop);
             let drawing = tokio::spawn(self.bar.clone().draw(run.progress(), run.events()));
             let report = run.finish().await;
             drawing.abort();

@@ -62,6 +62,7 @@ mod routing;
 mod running;
 mod sample;
 mod search_servers;
+mod service;
 mod shipping;
 mod silent_clients;
 mod slips;
