@@ -9,6 +9,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::Context;
 use component::{Effects, grouped};
 use pipeline::Report;
 use pipeline::report::{OperatorReport, PipelineReport, Problem, bytes, time};
@@ -33,7 +34,9 @@ pub fn bench(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         true => Effects::Outputs,
         false => Effects::Nothing,
     };
-    let graph = load(args.source.pipeline()?)?.build_trial(&host, effects)?;
+    let source = args.source.as_ref();
+    let source = source.context("bench needs a pipeline, or `suite` and a file")?;
+    let graph = load(source.pipeline()?)?.build_trial(&host, effects)?;
     let to_stdout = graph.uses_standard_output();
     let mut session = Session::begin(&graph, true, false)?;
     if args.profile.is_some() {
@@ -263,7 +266,7 @@ impl Table {
 }
 
 /// The largest resident memory of this process so far, in bytes; 0 where the system does not say.
-fn peak_memory() -> u64 {
+pub fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kib = line

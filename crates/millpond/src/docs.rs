@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::profile::settings::ProfileSettings;
 use crate::profile::tariff::RateSettings;
+use crate::suite::settings::{DocumentedScenario, Tolerance};
 use crate::{REGISTRY, console, schema};
 
 const ROLES: [StageRole; 3] = [StageRole::Input, StageRole::Processor, StageRole::Output];
@@ -161,6 +162,11 @@ fn tool_pages() -> Vec<(&'static str, &'static str, String)> {
             "bench",
             "`millpond bench`: what a pipeline costs, and what limits it",
             include_str!("bench.md").to_owned(),
+        ),
+        (
+            "bench-suite",
+            "`millpond bench suite`: scenarios measured in turn, also other programs, against a baseline",
+            suite_page(),
         ),
         (
             "profile",
@@ -368,6 +374,15 @@ fn queue_page() -> String {
         "Settings of `queue: disk` and `overflow: disk`",
         &schema::settings::<DiskSettings>(),
     );
+    text
+}
+
+fn suite_page() -> String {
+    let mut text = String::from(include_str!("bench_suite.md"));
+    let tolerance = schema::settings::<Tolerance>();
+    write_section(&mut text, "Settings of `tolerance`", &tolerance);
+    let scenario = schema::settings::<DocumentedScenario>();
+    write_section(&mut text, "Settings of each scenario", &scenario);
     text
 }
 

@@ -19,6 +19,7 @@ mod queue;
 mod run;
 mod sample;
 mod schema;
+mod suite;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -125,9 +126,12 @@ struct RunArgs {
 }
 
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
 struct BenchArgs {
+    #[command(subcommand)]
+    command: Option<suite::BenchCommand>,
     #[command(flatten)]
-    source: Source,
+    source: Option<Source>,
     /// Prints one JSON object instead of text.
     #[arg(long)]
     json: bool,
@@ -151,7 +155,7 @@ struct FilesArgs {
 
 #[derive(Args)]
 struct DocsArgs {
-    /// A component's name, or `pipeline`, `notation`, `queue`, `queue-tools`, `shipping`, `dead-letters`, `bench`, `profile`, `profile-kinds`, `expressions`, `functions`, `grok-patterns`, `install`, `exit-codes`.
+    /// A component's name, or `pipeline`, `notation`, `queue`, `queue-tools`, `shipping`, `dead-letters`, `bench`, `bench-suite`, `profile`, `profile-kinds`, `expressions`, `functions`, `grok-patterns`, `install`, `exit-codes`.
     topic: Option<String>,
     /// Writes one Markdown file for each page into this directory instead.
     #[arg(long, value_name = "DIR")]
@@ -202,7 +206,10 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
                 check::check_sample(args.source.pipeline()?, args.data_dir, &file, args.lines)
             }
         },
-        Command::Bench(args) => bench::bench(&args),
+        Command::Bench(args) => match &args.command {
+            Some(command) => suite::run(command),
+            None => bench::bench(&args),
+        },
         Command::Files(args) => files::files(&args.data_dir, args.json),
         Command::Queue(command) => queue::queue(&command),
         Command::DeadLetters(command) => dead_letters::dead_letters(&command),

@@ -122,7 +122,7 @@ impl Replay {
 }
 
 /// Locks the data directory, where there is one.
-fn lock(data_dir: Option<&Path>) -> anyhow::Result<Option<LockedDirectory>> {
+pub fn lock(data_dir: Option<&Path>) -> anyhow::Result<Option<LockedDirectory>> {
     let locked = data_dir.map(LockedDirectory::take).transpose();
     locked.map_err(|error| sentence(&error))
 }
@@ -147,6 +147,9 @@ pub fn sentence(error: &RegistryError) -> anyhow::Error {
     anyhow!("{error}")
 }
 
+/// What is given the number of events so far, on the runtime.
+pub type Watch = fn(Arc<dyn Fn() -> u64 + Send + Sync>);
+
 /// A run from the first message to the last.
 pub struct Session {
     diagnostics: Diagnostics,
@@ -157,6 +160,8 @@ pub struct Session {
     replays: bool,
     /// Whether a service manager may wait to be told of it.
     is_service: bool,
+    /// What watches how many events there were so far, once everything has started.
+    pub watch: Option<Watch>,
     /// What samples this process, where that is wanted.
     own: Option<OwnProfile>,
     /// The profiler of a service.
@@ -178,6 +183,7 @@ impl Session {
             signal: Arc::default(),
             replays: false,
             is_service: false,
+            watch: None,
             own: None,
             profiles: None,
         })
@@ -328,6 +334,9 @@ impl Session {
                 service.count(run.handled());
             }
             self.notify(pipelines, &stop);
+            if let Some(watch) = self.watch {
+                watch(run.events());
+            }
             let drawing = tokio::spawn(self.bar.clone().draw(run.progress(), run.events()));
             let report = run.finish().await;
             drawing.abort();

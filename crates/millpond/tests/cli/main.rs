@@ -9,6 +9,7 @@ mod acknowledged_outputs;
 mod bad_input;
 mod beats_input;
 mod bench;
+mod bench_suite;
 mod broken_outputs;
 mod clickhouse_output;
 mod codecs;
