@@ -57,10 +57,18 @@ impl Notifier {
         Ok(Self { socket, watchdog })
     }
 
+    /// Sends lines of `NAME=value`.
+    ///
+    /// # Errors
+    /// The service manager is gone, or reads nothing for [`SEND_TIMEOUT`].
+    fn tell(&self, lines: &str) -> io::Result<()> {
+        self.socket.send(lines.as_bytes()).map(|_| ())
+    }
+
     /// Says that every pipeline has started, then that the process is alive, and when it begins to stop. Does not end.
     pub async fn attend(self, pipelines: usize, stop: Stop, diagnostics: Diagnostics) {
         let tell = |lines: &str| {
-            if let Err(error) = self.socket.send(lines.as_bytes()) {
+            if let Err(error) = self.tell(lines) {
                 let words = format!("the service manager cannot be told {lines:?}: {error}");
                 diagnostics.warn(&words);
             }

@@ -2,6 +2,9 @@
 
 use super::measure::Sample;
 
+/// The shortest span of time: CPU time is counted in ticks of 10 ms.
+const SPAN_SECONDS_MIN: f64 = 0.05;
+
 /// Values at even distances, from the start of a run to its end.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
@@ -39,7 +42,8 @@ impl Series {
         let alive = samples.iter().rposition(|it| it.memory_bytes > 0);
         let samples = &samples[..alive.map_or(0, |last| last + 1)];
         let seconds = samples.last().map_or(0.0, |last| last.at_seconds);
-        let count = count.min(samples.len().saturating_sub(1));
+        let spans = (seconds / SPAN_SECONDS_MIN) as usize;
+        let count = count.min(spans).min(samples.len().saturating_sub(1));
         let edge = |index: usize| seconds * index as f64 / count.max(1) as f64;
         Self {
             values: (0..count)

@@ -8,6 +8,8 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
+use testkit::rights::leave_out;
+
 use crate::program::{Folder, command, ended, millpond};
 
 /// How long a message may take.
@@ -213,6 +215,30 @@ fn configurations_of_packages_are_valid() {
         let ended = ended(output.expect("runs"));
         assert_eq!(ended.code, Some(0), "{text}\n{}", ended.err);
     }
+}
+
+#[test]
+fn systemd_accepts_the_unit() {
+    let analyze = |args: &[&str]| Command::new("systemd-analyze").args(args).output();
+    if analyze(&["--version"]).is_err() {
+        return leave_out("systemd-analyze is missing (package systemd)");
+    }
+    let unit = fs::read_to_string(packaging().join("systemd/millpond.service")).unwrap();
+    let folder = Folder::new();
+    // Where the package puts what the unit names, there may be nothing here.
+    let program = env!("CARGO_BIN_EXE_millpond");
+    let lines = unit
+        .lines()
+        .filter(|line| !line.starts_with("Documentation="));
+    let unit: String = lines
+        .map(|line| line.replace("/usr/bin/millpond", program) + "\n")
+        .collect();
+    let path = folder.write("millpond.service", unit.replace("/bin/kill", program));
+    let verified = ended(analyze(&["verify", &path]).unwrap()).expect(0);
+    assert_eq!(verified.err, "");
+    // At most 2.0, of 10 for a unit that may do anything.
+    let security = ["security", "--offline=true", "--threshold=20", &path];
+    ended(analyze(&security).unwrap()).expect(0);
 }
 
 #[test]
