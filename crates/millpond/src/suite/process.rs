@@ -15,8 +15,10 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use super::child::{End, Told};
 use super::measure::{Sample, peak_bytes, sample};
 
-/// How often memory and CPU time are looked at: at first, and after some seconds.
-const SAMPLE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(50));
+/// How often memory and CPU time are looked at: after a part of the time so far, within these limits, so that a long run has no more than some
+/// hundred samples.
+const SAMPLE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+const SAMPLE_PART: u32 = 200;
 /// How long a program may take to end that is asked to.
 const END: Duration = Duration::from_secs(10);
 /// How long a receiver may take to start.
@@ -115,7 +117,7 @@ impl Watched {
     /// Takes a sample if it is time for one.
     pub fn look(&mut self) {
         if Instant::now() >= self.next {
-            let pause = (self.begin.elapsed() / 50).clamp(SAMPLE.0, SAMPLE.1);
+            let pause = (self.begin.elapsed() / SAMPLE_PART).clamp(SAMPLE.0, SAMPLE.1);
             self.next = Instant::now() + pause;
             self.take();
         }
