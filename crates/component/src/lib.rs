@@ -10,6 +10,7 @@
 //! | [`phase`] | how far a run is on its way to its end |
 //! | [`diagnostics`] | messages for the person who runs Millpond |
 //! | [`activity`] | what each thread works for at each moment, and the CPU time that it is charged with |
+//! | [`kept`] | sockets that stay open while another configuration takes the place of the one that runs |
 //! | [`metrics`] | counters of an operator |
 //! | [`ledger`] | what became of every file |
 //! | [`standard`] | whether standard input and output can be used |
@@ -20,6 +21,7 @@
 pub mod activity;
 pub mod diagnostics;
 pub mod input;
+pub mod kept;
 pub mod ledger;
 pub mod metrics;
 pub mod output;

@@ -16,6 +16,7 @@ mod notify;
 mod profile;
 mod progress;
 mod queue;
+mod reload;
 mod run;
 mod sample;
 mod schema;
@@ -120,6 +121,9 @@ struct RunArgs {
     /// Samples the run, and writes a profile of Millpond itself to this file, with the pipeline and component of each sample.
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
+    /// Reloads the configuration when its files change. SIGHUP reloads it in any case.
+    #[arg(long)]
+    watch: bool,
     /// Prints the configuration as YAML without running it.
     #[arg(long)]
     print_config: bool,

@@ -17,15 +17,18 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
 
 use crate::console::say;
-use crate::load::{flow, host, load, queue};
+use crate::load::{host, load};
 use crate::log;
 use crate::notify::Notifier;
 use crate::profile::own::{self, OwnProfile};
 use crate::profile::service::ProfileService;
 use crate::profile::settings::Profiling;
 use crate::progress::Bar;
+use crate::reload::{Origin, Reloads, flows};
 use crate::{RunArgs, profile};
 
 /// Exit code of a run whose user would not wait for it to stop.
@@ -34,9 +37,8 @@ const INTERRUPTED: i32 = 130;
 /// Signals that come so soon after the first one are part of the same request: `timeout` signals the process and its group.
 const ONE_REQUEST: Duration = Duration::from_millis(500);
 
-/// The answer to SIGHUP.
-const HANGUP: &str =
-    "SIGHUP is ignored: Millpond cannot reload its configuration yet; restart it to apply changes";
+/// The answer to SIGHUP where there is nothing to read again.
+const HANGUP: &str = "SIGHUP is ignored: only the configuration of a service can be reloaded";
 
 /// How often a second a core is sampled where the run's profile is asked for.
 const PROFILE_HZ: u32 = 97;
@@ -56,6 +58,14 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         session = session.sampled(OwnProfile::start(PROFILE_HZ)?);
     } else if !finite {
         session.serve_profiles(&profiling, &graph, &host.name)?;
+    }
+    if !finite {
+        let origin = Origin {
+            source: pipeline.to_owned(),
+            data_dir: args.data_dir.clone(),
+            host: host.clone(),
+        };
+        session.origin = Some((origin, args.watch));
     }
     if !finite {
         session.introduce(&graph, pipeline);
@@ -166,6 +176,8 @@ pub struct Session {
     own: Option<OwnProfile>,
     /// The profiler of a service.
     profiles: Option<ProfileService>,
+    /// Where a service reads its configuration again, and whether it does so by itself when files change.
+    origin: Option<(Origin, bool)>,
 }
 
 impl Session {
@@ -186,6 +198,7 @@ impl Session {
             watch: None,
             own: None,
             profiles: None,
+            origin: None,
         })
     }
 
@@ -246,12 +259,8 @@ impl Session {
         self.diagnostics.info(&format!(
             "Millpond {version} started; configuration {configuration}; {state}"
         ));
-        for pipeline in &graph.pipelines {
-            let (flow, queue) = (flow(pipeline), queue(pipeline, data_dir));
-            let queue = queue.unwrap_or_else(|| "memory".to_owned());
-            self.diagnostics
-                .for_pipeline(&pipeline.name)
-                .info(&format!("started: {flow}; queue: {queue}"));
+        for (pipeline, flow) in flows(graph) {
+            self.diagnostics.for_pipeline(&pipeline).info(&flow);
         }
     }
 
@@ -285,7 +294,7 @@ impl Session {
 
     /// Runs every pipeline of the graph until it ends or a signal stops it. What inputs remember is in `memory`, where they are to.
     pub fn execute(
-        &self,
+        &mut self,
         graph: Graph,
         finite: bool,
         host: &Arc<batch::HostInfo>,
@@ -295,11 +304,15 @@ impl Session {
         let runtime = runtime()?;
         let report = runtime.block_on(async {
             let stop = Stop::default();
+            let hangup = Arc::<Notify>::default();
+            // What ends with the run.
+            let mut beside = JoinSet::new();
             // Before anything that may take long, such as reading what a large registry holds.
-            let signals = signals(&self.diagnostics).map(|signals| {
+            if let Some(signals) = signals(&self.diagnostics) {
                 let first = self.signal.clone();
-                tokio::spawn(signals.watch(stop.clone(), self.diagnostics.clone(), first))
-            });
+                let hangup = self.origin.is_some().then(|| hangup.clone());
+                beside.spawn(signals.watch(stop.clone(), self.diagnostics.clone(), first, hangup));
+            }
             let pipelines = graph.pipelines.len();
             if pipelines == 0 {
                 // Only profiles are of interest.
@@ -337,13 +350,12 @@ impl Session {
             if let Some(watch) = self.watch {
                 watch(run.events());
             }
-            let drawing = tokio::spawn(self.bar.clone().draw(run.progress(), run.events()));
-            let report = run.finish().await;
-            drawing.abort();
-            if let Some(signals) = signals {
-                signals.abort();
+            if let Some((origin, watches)) = self.origin.take() {
+                let reloads = Reloads::new(origin, run.reloader(), &self.diagnostics);
+                beside.spawn(reload_when_asked(reloads, hangup, watches));
             }
-            anyhow::Ok(report)
+            beside.spawn(self.bar.clone().draw(run.progress(), run.events()));
+            anyhow::Ok(run.finish().await)
         });
         self.bar.clear();
         // Blocking reads of a terminal or a pipe may still be under way: the process ends without waiting for them.
@@ -454,6 +466,24 @@ fn runtime() -> anyhow::Result<Runtime> {
     runtime.context("cannot start the runtime")
 }
 
+/// Reloads the configuration of a service on SIGHUP, and when its files change if it `watches` them.
+async fn reload_when_asked(reloads: Arc<Reloads>, hangup: Arc<Notify>, watches: bool) {
+    let on_hangup = async {
+        loop {
+            hangup.notified().await;
+            // What came of it has been said.
+            let _ = reloads.reload("SIGHUP received").await;
+        }
+    };
+    let on_change = async {
+        match watches {
+            true => reloads.clone().watch().await,
+            false => std::future::pending().await,
+        }
+    };
+    tokio::join!(on_hangup, on_change);
+}
+
 /// The signals that are watched.
 struct Signals {
     interrupt: Signal,
@@ -479,12 +509,13 @@ fn signals(diagnostics: &Diagnostics) -> Option<Signals> {
 
 impl Signals {
     /// The first SIGINT or SIGTERM stops the inputs; a second one, [`ONE_REQUEST`] later or more, ends the process at once.
-    /// SIGHUP, which by convention asks a service to reload, ends nothing.
+    /// SIGHUP asks a service to reload its configuration, and ends nothing elsewhere.
     async fn watch(
         mut self,
         stop: Stop,
         diagnostics: Diagnostics,
         first: Arc<OnceLock<&'static str>>,
+        hangup: Option<Arc<Notify>>,
     ) {
         let mut asked: Option<Instant> = None;
         loop {
@@ -492,7 +523,10 @@ impl Signals {
                 _ = self.interrupt.recv() => "SIGINT",
                 _ = self.terminate.recv() => "SIGTERM",
                 _ = self.hangup.recv() => {
-                    diagnostics.info(HANGUP);
+                    match &hangup {
+                        Some(hangup) => hangup.notify_one(),
+                        None => diagnostics.info(HANGUP),
+                    }
                     continue;
                 }
             };

@@ -58,7 +58,7 @@ pub fn sample(loaded: Loaded, file: &str, lines: u64) -> anyhow::Result<ExitCode
         needs_pipelines: true,
     };
     let graph = Graph::build(&REGISTRY, &root.rooted(), &host, options.clone())?;
-    let session = Session::begin(&graph, true, false)?;
+    let mut session = Session::begin(&graph, true, false)?;
     let is_alone = graph.pipelines.len() == 1;
     let mut code = 0;
     for mut pipelines in linked(graph.pipelines) {
@@ -79,6 +79,7 @@ pub fn sample(loaded: Loaded, file: &str, lines: u64) -> anyhow::Result<ExitCode
         }
         let group = Graph {
             process: graph.process.clone(),
+            fingerprints: graph.fingerprints.clone(),
             pipelines,
         };
         let report = session.execute(group, true, &host, None, false)?;

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use component::kept;
 use config::{ConfigError, Node};
 use rustix::net::sockopt::{
     set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl,
@@ -167,8 +168,18 @@ impl Address {
     /// # Errors
     /// The address is taken, or is none of this machine, at the place of the setting.
     pub async fn bind(&self, node: &Node) -> Result<TcpListener, ConfigError> {
+        let name = format!("tcp {self}");
+        if let Some((socket, _)) = kept::take(&name)
+            && let Ok(listener) = TcpListener::from_std(socket.into())
+        {
+            return Ok(listener);
+        }
         let listening = self.listen().await;
-        listening.map_err(|error| self.refused(node, 't', &error))
+        let kept = listening.and_then(|listener| {
+            kept::put(&name, &listener, None)?;
+            Ok(listener)
+        });
+        kept.map_err(|error| self.refused(node, 't', &error))
     }
 
     /// A socket that receives datagrams. `node` is the setting.
@@ -176,6 +187,10 @@ impl Address {
     /// # Errors
     /// The address is taken, or is none of this machine, at the place of the setting.
     pub async fn bind_udp(&self, node: &Node) -> Result<UdpSocket, ConfigError> {
+        let name = format!("udp {self}");
+        if let Some((socket, _)) = kept::take(&name) {
+            return Ok(socket.into());
+        }
         let bound = match &self.host {
             Host::Loopback => UdpSocket::bind((Ipv4Addr::LOCALHOST, self.port)),
             // An IPv6 socket takes IPv4 datagrams too; a machine may be without IPv6.
@@ -190,7 +205,11 @@ impl Address {
                 Err(error) => Err(error),
             },
         };
-        bound.map_err(|error| self.refused(node, 'u', &error))
+        let kept = bound.and_then(|socket| {
+            kept::put(&name, &socket, None)?;
+            Ok(socket)
+        });
+        kept.map_err(|error| self.refused(node, 'u', &error))
     }
 
     /// Why the address cannot be had; `protocol` is the letter of TCP or UDP for `ss`.

@@ -1,13 +1,14 @@
 //! The configuration tree read into components that are ready to run.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use batch::HostInfo;
 use component::settings::PROCESSORS;
 use component::{AnyOutput, Build, BuildContext, Effects, Spec};
-use config::{ConfigError, Node, Size, StageRole, setting_names};
+use config::{ConfigError, Node, Size, StageRole, setting_names, to_yaml};
 use expr::Expr;
 use queue::{DISK_SIZE_MIN, QueueSettings, check_file_name};
 use serde::de::DeserializeOwned;
@@ -27,6 +28,8 @@ pub use crate::nodes::{InputNode, OutputNode, PipelineGraph, StageNode};
 pub struct Graph {
     /// Settings of the process.
     pub process: ProcessSettings,
+    /// For each setting at the top of the configuration but `pipelines`, a number that changes with what it says.
+    pub fingerprints: BTreeMap<String, u64>,
     /// The pipelines, in the order of the configuration.
     pub pipelines: Vec<PipelineGraph>,
 }
@@ -99,7 +102,11 @@ impl Graph {
         let names: Vec<&str> = pipelines.iter().map(|it| it.name.as_str()).collect();
         builder.links.check(&names)?;
         builder.loops.check(&mut pipelines, &builder.links)?;
-        let mut graph = Self { process, pipelines };
+        let mut graph = Self {
+            process,
+            fingerprints: fingerprints(root),
+            pipelines,
+        };
         if options.effects != Effects::All {
             graph.leave_data_dir();
         }
@@ -189,6 +196,7 @@ impl Builder<'_> {
             stages,
             outputs,
             retry,
+            fingerprint: fingerprint(node),
             written: Arc::default(),
             is_watched: false,
         })
@@ -472,6 +480,23 @@ impl Builder<'_> {
         let spec = self.registry.resolve(role, name)?;
         Ok((spec, settings.into_owned()))
     }
+}
+
+/// A number that changes with what a part of a configuration says.
+fn fingerprint(node: &Node) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    to_yaml(node).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// For each setting at the top of a configuration but `pipelines`, a number that changes with what it says.
+fn fingerprints(root: &Node) -> BTreeMap<String, u64> {
+    let settings = root.as_map().unwrap_or_default().iter();
+    let named = settings.filter_map(|(key, value)| Some((key.as_str()?, value)));
+    let of_process = named.filter(|(key, _)| *key != "pipelines");
+    of_process
+        .map(|(key, value)| (key.to_owned(), fingerprint(value)))
+        .collect()
 }
 
 /// The most worker threads: far more than cores, and few enough to start.

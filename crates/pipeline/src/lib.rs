@@ -14,13 +14,15 @@
 //! | `links`, `intake` | which pipelines feed which; where a pipeline takes what others hand over |
 //! | [`stage`] | one processor with its condition, failure policy and counters |
 //! | [`lane`] | one output: encoded batches in sequence, retry, acknowledgement |
-//! | [`run`], `start` | threads, end and stop of a run; `worker`: what the workers do; `queues`: opening what is on disk |
+//! | [`run`], `start`, `fleet`, `running` | threads, end and stop of a run, of all its pipelines and of one; `worker`: what the workers do; `queues`: opening what is on disk |
+//! | [`reload`] | putting another configuration in the place of the one that runs |
 //! | `reading` | fields that are read and that no event had |
 //! | `replay` | dead letters that go on where they stopped |
 //! | [`report`], [`usage`], [`verdict`] | what a run did, what the process used, and what limited it |
 
 mod dry;
 mod findings;
+mod fleet;
 pub mod graph;
 mod intake;
 pub mod lane;
@@ -31,11 +33,13 @@ mod own_runtime;
 mod queues;
 mod reading;
 pub mod registry;
+pub mod reload;
 mod remarks;
 mod replay;
 pub mod report;
 mod retry;
 pub mod run;
+mod running;
 pub mod settings;
 mod shortage;
 pub mod stage;
@@ -46,6 +50,7 @@ mod worker;
 
 pub use graph::{BuildOptions, Graph, PipelineGraph};
 pub use registry::Registry;
+pub use reload::{Changes, ReloadError, Reloader};
 pub use report::{OperatorReport, Report};
 pub use run::{Handled, Run};
 pub use start::{RunOptions, StartError};

@@ -22,6 +22,8 @@ pub struct PipelineGraph {
     pub stages: Vec<StageNode>,
     /// Its outputs.
     pub outputs: Vec<OutputNode>,
+    /// A number that changes with what the configuration says of it.
+    pub fingerprint: u64,
     /// How failed writes are repeated.
     pub retry: RetrySettings,
     /// What outputs write that its events go to, in this pipeline and in others.

@@ -1,32 +1,30 @@
 //! Every pipeline's queue, opened before anything runs.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use component::{Order, Role};
 use queue::{Bell, DiskBudget, DiskOptions, Mode, Queue, QueueError, QueueSettings};
 
-use crate::graph::{Graph, PipelineGraph, StageNode};
+use crate::graph::{PipelineGraph, StageNode};
 use crate::start::RunOptions;
 
-/// Every pipeline's queue, in order. They ring one bell for the workers.
+/// The queues of pipelines, in order. They ring one bell for the workers. `shared` is the disk that those without a size of their own
+/// share, and the share of each.
+///
+/// # Errors
+/// A disk queue cannot be used.
 pub fn open_queues(
-    graph: &Graph,
+    pipelines: &[PipelineGraph],
+    data_dir: Option<&Path>,
+    shared: Option<&(Arc<DiskBudget>, u64)>,
     options: &RunOptions,
     bell: &Arc<Bell>,
 ) -> Result<Vec<Arc<Queue>>, QueueError> {
-    let shared = graph.process.max_disk_bytes.map(|size| {
-        let queues = graph.pipelines.iter();
-        let count = queues.filter(|pipeline| pipeline.queue.disk().is_some());
-        (
-            Arc::new(DiskBudget::new(size.0)),
-            size.0 / count.count().max(1) as u64,
-        )
-    });
     let open = |pipeline: &PipelineGraph| {
         let limits = pipeline.queue.limits();
         let disk = pipeline.queue.disk();
-        let folder =
-            disk.and_then(|disk| disk.folder(graph.process.data_dir.as_deref(), &pipeline.name));
+        let folder = disk.and_then(|disk| disk.folder(data_dir, &pipeline.name));
         let (Some(disk), Some(folder)) = (disk, folder) else {
             return Ok(Queue::memory(limits, pipeline.outputs.len(), bell.clone()));
         };
@@ -35,7 +33,7 @@ pub fn open_queues(
             .iter()
             .map(|output| &*output.name)
             .collect();
-        let settings = disk.effective(shared.as_ref().map(|(_, share)| *share));
+        let settings = disk.effective(shared.map(|(_, share)| *share));
         let mode = match &pipeline.queue {
             QueueSettings::Disk(_) => Mode::Everything,
             QueueSettings::Memory(_) => Mode::Overflow,
@@ -52,7 +50,7 @@ pub fn open_queues(
             mode,
             limits,
             may_part: pipeline.stages.iter().all(is_stateless),
-            budget: shared.as_ref().map(|(budget, _)| budget.clone()),
+            budget: shared.map(|(budget, _)| budget.clone()),
             bell: bell.clone(),
             metrics,
             diagnostics,
@@ -60,5 +58,5 @@ pub fn open_queues(
         };
         Queue::open(&folder, options)
     };
-    graph.pipelines.iter().map(open).collect()
+    pipelines.iter().map(open).collect()
 }

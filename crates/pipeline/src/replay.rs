@@ -26,7 +26,8 @@ use queue::{Inlet, Queue};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use crate::graph::{Graph, PipelineGraph};
+use crate::graph::PipelineGraph;
+use crate::settings::ProcessSettings;
 use crate::start::{RunOptions, StartError};
 use crate::worker::{Gone, Parts};
 
@@ -59,24 +60,28 @@ pub type Opened = (Phases, Option<Arc<DeadLetters>>);
 ///
 /// # Errors
 /// A store cannot be used.
-pub fn open_letters(graph: &Graph, options: &RunOptions) -> Result<Vec<Opened>, StartError> {
+pub fn open_letters(
+    pipelines: &[PipelineGraph],
+    settings: &ProcessSettings,
+    options: &RunOptions,
+) -> Result<Vec<Opened>, StartError> {
     let open = |pipeline: &PipelineGraph| {
         let phases = Phases::default();
-        let Some(data_dir) = &graph.process.data_dir else {
+        let Some(data_dir) = &settings.data_dir else {
             return Ok((phases, None));
         };
         let retry = options.retry(pipeline.retry);
         let letters = DeadLetters::open(Options {
             folder: queue::letters::folder(data_dir, &pipeline.name),
             pipeline: pipeline.name.as_str().into(),
-            settings: graph.process.dead_letters,
+            settings: settings.dead_letters,
             phases: phases.clone(),
             give_up_after: retry.give_up_after.map(|limit| limit.0),
             diagnostics: options.diagnostics.for_pipeline(&pipeline.name),
         })?;
         Ok((phases, Some(letters)))
     };
-    graph.pipelines.iter().map(open).collect()
+    pipelines.iter().map(open).collect()
 }
 
 /// What looks after requests while a pipeline runs.

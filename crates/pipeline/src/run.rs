@@ -1,109 +1,43 @@
 //! A run: threads, the end of the inputs, and stopping.
 //!
 //! Inputs and the signal handler live on one runtime; workers, which all pipelines share, and lanes are threads of their own,
-//! because their work is processing and blocking writes. How far a pipeline is on its way to its end is one [`Phase`], which
-//! everybody watches. A run ends when its inputs have ended and every output has taken everything, when
+//! because their work is processing and blocking writes. How far a pipeline is on its way to its end is one
+//! [`component::Phase`], which everybody watches. A run ends when its inputs have ended and every output has taken everything, when
 //! nobody wants more (an ordered processor is finished, or the reader is gone), or at the deadline after a stop.
+//!
+//! Another configuration can take the place of the one that runs ([`Reloader`]).
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
-use batch::{Budget, BufferPool};
+use component::Component;
+use component::kept::{Attempt, Kept};
 use component::thread::{self, Work};
-use component::{
-    Activities, AnyOutput, Component, FileLedger, InputContext, Ledger, OperatorMetrics, Output,
-    Phase, Phases, Progress, Stop, WrittenFiles, plural_were,
-};
-use config::ConfigError;
-use queue::{Bell, Inlet, Queue, QueuePhase};
+use tokio::sync::mpsc;
 
-use crate::graph::{Graph, InputNode, OutputNode, PipelineGraph};
-use crate::intake::Intake;
-use crate::lane::{Lane, Shared};
-use crate::own_runtime::OwnRuntime;
-use crate::queues::open_queues;
-use crate::remarks::remarks;
-use crate::replay::{Opened, Replaying, open_letters};
-use crate::report::{OperatorReport, PipelineReport, Problem, Report, Role};
-use crate::retry::{Panicked, caught};
-use crate::settings::ProcessSettings;
-use crate::shortage;
-use crate::stage::{SharedStage, WorkerStages, make_stages};
+use crate::fleet::{Fleet, Known, Process, known, open_components};
+use crate::graph::Graph;
+use crate::reload::{Reloader, Request};
+use crate::report::Report;
+use crate::running::{Running, Shown};
 use crate::start::{RunOptions, StartError};
 use crate::usage::Reading;
-use crate::worker::{Job, Parts, Useful, Worker};
-
-/// Size of the buffers that inputs read into.
-pub const BUFFER_SIZE: usize = 256 << 10;
-
-/// How long inputs and writes that were waiting may take to end when the deadline was over.
-const LAST_CHANCE: Duration = Duration::from_secs(1);
-
-/// What an output is told of that was still at work when the deadline of a stop was over.
-const NOT_ENDED: &str =
-    "it did not stop by the shutdown deadline, because its destination did not respond in time";
-
-/// How long a stop waits for a disk that is full or fails.
-const PAUSED_PATIENCE: Duration = Duration::from_secs(2);
-
-/// How often the ledger is looked at, at most, for receipts that inputs have not looked at yet.
-const LEDGER_LOOKS: usize = 20;
-
-/// How long between two such looks: inputs look every 10 ms.
-const LEDGER_PAUSE: Duration = Duration::from_millis(5);
-
-/// How often a stop looks whether a disk queue has everything.
-const LEAVE_CHECK: Duration = Duration::from_millis(20);
+use crate::worker::Worker;
 
 /// How many events every operator has handled so far: its pipeline, the operator, events.
 pub type Handled = Arc<dyn Fn() -> Vec<(Arc<str>, Component, u64)> + Send + Sync>;
 
 /// A run in progress.
 pub struct Run {
+    process: Process,
+    known: BTreeMap<String, Known>,
     pipelines: Vec<Running>,
     /// The pool.
     threads: Vec<Work<()>>,
-    process: ProcessSettings,
-    options: RunOptions,
-    workers: usize,
+    reloader: Reloader,
+    requests: mpsc::Receiver<Request>,
     begin: Reading,
-}
-
-struct Running {
-    name: String,
-    tells_of_files: bool,
-    /// What its input is called where other pipelines feed it.
-    fed: Option<String>,
-    /// What waits for its start.
-    waiting: Waiting,
-    inputs: Vec<RunningInput>,
-    /// What looks whether dead letters are to be replayed.
-    replaying: Option<Replaying>,
-    writers: Vec<Work<()>>,
-    /// Queue, processors and outputs, as workers see them.
-    job: Arc<Job>,
-    phases: Phases,
-}
-
-/// What waits for its start.
-struct Waiting {
-    inputs: Vec<InputNode>,
-    /// What outputs write that the inputs' events go to.
-    written: Arc<[Arc<WrittenFiles>]>,
-    outputs: Vec<Arc<dyn Output>>,
-    pool: BufferPool,
-    options: RunOptions,
-}
-
-struct RunningInput {
-    name: String,
-    task: Option<tokio::task::JoinHandle<Result<(), component::InputError>>>,
-    metrics: Arc<OperatorMetrics>,
-    progress: Arc<Progress>,
-    ledger: Arc<Ledger>,
 }
 
 impl Run {
@@ -111,48 +45,51 @@ impl Run {
     ///
     /// # Errors
     /// A setting cannot work, a disk queue cannot be used, or the system cannot create another thread; then nothing was read.
-    pub async fn start(graph: Graph, options: RunOptions) -> Result<Self, StartError> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let workers = match graph.process.workers {
-            0 => cores,
-            workers => workers,
-        };
+    pub async fn start(mut graph: Graph, options: RunOptions) -> Result<Self, StartError> {
         let begin = Reading::now();
-        let bell = Arc::default();
-        let letters = open_letters(&graph, &options)?;
-        let queues = open_queues(&graph, &options, &bell)?;
-        let queues = queues.into_iter().zip(letters).collect();
-        let (process, mut pipelines, stages) = set_up(graph, queues, workers, &options);
-        let threads = match start_all(&mut pipelines, stages, &bell).await {
-            Ok(threads) => threads,
-            Err((error, threads)) => {
-                call_off(pipelines, threads);
-                return Err(error);
-            }
-        };
+        let known = known(&graph);
+        let kept = Arc::<Kept>::default();
+        open_components(&mut graph.pipelines, &kept, &Attempt::new(Vec::new())).await?;
+        if options.finite {
+            // It takes no other configuration.
+            kept.forget();
+        }
+        let (process, pipelines) = Process::new(graph, kept, options);
+        let mut pipelines = process.set_up(pipelines)?;
+        let mut threads = Vec::new();
+        if let Err(error) = start_threads(&process, &mut pipelines, &mut threads) {
+            process.call_off(pipelines);
+            // Panics there have been said.
+            threads.into_iter().for_each(|worker| drop(worker.join()));
+            return Err(StartError::Threads(error));
+        }
         // Nothing is read before everything is there to take it.
         pipelines.iter_mut().for_each(Running::start_inputs);
+        process.show(&pipelines);
+        let (reloader, requests) = Reloader::new();
         Ok(Self {
+            process,
+            known,
             pipelines,
             threads,
-            process,
-            options,
-            workers,
+            reloader,
+            requests,
             begin,
         })
     }
 
+    /// Puts other configurations in the place of the one that runs.
+    pub fn reloader(&self) -> Reloader {
+        self.reloader.clone()
+    }
+
     /// How far the finite inputs are: bytes read, bytes in all.
     pub fn progress(&self) -> Arc<dyn Fn() -> (u64, u64) + Send + Sync> {
-        let inputs: Vec<_> = self
-            .pipelines
-            .iter()
-            .flat_map(|run| &run.inputs)
-            .map(|input| input.progress.clone())
-            .collect();
+        let shown = self.process.shown();
         Arc::new(move || {
+            let shown = shown.lock();
+            let inputs = shown.iter().flat_map(|pipeline| &pipeline.progress);
             inputs
-                .iter()
                 .map(|input| input.get())
                 .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
         })
@@ -160,33 +97,20 @@ impl Run {
 
     /// Events that inputs have sent so far.
     pub fn events(&self) -> Arc<dyn Fn() -> u64 + Send + Sync> {
-        let inputs: Vec<_> = self
-            .pipelines
-            .iter()
-            .flat_map(|run| &run.inputs)
-            .map(|input| input.metrics.clone())
-            .collect();
-        Arc::new(move || {
-            inputs
-                .iter()
-                .map(|metrics| metrics.snapshot().events_out)
-                .sum()
-        })
+        let shown = self.process.shown();
+        Arc::new(move || shown.lock().iter().map(Shown::events).sum())
     }
 
     /// How many events every operator has handled so far.
     pub fn handled(&self) -> Handled {
-        let pipelines: Vec<_> = self
-            .pipelines
-            .iter()
-            .map(|run| (Arc::<str>::from(&*run.name), run.operators()))
-            .collect();
+        let shown = self.process.shown();
         Arc::new(move || {
-            let operators = pipelines.iter().flat_map(|(pipeline, operators)| {
-                operators.iter().map(move |(component, metrics)| {
+            let shown = shown.lock();
+            let operators = shown.iter().flat_map(|pipeline| {
+                pipeline.operators.iter().map(|(component, metrics)| {
                     let counts = metrics.snapshot();
                     let events = counts.events_in.max(counts.events_out);
-                    (pipeline.clone(), component.clone(), events)
+                    (pipeline.name.clone(), component.clone(), events)
                 })
             });
             operators.collect()
@@ -195,573 +119,28 @@ impl Run {
 
     /// Waits for the end of every pipeline and says what they did.
     pub async fn finish(mut self) -> Report {
-        let deadline = self.process.shutdown_deadline.0;
-        let mut reports = Vec::new();
-        let endings: Vec<_> = self
-            .pipelines
-            .drain(..)
-            .map(|running| running.finish(self.options.stop.clone(), deadline))
-            .collect();
-        // Pipelines end side by side: each is driven by a task of its own.
-        let tasks: Vec<_> = endings.into_iter().map(tokio::spawn).collect();
-        for task in tasks {
-            match task.await {
-                Ok(report) => reports.push(report),
-                Err(error) => self
-                    .options
-                    .diagnostics
-                    .warn(&format!("internal error: {error}")),
-            }
-        }
+        let mut fleet = Fleet::new(self.process, self.known);
+        fleet.add(self.pipelines);
+        let pipelines = fleet.run(&mut self.requests).await;
         // Workers that found no pipeline left have ended; one that is stuck in a processor is not waited for.
         drop(self.threads);
         Report {
-            pipelines: reports,
-            usage: self.begin.usage(self.workers),
-            runtime_cpu: self.options.activities.runtime_cpu(),
+            pipelines,
+            usage: self.begin.usage(fleet.process().workers()),
+            runtime_cpu: fleet.process().runtime_cpu(),
         }
     }
 }
 
-/// Every pipeline with everything but its threads and inputs at work, and the processors of each worker.
-fn set_up(
-    graph: Graph,
-    queues: Vec<(Arc<Queue>, Opened)>,
-    workers: usize,
-    options: &RunOptions,
-) -> (ProcessSettings, Vec<Running>, Vec<Vec<JobStages>>) {
-    let memory = graph.process.max_memory_bytes.bytes();
-    let budget = Budget::new(memory);
-    shortage::watch(
-        &budget,
-        graph.process.max_memory_bytes,
-        &options.diagnostics,
-    );
-    // Half of the budget is shared out, a quarter is the most that requests may take, and the rest is for whoever needs it.
-    let share = memory / 2 / graph.pipelines.len().max(1);
-    let outputs = graph
-        .pipelines
-        .iter()
-        .flat_map(|pipeline| &pipeline.outputs);
-    let senders = outputs.filter(|output| matches!(output.component, AnyOutput::Sender(_)));
-    let in_flight_max = memory / 4 / senders.count().max(1);
-    let useful = Useful::new(queues.len(), &options.stop, &options.diagnostics);
-    let opened = graph.pipelines.iter().zip(&queues);
-    let fed = opened.filter(|(pipeline, _)| pipeline.fed.is_some());
-    let intake = |(pipeline, (queue, (phases, _))): (&PipelineGraph, &(Arc<Queue>, Opened))| {
-        let name = &pipeline.name;
-        (name.clone(), Intake::new(name, queue, phases))
-    };
-    let intakes: Arc<BTreeMap<_, _>> = Arc::new(fed.map(intake).collect());
-    let mut pipelines = Vec::new();
-    let mut per_worker: Vec<Vec<JobStages>> = (0..workers).map(|_| Vec::new()).collect();
-    for (pipeline, queue) in graph.pipelines.into_iter().zip(queues) {
-        let (name, common) = (
-            pipeline.name.clone(),
-            Resources {
-                budget: budget.clone(),
-                pool: budget.pool(share, BUFFER_SIZE),
-                workers,
-                in_flight_max,
-                useful: useful.clone(),
-                intakes: intakes.clone(),
-            },
-        );
-        let (running, stages) = Running::new(name, pipeline, queue, common, options);
-        for (of_worker, stages) in per_worker.iter_mut().zip(stages) {
-            of_worker.push((running.job.clone(), stages));
-        }
-        pipelines.push(running);
-    }
-    (graph.process, pipelines, per_worker)
-}
-
-/// What the process gives a pipeline.
-struct Resources {
-    budget: Arc<Budget>,
-    pool: BufferPool,
-    workers: usize,
-    in_flight_max: usize,
-    useful: Arc<Useful>,
-    intakes: Arc<BTreeMap<String, Arc<Intake>>>,
-}
-
-/// A pipeline with one worker's processors.
-type JobStages = (Arc<Job>, WorkerStages);
-
-/// Makes every component ready and starts the threads; those that were started where something refuses.
-async fn start_all(
+/// Starts the threads. Those of the pool are in `threads` also where the system refuses another one.
+fn start_threads(
+    process: &Process,
     pipelines: &mut [Running],
-    stages: Vec<Vec<JobStages>>,
-    bell: &Arc<Bell>,
-) -> Result<Vec<Work<()>>, (StartError, Vec<Work<()>>)> {
-    let mut threads = Vec::new();
-    for pipeline in &mut *pipelines {
-        if let Err(error) = pipeline.open().await {
-            return Err((error, threads));
-        }
+    threads: &mut Vec<Work<()>>,
+) -> io::Result<()> {
+    for index in 0..process.workers() {
+        let worker = Worker::new(process.pool(), index);
+        threads.push(thread::start("worker", move || worker.run())?);
     }
-    for jobs in stages {
-        let worker = Worker::new(jobs, bell.clone());
-        match thread::start("worker", move || worker.run()) {
-            Ok(thread) => threads.push(thread),
-            Err(error) => return Err((StartError::Threads(error), threads)),
-        }
-    }
-    for pipeline in pipelines {
-        if let Err(error) = pipeline.start_writers() {
-            return Err((StartError::Threads(error), threads));
-        }
-    }
-    Ok(threads)
-}
-
-/// Ends what was started before anything was read.
-fn call_off(pipelines: Vec<Running>, threads: Vec<Work<()>>) {
-    for pipeline in &pipelines {
-        pipeline.job.parts.queue.close(QueuePhase::Aborted);
-        // A backlog of an earlier run may be on its way to the outputs that have their threads.
-        pipeline.phases.advance(Phase::Aborted);
-    }
-    // Panics there have been said.
-    threads.into_iter().for_each(|worker| drop(worker.join()));
-    for pipeline in pipelines {
-        pipeline
-            .job
-            .parts
-            .lanes
-            .iter()
-            .for_each(|lane| lane.close());
-        pipeline
-            .writers
-            .into_iter()
-            .for_each(|writer| drop(writer.join()));
-        pipeline.job.parts.queue.shut();
-        if let Some(letters) = &pipeline.job.parts.letters {
-            letters.close();
-        }
-    }
-}
-
-impl Running {
-    /// A pipeline with everything but its threads and inputs at work, and the processors of each worker.
-    fn new(
-        name: String,
-        graph: PipelineGraph,
-        (queue, (phases, letters)): (Arc<Queue>, Opened),
-        resources: Resources,
-        options: &RunOptions,
-    ) -> (Self, Vec<WorkerStages>) {
-        let diagnostics = options.diagnostics.for_pipeline(&graph.name);
-        let shared = Shared {
-            workers: resources.workers,
-            limits: graph.queue.limits(),
-            budget: resources.budget,
-            in_flight_max: resources.in_flight_max,
-            retry: options.retry(graph.retry),
-            is_finite: options.finite,
-            diagnostics: diagnostics.clone(),
-            activities: options.activities.clone(),
-            queue: queue.clone(),
-            phases: phases.clone(),
-            letters: letters.clone(),
-            sources_wait: queue.is_on_disk() || can_all_wait(&graph),
-            intakes: resources.intakes.clone(),
-        };
-        let intake = resources.intakes.get(&name).cloned();
-        let outputs = graph.outputs.iter();
-        let outputs = outputs.map(|node| node.component.output()).collect();
-        let whose = (&diagnostics, &options.activities);
-        let (common, stages) = make_stages(graph.stages, resources.workers, whose, None);
-        let mut per_worker: Vec<WorkerStages> = common.into_iter().map(Into::into).collect();
-        let lanes = make_lanes(graph.outputs, &shared, &mut per_worker);
-        let own = Arc::default();
-        let parts = Arc::new(Parts {
-            activity: options.activities.of(&diagnostics, &own),
-            own,
-            diagnostics,
-            queue,
-            stages,
-            lanes,
-            phases: phases.clone(),
-            is_finite: options.finite,
-            useful: resources.useful,
-            letters,
-            intake,
-            is_retired: AtomicBool::new(false),
-            is_watched: graph.is_watched,
-            unclaimed: AtomicU64::new(0),
-        });
-        let running = Self {
-            name,
-            tells_of_files: options.ledger,
-            fed: graph.fed,
-            waiting: Waiting {
-                inputs: match options.replays {
-                    true => Vec::new(),
-                    false => graph.inputs,
-                },
-                outputs,
-                written: graph.written,
-                pool: resources.pool,
-                options: options.clone(),
-            },
-            inputs: Vec::new(),
-            replaying: None,
-            writers: Vec::new(),
-            job: Job::new(parts),
-            phases,
-        };
-        (running, per_worker)
-    }
-
-    /// Makes outputs ready, then inputs.
-    ///
-    /// # Errors
-    /// One cannot work as it is set.
-    async fn open(&mut self) -> Result<(), StartError> {
-        for output in std::mem::take(&mut self.waiting.outputs) {
-            opened(caught(output.open()).await)?;
-        }
-        for input in &mut self.waiting.inputs {
-            opened(caught(input.component.open()).await)?;
-        }
-        Ok(())
-    }
-
-    /// Starts the threads of outputs.
-    ///
-    /// # Errors
-    /// The system refuses one; those before it wait for work.
-    fn start_writers(&mut self) -> io::Result<()> {
-        for lane in &self.job.parts.lanes {
-            let (lane, parts) = (lane.clone(), self.job.parts.clone());
-            // Of its own, so that a request passes through no other thread on its way to the network and back.
-            let runtime = OwnRuntime::new()?;
-            let run = move || runtime.block_on(lane.run(&|| parts.check()));
-            self.writers.push(thread::start("output", run)?);
-        }
-        Ok(())
-    }
-
-    /// Starts the inputs.
-    fn start_inputs(&mut self) {
-        let once = self.waiting.options.finite || self.waiting.options.replays;
-        self.replaying = Replaying::start(&self.job.parts, &self.name, once);
-        let waiting = &mut self.waiting;
-        let options = &waiting.options;
-        for node in std::mem::take(&mut waiting.inputs) {
-            let context = InputContext {
-                sink: Arc::new(Inlet {
-                    queue: self.job.parts.queue.clone(),
-                    can_wait: node.component.can_wait(),
-                }),
-                pool: waiting.pool.clone(),
-                host: options.host.clone(),
-                stop: self.phases.clone().into(),
-                metrics: Arc::default(),
-                progress: Arc::default(),
-                diagnostics: options
-                    .diagnostics
-                    .for_pipeline(&self.name)
-                    .for_component(Role::Input, &node.name),
-                scope: format!("{}/{}", self.name, node.name).into(),
-                registry: options.registry.clone(),
-                ledger: Arc::default(),
-                written: waiting.written.clone(),
-            };
-            self.inputs
-                .push(RunningInput::start(node, context, &options.activities));
-        }
-    }
-
-    /// Waits for the inputs to end, then for everything accepted to be delivered.
-    async fn finish(mut self, outer: Stop, deadline: Duration) -> PipelineReport {
-        let (queue, phases) = (self.job.parts.queue.clone(), self.phases.clone());
-        let intake = self.job.parts.intake.clone();
-        let stopping = stop_by(outer.clone(), phases, queue.clone(), intake, deadline);
-        let stopping = tokio::spawn(stopping);
-        let mut problems = Vec::new();
-        for input in &mut self.inputs {
-            let Some(mut task) = input.task.take() else {
-                continue;
-            };
-            let ended = tokio::select! {
-                ended = &mut task => Some(ended),
-                () = self.phases.reached(Phase::Aborted) => {
-                    // An input that waits for room, or for receipts, learns that there will be none.
-                    queue.close(QueuePhase::Aborted);
-                    tokio::time::timeout(LAST_CHANCE, task).await.ok()
-                }
-            };
-            problems.extend(match ended {
-                Some(ended) => input_problems(&input.name, ended),
-                None => vec![Problem::new(
-                    Role::Input,
-                    &input.name,
-                    "did not stop in time".to_owned(),
-                )],
-            });
-        }
-        self.feeders_ended(&outer).await;
-        if let Some(replaying) = &mut self.replaying {
-            if self.waiting.options.finite || self.waiting.options.replays {
-                replaying.done(&self.phases).await;
-            }
-            replaying.stop();
-        }
-        self.deliver(&outer).await;
-        stopping.abort();
-        let shut = queue.clone();
-        match thread::start("shut", move || shut.shut()) {
-            // A panic there has been said; what was not safe by then counts as not delivered.
-            Ok(shutting) => drop(shutting.ended().await),
-            // No thread to be had: then it is done here, and who else has work on the runtime waits.
-            Err(_) => queue.shut(),
-        }
-        if let Some(replaying) = self.replaying.take() {
-            replaying.ended().await;
-        }
-        if let Some(letters) = &self.job.parts.letters {
-            letters.close();
-            letters.ended().await;
-        }
-        self.job.parts.retire();
-        self.settle_ledger().await;
-        self.report(problems)
-    }
-
-    /// Waits until no other pipeline hands anything over any more, or this one takes no more.
-    async fn feeders_ended(&mut self, outer: &Stop) {
-        let Some(intake) = &self.job.parts.intake else {
-            return;
-        };
-        tokio::select! {
-            () = intake.ended() => {}
-            () = intake.closed() => {}
-        }
-        if outer.is_stopped() {
-            self.phases.advance(Phase::Draining);
-        }
-    }
-
-    /// Waits until inputs have looked at the last receipts, which they do every few milliseconds: what was delivered is to
-    /// count as acknowledged. What was not delivered stays in flight.
-    async fn settle_ledger(&mut self) {
-        let is_in_flight = |file: &FileLedger| file.in_flight_events > 0;
-        for _ in 0..LEDGER_LOOKS {
-            if !self.ledger().iter().any(is_in_flight) {
-                return;
-            }
-            tokio::time::sleep(LEDGER_PAUSE).await;
-        }
-    }
-
-    /// Waits until everything has left that is to leave before the end: all of it, or after a stop only what a disk queue
-    /// does not keep.
-    async fn deliver(&mut self, outer: &Stop) {
-        let queue = self.job.parts.queue.clone();
-        let mut may_leave = !queue.drains();
-        queue.close(QueuePhase::Draining);
-        let draining = drain(&self.job, std::mem::take(&mut self.writers));
-        tokio::pin!(draining);
-        loop {
-            tokio::select! {
-                () = &mut draining => return,
-                () = outer.stopped(), if may_leave => {
-                    may_leave = false;
-                    queue.close(QueuePhase::Leaving);
-                    tokio::spawn(leave_when_safe(queue.clone(), self.phases.clone()));
-                }
-                () = self.phases.reached(Phase::Aborted) => {
-                    queue.close(QueuePhase::Aborted);
-                    // A last chance for writes that were waiting for their next attempt.
-                    let _ = tokio::time::timeout(LAST_CHANCE, draining).await;
-                    return;
-                }
-            }
-        }
-    }
-
-    fn ledger(&self) -> Vec<FileLedger> {
-        let inputs = self.inputs.iter().filter(|_| self.tells_of_files);
-        inputs.flat_map(|input| input.ledger.files()).collect()
-    }
-
-    /// The ledger at the end. What was read ahead and is not wanted any more, as after `head`, was never taken by anybody: it
-    /// counts as not read, and a later run reads it.
-    fn last_ledger(&self, undelivered: u64) -> Vec<FileLedger> {
-        let mut files = self.ledger();
-        if self.job.parts.is_satisfied() && undelivered == 0 {
-            files.iter_mut().for_each(FileLedger::forget_in_flight);
-        }
-        files
-    }
-
-    /// Its inputs, its queue on disk, its processors and outputs, in the order of the flow.
-    fn operators(&self) -> Vec<(Component, Arc<OperatorMetrics>)> {
-        let parts = &self.job.parts;
-        let operator = |role, name: &str, metrics: &Arc<OperatorMetrics>| {
-            (Component::new(role, name), metrics.clone())
-        };
-        let inputs = self.inputs.iter();
-        let inputs = inputs.map(|input| operator(Role::Input, &input.name, &input.metrics));
-        let fed = self.fed.iter().zip(&parts.intake);
-        let fed = fed.map(|(name, intake)| operator(Role::Input, name, intake.metrics()));
-        let queue = parts.queue.is_on_disk();
-        let queue = queue.then(|| operator(Role::Queue, "disk", parts.queue.metrics()));
-        let stage =
-            |name: &str, stage: &SharedStage| operator(Role::Processor, name, stage.metrics());
-        let stages = parts.stages.iter().map(|it| stage(it.name(), it));
-        let lanes = parts.lanes.iter().flat_map(|lane| {
-            let name = |it: &SharedStage| format!("{}/{}", lane.name(), it.name());
-            let below = lane.stages().iter().map(move |it| stage(&name(it), it));
-            let output = operator(Role::Output, lane.name(), lane.metrics());
-            below.chain([output])
-        });
-        inputs
-            .chain(fed)
-            .chain(queue)
-            .chain(stages)
-            .chain(lanes)
-            .collect()
-    }
-
-    fn report(&self, mut problems: Vec<Problem>) -> PipelineReport {
-        for lane in &self.job.parts.lanes {
-            let failure = lane.failure().map(str::to_owned);
-            let failure = failure.or_else(|| (!lane.has_ended()).then(|| NOT_ENDED.to_owned()));
-            problems.extend(failure.map(|reason| Problem::new(Role::Output, lane.name(), reason)));
-        }
-        let held = self.job.parts.queue.held();
-        let lost = self.job.parts.queue.lost();
-        if lost > 0 {
-            let text = format!(
-                "{} lost because its files are damaged",
-                plural_were(lost, "event")
-            );
-            problems.push(Problem::new(Role::Queue, "disk", text));
-        }
-        let operators = self.operators().into_iter();
-        let operators = operators.map(|(component, metrics)| OperatorReport {
-            role: component.role,
-            name: component.name.to_string(),
-            counts: metrics.snapshot(),
-        });
-        PipelineReport {
-            name: self.name.clone(),
-            is_fed: self.fed.is_some(),
-            own: self.job.parts.own.snapshot(),
-            operators: operators.collect(),
-            files: self.last_ledger(held.unsafe_events),
-            problems,
-            remarks: remarks(&self.job.parts),
-            unclaimed: self.job.parts.unclaimed.load(Ordering::Relaxed),
-            undelivered: held.unsafe_events,
-            refused: self.job.parts.lanes.iter().map(|lane| lane.lost()).sum(),
-            letters_dropped: self.job.parts.letters.as_ref().map_or(0, |letters| {
-                let counts = letters.counts();
-                counts.dropped + counts.expired
-            }),
-            queued: held.stored_events,
-        }
-    }
-}
-
-/// The lanes of a pipeline. The processors below its outputs are put with those of each worker.
-fn make_lanes(
-    outputs: Vec<OutputNode>,
-    shared: &Shared,
-    per_worker: &mut [WorkerStages],
-) -> Vec<Arc<Lane>> {
-    let lane = |(index, node)| {
-        let (lane, stages) = Lane::new(index, node, shared);
-        for (worker, stages) in per_worker.iter_mut().zip(stages) {
-            worker.of_outputs.push(stages);
-        }
-        lane
-    };
-    outputs.into_iter().enumerate().map(lane).collect()
-}
-
-impl RunningInput {
-    fn start(node: InputNode, ctx: InputContext, activities: &Activities) -> Self {
-        let activity = activities.of(&ctx.diagnostics, &ctx.metrics);
-        Self {
-            name: node.name,
-            metrics: ctx.metrics.clone(),
-            progress: ctx.progress.clone(),
-            ledger: ctx.ledger.clone(),
-            task: Some(tokio::spawn(activity.carry(node.component.run(ctx)))),
-        }
-    }
-}
-
-/// What opening a component came to.
-fn opened(outcome: Result<Result<(), ConfigError>, Panicked>) -> Result<(), StartError> {
-    match outcome {
-        Ok(opened) => opened.map_err(StartError::Setting),
-        Err(panic) => Err(StartError::Panic(panic.to_string())),
-    }
-}
-
-/// Whether all inputs of a pipeline keep what was not taken.
-fn can_all_wait(graph: &PipelineGraph) -> bool {
-    let mut inputs = graph.inputs.iter();
-    graph.fed.is_none() && inputs.all(|input| input.component.can_wait())
-}
-
-/// When the run is asked to stop, has the inputs end, and aborts at the deadline. A pipeline that others feed takes what they still
-/// have.
-async fn stop_by(
-    outer: Stop,
-    phases: Phases,
-    queue: Arc<Queue>,
-    intake: Option<Arc<Intake>>,
-    deadline: Duration,
-) {
-    outer.stopped().await;
-    if intake.is_none() {
-        phases.advance(Phase::Draining);
-    }
-    if !queue.drains() && intake.is_none_or(|intake| !intake.is_drained_into()) {
-        queue.take_the_last();
-    }
-    let patience = PAUSED_PATIENCE.min(deadline);
-    tokio::time::sleep(patience).await;
-    // A disk that takes nothing is not waited for: the sources keep what it did not take.
-    if !queue.is_paused() {
-        tokio::time::sleep(deadline - patience).await;
-    }
-    phases.advance(Phase::Aborted);
-}
-
-/// Lets lanes go that wait for what fails, once the queue has everything on disk.
-async fn leave_when_safe(queue: Arc<Queue>, phases: Phases) {
-    while queue.held().unsafe_events > 0 {
-        tokio::time::sleep(LEAVE_CHECK).await;
-    }
-    phases.advance(Phase::Leaving);
-}
-
-fn input_problems(
-    name: &str,
-    ended: Result<Result<(), component::InputError>, tokio::task::JoinError>,
-) -> Vec<Problem> {
-    let problem = |text| Problem::new(Role::Input, name, text);
-    match ended {
-        Ok(Ok(())) => Vec::new(),
-        Ok(Err(error)) => error.problems.into_iter().map(problem).collect(),
-        Err(error) => vec![problem(format!("internal error: {error}"))],
-    }
-}
-
-/// Waits until workers and outputs are done with a pipeline.
-async fn drain(job: &Job, writers: Vec<Work<()>>) {
-    job.ended().await;
-    job.parts.lanes.iter().for_each(|lane| lane.close());
-    for writer in writers {
-        // One that panicked has said so; what it held counts as not delivered.
-        let _ = writer.ended().await;
-    }
+    pipelines.iter_mut().try_for_each(Running::start_writers)
 }

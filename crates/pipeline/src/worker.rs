@@ -45,13 +45,27 @@ pub struct Useful {
 }
 
 impl Useful {
-    /// So many pipelines; `stop` stops the service.
-    pub fn new(pipelines: usize, stop: &Stop, diagnostics: &Diagnostics) -> Arc<Self> {
+    /// No pipelines yet; `stop` stops the service.
+    pub fn new(stop: &Stop, diagnostics: &Diagnostics) -> Arc<Self> {
         Arc::new(Self {
-            pipelines: pipelines.into(),
+            pipelines: AtomicUsize::new(0),
             stop: stop.clone(),
             diagnostics: diagnostics.clone(),
         })
+    }
+
+    /// There are so many more.
+    pub fn add(&self, pipelines: usize) {
+        self.pipelines.fetch_add(pipelines, Ordering::SeqCst);
+    }
+
+    /// There is one less; whether it was the last, so that the service stops.
+    pub fn remove(&self) -> bool {
+        let is_last = self.pipelines.fetch_sub(1, Ordering::SeqCst) == 1;
+        if is_last {
+            self.stop.stop();
+        }
+        is_last
     }
 }
 
@@ -134,11 +148,7 @@ impl Parts {
         if self.is_retired.swap(true, Ordering::SeqCst) {
             return false;
         }
-        let is_last = self.useful.pipelines.fetch_sub(1, Ordering::SeqCst) == 1;
-        if is_last {
-            self.useful.stop.stop();
-        }
-        is_last
+        self.useful.remove()
     }
 
     /// Goes on without a batch.
@@ -207,11 +217,55 @@ impl Drop for AtWork<'_> {
     }
 }
 
+/// A pipeline with one worker's processors.
+type JobStages = (Arc<Job>, WorkerStages);
+
+/// Where workers find the pipelines that they look after, also those that are added while they run.
+pub struct Pool {
+    bell: Arc<Bell>,
+    /// For each worker, those that it has not taken yet.
+    added: Vec<Mutex<Vec<JobStages>>>,
+    /// None will be added any more.
+    is_closed: AtomicBool,
+}
+
+impl Pool {
+    /// A pool without pipelines, for so many workers.
+    pub fn new(workers: usize, bell: Arc<Bell>) -> Arc<Self> {
+        Arc::new(Self {
+            bell,
+            added: (0..workers).map(|_| Mutex::default()).collect(),
+            is_closed: AtomicBool::new(false),
+        })
+    }
+
+    /// What wakes the workers.
+    pub fn bell(&self) -> &Arc<Bell> {
+        &self.bell
+    }
+
+    /// Has the workers look after a pipeline. `stages` are the processors of each.
+    pub fn add(&self, job: &Arc<Job>, stages: Vec<WorkerStages>) {
+        for (added, stages) in self.added.iter().zip(stages) {
+            added.lock().push((job.clone(), stages));
+        }
+        self.bell.ring();
+    }
+
+    /// Lets the workers end with their pipelines.
+    pub fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        self.bell.ring();
+    }
+}
+
 /// One thread of the pool.
 pub struct Worker {
+    pool: Arc<Pool>,
+    /// Its number in the pool.
+    index: usize,
     /// The pipelines, each with this worker's processors.
-    jobs: Vec<(Arc<Job>, WorkerStages)>,
-    bell: Arc<Bell>,
+    jobs: Vec<JobStages>,
     /// In which order they are looked at.
     order: Vec<usize>,
     /// Those that had batches at the last look and outputs without room for them.
@@ -226,12 +280,14 @@ enum Round {
 }
 
 impl Worker {
-    pub fn new(jobs: Vec<(Arc<Job>, WorkerStages)>, bell: Arc<Bell>) -> Self {
+    /// A worker of that number.
+    pub fn new(pool: &Arc<Pool>, index: usize) -> Self {
         Self {
-            order: (0..jobs.len()).collect(),
+            pool: pool.clone(),
+            index,
+            jobs: Vec::new(),
+            order: Vec::new(),
             blocked: Vec::new(),
-            jobs,
-            bell,
         }
     }
 
@@ -239,19 +295,34 @@ impl Worker {
         // Where the system refuses, workers run like everybody else.
         let _ = rustix::process::nice(WORKER_NICENESS);
         loop {
-            let seen = self.bell.rung();
+            let seen = self.pool.bell.rung();
+            let is_closed = self.pool.is_closed.load(Ordering::SeqCst);
+            self.exchange();
             match self.look() {
                 Round::Worked => {}
                 Round::Nothing => self.wait(seen),
-                Round::Over => return,
+                Round::Over if is_closed => return,
+                Round::Over => self.wait(seen),
             }
+        }
+    }
+
+    /// Lets go of pipelines that are over, and takes those that were added.
+    fn exchange(&mut self) {
+        let before = self.jobs.len();
+        self.jobs
+            .retain(|(job, _)| !job.is_over.load(Ordering::SeqCst));
+        let kept = self.jobs.len();
+        self.jobs.append(&mut self.pool.added[self.index].lock());
+        if kept < before || self.jobs.len() > kept {
+            self.order = (0..self.jobs.len()).collect();
         }
     }
 
     /// Waits until the bell is rung, and counts the time for the pipelines whose outputs have no room.
     fn wait(&mut self, seen: u64) {
         let begin = Instant::now();
-        self.bell.wait(seen);
+        self.pool.bell.wait(seen);
         let waited = begin.elapsed();
         for &index in &self.blocked {
             self.jobs[index].0.parts.own.waited(waited);

@@ -208,6 +208,7 @@ fn run(batches: usize, outputs: &[(u64, &[Does])], on_failure: OnFailure) -> Ran
         stages: Vec::new(),
         outputs: nodes.collect(),
         retry: retry(),
+        fingerprint: 0,
         written: Arc::default(),
         is_watched: false,
     };
@@ -218,6 +219,7 @@ fn run(batches: usize, outputs: &[(u64, &[Does])], on_failure: OnFailure) -> Ran
     };
     let graph = Graph {
         process,
+        fingerprints: Default::default(),
         pipelines: vec![pipeline],
     };
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");

@@ -222,6 +222,7 @@ fn run(batches: usize, fragile_at: Option<usize>, moods: &[Mood], ordered: bool)
         stages: fragile_at.map(stage).into_iter().collect(),
         outputs: outputs.collect(),
         retry: retry(),
+        fingerprint: 0,
         written: Arc::default(),
         is_watched: false,
     };
@@ -235,6 +236,7 @@ fn run(batches: usize, fragile_at: Option<usize>, moods: &[Mood], ordered: bool)
         let report = Run::start(
             Graph {
                 process,
+                fingerprints: Default::default(),
                 pipelines: vec![pipeline],
             },
             options,

@@ -218,6 +218,7 @@ impl Pipeline {
                 give_up_after: None,
                 ..retry()
             },
+            fingerprint: 0,
             written: Arc::default(),
             is_watched: false,
         }
@@ -248,6 +249,7 @@ fn run(pipelines: &[&Pipeline], finite: bool) -> (Report, Vec<String>) {
             workers: 2,
             ..ProcessSettings::default()
         },
+        fingerprints: Default::default(),
         pipelines: pipelines
             .iter()
             .enumerate()

@@ -159,6 +159,7 @@ fn pipeline(name: &str, inputs: &[&Lines], outputs: Vec<OutputNode>) -> Pipeline
         stages: Vec::new(),
         outputs,
         retry: retry(),
+        fingerprint: 0,
         written: Arc::default(),
         is_watched: false,
     }
@@ -177,7 +178,11 @@ fn run(pipelines: Vec<PipelineGraph>, finite: bool, meanwhile: impl FnOnce(&Stop
         shutdown_deadline: Period::from_secs(2),
         ..ProcessSettings::default()
     };
-    let graph = Graph { process, pipelines };
+    let graph = Graph {
+        process,
+        fingerprints: Default::default(),
+        pipelines,
+    };
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let running = runtime.spawn(async {
         let run = Run::start(graph, options).await;

@@ -167,6 +167,7 @@ fn graph(paces: Paces) -> Graph {
             stages: Vec::new(),
         }],
         retry: retry(),
+        fingerprint: 0,
         written: Arc::default(),
         is_watched: false,
     };
@@ -175,6 +176,7 @@ fn graph(paces: Paces) -> Graph {
             workers: 1,
             ..ProcessSettings::default()
         },
+        fingerprints: Default::default(),
         pipelines: vec![pipeline],
     }
 }

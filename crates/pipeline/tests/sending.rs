@@ -288,6 +288,7 @@ impl Case {
                 give_up_after: self.give_up_after,
                 ..retry()
             },
+            fingerprint: 0,
             written: Arc::default(),
             is_watched: false,
         };
@@ -297,6 +298,7 @@ impl Case {
                 workers: 2,
                 ..ProcessSettings::default()
             },
+            fingerprints: Default::default(),
             pipelines: vec![pipeline],
         };
         let options = RunOptions {

@@ -3,13 +3,14 @@
 use std::fmt;
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use component::{InputContext, Limit};
+use component::{InputContext, Limit, kept};
 use config::{ConfigError, Node};
 use net::{Places, Watched};
 use tokio::net::UnixStream as Client;
@@ -81,10 +82,23 @@ impl Path {
     ///
     /// # Errors
     /// The socket cannot be made there, at the place of the setting.
-    pub(super) fn bind_datagrams(&self, node: &Node) -> Result<(OwnedFd, File), ConfigError> {
+    pub(super) fn bind_datagrams(&self, node: &Node) -> Result<(OwnedFd, Arc<File>), ConfigError> {
+        let name = format!("unix datagram {self}");
+        if let Some(taken) = self.taken(&name, node) {
+            return taken;
+        }
         self.make_way(node, |path| UnixDatagram::unbound()?.connect(path))?;
         let socket = UnixDatagram::bind(&self.path).map_err(|error| self.refused(node, &error))?;
-        Ok((socket.into(), self.made(node)?))
+        let file = self.made(&name, &socket, node)?;
+        Ok((socket.into(), file))
+    }
+
+    /// The socket of an input that is about to end.
+    fn taken(&self, name: &str, node: &Node) -> Option<Result<(OwnedFd, Arc<File>), ConfigError>> {
+        let (socket, guard) = kept::take(name)?;
+        let file = guard?.downcast().ok()?;
+        let set = self.set_permissions(node);
+        Some(set.map(|()| (socket, file)))
     }
 
     /// Removes a socket that nobody listens on.
@@ -108,15 +122,21 @@ impl Path {
         }
     }
 
-    /// Sets the permissions of the socket that was made.
-    fn made(&self, node: &Node) -> Result<File, ConfigError> {
-        let file = File {
+    /// Sets the permissions of the socket that was made, and keeps it for the time of a reload.
+    fn made(&self, name: &str, socket: &impl AsFd, node: &Node) -> Result<Arc<File>, ConfigError> {
+        let file = Arc::new(File {
             path: self.path.clone(),
             identity: identity(&self.path),
-        };
-        fs::set_permissions(&self.path, Permissions::from_mode(self.mode))
-            .map_err(|error| self.refused(node, &error))?;
+        });
+        self.set_permissions(node)?;
+        let guard: kept::Guard = file.clone();
+        kept::put(name, socket, Some(&guard)).map_err(|error| self.refused(node, &error))?;
         Ok(file)
+    }
+
+    fn set_permissions(&self, node: &Node) -> Result<(), ConfigError> {
+        let set = fs::set_permissions(&self.path, Permissions::from_mode(self.mode));
+        set.map_err(|error| self.refused(node, &error))
     }
 
     fn refused(&self, node: &Node, error: &io::Error) -> ConfigError {
@@ -129,7 +149,7 @@ pub(super) struct LocalListener {
     listener: UnixListener,
     name: String,
     places: Places,
-    _file: File,
+    _file: Arc<File>,
 }
 
 impl LocalListener {
@@ -142,10 +162,20 @@ impl LocalListener {
         max_connections: usize,
         node: &Node,
     ) -> Result<Self, ConfigError> {
-        path.make_way(node, |path| UnixStream::connect(path).map(drop))?;
-        let listener =
-            UnixListener::bind(&path.path).map_err(|error| path.refused(node, &error))?;
-        let file = path.made(node)?;
+        let name = format!("unix stream {path}");
+        let (listener, file) = match path.taken(&name, node) {
+            Some(taken) => {
+                let (socket, file) = taken?;
+                (socket.into(), file)
+            }
+            None => {
+                path.make_way(node, |path| UnixStream::connect(path).map(drop))?;
+                let listener =
+                    UnixListener::bind(&path.path).map_err(|error| path.refused(node, &error))?;
+                let file = path.made(&name, &listener, node)?;
+                (listener, file)
+            }
+        };
         listener
             .set_nonblocking(true)
             .map_err(|error| path.refused(node, &error))?;

@@ -60,7 +60,7 @@ enum Opened {
     Datagrams {
         socket: OwnedFd,
         /// Removed when it is dropped.
-        file: Option<local::File>,
+        file: Option<Arc<local::File>>,
         name: String,
         gather_time: Duration,
     },
@@ -191,7 +191,7 @@ impl Socket {
     fn datagrams(
         &mut self,
         socket: OwnedFd,
-        file: Option<local::File>,
+        file: Option<Arc<local::File>>,
         name: String,
     ) -> Result<Opened, ConfigError> {
         let wanted = self.receive_buffer_bytes;

@@ -28,6 +28,9 @@ use crate::connections::answer::{Awaited, answer};
 use crate::connections::batcher::Inbox;
 use crate::connections::closing::{Ending, Fault};
 
+/// How many buffers of what has arrived are read at a stop. No system holds more for a connection.
+const LAST_READS_MAX: usize = 64;
+
 /// Bytes of a connection that are read before memory is reserved.
 const SMALL: usize = 1024;
 
@@ -102,7 +105,8 @@ impl<R: AsyncRead + Unpin> Conversation<R> {
         }
     }
 
-    /// Reads until the client has gone, is at fault, or `stop` completes, and waits until what was read is safe.
+    /// Reads until the client has gone, is at fault, or `stop` completes, and waits until what was read is safe. What has arrived when
+    /// `stop` completes is read first: the client cannot know that nobody would.
     pub(super) async fn read(mut self, stop: impl Future<Output = ()>) -> Ending {
         let mut stop = std::pin::pin!(stop);
         let ending = self.converse(stop.as_mut()).await;
@@ -125,17 +129,37 @@ impl<R: AsyncRead + Unpin> Conversation<R> {
     async fn converse(&mut self, mut stop: Pin<&mut impl Future<Output = ()>>) -> Ending {
         let mut small = [0; SMALL];
         let mut is_first = true;
+        // Reads after the stop; none before it.
+        let mut last_reads = None;
         loop {
             let broken = self.state.broken.clone();
-            let read = tokio::select! {
-                biased;
-                () = stop.as_mut() => return Ending::Usual,
-                read = self.wait(&mut small) => match read {
-                    Ok(0) => return Ending::Usual,
-                    Ok(read) => read,
-                    Err(ending) => return ending,
+            if last_reads.is_none() && now_or_never(stop.as_mut()).await {
+                last_reads = Some(0);
+            }
+            let read = match &mut last_reads {
+                Some(LAST_READS_MAX) => return Ending::Usual,
+                Some(count) => {
+                    *count += 1;
+                    tokio::select! {
+                        biased;
+                        read = self.wait(&mut small) => Some(read),
+                        () = ready(()) => None,
+                    }
+                }
+                None => tokio::select! {
+                    biased;
+                    read = self.wait(&mut small) => Some(read),
+                    () = stop.as_mut() => {
+                        last_reads = Some(0);
+                        continue;
+                    }
+                    _ = broken.wait() => None,
                 },
-                _ = broken.wait() => return Ending::Usual,
+            };
+            let read = match read {
+                None | Some(Ok(0)) => return Ending::Usual,
+                Some(Ok(read)) => read,
+                Some(Err(ending)) => return ending,
             };
             if std::mem::take(&mut is_first)
                 && let Some(fault) = Fault::tls(&small[..read])
@@ -286,6 +310,15 @@ impl<R: AsyncRead + Unpin> Conversation<R> {
             }
             ahead.pop_front();
         }
+    }
+}
+
+/// Whether a future is complete already.
+async fn now_or_never(future: Pin<&mut impl Future<Output = ()>>) -> bool {
+    tokio::select! {
+        biased;
+        () = future => true,
+        () = ready(()) => false,
     }
 }
 

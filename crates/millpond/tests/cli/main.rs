@@ -58,6 +58,7 @@ mod queue_tools;
 mod queue_torture;
 mod reading_faults;
 mod registry_faults;
+mod reload;
 mod resending;
 mod routing;
 mod running;

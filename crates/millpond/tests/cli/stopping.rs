@@ -123,7 +123,10 @@ fn a_hangup_is_answered_and_ends_nothing() {
         "service.yaml",
         "pipelines:\n  one:\n    input:\n      generate: { format: apache, rate: 1000 }\n    output: discard\n",
     );
-    for pipeline in [&*service, "generate apache rate=1000 | discard"] {
+    for (pipeline, expected) in [
+        (&*service, "configuration reloaded"),
+        ("generate apache rate=1000 | discard", "SIGHUP is ignored"),
+    ] {
         let mut child = command(&["run", pipeline]).spawn().expect("runs");
         let signal = |id: u32, name: &str| {
             let sent = Command::new("kill").args([name, &id.to_string()]).status();
@@ -137,7 +140,7 @@ fn a_hangup_is_answered_and_ends_nothing() {
             let mut answers = answers.by_ref().map(|line| line.expect("readable"));
             let answer = answers.find(|line| line.contains("SIGHUP"));
             assert!(
-                answer.is_some_and(|answer| answer.contains("SIGHUP is ignored")),
+                answer.is_some_and(|answer| answer.contains(expected)),
                 "no answer"
             );
             assert_eq!(child.try_wait().expect("a child"), None, "it still runs");

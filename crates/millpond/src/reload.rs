@@ -1,0 +1,147 @@
+//! Putting a changed configuration in force while a service runs: on SIGHUP, when its files change (`--watch`), or when the API asks.
+//!
+//! The files are read and checked first; what is wrong with them changes nothing. Reloads come one after the other.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use batch::HostInfo;
+use component::Diagnostics;
+use component::thread;
+use pipeline::{Changes, Graph, Reloader};
+use tokio::sync::Mutex;
+use tokio::time::sleep;
+
+use crate::load::{flow, load, queue};
+
+/// How often it is looked whether files have changed. A change takes effect when two looks in a row find the same.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What a service needs to read its configuration again.
+pub struct Origin {
+    /// What the command line names.
+    pub source: String,
+    pub data_dir: Option<PathBuf>,
+    pub host: Arc<HostInfo>,
+}
+
+/// Reloads of a service.
+pub struct Reloads {
+    origin: Origin,
+    reloader: Reloader,
+    diagnostics: Diagnostics,
+    /// The version in force: 1 at the start, one more with every reload that succeeded. Held by the reload that is under way.
+    version: Mutex<u64>,
+}
+
+impl Reloads {
+    /// The configuration has just been put in force for the first time.
+    pub fn new(origin: Origin, reloader: Reloader, diagnostics: &Diagnostics) -> Arc<Self> {
+        Arc::new(Self {
+            origin,
+            reloader,
+            diagnostics: diagnostics.clone(),
+            version: Mutex::new(1),
+        })
+    }
+
+    /// Reads the configuration again and puts it in force. Says what came of it; `why` begins the message, such as `SIGHUP received`.
+    ///
+    /// # Errors
+    /// It cannot be put in force; the one before is.
+    pub async fn reload(&self, why: &str) -> anyhow::Result<Changes> {
+        let mut version = self.version.lock().await;
+        let reloaded = self.put_in_force().await;
+        match &reloaded {
+            Ok((changes, _)) => {
+                *version += 1;
+                let what = summary(changes);
+                let text = format!("{why}: configuration reloaded, version {version}: {what}");
+                self.diagnostics.info(&text);
+            }
+            Err(error) => self.diagnostics.error(&format!(
+                "{why}: the configuration was not reloaded, version {version} stays in force: {error:#}"
+            )),
+        }
+        let (changes, flows) = reloaded?;
+        for name in changes.changed.iter().chain(&changes.added) {
+            let flow = flows.iter().find(|(pipeline, _)| pipeline == name);
+            if let Some((_, flow)) = flow {
+                self.diagnostics.for_pipeline(name).info(flow);
+            }
+        }
+        Ok(changes)
+    }
+
+    async fn put_in_force(&self) -> anyhow::Result<(Changes, Vec<(String, String)>)> {
+        let (source, data_dir) = (self.origin.source.clone(), self.origin.data_dir.clone());
+        let host = self.origin.host.clone();
+        // Patterns take a while to compile.
+        let building = thread::start("reload", move || {
+            load(&source)?.build_with_profiling(&host, data_dir)
+        })?;
+        let built = building.ended().await;
+        let (graph, _) = built.map_err(|_| anyhow!("internal error: reading it panicked"))??;
+        let flows = flows(&graph);
+        let changes = self.reloader.reload(graph).await?;
+        Ok((changes, flows))
+    }
+
+    /// Reloads whenever the files have changed.
+    pub async fn watch(self: Arc<Self>) {
+        let mut known = self.signature();
+        let mut pending = None;
+        loop {
+            sleep(LOOK).await;
+            let now = self.signature();
+            if now == known {
+                pending = None;
+            } else if pending.as_ref() == Some(&now) {
+                known = now;
+                pending = None;
+                // What came of it has been said.
+                let _ = self.reload("its files have changed").await;
+            } else {
+                pending = Some(now);
+            }
+        }
+    }
+
+    /// What changes when somebody writes one of the files or puts another one in its place.
+    fn signature(&self) -> Vec<Option<(u64, u64, i64, i64)>> {
+        let signature = |path: &Path| {
+            let meta = path.metadata().ok()?;
+            Some((meta.ino(), meta.len(), meta.mtime(), meta.mtime_nsec()))
+        };
+        vec![signature(Path::new(&self.origin.source))]
+    }
+}
+
+/// For each pipeline, what is said when it starts.
+pub fn flows(graph: &Graph) -> Vec<(String, String)> {
+    let data_dir = graph.process.data_dir.as_deref();
+    let pipelines = graph.pipelines.iter();
+    let started = pipelines.map(|pipeline| {
+        let queue = queue(pipeline, data_dir);
+        let queue = queue.unwrap_or_else(|| "memory".to_owned());
+        let text = format!("started: {}; queue: {queue}", flow(pipeline));
+        (pipeline.name.clone(), text)
+    });
+    started.collect()
+}
+
+/// What changed, in words.
+fn summary(changes: &Changes) -> String {
+    let kinds = [
+        ("changed", &changes.changed),
+        ("added", &changes.added),
+        ("removed", &changes.removed),
+        ("unchanged", &changes.unchanged),
+    ];
+    let kinds = kinds.into_iter().filter(|(_, names)| !names.is_empty());
+    let words = kinds.map(|(kind, names)| format!("{kind} {}", names.join(", ")));
+    words.collect::<Vec<_>>().join("; ")
+}
