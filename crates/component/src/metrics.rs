@@ -46,6 +46,28 @@ pub struct Snapshot {
     pub named: BTreeMap<&'static str, u64>,
 }
 
+impl Snapshot {
+    /// What was counted since an earlier moment.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let named = self.named.iter().map(|(name, count)| {
+            let before = earlier.named.get(name).copied().unwrap_or(0);
+            (*name, count.saturating_sub(before))
+        });
+        Self {
+            events_in: self.events_in.saturating_sub(earlier.events_in),
+            events_out: self.events_out.saturating_sub(earlier.events_out),
+            bytes: self.bytes.saturating_sub(earlier.bytes),
+            failures: self.failures.saturating_sub(earlier.failures),
+            dropped: self.dropped.saturating_sub(earlier.dropped),
+            dead_letters: self.dead_letters.saturating_sub(earlier.dead_letters),
+            cpu: self.cpu.saturating_sub(earlier.cpu),
+            busy: self.busy.saturating_sub(earlier.busy),
+            wait: self.wait.saturating_sub(earlier.wait),
+            named: named.collect(),
+        }
+    }
+}
+
 impl OperatorMetrics {
     /// Counts events that came in and left.
     pub fn events(&self, events_in: usize, events_out: usize) {

@@ -18,7 +18,7 @@
 //! | [`reload`] | putting another configuration in the place of the one that runs |
 //! | `reading` | fields that are read and that no event had |
 //! | `replay` | dead letters that go on where they stopped |
-//! | [`report`], [`usage`], [`verdict`] | what a run did, what the process used, and what limited it |
+//! | [`report`], [`usage`], [`verdict`] | what a run did, what the process used, and what limited it; [`windows`]: over the last minutes |
 
 mod dry;
 mod findings;
@@ -46,6 +46,7 @@ pub mod stage;
 mod start;
 pub mod usage;
 pub mod verdict;
+pub mod windows;
 mod worker;
 
 pub use graph::{BuildOptions, Graph, PipelineGraph};

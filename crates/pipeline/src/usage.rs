@@ -56,6 +56,15 @@ impl Reading {
         Self::now().since(self, workers)
     }
 
+    /// A reading so much later in which nothing was used.
+    #[cfg(test)]
+    pub(crate) fn later(&self, time: Duration) -> Self {
+        Self {
+            at: self.at + time,
+            ..*self
+        }
+    }
+
     /// What was used between an earlier reading and this one.
     pub fn since(&self, earlier: &Self, workers: usize) -> Usage {
         let cpu = self.cpu.saturating_sub(earlier.cpu);

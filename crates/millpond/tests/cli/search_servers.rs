@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use rustix::process::Signal;
 use serde_json::Value;
 use testkit::cutter::Cutter;
 use testkit::ports::free_port;
@@ -52,6 +53,12 @@ impl Place {
     }
 
     fn start_with(&self, queue: &str, output: &str) -> Service {
+        let path = self.configure(queue, output);
+        Service::start(&self.folder, &["run", &path])
+    }
+
+    /// Writes the configuration and gives its path.
+    fn configure(&self, queue: &str, output: &str) -> String {
         let yaml = format!(
             "data_dir: '{data}'
 pipelines:
@@ -66,8 +73,7 @@ pipelines:
             data = self.folder.path("data"),
             log = self.folder.path("app.log"),
         );
-        let path = self.folder.write("service.yaml", yaml);
-        Service::start(&self.folder, &["run", &path])
+        self.folder.write("service.yaml", yaml)
     }
 
     /// Checks that the index holds exactly the lines that were written, each once.
@@ -91,7 +97,7 @@ const DISK: &str = "{ disk: { segment_bytes: 64KiB, min_free_bytes: 0, cache_byt
 
 const MEMORY: &str = "{ memory: { max_bytes: 1MiB } }";
 
-/// Kills of Millpond and of the server, and connections that are cut all the time: the index holds every line once.
+/// Kills of Millpond and of the server, reloads in between, and connections that are cut all the time: the index holds every line once.
 fn survives(queue: &str, kills: u64, lines_each: usize) {
     let Some(mut server) = SearchServer::start(&server_name(), &[]) else {
         return;
@@ -102,15 +108,28 @@ fn survives(queue: &str, kills: u64, lines_each: usize) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut place = Place::new();
     let cutter = Cutter::start(server.address(), seed, 300_000);
-    let settings = format!(
-        "hosts: 'http://{}', index: app, compression: none, timeout: 5s, \
-         batch: {{ max_events: 200, max_age: 20ms }}",
-        cutter.address()
-    );
+    let settings = |max_events: u64| {
+        format!(
+            "hosts: 'http://{}', index: app, compression: none, timeout: 5s, \
+             batch: {{ max_events: {max_events}, max_age: 20ms }}",
+            cutter.address()
+        )
+    };
+    let mut reloads = 0;
+    let mut reload = |place: &Place, service: &mut Service, random: &mut fastrand::Rng| {
+        reloads += 1;
+        let output = format!("elasticsearch: {{ {} }}", settings(200 + reloads));
+        place.configure(queue, &output);
+        service.signal(Signal::HUP);
+        std::thread::sleep(Duration::from_millis(random.u64(0..200)));
+    };
     for kill in 0..kills {
         place.write(lines_each);
-        let service = place.start(queue, &settings);
-        std::thread::sleep(Duration::from_millis(random.u64(20..800)));
+        let mut service = place.start(queue, &settings(200));
+        std::thread::sleep(Duration::from_millis(random.u64(20..600)));
+        for _ in 0..random.u64(0..4) {
+            reload(&place, &mut service, &mut random);
+        }
         if kill % 5 == 1 {
             server.kill();
             std::thread::sleep(Duration::from_millis(random.u64(0..300)));
@@ -119,7 +138,11 @@ fn survives(queue: &str, kills: u64, lines_each: usize) {
         service.kill();
     }
     place.write(lines_each);
-    let mut service = place.start(queue, &settings);
+    let mut service = place.start(queue, &settings(200));
+    for _ in 0..3 {
+        reload(&place, &mut service, &mut random);
+        service.until_said("configuration reloaded");
+    }
     let count = place.written.lines().count() as u64;
     service.until("every line", || server.count("app") >= Some(count));
     let said = service.stop();
@@ -127,7 +150,7 @@ fn survives(queue: &str, kills: u64, lines_each: usize) {
     place.expect_lines(&server, "app");
     let cut = cutter.cut();
     report(&format!(
-        "{count} lines, {kills} kills, {cut} connections cut"
+        "{count} lines, {kills} kills, {reloads} reloads, {cut} connections cut"
     ));
 }
 
