@@ -14,6 +14,7 @@ use grok::{Library, PatternSet};
 use pipeline::settings::{DiskSettings, MemoryQueueSettings, ProcessSettings, RetrySettings};
 use serde_json::{Value, json};
 
+use crate::api::settings::ApiSettings;
 use crate::profile::settings::ProfileSettings;
 use crate::profile::tariff::RateSettings;
 use crate::suite::settings::{DocumentedScenario, Tolerance};
@@ -153,6 +154,11 @@ fn configuration_pages() -> Vec<(&'static str, &'static str, String)> {
 /// Commands, and what they measure.
 fn tool_pages() -> Vec<(&'static str, &'static str, String)> {
     vec![
+        (
+            "api",
+            "the HTTP API: health, metrics, statistics, also in the forms of Prometheus, OpenMetrics and Logstash",
+            api_page(),
+        ),
         (
             "queue-tools",
             "`millpond queue`: inspecting disk queues",
@@ -383,6 +389,13 @@ fn suite_page() -> String {
     write_section(&mut text, "Settings of `tolerance`", &tolerance);
     let scenario = schema::settings::<DocumentedScenario>();
     write_section(&mut text, "Settings of each scenario", &scenario);
+    text
+}
+
+fn api_page() -> String {
+    let mut text = String::from(include_str!("api.md"));
+    let settings = schema::settings::<ApiSettings>();
+    write_section(&mut text, "Settings of `api`", &settings);
     text
 }
 

@@ -15,10 +15,19 @@ use pipeline::settings::QueueSettings;
 use pipeline::{BuildOptions, Graph, PipelineGraph};
 
 use crate::REGISTRY;
+use crate::api::settings::{self as api, ApiConfig};
 use crate::profile::settings::{Profiling, SETTING};
 
 /// Settings at the top of a configuration that are not of pipelines.
-pub const BESIDE: &[&str] = &[SETTING];
+pub const BESIDE: &[&str] = &[SETTING, api::SETTING];
+
+/// What a configuration says beside its pipelines.
+pub struct Beside {
+    pub profiling: Profiling,
+    pub api: ApiConfig,
+    /// The whole configuration as it was read, variables not expanded.
+    pub written: Node,
+}
 
 /// A configuration as it was read, variables not expanded.
 pub struct Loaded {
@@ -61,15 +70,15 @@ impl Loaded {
 
     /// The components, ready to run. A `data_dir` of the command line stands in the place of the configuration's.
     pub fn build(self, host: &Arc<HostInfo>, data_dir: Option<PathBuf>) -> anyhow::Result<Graph> {
-        Ok(self.build_with_profiling(host, data_dir)?.0)
+        Ok(self.build_service(host, data_dir)?.0)
     }
 
-    /// As [`Self::build`], with the settings of the profiler.
-    pub fn build_with_profiling(
+    /// As [`Self::build`], with what stands beside the pipelines.
+    pub fn build_service(
         self,
         host: &Arc<HostInfo>,
         data_dir: Option<PathBuf>,
-    ) -> anyhow::Result<(Graph, Profiling)> {
+    ) -> anyhow::Result<(Graph, Beside)> {
         let options = BuildOptions {
             finite: self.finite,
             data_dir,
@@ -102,9 +111,11 @@ impl Loaded {
         self,
         host: &Arc<HostInfo>,
         options: BuildOptions,
-    ) -> anyhow::Result<(Graph, Profiling)> {
+    ) -> anyhow::Result<(Graph, Beside)> {
+        let (written, finite) = (self.root.clone(), self.finite);
         let root = self.expanded()?;
         let profiling = Profiling::of(&root)?;
+        let api = ApiConfig::of(&root, finite)?;
         let options = BuildOptions {
             needs_pipelines: options.needs_pipelines && !profiling.works_alone(),
             ..options
@@ -112,7 +123,12 @@ impl Loaded {
         let graph = Graph::build(&REGISTRY, &root, host, options)?;
         // Where nothing can be stored that should be.
         profiling.store(graph.process.data_dir.as_deref())?;
-        Ok((graph, profiling))
+        let beside = Beside {
+            written,
+            profiling,
+            api,
+        };
+        Ok((graph, beside))
     }
 }
 

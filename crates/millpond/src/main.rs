@@ -3,6 +3,7 @@
 //! Exit codes: 0 if everything was read and delivered; 1 if something could not be read or delivered, which is reported on standard
 //! error; 2 if the command line or the configuration is invalid, before anything is read.
 
+mod api;
 mod bench;
 mod check;
 mod console;
@@ -124,6 +125,9 @@ struct RunArgs {
     /// Reloads the configuration when its files change. SIGHUP reloads it in any case.
     #[arg(long)]
     watch: bool,
+    /// Answers requests of the HTTP API at this address of this machine, such as 9610; `api` in YAML, where a service has one at 9610.
+    #[arg(long, value_name = "ADDRESS")]
+    api: Option<String>,
     /// Prints the configuration as YAML without running it.
     #[arg(long)]
     print_config: bool,
@@ -159,7 +163,7 @@ struct FilesArgs {
 
 #[derive(Args)]
 struct DocsArgs {
-    /// A component's name, or `pipeline`, `notation`, `queue`, `queue-tools`, `shipping`, `dead-letters`, `bench`, `bench-suite`, `profile`, `profile-kinds`, `expressions`, `functions`, `grok-patterns`, `install`, `exit-codes`.
+    /// A component's name, or `pipeline`, `notation`, `queue`, `queue-tools`, `shipping`, `dead-letters`, `api`, `bench`, `bench-suite`, `profile`, `profile-kinds`, `expressions`, `functions`, `grok-patterns`, `install`, `exit-codes`.
     topic: Option<String>,
     /// Writes one Markdown file for each page into this directory instead.
     #[arg(long, value_name = "DIR")]

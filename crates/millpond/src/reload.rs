@@ -15,6 +15,8 @@ use pipeline::{Changes, Graph, Reloader};
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
+use crate::api::configuration::Configuration;
+use crate::api::state::{ApiState, Reloading};
 use crate::load::{flow, load, queue};
 
 /// How often it is looked whether files have changed. A change takes effect when two looks in a row find the same.
@@ -35,16 +37,24 @@ pub struct Reloads {
     diagnostics: Diagnostics,
     /// The version in force: 1 at the start, one more with every reload that succeeded. Held by the reload that is under way.
     version: Mutex<u64>,
+    /// What the API shows, where there is one.
+    api: Option<Arc<ApiState>>,
 }
 
 impl Reloads {
     /// The configuration has just been put in force for the first time.
-    pub fn new(origin: Origin, reloader: Reloader, diagnostics: &Diagnostics) -> Arc<Self> {
+    pub fn new(
+        origin: Origin,
+        reloader: Reloader,
+        diagnostics: &Diagnostics,
+        api: Option<Arc<ApiState>>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             origin,
             reloader,
             diagnostics: diagnostics.clone(),
             version: Mutex::new(1),
+            api,
         })
     }
 
@@ -56,7 +66,7 @@ impl Reloads {
         let mut version = self.version.lock().await;
         let reloaded = self.put_in_force().await;
         match &reloaded {
-            Ok((changes, _)) => {
+            Ok((changes, _, _)) => {
                 *version += 1;
                 let what = summary(changes);
                 let text = format!("{why}: configuration reloaded, version {version}: {what}");
@@ -66,7 +76,17 @@ impl Reloads {
                 "{why}: the configuration was not reloaded, version {version} stays in force: {error:#}"
             )),
         }
-        let (changes, flows) = reloaded?;
+        let (changes, flows, mut configuration) = match reloaded {
+            Ok(reloaded) => reloaded,
+            Err(error) => {
+                self.api.iter().for_each(|api| api.reload_failed());
+                return Err(error);
+            }
+        };
+        configuration.version.number = *version;
+        if let Some(api) = &self.api {
+            api.configure(configuration);
+        }
         for name in changes.changed.iter().chain(&changes.added) {
             let flow = flows.iter().find(|(pipeline, _)| pipeline == name);
             if let Some((_, flow)) = flow {
@@ -76,18 +96,27 @@ impl Reloads {
         Ok(changes)
     }
 
-    async fn put_in_force(&self) -> anyhow::Result<(Changes, Vec<(String, String)>)> {
+    /// [`Self::reload`], for who does not know this.
+    pub fn asked(self: Arc<Self>, why: &'static str) -> Reloading {
+        Box::pin(async move { self.reload(why).await })
+    }
+
+    async fn put_in_force(
+        &self,
+    ) -> anyhow::Result<(Changes, Vec<(String, String)>, Configuration)> {
         let (source, data_dir) = (self.origin.source.clone(), self.origin.data_dir.clone());
         let host = self.origin.host.clone();
         // Patterns take a while to compile.
         let building = thread::start("reload", move || {
-            load(&source)?.build_with_profiling(&host, data_dir)
+            load(&source)?.build_service(&host, data_dir)
         })?;
         let built = building.ended().await;
-        let (graph, _) = built.map_err(|_| anyhow!("internal error: reading it panicked"))??;
+        let (graph, beside) =
+            built.map_err(|_| anyhow!("internal error: reading it panicked"))??;
         let flows = flows(&graph);
+        let configuration = Configuration::new(&beside.written, &graph);
         let changes = self.reloader.reload(graph).await?;
-        Ok((changes, flows))
+        Ok((changes, flows, configuration))
     }
 
     /// Reloads whenever the files have changed.

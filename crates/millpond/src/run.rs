@@ -20,8 +20,12 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+use crate::api::ApiServer;
+use crate::api::configuration::Configuration;
+use crate::api::settings::ApiConfig;
+use crate::api::state::{ApiState, NOT_SAMPLED, Profiles};
 use crate::console::say;
-use crate::load::{host, load};
+use crate::load::{Beside, host, load};
 use crate::log;
 use crate::notify::Notifier;
 use crate::profile::own::{self, OwnProfile};
@@ -49,7 +53,10 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let loaded = load(pipeline)?;
     let finite = loaded.finite;
     let host = host();
-    let (graph, profiling) = loaded.build_with_profiling(&host, args.data_dir.clone())?;
+    let (graph, mut beside) = loaded.build_service(&host, args.data_dir.clone())?;
+    if let Some(address) = &args.api {
+        beside.api = ApiConfig::at(address)?;
+    }
     let mut session = Session::begin(&graph, finite, true)?;
     session.is_service = !finite;
     // Before profiles are stored in it.
@@ -57,8 +64,9 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     if args.profile.is_some() {
         session = session.sampled(OwnProfile::start(PROFILE_HZ)?);
     } else if !finite {
-        session.serve_profiles(&profiling, &graph, &host.name)?;
+        session.serve_profiles(&beside.profiling, &graph, &host.name)?;
     }
+    session.serve_api(&beside, &graph, &host.name)?;
     if !finite {
         let origin = Origin {
             source: pipeline.to_owned(),
@@ -73,6 +81,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         say(TERMINAL_HINT);
     }
     let report = session.execute(graph, finite, &host, data_dir, args.metrics);
+    session.end_api();
     session.end_profiles();
     let report = report?;
     if let (Some(path), Some(profile)) = (&args.profile, session.profile()) {
@@ -178,6 +187,9 @@ pub struct Session {
     profiles: Option<ProfileService>,
     /// Where a service reads its configuration again, and whether it does so by itself when files change.
     origin: Option<(Origin, bool)>,
+    /// What the API shows, where there is one.
+    api: Option<Arc<ApiState>>,
+    api_server: Option<ApiServer>,
 }
 
 impl Session {
@@ -199,6 +211,8 @@ impl Session {
             own: None,
             profiles: None,
             origin: None,
+            api: None,
+            api_server: None,
         })
     }
 
@@ -227,6 +241,51 @@ impl Session {
         }
         self.profiles = Some(service);
         Ok(())
+    }
+
+    /// Begins to answer requests, where the configuration asks for it.
+    fn serve_api(&mut self, beside: &Beside, graph: &Graph, host: &str) -> anyhow::Result<()> {
+        let data_dir = graph.process.data_dir.as_deref();
+        let is_sampled = self.profiles.is_some() && beside.profiling.settings.enabled;
+        let profiles = match beside.profiling.store(data_dir)? {
+            Some(folder) if is_sampled => Profiles::Store(folder),
+            _ => Profiles::None(NOT_SAMPLED),
+        };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let workers = match graph.process.workers {
+            0 => cores,
+            workers => workers,
+        };
+        let state = ApiState::new(host, workers, profiles);
+        state.configure(Configuration::new(&beside.written, graph));
+        self.api_server = ApiServer::start(&beside.api, &state, &self.diagnostics)?;
+        self.api = Some(state);
+        Ok(())
+    }
+
+    /// Waits for the stop where only profiles are of interest.
+    async fn without_pipelines(&self, stop: &Stop) -> Report {
+        let begun = Reading::now();
+        self.started();
+        self.notify(0, stop);
+        stop.stopped().await;
+        Report {
+            pipelines: Vec::new(),
+            usage: begun.usage(0),
+            runtime_cpu: Duration::ZERO,
+        }
+    }
+
+    /// Every pipeline has started.
+    fn started(&self) {
+        self.api.iter().for_each(|api| api.started());
+    }
+
+    /// Answers no more.
+    fn end_api(&mut self) {
+        if let Some(server) = self.api_server.take() {
+            server.stop();
+        }
     }
 
     /// Keeps the last profile.
@@ -307,6 +366,8 @@ impl Session {
             let hangup = Arc::<Notify>::default();
             // What ends with the run.
             let mut beside = JoinSet::new();
+            let api = self.api.clone();
+            api.iter().for_each(|api| api.stops_by(&stop));
             // Before anything that may take long, such as reading what a large registry holds.
             if let Some(signals) = signals(&self.diagnostics) {
                 let first = self.signal.clone();
@@ -315,15 +376,7 @@ impl Session {
             }
             let pipelines = graph.pipelines.len();
             if pipelines == 0 {
-                // Only profiles are of interest.
-                let begun = Reading::now();
-                self.notify(pipelines, &stop);
-                stop.stopped().await;
-                return Ok(Report {
-                    pipelines: Vec::new(),
-                    usage: begun.usage(0),
-                    runtime_cpu: Duration::ZERO,
-                });
+                return Ok(self.without_pipelines(&stop).await);
             }
             let options = RunOptions {
                 host: host.clone(),
@@ -334,6 +387,7 @@ impl Session {
                 stop: stop.clone(),
                 ledger,
                 replays: self.replays,
+                view: api.as_ref().map(|api| api.view.clone()).unwrap_or_default(),
             };
             let run = match Run::start(graph, options).await {
                 // It is told like one that is found while the configuration is read.
@@ -346,12 +400,18 @@ impl Session {
             if let Some(service) = &self.profiles {
                 service.count(run.handled());
             }
+            self.started();
             self.notify(pipelines, &stop);
             if let Some(watch) = self.watch {
                 watch(run.events());
             }
             if let Some((origin, watches)) = self.origin.take() {
-                let reloads = Reloads::new(origin, run.reloader(), &self.diagnostics);
+                let reloader = run.reloader();
+                let reloads = Reloads::new(origin, reloader, &self.diagnostics, api.clone());
+                if let Some(api) = &api {
+                    let reloads = reloads.clone();
+                    api.reloads_by(move |why| reloads.clone().asked(why));
+                }
                 beside.spawn(reload_when_asked(reloads, hangup, watches));
             }
             beside.spawn(self.bar.clone().draw(run.progress(), run.events()));

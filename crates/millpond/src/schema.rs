@@ -14,6 +14,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use crate::REGISTRY;
+use crate::api::settings::{self as api, ApiSettings};
 use crate::profile::settings::{ProfileSettings, SETTING};
 
 /// The schema of a whole configuration file, as text.
@@ -24,6 +25,9 @@ pub fn schema() -> String {
     if let Some(properties) = root.get_mut("properties").and_then(Value::as_object_mut) {
         properties.insert("pipelines".to_owned(), pipelines);
         properties.insert(SETTING.to_owned(), settings::<ProfileSettings>());
+        let mut of_api = settings::<ApiSettings>();
+        of_api["type"] = json!(["object", "boolean", "null"]);
+        properties.insert(api::SETTING.to_owned(), of_api);
     }
     root["$defs"] = Value::Object(definitions());
     root["anyOf"] = json!([{ "required": ["pipelines"] }, { "required": [SETTING] }]);

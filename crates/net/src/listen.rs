@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::pin::Pin;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -160,6 +160,18 @@ impl Address {
         Self {
             host: Host::Loopback,
             port,
+        }
+    }
+
+    /// Whether only programs of this machine can connect, as far as that is known before it is listened on.
+    pub fn is_loopback(&self) -> bool {
+        match &self.host {
+            Host::Loopback => true,
+            Host::Every => false,
+            Host::Named(host) => {
+                let address: Result<IpAddr, _> = host.parse();
+                host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|it| it.is_loopback())
+            }
         }
     }
 

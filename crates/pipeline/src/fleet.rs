@@ -359,6 +359,10 @@ impl Fleet {
         self.process.useful.add(1);
         self.end(&ends).await;
         self.known = known;
+        let is_gone = |name: &&String| !self.known.contains_key(*name);
+        for name in ends.iter().filter(is_gone) {
+            self.process.options.view.forget(name);
+        }
         *self.process.shares.lock() = shares;
         let started = self.start(fresh);
         self.process.useful.remove();

@@ -18,6 +18,7 @@
 //! | [`reload`] | putting another configuration in the place of the one that runs |
 //! | `reading` | fields that are read and that no event had |
 //! | `replay` | dead letters that go on where they stopped |
+//! | [`view`] | running pipelines as they are seen from outside |
 //! | [`report`], [`usage`], [`verdict`] | what a run did, what the process used, and what limited it; [`windows`]: over the last minutes |
 
 mod dry;
@@ -46,6 +47,7 @@ pub mod stage;
 mod start;
 pub mod usage;
 pub mod verdict;
+pub mod view;
 pub mod windows;
 mod worker;
 
@@ -55,3 +57,4 @@ pub use reload::{Changes, ReloadError, Reloader};
 pub use report::{OperatorReport, Report};
 pub use run::{Handled, Run};
 pub use start::{RunOptions, StartError};
+pub use view::View;

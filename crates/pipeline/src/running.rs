@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use batch::{Budget, BufferPool};
 use component::thread::{self, Work};
@@ -23,6 +23,7 @@ use crate::replay::{Opened, Replaying};
 use crate::report::{OperatorReport, PipelineReport, Problem, Role};
 use crate::stage::{SharedStage, WorkerStages, make_stages};
 use crate::start::RunOptions;
+use crate::view::{Showing, Viewed};
 use crate::worker::{Job, Parts, Useful};
 
 /// How long inputs and writes that were waiting may take to end when the deadline was over.
@@ -89,6 +90,8 @@ pub struct Running {
     /// Queue, processors and outputs, as workers see them.
     job: Arc<Job>,
     phases: Phases,
+    /// That it can be looked at, once it has started.
+    showing: Option<Showing>,
 }
 
 /// What waits for its start.
@@ -173,6 +176,7 @@ impl Running {
             writers: Vec::new(),
             job: Job::new(parts),
             phases,
+            showing: None,
         };
         (running, per_worker)
     }
@@ -220,6 +224,20 @@ impl Running {
             };
             self.inputs
                 .push(RunningInput::start(node, context, &options.activities));
+        }
+        let view = self.waiting.options.view.clone();
+        self.showing = Some(view.show(self.viewed()));
+    }
+
+    /// What is looked at of it from outside.
+    fn viewed(&self) -> Viewed {
+        Viewed {
+            name: self.name.clone(),
+            is_fed: self.fed.is_some(),
+            started: SystemTime::now(),
+            operators: self.operators(),
+            ledgers: self.inputs.iter().map(|it| it.ledger.clone()).collect(),
+            parts: self.job.parts.clone(),
         }
     }
 

@@ -10,6 +10,7 @@ use queue::QueueError;
 use registry::Registry;
 
 use crate::settings::RetrySettings;
+use crate::view::View;
 
 /// How retries of a one-line pipeline end when the configuration does not say.
 const GIVE_UP_AFTER: Period = Period::from_secs(30);
@@ -61,6 +62,8 @@ pub struct RunOptions {
     pub ledger: bool,
     /// Whether nothing is read: the run carries out what is asked for dead letters, and ends.
     pub replays: bool,
+    /// Where the pipelines can be looked at while they run.
+    pub view: View,
 }
 
 impl RunOptions {

@@ -16,7 +16,7 @@ mod synced;
 
 pub use budget::DiskBudget;
 pub use engine::{
-    AHEAD_MAX, Bell, Clock, DiskOptions, Entry, Held, Inlet, LaneTurn, Next, Offer, Queue,
+    AHEAD_MAX, Bell, Clock, Depth, DiskOptions, Entry, Held, Inlet, LaneTurn, Next, Offer, Queue,
     QueuePhase, Refused, Taken, Ticket, was_dropped,
 };
 pub use error::QueueError;

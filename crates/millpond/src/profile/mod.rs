@@ -4,7 +4,7 @@ mod chart;
 mod compact;
 mod diff;
 mod ending;
-mod files;
+pub mod files;
 mod flame;
 mod lost;
 mod naming;

@@ -11,6 +11,7 @@ use crate::running::Service;
 const SERVICE: &str = "\
 data_dir: STATE
 LOG
+api: false
 pipelines:
   web:
     input: { generate: { format: apache, count: 5 } }

@@ -6,6 +6,8 @@
 )]
 
 mod acknowledged_outputs;
+mod api;
+mod api_clients;
 mod bad_input;
 mod beats_input;
 mod bench;

@@ -89,12 +89,15 @@ pub fn ended(output: std::process::Output) -> Ended {
 }
 
 /// The log of a service as a one-line pipeline would say it: without times, `warning: ` and `error: ` for the levels, and
-/// without what frames every service's log, its start and its end.
+/// without what frames every service's log, its start, its API and its end.
 pub fn plain(log: &str) -> String {
     log.lines()
         .filter_map(plain_line)
         .fold(String::new(), |text, line| text + &line + "\n")
 }
+
+/// What services say of which another one has the API's port.
+const NO_API: &str = "there is no API: cannot listen on 127.0.0.1:9610: another program";
 
 fn plain_line(line: &str) -> Option<String> {
     let is_time = |word: &str| {
@@ -113,6 +116,10 @@ fn plain_line(line: &str) -> Option<String> {
     };
     let (level, message) = line.split_at_checked(6).expect("a level");
     let is_frame = message.starts_with("Millpond ") || message.contains(": started: ");
+    // Services that run side by side have one port for the API between them.
+    if message.starts_with("API on ") || message.starts_with(NO_API) {
+        return None;
+    }
     match level.trim_end() {
         "ERROR" => Some(format!("error: {message}")),
         "WARN" => Some(format!("warning: {message}")),

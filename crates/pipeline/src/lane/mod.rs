@@ -18,6 +18,7 @@
 //! | [`schedule`] | which request is sent next, and when |
 //! | [`concurrency`], [`flow`] | how many requests at a time; which destinations are paused |
 //! | [`letters`], [`kept`], [`trouble`] | refused rows become dead letters; what is reported of failed requests |
+//! | [`gauges`] | what the output is doing, as it is seen from outside |
 //!
 //! A lane works until it comes to its [`Ending`]. An output *fails* for good when it says so, panics, or has failed for
 //! longer than retries may take. It is not called again, closing included: what it holds unflushed is not delivered, and would
@@ -34,6 +35,7 @@ mod compress;
 mod concurrency;
 mod feeder;
 mod flow;
+mod gauges;
 mod ids;
 mod kept;
 mod letters;
@@ -70,6 +72,8 @@ use crate::settings::RetrySettings;
 use crate::stage::{Buried, SharedStage, Stage, find_stage, make_stages, report_expression_errors};
 pub(crate) use compress::compress;
 use feeder::FeederLane;
+use gauges::Gauges;
+pub use gauges::{OutputState, OutputView};
 use letters::LaneLetters;
 use offers::{Item, Offers};
 use sender::SenderLane;
@@ -126,6 +130,8 @@ struct Common {
     letters: Option<LaneLetters>,
     /// Refused rows that are lost.
     lost: AtomicU64,
+    /// What it is doing at the moment.
+    gauges: Gauges,
 }
 
 /// Why a lane takes nothing more.
@@ -186,6 +192,7 @@ impl Lane {
         let common = Common {
             letters,
             lost: AtomicU64::new(0),
+            gauges: Gauges::default(),
             activity: shared.activities.of(&diagnostics, &metrics),
             diagnostics,
             name: node.name,
@@ -290,6 +297,22 @@ impl Lane {
     /// Refused events that are lost, because there are no dead letters.
     pub fn lost(&self) -> u64 {
         self.common.lost.load(Ordering::Relaxed)
+    }
+
+    /// What the output is doing.
+    pub fn view(&self) -> OutputView {
+        let common = &self.common;
+        let view = common.gauges.view(&common.name);
+        let (state, reason) = match common.ending.get() {
+            None => return view,
+            Some(Ending::Failed(reason)) => (OutputState::Failed, Some(reason.clone())),
+            Some(Ending::Gone | Ending::Left) => (OutputState::Ended, None),
+        };
+        OutputView {
+            state,
+            reason,
+            ..view
+        }
     }
 
     /// Whether another encoded batch may wait, or whatever is offered is let go.

@@ -214,6 +214,19 @@ impl Schedule {
             && routes.all(|route| route.breaker.is_closed())
     }
 
+    /// How many are to be sent again.
+    pub fn again(&self) -> usize {
+        self.again.len()
+    }
+
+    /// Whether nothing may be sent but what tries whether a destination is back.
+    pub fn is_paused(&self) -> bool {
+        let mut routes = self.routes.values();
+        // As long as nothing fails, nobody looks at the destinations: there may be many.
+        !self.output.is_closed()
+            || !self.failing.is_empty() && routes.all(|route| !route.breaker.is_closed())
+    }
+
     /// Whether nothing is to be sent again.
     pub fn is_over(&self) -> bool {
         self.again.is_empty()

@@ -236,6 +236,7 @@ impl SenderLane {
             while let Some(ready) = self.next(common, &mut course) {
                 flying.push(self.send(ready));
             }
+            self.show(common, &course, flying.len());
             storing.extend(self.lock_refused().drain(..).map(Refused::outcome));
             let gives_up = course.stop_by.is_some_and(|by| by <= Instant::now());
             if gives_up && common.works() {
@@ -279,6 +280,13 @@ impl SenderLane {
                 common.metrics.waited(begin.elapsed());
             }
         }
+    }
+
+    /// Shows what is under way.
+    fn show(&self, common: &Common, course: &Course, in_flight: usize) {
+        let waiting = course.schedule.again() + self.lock_ready().len();
+        let is_paused = course.schedule.is_paused();
+        common.gauges.set(in_flight, waiting, is_paused);
     }
 
     /// Encodes what found no room when it was offered.

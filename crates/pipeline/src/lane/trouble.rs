@@ -33,6 +33,7 @@ impl Trouble {
 
     /// Says why requests fail, unless that was said a short while ago.
     pub fn say(&mut self, common: &Common, reason: &str) {
+        common.gauges.failed(reason, false);
         let now = Instant::now();
         let is_known = self.0.as_ref().is_some_and(|said| {
             let quiet = match said.reason == reason {
@@ -61,6 +62,7 @@ impl Trouble {
 
     /// Nothing fails any more: says so where something did for a while.
     pub fn recover(&mut self, common: &Common) {
+        common.gauges.recovered();
         let since = self.0.as_mut().and_then(|said| said.since.take());
         if let Some(since) = since.filter(|since| since.elapsed() >= WORTH_SAYING) {
             let after = time(since.elapsed());

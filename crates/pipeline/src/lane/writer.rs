@@ -144,6 +144,7 @@ impl WriterLane {
             common.metrics.waited(begin.elapsed());
             let reason = match result {
                 Ok(Ok(written)) => {
+                    common.gauges.recovered();
                     say_recovery(common, &pause);
                     return Outcome::Done(written.into());
                 }
@@ -160,6 +161,7 @@ impl WriterLane {
                     return Outcome::Ended(Ending::Failed(reason));
                 }
             };
+            common.gauges.failed(&reason, true);
             if pause.is_news(&reason) {
                 let meanwhile = common.meanwhile();
                 common

@@ -19,6 +19,7 @@ pub fn options() -> RunOptions {
         registry: None,
         ledger: false,
         replays: false,
+        view: Default::default(),
     }
 }
 

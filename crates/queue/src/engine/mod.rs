@@ -56,6 +56,7 @@
 
 mod bell;
 mod commit;
+mod depth;
 mod front;
 mod lane;
 mod lanes;
@@ -84,6 +85,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 pub use bell::Bell;
+pub use depth::Depth;
 pub use lanes::LaneTurn;
 pub use open::DiskOptions;
 pub use phase::QueuePhase;

@@ -150,6 +150,7 @@ impl Queue {
         let (issuer, receipt) = receipt();
         self.metrics.events(batch.len(), 0);
         let sequence = state.front.number();
+        state.arrivals.note(sequence, (self.clock)());
         state.front.wait(Waiting {
             sequence,
             size: batch.size(),
@@ -187,6 +188,7 @@ impl Queue {
         };
         self.metrics.events(events, 0);
         let delivery = Delivery::accepted(&batch);
+        state.arrivals.note(block.sequence, block.time);
         if keep {
             state.front.wait(Waiting {
                 sequence: block.sequence,

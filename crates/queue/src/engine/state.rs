@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use super::commit::Commit;
+use super::depth::Arrivals;
 use super::front::{Front, Waiting};
 use super::lane::Lane;
 use super::lanes::{Lanes, Recipient};
@@ -28,6 +29,8 @@ pub struct QueueState {
     pub front: Front,
     pub commit: Commit,
     pub lanes: Lanes,
+    /// When what is held came in.
+    pub arrivals: Arrivals,
     pub phase: QueuePhase,
 }
 
@@ -51,6 +54,7 @@ impl QueueState {
             front: Front::new(front, next.sequence),
             commit: Commit::new(next, synced_before),
             lanes: Lanes::new(lanes, now),
+            arrivals: Arrivals::default(),
             phase: QueuePhase::default(),
         }
     }

@@ -1,0 +1,174 @@
+//! Running pipelines as they are seen from outside, by the API and by inputs that report on the process itself.
+//!
+//! A run puts each of its pipelines into a [`View`] when its inputs start. The view looks at the counters that the pipelines keep
+//! anyway, so that it costs nothing until somebody looks. Of a pipeline that has ended the last look is kept, and nothing of the
+//! pipeline itself: its queue may be opened again.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
+
+use component::metrics::Snapshot;
+use component::{Component, FileLedger, Ledger, OperatorMetrics, Phase};
+use parking_lot::RwLock;
+use queue::Depth;
+
+pub use crate::lane::{OutputState, OutputView};
+use crate::report::OperatorReport;
+use crate::worker::Parts;
+
+/// The pipelines of a process. Clones show the same; pipelines may come and go.
+#[derive(Clone, Default)]
+pub struct View(Arc<RwLock<Vec<Seen>>>);
+
+enum Seen {
+    Running(Arc<Viewed>),
+    Ended(Box<PipelineView>),
+}
+
+/// What is looked at of a pipeline.
+pub(crate) struct Viewed {
+    pub(crate) name: String,
+    pub(crate) is_fed: bool,
+    pub(crate) started: SystemTime,
+    pub(crate) operators: Vec<(Component, Arc<OperatorMetrics>)>,
+    pub(crate) ledgers: Vec<Arc<Ledger>>,
+    pub(crate) parts: Arc<Parts>,
+}
+
+/// That a pipeline is in a view.
+pub(crate) struct Showing {
+    view: View,
+    viewed: Arc<Viewed>,
+}
+
+/// What a pipeline is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PipelineState {
+    /// Events come in and leave.
+    Running,
+    /// Its inputs end, and what they have sent leaves.
+    Stopping,
+    /// It has ended.
+    Ended,
+}
+
+/// One pipeline at one moment. All counters began at its start.
+#[derive(Debug, Clone)]
+pub struct PipelineView {
+    /// Its name.
+    pub name: String,
+    /// Whether other pipelines feed it, so that its events are theirs.
+    pub is_fed: bool,
+    /// When it started.
+    pub started: SystemTime,
+    /// What it is at.
+    pub state: PipelineState,
+    /// Its own work, which is that of no component: CPU time, and how long workers waited because outputs had no room.
+    pub own: Snapshot,
+    /// Its inputs, its queue where that is on disk, its processors and outputs, in the order of the flow.
+    pub operators: Vec<OperatorReport>,
+    /// Whether its queue is on disk, all of it or what memory does not hold.
+    pub is_on_disk: bool,
+    /// What its queue holds.
+    pub queue: Depth,
+    /// What its outputs are doing.
+    pub outputs: Vec<OutputView>,
+    /// Events that went to no output, because the `if` of none was true.
+    pub unclaimed: u64,
+    /// Events that outputs refused and that are lost, because there are no dead letters.
+    pub refused: u64,
+    /// The files that its inputs read, where they were asked for.
+    pub files: Vec<FileLedger>,
+}
+
+impl View {
+    /// The pipelines at this moment. `with_files` says whether their files are looked at, of which there may be many.
+    pub fn look(&self, with_files: bool) -> Vec<PipelineView> {
+        // Under the lock, so that nobody holds anything of a pipeline once it has left.
+        let shown = self.0.read();
+        let look = |one: &Seen| match one {
+            Seen::Running(viewed) => viewed.look(with_files),
+            Seen::Ended(last) => (**last).clone(),
+        };
+        shown.iter().map(look).collect()
+    }
+
+    /// Takes a pipeline in, in the place of one with this name that has ended.
+    pub(crate) fn show(&self, viewed: Viewed) -> Showing {
+        let viewed = Arc::new(viewed);
+        let new = Seen::Running(viewed.clone());
+        let mut shown = self.0.write();
+        let is_its_last = |one: &Seen| matches!(one, Seen::Ended(last) if last.name == viewed.name);
+        match shown.iter().position(is_its_last) {
+            Some(place) => shown[place] = new,
+            None => shown.push(new),
+        }
+        drop(shown);
+        Showing {
+            view: self.clone(),
+            viewed,
+        }
+    }
+
+    /// Leaves out a pipeline that has ended.
+    pub fn forget(&self, name: &str) {
+        let is_other = |one: &Seen| !matches!(one, Seen::Ended(last) if last.name == name);
+        self.0.write().retain(is_other);
+    }
+}
+
+impl Drop for Showing {
+    fn drop(&mut self) {
+        let mut shown = self.view.0.write();
+        let is_it = |one: &Seen| matches!(one, Seen::Running(it) if Arc::ptr_eq(it, &self.viewed));
+        if let Some(place) = shown.iter().position(is_it) {
+            let mut last = self.viewed.look(false);
+            last.state = PipelineState::Ended;
+            shown[place] = Seen::Ended(Box::new(last));
+        }
+    }
+}
+
+impl Viewed {
+    fn look(&self, with_files: bool) -> PipelineView {
+        let parts = &self.parts;
+        let operators = self.operators.iter().map(|(component, metrics)| {
+            let counts = metrics.snapshot();
+            OperatorReport {
+                role: component.role,
+                name: component.name.to_string(),
+                counts,
+            }
+        });
+        let ledgers = self.ledgers.iter().filter(|_| with_files);
+        PipelineView {
+            name: self.name.clone(),
+            is_fed: self.is_fed,
+            started: self.started,
+            state: match parts.phases.now() {
+                Phase::Running => PipelineState::Running,
+                _ => PipelineState::Stopping,
+            },
+            own: parts.own.snapshot(),
+            operators: operators.collect(),
+            is_on_disk: parts.queue.is_on_disk(),
+            queue: parts.queue.depth(),
+            outputs: parts.lanes.iter().map(|lane| lane.view()).collect(),
+            unclaimed: parts.unclaimed.load(Ordering::Relaxed),
+            refused: parts.lanes.iter().map(|lane| lane.lost()).sum(),
+            files: ledgers.flat_map(|ledger| ledger.files()).collect(),
+        }
+    }
+}
+
+impl PipelineState {
+    /// Its name.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Stopping => "stopping",
+            Self::Ended => "ended",
+        }
+    }
+}
