@@ -3,12 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, anyhow};
 use batch::HostInfo;
 use component::{AnyOutput, Effects};
 use config::{
     Environment, Node, NodeKind, Source, StageRole, expand_short_forms, expand_variables,
-    parse_oneline, parse_yaml, to_yaml,
+    parse_oneline, to_yaml,
 };
 use pipeline::graph::OutputNode;
 use pipeline::settings::QueueSettings;
@@ -17,6 +16,7 @@ use pipeline::{BuildOptions, Graph, PipelineGraph};
 use crate::REGISTRY;
 use crate::api::settings::{self as api, ApiConfig};
 use crate::profile::settings::{Profiling, SETTING};
+use crate::sources;
 
 /// Settings at the top of a configuration that are not of pipelines.
 pub const BESIDE: &[&str] = &[SETTING, api::SETTING];
@@ -34,9 +34,11 @@ pub struct Loaded {
     root: Node,
     /// Whether it is a one-line pipeline, which ends when its inputs end.
     pub finite: bool,
+    /// The files and folders that it was read from: a change of one may change it.
+    pub files: Vec<PathBuf>,
 }
 
-/// Reads a one-line pipeline, or the YAML file at that path.
+/// Reads a one-line pipeline, or the YAML file or the folder of YAML files at that path.
 ///
 /// A text with `|` in it is a pipeline; so is one that names no file and does not look like a path.
 pub fn load(pipeline: &str) -> anyhow::Result<Loaded> {
@@ -44,18 +46,18 @@ pub fn load(pipeline: &str) -> anyhow::Result<Loaded> {
         && (pipeline.ends_with(".yaml")
             || pipeline.ends_with(".yml")
             || Path::new(pipeline).exists());
-    let root = if is_path {
-        let text = std::fs::read(pipeline).with_context(|| format!("cannot read {pipeline}"))?;
-        let text = String::from_utf8(text)
-            .map_err(|_| anyhow!("{pipeline} is not a YAML file: it is not valid UTF-8"))?;
-        let tree = parse_yaml(&Source::new(pipeline, text));
-        tree.and_then(|tree| expand_short_forms(tree, &REGISTRY))
-    } else {
-        parse_oneline(&Source::command_line(pipeline), &REGISTRY)
-    };
+    if !is_path {
+        return Ok(Loaded {
+            root: parse_oneline(&Source::command_line(pipeline), &REGISTRY)?,
+            finite: true,
+            files: Vec::new(),
+        });
+    }
+    let (tree, files) = sources::read(Path::new(pipeline))?;
     Ok(Loaded {
-        root: root?,
-        finite: !is_path,
+        root: expand_short_forms(tree, &REGISTRY)?,
+        finite: false,
+        files,
     })
 }
 

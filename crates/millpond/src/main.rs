@@ -21,6 +21,7 @@ mod reload;
 mod run;
 mod sample;
 mod schema;
+mod sources;
 mod suite;
 
 use std::path::PathBuf;
@@ -75,7 +76,7 @@ enum Command {
 
 #[derive(Args)]
 struct Source {
-    /// 'INPUT | PROCESSOR … | OUTPUT', or the path of a YAML file.
+    /// 'INPUT | PROCESSOR … | OUTPUT', or the path of a YAML file or of a folder of them.
     #[arg(value_name = "PIPELINE")]
     pipeline: String,
     /// What follows is most likely a pipeline without quotes.

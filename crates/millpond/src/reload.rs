@@ -26,6 +26,8 @@ const LOOK: Duration = Duration::from_secs(1);
 pub struct Origin {
     /// What the command line names.
     pub source: String,
+    /// The files and folders that it was read from.
+    pub files: Vec<PathBuf>,
     pub data_dir: Option<PathBuf>,
     pub host: Arc<HostInfo>,
 }
@@ -39,6 +41,8 @@ pub struct Reloads {
     version: Mutex<u64>,
     /// What the API shows, where there is one.
     api: Option<Arc<ApiState>>,
+    /// The files and folders that the configuration was read from.
+    files: parking_lot::Mutex<Vec<PathBuf>>,
 }
 
 impl Reloads {
@@ -49,12 +53,14 @@ impl Reloads {
         diagnostics: &Diagnostics,
         api: Option<Arc<ApiState>>,
     ) -> Arc<Self> {
+        let origin_files = origin.files.clone();
         Arc::new(Self {
             origin,
             reloader,
             diagnostics: diagnostics.clone(),
             version: Mutex::new(1),
             api,
+            files: parking_lot::Mutex::new(origin_files),
         })
     }
 
@@ -108,11 +114,15 @@ impl Reloads {
         let host = self.origin.host.clone();
         // Patterns take a while to compile.
         let building = thread::start("reload", move || {
-            load(&source)?.build_service(&host, data_dir)
+            let loaded = load(&source)?;
+            let files = loaded.files.clone();
+            let (graph, beside) = loaded.build_service(&host, data_dir)?;
+            anyhow::Ok((graph, beside, files))
         })?;
         let built = building.ended().await;
-        let (graph, beside) =
+        let (graph, beside, files) =
             built.map_err(|_| anyhow!("internal error: reading it panicked"))??;
+        *self.files.lock() = files;
         let flows = flows(&graph);
         let configuration = Configuration::new(&beside.written, &graph);
         let changes = self.reloader.reload(graph).await?;
@@ -145,7 +155,8 @@ impl Reloads {
             let meta = path.metadata().ok()?;
             Some((meta.ino(), meta.len(), meta.mtime(), meta.mtime_nsec()))
         };
-        vec![signature(Path::new(&self.origin.source))]
+        let files = self.files.lock();
+        files.iter().map(|path| signature(path)).collect()
     }
 }
 

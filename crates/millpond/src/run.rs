@@ -52,6 +52,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let pipeline = args.source.pipeline()?;
     let loaded = load(pipeline)?;
     let finite = loaded.finite;
+    let files = loaded.files.clone();
     let host = host();
     let (graph, mut beside) = loaded.build_service(&host, args.data_dir.clone())?;
     if let Some(address) = &args.api {
@@ -70,6 +71,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     if !finite {
         let origin = Origin {
             source: pipeline.to_owned(),
+            files,
             data_dir: args.data_dir.clone(),
             host: host.clone(),
         };

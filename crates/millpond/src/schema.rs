@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 use crate::REGISTRY;
 use crate::api::settings::{self as api, ApiSettings};
 use crate::profile::settings::{ProfileSettings, SETTING};
+use crate::sources::{IGNORED, INCLUDE};
 
 /// The schema of a whole configuration file, as text.
 pub fn schema() -> String {
@@ -28,9 +29,18 @@ pub fn schema() -> String {
         let mut of_api = settings::<ApiSettings>();
         of_api["type"] = json!(["object", "boolean", "null"]);
         properties.insert(api::SETTING.to_owned(), of_api);
+        properties.insert(
+            INCLUDE.to_owned(),
+            json!({
+                "description": "Other YAML files whose settings belong to the configuration too: paths, relative to this file's folder, in which the last part may have wildcards.",
+                "type": ["string", "array"],
+                "items": { "type": "string" },
+            }),
+        );
     }
+    root["patternProperties"] = json!({ format!("^{IGNORED}"): {} });
     root["$defs"] = Value::Object(definitions());
-    root["anyOf"] = json!([{ "required": ["pipelines"] }, { "required": [SETTING] }]);
+    root["anyOf"] = json!([{ "required": ["pipelines"] }, { "required": [SETTING] }, { "required": [INCLUDE] }]);
     root["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     root["title"] = json!("Millpond configuration");
     loosen(&mut root);

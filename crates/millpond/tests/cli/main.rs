@@ -67,6 +67,7 @@ mod running;
 mod sample;
 mod search_servers;
 mod service;
+mod several_files;
 mod shipping;
 mod silent_clients;
 mod slips;

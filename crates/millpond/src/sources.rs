@@ -1,0 +1,190 @@
+//! The YAML files of a configuration: one file, a folder of files, and what they include.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow, bail};
+use config::{ConfigError, Node, NodeKind, Source, parse_yaml};
+use globset::GlobBuilder;
+
+/// Names other files whose settings belong to the configuration too.
+pub const INCLUDE: &str = "include";
+
+/// Settings at the top whose names begin so are not read: they hold what anchors refer to.
+pub const IGNORED: &str = "x-";
+
+/// Other settings whose entries may come from several files.
+const PIPELINES: &str = "pipelines";
+
+/// Files that were read, and what they say together.
+#[derive(Default)]
+struct Reading {
+    /// Every file and folder that was looked at: a change of one may change the configuration.
+    seen: Vec<PathBuf>,
+    /// Files that are being read, each included by the one before it.
+    open: Vec<PathBuf>,
+    entries: Vec<(Node, Node)>,
+    root: Option<Node>,
+}
+
+/// What the YAML file at a path says together with what it includes, or all files of a folder, and everything that was looked at for it.
+///
+/// # Errors
+/// A file cannot be read or is no YAML, a setting is given twice, or files include each other in a circle.
+pub fn read(path: &Path) -> anyhow::Result<(Node, Vec<PathBuf>)> {
+    let mut reading = Reading::default();
+    if path.is_dir() {
+        reading.seen.push(path.to_owned());
+        let files = files_of(path)?;
+        if files.is_empty() {
+            bail!("{} contains no YAML file (*.yaml, *.yml)", path.display());
+        }
+        for file in &files {
+            reading.file(file)?;
+        }
+    } else {
+        reading.file(path)?;
+    }
+    let root = reading.root.context("no file was read")?;
+    if reading.entries.is_empty() && !matches!(root.kind, NodeKind::Map(_) | NodeKind::Null) {
+        // It is refused where it is read, with its place.
+        return Ok((root, reading.seen));
+    }
+    let merged = Node::map(root.source(), root.span, reading.entries);
+    Ok((merged.rooted(), reading.seen))
+}
+
+/// The YAML files of a folder by name. Others, hidden ones included, are not read.
+fn files_of(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let shown = folder.display();
+    let entries = fs::read_dir(folder).with_context(|| format!("cannot read {shown}"))?;
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry
+            .with_context(|| format!("cannot read {shown}"))?
+            .path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_yaml = name.ends_with(".yaml") || name.ends_with(".yml");
+        if is_yaml && !name.starts_with('.') && path.is_file() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+impl Reading {
+    fn file(&mut self, path: &Path) -> anyhow::Result<()> {
+        let shown = path.display();
+        let text = fs::read(path).with_context(|| format!("cannot read {shown}"))?;
+        let text = String::from_utf8(text)
+            .map_err(|_| anyhow!("{shown} is not a YAML file: it is not valid UTF-8"))?;
+        let tree = parse_yaml(&Source::new(shown.to_string(), text))?;
+        let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        self.seen.push(path.to_owned());
+        self.open.push(real);
+        let entries = tree.as_map().unwrap_or_default().to_vec();
+        self.root.get_or_insert(tree);
+        for (key, value) in entries {
+            match key.as_str() {
+                Some(INCLUDE) => self.include(path, &value)?,
+                Some(name) if name.starts_with(IGNORED) => {}
+                _ => self.add(key, value)?,
+            }
+        }
+        self.open.pop();
+        Ok(())
+    }
+
+    /// Reads the files that a file includes: paths, relative to its own folder, in which the last part may have wildcards.
+    fn include(&mut self, from: &Path, value: &Node) -> anyhow::Result<()> {
+        let folder = from.parent().unwrap_or(Path::new(""));
+        for item in value.items() {
+            let Some(text) = item.as_str().filter(|text| !text.is_empty()) else {
+                return Err(item.error("a path of a YAML file is expected").into());
+            };
+            for path in self.included(&folder.join(text), item)? {
+                let real = fs::canonicalize(&path).map_err(|error| {
+                    item.error(format!("cannot read {}: {error}", path.display()))
+                })?;
+                if self.open.contains(&real) {
+                    let text = format!(
+                        "{} includes itself, directly or through others",
+                        path.display()
+                    );
+                    return Err(item.error(text).into());
+                }
+                self.file(&path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The files that a path stands for.
+    fn included(&mut self, path: &Path, item: &Node) -> anyhow::Result<Vec<PathBuf>> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let folder = path.parent().unwrap_or(Path::new("."));
+        if path.is_dir() {
+            self.seen.push(path.to_owned());
+            return files_of(path);
+        }
+        if !name.contains(['*', '?', '[', '{']) {
+            return Ok(vec![path.to_owned()]);
+        }
+        let glob = GlobBuilder::new(&name).literal_separator(true).build();
+        let glob = glob.map_err(|error| item.error(error.to_string()))?;
+        let matcher = glob.compile_matcher();
+        let folder = match folder.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => folder,
+        };
+        self.seen.push(folder.to_owned());
+        let entries = fs::read_dir(folder)
+            .map_err(|error| item.error(format!("cannot read {}: {error}", folder.display())))?;
+        let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
+        let mut names: Vec<_> = names.filter(|name| matcher.is_match(name)).collect();
+        names.sort();
+        Ok(names.into_iter().map(|name| folder.join(name)).collect())
+    }
+
+    /// Adds a setting at the top. Pipelines may come from several files, everything else from one.
+    fn add(&mut self, key: Node, value: Node) -> Result<(), ConfigError> {
+        let name = key.as_str().map(str::to_owned);
+        let known = self
+            .entries
+            .iter_mut()
+            .find(|(known, _)| known.as_str() == name.as_deref());
+        let Some((first, known)) = known else {
+            self.entries.push((key, value));
+            return Ok(());
+        };
+        let (true, NodeKind::Map(pipelines), NodeKind::Map(more)) = (
+            name.as_deref() == Some(PIPELINES),
+            &mut known.kind,
+            value.kind,
+        ) else {
+            return Err(twice(&key, first));
+        };
+        for (key, value) in more {
+            match pipelines
+                .iter()
+                .find(|(known, _)| known.as_str() == key.as_str())
+            {
+                Some((first, _)) => return Err(twice(&key, first)),
+                None => pipelines.push((key, value)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// That a key is given a second time.
+fn twice(key: &Node, first: &Node) -> ConfigError {
+    let name = key.as_str().unwrap_or_default();
+    let (line, _) = first.source().locate(first.span.start);
+    let error = key.error(format!("`{name}` is given a second time"));
+    error.note(format!(
+        "the first is in {}, line {line}",
+        first.source().name
+    ))
+}
