@@ -16,7 +16,7 @@ use pipeline::{BuildOptions, Graph, PipelineGraph};
 use crate::REGISTRY;
 use crate::api::settings::{self as api, ApiConfig};
 use crate::profile::settings::{Profiling, SETTING};
-use crate::sources;
+use crate::sources::{self, Seen};
 
 /// Settings at the top of a configuration that are not of pipelines.
 pub const BESIDE: &[&str] = &[SETTING, api::SETTING];
@@ -34,8 +34,8 @@ pub struct Loaded {
     root: Node,
     /// Whether it is a one-line pipeline, which ends when its inputs end.
     pub finite: bool,
-    /// The files and folders that it was read from: a change of one may change it.
-    pub files: Vec<PathBuf>,
+    /// The files and folders that it was read from.
+    pub files: Vec<Seen>,
 }
 
 /// Reads a one-line pipeline, or the YAML file or the folder of YAML files at that path.

@@ -2,8 +2,7 @@
 //!
 //! The files are read and checked first; what is wrong with them changes nothing. Reloads come one after the other.
 
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use tokio::time::sleep;
 use crate::api::configuration::Configuration;
 use crate::api::state::{ApiState, Reloading};
 use crate::load::{flow, load, queue};
+use crate::sources::Seen;
 
 /// How often it is looked whether files have changed. A change takes effect when two looks in a row find the same.
 const LOOK: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ pub struct Origin {
     /// What the command line names.
     pub source: String,
     /// The files and folders that it was read from.
-    pub files: Vec<PathBuf>,
+    pub files: Vec<Seen>,
     pub data_dir: Option<PathBuf>,
     pub host: Arc<HostInfo>,
 }
@@ -42,7 +42,7 @@ pub struct Reloads {
     /// What the API shows, where there is one.
     api: Option<Arc<ApiState>>,
     /// The files and folders that the configuration was read from.
-    files: parking_lot::Mutex<Vec<PathBuf>>,
+    files: parking_lot::Mutex<Vec<Seen>>,
 }
 
 impl Reloads {
@@ -131,32 +131,23 @@ impl Reloads {
 
     /// Reloads whenever the files have changed.
     pub async fn watch(self: Arc<Self>) {
-        let mut known = self.signature();
+        let mut tried = None;
         let mut pending = None;
         loop {
             sleep(LOOK).await;
-            let now = self.signature();
-            if now == known {
+            let read = self.files.lock().clone();
+            let now: Vec<Seen> = read.iter().map(Seen::again).collect();
+            if now == read || tried.as_ref() == Some(&now) {
                 pending = None;
             } else if pending.as_ref() == Some(&now) {
-                known = now;
                 pending = None;
-                // What came of it has been said.
+                // What came of it has been said. What failed is not tried again until something changes.
                 let _ = self.reload("its files have changed").await;
+                tried = Some(now);
             } else {
                 pending = Some(now);
             }
         }
-    }
-
-    /// What changes when somebody writes one of the files or puts another one in its place.
-    fn signature(&self) -> Vec<Option<(u64, u64, i64, i64)>> {
-        let signature = |path: &Path| {
-            let meta = path.metadata().ok()?;
-            Some((meta.ino(), meta.len(), meta.mtime(), meta.mtime_nsec()))
-        };
-        let files = self.files.lock();
-        files.iter().map(|path| signature(path)).collect()
     }
 }
 

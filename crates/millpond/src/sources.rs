@@ -1,6 +1,7 @@
 //! The YAML files of a configuration: one file, a folder of files, and what they include.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
@@ -16,11 +17,36 @@ pub const IGNORED: &str = "x-";
 /// Other settings whose entries may come from several files.
 const PIPELINES: &str = "pipelines";
 
+/// A file or folder that was looked at, as it was before it was read: a change of it may change the configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    path: PathBuf,
+    /// Inode, length, and the time of the last change in seconds and nanoseconds; none where it is not there.
+    state: Option<(u64, u64, i64, i64)>,
+}
+
+impl Seen {
+    fn new(path: &Path) -> Self {
+        let state = path.metadata().ok().map(|meta| {
+            let (seconds, nanoseconds) = (meta.mtime(), meta.mtime_nsec());
+            (meta.ino(), meta.len(), seconds, nanoseconds)
+        });
+        Self {
+            path: path.to_owned(),
+            state,
+        }
+    }
+
+    /// The same file or folder as it is now.
+    pub fn again(&self) -> Self {
+        Self::new(&self.path)
+    }
+}
+
 /// Files that were read, and what they say together.
 #[derive(Default)]
 struct Reading {
-    /// Every file and folder that was looked at: a change of one may change the configuration.
-    seen: Vec<PathBuf>,
+    seen: Vec<Seen>,
     /// Files that are being read, each included by the one before it.
     open: Vec<PathBuf>,
     entries: Vec<(Node, Node)>,
@@ -31,10 +57,10 @@ struct Reading {
 ///
 /// # Errors
 /// A file cannot be read or is no YAML, a setting is given twice, or files include each other in a circle.
-pub fn read(path: &Path) -> anyhow::Result<(Node, Vec<PathBuf>)> {
+pub fn read(path: &Path) -> anyhow::Result<(Node, Vec<Seen>)> {
     let mut reading = Reading::default();
     if path.is_dir() {
-        reading.seen.push(path.to_owned());
+        reading.seen.push(Seen::new(path));
         let files = files_of(path)?;
         if files.is_empty() {
             bail!("{} contains no YAML file (*.yaml, *.yml)", path.display());
@@ -76,12 +102,12 @@ fn files_of(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
 impl Reading {
     fn file(&mut self, path: &Path) -> anyhow::Result<()> {
         let shown = path.display();
+        self.seen.push(Seen::new(path));
         let text = fs::read(path).with_context(|| format!("cannot read {shown}"))?;
         let text = String::from_utf8(text)
             .map_err(|_| anyhow!("{shown} is not a YAML file: it is not valid UTF-8"))?;
         let tree = parse_yaml(&Source::new(shown.to_string(), text))?;
         let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        self.seen.push(path.to_owned());
         self.open.push(real);
         let entries = tree.as_map().unwrap_or_default().to_vec();
         self.root.get_or_insert(tree);
@@ -125,7 +151,7 @@ impl Reading {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let folder = path.parent().unwrap_or(Path::new("."));
         if path.is_dir() {
-            self.seen.push(path.to_owned());
+            self.seen.push(Seen::new(path));
             return files_of(path);
         }
         if !name.contains(['*', '?', '[', '{']) {
@@ -138,7 +164,7 @@ impl Reading {
             true => Path::new("."),
             false => folder,
         };
-        self.seen.push(folder.to_owned());
+        self.seen.push(Seen::new(folder));
         let entries = fs::read_dir(folder)
             .map_err(|error| item.error(format!("cannot read {}: {error}", folder.display())))?;
         let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));

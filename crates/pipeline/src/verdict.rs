@@ -575,7 +575,14 @@ mod tests {
 
     #[test]
     fn a_pipeline_that_others_feed_has_no_input_of_its_own() {
-        let usage = crate::usage::Reading::now().usage(1);
+        let usage = Usage {
+            wall: Duration::from_secs(1),
+            cpus: 2,
+            workers: 2,
+            cpu: Duration::ZERO,
+            kernel_cpu: Duration::ZERO,
+            others_cpu: Duration::ZERO,
+        };
         let span = Span {
             own: &Snapshot::default(),
             operators: &[],
