@@ -17,8 +17,10 @@ use pipeline::verdict::Span;
 use profiler::cost::Rates;
 use serde_json::{Value, json};
 
+use crate::api::stats::OperatorStats;
 use crate::console::print;
 use crate::load::{host, load};
+use crate::proc_status::ProcStatus;
 use crate::profile::operators::{OperatorCost, operators, operators_text};
 use crate::profile::own::OwnProfile;
 use crate::run::Session;
@@ -44,7 +46,7 @@ pub fn bench(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     }
     let report = session.execute(graph, true, &host, None, false)?;
     let costs = Costs {
-        peak_memory: peak_memory(),
+        peak_memory: ProcStatus::own().peak(),
         writes: args.real_outputs,
     };
     let profile = session.profile();
@@ -157,22 +159,11 @@ fn pipeline_json(pipeline: &PipelineReport, report: &Report) -> Value {
     let span = Span::of_run(pipeline, &report.usage);
     let operator = |operator: &OperatorReport| {
         let shares = span.shares(operator);
-        json!({
-            "role": operator.role.word(),
-            "name": operator.name,
-            "cpu_seconds": operator.counts.cpu.as_secs_f64(),
-            "events_in": operator.counts.events_in,
-            "events_out": operator.counts.events_out,
-            "dropped": operator.counts.dropped,
-            "failures": operator.counts.failures,
-            "bytes": operator.counts.bytes,
-            "busy_seconds": operator.counts.busy.as_secs_f64(),
-            "wait_seconds": operator.counts.wait.as_secs_f64(),
-            "busy_share": shares.busy,
-            "waiting_for_input_share": shares.waiting_for_input,
-            "waiting_for_output_share": shares.waiting_for_output,
-            "counters": operator.counts.named,
-        })
+        let mut value = json!(OperatorStats::of(operator));
+        value["busy_share"] = json!(shares.busy);
+        value["waiting_for_input_share"] = json!(shares.waiting_for_input);
+        value["waiting_for_output_share"] = json!(shares.waiting_for_output);
+        value
     };
     json!({
         "name": pipeline.name,
@@ -263,14 +254,4 @@ impl Table {
             self.percent(self.kernel_cpu)
         )
     }
-}
-
-/// The largest resident memory of this process so far, in bytes; 0 where the system does not say.
-pub fn peak_memory() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = line
-        .and_then(|line| line.trim().strip_suffix(" kB"))
-        .and_then(|number| number.trim().parse::<u64>().ok());
-    kib.map_or(0, |kib| kib * 1024)
 }

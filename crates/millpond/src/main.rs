@@ -14,6 +14,7 @@ mod load;
 mod log;
 mod manual;
 mod notify;
+mod proc_status;
 mod profile;
 mod progress;
 mod queue;

@@ -10,13 +10,13 @@ use anyhow::anyhow;
 use batch::HostInfo;
 use component::Diagnostics;
 use component::thread;
-use pipeline::{Changes, Graph, Reloader};
-use tokio::sync::Mutex;
+use pipeline::{Changes, Reloader};
+use tokio::sync::{Mutex, Notify};
 use tokio::time::sleep;
 
 use crate::api::configuration::Configuration;
 use crate::api::state::{ApiState, Reloading};
-use crate::load::{flow, load, queue};
+use crate::load::load;
 use crate::sources::Seen;
 
 /// How often it is looked whether files have changed. A change takes effect when two looks in a row find the same.
@@ -28,6 +28,8 @@ pub struct Origin {
     pub source: String,
     /// The files and folders that it was read from.
     pub files: Vec<Seen>,
+    /// Whether they are watched.
+    pub watches: bool,
     pub data_dir: Option<PathBuf>,
     pub host: Arc<HostInfo>,
 }
@@ -37,10 +39,10 @@ pub struct Reloads {
     origin: Origin,
     reloader: Reloader,
     diagnostics: Diagnostics,
-    /// The version in force: 1 at the start, one more with every reload that succeeded. Held by the reload that is under way.
-    version: Mutex<u64>,
-    /// What the API shows, where there is one.
-    api: Option<Arc<ApiState>>,
+    /// What is in force.
+    state: Arc<ApiState>,
+    /// Held by the reload that is under way.
+    turn: Mutex<()>,
     /// The files and folders that the configuration was read from.
     files: parking_lot::Mutex<Vec<Seen>>,
 }
@@ -48,19 +50,18 @@ pub struct Reloads {
 impl Reloads {
     /// The configuration has just been put in force for the first time.
     pub fn new(
-        origin: Origin,
+        mut origin: Origin,
         reloader: Reloader,
         diagnostics: &Diagnostics,
-        api: Option<Arc<ApiState>>,
+        state: &Arc<ApiState>,
     ) -> Arc<Self> {
-        let origin_files = origin.files.clone();
         Arc::new(Self {
+            files: parking_lot::Mutex::new(std::mem::take(&mut origin.files)),
             origin,
             reloader,
             diagnostics: diagnostics.clone(),
-            version: Mutex::new(1),
-            api,
-            files: parking_lot::Mutex::new(origin_files),
+            state: state.clone(),
+            turn: Mutex::default(),
         })
     }
 
@@ -69,36 +70,27 @@ impl Reloads {
     /// # Errors
     /// It cannot be put in force; the one before is.
     pub async fn reload(&self, why: &str) -> anyhow::Result<Changes> {
-        let mut version = self.version.lock().await;
-        let reloaded = self.put_in_force().await;
-        match &reloaded {
-            Ok((changes, _, _)) => {
-                *version += 1;
-                let what = summary(changes);
-                let text = format!("{why}: configuration reloaded, version {version}: {what}");
-                self.diagnostics.info(&text);
-            }
-            Err(error) => self.diagnostics.error(&format!(
-                "{why}: the configuration was not reloaded, version {version} stays in force: {error:#}"
-            )),
-        }
-        let (changes, flows, mut configuration) = match reloaded {
+        let _turn = self.turn.lock().await;
+        let before = self.state.configuration().version.number;
+        let (changes, mut configuration) = match self.put_in_force().await {
             Ok(reloaded) => reloaded,
             Err(error) => {
-                self.api.iter().for_each(|api| api.reload_failed());
+                self.state.reload_failed();
+                self.diagnostics.error(&format!(
+                    "{why}: the configuration was not reloaded, version {before} stays in force: {error:#}"
+                ));
                 return Err(error);
             }
         };
-        configuration.version.number = *version;
-        if let Some(api) = &self.api {
-            api.configure(configuration);
-        }
-        for name in changes.changed.iter().chain(&changes.added) {
-            let flow = flows.iter().find(|(pipeline, _)| pipeline == name);
-            if let Some((_, flow)) = flow {
-                self.diagnostics.for_pipeline(name).info(flow);
-            }
-        }
+        let version = before + 1;
+        configuration.version.number = version;
+        let what = summary(&changes);
+        self.diagnostics.info(&format!(
+            "{why}: configuration reloaded, version {version}: {what}"
+        ));
+        let is_new = |name: &String| changes.changed.contains(name) || changes.added.contains(name);
+        configuration.introduce(&self.diagnostics, is_new);
+        self.state.configure(configuration);
         Ok(changes)
     }
 
@@ -107,9 +99,7 @@ impl Reloads {
         Box::pin(async move { self.reload(why).await })
     }
 
-    async fn put_in_force(
-        &self,
-    ) -> anyhow::Result<(Changes, Vec<(String, String)>, Configuration)> {
+    async fn put_in_force(&self) -> anyhow::Result<(Changes, Configuration)> {
         let (source, data_dir) = (self.origin.source.clone(), self.origin.data_dir.clone());
         let host = self.origin.host.clone();
         // Patterns take a while to compile.
@@ -123,14 +113,28 @@ impl Reloads {
         let (graph, beside, files) =
             built.map_err(|_| anyhow!("internal error: reading it panicked"))??;
         *self.files.lock() = files;
-        let flows = flows(&graph);
         let configuration = Configuration::new(&beside.written, &graph);
         let changes = self.reloader.reload(graph).await?;
-        Ok((changes, flows, configuration))
+        Ok((changes, configuration))
+    }
+
+    /// Reloads on every hangup, and where that is asked for whenever the files have changed.
+    pub async fn when_asked(self: Arc<Self>, hangup: Arc<Notify>) {
+        let on_hangup = async {
+            loop {
+                hangup.notified().await;
+                // What came of it has been said.
+                let _ = self.reload("SIGHUP received").await;
+            }
+        };
+        match self.origin.watches {
+            true => tokio::join!(on_hangup, self.watch()).0,
+            false => on_hangup.await,
+        }
     }
 
     /// Reloads whenever the files have changed.
-    pub async fn watch(self: Arc<Self>) {
+    async fn watch(&self) {
         let mut tried = None;
         let mut pending = None;
         loop {
@@ -149,19 +153,6 @@ impl Reloads {
             }
         }
     }
-}
-
-/// For each pipeline, what is said when it starts.
-pub fn flows(graph: &Graph) -> Vec<(String, String)> {
-    let data_dir = graph.process.data_dir.as_deref();
-    let pipelines = graph.pipelines.iter();
-    let started = pipelines.map(|pipeline| {
-        let queue = queue(pipeline, data_dir);
-        let queue = queue.unwrap_or_else(|| "memory".to_owned());
-        let text = format!("started: {}; queue: {queue}", flow(pipeline));
-        (pipeline.name.clone(), text)
-    });
-    started.collect()
 }
 
 /// What changed, in words.

@@ -32,7 +32,7 @@ use crate::profile::own::{self, OwnProfile};
 use crate::profile::service::ProfileService;
 use crate::profile::settings::Profiling;
 use crate::progress::Bar;
-use crate::reload::{Origin, Reloads, flows};
+use crate::reload::{Origin, Reloads};
 use crate::{RunArgs, profile};
 
 /// Exit code of a run whose user would not wait for it to stop.
@@ -59,7 +59,6 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         beside.api = ApiConfig::at(address)?;
     }
     let mut session = Session::begin(&graph, finite, true)?;
-    session.is_service = !finite;
     // Before profiles are stored in it.
     let data_dir = lock(graph.process.data_dir.as_deref())?;
     if args.profile.is_some() {
@@ -72,12 +71,11 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         let origin = Origin {
             source: pipeline.to_owned(),
             files,
+            watches: args.watch,
             data_dir: args.data_dir.clone(),
             host: host.clone(),
         };
-        session.origin = Some((origin, args.watch));
-    }
-    if !finite {
+        session.origin = Some(origin);
         session.introduce(&graph, pipeline);
     } else if graph.reads_terminal() {
         say(TERMINAL_HINT);
@@ -179,16 +177,14 @@ pub struct Session {
     signal: Arc<OnceLock<&'static str>>,
     /// Whether nothing is read, and dead letters are replayed alone.
     replays: bool,
-    /// Whether a service manager may wait to be told of it.
-    is_service: bool,
     /// What watches how many events there were so far, once everything has started.
     pub watch: Option<Watch>,
     /// What samples this process, where that is wanted.
     own: Option<OwnProfile>,
     /// The profiler of a service.
     profiles: Option<ProfileService>,
-    /// Where a service reads its configuration again, and whether it does so by itself when files change.
-    origin: Option<(Origin, bool)>,
+    /// Where a service reads its configuration again; none for what is no service.
+    origin: Option<Origin>,
     /// What the API shows, where there is one.
     api: Option<Arc<ApiState>>,
     api_server: Option<ApiServer>,
@@ -208,7 +204,6 @@ impl Session {
             bar,
             signal: Arc::default(),
             replays: false,
-            is_service: false,
             watch: None,
             own: None,
             profiles: None,
@@ -253,12 +248,7 @@ impl Session {
             Some(folder) if is_sampled => Profiles::Store(folder),
             _ => Profiles::None(NOT_SAMPLED),
         };
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let workers = match graph.process.workers {
-            0 => cores,
-            workers => workers,
-        };
-        let state = ApiState::new(host, workers, profiles);
+        let state = ApiState::new(host, graph.process.worker_threads(), profiles);
         state.configure(Configuration::new(&beside.written, graph));
         self.api_server = ApiServer::start(&beside.api, &state, &self.diagnostics)?;
         self.api = Some(state);
@@ -320,8 +310,9 @@ impl Session {
         self.diagnostics.info(&format!(
             "Millpond {version} started; configuration {configuration}; {state}"
         ));
-        for (pipeline, flow) in flows(graph) {
-            self.diagnostics.for_pipeline(&pipeline).info(&flow);
+        if let Some(api) = &self.api {
+            let all = |_: &String| true;
+            api.configuration().introduce(&self.diagnostics, all);
         }
     }
 
@@ -337,7 +328,7 @@ impl Session {
 
     /// Tells the service manager, if there is one, that this many pipelines have started, and how it goes on, for as long as the runtime runs.
     fn notify(&self, pipelines: usize, stop: &Stop) {
-        if !self.is_service {
+        if self.origin.is_none() {
             return;
         }
         match Notifier::from_environment() {
@@ -407,14 +398,11 @@ impl Session {
             if let Some(watch) = self.watch {
                 watch(run.events());
             }
-            if let Some((origin, watches)) = self.origin.take() {
-                let reloader = run.reloader();
-                let reloads = Reloads::new(origin, reloader, &self.diagnostics, api.clone());
-                if let Some(api) = &api {
-                    let reloads = reloads.clone();
-                    api.reloads_by(move |why| reloads.clone().asked(why));
-                }
-                beside.spawn(reload_when_asked(reloads, hangup, watches));
+            if let (Some(origin), Some(api)) = (self.origin.take(), &api) {
+                let reloads = Reloads::new(origin, run.reloader(), &self.diagnostics, api);
+                let asked = reloads.clone();
+                api.reloads_by(move |why| asked.clone().asked(why));
+                beside.spawn(reloads.when_asked(hangup));
             }
             beside.spawn(self.bar.clone().draw(run.progress(), run.events()));
             anyhow::Ok(run.finish().await)
@@ -526,24 +514,6 @@ fn runtime() -> anyhow::Result<Runtime> {
         .build();
     panic::set_hook(tell);
     runtime.context("cannot start the runtime")
-}
-
-/// Reloads the configuration of a service on SIGHUP, and when its files change if it `watches` them.
-async fn reload_when_asked(reloads: Arc<Reloads>, hangup: Arc<Notify>, watches: bool) {
-    let on_hangup = async {
-        loop {
-            hangup.notified().await;
-            // What came of it has been said.
-            let _ = reloads.reload("SIGHUP received").await;
-        }
-    };
-    let on_change = async {
-        match watches {
-            true => reloads.clone().watch().await,
-            false => std::future::pending().await,
-        }
-    };
-    tokio::join!(on_hangup, on_change);
 }
 
 /// The signals that are watched.

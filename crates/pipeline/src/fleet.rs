@@ -22,10 +22,11 @@ use crate::reload::{Changes, ReloadError, Request, groups};
 use crate::replay::open_letters;
 use crate::report::PipelineReport;
 use crate::retry::{Panicked, caught};
-use crate::running::{Resources, Running, Shown};
+use crate::running::{Resources, Running};
 use crate::settings::ProcessSettings;
 use crate::shortage;
 use crate::start::{RunOptions, StartError};
+use crate::view::View;
 use crate::worker::{Parts, Pool, Useful};
 
 /// Size of the buffers that inputs read into.
@@ -51,7 +52,6 @@ pub struct Process {
     kept: Arc<Kept>,
     /// What each pipeline may take, fixed by those that there were in the configuration.
     shares: Mutex<Shares>,
-    shown: Arc<Mutex<Vec<Shown>>>,
 }
 
 /// What each of the pipelines of a configuration may take.
@@ -82,11 +82,7 @@ impl Process {
     /// What the pipelines of a configuration share, and these.
     pub fn new(graph: Graph, kept: Arc<Kept>, options: RunOptions) -> (Self, Vec<PipelineGraph>) {
         let settings = graph.process;
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let workers = match settings.workers {
-            0 => cores,
-            workers => workers,
-        };
+        let workers = settings.worker_threads();
         let limit = settings.max_memory_bytes;
         let budget = Budget::new(limit.bytes());
         shortage::watch(&budget, limit, &options.diagnostics);
@@ -102,7 +98,6 @@ impl Process {
             useful: Useful::new(&options.stop, &options.diagnostics),
             options,
             kept,
-            shown: Arc::default(),
         };
         (process, graph.pipelines)
     }
@@ -110,6 +105,11 @@ impl Process {
     /// Worker threads.
     pub fn workers(&self) -> usize {
         self.workers
+    }
+
+    /// The pipelines as they are seen from outside.
+    pub fn view(&self) -> &View {
+        &self.options.view
     }
 
     /// What workers share.
@@ -120,29 +120,6 @@ impl Process {
     /// CPU time of the async runtime and of workers between batches.
     pub fn runtime_cpu(&self) -> Duration {
         self.options.activities.runtime_cpu()
-    }
-
-    /// What is shown of the pipelines.
-    pub fn shown(&self) -> Arc<Mutex<Vec<Shown>>> {
-        self.shown.clone()
-    }
-
-    /// Shows pipelines, in the place of those of their names.
-    pub fn show(&self, pipelines: &[Running]) {
-        let mut shown = self.shown.lock();
-        for pipeline in pipelines {
-            let new = pipeline.shown();
-            match shown.iter_mut().find(|old| old.name == new.name) {
-                Some(old) => *old = new,
-                None => shown.push(new),
-            }
-        }
-    }
-
-    /// Shows pipelines that have ended no more.
-    fn hide(&self, names: &[String]) {
-        let mut shown = self.shown.lock();
-        shown.retain(|pipeline| !names.iter().any(|name| **name == *pipeline.name));
     }
 
     /// Opens the queues of pipelines whose components were opened, and has workers look after them.
@@ -361,7 +338,7 @@ impl Fleet {
         self.known = known;
         let is_gone = |name: &&String| !self.known.contains_key(*name);
         for name in ends.iter().filter(is_gone) {
-            self.process.options.view.forget(name);
+            self.process.view().forget(name);
         }
         *self.process.shares.lock() = shares;
         let started = self.start(fresh);
@@ -373,18 +350,13 @@ impl Fleet {
 
     /// Ends pipelines, and waits until nobody has anything of them.
     async fn end(&mut self, names: &[String]) {
-        let (ending, staying): (Vec<Live>, Vec<Live>) = self
-            .live
-            .drain(..)
-            .partition(|live| names.contains(&live.name));
-        self.live = staying;
-        let mut ending = ending;
+        let is_ending = |live: &mut Live| names.contains(&live.name);
+        let mut ending: Vec<Live> = self.live.extract_if(.., is_ending).collect();
         ending.iter().for_each(|live| live.stop.stop());
         let parts: Vec<Weak<Parts>> = ending.iter().map(|live| live.parts.clone()).collect();
         while !ending.is_empty() {
             Self::one_ends(&mut ending, &mut self.reports, &self.process).await;
         }
-        self.process.hide(names);
         // Workers look for what is over when the bell rings.
         self.process.pool.bell().ring();
         let freed = async {
@@ -407,7 +379,6 @@ impl Fleet {
             }
         }
         pipelines.iter_mut().for_each(Running::start_inputs);
-        self.process.show(&pipelines);
         self.add(pipelines);
         Ok(())
     }

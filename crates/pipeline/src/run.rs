@@ -20,9 +20,10 @@ use crate::fleet::{Fleet, Known, Process, known, open_components};
 use crate::graph::Graph;
 use crate::reload::{Reloader, Request};
 use crate::report::Report;
-use crate::running::{Running, Shown};
+use crate::running::Running;
 use crate::start::{RunOptions, StartError};
 use crate::usage::Reading;
+use crate::view::{PipelineView, sum};
 use crate::worker::Worker;
 
 /// How many events every operator has handled so far: its pipeline, the operator, events.
@@ -65,7 +66,6 @@ impl Run {
         }
         // Nothing is read before everything is there to take it.
         pipelines.iter_mut().for_each(Running::start_inputs);
-        process.show(&pipelines);
         let (reloader, requests) = Reloader::new();
         Ok(Self {
             process,
@@ -85,35 +85,35 @@ impl Run {
 
     /// How far the finite inputs are: bytes read, bytes in all.
     pub fn progress(&self) -> Arc<dyn Fn() -> (u64, u64) + Send + Sync> {
-        let shown = self.process.shown();
-        Arc::new(move || {
-            let shown = shown.lock();
-            let inputs = shown.iter().flat_map(|pipeline| &pipeline.progress);
-            inputs
-                .map(|input| input.get())
-                .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
-        })
+        let view = self.process.view().clone();
+        Arc::new(move || sum(view.look(false).iter().map(|pipeline| pipeline.progress)))
     }
 
     /// Events that inputs have sent so far.
     pub fn events(&self) -> Arc<dyn Fn() -> u64 + Send + Sync> {
-        let shown = self.process.shown();
-        Arc::new(move || shown.lock().iter().map(Shown::events).sum())
+        let view = self.process.view().clone();
+        Arc::new(move || {
+            let pipelines = view.look(false);
+            let read = pipelines.iter().filter(|pipeline| !pipeline.is_fed);
+            read.map(PipelineView::events).sum()
+        })
     }
 
     /// How many events every operator has handled so far.
     pub fn handled(&self) -> Handled {
-        let shown = self.process.shown();
+        let view = self.process.view().clone();
         Arc::new(move || {
-            let shown = shown.lock();
-            let operators = shown.iter().flat_map(|pipeline| {
-                pipeline.operators.iter().map(|(component, metrics)| {
-                    let counts = metrics.snapshot();
+            let mut handled = Vec::new();
+            for pipeline in view.look(false) {
+                let name: Arc<str> = pipeline.name.into();
+                handled.extend(pipeline.operators.into_iter().map(|operator| {
+                    let component = Component::new(operator.role, &operator.name);
+                    let counts = operator.counts;
                     let events = counts.events_in.max(counts.events_out);
-                    (pipeline.name.clone(), component.clone(), events)
-                })
-            });
-            operators.collect()
+                    (name.clone(), component, events)
+                }));
+            }
+            handled
         })
     }
 

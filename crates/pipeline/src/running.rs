@@ -55,26 +55,6 @@ pub struct Resources {
     pub intakes: Arc<BTreeMap<String, Arc<Intake>>>,
 }
 
-/// What of a running pipeline is shown while it runs.
-#[derive(Clone)]
-pub struct Shown {
-    pub name: Arc<str>,
-    /// Its operators in the order of the flow.
-    pub operators: Vec<(Component, Arc<OperatorMetrics>)>,
-    /// How far its inputs are.
-    pub progress: Vec<Arc<Progress>>,
-}
-
-impl Shown {
-    /// Events that its inputs have sent so far.
-    pub fn events(&self) -> u64 {
-        let inputs = self.operators.iter().zip(&self.progress);
-        inputs
-            .map(|((_, metrics), _)| metrics.snapshot().events_out)
-            .sum()
-    }
-}
-
 /// A running pipeline.
 pub struct Running {
     name: String,
@@ -236,18 +216,9 @@ impl Running {
             is_fed: self.fed.is_some(),
             started: SystemTime::now(),
             operators: self.operators(),
+            progress: self.inputs.iter().map(|it| it.progress.clone()).collect(),
             ledgers: self.inputs.iter().map(|it| it.ledger.clone()).collect(),
             parts: self.job.parts.clone(),
-        }
-    }
-
-    /// What is shown of it. Its inputs are there once they were started.
-    pub fn shown(&self) -> Shown {
-        let inputs = self.inputs.iter();
-        Shown {
-            name: self.name.as_str().into(),
-            operators: self.operators(),
-            progress: inputs.map(|input| input.progress.clone()).collect(),
         }
     }
 

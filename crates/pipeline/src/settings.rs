@@ -53,6 +53,16 @@ impl Default for ProcessSettings {
     }
 }
 
+impl ProcessSettings {
+    /// Worker threads: one for each CPU, unless `workers` says otherwise.
+    pub fn worker_threads(&self) -> usize {
+        match self.workers {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            workers => workers,
+        }
+    }
+}
+
 /// The least room for dead letters.
 pub(crate) const LETTERS_SIZE_MIN: Size = Size(1 << 20);
 

@@ -9,12 +9,12 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use component::metrics::Snapshot;
-use component::{Component, FileLedger, Ledger, OperatorMetrics, Phase};
+use component::{Component, FileLedger, Ledger, OperatorMetrics, Phase, Progress};
 use parking_lot::RwLock;
 use queue::Depth;
 
 pub use crate::lane::{OutputState, OutputView};
-use crate::report::OperatorReport;
+use crate::report::{OperatorReport, Role};
 use crate::worker::Parts;
 
 /// The pipelines of a process. Clones show the same; pipelines may come and go.
@@ -32,6 +32,7 @@ pub(crate) struct Viewed {
     pub(crate) is_fed: bool,
     pub(crate) started: SystemTime,
     pub(crate) operators: Vec<(Component, Arc<OperatorMetrics>)>,
+    pub(crate) progress: Vec<Arc<Progress>>,
     pub(crate) ledgers: Vec<Arc<Ledger>>,
     pub(crate) parts: Arc<Parts>,
 }
@@ -70,6 +71,8 @@ pub struct PipelineView {
     pub operators: Vec<OperatorReport>,
     /// Whether its queue is on disk, all of it or what memory does not hold.
     pub is_on_disk: bool,
+    /// How far its finite inputs are: bytes read, bytes in all.
+    pub progress: (u64, u64),
     /// What its queue holds.
     pub queue: Depth,
     /// What its outputs are doing.
@@ -153,6 +156,7 @@ impl Viewed {
             own: parts.own.snapshot(),
             operators: operators.collect(),
             is_on_disk: parts.queue.is_on_disk(),
+            progress: sum(self.progress.iter().map(|input| input.get())),
             queue: parts.queue.depth(),
             outputs: parts.lanes.iter().map(|lane| lane.view()).collect(),
             unclaimed: parts.unclaimed.load(Ordering::Relaxed),
@@ -160,6 +164,19 @@ impl Viewed {
             files: ledgers.flat_map(|ledger| ledger.files()).collect(),
         }
     }
+}
+
+impl PipelineView {
+    /// Events that its inputs have sent so far.
+    pub fn events(&self) -> u64 {
+        let inputs = self.operators.iter().filter(|it| it.role == Role::Input);
+        inputs.map(|input| input.counts.events_out).sum()
+    }
+}
+
+/// How far several inputs are together.
+pub(crate) fn sum(progress: impl Iterator<Item = (u64, u64)>) -> (u64, u64) {
+    progress.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
 }
 
 impl PipelineState {

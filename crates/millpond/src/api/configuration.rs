@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::SystemTime;
 
+use component::Diagnostics;
 use config::{Node, to_yaml};
 use pipeline::Graph;
 use schemars::JsonSchema;
@@ -39,6 +40,18 @@ pub struct PipelineConfiguration {
 }
 
 impl Configuration {
+    /// Says what runs in the pipelines that have just started.
+    pub fn introduce(&self, diagnostics: &Diagnostics, has_started: impl Fn(&String) -> bool) {
+        let started = self.pipelines.iter().filter(|it| has_started(&it.name));
+        for PipelineConfiguration {
+            name, flow, queue, ..
+        } in started
+        {
+            let text = format!("started: {flow}; queue: {queue}");
+            diagnostics.for_pipeline(name).info(&text);
+        }
+    }
+
     /// That of the tree as it was read, and of what was made of it. It is the first one.
     pub fn new(root: &Node, graph: &Graph) -> Self {
         let hash = Sha256::digest(to_yaml(root));

@@ -31,7 +31,7 @@ mod reply;
 mod routes;
 pub mod settings;
 pub mod state;
-mod stats;
+pub mod stats;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -9,6 +9,8 @@ use rustix::time::{ClockId, clock_gettime};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::proc_status::ProcStatus;
+
 /// How long what was found counts: with many files open, listing them takes a while.
 const FRESH: Duration = Duration::from_millis(500);
 
@@ -72,20 +74,15 @@ impl Process {
 }
 
 fn read() -> ProcessStats {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let number = |name: &str| -> u64 {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        let number = line.and_then(|line| line.split_whitespace().next());
-        number.and_then(|number| number.parse().ok()).unwrap_or(0)
-    };
+    let status = ProcStatus::own();
     // One of the entries is the listing itself.
     let files = fs::read_dir("/proc/self/fd").map_or(0, |files| files.count().saturating_sub(1));
     ProcessStats {
         pid: std::process::id(),
         cpu_seconds: 0.0,
-        resident_memory_bytes: number("VmRSS:") << 10,
-        virtual_memory_bytes: number("VmSize:") << 10,
-        threads: number("Threads:"),
+        resident_memory_bytes: status.resident(),
+        virtual_memory_bytes: status.bytes("VmSize"),
+        threads: status.number("Threads"),
         open_files: files as u64,
         open_files_max: getrlimit(Resource::Nofile).current,
     }

@@ -186,18 +186,17 @@ fn seconds(time: Option<Duration>) -> Option<f64> {
 impl PipelineStats {
     /// Of a pipeline, with so many of its files.
     pub fn of(mut pipeline: PipelineView, files: usize) -> Self {
-        let events = |role, count: fn(&OperatorReport) -> u64| {
-            let operators = pipeline.operators.iter().filter(|it| it.role == role);
-            operators.map(count).sum()
-        };
         let queue = pipeline.queue;
         let listed = std::mem::take(&mut pipeline.files);
+        let outputs = pipeline.operators.iter();
+        let outputs = outputs.filter(|it| it.role == Role::Output);
+        let taken = outputs.map(|it| it.counts.events_out);
         Self {
             state: pipeline.state.word(),
             started: time(pipeline.started),
             is_fed: pipeline.is_fed,
-            events_in: events(Role::Input, |it| it.counts.events_out),
-            events_out: events(Role::Output, |it| it.counts.events_out),
+            events_in: pipeline.events(),
+            events_out: taken.sum(),
             unclaimed_events: pipeline.unclaimed,
             refused_events: pipeline.refused,
             cpu_seconds: pipeline.own.cpu.as_secs_f64(),
@@ -216,11 +215,7 @@ impl PipelineStats {
             },
             outputs: pipeline.outputs.into_iter().map(OutputStats::of).collect(),
             connections: connections(&pipeline.operators),
-            operators: pipeline
-                .operators
-                .into_iter()
-                .map(OperatorStats::of)
-                .collect(),
+            operators: pipeline.operators.iter().map(OperatorStats::of).collect(),
             files_total: listed.len() as u64,
             files: furthest_behind(listed, files),
             name: pipeline.name,
@@ -229,10 +224,10 @@ impl PipelineStats {
 }
 
 impl OperatorStats {
-    fn of(operator: OperatorReport) -> Self {
-        let counts = operator.counts;
+    pub fn of(operator: &OperatorReport) -> Self {
+        let counts = &operator.counts;
         Self {
-            name: operator.name,
+            name: operator.name.clone(),
             role: operator.role.word(),
             events_in: counts.events_in,
             events_out: counts.events_out,
@@ -243,7 +238,7 @@ impl OperatorStats {
             cpu_seconds: counts.cpu.as_secs_f64(),
             busy_seconds: counts.busy.as_secs_f64(),
             wait_seconds: counts.wait.as_secs_f64(),
-            counters: counts.named,
+            counters: counts.named.clone(),
         }
     }
 }

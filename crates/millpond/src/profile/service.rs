@@ -232,14 +232,16 @@ impl Keeper {
             let operator = component.to_string();
             let key = (pipeline.clone(), operator.clone());
             let before = self.counted.insert(key, events).unwrap_or(0);
-            if events > before {
+            // A pipeline that was reloaded begins to count anew.
+            let new = events.checked_sub(before).unwrap_or(events);
+            if new > 0 {
                 let labels = [
                     (label::HOST, &*self.host),
                     (label::PIPELINE, &*pipeline),
                     (label::OPERATOR, &*operator),
                 ];
                 let labels = profile.labels(&labels);
-                profile.count_events(labels, events - before);
+                profile.count_events(labels, new);
             }
         }
     }

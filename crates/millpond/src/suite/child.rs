@@ -13,9 +13,9 @@ use pipeline::verdict::Span;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
-use crate::bench::peak_memory;
 use crate::console::print;
 use crate::load::{host, load};
+use crate::proc_status::ProcStatus;
 use crate::run::{Session, lock};
 
 /// How often the number of events is looked at.
@@ -71,7 +71,7 @@ pub fn run(args: &ChildArgs) -> anyhow::Result<ExitCode> {
         end: Some(End {
             wall_seconds: report.usage.wall.as_secs_f64(),
             cpu_seconds: report.usage.cpu.as_secs_f64(),
-            memory_peak_bytes: peak_memory(),
+            memory_peak_bytes: ProcStatus::own().peak(),
             verdict: verdicts.collect::<Vec<_>>().join("\n"),
         }),
     });

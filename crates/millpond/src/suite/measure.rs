@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::proc_status::ProcStatus;
+
 /// Clock ticks in a second, in the files of `/proc`.
 const TICKS_PER_SECOND: f64 = 100.0;
 
@@ -38,9 +40,9 @@ pub fn sample(process: u32, since_start: Duration) -> Sample {
         if seen > PROCESSES_MAX {
             break;
         }
-        let read = |file: &str| read_to_string(format!("/proc/{process}/{file}"));
-        sample.cpu_seconds += read("stat").map_or(0.0, |stat| cpu_seconds(&stat));
-        sample.memory_bytes += read("status").map_or(0, |status| bytes_of(&status, "VmRSS:"));
+        let stat = read_to_string(format!("/proc/{process}/stat"));
+        sample.cpu_seconds += stat.map_or(0.0, |stat| cpu_seconds(&stat));
+        sample.memory_bytes += ProcStatus::of(process).resident();
         waiting.extend(children(process));
     }
     sample
@@ -68,18 +70,6 @@ fn cpu_seconds(stat: &str) -> f64 {
     ticks as f64 / TICKS_PER_SECOND
 }
 
-/// The most resident memory that a process has had, without its children; 0 where it has ended.
-pub fn peak_bytes(process: u32) -> u64 {
-    let status = read_to_string(format!("/proc/{process}/status"));
-    status.map_or(0, |status| bytes_of(&status, "VmHWM:"))
-}
-
-fn bytes_of(status: &str, name: &str) -> u64 {
-    let line = status.lines().find_map(|line| line.strip_prefix(name));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
-    kib.and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,9 +79,6 @@ mod tests {
     fn a_process_counts_with_its_children() {
         let stat = "7 (a) b) S 1 7 7 0 -1 4194560 100 200 0 0 12 30 5 3 20 0 1 0 5 6 7";
         assert_eq!(cpu_seconds(stat), 0.5);
-        let status = "VmHWM:\t 90 kB\nVmRSS:\t   12 kB\n";
-        assert_eq!(bytes_of(status, "VmRSS:"), 12 << 10);
-        assert_eq!(bytes_of(status, "VmHWM:"), 90 << 10);
         let script =
             "sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo done; sleep 60' & wait";
         let mut child = Command::new("sh")

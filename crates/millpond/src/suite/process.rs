@@ -13,7 +13,8 @@ use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use super::child::{End, Told};
-use super::measure::{Sample, peak_bytes, sample};
+use super::measure::{Sample, sample};
+use crate::proc_status::ProcStatus;
 
 /// How often memory and CPU time are looked at: after a part of the time so far, within these limits, so that a long run has no more than some
 /// hundred samples.
@@ -131,7 +132,7 @@ impl Watched {
         if taken.cpu_seconds < last.cpu_seconds {
             return last;
         }
-        let peak = taken.memory_bytes.max(peak_bytes(self.process));
+        let peak = taken.memory_bytes.max(ProcStatus::of(self.process).peak());
         self.peak = self.peak.max(peak);
         self.samples.push(taken);
         taken
