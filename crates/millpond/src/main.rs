@@ -4,6 +4,8 @@
 //! error; 2 if the command line or the configuration is invalid, before anything is read.
 
 mod api;
+#[expect(dead_code, reason = "`tap` and `top` ask through it")]
+mod api_client;
 mod bench;
 mod check;
 mod console;
