@@ -49,6 +49,8 @@ struct Reading {
     seen: Vec<Seen>,
     /// Files that are being read, each included by the one before it.
     open: Vec<PathBuf>,
+    /// Files that were read.
+    read: Vec<PathBuf>,
     entries: Vec<(Node, Node)>,
     root: Option<Node>,
 }
@@ -72,16 +74,18 @@ pub fn read(path: &Path) -> anyhow::Result<(Node, Vec<Seen>)> {
         reading.file(path)?;
     }
     let root = reading.root.context("no file was read")?;
-    if reading.entries.is_empty() && !matches!(root.kind, NodeKind::Map(_) | NodeKind::Null) {
-        // It is refused where it is read, with its place.
-        return Ok((root, reading.seen));
-    }
     let merged = Node::map(root.source(), root.span, reading.entries);
     Ok((merged.rooted(), reading.seen))
 }
 
 /// The YAML files of a folder by name. Others, hidden ones included, are not read.
 fn files_of(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let is_yaml = |name: &str| name.ends_with(".yaml") || name.ends_with(".yml");
+    files_named(folder, |name| is_yaml(name) && !name.starts_with('.'))
+}
+
+/// The files of a folder with such names, by name.
+fn files_named(folder: &Path, is_one: impl Fn(&str) -> bool) -> anyhow::Result<Vec<PathBuf>> {
     let shown = folder.display();
     let entries = fs::read_dir(folder).with_context(|| format!("cannot read {shown}"))?;
     let mut files = Vec::new();
@@ -90,8 +94,7 @@ fn files_of(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
             .with_context(|| format!("cannot read {shown}"))?
             .path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let is_yaml = name.ends_with(".yaml") || name.ends_with(".yml");
-        if is_yaml && !name.starts_with('.') && path.is_file() {
+        if is_one(&name) && path.is_file() {
             files.push(path);
         }
     }
@@ -99,17 +102,30 @@ fn files_of(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+fn text_of(path: &Path) -> anyhow::Result<String> {
+    let shown = path.display();
+    let text = fs::read(path).with_context(|| format!("cannot read {shown}"))?;
+    String::from_utf8(text)
+        .map_err(|_| anyhow!("{shown} is not a YAML file: it is not valid UTF-8"))
+}
+
+fn has_wildcards(path: &Path) -> bool {
+    path.to_string_lossy().contains(['*', '?', '[', '{'])
+}
+
 impl Reading {
     fn file(&mut self, path: &Path) -> anyhow::Result<()> {
-        let shown = path.display();
         self.seen.push(Seen::new(path));
-        let text = fs::read(path).with_context(|| format!("cannot read {shown}"))?;
-        let text = String::from_utf8(text)
-            .map_err(|_| anyhow!("{shown} is not a YAML file: it is not valid UTF-8"))?;
-        let tree = parse_yaml(&Source::new(shown.to_string(), text))?;
+        let text = text_of(path)?;
+        let tree = parse_yaml(&Source::new(path.display().to_string(), text))?;
         let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        self.open.push(real);
-        let entries = tree.as_map().unwrap_or_default().to_vec();
+        self.open.push(real.clone());
+        self.read.push(real);
+        let entries = match &tree.kind {
+            NodeKind::Map(entries) => entries.clone(),
+            NodeKind::Null => Vec::new(),
+            _ => bail!(tree.error("a map of settings is expected, such as `pipelines: …`")),
+        };
         self.root.get_or_insert(tree);
         for (key, value) in entries {
             match key.as_str() {
@@ -130,47 +146,56 @@ impl Reading {
                 return Err(item.error("a path of a YAML file is expected").into());
             };
             for path in self.included(&folder.join(text), item)? {
-                let real = fs::canonicalize(&path).map_err(|error| {
-                    item.error(format!("cannot read {}: {error}", path.display()))
-                })?;
-                if self.open.contains(&real) {
-                    let text = format!(
-                        "{} includes itself, directly or through others",
-                        path.display()
-                    );
-                    return Err(item.error(text).into());
-                }
-                self.file(&path)?;
+                self.include_one(&path, item)?;
             }
         }
         Ok(())
     }
 
+    fn include_one(&mut self, path: &Path, item: &Node) -> anyhow::Result<()> {
+        let shown = path.display();
+        let real = fs::canonicalize(path)
+            .map_err(|error| item.error(format!("cannot read {shown}: {error}")))?;
+        if self.open.contains(&real) {
+            let text = format!("{shown} includes itself, directly or through others");
+            return Err(item.error(text).into());
+        }
+        if self.read.contains(&real) {
+            return Err(item.error(format!("{shown} was read already")).into());
+        }
+        // What is wrong inside has its own place; what cannot be read at all has none but this.
+        text_of(path).map_err(|error| item.error(format!("{error:#}")))?;
+        self.file(path)
+    }
+
     /// The files that a path stands for.
     fn included(&mut self, path: &Path, item: &Node) -> anyhow::Result<Vec<PathBuf>> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let folder = path.parent().unwrap_or(Path::new("."));
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let placed = |error: anyhow::Error| item.error(format!("{error:#}"));
         if path.is_dir() {
             self.seen.push(Seen::new(path));
-            return files_of(path);
+            return Ok(files_of(path).map_err(placed)?);
         }
-        if !name.contains(['*', '?', '[', '{']) {
+        if path.exists() || !has_wildcards(path) {
             return Ok(vec![path.to_owned()]);
         }
+        if has_wildcards(folder) && !folder.exists() {
+            let error = item.error("only the last part of the path may have wildcards");
+            return Err(error.into());
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
         let glob = GlobBuilder::new(&name).literal_separator(true).build();
         let glob = glob.map_err(|error| item.error(error.to_string()))?;
         let matcher = glob.compile_matcher();
-        let folder = match folder.as_os_str().is_empty() {
-            true => Path::new("."),
-            false => folder,
-        };
+        let shows_hidden = name.starts_with('.');
         self.seen.push(Seen::new(folder));
-        let entries = fs::read_dir(folder)
-            .map_err(|error| item.error(format!("cannot read {}: {error}", folder.display())))?;
-        let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
-        let mut names: Vec<_> = names.filter(|name| matcher.is_match(name)).collect();
-        names.sort();
-        Ok(names.into_iter().map(|name| folder.join(name)).collect())
+        let files = files_named(folder, |name| {
+            matcher.is_match(name) && (shows_hidden || !name.starts_with('.'))
+        });
+        Ok(files.map_err(placed)?)
     }
 
     /// Adds a setting at the top. Pipelines may come from several files, everything else from one.

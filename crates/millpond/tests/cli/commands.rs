@@ -62,6 +62,7 @@ fn docs_come_from_the_components() {
 #[test]
 fn whole_configurations_on_the_pages_are_valid() {
     let folder = Folder::new();
+    std::fs::create_dir(folder.path("pipelines")).expect("what the example of `include` names");
     let mut checked = 0;
     for page in ["pipeline", "queue"] {
         let text = millpond(&["docs", page]).expect(0).out;

@@ -48,6 +48,8 @@ fn files_are_included_and_folders_are_read_by_name() {
     folder.write("parts/more/e.yml", format!("\u{feff}{}", pipelines(&["e"])));
     folder.write("parts/more/notes.txt", "pipelines: nonsense");
     folder.write("parts/more/.hidden.yaml", "pipelines: nonsense");
+    folder.write("parts/.hidden.yaml", "pipelines: nonsense");
+    fs::create_dir(folder.path("parts/folder.yaml")).expect("a writable folder");
     let printed = print(&main).expect(0);
     assert_eq!(names(&printed), ["c", "a", "b", "e", "own"]);
     assert!(printed.out.contains("workers: 2"), "{}", printed.out);
@@ -66,8 +68,31 @@ fn what_is_wrong_is_told_with_its_file_and_line() {
         "broken.yaml",
         "pipelines:\n  broken: { input: nothing, output: discard }\n",
     );
+    folder.write("list.yaml", "- pipelines\n");
+    folder.write("scalar.yaml", "pipelines\n");
+    folder.write("latin.yaml", [b'#', 0xe9]);
     fs::create_dir(folder.path("empty")).expect("a writable folder");
     for (main, said) in [
+        (
+            format!("include: list.yaml\n{}", pipelines(&["a"])),
+            vec!["a map of settings is expected", "list.yaml:1"],
+        ),
+        (
+            format!("include: scalar.yaml\n{}", pipelines(&["a"])),
+            vec!["a map of settings is expected", "scalar.yaml:1"],
+        ),
+        (
+            format!("include: latin.yaml\n{}", pipelines(&["a"])),
+            vec!["latin.yaml", "not valid UTF-8", "main.yaml:1"],
+        ),
+        (
+            format!("include: '*/a.yaml'\n{}", pipelines(&["a"])),
+            vec!["only the last part of the path", "main.yaml:1"],
+        ),
+        (
+            format!("include: [other.yaml, ./other.yaml]\n{}", pipelines(&["a"])),
+            vec!["other.yaml was read already", "main.yaml:1"],
+        ),
         (
             format!("include: other.yaml\n{}", pipelines(&["web"])),
             vec![
