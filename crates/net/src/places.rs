@@ -32,6 +32,18 @@ const SILENCE: Duration = Duration::from_secs(15);
 /// How often clients are looked through.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
+/// How long a stop goes on letting a connection settle on which bytes keep coming.
+const SETTLE_MAX: Duration = Duration::from_millis(100);
+
+/// Lets the event loop look at all sockets once. What arrived on one that was accepted a moment ago can only be read then: a read before it
+/// finds nothing, and whoever stops at that would throw it away. A timer runs out only after a look; the look of the first one may
+/// have begun before.
+async fn settle() {
+    for _ in 0..2 {
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
 tokio::task_local! {
     /// The client of the connection that a task is for.
     static CLIENT: Arc<Client>;
@@ -72,7 +84,8 @@ struct Client {
     at_work: AtomicU32,
     /// It has left its place.
     is_gone: AtomicBool,
-    leave: SetOnce<Reason>,
+    /// Why it is to leave, and since when.
+    leave: SetOnce<(Reason, Instant)>,
 }
 
 /// Why a client is to leave.
@@ -116,7 +129,7 @@ impl Client {
 
     fn leave(&self, reason: Reason) {
         // The first reason counts.
-        let _ = self.leave.set(reason);
+        let _ = self.leave.set((reason, Instant::now()));
     }
 }
 
@@ -125,13 +138,20 @@ impl Client {
 #[derive(Debug, Clone)]
 pub struct Stopping {
     client: Arc<Client>,
+    has_settled: bool,
     _open: watch::Receiver<()>,
 }
 
 impl Stopping {
-    /// Waits until it is time to stop. Safe to cancel, and completes again when asked again.
+    /// Waits until it is time to stop, and the event loop knows of everything that arrived before. Safe to cancel, and completes again
+    /// when asked again.
     pub async fn begun(&mut self) {
-        self.client.leave.wait().await;
+        let (reason, since) = *self.client.leave.wait().await;
+        let is_urgent = reason == Reason::Another || since.elapsed() > SETTLE_MAX;
+        if !self.has_settled && !is_urgent {
+            settle().await;
+        }
+        self.has_settled = true;
     }
 
     /// Whether it is time to stop.
@@ -141,7 +161,7 @@ impl Stopping {
 
     /// Whether that is because the client was silent and another one needs its place: nobody waits for an answer.
     pub fn is_for_another(&self) -> bool {
-        self.client.leave.get() == Some(&Reason::Another)
+        matches!(self.client.leave.get(), Some((Reason::Another, _)))
     }
 
     /// Completes as the future does, in which [`at_work`] is about this client.
@@ -163,6 +183,7 @@ impl ClientPermit {
     pub fn stopping(&self) -> Stopping {
         Stopping {
             client: self.client.clone(),
+            has_settled: false,
             _open: self.open.clone(),
         }
     }

@@ -61,6 +61,8 @@ async fn converse<H: Handler>(
     mut stopping: Stopping,
 ) {
     let connection: Connection = tokio::select! {
+        // First, because a client without TLS may have sent a request already.
+        biased;
         // Boxed, as it is large and soon over.
         done = Box::pin(incoming.handshake()) => match done {
             Ok(Some(connection)) => connection,

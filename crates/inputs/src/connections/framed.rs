@@ -60,6 +60,8 @@ async fn converse<S: Speaker>(
     report: impl Fn(&Ending),
 ) {
     let connection = tokio::select! {
+        // First, because a client without TLS may have sent something already.
+        biased;
         // Boxed, as it is large and soon over.
         done = Box::pin(incoming.handshake()) => match done {
             Ok(Some(connection)) => connection,

@@ -15,7 +15,7 @@ use config::{ConfigError, Node};
 use net::{Places, Watched};
 use tokio::net::UnixStream as Client;
 
-use super::stream::Conversation;
+use super::stream::{ClientBytes, Conversation};
 use crate::connections::closing::{report_as, watch};
 
 /// How long to wait after the system refused to accept a connection.
@@ -224,6 +224,12 @@ impl LocalListener {
         }
         drop(listener);
         self.places.close().await;
+    }
+}
+
+impl ClientBytes for Watched<Client> {
+    fn refuse_more(&self) -> bool {
+        rustix::net::shutdown(self.get_ref(), rustix::net::Shutdown::Read).is_ok()
     }
 }
 

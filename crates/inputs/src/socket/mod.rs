@@ -35,7 +35,7 @@ use self::datagram::Receiver;
 use self::decode::Decoding;
 use self::identities::Identities;
 use self::local::LocalListener;
-use self::stream::{Conversation, Patience};
+use self::stream::{ClientBytes, Conversation, Patience};
 use crate::connections::batcher::Batcher;
 use crate::connections::closing::Ending;
 use crate::connections::framed::{self, ConnectionReader, ConnectionWriter, Speaker};
@@ -247,6 +247,8 @@ struct Listening {
     ctx: InputContext,
     patience: Patience,
 }
+
+impl ClientBytes for &mut ConnectionReader {}
 
 impl Speaker for Listening {
     const ANSWERS: bool = false;

@@ -67,6 +67,15 @@ pub(super) struct Conversation<R> {
     state: StreamState,
 }
 
+/// What a client writes.
+pub(super) trait ClientBytes: AsyncRead + Unpin {
+    /// Refuses what the client writes from now on, so that it knows; what it wrote before can be read to its end. Gives whether that can be
+    /// done: with TCP it cannot, and what arrives too late is lost.
+    fn refuse_more(&self) -> bool {
+        false
+    }
+}
+
 /// How far it is.
 struct StreamState {
     /// How much room the next buffer has.
@@ -79,7 +88,7 @@ struct StreamState {
     has_ended: bool,
 }
 
-impl<R: AsyncRead + Unpin> Conversation<R> {
+impl<R: ClientBytes> Conversation<R> {
     pub(super) fn new(
         io: R,
         stream: Arc<Stream>,
@@ -131,13 +140,19 @@ impl<R: AsyncRead + Unpin> Conversation<R> {
         let mut is_first = true;
         // Reads after the stop; none before it.
         let mut last_reads = None;
+        // Whether they come to an end.
+        let mut is_refused = false;
         loop {
             let broken = self.state.broken.clone();
             if last_reads.is_none() && now_or_never(stop.as_mut()).await {
-                last_reads = Some(0);
+                (last_reads, is_refused) = (Some(0), self.io.refuse_more());
             }
             let read = match &mut last_reads {
                 Some(LAST_READS_MAX) => return Ending::Usual,
+                Some(count) if is_refused => {
+                    *count += 1;
+                    Some(self.wait(&mut small).await)
+                }
                 Some(count) => {
                     *count += 1;
                     tokio::select! {
@@ -150,7 +165,7 @@ impl<R: AsyncRead + Unpin> Conversation<R> {
                     biased;
                     read = self.wait(&mut small) => Some(read),
                     () = stop.as_mut() => {
-                        last_reads = Some(0);
+                        (last_reads, is_refused) = (Some(0), self.io.refuse_more());
                         continue;
                     }
                     _ = broken.wait() => None,
@@ -330,6 +345,8 @@ mod tests {
     use super::*;
     use crate::connections::batcher::Batcher;
     use crate::connections::testing::reading_context;
+
+    impl ClientBytes for tokio::io::DuplexStream {}
 
     #[tokio::test]
     async fn what_is_there_comes_in_few_buffers_of_sizes_that_are_used_again() {
