@@ -200,7 +200,12 @@ fn configurations_of_packages_are_valid() {
     let read = |name: &str| fs::read_to_string(packaging().join(name)).expect("a file");
     let mut all = vec![read("debian/millpond.yaml")];
     for name in ["kubernetes/daemonset.yaml", "kubernetes/gateway.yaml"] {
-        let found = configurations(&read(name));
+        let manifest = read(name);
+        // What every client is told, without a token.
+        for path in ["/health", "/ready"] {
+            assert!(manifest.contains(&format!("path: {path}\n")), "{name}");
+        }
+        let found = configurations(&manifest);
         assert_eq!(found.len(), 1, "{name}");
         all.extend(found);
     }
@@ -211,6 +216,7 @@ fn configurations_of_packages_are_valid() {
             .env("NODE_NAME", "node-1")
             .env("ELASTICSEARCH_URL", "https://es.example:9200")
             .env("ELASTICSEARCH_API_KEY", "abc")
+            .env("API_TOKEN", "0123456789abcdef")
             .output();
         let ended = ended(output.expect("runs"));
         assert_eq!(ended.code, Some(0), "{text}\n{}", ended.err);
@@ -266,9 +272,11 @@ fn the_agent_on_a_node_knows_pod_namespace_and_container() {
     let out = folder.path("out.ndjson");
     let (before, _) = text.split_once("    output:\n").expect("an output");
     let before = before.replace("/var/log/containers", &logs);
+    let before = before.replace(":9610", "127.0.0.1:0");
     let path = folder.write("agent.yaml", format!("{before}    output: file {out}\n"));
     let child = command(&["run", &path, "--data-dir", &folder.path("data")])
         .env("NODE_NAME", "node-1")
+        .env("API_TOKEN", "0123456789abcdef")
         .spawn()
         .expect("runs");
     let begin = Instant::now();
