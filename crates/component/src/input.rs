@@ -6,7 +6,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
 use async_trait::async_trait;
 use batch::{Batch, BufferPool, HostInfo, Stream};
@@ -129,9 +128,9 @@ impl InputContext {
     pub async fn send(&self, batch: Batch) -> Result<Receipt, Stopped> {
         let events = batch.len();
         activity::charge();
-        let start = Instant::now();
+        let waiting = self.metrics.waiting();
         let sent = self.sink.send(batch).await;
-        self.metrics.waited(start.elapsed());
+        drop(waiting);
         if sent.is_ok() {
             self.metrics.events(events, events);
         }

@@ -41,7 +41,7 @@ pub use input::{
     StreamDelivery, receipt,
 };
 pub use ledger::{Dropped, FileLedger, FileStatus, Ledger};
-pub use metrics::{OperatorMetrics, Progress};
+pub use metrics::{OperatorMetrics, Progress, Waiting};
 pub use output::{
     AnyOutput, Compression, DestinationPart, Encoded, Feeder, Framing, Output, Request,
     RequestLimits, RequestOrder, Requests, RowAnswer, RowEnd, Rows, SendError, Sender, Sent,

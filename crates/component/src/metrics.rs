@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -17,8 +17,38 @@ pub struct OperatorMetrics {
     dead_letters: AtomicU64,
     cpu_ns: AtomicU64,
     busy_ns: AtomicU64,
-    wait_ns: AtomicU64,
+    waits: Mutex<Waits>,
     named: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+/// Waits: those that are over, and those under way so far.
+#[derive(Debug, Default)]
+struct Waits {
+    time: Duration,
+    under_way: u32,
+    /// Until when those under way are counted.
+    counted: Option<Instant>,
+}
+
+impl Waits {
+    fn count(&mut self) {
+        let now = Instant::now();
+        let since = self.counted.replace(now).unwrap_or(now);
+        self.time += now.saturating_duration_since(since) * self.under_way;
+    }
+}
+
+/// That an operator waits, until it is dropped.
+#[derive(Debug)]
+#[must_use]
+pub struct Waiting<'m>(&'m OperatorMetrics);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut waits = self.0.waits.lock();
+        waits.count();
+        waits.under_way -= 1;
+    }
 }
 
 /// The counters at one moment.
@@ -105,9 +135,23 @@ impl OperatorMetrics {
         self.busy_ns.fetch_add(time.as_nanos() as u64, Relaxed);
     }
 
-    /// Counts time spent waiting.
+    /// Begins to wait. The time is counted while it passes: a wait may last longer than anybody looks.
+    pub fn waiting(&self) -> Waiting<'_> {
+        let mut waits = self.waits.lock();
+        waits.count();
+        waits.under_way += 1;
+        Waiting(self)
+    }
+
+    /// Counts a wait that is over.
     pub fn waited(&self, time: Duration) {
-        self.wait_ns.fetch_add(time.as_nanos() as u64, Relaxed);
+        self.waits.lock().time += time;
+    }
+
+    fn wait_so_far(&self) -> Duration {
+        let mut waits = self.waits.lock();
+        waits.count();
+        waits.time
     }
 
     /// Adds to a named counter. Names are lower-case words joined by underscores, in reports and in metrics alike.
@@ -127,7 +171,7 @@ impl OperatorMetrics {
             dead_letters: self.dead_letters.load(Relaxed),
             cpu: Duration::from_nanos(self.cpu_ns.load(Relaxed)),
             busy: Duration::from_nanos(self.busy_ns.load(Relaxed)),
-            wait: Duration::from_nanos(self.wait_ns.load(Relaxed)),
+            wait: self.wait_so_far(),
             named: self.named.lock().clone(),
         }
     }
@@ -171,6 +215,25 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wait_is_counted_while_it_lasts() {
+        const STEP: Duration = Duration::from_millis(20);
+        let metrics = OperatorMetrics::default();
+        let one = metrics.waiting();
+        std::thread::sleep(STEP);
+        let so_far = metrics.snapshot().wait;
+        assert!(so_far >= STEP, "{so_far:?}");
+        let other = metrics.waiting();
+        std::thread::sleep(STEP);
+        drop((one, other));
+        let both = metrics.snapshot().wait;
+        assert!(both >= so_far + 2 * STEP, "{both:?}");
+        std::thread::sleep(STEP);
+        assert_eq!(metrics.snapshot().wait, both);
+        metrics.waited(STEP);
+        assert_eq!(metrics.snapshot().wait, both + STEP);
+    }
 
     #[test]
     fn counters_are_spelt_in_one_way() {

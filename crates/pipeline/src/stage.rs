@@ -428,9 +428,9 @@ impl Turns {
     }
 
     fn process(&self, shared: &SharedStage, batch: &mut Batch, number: u64) -> Option<Buried> {
-        let begin = Instant::now();
+        let waiting = shared.metrics.waiting();
         let mut turn = self.wait(number);
-        shared.metrics.waited(begin.elapsed());
+        drop(waiting);
         // The turn passes on before the work, which the lock still keeps alone, so that it passes on after a panic too.
         turn.next += 1;
         self.moved.notify_all();

@@ -6,10 +6,11 @@
 //!
 //! 1. *Outputs*: workers had batches and waited because outputs had no room. The output that waited longest for its destination, or used
 //!    its own thread most, limits. Writes that a queue on disk makes come here too: its inputs waited, the workers did not.
-//! 2. *Other programs*: all CPUs were in use, and others had a notable part of them.
+//! 2. *Other programs*: all CPUs were in use, others had a notable part of them, and stages had work to do.
 //! 3. *A processor or output* that uses most of the time of busy workers, or *the CPUs*, where all were in use and nobody had most.
-//! 4. *An input* that was at work most of the time.
-//! 5. Nothing: the pipeline waited for events.
+//! 4. *An output* that waits for its destination while inputs wait for the memory, or the room in the queue, that its events take.
+//! 5. *An input* that was at work most of the time.
+//! 6. Nothing: the pipeline waited for events.
 //!
 //! Which operator uses the most is said of CPU time, because where CPUs are short, time by the wall clock passes for those that wait too.
 
@@ -78,6 +79,7 @@ impl<'a> Span<'a> {
             .or_else(|| self.others())
             .or_else(|| self.workers())
             .or_else(|| self.cpus())
+            .or_else(|| self.held())
             .or_else(|| self.inputs())
             .unwrap_or_else(|| self.nothing())
     }
@@ -202,10 +204,17 @@ impl<'a> Span<'a> {
         self.usage.share(self.usage.cpu) + others
     }
 
+    /// Whether workers or an input had something to do most of the time. Where CPUs are short, that time passes for those that wait for one.
+    fn has_work(&self) -> bool {
+        let inputs = self.of_role(&[Role::Input]);
+        let busy = inputs.map(|input| self.shares(input).busy);
+        busy.fold(self.workers_busy(), f64::max) >= MOST
+    }
+
     /// Other programs on CPUs that are fully used.
     fn others(&self) -> Option<Verdict> {
         let others = self.usage.share(self.usage.others_cpu);
-        let is_so = others >= OTHERS && self.cpus_used() >= FULL;
+        let is_so = others >= OTHERS && self.cpus_used() >= FULL && self.has_work();
         is_so.then(|| Verdict {
             limits: None,
             text: format!(
@@ -283,6 +292,28 @@ impl<'a> Span<'a> {
                 plural(self.usage.cpus as u64, "CPU"),
                 self.most_for()
             ),
+        })
+    }
+
+    /// An output whose events take the room that inputs wait for.
+    fn held(&self) -> Option<Verdict> {
+        let waited = self.inputs_waited();
+        if waited < MOST {
+            return None;
+        }
+        let waiting = |output: &&OperatorReport| output.counts.wait;
+        let output = self.of_role(&[Role::Output]).max_by_key(waiting)?;
+        let for_destination = self.shares(output).waiting_for_output;
+        (for_destination >= MOST).then(|| {
+            limits(
+                output,
+                &format!(
+                    "it waited for its destination {} of the time, and the inputs waited {} for room that its events take",
+                    percent(for_destination),
+                    percent(waited)
+                ),
+                "a faster destination, a larger queue, or more `max_memory_bytes`",
+            )
         })
     }
 
@@ -517,6 +548,13 @@ mod tests {
                 "output http",
                 "less compression",
             ),
+            // The queue is full, or memory is short, and the workers have nothing.
+            (
+                [input_waits, IDLE, IDLE, IDLE, (5, 5, 995), IDLE],
+                0,
+                "output http",
+                "room that its events take",
+            ),
             (
                 [input_waits, (50, 0, 930), IDLE, IDLE, IDLE, IDLE],
                 0,
@@ -530,6 +568,20 @@ mod tests {
             assert_eq!(limits.as_deref(), Some(name), "{text}");
             assert!(text.contains(why), "{text}");
         }
+    }
+
+    #[test]
+    fn others_limit_nobody_who_waits() {
+        let waits = (1, 1, 990);
+        let mut case = Case::new([waits, IDLE, IDLE, IDLE, (5, 5, 995), IDLE]);
+        case.others = 1990;
+        let (limits, text) = case.limits();
+        assert_eq!(limits.as_deref(), Some("output http"), "{text}");
+        case.operators[4] = IDLE;
+        case.operators[0] = IDLE;
+        let (limits, text) = case.limits();
+        assert_eq!(limits, None, "{text}");
+        assert!(text.starts_with("Nothing limits"), "{text}");
     }
 
     #[test]

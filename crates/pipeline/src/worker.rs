@@ -321,12 +321,11 @@ impl Worker {
 
     /// Waits until the bell is rung, and counts the time for the pipelines whose outputs have no room.
     fn wait(&mut self, seen: u64) {
-        let begin = Instant::now();
+        let blocked = self.blocked.iter();
+        let _waiting: Vec<_> = blocked
+            .map(|&index| self.jobs[index].0.parts.own.waiting())
+            .collect();
         self.pool.bell.wait(seen);
-        let waited = begin.elapsed();
-        for &index in &self.blocked {
-            self.jobs[index].0.parts.own.waited(waited);
-        }
     }
 
     /// Handles one batch of the pipeline that has used the least time and has one.

@@ -393,9 +393,9 @@ impl<M, R: Send + 'static> Joiner<M, R> {
         if !reservation.try_grow(more) {
             self.flush();
             let start = Instant::now();
+            let _waiting = self.ctx.metrics.waiting();
             reservation.grow_blocking(more);
             self.waited += start.elapsed();
-            self.ctx.metrics.waited(start.elapsed());
         }
     }
 

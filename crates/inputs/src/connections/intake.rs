@@ -171,17 +171,13 @@ impl<R: AsyncRead + Unpin> Intake<R> {
 
     /// Reserves memory for a frame, or several, of which `bytes` are known to come. Waits for it without holding any.
     pub(crate) async fn reserve(&mut self, bytes: usize) -> Load {
-        let pool = &self.ctx.pool;
+        let pool = self.ctx.pool.clone();
         let first = match self.last > FIRST_BYTES {
             true => pool.fitting(self.last),
             false => bytes.clamp(1, FIRST_BYTES),
         };
-        let begin = Instant::now();
-        let _at_work = net::at_work();
-        let reserve = self.ctx.pool.reserve(first);
-        let mut reservation = reserve.await;
+        let mut reservation = self.for_memory(pool.reserve(first)).await;
         let buffer = reservation.take(first);
-        self.waited(begin);
         Load {
             reservation,
             before: Vec::new(),
@@ -328,9 +324,7 @@ impl<R: AsyncRead + Unpin> Intake<R> {
     pub(crate) async fn divide(&mut self, load: &mut Load, at: usize, size: usize) {
         // After a buffer that is larger than those, more may lie behind.
         let size = self.ctx.pool.reused_size(size).max(load.len() - at);
-        let begin = Instant::now();
-        load.reservation.grow(size).await;
-        self.waited(begin);
+        self.for_memory(load.reservation.grow(size)).await;
         let mut buffer = load.reservation.take(size);
         let rest = &load.bytes()[at..];
         buffer[..rest.len()].copy_from_slice(rest);
@@ -375,23 +369,23 @@ impl<R: AsyncRead + Unpin> Intake<R> {
 
     /// Makes room for some of `more` bytes.
     async fn grow(&mut self, load: &mut Load, more: usize) {
-        let begin = Instant::now();
-        let _at_work = net::at_work();
         let last = &mut load.last;
         // Twice what came, in sizes that are kept for the next load: what is announced may never come.
         let filled = last.filled;
         let size = (filled + more).min((2 * filled).max(FIRST_BYTES));
         let more = self.ctx.pool.fitting(size).max(filled + 1) - filled;
-        load.reservation.grow(more).await;
+        self.for_memory(load.reservation.grow(more)).await;
         load.reservation.extend(&mut last.buffer, more);
-        self.waited(begin);
     }
 
-    /// Counts a wait for memory, which is not the client's.
-    fn waited(&mut self, begin: Instant) {
-        let waited = begin.elapsed();
-        self.ctx.metrics.waited(waited);
-        self.deadline += waited;
+    /// Waits for memory, which is not the client's time.
+    async fn for_memory<T>(&mut self, memory: impl Future<Output = T>) -> T {
+        let begin = Instant::now();
+        let _at_work = net::at_work();
+        let _waiting = self.ctx.metrics.waiting();
+        let memory = memory.await;
+        self.deadline += begin.elapsed();
+        memory
     }
 
     /// Reads ahead; gives how many bytes there were.

@@ -290,13 +290,12 @@ impl Requests {
 
     /// Waits for memory, but not for ever.
     async fn for_memory<T>(&self, memory: impl Future<Output = T>) -> Result<T, Fault> {
-        let begin = Instant::now();
         let _at_work = net::at_work();
+        let _waiting = self.ctx.metrics.waiting();
         let waited = tokio::select! {
             memory = timeout(self.ack_timeout, memory) => memory,
             () = self.ctx.stop.stopped() => return Err(Fault::Stopping),
         };
-        self.ctx.metrics.waited(begin.elapsed());
         waited.map_err(|_| {
             self.postponed("memory_timeouts", "no memory was available for a body");
             Fault::NoMemory

@@ -230,11 +230,18 @@ impl<'c> Maker<'c> {
         }
     }
 
+    /// How many bytes so many events need: few where a rate is asked for, so that small batches do not hold large buffers.
+    fn expected_bytes(&self, events: usize) -> usize {
+        let each = self.offset.checked_div(self.made);
+        let each = each.map_or(EVENT_MAX, |each| each as usize + each as usize / 4);
+        (events * each).max(EVENT_MAX) + EVENT_MAX
+    }
+
     /// The next events: as many as a buffer takes, `events_max` at most.
     fn batch(&mut self, events_max: usize) -> Batch {
-        let start = Instant::now();
-        let mut buffer = self.ctx.pool.take_sized(EVENT_MAX);
-        self.ctx.metrics.waited(start.elapsed());
+        let waiting = self.ctx.metrics.waiting();
+        let mut buffer = self.ctx.pool.take_small(self.expected_bytes(events_max));
+        drop(waiting);
 
         let start = Instant::now();
         let mut builder = BatchBuilder::new(self.encoding, &self.ctx.host, now(), false);

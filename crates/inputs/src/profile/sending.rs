@@ -1,7 +1,6 @@
 //! Sends the events of a profile.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use batch::{BatchBuilder, Cell, Column, Encoding, FieldPath, PooledBuffer, Source, Span, Stream};
 use codec::BATCH_EVENTS_MAX;
@@ -93,9 +92,9 @@ impl Filling<'_> {
 
     /// A batch with room for a document.
     fn begin(&self, len: usize) -> Open {
-        let start = Instant::now();
+        let waiting = self.ctx.metrics.waiting();
         let buffer = self.ctx.pool.take_sized(len);
-        self.ctx.metrics.waited(start.elapsed());
+        drop(waiting);
         let host = &self.ctx.host;
         let mut builder = BatchBuilder::new(Encoding::Json, host, self.received, false);
         builder.stream(&self.stream);

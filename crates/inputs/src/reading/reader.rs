@@ -65,12 +65,9 @@ impl<S: ByteSource> RecordReader<S> {
     fn buffer(&self, size: usize, ctx: &InputContext) -> PooledBuffer {
         let expected = self.content.expected_bytes().min(EXPECTED_MAX) as usize;
         let room = (size + expected).next_power_of_two();
-        let start = Instant::now();
         let most = BUFFERS_IN_ONE * ctx.pool.buffer_size();
-        let buffer = ctx
-            .pool
-            .take_small(size.max(BUFFER_MIN).max(room.min(most)));
-        ctx.metrics.waited(start.elapsed());
-        buffer
+        let _waiting = ctx.metrics.waiting();
+        ctx.pool
+            .take_small(size.max(BUFFER_MIN).max(room.min(most)))
     }
 }

@@ -246,10 +246,9 @@ impl<R: ClientBytes> Conversation<R> {
             }
             if let Some(least) = self.chunker.least() {
                 let size = self.sized(least, first.len() - given);
-                let begin = Instant::now();
                 let _at_work = net::at_work();
+                let _waiting = self.ctx.metrics.waiting();
                 let mut reservation = self.ctx.pool.reserve(size).await;
-                self.ctx.metrics.waited(begin.elapsed());
                 self.chunker.give(reservation.take(size));
             }
             let space = self.chunker.space();

@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use component::{Delivery, Phase, Receipt, Sink, Stopped, activity};
+use component::{Delivery, Phase, Receipt, Sink, Stopped, Waiting, activity};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::{Mutex, MutexGuard};
@@ -37,7 +37,7 @@ pub struct FeederLane {
 struct Handing<'l> {
     ticket: Arc<Ticket>,
     rows: usize,
-    begin: Instant,
+    waiting: Waiting<'l>,
     sending: Pin<Box<dyn Future<Output = Result<Receipt, Stopped>> + Send + 'l>>,
 }
 
@@ -114,7 +114,7 @@ impl FeederLane {
     }
 
     /// Takes what is offered, up to a batch that is to be handed over. Whether there will be nothing more.
-    fn take<'l>(&'l self, common: &Common, course: &mut Course<'l>) -> bool {
+    fn take<'l>(&'l self, common: &'l Common, course: &mut Course<'l>) -> bool {
         while course.handing.is_none() {
             match common.offers.take(true, |_| true) {
                 Next::Item(item) => course.handing = self.hand_over(common, item),
@@ -158,7 +158,7 @@ impl FeederLane {
     }
 
     /// Begins to hand a batch over, unless nobody wants it.
-    fn hand_over<'l>(&'l self, common: &Common, item: Item) -> Option<Handing<'l>> {
+    fn hand_over<'l>(&'l self, common: &'l Common, item: Item) -> Option<Handing<'l>> {
         if item.rows.is_empty() {
             item.ticket.pass(common.index);
             return None;
@@ -174,7 +174,7 @@ impl FeederLane {
         Some(Handing {
             ticket: item.ticket,
             rows: batch.len(),
-            begin: Instant::now(),
+            waiting: common.metrics.waiting(),
             sending: self.inlet.send(batch),
         })
     }
@@ -189,10 +189,10 @@ impl FeederLane {
         let Handing {
             ticket,
             rows,
-            begin,
+            waiting,
             ..
         } = handing?;
-        common.metrics.waited(begin.elapsed());
+        drop(waiting);
         let Ok(receipt) = sent else {
             self.close(common);
             common.decline(&ticket);

@@ -254,8 +254,10 @@ impl SenderLane {
             if (is_idle || gives_up) && self.is_over(common, &course) {
                 break;
             }
-            let begin = Instant::now();
             let is_flying = !flying.is_empty();
+            // A destination that is away has no requests, and yet is waited for.
+            let is_waiting = is_flying || self.unsent(&course) > 0;
+            let waiting = is_waiting.then(|| common.metrics.waiting());
             let phase = common.phases.now();
             tokio::select! {
                 Some(answer) = flying.next(), if is_flying => {
@@ -276,17 +278,19 @@ impl SenderLane {
                 }
             }
             common.queue.note_cursors();
-            if is_flying {
-                common.metrics.waited(begin.elapsed());
-            }
+            drop(waiting);
         }
     }
 
     /// Shows what is under way.
     fn show(&self, common: &Common, course: &Course, in_flight: usize) {
-        let waiting = course.schedule.again() + self.lock_ready().len();
         let is_paused = course.schedule.is_paused();
-        common.gauges.set(in_flight, waiting, is_paused);
+        common.gauges.set(in_flight, self.unsent(course), is_paused);
+    }
+
+    /// Requests that wait to be sent, or to be sent again.
+    fn unsent(&self, course: &Course) -> usize {
+        course.schedule.again() + self.lock_ready().len()
     }
 
     /// Encodes what found no room when it was offered.

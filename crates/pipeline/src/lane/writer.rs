@@ -3,7 +3,7 @@
 //! Bounds: so many encoded batches wait as [`super::Offers`] says, and a flush is forced when a part of the queue's limits waits for it.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use component::{Encoded, Phase, WriteError, Writer, Written};
 use queue::{Limits, Ticket};
@@ -138,10 +138,10 @@ impl WriterLane {
         call: impl Fn() -> F,
     ) -> Outcome {
         let mut pause = Pause::new(common.retry);
+        // Also between attempts.
+        let _waiting = common.metrics.waiting();
         loop {
-            let begin = Instant::now();
             let result = caught(async { call().await }).await;
-            common.metrics.waited(begin.elapsed());
             let reason = match result {
                 Ok(Ok(written)) => {
                     common.gauges.recovered();

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::commit::WRITE_SIZE;
 use super::phase::QueuePhase;
@@ -78,18 +78,19 @@ impl Queue {
         loop {
             component::activity::charge();
             let work = self.next_work(disk, &plan);
-            let begin = Instant::now();
+            let waiting = self.metrics.waiting();
             let done = match work {
                 Work::Write => self.write_step(),
                 Work::Sync => self.sync_step(),
                 Work::Upkeep => {
+                    drop(waiting);
                     plan.next_upkeep = (self.steady)() + nanos(UPKEEP_EVERY);
                     self.upkeep_step();
                     continue;
                 }
                 Work::End => break,
             };
-            self.metrics.waited(begin.elapsed());
+            drop(waiting);
             match done {
                 Ok(_) => plan.pause = PAUSES.0,
                 Err(_) if self.lock().phase == QueuePhase::Shut => break,
