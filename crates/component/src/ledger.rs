@@ -7,10 +7,10 @@ use std::fmt;
 
 use parking_lot::Mutex;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What became of one file.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FileLedger {
     /// The pipeline that reads it.
     pub pipeline: String,
@@ -67,7 +67,7 @@ impl FileLedger {
 }
 
 /// Events and bytes that were dropped for one reason.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Dropped {
     /// The reason: the name of a processor, or a rule of the input.
     pub reason: String,
@@ -78,7 +78,7 @@ pub struct Dropped {
 }
 
 /// What a file is at.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FileStatus {
     /// It is open.

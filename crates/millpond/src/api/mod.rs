@@ -6,7 +6,7 @@
 //! | [`guard`] | which requests are answered: tokens, names of this machine, pages of other sites |
 //! | [`routes`] | every path; `openapi`: their description; `reply`: requests and answers |
 //! | [`state`] | what is shown, and where it comes from |
-//! | [`stats`], [`logstash`] | statistics, also in the form of Logstash |
+//! | [`stats`], [`logstash`] | statistics, also in the form of Logstash; [`windows`]: of the last minutes |
 //! | [`metrics`], [`exposition`] | metrics as text; `process`: what the process uses |
 //! | [`configuration`], `masked` | the configuration in force, without its secrets |
 //! | [`profile`] | the processor time of the process itself |
@@ -32,6 +32,7 @@ mod routes;
 pub mod settings;
 pub mod state;
 pub mod stats;
+pub mod windows;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,6 +47,8 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use net::{ConnectionError, Handler, Listener, Notice, Peer};
+use pipeline::StartError;
+use pipeline::windows::LOOK_EVERY;
 
 use guard::Guard;
 use settings::ApiConfig;
@@ -104,8 +107,7 @@ impl ApiServer {
         let stop = Stop::default();
         let stopped = stop.clone();
         let serve = move || runtime.block_on(serve(listener, handler, stopped));
-        let thread = component::thread::start("api", serve)
-            .context("cannot create the thread of the API")?;
+        let thread = component::thread::start("api", serve).map_err(StartError::Threads)?;
         Ok(Some(Self { stop, thread }))
     }
 
@@ -137,7 +139,7 @@ async fn listen(config: &ApiConfig) -> Result<Listener, ConfigError> {
 }
 
 async fn serve(listener: Listener, handler: Arc<Api>, stop: Stop) {
-    let diagnostics = handler.diagnostics.clone();
+    let (diagnostics, state) = (handler.diagnostics.clone(), handler.state.clone());
     let notice = move |notice: Notice<'_>| {
         if let Notice::Warning(text) = notice {
             diagnostics.warn_limited(Limit::events("api_listener"), || format!("API: {text}"));
@@ -148,9 +150,16 @@ async fn serve(listener: Listener, handler: Arc<Api>, stop: Stop) {
         stop.stopped().await;
         tokio::time::sleep(STOP_TIMEOUT).await;
     };
+    let looking = async {
+        loop {
+            state.watching.look(&state.view);
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    };
     tokio::select! {
         () = serving => {}
         () = ending => {}
+        () = looking => {}
     }
 }
 

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::proc_status::ProcStatus;
 
@@ -15,7 +15,7 @@ use crate::proc_status::ProcStatus;
 const FRESH: Duration = Duration::from_millis(500);
 
 /// What the process uses.
-#[derive(Debug, Clone, Default, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessStats {
     /// Its number.
     pub pid: u32,

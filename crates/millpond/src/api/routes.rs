@@ -256,15 +256,18 @@ fn stats(state: &ApiState, request: &Request) -> Answer {
     };
     let pipelines = state.view.look(files > 0).into_iter();
     let stats = Stats {
-        version: env!("CARGO_PKG_VERSION"),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
         host: state.host.clone(),
         started: super::stats::time(state.process.started()),
         uptime_seconds: state.process.uptime().as_secs_f64(),
-        status: state.status().word(),
+        status: state.status().word().to_owned(),
         configuration: state.configuration().version.clone(),
         process: state.process.stats(),
         pipelines: pipelines
-            .map(|pipeline| PipelineStats::of(pipeline, files))
+            .map(|pipeline| {
+                let windows = state.watching.of(&pipeline.name);
+                PipelineStats::of(pipeline, windows, files)
+            })
             .collect(),
     };
     json(StatusCode::OK, &stats)

@@ -18,6 +18,7 @@ use super::configuration::Configuration;
 use super::metrics::MetricsPage;
 use super::process::Process;
 use super::stats::Readiness;
+use super::windows::Watching;
 
 /// A configuration on its way into force, and what it changed.
 pub type Reloading = Pin<Box<dyn Future<Output = anyhow::Result<Changes>> + Send>>;
@@ -74,6 +75,7 @@ pub struct ApiState {
     pub(super) profiles: Profiles,
     pub(super) profiling: tokio::sync::Mutex<()>,
     pub(super) metrics: MetricsPage,
+    pub(super) watching: Watching,
     address: OnceLock<SocketAddr>,
 }
 
@@ -96,6 +98,7 @@ impl ApiState {
             profiles,
             profiling: tokio::sync::Mutex::new(()),
             metrics: MetricsPage::default(),
+            watching: Watching::new(workers),
             address: OnceLock::new(),
         })
     }

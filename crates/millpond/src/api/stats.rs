@@ -9,19 +9,20 @@ use jiff::Timestamp;
 use pipeline::OperatorReport;
 use pipeline::view::{OutputState, OutputView, PipelineState, PipelineView};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::metrics::open_connections;
 use super::process::ProcessStats;
+use super::windows::WindowStats;
 
 /// How many files of a pipeline are listed where nothing else is asked for.
 pub const FILES_SHOWN: usize = 1000;
 
 /// What the process is at.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Stats {
     /// The version of the program.
-    pub version: &'static str,
+    pub version: String,
     /// The name of the machine.
     pub host: String,
     /// When the process started.
@@ -29,7 +30,7 @@ pub struct Stats {
     /// How long it has been running, in seconds.
     pub uptime_seconds: f64,
     /// Whether pipelines start, run or stop.
-    pub status: &'static str,
+    pub status: String,
     /// The configuration in force.
     pub configuration: ConfigurationVersion,
     /// What the process uses.
@@ -39,7 +40,7 @@ pub struct Stats {
 }
 
 /// Which configuration is in force.
-#[derive(Debug, Clone, Default, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ConfigurationVersion {
     /// Where it was read.
     pub path: String,
@@ -52,12 +53,12 @@ pub struct ConfigurationVersion {
 }
 
 /// What a pipeline is at. Counters begin at its start.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PipelineStats {
     /// Its name.
     pub name: String,
     /// `running`, `stopping` or `ended`.
-    pub state: &'static str,
+    pub state: String,
     /// When it started.
     pub started: String,
     /// Whether other pipelines feed it.
@@ -80,6 +81,8 @@ pub struct PipelineStats {
     pub queue: QueueStats,
     /// What its outputs are doing.
     pub outputs: Vec<OutputStats>,
+    /// What it did in the last 1, 5 and 15 minutes, and what limited it: those of them that have begun. Looked at every five seconds.
+    pub windows: Vec<WindowStats>,
     /// The connections of its inputs that listen and have had some.
     pub connections: Vec<ConnectionStats>,
     /// How many files its inputs know.
@@ -89,12 +92,12 @@ pub struct PipelineStats {
 }
 
 /// What an operator did.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct OperatorStats {
     /// Its name, unique among those of its role. That of a processor below an output begins with the output's.
     pub name: String,
     /// `input`, `queue`, `processor` or `output`.
-    pub role: &'static str,
+    pub role: String,
     /// Events that came in.
     pub events_in: u64,
     /// Events that left.
@@ -114,14 +117,14 @@ pub struct OperatorStats {
     /// Time spent waiting, in seconds.
     pub wait_seconds: f64,
     /// What else happened, by kind.
-    pub counters: BTreeMap<&'static str, u64>,
+    pub counters: BTreeMap<String, u64>,
 }
 
 /// What a queue holds.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct QueueStats {
     /// `memory` or `disk`.
-    pub kind: &'static str,
+    pub kind: String,
     /// Events that came in and that some output has not taken.
     pub events: u64,
     /// Memory of what waits or is being worked on, in bytes.
@@ -135,12 +138,12 @@ pub struct QueueStats {
 }
 
 /// What an output is doing.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct OutputStats {
     /// Its name.
     pub name: String,
     /// `working`, `retrying`, `paused` (it waits before it tries again), `failed` (for good) or `ended`.
-    pub state: &'static str,
+    pub state: String,
     /// Why it fails or failed.
     pub reason: Option<String>,
     /// How long it has been failing, in seconds.
@@ -152,7 +155,7 @@ pub struct OutputStats {
 }
 
 /// The connections of an input.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ConnectionStats {
     /// The input.
     pub input: String,
@@ -165,12 +168,12 @@ pub struct ConnectionStats {
 }
 
 /// Whether the process can do its work.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Readiness {
     /// `ready` or `not ready`.
-    pub status: &'static str,
+    pub status: String,
     /// Why it is not ready. Left out for clients without the token.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
 }
 
@@ -185,14 +188,15 @@ fn seconds(time: Option<Duration>) -> Option<f64> {
 
 impl PipelineStats {
     /// Of a pipeline, with so many of its files.
-    pub fn of(mut pipeline: PipelineView, files: usize) -> Self {
+    pub fn of(mut pipeline: PipelineView, windows: Vec<WindowStats>, files: usize) -> Self {
         let queue = pipeline.queue;
         let listed = std::mem::take(&mut pipeline.files);
         let outputs = pipeline.operators.iter();
         let outputs = outputs.filter(|it| it.role == Role::Output);
         let taken = outputs.map(|it| it.counts.events_out);
         Self {
-            state: pipeline.state.word(),
+            state: pipeline.state.word().to_owned(),
+            windows,
             started: time(pipeline.started),
             is_fed: pipeline.is_fed,
             events_in: pipeline.events(),
@@ -202,10 +206,9 @@ impl PipelineStats {
             cpu_seconds: pipeline.own.cpu.as_secs_f64(),
             blocked_seconds: pipeline.own.wait.as_secs_f64(),
             queue: QueueStats {
-                kind: if pipeline.is_on_disk {
-                    "disk"
-                } else {
-                    "memory"
+                kind: match pipeline.is_on_disk {
+                    true => "disk".to_owned(),
+                    false => "memory".to_owned(),
                 },
                 events: queue.events,
                 memory_bytes: queue.memory_bytes,
@@ -228,7 +231,7 @@ impl OperatorStats {
         let counts = &operator.counts;
         Self {
             name: operator.name.clone(),
-            role: operator.role.word(),
+            role: operator.role.word().to_owned(),
             events_in: counts.events_in,
             events_out: counts.events_out,
             bytes: counts.bytes,
@@ -238,7 +241,11 @@ impl OperatorStats {
             cpu_seconds: counts.cpu.as_secs_f64(),
             busy_seconds: counts.busy.as_secs_f64(),
             wait_seconds: counts.wait.as_secs_f64(),
-            counters: counts.named.clone(),
+            counters: counts
+                .named
+                .iter()
+                .map(|(name, count)| ((*name).to_owned(), *count))
+                .collect(),
         }
     }
 }
@@ -247,7 +254,7 @@ impl OutputStats {
     fn of(output: OutputView) -> Self {
         Self {
             name: output.name,
-            state: output.state.word(),
+            state: output.state.word().to_owned(),
             reason: output.reason,
             failing_seconds: seconds(output.failing_for),
             requests_in_flight: output.in_flight,
@@ -308,7 +315,10 @@ impl Readiness {
         } else {
             "not ready"
         };
-        Self { status, reasons }
+        Self {
+            status: status.to_owned(),
+            reasons,
+        }
     }
 
     pub fn is_ready(&self) -> bool {
