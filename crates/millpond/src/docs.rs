@@ -160,6 +160,11 @@ fn tool_pages() -> Vec<(&'static str, &'static str, String)> {
             api_page(),
         ),
         (
+            "top",
+            "`millpond top`: what a running process does, what limits it, and what it costs",
+            include_str!("top.md").to_owned(),
+        ),
+        (
             "queue-tools",
             "`millpond queue`: inspecting disk queues",
             include_str!("queue_tools.md").to_owned(),

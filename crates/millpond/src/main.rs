@@ -26,6 +26,7 @@ mod sample;
 mod schema;
 mod sources;
 mod suite;
+mod top;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -56,6 +57,8 @@ enum Command {
     Check(CheckArgs),
     /// Runs a pipeline to the end, writing nothing, and reports what it cost and what limits it.
     Bench(BenchArgs),
+    /// Shows what a running Millpond does: its pipelines, what limits them, and what they cost.
+    Top(top::TopArgs),
     /// Shows the state of every file that a data directory knows: position, lag, events read, acknowledged and dropped.
     Files(FilesArgs),
     /// Inspects disk queues: their contents, their integrity, and what an output has not received yet.
@@ -167,7 +170,7 @@ struct FilesArgs {
 
 #[derive(Args)]
 struct DocsArgs {
-    /// A component's name, or `pipeline`, `notation`, `queue`, `queue-tools`, `shipping`, `dead-letters`, `api`, `bench`, `bench-suite`, `profile`, `profile-kinds`, `expressions`, `functions`, `grok-patterns`, `install`, `exit-codes`.
+    /// A component's name, or `pipeline`, `notation`, `queue`, `queue-tools`, `shipping`, `dead-letters`, `api`, `top`, `bench`, `bench-suite`, `profile`, `profile-kinds`, `expressions`, `functions`, `grok-patterns`, `install`, `exit-codes`.
     topic: Option<String>,
     /// Writes one Markdown file for each page into this directory instead.
     #[arg(long, value_name = "DIR")]
@@ -222,6 +225,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
             Some(command) => suite::run(command),
             None => bench::bench(&args),
         },
+        Command::Top(args) => top::top(&args),
         Command::Files(args) => files::files(&args.data_dir, args.json),
         Command::Queue(command) => queue::queue(&command),
         Command::DeadLetters(command) => dead_letters::dead_letters(&command),

@@ -13,7 +13,7 @@ mod outbox;
 pub mod own;
 mod post;
 mod ranges;
-mod rates;
+pub mod rates;
 pub mod receive;
 mod record;
 mod requests;

@@ -192,7 +192,7 @@ fn table(rows: &[Vec<String>]) -> String {
 }
 
 /// A time that passed, in the unit that suits it.
-fn age(seconds: Option<f64>) -> String {
+pub fn age(seconds: Option<f64>) -> String {
     match seconds {
         None => "-".to_owned(),
         Some(seconds) if seconds < 120.0 => format!("{seconds:.1} s"),

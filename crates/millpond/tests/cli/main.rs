@@ -79,6 +79,7 @@ mod splunk_output;
 mod stopping;
 mod surroundings;
 mod tls;
+mod top;
 mod torn_archives;
 mod torture;
 mod unprivileged;

@@ -104,7 +104,7 @@ fn paths_of_outputs_and_settings_know_the_home_directory() {
 }
 
 /// A terminal, as its user and as a program sees it.
-fn terminal() -> (std::fs::File, std::fs::File) {
+pub fn terminal() -> (std::fs::File, std::fs::File) {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&controller).expect("granted");

@@ -1,0 +1,500 @@
+//! What `millpond top` shows: one screen, drawn from two looks at a process.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use component::grouped;
+use pipeline::report::bytes;
+use profiler::cost::Rates;
+use ratatui::Frame;
+use ratatui::layout::{Alignment, Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span, Text};
+use ratatui::widgets::{Block, Clear, Padding, Paragraph, Row, Table, Wrap};
+
+use super::rates::{Looks, OperatorRow, PipelineRow};
+use crate::api::windows::OperatorShares;
+use crate::queue::age;
+
+/// From this width on there is room for more columns.
+const WIDE: u16 = 110;
+
+/// Width of the bars that show how operators spent the time.
+const BAR: usize = 12;
+
+/// Hours of a year of 365 days.
+const YEAR_HOURS: f64 = 8760.0;
+
+/// What stands below the pipelines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Section {
+    All,
+    Operators,
+    Files,
+}
+
+/// All that is shown.
+pub struct Screen {
+    pub looks: Looks,
+    pub rates: Rates,
+    /// The pipeline whose parts are shown, by its place.
+    pub selected: usize,
+    /// The window, by its place among 1, 5 and 15 minutes.
+    pub window: usize,
+    pub section: Section,
+    pub is_paused: bool,
+    pub shows_help: bool,
+    /// Why there is nothing new.
+    pub trouble: Option<String>,
+    pub interval: Duration,
+}
+
+/// What the keys do.
+const KEYS: &[(&str, &str)] = &[
+    ("↑ ↓", "choose the pipeline"),
+    (
+        "w",
+        "window of the shares and the verdict: 1, 5, 15 minutes",
+    ),
+    ("Tab", "below: everything, operators only, files only"),
+    ("Space", "stand still, go on"),
+    ("?", "this help"),
+    ("q", "quit"),
+];
+
+const COLUMNS: &[(&str, &str)] = &[
+    ("IN/S OUT/S", "events a second, between the last two looks"),
+    ("CPU", "CPUs used, all threads together"),
+    ("NS/EVENT", "CPU time for each event, in nanoseconds"),
+    ("SHARES", "█ at work  ▒ waiting for what comes behind it"),
+    ("", "· waiting for events"),
+    ("QUEUE", "events that some output has not taken yet"),
+    ("OLDEST", "how long the oldest of them has been there"),
+    (
+        "LAG BEHIND",
+        "unread bytes of a file; since when there are some",
+    ),
+];
+
+impl Screen {
+    /// Draws it.
+    pub fn draw(&self, frame: &mut Frame<'_>) {
+        let area = frame.area();
+        let pipelines = self.looks.pipelines(self.window);
+        let trouble = u16::from(self.trouble.is_some());
+        let [head, trouble, body, foot] = Layout::vertical([
+            Constraint::Length(2),
+            Constraint::Length(trouble),
+            Constraint::Min(0),
+            Constraint::Length(1),
+        ])
+        .areas(area);
+        self.head(frame, head);
+        if let Some(text) = &self.trouble {
+            frame.render_widget(Paragraph::new(text.as_str()).style(BAD), trouble);
+        }
+        self.body(frame, body, &pipelines);
+        frame.render_widget(self.foot(), foot);
+        if self.shows_help {
+            help(frame, area);
+        }
+    }
+
+    fn head(&self, frame: &mut Frame<'_>, area: Rect) {
+        let Some(stats) = self.looks.last() else {
+            return;
+        };
+        let status = match stats.status.as_str() {
+            "running" => String::new(),
+            other => format!(", {other}"),
+        };
+        let first = format!(
+            "Millpond {} on {}, up {}, configuration {}{status}",
+            stats.version,
+            stats.host,
+            age(Some(stats.uptime_seconds)),
+            stats.configuration.number,
+        );
+        let cpus = self.looks.cpus();
+        let usd = cpus.map(|cpus| cpus * self.rates.usd_per_core_hour);
+        let cost = usd.map_or_else(String::new, |usd| {
+            format!(
+                ", {} an hour ({} a year)",
+                dollars(usd),
+                dollars(usd * YEAR_HOURS)
+            )
+        });
+        let second = format!(
+            "{} CPUs{cost}, memory {}, {} open files",
+            number(cpus, 2),
+            bytes(stats.process.resident_memory_bytes),
+            grouped(stats.process.open_files),
+        );
+        let lines = vec![Line::styled(first, STRONG), Line::raw(second)];
+        frame.render_widget(Paragraph::new(lines), area);
+        let interval = format!("every {}", age(Some(self.interval.as_secs_f64())));
+        let right = if self.is_paused {
+            "standing still".to_owned()
+        } else {
+            interval
+        };
+        frame.render_widget(Paragraph::new(right).alignment(Alignment::Right), area);
+    }
+
+    fn foot(&self) -> Paragraph<'static> {
+        let keys = KEYS.iter().map(|(key, what)| {
+            let short = what.split([':', ',']).next().unwrap_or(what);
+            let short = short.split(" of ").next().unwrap_or(short);
+            vec![
+                Span::styled((*key).to_owned(), STRONG),
+                Span::raw(format!(" {short}  ")),
+            ]
+        });
+        Paragraph::new(Line::from(keys.flatten().collect::<Vec<_>>()))
+    }
+
+    fn body(&self, frame: &mut Frame<'_>, area: Rect, pipelines: &[PipelineRow<'_>]) {
+        let selected = self.selected.min(pipelines.len().saturating_sub(1));
+        let Some(chosen) = pipelines.get(selected) else {
+            let text = "no pipelines";
+            frame.render_widget(Paragraph::new(text), area);
+            return;
+        };
+        let verdict = self.verdict(chosen);
+        let verdict_rows = verdict
+            .width()
+            .div_ceil(area.width.max(1) as usize)
+            .clamp(1, 4);
+        let heights = Heights::of(
+            area.height,
+            verdict_rows as u16,
+            chosen,
+            pipelines.len(),
+            self.section,
+        );
+        let [top, text, operators, outputs, files] = Layout::vertical([
+            Constraint::Length(heights.pipelines),
+            Constraint::Length(heights.verdict),
+            Constraint::Length(heights.operators),
+            Constraint::Length(heights.outputs),
+            Constraint::Min(0),
+        ])
+        .areas(area);
+        let is_wide = area.width >= WIDE;
+        let table = self.pipelines_table(pipelines, selected, top.height, is_wide);
+        frame.render_widget(table, top);
+        frame.render_widget(Paragraph::new(verdict).wrap(Wrap { trim: true }), text);
+        if operators.height > 1 {
+            frame.render_widget(operators_table(chosen, is_wide), operators);
+        }
+        if outputs.height > 1 {
+            frame.render_widget(outputs_table(chosen), outputs);
+        }
+        if files.height > 1 && !chosen.stats.files.is_empty() {
+            frame.render_widget(files_table(chosen), files);
+        }
+    }
+
+    fn verdict(&self, pipeline: &PipelineRow<'_>) -> Line<'static> {
+        let name = &pipeline.stats.name;
+        let Some(window) = pipeline.window else {
+            let is_short = pipeline.stats.windows.is_empty();
+            let text = match is_short {
+                true => "what limits it is known after some seconds",
+                false => "it has not run as long",
+            };
+            return Line::raw(format!("{name}: {text}"));
+        };
+        let minutes = component::plural(window.seconds / 60, "minute");
+        let so_far = match window.wall_seconds + 1.0 < window.seconds as f64 {
+            true => format!(" ({} so far)", age(Some(window.wall_seconds))),
+            false => String::new(),
+        };
+        Line::from(vec![
+            Span::styled(format!("{name}, last {minutes}{so_far}: "), STRONG),
+            Span::raw(window.verdict.clone()),
+        ])
+    }
+
+    fn pipelines_table(
+        &self,
+        pipelines: &[PipelineRow<'_>],
+        selected: usize,
+        height: u16,
+        is_wide: bool,
+    ) -> Table<'static> {
+        let room = usize::from(height.saturating_sub(1)).max(1);
+        let first = (selected + 1).saturating_sub(room);
+        let shown = pipelines.iter().enumerate().skip(first);
+        let rows = shown.map(|(place, pipeline)| {
+            let row = self.pipeline_row(pipeline, is_wide);
+            let is_chosen = place == selected && pipelines.len() > 1;
+            row.style(if is_chosen { CHOSEN } else { Style::new() })
+        });
+        let mut columns = vec![
+            ("PIPELINE", Constraint::Min(10)),
+            ("STATE", Constraint::Length(8)),
+            (" IN/S", Constraint::Length(9)),
+            (" OUT/S", Constraint::Length(9)),
+            (" CPU", Constraint::Length(5)),
+            (" QUEUE", Constraint::Length(10)),
+            (" OLDEST", Constraint::Length(8)),
+        ];
+        if is_wide {
+            columns.push((" ON DISK", Constraint::Length(9)));
+            columns.push((" USD/HOUR", Constraint::Length(8)));
+        }
+        columns.push(("LIMITED BY", Constraint::Min(14)));
+        table(rows.collect(), &columns)
+    }
+
+    fn pipeline_row(&self, pipeline: &PipelineRow<'_>, is_wide: bool) -> Row<'static> {
+        let PipelineRow { stats, speed, .. } = pipeline;
+        let (queue, oldest) = (&stats.queue, stats.queue.oldest_age_seconds);
+        let limits = pipeline.window.and_then(|window| window.limits.as_ref());
+        let mut cells = vec![
+            Text::raw(stats.name.clone()),
+            Text::styled(stats.state.clone(), state_style(&stats.state)),
+            figure(rate(speed.events_in)),
+            figure(rate(speed.events_out)),
+            figure(number(speed.cpus, 2)),
+            figure(grouped(queue.events)).style(if queue.is_paused { BAD } else { Style::new() }),
+            figure(age(oldest)),
+        ];
+        if is_wide {
+            let usd = speed.cpus.map(|cpus| cpus * self.rates.usd_per_core_hour);
+            cells.push(figure(bytes(queue.disk_bytes)));
+            cells.push(figure(number(usd, 4)));
+        }
+        cells.push(Text::raw(match (queue.is_paused, limits) {
+            (true, _) => "the queue cannot store".to_owned(),
+            (false, Some(limits)) => format!("{} {}", limits.role, limits.name),
+            (false, None) => "-".to_owned(),
+        }));
+        Row::new(cells)
+    }
+}
+
+/// How many rows each part has, its heading included.
+struct Heights {
+    pipelines: u16,
+    verdict: u16,
+    operators: u16,
+    outputs: u16,
+}
+
+impl Heights {
+    fn of(
+        height: u16,
+        verdict: u16,
+        chosen: &PipelineRow<'_>,
+        pipelines: usize,
+        section: Section,
+    ) -> Self {
+        let rows = |count: usize| count.min(usize::from(u16::MAX) - 1) as u16 + 1;
+        let pipelines = rows(pipelines).min((height / 4).max(2));
+        let left = height.saturating_sub(pipelines + verdict);
+        let outputs = match section {
+            Section::All => rows(chosen.stats.outputs.len()).min((left / 4).max(2)),
+            _ => 0,
+        };
+        let operators = match section {
+            Section::Files => 0,
+            _ => rows(chosen.operators.len()).min(left.saturating_sub(outputs)),
+        };
+        Self {
+            pipelines,
+            verdict,
+            operators,
+            outputs,
+        }
+    }
+}
+
+fn operators_table(pipeline: &PipelineRow<'_>, is_wide: bool) -> Table<'static> {
+    let rows = pipeline
+        .operators
+        .iter()
+        .map(|it| operator_row(it, is_wide));
+    let mut columns = vec![
+        ("OPERATOR", Constraint::Min(16)),
+        (" IN/S", Constraint::Length(9)),
+        (" OUT/S", Constraint::Length(9)),
+        (" CPU", Constraint::Length(5)),
+        (" NS/EVENT", Constraint::Length(8)),
+        ("SHARES", Constraint::Length(BAR as u16)),
+        (" FAILED", Constraint::Length(6)),
+        (" DROPPED", Constraint::Length(7)),
+    ];
+    if is_wide {
+        columns.push((" DEAD LETTERS", Constraint::Length(12)));
+        columns.push((" BYTES/S", Constraint::Length(10)));
+    }
+    table(rows.collect(), &columns)
+}
+
+fn operator_row(operator: &OperatorRow<'_>, is_wide: bool) -> Row<'static> {
+    let OperatorRow {
+        stats,
+        speed,
+        shares,
+    } = operator;
+    let mut cells = vec![
+        Text::raw(format!("{} {}", stats.role, stats.name)),
+        figure(rate(speed.events_in)),
+        figure(rate(speed.events_out)),
+        figure(number(speed.cpus, 2)),
+        figure(number(speed.nanoseconds_per_event(), 0)),
+        shares.map_or_else(|| Text::raw(""), bar),
+        trouble(stats.failures),
+        figure(grouped(stats.dropped)),
+    ];
+    if is_wide {
+        let rate = speed.bytes.map(|rate| bytes(rate as u64));
+        cells.push(trouble(stats.dead_letters));
+        cells.push(figure(rate.unwrap_or_else(|| "-".to_owned())));
+    }
+    Row::new(cells)
+}
+
+/// How an operator spent the time.
+fn bar(shares: &OperatorShares) -> Text<'static> {
+    let cells = |share: f64| (share * BAR as f64).round() as usize;
+    let busy = cells(shares.busy_share).min(BAR);
+    let output = cells(shares.waiting_for_output_share).min(BAR - busy);
+    Text::from(Line::from(vec![
+        Span::styled("█".repeat(busy), Color::Green),
+        Span::styled("▒".repeat(output), Color::Yellow),
+        Span::styled("·".repeat(BAR - busy - output), Modifier::DIM),
+    ]))
+}
+
+fn outputs_table(pipeline: &PipelineRow<'_>) -> Table<'static> {
+    let rows = pipeline.stats.outputs.iter().map(|output| {
+        let since = output
+            .failing_seconds
+            .map(|seconds| format!("for {}: ", age(Some(seconds))));
+        let reason = output.reason.clone().unwrap_or_default();
+        Row::new(vec![
+            Text::raw(output.name.clone()),
+            Text::styled(output.state.clone(), state_style(&output.state)),
+            figure(grouped(output.requests_in_flight)),
+            figure(grouped(output.requests_waiting)),
+            Text::raw(since.unwrap_or_default() + &reason),
+        ])
+    });
+    let columns = [
+        ("OUTPUT", Constraint::Max(24)),
+        ("STATE", Constraint::Length(8)),
+        (" IN FLIGHT", Constraint::Length(9)),
+        (" WAITING", Constraint::Length(7)),
+        ("FAILING", Constraint::Min(20)),
+    ];
+    table(rows.collect(), &columns)
+}
+
+fn files_table(pipeline: &PipelineRow<'_>) -> Table<'static> {
+    let mut files: Vec<_> = pipeline.stats.files.iter().collect();
+    files.sort_by_key(|file| Reverse(file.lag_bytes + file.in_flight_bytes));
+    let rows = files.into_iter().map(|file| {
+        let behind = Some(file.lag_seconds as f64).filter(|seconds| *seconds > 0.0);
+        Row::new(vec![
+            Text::raw(file.path.clone()),
+            Text::raw(file.state.to_string()),
+            figure(bytes(file.size)),
+            figure(bytes(file.lag_bytes)),
+            figure(age(behind)),
+        ])
+    });
+    let columns = [
+        ("FILE", Constraint::Min(20)),
+        ("STATE", Constraint::Length(6)),
+        (" SIZE", Constraint::Length(10)),
+        (" LAG", Constraint::Length(10)),
+        (" BEHIND", Constraint::Length(8)),
+    ];
+    table(rows.collect(), &columns)
+}
+
+/// A table under a heading. Names of columns that begin with a space are those of figures.
+fn table(rows: Vec<Row<'static>>, columns: &[(&'static str, Constraint)]) -> Table<'static> {
+    let heading = columns
+        .iter()
+        .map(|(name, _)| match name.strip_prefix(' ') {
+            Some(name) => Text::raw(name).alignment(Alignment::Right),
+            None => Text::raw(*name),
+        });
+    let widths = columns.iter().map(|(_, width)| *width);
+    Table::new(rows, widths).header(Row::new(heading).style(HEADING))
+}
+
+fn help(frame: &mut Frame<'_>, area: Rect) {
+    let width = 64.min(area.width);
+    let height = (KEYS.len() as u16 + COLUMNS.len() as u16 + 3).min(area.height);
+    let place = Rect {
+        x: (area.width - width) / 2,
+        y: (area.height - height) / 2,
+        width,
+        height,
+    };
+    let line = |(name, what): &(&'static str, &'static str)| {
+        Line::from(vec![
+            Span::styled(format!("{name:<11}"), STRONG),
+            Span::raw(*what),
+        ])
+    };
+    let lines = KEYS
+        .iter()
+        .map(line)
+        .chain([Line::raw("")])
+        .chain(COLUMNS.iter().map(line));
+    let block = Block::bordered()
+        .title(" Keys and columns ")
+        .padding(Padding::horizontal(1));
+    frame.render_widget(Clear, place);
+    frame.render_widget(
+        Paragraph::new(lines.collect::<Vec<_>>()).block(block),
+        place,
+    );
+}
+
+const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
+const HEADING: Style = Style::new().add_modifier(Modifier::REVERSED);
+const CHOSEN: Style = Style::new()
+    .add_modifier(Modifier::BOLD)
+    .bg(Color::DarkGray);
+const BAD: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
+
+fn state_style(state: &str) -> Style {
+    match state {
+        "failed" => BAD,
+        "retrying" | "paused" | "stopping" => Style::new().fg(Color::Yellow),
+        "running" | "working" => Style::new().fg(Color::Green),
+        _ => Style::new(),
+    }
+}
+
+fn figure(text: String) -> Text<'static> {
+    Text::raw(text).alignment(Alignment::Right)
+}
+
+/// A count of what should be none.
+fn trouble(count: u64) -> Text<'static> {
+    figure(grouped(count)).style(if count > 0 { BAD } else { Style::new() })
+}
+
+fn number(number: Option<f64>, decimals: usize) -> String {
+    number.map_or_else(|| "-".to_owned(), |number| format!("{number:.decimals$}"))
+}
+
+fn rate(rate: Option<f64>) -> String {
+    rate.map_or_else(|| "-".to_owned(), |rate| grouped(rate.round() as u64))
+}
+
+fn dollars(usd: f64) -> String {
+    match usd {
+        usd if usd >= 100.0 => format!("${}", grouped(usd.round() as u64)),
+        usd if usd >= 1.0 => format!("${usd:.2}"),
+        usd => format!("${usd:.4}"),
+    }
+}
