@@ -52,10 +52,7 @@ pub struct Screen {
 /// What the keys do.
 const KEYS: &[(&str, &str)] = &[
     ("↑ ↓", "choose the pipeline"),
-    (
-        "w",
-        "window of the shares and the verdict: 1, 5, 15 minutes",
-    ),
+    ("w", "window of shares and verdict: 1, 5, 15 minutes"),
     ("Tab", "below: everything, operators only, files only"),
     ("Space", "stand still, go on"),
     ("?", "this help"),
@@ -70,10 +67,7 @@ const COLUMNS: &[(&str, &str)] = &[
     ("", "· waiting for events"),
     ("QUEUE", "events that some output has not taken yet"),
     ("OLDEST", "how long the oldest of them has been there"),
-    (
-        "LAG BEHIND",
-        "unread bytes of a file; since when there are some",
-    ),
+    ("LAG BEHIND", "unread bytes of a file; since when"),
 ];
 
 impl Screen {
@@ -383,8 +377,11 @@ fn outputs_table(pipeline: &PipelineRow<'_>) -> Table<'static> {
             Text::raw(since.unwrap_or_default() + &reason),
         ])
     });
+    let names = pipeline.stats.outputs.iter();
+    let longest = names.map(|it| it.name.chars().count()).max();
+    let width = longest.unwrap_or(0).clamp("OUTPUT".len(), 24) as u16;
     let columns = [
-        ("OUTPUT", Constraint::Max(24)),
+        ("OUTPUT", Constraint::Length(width)),
         ("STATE", Constraint::Length(8)),
         (" IN FLIGHT", Constraint::Length(9)),
         (" WAITING", Constraint::Length(7)),
