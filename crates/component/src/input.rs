@@ -17,6 +17,7 @@ use crate::activity;
 use crate::diagnostics::Diagnostics;
 use crate::ledger::Ledger;
 use crate::metrics::{OperatorMetrics, Progress};
+use crate::own::Own;
 use crate::phase::{Phase, Phases};
 use crate::written::{FileIdentity, WrittenFiles};
 
@@ -108,6 +109,8 @@ pub struct InputContext {
     pub diagnostics: Diagnostics,
     /// What outputs write that the input's events go to.
     pub written: Arc<[Arc<WrittenFiles>]>,
+    /// What the process tells of itself.
+    pub own: Own,
 }
 
 impl InputContext {

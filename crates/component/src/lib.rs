@@ -25,6 +25,7 @@ pub mod kept;
 pub mod ledger;
 pub mod metrics;
 pub mod output;
+pub mod own;
 pub mod phase;
 pub mod processor;
 pub mod settings;
@@ -47,6 +48,7 @@ pub use output::{
     RequestLimits, RequestOrder, Requests, RowAnswer, RowEnd, Rows, SendError, Sender, Sent,
     WriteError, Writer, Written,
 };
+pub use own::Own;
 pub use phase::{Phase, Phases};
 pub use processor::{Order, Processor};
 pub use spec::{Build, BuildContext, Effects, Example, Spec, field, field_at, fields, parse};

@@ -13,6 +13,7 @@ mod http;
 mod journald;
 mod loki;
 mod otlp;
+mod own;
 mod paths;
 mod pipeline;
 mod profile;
@@ -47,8 +48,10 @@ pub static SPECS: &[Spec] = &[
     forward::SPEC,
     generate::SPEC,
     http::SPEC,
+    own::log::SPEC,
     journald::SPEC,
     loki::SPEC,
+    own::metrics::SPEC,
     otlp::SPEC,
     pipeline::SPEC,
     profile::SPEC,

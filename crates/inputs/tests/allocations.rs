@@ -216,6 +216,7 @@ fn a_steady_flow_allocates_nothing_for_an_event() {
             registry: None,
             ledger: Arc::default(),
             written: Arc::default(),
+            own: Default::default(),
         };
         let run = runtime.spawn(built.run(ctx));
         let mut client = Client::connect(port);

@@ -5,7 +5,9 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering;
 
+use component::own::LogEntry;
 use testkit::conformance::input::{InputCase, check};
 use testkit::lumberjack;
 
@@ -73,6 +75,29 @@ static CASES: &[InputCase] = &[
                 }
                 let _ = stream.shutdown(Shutdown::Write);
                 let _ = stream.read_to_end(&mut Vec::new());
+            }
+        },
+        reads: false,
+    },
+    InputCase {
+        name: "metrics",
+        settings: |_| "{every: 1s}".to_owned(),
+        feed: |place, events| place.told.store(events, Ordering::SeqCst),
+        reads: false,
+    },
+    InputCase {
+        name: "internal_log",
+        settings: |_| "{}".to_owned(),
+        feed: |place, events| {
+            for event in 0..events {
+                place.own.log().tell(&LogEntry {
+                    time_ns: event as i64,
+                    level: "info",
+                    pipeline: None,
+                    component: None,
+                    library: None,
+                    message: format!("message {event}"),
+                });
             }
         },
         reads: false,

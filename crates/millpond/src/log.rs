@@ -13,6 +13,7 @@ use std::fmt::{self, Write};
 use std::panic;
 
 use anyhow::{anyhow, bail};
+use component::own::{LogEntry, LogTails};
 use component::{Diagnostics, Level, Message};
 use config::closest;
 use jiff::Timestamp;
@@ -54,6 +55,7 @@ pub fn start(
     is_watched: bool,
     names_pipelines: bool,
     bar: &Bar,
+    tails: &LogTails,
 ) -> anyhow::Result<Diagnostics> {
     let directives = directives()?;
     let style = match settings.format {
@@ -70,6 +72,7 @@ pub fn start(
     let lines = Lines {
         style,
         bar: bar.clone(),
+        tails: tails.clone(),
     };
     registry().with(lines.with_filter(filter)).try_init()?;
     if !matches!(style, Style::Plain { .. }) {
@@ -151,6 +154,7 @@ fn emit(message: &Message<'_>) {
 struct Lines {
     style: Style,
     bar: Bar,
+    tails: LogTails,
 }
 
 impl<S: Subscriber> Layer<S> for Lines {
@@ -166,6 +170,7 @@ impl<S: Subscriber> Layer<S> for Lines {
             library: (target != TARGET).then_some(target),
             fields,
         };
+        self.tails.tell(&line.entry());
         self.bar.say(&line.render(self.style));
     }
 }
@@ -210,6 +215,29 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
+    /// For those who make events of it.
+    fn entry(&self) -> LogEntry {
+        let fields = &self.fields;
+        let mut message = fields.message.clone();
+        for (name, value) in &fields.others {
+            let _ = write!(message, " {name}={value}");
+        }
+        LogEntry {
+            time_ns: i64::try_from(self.time.as_nanosecond()).unwrap_or_default(),
+            level: match self.level {
+                tracing::Level::ERROR => "error",
+                tracing::Level::WARN => "warn",
+                tracing::Level::INFO => "info",
+                tracing::Level::DEBUG => "debug",
+                tracing::Level::TRACE => "trace",
+            },
+            pipeline: fields.pipeline.clone(),
+            component: fields.component.clone(),
+            library: self.library.map(str::to_owned),
+            message,
+        }
+    }
+
     fn render(self, style: Style) -> String {
         match style {
             Style::Plain { names_pipelines } => {

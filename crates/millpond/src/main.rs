@@ -16,6 +16,7 @@ mod load;
 mod log;
 mod manual;
 mod notify;
+mod own_metrics;
 mod proc_status;
 mod profile;
 mod progress;

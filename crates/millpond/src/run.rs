@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
+use component::own::LogTails;
 use component::{Activities, Diagnostics, Stop, plural, plural_were};
 use pipeline::report::{PipelineReport, Problem};
 use pipeline::usage::Reading;
@@ -28,6 +29,7 @@ use crate::console::say;
 use crate::load::{Beside, host, load};
 use crate::log;
 use crate::notify::Notifier;
+use crate::own_metrics;
 use crate::profile::own::{self, OwnProfile};
 use crate::profile::service::ProfileService;
 use crate::profile::settings::Profiling;
@@ -183,6 +185,8 @@ pub struct Session {
     own: Option<OwnProfile>,
     /// The profiler of a service.
     profiles: Option<ProfileService>,
+    /// Who makes events of what is logged.
+    tails: LogTails,
     /// Where a service reads its configuration again; none for what is no service.
     origin: Option<Origin>,
     /// What the API shows, where there is one.
@@ -199,8 +203,11 @@ impl Session {
         let to_terminal = graph.uses_standard_output();
         let bar = Bar::new(finite && is_interactive, to_terminal);
         let names_pipelines = graph.pipelines.len() > 1;
+        let tails = LogTails::default();
+        let log = &graph.process.log;
         Ok(Self {
-            diagnostics: log::start(&graph.process.log, finite, names_pipelines, &bar)?,
+            diagnostics: log::start(log, finite, names_pipelines, &bar, &tails)?,
+            tails,
             bar,
             signal: Arc::default(),
             replays: false,
@@ -371,7 +378,11 @@ impl Session {
             if pipelines == 0 {
                 return Ok(self.without_pipelines(&stop).await);
             }
+            let view = api.as_ref().map(|api| api.view.clone());
+            let view = view.unwrap_or_default();
             let options = RunOptions {
+                own: own_metrics::own(&view, &host.name, &self.tails),
+                view,
                 host: host.clone(),
                 registry: open_registry(memory, &self.diagnostics)?,
                 diagnostics: self.diagnostics.clone(),
@@ -380,7 +391,6 @@ impl Session {
                 stop: stop.clone(),
                 ledger,
                 replays: self.replays,
-                view: api.as_ref().map(|api| api.view.clone()).unwrap_or_default(),
             };
             let run = match Run::start(graph, options).await {
                 // It is told like one that is found while the configuration is read.

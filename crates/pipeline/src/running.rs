@@ -201,6 +201,7 @@ impl Running {
                 registry: options.registry.clone(),
                 ledger: Arc::default(),
                 written: waiting.written.clone(),
+                own: options.own.clone(),
             };
             self.inputs
                 .push(RunningInput::start(node, context, &options.activities));

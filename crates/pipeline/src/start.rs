@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use batch::HostInfo;
-use component::{Activities, Diagnostics, Stop};
+use component::{Activities, Diagnostics, Own, Stop};
 use config::{ConfigError, Period};
 use queue::QueueError;
 use registry::Registry;
@@ -64,6 +64,8 @@ pub struct RunOptions {
     pub replays: bool,
     /// Where the pipelines can be looked at while they run.
     pub view: View,
+    /// What the process tells of itself, for inputs that make events of it.
+    pub own: Own,
 }
 
 impl RunOptions {

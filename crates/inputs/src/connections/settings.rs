@@ -47,6 +47,20 @@ pub(crate) fn check_effects(
     ))
 }
 
+/// Refuses an input that works until it is stopped, in a run that is over when its inputs end.
+pub(crate) fn check_unending(
+    name: &str,
+    node: &Node,
+    context: &BuildContext,
+) -> Result<(), ConfigError> {
+    match context.effects {
+        Effects::All => Ok(()),
+        _ => Err(node.error(format!(
+            "the input `{name}` never ends, so that there is nothing to measure"
+        ))),
+    }
+}
+
 /// Refuses a limit on connections that admits none.
 pub(crate) fn check_connections(max_connections: usize, node: &Node) -> Result<(), ConfigError> {
     match max_connections {

@@ -23,6 +23,7 @@ pub(crate) fn context(
         ledger: Arc::default(),
         diagnostics,
         written: Arc::default(),
+        own: Default::default(),
     }
 }
 

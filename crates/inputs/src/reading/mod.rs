@@ -9,6 +9,7 @@
 //! | [`emitter`] | [`emitter::Emitter`]: chunks to batches, and these to the queue |
 //! | [`splitting`] | the thread that does that for compressed content |
 //! | [`pipe`], [`stream`] | pipes and what is read like one, from start to end |
+//! | [`filling`] | batches of documents that Millpond writes itself |
 //! | [`identity`] | the ids of streams |
 //! | [`describe`] | what errors of the system are called |
 //!
@@ -18,6 +19,7 @@
 pub(crate) mod content;
 pub(crate) mod describe;
 pub(crate) mod emitter;
+pub(crate) mod filling;
 pub(crate) mod identity;
 pub(crate) mod pipe;
 pub(crate) mod reader;

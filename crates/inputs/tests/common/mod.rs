@@ -221,6 +221,7 @@ impl Bench {
             registry: None,
             ledger: Arc::default(),
             written: Arc::default(),
+            own: Default::default(),
         };
         let (metrics, progress) = (ctx.metrics.clone(), ctx.progress.clone());
         let runtime = tokio::runtime::Builder::new_current_thread()

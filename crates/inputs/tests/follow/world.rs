@@ -236,6 +236,7 @@ impl World {
             registry: Some(Arc::new(registry)),
             ledger: Arc::clone(&ledger),
             written: Arc::default(),
+            own: Default::default(),
         };
         let thread = std::thread::spawn(move || {
             let mut runtime = tokio::runtime::Builder::new_current_thread();

@@ -25,7 +25,7 @@ mod logstash;
 mod masked;
 mod metrics;
 mod openapi;
-mod process;
+pub mod process;
 mod profile;
 mod reply;
 mod routes;

@@ -45,6 +45,7 @@ mod otlp_input;
 mod otlp_output;
 mod otlp_pair;
 mod output_processors;
+mod own_inputs;
 mod posting;
 mod profile;
 mod profile_input;

@@ -360,7 +360,10 @@ fn both_forms_of_every_row_give_the_same() {
     let nothing = run("file events.ndjson | discard");
     for row in rows() {
         let run = match (row.kind.as_str(), row.stage.as_str()) {
-            ("inputs", "journald" | "loki" | "otlp" | "splunk_hec") => printed,
+            (
+                "inputs",
+                "internal_log" | "journald" | "loki" | "metrics" | "otlp" | "splunk_hec",
+            ) => printed,
             (
                 "outputs",
                 "clickhouse" | "forward" | "logstash" | "loki" | "otlp" | "splunk_hec" | "syslog"

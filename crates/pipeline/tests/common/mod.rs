@@ -20,6 +20,7 @@ pub fn options() -> RunOptions {
         ledger: false,
         replays: false,
         view: Default::default(),
+        own: Default::default(),
     }
 }
 

@@ -178,6 +178,7 @@ fn run(
         registry: None,
         ledger: Arc::default(),
         written: Arc::default(),
+        own: place.own.clone(),
     };
     let runtime = Runtime::new().expect("a runtime");
     let opened = runtime.block_on(input.open());

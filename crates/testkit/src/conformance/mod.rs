@@ -6,9 +6,11 @@ pub mod output;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use batch::HostInfo;
-use component::{BuildContext, Effects, Spec};
+use component::own::LogTails;
+use component::{BuildContext, Effects, Own, Spec};
 use config::{Node, Source, parse_yaml};
 use tempfile::TempDir;
 
@@ -19,14 +21,23 @@ pub struct Workspace {
     folder: TempDir,
     /// A port that nobody else uses.
     pub port: u16,
+    /// How many documents the process tells of itself when it is asked next.
+    pub told: Arc<AtomicUsize>,
+    /// What the process tells of itself.
+    pub own: Own,
 }
 
 impl Workspace {
     /// A new folder, and a port that was free a moment ago.
     pub fn new() -> Self {
+        let told = Arc::new(AtomicUsize::new(0));
+        let tell = told.clone();
+        let metrics = move || vec![b"{}".to_vec(); tell.swap(0, Ordering::SeqCst)];
         Self {
             folder: tempfile::tempdir().expect("a temporary folder"),
             port: free_port(),
+            told,
+            own: Own::new(metrics, LogTails::default()),
         }
     }
 
