@@ -38,7 +38,7 @@ pub mod probe {
 
 use component::Spec;
 
-pub use file::{FileEntries, read_ledger};
+pub use file::{FileEntries, Fixture, fixture, read_ledger};
 
 /// Every input, by name.
 pub static SPECS: &[Spec] = &[

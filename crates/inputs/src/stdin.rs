@@ -128,6 +128,7 @@ impl Stdin {
                     source: batch::Source::Unnamed,
                     identity: identity(ctx),
                     pipe: pipe(fd, ctx),
+                    received: None,
                 };
                 read_stream(opened, self.compression, &self.settings, ctx)
             }

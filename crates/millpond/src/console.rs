@@ -1,6 +1,7 @@
 //! What is written to standard output and standard error.
 
 use std::io::{ErrorKind, Write};
+use std::path::Path;
 
 use anyhow::{Context, bail};
 use component::standard;
@@ -24,6 +25,20 @@ pub fn say(text: &str) {
     // In one piece, so that a reader never sees half a line. Where standard error is gone there is nobody left to tell.
     let line = format!("{text}\n");
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
+}
+
+/// Whether a file can be written there, before a long time is spent on its content.
+pub fn can_write(path: &Path) -> anyhow::Result<()> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    if path.is_dir() || folder.is_some_and(|folder| !folder.is_dir()) {
+        bail!(
+            "cannot write {}: no such directory, or it is one",
+            path.display()
+        );
+    }
+    Ok(())
 }
 
 /// A text whose control characters are escaped: it has one line, and does nothing to a terminal.

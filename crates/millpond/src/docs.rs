@@ -180,6 +180,11 @@ fn tool_pages() -> Vec<(&'static str, &'static str, String)> {
             suite_page(),
         ),
         (
+            "test",
+            "`millpond test`: events that go in, and what is to come of them",
+            include_str!("test.md").to_owned(),
+        ),
+        (
             "profile",
             "`millpond profile`: where processor time goes, by function, and what it costs",
             profile_page(),

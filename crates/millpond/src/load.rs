@@ -6,8 +6,8 @@ use std::sync::Arc;
 use batch::HostInfo;
 use component::{AnyOutput, Effects};
 use config::{
-    Environment, Node, NodeKind, Source, StageRole, expand_short_forms, expand_variables,
-    parse_oneline, to_yaml,
+    ConfigError, Environment, Node, NodeKind, Source, StageRole, expand_short_forms,
+    expand_variables, parse_oneline, to_yaml,
 };
 use pipeline::graph::OutputNode;
 use pipeline::settings::QueueSettings;
@@ -30,6 +30,7 @@ pub struct Beside {
 }
 
 /// A configuration as it was read, variables not expanded.
+#[derive(Clone)]
 pub struct Loaded {
     root: Node,
     /// Whether it is a one-line pipeline, which ends when its inputs end.
@@ -58,6 +59,24 @@ pub fn load(pipeline: &str) -> anyhow::Result<Loaded> {
         root: expand_short_forms(tree, &REGISTRY)?,
         finite: false,
         files,
+    })
+}
+
+/// Reads a one-line pipeline that stands in a file.
+///
+/// # Errors
+/// It is no pipeline, at its place.
+pub fn of_line(line: &Node) -> Result<Loaded, ConfigError> {
+    let (source, span) = (line.source(), line.span);
+    let above = |name: &str, below: Node| {
+        let key = Node::scalar(source, span, name, true);
+        Node::map(source, span, vec![(key, below)])
+    };
+    let root = above("pipelines", above("main", line.clone()));
+    Ok(Loaded {
+        root: expand_short_forms(root, &REGISTRY)?,
+        finite: true,
+        files: Vec::new(),
     })
 }
 

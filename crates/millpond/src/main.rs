@@ -7,7 +7,9 @@ mod api;
 #[expect(dead_code, reason = "`tap` and `top` ask through it")]
 mod api_client;
 mod bench;
+mod cases;
 mod check;
+mod colour;
 mod console;
 mod dead_letters;
 mod docs;
@@ -26,6 +28,7 @@ mod run;
 mod sample;
 mod schema;
 mod sources;
+mod stand_in;
 mod suite;
 mod top;
 
@@ -60,6 +63,8 @@ enum Command {
     Bench(BenchArgs),
     /// Shows what a running Millpond does: its pipelines, what limits them, and what they cost.
     Top(top::TopArgs),
+    /// Runs tests of pipelines: events that go in, and what is to come of them.
+    Test(cases::TestArgs),
     /// Shows the state of every file that a data directory knows: position, lag, events read, acknowledged and dropped.
     Files(FilesArgs),
     /// Inspects disk queues: their contents, their integrity, and what an output has not received yet.
@@ -171,7 +176,7 @@ struct FilesArgs {
 
 #[derive(Args)]
 struct DocsArgs {
-    /// A component's name, or `pipeline`, `notation`, `queue`, `queue-tools`, `shipping`, `dead-letters`, `api`, `top`, `bench`, `bench-suite`, `profile`, `profile-kinds`, `expressions`, `functions`, `grok-patterns`, `install`, `exit-codes`.
+    /// A component's name, or `pipeline`, `notation`, `queue`, `queue-tools`, `shipping`, `dead-letters`, `api`, `top`, `bench`, `bench-suite`, `test`, `profile`, `profile-kinds`, `expressions`, `functions`, `grok-patterns`, `install`, `exit-codes`.
     topic: Option<String>,
     /// Writes one Markdown file for each page into this directory instead.
     #[arg(long, value_name = "DIR")]
@@ -227,6 +232,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
             None => bench::bench(&args),
         },
         Command::Top(args) => top::top(&args),
+        Command::Test(args) => cases::test(&args),
         Command::Files(args) => files::files(&args.data_dir, args.json),
         Command::Queue(command) => queue::queue(&command),
         Command::DeadLetters(command) => dead_letters::dead_letters(&command),

@@ -509,7 +509,7 @@ pub fn allow_open_files() {
 
 /// The runtime for inputs and signals. Half of the cores can receive for the other half, which decode: with a thread for each core,
 /// those of the runtime wake each other more than they do at once.
-fn runtime() -> anyhow::Result<Runtime> {
+pub fn runtime() -> anyhow::Result<Runtime> {
     // The runtime panics where the system refuses it a thread, and then waits for ever for those that it has. Nothing else
     // runs yet, so that the process can end here.
     let tell = panic::take_hook();

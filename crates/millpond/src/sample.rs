@@ -9,47 +9,26 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use batch::HostInfo;
-use component::{AnyOutput, Build, BuildContext, Effects, Spec, grouped};
-use config::{Node, NodeKind, Source, StageRole, expand_short_forms, parse_yaml};
+use component::{AnyOutput, Build, BuildContext, Effects, grouped, plural};
+use config::{Source, StageRole, expand_short_forms, parse_yaml};
 use pipeline::graph::{OutputNode, StageNode};
 use pipeline::report::{OperatorReport, PipelineReport, Role};
-use pipeline::settings::SendingSettings;
 use pipeline::{BuildOptions, Graph, PipelineGraph, Report};
 
 use crate::REGISTRY;
 use crate::console::say;
 use crate::load::{BESIDE, Loaded, host};
 use crate::run::Session;
+use crate::stand_in::{FIRST_BYTES, read_instead, watcher};
 
 /// The output that prints.
 const PRINTER: &str = "sample";
-
-/// How much of a file shows whether it holds JSON.
-const FIRST_BYTES: u64 = 256;
-
-/// Settings of inputs that say which files are read and when, not how.
-const NOT_ABOUT_CONTENT: &[&str] = &[
-    "name",
-    "paths",
-    "exclude",
-    "follow",
-    "start_at",
-    "ignore_older",
-    "follow_links",
-    "watch",
-    "scan_interval",
-    "max_open_files",
-    "close",
-    "delete_after",
-    "fingerprint_bytes",
-    "forget_after",
-];
 
 /// Runs the first `lines` events of a file through every pipeline; events go to standard output, all else to standard error.
 pub fn sample(loaded: Loaded, file: &str, lines: u64) -> anyhow::Result<ExitCode> {
     let host = host();
     let mut root = loaded.expanded()?;
-    read_instead(&mut root, file)?;
+    read_instead(&mut root, file, &|| beginning(file))?;
     let options = BuildOptions {
         finite: true,
         data_dir: None,
@@ -134,65 +113,13 @@ fn limiter(lines: u64, host: &Arc<HostInfo>, options: BuildOptions) -> anyhow::R
         .context("internal error: there is no processor `head`")
 }
 
-/// Puts the file in the place of every pipeline's inputs, but not where other pipelines feed it.
-fn read_instead(root: &mut Node, file: &str) -> anyhow::Result<()> {
-    let NodeKind::Map(top) = &mut root.kind else {
-        bail!("the configuration holds no pipelines");
-    };
-    let pipelines = top
-        .iter_mut()
-        .find(|(key, _)| key.as_str() == Some("pipelines"));
-    let Some(NodeKind::Map(pipelines)) = pipelines.map(|(_, node)| &mut node.kind) else {
-        bail!("the configuration holds no pipelines");
-    };
-    for (_, pipeline) in pipelines {
-        let (source, span) = (pipeline.source().clone(), pipeline.span);
-        let scalar = |text: &str| Node::scalar(&source, span, text, true);
-        let inputs = pipeline.get("input").or(pipeline.get("inputs"));
-        let Some(first) = inputs.and_then(|inputs| inputs.items().first()) else {
-            continue;
-        };
-        let (name, _) = first.component("an input")?;
-        if REGISTRY
-            .resolve(StageRole::Input, name)
-            .is_ok_and(Spec::is_link)
-        {
-            continue;
-        }
-        let mut settings = content_settings(first, file)?;
-        settings.push((scalar("paths"), scalar(file)));
-        let settings = Node::map(&source, span, settings);
-        let input = Node::map(&source, span, vec![(scalar("file"), settings)]);
-        let NodeKind::Map(entries) = &mut pipeline.kind else {
-            continue;
-        };
-        entries.retain(|(key, _)| !matches!(key.as_str(), Some("input" | "inputs")));
-        entries.push((scalar("input"), input));
-    }
-    Ok(())
-}
-
-/// How the content of a file is to be read: as the input says, where it reads files or standard input; otherwise as JSON where it
-/// begins like an object or an array of objects, and as text where it does not.
-fn content_settings(input: &Node, file: &str) -> anyhow::Result<Vec<(Node, Node)>> {
-    let (name, settings) = input.component("an input")?;
-    if let Some("file" | "stdin") = name.as_str() {
-        let entries = settings.as_map().unwrap_or_default().iter();
-        let is_kept = |key: &Node| !NOT_ABOUT_CONTENT.contains(&key.as_str().unwrap_or_default());
-        return Ok(entries.filter(|(key, _)| is_kept(key)).cloned().collect());
-    }
+/// How a file begins.
+fn beginning(file: &str) -> anyhow::Result<Vec<u8>> {
     let mut first = Vec::new();
     let opened = std::fs::File::open(file).with_context(|| format!("cannot read {file}"))?;
     // What cannot be read is reported by the input.
     let _ = opened.take(FIRST_BYTES).read_to_end(&mut first);
-    let first = first.trim_ascii_start();
-    let first = first.strip_prefix(b"[").unwrap_or(first);
-    let codec = match first.trim_ascii_start().first() {
-        Some(b'{') => "json",
-        _ => "text",
-    };
-    let scalar = |text: &str| Node::scalar(input.source(), input.span, text, true);
-    Ok(vec![(scalar("codec"), scalar(codec))])
+    Ok(first)
 }
 
 /// An output that prints to standard output: for reading on a terminal, lines of JSON elsewhere.
@@ -212,15 +139,7 @@ fn printer(host: &Arc<HostInfo>) -> anyhow::Result<OutputNode> {
     let Some(Build::Writer { ordered, build }) = spec.map(|spec| spec.build) else {
         bail!("internal error: there is no output `stdout`");
     };
-    Ok(OutputNode {
-        name: PRINTER.to_owned(),
-        component: AnyOutput::Writer(build(&node, &context)?),
-        ordered,
-        sending: SendingSettings::default(),
-        condition: None,
-        otherwise: Vec::new(),
-        stages: Vec::new(),
-    })
+    Ok(watcher(PRINTER, build(&node, &context)?, ordered))
 }
 
 /// How many events came, went and failed where.
@@ -261,8 +180,8 @@ fn summary(report: &Report, is_alone: bool) -> String {
         };
         lines.push(format!(
             "{pipeline}{} read, {} out",
-            events(read),
-            events(printed)
+            plural(read, "event"),
+            plural(printed, "event")
         ));
         for stage in stages {
             let errors = stage.counts.named.get("expression_errors").copied();
@@ -285,11 +204,4 @@ fn summary(report: &Report, is_alone: bool) -> String {
         }
     }
     lines.join("\n")
-}
-
-fn events(count: u64) -> String {
-    match count {
-        1 => "1 event".to_owned(),
-        count => format!("{} events", grouped(count)),
-    }
 }

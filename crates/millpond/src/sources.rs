@@ -43,6 +43,11 @@ impl Seen {
     }
 }
 
+/// Whether a file of that name has tests of configurations, and is no part of one.
+pub fn is_test(name: &str) -> bool {
+    name.ends_with(".test.yaml") || name.ends_with(".test.yml")
+}
+
 /// Files that were read, and what they say together.
 #[derive(Default)]
 struct Reading {
@@ -78,10 +83,12 @@ pub fn read(path: &Path) -> anyhow::Result<(Node, Vec<Seen>)> {
     Ok((merged.rooted(), reading.seen))
 }
 
-/// The YAML files of a folder by name. Others, hidden ones included, are not read.
+/// The YAML files of a folder by name. Others are not read, nor are hidden ones and tests.
 fn files_of(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let is_yaml = |name: &str| name.ends_with(".yaml") || name.ends_with(".yml");
-    files_named(folder, |name| is_yaml(name) && !name.starts_with('.'))
+    files_named(folder, |name| {
+        is_yaml(name) && !name.starts_with('.') && !is_test(name)
+    })
 }
 
 /// The files of a folder with such names, by name.
@@ -193,7 +200,7 @@ impl Reading {
         let shows_hidden = name.starts_with('.');
         self.seen.push(Seen::new(folder));
         let files = files_named(folder, |name| {
-            matcher.is_match(name) && (shows_hidden || !name.starts_with('.'))
+            matcher.is_match(name) && (shows_hidden || !name.starts_with('.')) && !is_test(name)
         });
         Ok(files.map_err(placed)?)
     }

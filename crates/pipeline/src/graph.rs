@@ -122,6 +122,7 @@ impl Graph {
             for stage in pipeline.stages.iter_mut().chain(of_outputs) {
                 if stage.on_failure == OnFailure::DeadLetter {
                     stage.on_failure = OnFailure::Drop;
+                    stage.would_bury = true;
                 }
             }
         }
@@ -372,6 +373,7 @@ impl Builder<'_> {
             sees_sealed,
             condition,
             on_failure,
+            would_bury: false,
         })
     }
 

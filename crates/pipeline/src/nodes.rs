@@ -58,6 +58,8 @@ pub struct StageNode {
     pub condition: Option<Expr>,
     /// What happens to events it cannot handle.
     pub on_failure: OnFailure,
+    /// Whether they are dropped only because there is no data directory here, and become dead letters where there is one.
+    pub would_bury: bool,
 }
 
 /// An output with the settings that every output takes.

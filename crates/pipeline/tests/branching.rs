@@ -134,6 +134,7 @@ impl Does {
             sees_sealed: false,
             condition: None,
             on_failure,
+            would_bury: false,
         }
     }
 }

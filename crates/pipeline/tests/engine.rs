@@ -204,6 +204,7 @@ fn run(batches: usize, fragile_at: Option<usize>, moods: &[Mood], ordered: bool)
         sees_sealed: false,
         condition: None,
         on_failure: OnFailure::Publish,
+        would_bury: false,
     };
     let pipeline = PipelineGraph {
         name: "main".into(),

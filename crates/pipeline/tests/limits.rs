@@ -140,6 +140,7 @@ fn graph(paces: Paces) -> Graph {
         sees_sealed: false,
         condition: None,
         on_failure: OnFailure::Publish,
+        would_bury: false,
     };
     let names = ["first", "second", "third"];
     let pipeline = PipelineGraph {

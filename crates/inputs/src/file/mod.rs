@@ -10,6 +10,7 @@
 //! | [`task`], [`content`], [`pread`], [`probe`] | one file being read: decompressed, cut into records, sent |
 //! | [`acknowledge`] | moves positions when receipts resolve |
 //! | [`save`], [`record`], [`upkeep`] | what the registry keeps; what happens by time |
+//! | [`fixture`] | a file that stands in for an input in a test |
 //!
 //! # Limits
 //! - A file that is deleted before it was opened, or while more than `max_open_files` others are open, is lost.
@@ -18,6 +19,7 @@
 mod acknowledge;
 mod compare;
 mod content;
+mod fixture;
 mod formats;
 mod held;
 mod judge;
@@ -61,6 +63,7 @@ use crate::reading::records::Records;
 use crate::reading::settings::Codec;
 use crate::reading::stream::{open_pipe, read_stream};
 use acknowledge::{Dirty, SENT_MAX, acknowledge};
+pub use fixture::{Fixture, fixture};
 use formats::Formats;
 use known::Known;
 pub use ledger::{FileEntries, read_ledger};
@@ -139,6 +142,27 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigEr
         config.start_at = StartAt::Beginning;
         config.delete_after = None;
     }
+    // A line of a container that was split waits for its rest as long as a record of several lines does.
+    let timeout = config.multiline.clone().unwrap_or_default().timeout.0;
+    Ok(Box::new(FileInput {
+        formats: formats(&config, node)?,
+        following: Following::new(&config, follow, timeout),
+        watch: WatchSettings {
+            patterns: patterns.collect::<Result<_, _>>()?,
+            exclusion,
+            follow_links: config.follow_links,
+            scan_interval: config.scan_interval.0,
+            mode: if follow {
+                config.watch.into()
+            } else {
+                WatchMode::Poll
+            },
+        },
+    }))
+}
+
+/// How events are written in files.
+fn formats(config: &Config, node: &Node) -> Result<Formats, ConfigError> {
     let records = |codec, delimiter| Records {
         codec,
         delimiter,
@@ -156,25 +180,9 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigEr
         exclude_lines: &config.exclude_lines,
         timezone: config.timezone.as_deref(),
     };
-    // A line of a container that was split waits for its rest as long as a record of several lines does.
-    let timeout = config.multiline.clone().unwrap_or_default().timeout.0;
-    Ok(Box::new(FileInput {
-        formats: Formats::new(&config, |codec, delimiter| {
-            records(codec, delimiter).settings(node)
-        })?,
-        following: Following::new(&config, follow, timeout),
-        watch: WatchSettings {
-            patterns: patterns.collect::<Result<_, _>>()?,
-            exclusion,
-            follow_links: config.follow_links,
-            scan_interval: config.scan_interval.0,
-            mode: if follow {
-                config.watch.into()
-            } else {
-                WatchMode::Poll
-            },
-        },
-    }))
+    Formats::new(config, |codec, delimiter| {
+        records(codec, delimiter).settings(node)
+    })
 }
 
 /// Refuses settings that make no sense.

@@ -35,6 +35,8 @@ pub(crate) struct Emitter {
     ctx: InputContext,
     /// What is said of a truncated line.
     cut: &'static str,
+    /// When events count as received; none for the time at which their chunk comes.
+    received: Option<i64>,
 }
 
 impl Emitter {
@@ -48,7 +50,13 @@ impl Emitter {
             } else {
                 "is longer than `max_line_bytes` and was truncated"
             },
+            received: None,
         }
+    }
+
+    /// An emitter whose events count as received at this time, in nanoseconds since 1970, where there is one.
+    pub(crate) fn at(self, received: Option<i64>) -> Self {
+        Self { received, ..self }
     }
 
     /// Sends the events of a chunk, waiting while the queue is full.
@@ -69,7 +77,7 @@ impl Emitter {
         mut chunk: Chunk,
         emitted: &mut Emitted,
     ) -> Result<(), End> {
-        let received = now();
+        let received = self.received.unwrap_or_else(now);
         loop {
             let start = Instant::now();
             let batch = self.decoder.next_batch(stream, &mut chunk, received);

@@ -59,12 +59,15 @@ pub(crate) struct Opened {
     /// Its id, but for the first bytes of its content.
     pub(crate) identity: Identity,
     pub(crate) pipe: Pipe,
+    /// When its events count as received, in nanoseconds since 1970; none for the time at which they are read.
+    pub(crate) received: Option<i64>,
 }
 
 /// A stream that is being read.
 struct StreamReader {
     source: batch::Source,
     identity: Identity,
+    received: Option<i64>,
     stream: Option<Arc<Stream>>,
     reader: RecordReader<Pipe>,
     /// When the oldest record of the next chunk was read.
@@ -90,6 +93,7 @@ pub(crate) fn open_pipe(path: &Path, ctx: &InputContext) -> io::Result<Option<Op
             path: shown.as_ref().into(),
         },
         pipe: Pipe::new(file.into()),
+        received: None,
         name: shown.into_owned(),
     }))
 }
@@ -147,6 +151,7 @@ impl StreamReader {
         Ok(Some(Self {
             source: opened.source,
             identity: opened.identity,
+            received: opened.received,
             stream: None,
             reader: RecordReader {
                 content: Content::new(pipe, decompressor),
@@ -159,13 +164,13 @@ impl StreamReader {
 
     /// Reads and sends on this thread.
     fn run_here(&mut self, settings: &codec::Settings) -> Result<(), StreamError> {
-        let mut emitter = Emitter::new(settings, &self.ctx);
+        let mut emitter = Emitter::new(settings, &self.ctx).at(self.received);
         self.run(&mut |stream, chunk| emitter.emit(&stream, chunk))
     }
 
     /// Reads on this thread and sends on a second one; all on this one where the system refuses a second.
     fn run_split(&mut self, settings: &codec::Settings) -> Result<(), StreamError> {
-        let mut emitter = Emitter::new(settings, &self.ctx);
+        let mut emitter = Emitter::new(settings, &self.ctx).at(self.received);
         let emit = move |(stream, chunk): (Arc<Stream>, Chunk)| emitter.emit(&stream, chunk);
         let Ok((splitting, thread)) = Splitting::start(emit) else {
             return self.run_here(settings);

@@ -37,7 +37,7 @@ use self::child::ChildArgs;
 use self::data::{Scaled, cache, sweep};
 use self::results::{Measured, Results, compare};
 use self::settings::{Scenario, Suite, Work};
-use crate::console::{print, say};
+use crate::console::{can_write, print, say};
 use crate::load::host;
 use crate::log;
 
@@ -136,20 +136,6 @@ fn suite(args: &SuiteArgs) -> anyhow::Result<ExitCode> {
         print(report::changes(&changes, &results, baseline).as_bytes())?;
     }
     Ok(ExitCode::from(u8::from(is_worse)))
-}
-
-/// Whether a file can be written there, before a long time is spent on its content.
-fn can_write(path: &Path) -> anyhow::Result<()> {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    if path.is_dir() || folder.is_some_and(|folder| !folder.is_dir()) {
-        bail!(
-            "cannot write {}: no such directory, or it is one",
-            path.display()
-        );
-    }
-    Ok(())
 }
 
 fn baseline_of(path: &Path, scale: f64) -> anyhow::Result<Results> {

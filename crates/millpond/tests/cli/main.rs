@@ -13,6 +13,7 @@ mod beats_input;
 mod bench;
 mod bench_suite;
 mod broken_outputs;
+mod cases;
 mod clickhouse_output;
 mod codecs;
 mod commands;

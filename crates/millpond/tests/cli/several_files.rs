@@ -49,6 +49,8 @@ fn files_are_included_and_folders_are_read_by_name() {
     folder.write("parts/more/notes.txt", "pipelines: nonsense");
     folder.write("parts/more/.hidden.yaml", "pipelines: nonsense");
     folder.write("parts/.hidden.yaml", "pipelines: nonsense");
+    folder.write("parts/a.test.yaml", "tests: nonsense");
+    folder.write("parts/more/e.test.yml", "tests: nonsense");
     fs::create_dir(folder.path("parts/folder.yaml")).expect("a writable folder");
     let printed = print(&main).expect(0);
     assert_eq!(names(&printed), ["c", "a", "b", "e", "own"]);
