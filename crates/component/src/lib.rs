@@ -31,6 +31,7 @@ pub mod processor;
 pub mod settings;
 pub mod spec;
 pub mod standard;
+pub mod terminal;
 pub mod thread;
 pub mod words;
 pub mod written;

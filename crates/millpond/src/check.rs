@@ -11,7 +11,7 @@ use crate::load::{flow, host, load, queue};
 use crate::sample::sample;
 
 /// Checks a configuration and says what it holds.
-pub fn check(pipeline: &str, data_dir: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+pub fn check(pipeline: &[String], data_dir: Option<PathBuf>) -> anyhow::Result<ExitCode> {
     let graph = load(pipeline)?.build(&host(), data_dir)?;
     let data_dir = graph.process.data_dir.as_deref();
     for pipeline in &graph.pipelines {
@@ -28,7 +28,7 @@ pub fn check(pipeline: &str, data_dir: Option<PathBuf>) -> anyhow::Result<ExitCo
 
 /// Checks a configuration and shows what it makes of the first `lines` events of a file.
 pub fn check_sample(
-    pipeline: &str,
+    pipeline: &[String],
     data_dir: Option<PathBuf>,
     file: &str,
     lines: u64,

@@ -1,6 +1,8 @@
-//! Colours on terminals.
+//! Colours of what commands print and say.
 
 use std::io::IsTerminal;
+
+use component::terminal::has_colours;
 
 /// Paints text, or leaves it as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,12 +11,17 @@ pub struct Painter {
 }
 
 impl Painter {
-    /// For standard output: paints on a terminal, unless the environment says otherwise: <https://no-color.org>.
+    /// For standard output.
     pub fn stdout() -> Self {
-        let refuses = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let is_dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
         Self {
-            paints: std::io::stdout().is_terminal() && !refuses && !is_dumb,
+            paints: has_colours(std::io::stdout().is_terminal()),
+        }
+    }
+
+    /// For standard error.
+    pub fn stderr() -> Self {
+        Self {
+            paints: has_colours(std::io::stderr().is_terminal()),
         }
     }
 
@@ -33,10 +40,38 @@ impl Painter {
         self.paint("31", text)
     }
 
+    /// A message whose first word is painted where it is one of those that say how much it matters.
+    pub fn message(self, text: &str) -> String {
+        for (word, code) in [("error:", "1;31"), ("warning:", "33")] {
+            if let Some(rest) = text.strip_prefix(word) {
+                return self.paint(code, word) + rest;
+            }
+        }
+        text.to_owned()
+    }
+
     fn paint(self, code: &str, text: &str) -> String {
         match self.paints {
             true => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
             false => text.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_word_alone_is_painted() {
+        let painter = Painter { paints: true };
+        for (text, expected) in [
+            ("error: a\n  b", "\u{1b}[1;31merror:\u{1b}[0m a\n  b"),
+            ("warning: a", "\u{1b}[33mwarning:\u{1b}[0m a"),
+            ("a warning: b", "a warning: b"),
+        ] {
+            assert_eq!(painter.message(text), expected);
+            assert_eq!(Painter::plain().message(text), text);
         }
     }
 }

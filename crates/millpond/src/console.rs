@@ -6,6 +6,8 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use component::standard;
 
+use crate::colour::Painter;
+
 /// Prints to standard output; a reader that is gone is no error.
 pub fn print(text: &[u8]) -> anyhow::Result<()> {
     if let Some(fault) = standard::stdout_fault() {
@@ -21,7 +23,7 @@ pub fn print(text: &[u8]) -> anyhow::Result<()> {
 
 /// Writes a line to standard error, without the error numbers of the operating system.
 pub fn say(text: &str) {
-    let text = without_error_numbers(text);
+    let text = Painter::stderr().message(&without_error_numbers(text));
     // In one piece, so that a reader never sees half a line. Where standard error is gone there is nobody left to tell.
     let line = format!("{text}\n");
     let _ = std::io::stderr().lock().write_all(line.as_bytes());

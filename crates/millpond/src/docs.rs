@@ -130,7 +130,7 @@ fn configuration_pages() -> Vec<(&'static str, &'static str, String)> {
         ),
         (
             "codecs",
-            "how outputs write events: JSON, logfmt, CSV, templates, text, MessagePack",
+            "how outputs write events: JSON, logfmt, lines for people, CSV, templates, text, MessagePack",
             include_str!("codecs.md").to_owned(),
         ),
         (

@@ -39,22 +39,25 @@ pub struct Loaded {
     pub files: Vec<Seen>,
 }
 
-/// Reads a one-line pipeline, or the YAML file or the folder of YAML files at that path.
-///
-/// A text with `|` in it is a pipeline; so is one that names no file and does not look like a path.
-pub fn load(pipeline: &str) -> anyhow::Result<Loaded> {
-    let is_path = !pipeline.contains('|')
-        && (pipeline.ends_with(".yaml")
-            || pipeline.ends_with(".yml")
-            || Path::new(pipeline).exists());
-    if !is_path {
+/// Whether a text is the path of a YAML file or of a folder of them. One with `|` in it is a pipeline; so is one that names no file and does
+/// not look like a path.
+pub fn is_path(text: &str) -> bool {
+    let is_yaml = text.ends_with(".yaml") || text.ends_with(".yml");
+    !text.contains('|') && (is_yaml || Path::new(text).exists())
+}
+
+/// Reads a one-line pipeline, or YAML files and folders of them, which are one configuration.
+pub fn load(given: &[String]) -> anyhow::Result<Loaded> {
+    if let [pipeline] = given
+        && !is_path(pipeline)
+    {
         return Ok(Loaded {
             root: parse_oneline(&Source::command_line(pipeline), &REGISTRY)?,
             finite: true,
             files: Vec::new(),
         });
     }
-    let (tree, files) = sources::read(Path::new(pipeline))?;
+    let (tree, files) = sources::read(given)?;
     Ok(Loaded {
         root: expand_short_forms(tree, &REGISTRY)?,
         finite: false,

@@ -35,7 +35,9 @@ mod top;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
+use component::terminal::{self, Colours};
 use pipeline::{Registry, StartError};
 
 /// The components of this program.
@@ -47,8 +49,16 @@ static REGISTRY: Registry = Registry {
 
 /// Collects, buffers, processes and forwards log events.
 #[derive(Parser)]
-#[command(name = "millpond", version, arg_required_else_help = true)]
+#[command(
+    name = "millpond",
+    version,
+    arg_required_else_help = true,
+    term_width = 80
+)]
 struct Cli {
+    /// Whether messages, and events in `stdout pretty`, have colours: auto (on terminals, unless NO_COLOR is set), always, never.
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_default_value = true, hide_possible_values = true, value_parser = colours())]
+    color: Colours,
     #[command(subcommand)]
     command: Command,
 }
@@ -88,22 +98,19 @@ enum Command {
 
 #[derive(Args)]
 struct Source {
-    /// 'INPUT | PROCESSOR … | OUTPUT', or the path of a YAML file or of a folder of them.
-    #[arg(value_name = "PIPELINE")]
-    pipeline: String,
-    /// What follows is most likely a pipeline without quotes.
-    #[arg(hide = true)]
-    rest: Vec<String>,
+    /// 'INPUT | PROCESSOR … | OUTPUT', or the paths of YAML files and of folders of them, which are one configuration.
+    #[arg(value_name = "PIPELINE", required = true)]
+    given: Vec<String>,
 }
 
 impl Source {
-    /// The pipeline, which must be one argument.
-    fn pipeline(&self) -> anyhow::Result<&str> {
-        if self.rest.is_empty() {
-            return Ok(&self.pipeline);
+    /// The pipeline, which must be one argument, or paths.
+    fn pipeline(&self) -> anyhow::Result<&[String]> {
+        if self.given.len() > 1 && !self.given.iter().all(|text| load::is_path(text)) {
+            let given = self.given.join(" ");
+            anyhow::bail!("a pipeline is one argument: put it in quotes, '{given}'");
         }
-        let given = format!("{} {}", self.pipeline, self.rest.join(" "));
-        anyhow::bail!("a pipeline is one argument: put it in quotes, '{given}'")
+        Ok(&self.given)
     }
 }
 
@@ -129,6 +136,9 @@ struct RunArgs {
     /// Prints the counters of every operator to standard error at the end.
     #[arg(long)]
     metrics: bool,
+    /// Says nothing but warnings and errors: no progress, no line at the end, nothing of a service that starts and stops.
+    #[arg(long, short)]
+    quiet: bool,
     /// Saves the positions of inputs in this directory, so that a later run resumes there; `data_dir` in YAML.
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
@@ -196,8 +206,18 @@ struct CompletionsArgs {
     shell: clap_complete::Shell,
 }
 
+/// Reads what `--color` says.
+fn colours() -> impl TypedValueParser<Value = Colours> {
+    PossibleValuesParser::new(["auto", "always", "never"]).map(|word| match &*word {
+        "always" => Colours::Always,
+        "never" => Colours::Never,
+        _ => Colours::Auto,
+    })
+}
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    terminal::choose(cli.color);
     run::allow_open_files();
     match dispatch(cli.command) {
         Ok(code) => code,

@@ -72,3 +72,29 @@ pub fn completions(shell: Shell) -> anyhow::Result<ExitCode> {
     console::print(&script)?;
     Ok(ExitCode::SUCCESS)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines of help of a command and of those below it that are too long for a terminal of 80 columns.
+    fn long_lines(command: &mut Command, found: &mut Vec<String>) {
+        for help in [command.render_help(), command.render_long_help()] {
+            let help = help.to_string();
+            let is_long = |line: &&str| line.chars().count() > 80;
+            found.extend(help.lines().filter(is_long).map(str::to_owned));
+        }
+        for below in command.get_subcommands_mut() {
+            long_lines(below, found);
+        }
+    }
+
+    #[test]
+    fn help_fits_a_terminal() {
+        let mut command = Cli::command();
+        command.build();
+        let mut found = Vec::new();
+        long_lines(&mut command, &mut found);
+        assert!(found.is_empty(), "{}", found.join("\n"));
+    }
+}

@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// What a service needs to read its configuration again.
 pub struct Origin {
     /// What the command line names.
-    pub source: String,
+    pub source: Vec<String>,
     /// The files and folders that it was read from.
     pub files: Vec<Seen>,
     /// Whether they are watched.

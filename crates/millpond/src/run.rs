@@ -1,5 +1,6 @@
 //! `millpond run`: from the command line to the exit code.
 
+use std::io::IsTerminal;
 use std::panic;
 use std::path::Path;
 use std::process::ExitCode;
@@ -56,11 +57,14 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let finite = loaded.finite;
     let files = loaded.files.clone();
     let host = host();
-    let (graph, mut beside) = loaded.build_service(&host, args.data_dir.clone())?;
+    let (mut graph, mut beside) = loaded.build_service(&host, args.data_dir.clone())?;
+    if args.quiet {
+        graph.process.log.level = graph.process.log.level.without_info();
+    }
     if let Some(address) = &args.api {
         beside.api = ApiConfig::at(address)?;
     }
-    let mut session = Session::begin(&graph, finite, true)?;
+    let mut session = Session::begin(&graph, finite, !args.quiet)?;
     // Before profiles are stored in it.
     let data_dir = lock(graph.process.data_dir.as_deref())?;
     if args.profile.is_some() {
@@ -71,15 +75,15 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     session.serve_api(&beside, &graph, &host.name)?;
     if !finite {
         let origin = Origin {
-            source: pipeline.to_owned(),
+            source: pipeline.to_vec(),
             files,
             watches: args.watch,
             data_dir: args.data_dir.clone(),
             host: host.clone(),
         };
         session.origin = Some(origin);
-        session.introduce(&graph, pipeline);
-    } else if graph.reads_terminal() {
+        session.introduce(&graph, &pipeline.join(", "));
+    } else if graph.reads_terminal() && !args.quiet {
         say(TERMINAL_HINT);
     }
     let report = session.execute(graph, finite, &host, data_dir, args.metrics);
@@ -95,8 +99,24 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let code = session.conclude(&report);
     if !finite {
         session.take_leave(code);
+    } else if !args.quiet && std::io::stderr().is_terminal() {
+        say(&summary(&report));
     }
     Ok(code.into())
+}
+
+/// What a run did, in a line: `10,000 events in 0.4 s, 2 dead letters`.
+fn summary(report: &Report) -> String {
+    let events = plural(report.events(), "event");
+    let seconds = report.usage.wall.as_secs_f64();
+    let letters = report.dead_letters();
+    match letters {
+        0 => format!("{events} in {seconds:.1} s"),
+        _ => format!(
+            "{events} in {seconds:.1} s, {}",
+            plural(letters, "dead letter")
+        ),
+    }
 }
 
 /// Nobody who forgot the input would know that one is waited for.
@@ -114,7 +134,7 @@ impl Replay {
     /// # Errors
     /// They cannot be read.
     pub fn prepare(configuration: &str, data_dir: &Path) -> anyhow::Result<Self> {
-        let loaded = load(configuration)?;
+        let loaded = load(&[configuration.to_owned()])?;
         if loaded.finite {
             bail!("{configuration} is not a YAML file");
         }

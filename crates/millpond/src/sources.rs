@@ -60,23 +60,33 @@ struct Reading {
     root: Option<Node>,
 }
 
-/// What the YAML file at a path says together with what it includes, or all files of a folder, and everything that was looked at for it.
+/// What the YAML files at these paths say together, with what they include, and all files of folders; and everything that was looked
+/// at for it.
 ///
 /// # Errors
 /// A file cannot be read or is no YAML, a setting is given twice, or files include each other in a circle.
-pub fn read(path: &Path) -> anyhow::Result<(Node, Vec<Seen>)> {
+pub fn read(paths: &[String]) -> anyhow::Result<(Node, Vec<Seen>)> {
     let mut reading = Reading::default();
-    if path.is_dir() {
-        reading.seen.push(Seen::new(path));
-        let files = files_of(path)?;
+    for path in paths.iter().map(Path::new) {
+        let shown = path.display();
+        let files = match path.is_dir() {
+            true => {
+                reading.seen.push(Seen::new(path));
+                files_of(path)?
+            }
+            false => vec![path.to_owned()],
+        };
         if files.is_empty() {
-            bail!("{} contains no YAML file (*.yaml, *.yml)", path.display());
+            bail!("{shown} contains no YAML file (*.yaml, *.yml)");
         }
         for file in &files {
+            // One file that is given twice has everything twice.
+            let real = fs::canonicalize(file).unwrap_or_else(|_| file.clone());
+            if reading.read.contains(&real) {
+                bail!("{} was read already", file.display());
+            }
             reading.file(file)?;
         }
-    } else {
-        reading.file(path)?;
     }
     let root = reading.root.context("no file was read")?;
     let merged = Node::map(root.source(), root.span, reading.entries);

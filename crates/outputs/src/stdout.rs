@@ -5,7 +5,6 @@
 //! its bytes, or left the rest in the gate after an error (a full disk). That rest goes out before anything else, whoever
 //! comes next: nothing is written twice, no line is torn, and an output that gave up holds up nobody.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
@@ -13,6 +12,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use batch::{Batch, Bitmap, FieldRead, JsonWriter};
+use component::terminal::has_colours;
 use component::{
     Build, BuildContext, Encoded, Example, Output, Spec, WriteError, Writer, Written, WrittenFiles,
     standard,
@@ -35,7 +35,7 @@ pub const SPEC: Spec = Spec {
     description: concat!("\
 Events are written in order. A JSON event that no processor changed is written byte for byte as it was received. If the reader closes the pipe (`| head -1`), the pipeline ends without an error; if standard output is a file on a full disk, writing is retried and resumes exactly where it stopped. Several `stdout` outputs, in one pipeline or in several, do not mix their lines.
 
-The codecs are described on the page [codecs](codecs.md). Two are only here: `pretty` is JSON for reading, in which what fits on a line of 80 characters stands on one and the rest is indented, in colours on a terminal unless the environment sets `NO_COLOR` or `TERM=dumb`; `dots` is one dot per event.
+The codecs are described on the page [codecs](codecs.md). Two are only here: `pretty` is JSON for reading, in which what fits on a line of 80 characters stands on one and the rest is indented, in colours on a terminal unless `--color never` is given or the environment sets `NO_COLOR` or `TERM=dumb`; `dots` is one dot per event.
 
 In a `template`, ", expr::template_syntax!(), " A field that is absent or null is written as `-`."),
     positional: Positional::fields(&["codec", "template"]),
@@ -44,6 +44,7 @@ In a `template`, ", expr::template_syntax!(), " A field that is absent or null i
         Example { title: "For reading on a terminal; JSON, one event per line, in a file or a pipe", stage: "stdout", input: "", output: "" },
         Example { title: "JSON, one event per line, on a terminal too", stage: "stdout json", input: "", output: "" },
         Example { title: "Two fields per line", stage: r#"stdout template "%{clientip} %{response}""#, input: "", output: "" },
+        Example { title: "A line for people: time, level, message, and other fields behind them", stage: "stdout compact", input: "", output: "" },
         Example { title: "The text of events", stage: "stdout text", input: "", output: "" },
         Example { title: "CSV with a header", stage: "stdout csv csv.columns=[clientip, response, bytes]", input: "", output: "" },
     ],
@@ -68,7 +69,7 @@ struct Config {
 #[serde(rename_all = "lowercase")]
 enum StdoutCodec {
     /// JSON for reading: what fits on a line of 80 characters stands on one, the rest is indented. In colours on a terminal,
-    /// unless the environment sets `NO_COLOR` or `TERM=dumb`.
+    /// unless `--color never` is given or the environment sets `NO_COLOR` or `TERM=dumb`.
     Pretty,
     /// One dot per event.
     Dots,
@@ -78,6 +79,8 @@ enum StdoutCodec {
     Ndjson,
     /// `key=value` pairs on one line.
     Logfmt,
+    /// Time, level, host and message on one line, and behind them all other fields as `key=value`: for people.
+    Compact,
     /// A row of CSV, with the fields in `csv.columns`.
     Csv,
     /// The text of `template`.
@@ -176,7 +179,8 @@ fn build(node: &Node, _: &BuildContext) -> Result<Arc<dyn Writer>, ConfigError> 
     let fd = stdout.as_fd().try_clone_to_owned();
     let fd = fd.map_err(|error| node.error(format!("standard output cannot be used: {error}")))?;
     let is_terminal = stdout.is_terminal();
-    let terminal = is_terminal.then(|| Terminal::new(|name| std::env::var_os(name)));
+    let has_colours = has_colours(is_terminal);
+    let terminal = is_terminal.then_some(Terminal { has_colours });
     let format = Format::new(node, terminal)?;
     let gate = &STANDARD_OUTPUT;
     let metadata = fd.try_clone().map(File::from);
@@ -194,17 +198,6 @@ struct Terminal {
     has_colours: bool,
 }
 
-impl Terminal {
-    /// As the environment says: <https://no-color.org>.
-    fn new(variable: impl Fn(&str) -> Option<OsString>) -> Self {
-        let refuses = variable("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let is_dumb = variable("TERM").is_some_and(|value| value == "dumb");
-        Self {
-            has_colours: !refuses && !is_dumb,
-        }
-    }
-}
-
 impl Format {
     /// As the settings say, and the terminal, where there is one.
     fn new(node: &Node, terminal: Option<Terminal>) -> Result<Self, ConfigError> {
@@ -218,7 +211,9 @@ impl Format {
         let name = match config.codec.unwrap_or(by_default) {
             StdoutCodec::Pretty => {
                 settings.refuse_idle(node, None)?;
-                let colours = terminal.is_some_and(|terminal| terminal.has_colours);
+                // Elsewhere only where somebody asks for them.
+                let elsewhere = || has_colours(false);
+                let colours = terminal.map_or_else(elsewhere, |terminal| terminal.has_colours);
                 return Ok(Self::Pretty(Pretty { colours }));
             }
             StdoutCodec::Dots => {
@@ -228,6 +223,7 @@ impl Format {
             StdoutCodec::Json => CodecName::Json,
             StdoutCodec::Ndjson => CodecName::Ndjson,
             StdoutCodec::Logfmt => CodecName::Logfmt,
+            StdoutCodec::Compact => CodecName::Compact,
             StdoutCodec::Csv => CodecName::Csv,
             StdoutCodec::Template => CodecName::Template,
             StdoutCodec::Text => CodecName::Text,
@@ -548,23 +544,6 @@ mod tests {
                 while testing::wait(output.write(&encoded)).is_err() {}
             }
             assert_eq!(*script.taken.lock(), b"a\n1\n2\n", "{steps:?}");
-        }
-    }
-
-    #[test]
-    fn the_environment_may_refuse_colours() {
-        for (name, value, has_colours) in [
-            ("NO_COLOR", "1", false),
-            ("NO_COLOR", "", true),
-            ("TERM", "dumb", false),
-            ("TERM", "xterm", true),
-        ] {
-            let variable = |asked: &str| (asked == name).then(|| value.into());
-            assert_eq!(
-                Terminal::new(variable).has_colours,
-                has_colours,
-                "{name}={value}"
-            );
         }
     }
 

@@ -103,6 +103,12 @@ impl Report {
             .sum()
     }
 
+    /// Events that became dead letters.
+    pub fn dead_letters(&self) -> u64 {
+        let operators = self.pipelines.iter().flat_map(|it| &it.operators);
+        operators.map(|operator| operator.counts.dead_letters).sum()
+    }
+
     /// A table of every operator's counters.
     pub fn table(&self) -> String {
         let mut text = String::new();

@@ -103,6 +103,15 @@ pub enum LogLevel {
 }
 
 impl LogLevel {
+    /// This level, or one without what tells that all is well.
+    #[must_use]
+    pub fn without_info(self) -> Self {
+        match self {
+            Self::Error => Self::Error,
+            Self::Warn | Self::Info | Self::Debug => Self::Warn,
+        }
+    }
+
     /// The word for it.
     pub fn word(self) -> &'static str {
         match self {

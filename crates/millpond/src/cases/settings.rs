@@ -169,7 +169,7 @@ fn configuration(node: &Node, folder: &Path) -> anyhow::Result<Loaded> {
         let shown = path.display();
         node.error(format!("cannot read {shown}: {error}"))
     })?;
-    load(&path.display().to_string())
+    load(&[path.display().to_string()])
 }
 
 /// Takes the settings that a file and each of its tests may have.

@@ -53,7 +53,7 @@ pub fn run(args: &ChildArgs) -> anyhow::Result<ExitCode> {
     // A receiver would wait for a sender for ever. Where the system does not know this signal, nothing is lost.
     let _ = set_parent_process_death_signal(Some(Signal::TERM));
     let host = host();
-    let mut loaded = load(&args.pipeline)?;
+    let mut loaded = load(std::slice::from_ref(&args.pipeline))?;
     loaded.finite = true;
     let graph = loaded.build(&host, args.data_dir.clone())?;
     if graph.uses_standard_output() {

@@ -174,6 +174,7 @@ fn files_have_the_codecs_of_standard_output() {
             "codec=logfmt",
             "a=1 message=m\nmessage=n\na=1 message=m\nmessage=n\n",
         ),
+        ("codec=compact", "m a=1\nn\nm a=1\nn\n"),
         ("codec=text", "m\nn\nm\nn\n"),
         (
             "codec=template template='%{a} %{message}'",

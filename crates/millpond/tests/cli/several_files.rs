@@ -158,3 +158,37 @@ fn a_folder_runs_as_a_service() {
         assert!(out.contains(&format!("line of {name}")), "{out}");
     }
 }
+
+#[test]
+fn several_files_are_one_configuration() {
+    let folder = Folder::new();
+    let a = folder.write("a.yaml", format!("workers: 2\n{}", pipelines(&["a"])));
+    let b = folder.write("b.yml", pipelines(&["b"]));
+    fs::create_dir(folder.path("more")).expect("a writable folder");
+    folder.write("more/c.yaml", pipelines(&["c"]));
+    let more = folder.path("more");
+    let printed = millpond(&["run", &b, "--print-config", &a, &more]).expect(0);
+    assert_eq!(names(&printed), ["b", "a", "c"]);
+    assert!(printed.out.contains("workers: 2"), "{}", printed.out);
+    let checked = millpond(&["check", &a, &b]).expect(0);
+    assert_eq!(
+        checked.out,
+        "a: generate | discard\nb: generate | discard\nThe configuration is valid.\n"
+    );
+    for (args, said) in [
+        (vec![&*a, &a], format!("error: {a} was read already\n")),
+        (
+            vec![&*a, "none.yaml"],
+            "error: cannot read none.yaml: No such file or directory\n".to_owned(),
+        ),
+        (
+            vec!["file", &a, "|", "stdout"],
+            format!("error: a pipeline is one argument: put it in quotes, 'file {a} | stdout'\n"),
+        ),
+    ] {
+        let ended = millpond(&[&["check"], &args[..]].concat()).expect(2);
+        assert_eq!(ended.err, said);
+    }
+    let ended = millpond(&["bench", &a, "stdin | discard"]).expect(2);
+    assert!(ended.err.contains("put it in quotes"), "{}", ended.err);
+}

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use batch::{Batch, Bitmap, FieldRead, JsonWriter, MsgPackWriter};
 use expr::{BoundTemplate, Template};
 
+use super::compact::BoundCompact;
 use super::csv::{BoundCsv, Csv};
 use super::json;
 use super::logfmt::BoundLogfmt;
@@ -18,6 +19,8 @@ pub enum Codec {
     Json,
     /// `key=value` pairs.
     Logfmt,
+    /// A line for people.
+    Compact,
     /// A row of CSV.
     Csv(Csv),
     /// The text of a template.
@@ -37,7 +40,7 @@ impl Codec {
     /// The fields that it names.
     pub fn reads(&self) -> Vec<Arc<FieldRead>> {
         match self {
-            Self::Json | Self::Logfmt | Self::MsgPack => Vec::new(),
+            Self::Json | Self::Logfmt | Self::Compact | Self::MsgPack => Vec::new(),
             Self::Csv(csv) => csv.reads().collect(),
             Self::Template { template, .. } => template.reads().collect(),
             Self::Text(field) => vec![field.read()],
@@ -57,6 +60,7 @@ impl Codec {
         match self {
             Self::Json => BoundCodec::Json(JsonWriter::new(batch)),
             Self::Logfmt => BoundCodec::Logfmt(BoundLogfmt::new(batch)),
+            Self::Compact => BoundCodec::Compact(BoundCompact::new(batch)),
             Self::Csv(csv) => BoundCodec::Csv(csv.bind(batch)),
             Self::Template { template, escapes } => BoundCodec::Template {
                 template: template.bind(batch, ABSENT),
@@ -75,6 +79,8 @@ pub enum BoundCodec<'a> {
     Json(JsonWriter<'a>),
     /// As [`Codec::Logfmt`].
     Logfmt(BoundLogfmt<'a>),
+    /// As [`Codec::Compact`].
+    Compact(BoundCompact<'a>),
     /// As [`Codec::Csv`].
     Csv(BoundCsv),
     /// As [`Codec::Template`].
@@ -97,6 +103,7 @@ impl BoundCodec<'_> {
         match self {
             Self::Json(writer) => json::write_one(writer, row, out),
             Self::Logfmt(pairs) => pairs.write(row, out),
+            Self::Compact(line) => line.write(row, out),
             Self::Csv(csv) => csv.write(row, out),
             Self::Template {
                 template,
@@ -179,6 +186,7 @@ mod tests {
         for (codec, expected) in [
             (Codec::Json, "{\"a\": 1, \"b\":\"\\n\",\"c\":[ ]}\n{}\n"),
             (Codec::Logfmt, "a=1 b=\"\\n\" c=\"[\\n]\"\n\n"),
+            (Codec::Compact, "a=1 b=\"\\n\" c=\"[\\n]\"\n\n"),
             (
                 Codec::Text(TextField::default()),
                 "{\"a\": 1, \"b\":\"\\n\",\"c\":[ ]}\n{}\n",

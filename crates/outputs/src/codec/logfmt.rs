@@ -35,10 +35,24 @@ impl<'a> BoundLogfmt<'a> {
 
     /// Appends the pairs of a row.
     pub fn write(&mut self, row: usize, out: &mut Vec<u8>) {
+        self.write_behind(row, out.len(), out);
+    }
+
+    /// Leaves out no field of the next rows.
+    pub fn skip_none(&mut self) {
+        self.pairs.skipped.clear();
+    }
+
+    /// Leaves out this field of the next rows.
+    pub fn skip(&mut self, name: &'static str) {
+        self.pairs.skipped.push(name);
+    }
+
+    /// Appends the pairs of a row whose text begins at `start`.
+    pub fn write_behind(&mut self, row: usize, start: usize, out: &mut Vec<u8>) {
         self.event.clear();
         self.writer.write(row, &mut self.event);
         self.pairs.key.clear();
-        let start = out.len();
         let object = next_token(&self.event, 0);
         self.pairs.object(&self.event, object, start, out);
     }
@@ -51,6 +65,8 @@ struct Pairs {
     key: Vec<u8>,
     /// A text without its escapes.
     plain: Vec<u8>,
+    /// The keys of pairs that are left out.
+    skipped: Vec<&'static str>,
 }
 
 impl Pairs {
@@ -94,6 +110,10 @@ impl Pairs {
 
     /// Appends the value at `pos`; gives where it ends.
     fn value(&mut self, text: &[u8], pos: usize, start: usize, out: &mut Vec<u8>) -> usize {
+        let key = &self.key[..];
+        if self.skipped.iter().any(|name| name.as_bytes() == key) {
+            return json::skip_value(text, pos);
+        }
         let kind = json::kind(&text[pos.min(text.len())..]);
         if kind == Kind::Object && text.get(next_token(text, pos + 1)) == Some(&b'"') {
             return self.object(text, pos, start, out);

@@ -19,10 +19,11 @@
 //!    for outputs that put something around it (a length before it, a datagram, an element of an array).
 //!    [`BoundCodec::write_rows`](event::BoundCodec::write_rows) appends many, each with its end, and is the fast way where lines are wanted; `ended` is told
 //!    where each row ends, as [`Encoded::ends`](component::Encoded::ends) wants it: `|row, end| …`.
-//! 3. What follows an event is [`BoundCodec::end`](event::BoundCodec::end): a newline, or nothing with `msgpack`. Events of `json` and
-//!    `logfmt` hold no newline. Those of `template`, `text` and `csv` can: they hold values as they are (`csv` in quotes).
+//! 3. What follows an event is [`BoundCodec::end`](event::BoundCodec::end): a newline, or nothing with `msgpack`. Events of `json`,
+//!    `logfmt` and `compact` hold no newline. Those of `template`, `text` and `csv` can: they hold values as they are (`csv` in quotes).
 //! 4. [`Codec::header`] is for outputs that know where a stream begins (`file`, `stdout`); others leave it out.
 
+mod compact;
 mod csv;
 mod event;
 mod json;

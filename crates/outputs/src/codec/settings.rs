@@ -21,6 +21,8 @@ pub enum CodecName {
     Ndjson,
     /// `key=value` pairs on one line.
     Logfmt,
+    /// Time, level, host and message on one line, and behind them all other fields as `key=value`: for people.
+    Compact,
     /// A row of CSV, with the fields in `csv.columns`.
     Csv,
     /// The text of `template`.
@@ -136,6 +138,7 @@ impl CodecSettings {
         Ok(match name {
             CodecName::Json | CodecName::Ndjson => Codec::Json,
             CodecName::Logfmt => Codec::Logfmt,
+            CodecName::Compact => Codec::Compact,
             CodecName::Msgpack => Codec::MsgPack,
             CodecName::Template => self.template(node)?,
             CodecName::Csv => Codec::Csv(self.csv(node)?),

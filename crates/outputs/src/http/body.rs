@@ -71,7 +71,7 @@ impl Rendering {
             Codec::Template { escapes, .. } => *escapes || self.body == BodyName::Array,
             Codec::Csv(_) => return "text/csv; charset=utf-8",
             Codec::MsgPack => return "application/vnd.msgpack",
-            Codec::Logfmt | Codec::Text(_) => false,
+            Codec::Logfmt | Codec::Compact | Codec::Text(_) => false,
         };
         match (is_json, self.body) {
             (true, BodyName::Lines) => "application/x-ndjson",
