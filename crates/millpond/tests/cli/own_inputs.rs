@@ -25,6 +25,7 @@ fn counters_and_messages_become_events() {
     let configuration = json!({
         "data_dir": folder.path("state"),
         "api": false,
+        "shutdown_deadline": "2s",
         "pipelines": {
             "web": {
                 "input": { "generate": { "format": "apache", "count": 50 } },
