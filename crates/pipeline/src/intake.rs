@@ -10,12 +10,16 @@ use component::{OperatorMetrics, Phase, Phases};
 use queue::{Inlet, Queue};
 use tokio::sync::watch;
 
+use crate::tap::{TapPoint, TappedSink};
+
 /// Where a pipeline takes batches from others.
 pub struct Intake {
     pipeline: String,
     queue: Arc<Queue>,
     phases: Phases,
     metrics: Arc<OperatorMetrics>,
+    /// Where the events that come in can be seen.
+    tap: Arc<TapPoint>,
     is_satisfied: AtomicBool,
     /// Somebody who feeds it empties a disk queue into it at a stop.
     is_drained_into: AtomicBool,
@@ -40,6 +44,7 @@ impl Intake {
             queue: queue.clone(),
             phases: phases.clone(),
             metrics: Arc::default(),
+            tap: Arc::default(),
             is_satisfied: AtomicBool::new(false),
             is_drained_into: AtomicBool::new(false),
             feeding: watch::Sender::new(0),
@@ -47,14 +52,17 @@ impl Intake {
     }
 
     /// Begins to feed it from the queue of another pipeline. `can_wait` says that what is not taken stays at its source.
-    pub fn feed(self: &Arc<Self>, from: &Queue, can_wait: bool) -> (Feeding, Inlet) {
+    pub fn feed(self: &Arc<Self>, from: &Queue, can_wait: bool) -> (Feeding, TappedSink<Inlet>) {
         self.feeding.send_modify(|count| *count += 1);
         if from.is_on_disk() && from.drains() {
             self.is_drained_into.store(true, Ordering::Relaxed);
         }
-        let inlet = Inlet {
-            queue: self.queue.clone(),
-            can_wait,
+        let inlet = TappedSink {
+            sink: Inlet {
+                queue: self.queue.clone(),
+                can_wait,
+            },
+            point: self.tap.clone(),
         };
         (Feeding(self.clone()), inlet)
     }
@@ -62,6 +70,11 @@ impl Intake {
     /// The pipeline's name.
     pub fn pipeline(&self) -> &str {
         &self.pipeline
+    }
+
+    /// Where the events that come in can be seen.
+    pub fn tap(&self) -> &Arc<TapPoint> {
+        &self.tap
     }
 
     /// What came in.

@@ -18,7 +18,7 @@
 //! | [`reload`] | putting another configuration in the place of the one that runs |
 //! | `reading` | fields that are read and that no event had |
 //! | `replay` | dead letters that go on where they stopped |
-//! | [`view`] | running pipelines as they are seen from outside |
+//! | [`view`] | running pipelines as they are seen from outside; [`tap`]: events that pass a point of one |
 //! | [`report`], [`usage`], [`verdict`] | what a run did, what the process used, and what limited it; [`windows`]: over the last minutes |
 
 mod dry;
@@ -45,6 +45,7 @@ pub mod settings;
 mod shortage;
 pub mod stage;
 mod start;
+pub mod tap;
 pub mod usage;
 pub mod verdict;
 pub mod view;

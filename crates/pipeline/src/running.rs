@@ -23,6 +23,7 @@ use crate::replay::{Opened, Replaying};
 use crate::report::{OperatorReport, PipelineReport, Problem, Role};
 use crate::stage::{SharedStage, WorkerStages, make_stages};
 use crate::start::RunOptions;
+use crate::tap::{TapPoint, TappedSink};
 use crate::view::{Showing, Viewed};
 use crate::worker::{Job, Parts, Useful};
 
@@ -89,6 +90,8 @@ struct RunningInput {
     metrics: Arc<OperatorMetrics>,
     progress: Arc<Progress>,
     ledger: Arc<Ledger>,
+    /// Where the events that it sends can be seen.
+    tap: Arc<TapPoint>,
 }
 
 impl Running {
@@ -128,6 +131,7 @@ impl Running {
             diagnostics,
             queue,
             stages,
+            tap: TapPoint::default(),
             lanes,
             phases: phases.clone(),
             is_finite: options.finite,
@@ -183,10 +187,15 @@ impl Running {
         let waiting = &mut self.waiting;
         let options = &waiting.options;
         for node in std::mem::take(&mut waiting.inputs) {
+            let tap: Arc<TapPoint> = Arc::default();
+            let inlet = Inlet {
+                queue: self.job.parts.queue.clone(),
+                can_wait: node.component.can_wait(),
+            };
             let context = InputContext {
-                sink: Arc::new(Inlet {
-                    queue: self.job.parts.queue.clone(),
-                    can_wait: node.component.can_wait(),
+                sink: Arc::new(TappedSink {
+                    sink: inlet,
+                    point: tap.clone(),
                 }),
                 pool: waiting.pool.clone(),
                 host: options.host.clone(),
@@ -204,7 +213,7 @@ impl Running {
                 own: options.own.clone(),
             };
             self.inputs
-                .push(RunningInput::start(node, context, &options.activities));
+                .push(RunningInput::start(node, context, tap, &options.activities));
         }
         let view = self.waiting.options.view.clone();
         self.showing = Some(view.show(self.viewed()));
@@ -214,13 +223,23 @@ impl Running {
     fn viewed(&self) -> Viewed {
         Viewed {
             name: self.name.clone(),
-            is_fed: self.fed.is_some(),
             started: SystemTime::now(),
             operators: self.operators(),
             progress: self.inputs.iter().map(|it| it.progress.clone()).collect(),
             ledgers: self.inputs.iter().map(|it| it.ledger.clone()).collect(),
+            is_fed: self.fed.is_some(),
+            taps: self.input_taps(),
             parts: self.job.parts.clone(),
         }
+    }
+
+    /// Where the events that come in can be seen.
+    fn input_taps(&self) -> Vec<(String, Arc<TapPoint>)> {
+        let inputs = self.inputs.iter();
+        let inputs = inputs.map(|input| (input.name.clone(), input.tap.clone()));
+        let fed = self.fed.iter().zip(&self.job.parts.intake);
+        let fed = fed.map(|(name, intake)| (name.clone(), intake.tap().clone()));
+        inputs.chain(fed).collect()
     }
 
     /// Its name.
@@ -462,13 +481,19 @@ fn make_lanes(
 }
 
 impl RunningInput {
-    fn start(node: InputNode, ctx: InputContext, activities: &Activities) -> Self {
+    fn start(
+        node: InputNode,
+        ctx: InputContext,
+        tap: Arc<TapPoint>,
+        activities: &Activities,
+    ) -> Self {
         let activity = activities.of(&ctx.diagnostics, &ctx.metrics);
         Self {
             name: node.name,
             metrics: ctx.metrics.clone(),
             progress: ctx.progress.clone(),
             ledger: ctx.ledger.clone(),
+            tap,
             task: Some(tokio::spawn(activity.carry(node.component.run(ctx)))),
         }
     }

@@ -63,6 +63,9 @@ impl ProcessSettings {
     }
 }
 
+/// The reason under which events that became dead letters are counted as dropped.
+pub(crate) const DEAD_LETTER: &str = "dead letter";
+
 /// The least room for dead letters.
 pub(crate) const LETTERS_SIZE_MIN: Size = Size(1 << 20);
 

@@ -16,7 +16,8 @@ use queue::letters::Dead;
 use crate::findings::{EXPRESSION_ERRORS, Findings};
 use crate::graph::StageNode;
 use crate::reading::Reading;
-use crate::settings::OnFailure;
+use crate::settings::{DEAD_LETTER, OnFailure};
+use crate::tap::TapPoint;
 
 /// What all workers share of a stage.
 pub struct SharedStage {
@@ -35,6 +36,8 @@ pub struct SharedStage {
     metrics: Arc<OperatorMetrics>,
     diagnostics: Diagnostics,
     activity: Activity,
+    /// Where the events around it can be seen.
+    tap: TapPoint,
     /// The one instance of an ordered processor.
     ordered: Option<Turns>,
 }
@@ -64,9 +67,6 @@ pub struct Buried {
     /// Where they are counted.
     pub metrics: Arc<OperatorMetrics>,
 }
-
-/// The reason under which events that became dead letters are counted as dropped.
-pub const DEAD_LETTER: &str = "dead letter";
 
 /// A worker's own part of a stage.
 pub struct Stage {
@@ -127,13 +127,11 @@ pub fn make_stages(
             }
         }
         let place_name = if node.is_named { &node.name } else { node.kind };
-        let diagnostics = match output {
-            None => diagnostics.for_component(Role::Processor, &node.name),
-            Some(output) => {
-                let name = format!("{output}/{}", node.name);
-                diagnostics.for_component(Role::Processor, &name)
-            }
+        let name = match output {
+            None => node.name.clone(),
+            Some(output) => format!("{output}/{}", node.name),
         };
+        let diagnostics = diagnostics.for_component(Role::Processor, &name);
         let metrics = Arc::default();
         let shared = Arc::new(SharedStage {
             is_named: node.is_named,
@@ -149,6 +147,7 @@ pub fn make_stages(
             activity: activities.of(&diagnostics, &metrics),
             metrics,
             diagnostics,
+            tap: TapPoint::default(),
             name: node.name,
             findings,
             ordered,
@@ -227,6 +226,11 @@ impl SharedStage {
         &self.metrics
     }
 
+    /// Where the events around it can be seen.
+    pub fn tap(&self) -> &TapPoint {
+        &self.tap
+    }
+
     /// Whether what it cannot handle becomes a dead letter.
     pub fn buries(&self) -> bool {
         self.on_failure == OnFailure::DeadLetter
@@ -285,6 +289,10 @@ impl SharedStage {
         let begin = Instant::now();
         let before = batch.alive().count();
         let rows = self.rows(batch, is_first);
+        let picked = match is_first {
+            true => self.tap.before(batch, &rows),
+            false => None,
+        };
         let failures = if rows.is_empty() {
             Failures::none()
         } else {
@@ -295,6 +303,9 @@ impl SharedStage {
         let buried = is_buried.then(|| self.bury(batch, &failures));
         self.settle(batch, &failures);
         self.metrics.busy(begin.elapsed());
+        if let Some(picked) = picked {
+            picked.after(batch, &failures);
+        }
         if !is_first {
             processor.take_counters();
             processor.take_warnings();

@@ -15,11 +15,18 @@ use queue::Depth;
 
 pub use crate::lane::{OutputState, OutputView};
 use crate::report::{OperatorReport, Role};
+use crate::tap::{Tap, TapError, TapPoint, TapSettings, TapSide, Taps};
 use crate::worker::Parts;
 
 /// The pipelines of a process. Clones show the same; pipelines may come and go.
 #[derive(Clone, Default)]
-pub struct View(Arc<RwLock<Vec<Seen>>>);
+pub struct View(Arc<Shown>);
+
+#[derive(Default)]
+struct Shown {
+    pipelines: RwLock<Vec<Seen>>,
+    taps: Taps,
+}
 
 enum Seen {
     Running(Arc<Viewed>),
@@ -34,6 +41,8 @@ pub(crate) struct Viewed {
     pub(crate) operators: Vec<(Component, Arc<OperatorMetrics>)>,
     pub(crate) progress: Vec<Arc<Progress>>,
     pub(crate) ledgers: Vec<Arc<Ledger>>,
+    /// Where the events that each input sends can be seen.
+    pub(crate) taps: Vec<(String, Arc<TapPoint>)>,
     pub(crate) parts: Arc<Parts>,
 }
 
@@ -89,7 +98,7 @@ impl View {
     /// The pipelines at this moment. `with_files` says whether their files are looked at, of which there may be many.
     pub fn look(&self, with_files: bool) -> Vec<PipelineView> {
         // Under the lock, so that nobody holds anything of a pipeline once it has left.
-        let shown = self.0.read();
+        let shown = self.0.pipelines.read();
         let look = |one: &Seen| match one {
             Seen::Running(viewed) => viewed.look(with_files),
             Seen::Ended(last) => (**last).clone(),
@@ -101,12 +110,14 @@ impl View {
     pub(crate) fn show(&self, viewed: Viewed) -> Showing {
         let viewed = Arc::new(viewed);
         let new = Seen::Running(viewed.clone());
-        let mut shown = self.0.write();
+        let mut shown = self.0.pipelines.write();
         let is_its_last = |one: &Seen| matches!(one, Seen::Ended(last) if last.name == viewed.name);
         match shown.iter().position(is_its_last) {
             Some(place) => shown[place] = new,
             None => shown.push(new),
         }
+        let attach = |tap: &Arc<Tap>| viewed.attach(tap);
+        self.0.taps.started(&viewed.name, attach);
         drop(shown);
         Showing {
             view: self.clone(),
@@ -117,23 +128,133 @@ impl View {
     /// Leaves out a pipeline that has ended.
     pub fn forget(&self, name: &str) {
         let is_other = |one: &Seen| !matches!(one, Seen::Ended(last) if last.name == name);
-        self.0.write().retain(is_other);
+        self.0.pipelines.write().retain(is_other);
+        self.0.taps.forgotten(name);
+    }
+
+    /// Opens a tap; its key.
+    ///
+    /// # Errors
+    /// There is no such point, or there are too many taps.
+    pub fn open_tap(&self, settings: TapSettings) -> Result<String, TapError> {
+        let shown = self.0.pipelines.read();
+        let name = settings.pipeline.clone();
+        let found = shown.iter().find(|one| one.name() == name);
+        let viewed = match found {
+            Some(Seen::Running(viewed)) => viewed,
+            Some(Seen::Ended(_)) => return Err(TapError::Ended(name)),
+            None => {
+                let known = shown.iter().map(|one| one.name().to_owned()).collect();
+                return Err(TapError::NoPipeline { name, known });
+            }
+        };
+        self.0.taps.open(settings, |tap| viewed.attach(tap))
+    }
+
+    /// The tap of a key.
+    ///
+    /// # Errors
+    /// There is none, or there is none any more.
+    pub fn tap(&self, key: &str) -> Result<Arc<Tap>, TapError> {
+        self.0.taps.get(key)
+    }
+
+    /// Closes the tap of a key.
+    ///
+    /// # Errors
+    /// There is none, or there is none any more.
+    pub fn close_tap(&self, key: &str) -> Result<(), TapError> {
+        self.0.taps.close(key)
+    }
+}
+
+impl Seen {
+    fn name(&self) -> &str {
+        match self {
+            Self::Running(viewed) => &viewed.name,
+            Self::Ended(last) => &last.name,
+        }
     }
 }
 
 impl Drop for Showing {
     fn drop(&mut self) {
-        let mut shown = self.view.0.write();
+        let mut shown = self.view.0.pipelines.write();
         let is_it = |one: &Seen| matches!(one, Seen::Running(it) if Arc::ptr_eq(it, &self.viewed));
         if let Some(place) = shown.iter().position(is_it) {
             let mut last = self.viewed.look(false);
             last.state = PipelineState::Ended;
             shown[place] = Seen::Ended(Box::new(last));
+            self.view.0.taps.ended(&self.viewed.name);
         }
     }
 }
 
 impl Viewed {
+    /// Puts a tap at its point.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    fn attach(&self, tap: &Arc<Tap>) -> Result<(), TapError> {
+        let settings = tap.settings();
+        let Some(operator) = &settings.operator else {
+            self.parts.tap.attach(tap);
+            return Ok(());
+        };
+        let points = self.points();
+        let found: Vec<&TappedOperator<'_>> = points
+            .iter()
+            .filter(|point| point.is_called(operator))
+            .collect();
+        let point = match found.as_slice() {
+            [] => {
+                return Err(TapError::NoOperator {
+                    pipeline: self.name.clone(),
+                    name: operator.clone(),
+                    known: points.into_iter().map(|point| point.name).collect(),
+                });
+            }
+            [only] => only,
+            several => {
+                return Err(TapError::Ambiguous {
+                    pipeline: self.name.clone(),
+                    name: operator.clone(),
+                    choices: several.iter().map(|point| point.full_name()).collect(),
+                });
+            }
+        };
+        if settings.side == TapSide::Both && point.role != Role::Processor {
+            return Err(TapError::NothingChanges(operator.clone()));
+        }
+        point.tap.attach(tap);
+        Ok(())
+    }
+
+    /// Where its events can be seen.
+    fn points(&self) -> Vec<TappedOperator<'_>> {
+        let parts = &self.parts;
+        let point = |role, name: &str, tap| TappedOperator {
+            role,
+            name: name.to_owned(),
+            tap,
+        };
+        let mut points = Vec::new();
+        for (name, tap) in &self.taps {
+            points.push(point(Role::Input, name, &**tap));
+        }
+        for stage in &parts.stages {
+            points.push(point(Role::Processor, stage.name(), stage.tap()));
+        }
+        for lane in &parts.lanes {
+            for stage in lane.stages() {
+                let name = format!("{}/{}", lane.name(), stage.name());
+                points.push(point(Role::Processor, &name, stage.tap()));
+            }
+            points.push(point(Role::Output, lane.name(), lane.tap()));
+        }
+        points
+    }
+
     fn look(&self, with_files: bool) -> PipelineView {
         let parts = &self.parts;
         let operators = self.operators.iter().map(|(component, metrics)| {
@@ -171,6 +292,24 @@ impl PipelineView {
     pub fn events(&self) -> u64 {
         let inputs = self.operators.iter().filter(|it| it.role == Role::Input);
         inputs.map(|input| input.counts.events_out).sum()
+    }
+}
+
+/// An operator that can be tapped.
+struct TappedOperator<'a> {
+    role: Role,
+    name: String,
+    tap: &'a TapPoint,
+}
+
+impl TappedOperator<'_> {
+    /// Its name with its role, which no other operator of the pipeline has.
+    fn full_name(&self) -> String {
+        format!("{}:{}", self.role.word(), self.name)
+    }
+
+    fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.full_name() == name
     }
 }
 

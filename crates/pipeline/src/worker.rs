@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use batch::{Batch, Bitmap, Reentry};
+use batch::{Batch, Bitmap, Failures, Reentry};
 use component::{
     Activity, Delivery, Diagnostics, DroppedRows, OperatorMetrics, Phase, Phases, Stop,
     StreamDelivery,
@@ -28,7 +28,9 @@ use tokio::sync::watch;
 
 use crate::intake::Intake;
 use crate::lane::{Branch, Lane};
-use crate::stage::{Buried, DEAD_LETTER, SharedStage, Stage, WorkerStages, find_stage};
+use crate::settings::DEAD_LETTER;
+use crate::stage::{Buried, SharedStage, Stage, WorkerStages, find_stage};
+use crate::tap::TapPoint;
 
 /// What the ledger says of events that no output takes.
 const NO_OUTPUT: &str = "no output";
@@ -78,6 +80,8 @@ pub struct Parts {
     pub own: Arc<OperatorMetrics>,
     pub queue: Arc<Queue>,
     pub stages: Vec<Arc<SharedStage>>,
+    /// Where the events around all of these can be seen.
+    pub tap: TapPoint,
     pub lanes: Vec<Arc<Lane>>,
     pub phases: Phases,
     /// Whether the run ends with its inputs, and when one output has failed.
@@ -466,6 +470,10 @@ impl Parts {
     ) -> (Processed, Drafts) {
         let mut drafts = Vec::new();
         let first = self.first_stage(entry, &mut batch, &mut drafts);
+        let picked = match entry.turn {
+            Some(_) => self.tap.before(&batch, batch.alive()),
+            None => None,
+        };
         let is_whole = first == 0 && self.letters.is_some();
         let buries = is_whole && self.stages.iter().any(|stage| stage.buries());
         let original = buries.then(|| batch.snapshot());
@@ -479,6 +487,9 @@ impl Parts {
             if let Some(buried) = stage.process(&mut batch, entry.turn) {
                 drafts.push(draft(entry, buried, original.as_ref()));
             }
+        }
+        if let Some(picked) = picked {
+            picked.after(&batch, &Failures::none());
         }
         let batch = Arc::new(batch);
         let branch = |place: &LaneTurn| self.lanes[place.lane].branch(&batch);

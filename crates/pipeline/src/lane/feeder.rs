@@ -23,11 +23,12 @@ use queue::{Inlet, Ticket};
 use super::offers::{Item, Next};
 use super::{Common, Ending, LAST_ATTEMPT, next_phase, until};
 use crate::intake::{Feeding, Intake};
+use crate::tap::TappedSink;
 
 /// What is special about such a lane.
 pub struct FeederLane {
     intake: Arc<Intake>,
-    inlet: Inlet,
+    inlet: TappedSink<Inlet>,
     feeding: Mutex<Option<Feeding>>,
     /// Batches that may wait for the lane.
     waiting_max: usize,

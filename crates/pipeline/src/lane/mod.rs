@@ -70,6 +70,7 @@ use crate::reading::Reading;
 use crate::retry::Panicked;
 use crate::settings::RetrySettings;
 use crate::stage::{Buried, SharedStage, Stage, find_stage, make_stages, report_expression_errors};
+use crate::tap::TapPoint;
 pub(crate) use compress::compress;
 use feeder::FeederLane;
 use gauges::Gauges;
@@ -132,6 +133,8 @@ struct Common {
     lost: AtomicU64,
     /// What it is doing at the moment.
     gauges: Gauges,
+    /// Where the events that it is offered can be seen.
+    tap: TapPoint,
 }
 
 /// Why a lane takes nothing more.
@@ -193,6 +196,7 @@ impl Lane {
             letters,
             lost: AtomicU64::new(0),
             gauges: Gauges::default(),
+            tap: TapPoint::default(),
             activity: shared.activities.of(&diagnostics, &metrics),
             diagnostics,
             name: node.name,
@@ -258,6 +262,11 @@ impl Lane {
     /// The output's counters.
     pub fn metrics(&self) -> &Arc<OperatorMetrics> {
         &self.common.metrics
+    }
+
+    /// Where the events that it is offered can be seen.
+    pub fn tap(&self) -> &TapPoint {
+        &self.common.tap
     }
 
     /// Whether it wants no more events: the reader is gone, or one of its processors lets nothing pass any more.
@@ -393,6 +402,7 @@ impl Lane {
     pub fn offer(&self, turn: u64, branch: Branch, ticket: &Arc<Ticket>) {
         let common = &self.common;
         let Branch { batch, rows } = branch;
+        common.tap.pass(&batch, &rows);
         let mut item = Item {
             batch,
             rows,
