@@ -146,11 +146,6 @@ fn url(address: Option<&str>, uses_tls: bool) -> anyhow::Result<Url> {
 }
 
 impl ApiClient {
-    /// Where it asks.
-    pub fn url(&self) -> &Url {
-        &self.url
-    }
-
     /// What the API says at a path, which begins with a slash, with these parameters.
     ///
     /// # Errors

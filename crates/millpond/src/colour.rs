@@ -50,6 +50,22 @@ impl Painter {
         text.to_owned()
     }
 
+    /// What is another than before: yellow.
+    pub fn changed(self, text: &str) -> String {
+        self.paint("33", text)
+    }
+
+    /// What begins something: bold.
+    pub fn strong(self, text: &str) -> String {
+        self.paint("1", text)
+    }
+
+    /// Always paints.
+    #[cfg(test)]
+    pub fn always() -> Self {
+        Self { paints: true }
+    }
+
     fn paint(self, code: &str, text: &str) -> String {
         match self.paints {
             true => format!("\u{1b}[{code}m{text}\u{1b}[0m"),

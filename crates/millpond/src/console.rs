@@ -10,14 +10,18 @@ use crate::colour::Painter;
 
 /// Prints to standard output; a reader that is gone is no error.
 pub fn print(text: &[u8]) -> anyhow::Result<()> {
+    write(text).map(drop)
+}
+
+/// Prints to standard output; whether its reader is still there.
+pub fn write(text: &[u8]) -> anyhow::Result<bool> {
     if let Some(fault) = standard::stdout_fault() {
         bail!("{fault}");
     }
     match std::io::stdout().lock().write_all(text) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(error).context("cannot write to standard output")
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error).context("cannot write to standard output"),
     }
 }
 

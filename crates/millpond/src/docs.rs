@@ -165,6 +165,11 @@ fn tool_pages() -> Vec<(&'static str, &'static str, String)> {
             include_str!("top.md").to_owned(),
         ),
         (
+            "tap",
+            "`millpond tap`: live events of a running pipeline, and what an operator makes of them",
+            include_str!("tap.md").to_owned(),
+        ),
+        (
             "queue-tools",
             "`millpond queue`: inspecting disk queues",
             include_str!("queue_tools.md").to_owned(),

@@ -4,7 +4,6 @@
 //! error; 2 if the command line or the configuration is invalid, before anything is read.
 
 mod api;
-#[expect(dead_code, reason = "`tap` and `top` ask through it")]
 mod api_client;
 mod bench;
 mod cases;
@@ -30,6 +29,7 @@ mod schema;
 mod sources;
 mod stand_in;
 mod suite;
+mod tap;
 mod top;
 
 use std::path::PathBuf;
@@ -86,6 +86,8 @@ enum Command {
     /// Shows where processor time goes, by function, and what it costs.
     #[command(subcommand)]
     Profile(profile::ProfileCommand),
+    /// Shows live events of a running pipeline, before or after one of its operators.
+    Tap(tap::TapArgs),
     /// Prints the reference, or one page of it.
     Docs(DocsArgs),
     /// Prints the JSON Schema of the configuration, for editors.
@@ -186,7 +188,7 @@ struct FilesArgs {
 
 #[derive(Args)]
 struct DocsArgs {
-    /// A component's name, or `pipeline`, `notation`, `queue`, `queue-tools`, `shipping`, `dead-letters`, `api`, `top`, `bench`, `bench-suite`, `test`, `profile`, `profile-kinds`, `expressions`, `functions`, `grok-patterns`, `install`, `exit-codes`.
+    /// A component's name, or `pipeline`, `notation`, `queue`, `queue-tools`, `shipping`, `dead-letters`, `api`, `top`, `tap`, `bench`, `bench-suite`, `test`, `profile`, `profile-kinds`, `expressions`, `functions`, `grok-patterns`, `install`, `exit-codes`.
     topic: Option<String>,
     /// Writes one Markdown file for each page into this directory instead.
     #[arg(long, value_name = "DIR")]
@@ -257,6 +259,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Queue(command) => queue::queue(&command),
         Command::DeadLetters(command) => dead_letters::dead_letters(&command),
         Command::Profile(command) => profile::run(&command),
+        Command::Tap(args) => tap::run(&args),
         Command::Docs(args) => docs::docs(args.topic.as_deref(), args.out.as_deref()),
         Command::Schema => {
             console::print(schema::schema().as_bytes())?;

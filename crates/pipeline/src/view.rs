@@ -159,6 +159,11 @@ impl View {
         self.0.taps.get(key)
     }
 
+    /// Ends all taps, for this reason, so that nobody waits for events any more.
+    pub fn end_taps(&self, reason: &str) {
+        self.0.taps.end(reason);
+    }
+
     /// Closes the tap of a key.
     ///
     /// # Errors

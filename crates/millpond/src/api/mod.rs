@@ -10,6 +10,7 @@
 //! | [`metrics`], [`exposition`] | metrics as text; `process`: what the process uses |
 //! | [`configuration`], `masked` | the configuration in force, without its secrets |
 //! | [`profile`] | the processor time of the process itself |
+//! | [`tap`] | events that pass a point of a pipeline |
 //!
 //! The server has a thread and an event loop of its own, so that it answers while inputs are busy and takes nothing from them. What
 //! it shows comes from a [`View`], which looks at the counters that pipelines keep anyway.
@@ -32,6 +33,7 @@ mod routes;
 pub mod settings;
 pub mod state;
 pub mod stats;
+pub mod tap;
 pub mod windows;
 
 use std::sync::Arc;
@@ -62,6 +64,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The server.
 pub struct ApiServer {
+    state: Arc<ApiState>,
     stop: Stop,
     thread: Work<()>,
 }
@@ -108,12 +111,18 @@ impl ApiServer {
         let stopped = stop.clone();
         let serve = move || runtime.block_on(serve(listener, handler, stopped));
         let thread = component::thread::start("api", serve).map_err(StartError::Threads)?;
-        Ok(Some(Self { stop, thread }))
+        Ok(Some(Self {
+            state: state.clone(),
+            stop,
+            thread,
+        }))
     }
 
     /// Closes the port, and waits for answers that are being sent.
     pub fn stop(self) {
         self.stop.stop();
+        // Whoever waits for events gets an answer.
+        self.state.view.end_taps("Millpond has stopped");
         // A panic there has been reported.
         let _ = self.thread.join();
     }

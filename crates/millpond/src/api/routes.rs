@@ -12,6 +12,7 @@ use super::exposition::Format;
 use super::reply::{Answer, Failure, Request, Route, answer, described, failed, json, plain};
 use super::state::ApiState;
 use super::stats::{FILES_SHOWN, PipelineStats, Readiness, Stats};
+use super::tap::{self, TapAnswer, TapKey};
 use super::{logstash, openapi, profile};
 
 /// That the process is alive.
@@ -126,6 +127,80 @@ pub static ROUTES: &[Route] = &[
         ],
         is_open: false,
         handle: |state, request| Box::pin(profile::answer(state, request)),
+    },
+    Route {
+        method: Method::POST,
+        path: "/api/v1/tap",
+        summary: "Opens a tap: some of the events that pass a point of a pipeline. It is closed when nobody asks it for 30 seconds.",
+        query: &[
+            ("pipeline", false, "The pipeline."),
+            (
+                "operator",
+                false,
+                "The input, processor or output, such as `grok`, or `output:file` where several have a name. Default: all processors together.",
+            ),
+            (
+                "show",
+                false,
+                "`before`, `after` or `both`: the form of the events. Default: `after`.",
+            ),
+            (
+                "rate",
+                true,
+                "The most events a second: from 1 to 1000. Default: 10.",
+            ),
+            (
+                "metadata",
+                false,
+                "`true`: with what is readable under `@metadata`. Default: `false`.",
+            ),
+        ],
+        answers: &[
+            described::<TapKey>(201, "It is open."),
+            described::<Failure>(400, "A parameter is wrong or missing."),
+            described::<Failure>(404, "There is no such pipeline or operator."),
+            described::<Failure>(409, "The pipeline has ended."),
+            described::<Failure>(429, "16 taps are open."),
+        ],
+        is_open: false,
+        handle: handler!(tap::open),
+    },
+    Route {
+        method: Method::GET,
+        path: "/api/v1/tap",
+        summary: "The events of a tap that have not arrived.",
+        query: &[
+            ("tap", false, "The tap, as it was named when it was opened."),
+            (
+                "after",
+                true,
+                "The number of the last event that has arrived. Default: 0.",
+            ),
+            (
+                "wait",
+                true,
+                "How many seconds the answer may wait for events: at most 20. Default: 0.",
+            ),
+        ],
+        answers: &[
+            described::<TapAnswer>(200, "The events."),
+            described::<Failure>(400, "A parameter is wrong."),
+            described::<Failure>(404, "There is no such tap."),
+        ],
+        is_open: false,
+        handle: |state, request| Box::pin(tap::poll(state, request)),
+    },
+    Route {
+        method: Method::DELETE,
+        path: "/api/v1/tap",
+        summary: "Closes a tap.",
+        query: &[("tap", false, "The tap.")],
+        answers: &[
+            described::<TapKey>(200, "It is closed."),
+            described::<Failure>(404, "There is no such tap."),
+        ],
+        is_open: false,
+        handle: handler!(tap::close),
     },
     Route {
         method: Method::GET,

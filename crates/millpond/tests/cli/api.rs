@@ -438,32 +438,37 @@ fn every_path_is_described_and_answers_as_described() {
     for (path, method, operation) in methods {
         let request = format!("{} {path}", method.to_uppercase());
         let answer = ask(port, &request, "Content-Length: 0\r\n");
-        let responses = &operation["responses"];
-        let response = responses.get(answer.status.to_string());
-        let response = response.unwrap_or_else(|| panic!("{path}: {}", answer.status));
-        let content = response["content"].as_object().expect("types");
-        let of_type = |name: &&String| answer.head.contains(name.as_str());
-        let kind = content
-            .keys()
-            .find(of_type)
-            .unwrap_or_else(|| panic!("{path}: {}", answer.head));
-        let Some(schema) = content[kind].get("schema") else {
-            continue;
-        };
-        // References lead into the description.
-        let mut schema = schema.clone();
-        if let Some(schema) = schema.as_object_mut() {
-            schema.insert("components".to_owned(), description["components"].clone());
-        }
-        let validator = jsonschema::validator_for(&schema).expect("a schema");
-        let body = answer.json();
-        let wrong: Vec<String> = validator
-            .iter_errors(&body)
-            .map(|error| format!("{error} at {}", error.instance_path()))
-            .collect();
-        assert!(wrong.is_empty(), "{path}: {wrong:?}");
+        expect_described(&description, path, operation, &answer);
     }
     service.kill();
+}
+
+/// Checks that an answer is one of those that the description has for an operation of a path.
+pub fn expect_described(description: &Value, path: &str, operation: &Value, answer: &Answer) {
+    let responses = &operation["responses"];
+    let response = responses.get(answer.status.to_string());
+    let response = response.unwrap_or_else(|| panic!("{path}: {}", answer.status));
+    let content = response["content"].as_object().expect("types");
+    let of_type = |name: &&String| answer.head.contains(name.as_str());
+    let kind = content
+        .keys()
+        .find(of_type)
+        .unwrap_or_else(|| panic!("{path}: {}", answer.head));
+    let Some(schema) = content[kind].get("schema") else {
+        return;
+    };
+    // References lead into the description.
+    let mut schema = schema.clone();
+    if let Some(schema) = schema.as_object_mut() {
+        schema.insert("components".to_owned(), description["components"].clone());
+    }
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    let body = answer.json();
+    let wrong: Vec<String> = validator
+        .iter_errors(&body)
+        .map(|error| format!("{error} at {}", error.instance_path()))
+        .collect();
+    assert!(wrong.is_empty(), "{path}: {wrong:?}");
 }
 
 #[test]

@@ -80,6 +80,7 @@ mod splunk_hec_input;
 mod splunk_output;
 mod stopping;
 mod surroundings;
+mod tap;
 mod terminals;
 mod tls;
 mod top;

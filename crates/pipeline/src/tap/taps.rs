@@ -82,6 +82,13 @@ impl Taps {
         }
     }
 
+    /// Nothing more is shown, for this reason.
+    pub fn end(&self, reason: &str) {
+        for tap in self.0.lock().values() {
+            tap.set_status(TapStatus::Gone(reason.to_owned()));
+        }
+    }
+
     fn of(&self, pipeline: &str) -> Vec<Arc<Tap>> {
         let taps = self.0.lock();
         let is_its = |tap: &&Arc<Tap>| tap.settings().pipeline == pipeline;
@@ -96,7 +103,7 @@ fn prune(taps: &mut BTreeMap<String, Arc<Tap>>, now: Instant) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tap::TapSide;
+    use crate::tap::{PATIENCE, TapSide};
 
     fn settings() -> TapSettings {
         TapSettings {
@@ -142,5 +149,12 @@ mod tests {
         assert_eq!(status().await, TapStatus::Open);
         taps.started("p", |_| Err(TapError::Ended("why".to_owned())));
         assert!(matches!(status().await, TapStatus::Gone(_)));
+        taps.open(settings(), |_| Ok(())).expect("there is room");
+        taps.end("stopped");
+        let all = taps.of("p");
+        let polls = all.iter().map(|tap| tap.poll(0, PATIENCE));
+        for poll in polls {
+            assert!(matches!(poll.await.status, TapStatus::Gone(_)));
+        }
     }
 }

@@ -1,0 +1,234 @@
+//! `millpond tap`: live events of a running pipeline, over its API.
+
+mod diff;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use component::{grouped, plural};
+use http::Method;
+use serde_json::Value;
+use tokio::time::timeout;
+
+use crate::api::tap::{TapAnswer, TapKey, TapState, TappedEvent, WAIT_MAX};
+use crate::api_client::{ApiArgs, ApiClient, ApiError};
+use crate::colour::Painter;
+use crate::console::{say, write};
+use crate::log;
+
+/// The path of taps.
+const PATH: &str = "/api/v1/tap";
+
+/// How long the end waits for the tap to be closed; without that it is closed soon, too.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+#[derive(Args)]
+pub struct TapArgs {
+    /// The pipeline; behind a colon, an input, processor or output of it, such as web:grok. Without one, events are shown as all
+    /// processors together leave them.
+    #[arg(value_name = "PIPELINE[:OPERATOR]")]
+    point: String,
+    /// Shows events as they come to the operator, not as they leave it.
+    #[arg(long, conflicts_with = "diff")]
+    before: bool,
+    /// Shows what the operator changed: which fields it added (+), removed (-) and changed (~), and events that it dropped.
+    #[arg(long)]
+    diff: bool,
+    /// The most events a second. Of those that pass, as many are picked.
+    #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    rate: u64,
+    /// Ends after so many events.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Also shows what is readable under `@metadata`.
+    #[arg(long)]
+    metadata: bool,
+    #[command(flatten)]
+    api: ApiArgs,
+}
+
+/// A tap that is open.
+struct Following<'a> {
+    args: &'a TapArgs,
+    client: &'a ApiClient,
+    tap: String,
+    painter: Painter,
+    /// The number of the last event that arrived.
+    last: u64,
+    shown: u64,
+    passed: u64,
+    skipped: u64,
+    state: TapState,
+}
+
+/// Why there are no further events.
+enum TapEnd {
+    /// As many were shown as were asked for, or nobody reads them any more.
+    Enough,
+    /// The point does not exist any more.
+    Gone(String),
+}
+
+/// Shows events until it is interrupted.
+pub fn run(args: &TapArgs) -> anyhow::Result<ExitCode> {
+    let client = args.api.connect()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("the system refuses an event loop")?;
+    runtime.block_on(async {
+        let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
+        let opened = tokio::select! {
+            _ = &mut interrupted => return Ok(ExitCode::SUCCESS),
+            opened = Following::open(args, &client) => opened,
+        };
+        let mut following = opened?;
+        let ended = tokio::select! {
+            _ = &mut interrupted => Ok(TapEnd::Enough),
+            ended = following.run() => ended,
+        };
+        let code = match ended {
+            Ok(TapEnd::Enough) => ExitCode::SUCCESS,
+            Ok(TapEnd::Gone(reason)) => {
+                log::fail(&reason);
+                ExitCode::FAILURE
+            }
+            Err(error) => {
+                log::fail(&format!("{error:#}"));
+                ExitCode::FAILURE
+            }
+        };
+        following.close().await;
+        Ok(code)
+    })
+}
+
+impl<'a> Following<'a> {
+    async fn open(args: &'a TapArgs, client: &'a ApiClient) -> Result<Self, ApiError> {
+        let (pipeline, operator) = match args.point.split_once(':') {
+            Some((pipeline, operator)) => (pipeline, Some(operator)),
+            None => (&*args.point, None),
+        };
+        let show = match (args.before, args.diff) {
+            (_, true) => "both",
+            (true, false) => "before",
+            (false, false) => "after",
+        };
+        let (rate, metadata) = (args.rate.to_string(), args.metadata.to_string());
+        let mut query = vec![
+            ("pipeline", pipeline),
+            ("show", show),
+            ("rate", &rate),
+            ("metadata", &metadata),
+        ];
+        query.extend(operator.map(|operator| ("operator", operator)));
+        let opened: TapKey = client.ask(Method::POST, PATH, &query).await?;
+        Ok(Self {
+            args,
+            client,
+            tap: opened.tap,
+            painter: Painter::stdout(),
+            last: 0,
+            shown: 0,
+            passed: 0,
+            skipped: 0,
+            state: TapState::Open,
+        })
+    }
+
+    /// Shows events until there are no more.
+    async fn run(&mut self) -> anyhow::Result<TapEnd> {
+        let wait = WAIT_MAX.to_string();
+        loop {
+            let after = self.last.to_string();
+            let query = [("tap", &*self.tap), ("after", &after), ("wait", &wait)];
+            let answer: TapAnswer = self.client.get(PATH, &query).await?;
+            (self.passed, self.skipped) = (answer.passed, answer.skipped);
+            for event in answer.events {
+                self.last = event.number;
+                if !self.show(event)? {
+                    return Ok(TapEnd::Enough);
+                }
+            }
+            if let TapState::Gone = answer.state {
+                return Ok(TapEnd::Gone(answer.reason.unwrap_or_default()));
+            }
+            self.note(answer.state);
+        }
+    }
+
+    /// Says that the pipeline has ended or started again.
+    fn note(&mut self, state: TapState) {
+        if self.state != state {
+            self.state = state;
+            let (pipeline, _) = self
+                .args
+                .point
+                .split_once(':')
+                .unwrap_or((&self.args.point, ""));
+            say(&match state {
+                TapState::Waiting => {
+                    format!("the pipeline {pipeline} has ended; waiting for it to start again")
+                }
+                TapState::Open | TapState::Gone => {
+                    format!("the pipeline {pipeline} has started again")
+                }
+            });
+        }
+    }
+
+    /// Prints an event; whether another one is wanted.
+    fn show(&mut self, event: TappedEvent) -> anyhow::Result<bool> {
+        let text = match self.args.diff {
+            true => diff::block(&event, self.painter),
+            false => line(event.before.or(event.after)),
+        };
+        self.shown += 1;
+        let is_read = write(text.as_bytes())?;
+        Ok(is_read && self.args.count.is_none_or(|count| self.shown < count))
+    }
+
+    /// Closes the tap and says how much of everything was shown.
+    async fn close(&self) {
+        let query = [("tap", &*self.tap)];
+        let closing = self.client.ask::<TapKey>(Method::DELETE, PATH, &query);
+        // It is closed in any case, soon.
+        let _ = timeout(CLOSE_TIMEOUT, closing).await;
+        let (shown, passed) = (grouped(self.shown), plural(self.passed, "event"));
+        let skipped = match self.skipped {
+            0 => String::new(),
+            skipped => format!("; {} had no room", grouped(skipped)),
+        };
+        say(&format!("{shown} of {passed} shown{skipped}"));
+    }
+}
+
+/// An event as a line of JSON. Control characters, which JSON need not escape from 0x7F on, do nothing to a terminal.
+fn line(event: Option<Value>) -> String {
+    let text = event.unwrap_or_default().to_string();
+    let mut line = String::with_capacity(text.len() + 1);
+    for character in text.chars() {
+        match character.is_control() {
+            true => line.push_str(&format!("\\u{:04x}", u32::from(character))),
+            false => line.push(character),
+        }
+    }
+    line.push('\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_does_nothing_to_a_terminal() {
+        let event = serde_json::json!({ "a": "\u{1b}[1m\u{9b}1m\u{7f}\n", "b": 1 });
+        let text = line(Some(event.clone()));
+        assert_eq!(text, "{\"a\":\"\\u001b[1m\\u009b1m\\u007f\\n\",\"b\":1}\n");
+        let read: Value = serde_json::from_str(&text).expect("it is JSON");
+        assert_eq!(read, event);
+    }
+}
