@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use batch::Budget;
 use component::kept::{Attempt, Kept};
-use component::{AnyOutput, Stop};
+use component::{AnyOutput, Stop, plural_were};
 use config::ConfigError;
 use futures_util::future::select_all;
 use parking_lot::Mutex;
@@ -20,7 +20,7 @@ use crate::intake::Intake;
 use crate::queues::open_queues;
 use crate::reload::{Changes, ReloadError, Request, groups};
 use crate::replay::open_letters;
-use crate::report::PipelineReport;
+use crate::report::{PipelineReport, Problem};
 use crate::retry::{Panicked, caught};
 use crate::running::{Resources, Running};
 use crate::settings::ProcessSettings;
@@ -79,6 +79,22 @@ impl Shares {
 }
 
 impl Process {
+    /// Says what a pipeline that a reload has ended could not do. The report at the end of the run may be weeks away.
+    fn tell(&self, report: &PipelineReport) {
+        let diagnostics = self.options.diagnostics.for_pipeline(&report.name);
+        for Problem { component, text } in &report.problems {
+            diagnostics
+                .for_component(component.role, &component.name)
+                .warn(text);
+        }
+        if report.undelivered > 0 {
+            let events = plural_were(report.undelivered, "event");
+            diagnostics.warn(&format!(
+                "{events} read and not delivered before the pipeline was replaced or removed"
+            ));
+        }
+    }
+
     /// What the pipelines of a configuration share, and these.
     pub fn new(graph: Graph, kept: Arc<Kept>, options: RunOptions) -> (Self, Vec<PipelineGraph>) {
         let settings = graph.process;
@@ -354,9 +370,14 @@ impl Fleet {
         let mut ending: Vec<Live> = self.live.extract_if(.., is_ending).collect();
         ending.iter().for_each(|live| live.stop.stop());
         let parts: Vec<Weak<Parts>> = ending.iter().map(|live| live.parts.clone()).collect();
+        let before = self.reports.len();
         while !ending.is_empty() {
             Self::one_ends(&mut ending, &mut self.reports, &self.process).await;
         }
+        let ended = &self.reports[before..];
+        ended
+            .iter()
+            .for_each(|(_, report)| self.process.tell(report));
         // Workers look for what is over when the bell rings.
         self.process.pool.bell().ring();
         let freed = async {

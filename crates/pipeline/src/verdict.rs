@@ -284,7 +284,8 @@ impl<'a> Span<'a> {
     /// CPUs that are fully used, by no operator most.
     fn cpus(&self) -> Option<Verdict> {
         let own = self.usage.share(self.usage.cpu);
-        (own >= FULL).then(|| Verdict {
+        // Another pipeline of the process may be what uses them.
+        (own >= FULL && self.has_work()).then(|| Verdict {
             limits: None,
             text: format!(
                 "The CPUs limit this pipeline: Millpond used {} of {}.{} More CPUs would help.",

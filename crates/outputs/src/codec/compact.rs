@@ -89,6 +89,7 @@ impl<'a> BoundCompact<'a> {
             self.pairs.skip(field.name);
         }
         self.pairs.write_behind(row, start, out);
+        escape_c1(out, start);
     }
 }
 
@@ -106,8 +107,37 @@ fn escape(out: &mut Vec<u8>, start: usize) {
     }
 }
 
+/// Escapes the control characters from U+0080 to U+009F, which some terminals obey as well, from `start` on.
+fn escape_c1(out: &mut Vec<u8>, start: usize) {
+    let is_c1 = |pair: &[u8]| pair[0] == 0xc2 && (0x80..=0x9f).contains(&pair[1]);
+    if !out[start..].windows(2).any(is_c1) {
+        return;
+    }
+    let text = out.split_off(start);
+    let mut rest = &text[..];
+    while let Some((&first, behind)) = rest.split_first() {
+        match behind.first() {
+            Some(&second) if is_c1(&[first, second]) => {
+                out.extend(second.escape_ascii());
+                rest = &behind[1..];
+            }
+            _ => {
+                out.push(first);
+                rest = behind;
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn terminals_get_no_control_characters_beyond_ascii() {
+        let line = line(r#"{"message":"a\u009b31mb\u00e9","k\u0085":"v\u009b"}"#);
+        assert!(line.contains("a\\x9b31mb\u{e9}"), "{line}");
+        assert!(line.contains("k\\x85=v\\x9b"), "{line}");
+    }
+
     use super::*;
     use crate::testing;
 
