@@ -30,7 +30,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    fn new(status: StatusCode, reason: impl Into<String>) -> Self {
+    pub fn new(status: StatusCode, reason: impl Into<String>) -> Self {
         let reason = reason.into();
         Self { status, reason }
     }
@@ -43,6 +43,11 @@ impl Guard {
             checks_host: auth.is_none() && !is_mutual,
             auth,
         }
+    }
+
+    /// Whether clients show neither a token nor a certificate, so that any program of this machine may ask.
+    pub fn is_anonymous(&self) -> bool {
+        self.checks_host
     }
 
     /// The header with which credentials are asked for.

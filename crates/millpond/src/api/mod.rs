@@ -3,7 +3,7 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`settings`] | the settings, and where the API may be reached from |
-//! | [`guard`] | which requests are answered: tokens, names of this machine, pages of other sites |
+//! | [`guard`] | which requests are answered: tokens, names of this machine, pages of other sites; `neighbour`: which user a client is |
 //! | [`routes`] | every path; `openapi`: their description; `reply`: requests and answers |
 //! | [`state`] | what is shown, and where it comes from |
 //! | [`stats`], [`logstash`] | statistics, also in the form of Logstash; [`windows`]: of the last minutes |
@@ -25,6 +25,7 @@ mod guard;
 mod logstash;
 mod masked;
 mod metrics;
+mod neighbour;
 mod openapi;
 pub mod process;
 mod profile;
@@ -221,6 +222,13 @@ impl Api {
             Ok(route) => route,
             Err(answer) => return *answer,
         };
+        if route.path == tap::PATH && self.guard.is_anonymous() {
+            let port = self.state.port();
+            if !port.is_some_and(|port| neighbour::is_own_user(peer.address, port)) {
+                let reason = "without `api.token`, events are shown only to programs of the user that Millpond runs as, and of root";
+                return self.refuse(peer, &guard::Refusal::new(StatusCode::FORBIDDEN, reason));
+            }
+        }
         let is_known = !is_open || self.guard.admit(&head, false).is_ok();
         let request = reply::Request { head, is_known };
         (route.handle)(&self.state, &request).await

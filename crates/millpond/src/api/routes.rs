@@ -130,7 +130,7 @@ pub static ROUTES: &[Route] = &[
     },
     Route {
         method: Method::POST,
-        path: "/api/v1/tap",
+        path: tap::PATH,
         summary: "Opens a tap: some of the events that pass a point of a pipeline. It is closed when nobody asks it for 30 seconds.",
         query: &[
             ("pipeline", false, "The pipeline."),
@@ -167,7 +167,7 @@ pub static ROUTES: &[Route] = &[
     },
     Route {
         method: Method::GET,
-        path: "/api/v1/tap",
+        path: tap::PATH,
         summary: "The events of a tap that have not arrived.",
         query: &[
             ("tap", false, "The tap, as it was named when it was opened."),
@@ -192,7 +192,7 @@ pub static ROUTES: &[Route] = &[
     },
     Route {
         method: Method::DELETE,
-        path: "/api/v1/tap",
+        path: tap::PATH,
         summary: "Closes a tap.",
         query: &[("tap", false, "The tap.")],
         answers: &[

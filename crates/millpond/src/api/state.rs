@@ -168,6 +168,11 @@ impl ApiState {
         json!({ "successes": loaded.saturating_sub(1), "failures": failed })
     }
 
+    /// The port that it listens on.
+    pub(super) fn port(&self) -> Option<u16> {
+        self.address.get().map(SocketAddr::port)
+    }
+
     /// Where it listens.
     pub(super) fn address(&self) -> String {
         self.address

@@ -18,6 +18,9 @@ use super::reply::{Answer, Request, failed, json};
 use super::state::ApiState;
 use super::stats::time;
 
+/// The path of taps.
+pub const PATH: &str = "/api/v1/tap";
+
 /// Events a second where nothing else is said.
 pub const RATE: usize = 10;
 

@@ -12,14 +12,11 @@ use http::Method;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::api::tap::{TapAnswer, TapKey, TapState, TappedEvent, WAIT_MAX};
+use crate::api::tap::{PATH, TapAnswer, TapKey, TapState, TappedEvent, WAIT_MAX};
 use crate::api_client::{ApiArgs, ApiClient, ApiError};
 use crate::colour::Painter;
 use crate::console::{say, write};
 use crate::log;
-
-/// The path of taps.
-const PATH: &str = "/api/v1/tap";
 
 /// How long the end waits for the tap to be closed; without that it is closed soon, too.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -79,7 +76,7 @@ pub fn run(args: &TapArgs) -> anyhow::Result<ExitCode> {
         .build()
         .context("the system refuses an event loop")?;
     runtime.block_on(async {
-        let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
+        let mut interrupted = std::pin::pin!(interruption());
         let opened = tokio::select! {
             _ = &mut interrupted => return Ok(ExitCode::SUCCESS),
             opened = Following::open(args, &client) => opened,
@@ -103,6 +100,19 @@ pub fn run(args: &TapArgs) -> anyhow::Result<ExitCode> {
         following.close().await;
         Ok(code)
     })
+}
+
+/// Waits for Ctrl-C or SIGTERM.
+async fn interruption() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut term) = signal(SignalKind::terminate()) else {
+        let _ = tokio::signal::ctrl_c().await;
+        return;
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = term.recv() => {}
+    }
 }
 
 impl<'a> Following<'a> {

@@ -11,6 +11,25 @@ use crate::api::{Answer, ask, expect_described, get, on_a_free_port, port};
 use crate::program::{Ended, Folder, command, ended, millpond};
 use crate::running::{Service, append, eventually, numbered};
 
+/// What an ordinary program of the machine may not see.
+#[test]
+fn events_are_shown_to_the_own_user_alone() {
+    let it = Tapped::start(&on_a_free_port());
+    let folder = Folder::new();
+    let user = crate::unprivileged::Unprivileged::new(&folder);
+    let (api, url) = (it.port.to_string(), format!("http://127.0.0.1:{}", it.port));
+    for address in [&api, &url] {
+        let mut tap = user.command();
+        let output = tap.args(["tap", "web", "--api", address]).output();
+        let refused = ended(output.expect("runs")).expect(2);
+        let reason = "without `api.token`, events are shown only to programs of the user";
+        assert!(refused.err.contains(reason), "{}", refused.err);
+    }
+    let mut top = user.command();
+    let shown = top.args(["top", "--once", "--interval", "100ms", "--api", &api]);
+    ended(shown.output().expect("runs")).expect(0);
+}
+
 const LINES: &str = "GET /index 200\nPOST /form 500\nnonsense\n";
 
 /// A service that follows a log, and is fed while somebody looks.
