@@ -16,6 +16,9 @@ use super::rates::{Looks, OperatorRow, PipelineRow};
 use crate::api::windows::OperatorShares;
 use crate::queue::age;
 
+/// Below this width, figures would be cut off.
+pub const WIDTH_MIN: u16 = 80;
+
 /// From this width on there is room for more columns.
 const WIDE: u16 = 110;
 
@@ -51,11 +54,11 @@ pub struct Screen {
 
 /// What the keys do.
 const KEYS: &[(&str, &str)] = &[
-    ("↑ ↓", "choose the pipeline"),
-    ("w", "window of shares and verdict: 1, 5, 15 minutes"),
+    ("↑ ↓", "choose: the pipeline"),
+    ("w", "window: of shares and verdict: 1, 5, 15 minutes"),
     ("Tab", "below: everything, operators only, files only"),
-    ("Space", "stand still, go on"),
-    ("?", "this help"),
+    ("Space", "stop: stand still, go on"),
+    ("?", "help: these lines"),
     ("q", "quit"),
 ];
 
@@ -74,6 +77,14 @@ impl Screen {
     /// Draws it.
     pub fn draw(&self, frame: &mut Frame<'_>) {
         let area = frame.area();
+        if area.width < WIDTH_MIN {
+            let text = format!(
+                "{WIDTH_MIN} columns are needed, and there are {}; q quits",
+                area.width
+            );
+            frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: true }), area);
+            return;
+        }
         let pipelines = self.looks.pipelines(self.window);
         let trouble = u16::from(self.trouble.is_some());
         let [head, trouble, body, foot] = Layout::vertical([
@@ -124,7 +135,9 @@ impl Screen {
             bytes(stats.process.resident_memory_bytes),
             grouped(stats.process.open_files),
         );
-        let lines = vec![Line::styled(first, STRONG), Line::raw(second)];
+        let first = Line::styled(first, STRONG);
+        let left = usize::from(area.width).saturating_sub(first.width());
+        let lines = vec![first, Line::raw(second)];
         frame.render_widget(Paragraph::new(lines), area);
         let interval = format!("every {}", age(Some(self.interval.as_secs_f64())));
         let right = if self.is_paused {
@@ -132,13 +145,14 @@ impl Screen {
         } else {
             interval
         };
-        frame.render_widget(Paragraph::new(right).alignment(Alignment::Right), area);
+        if right.len() < left {
+            frame.render_widget(Paragraph::new(right).alignment(Alignment::Right), area);
+        }
     }
 
     fn foot(&self) -> Paragraph<'static> {
         let keys = KEYS.iter().map(|(key, what)| {
-            let short = what.split([':', ',']).next().unwrap_or(what);
-            let short = short.split(" of ").next().unwrap_or(short);
+            let short = what.split(':').next().unwrap_or(what);
             vec![
                 Span::styled((*key).to_owned(), STRONG),
                 Span::raw(format!(" {short}  ")),
@@ -155,10 +169,7 @@ impl Screen {
             return;
         };
         let verdict = self.verdict(chosen);
-        let verdict_rows = verdict
-            .width()
-            .div_ceil(area.width.max(1) as usize)
-            .clamp(1, 4);
+        let verdict_rows = rows_of(&verdict, area.width).clamp(1, 6);
         let heights = Heights::of(
             area.height,
             verdict_rows as u16,
@@ -179,13 +190,16 @@ impl Screen {
         frame.render_widget(table, top);
         frame.render_widget(Paragraph::new(verdict).wrap(Wrap { trim: true }), text);
         if operators.height > 1 {
-            frame.render_widget(operators_table(chosen, is_wide), operators);
+            frame.render_widget(
+                operators_table(chosen, is_wide, operators.height),
+                operators,
+            );
         }
         if outputs.height > 1 {
-            frame.render_widget(outputs_table(chosen), outputs);
+            frame.render_widget(outputs_table(chosen, outputs.height), outputs);
         }
         if files.height > 1 && !chosen.stats.files.is_empty() {
-            frame.render_widget(files_table(chosen), files);
+            frame.render_widget(files_table(chosen, files.height), files);
         }
     }
 
@@ -230,7 +244,7 @@ impl Screen {
             ("STATE", Constraint::Length(8)),
             (" IN/S", Constraint::Length(9)),
             (" OUT/S", Constraint::Length(9)),
-            (" CPU", Constraint::Length(5)),
+            (" CPU", Constraint::Length(6)),
             (" QUEUE", Constraint::Length(10)),
             (" OLDEST", Constraint::Length(8)),
         ];
@@ -239,7 +253,7 @@ impl Screen {
             columns.push((" USD/HOUR", Constraint::Length(8)));
         }
         columns.push(("LIMITED BY", Constraint::Min(14)));
-        table(rows.collect(), &columns)
+        table(rows.collect(), &columns, u16::MAX)
     }
 
     fn pipeline_row(&self, pipeline: &PipelineRow<'_>, is_wide: bool) -> Row<'static> {
@@ -252,7 +266,7 @@ impl Screen {
             figure(rate(speed.events_in)),
             figure(rate(speed.events_out)),
             figure(number(speed.cpus, 2)),
-            figure(grouped(queue.events)).style(if queue.is_paused { BAD } else { Style::new() }),
+            figure(short(queue.events)).style(if queue.is_paused { BAD } else { Style::new() }),
             figure(age(oldest)),
         ];
         if is_wide {
@@ -267,6 +281,26 @@ impl Screen {
         }));
         Row::new(cells)
     }
+}
+
+/// How many rows a line takes that is wrapped at words.
+fn rows_of(line: &Line<'_>, width: u16) -> usize {
+    let text: String = line
+        .spans
+        .iter()
+        .map(|span| span.content.as_ref())
+        .collect();
+    let width = usize::from(width).max(1);
+    let (mut rows, mut used) = (1, 0);
+    for word in text.split_whitespace() {
+        let len = word.chars().count();
+        if used > 0 && used + 1 + len > width {
+            rows += 1;
+            used = 0;
+        }
+        used += len + usize::from(used > 0);
+    }
+    rows
 }
 
 /// How many rows each part has, its heading included.
@@ -305,26 +339,26 @@ impl Heights {
     }
 }
 
-fn operators_table(pipeline: &PipelineRow<'_>, is_wide: bool) -> Table<'static> {
+fn operators_table(pipeline: &PipelineRow<'_>, is_wide: bool, height: u16) -> Table<'static> {
     let rows = pipeline
         .operators
         .iter()
         .map(|it| operator_row(it, is_wide));
     let mut columns = vec![
-        ("OPERATOR", Constraint::Min(16)),
+        ("OPERATOR", Constraint::Min(14)),
         (" IN/S", Constraint::Length(9)),
         (" OUT/S", Constraint::Length(9)),
-        (" CPU", Constraint::Length(5)),
+        (" CPU", Constraint::Length(6)),
         (" NS/EVENT", Constraint::Length(8)),
         ("SHARES", Constraint::Length(BAR as u16)),
-        (" FAILED", Constraint::Length(6)),
+        (" FAILED", Constraint::Length(7)),
         (" DROPPED", Constraint::Length(7)),
     ];
     if is_wide {
         columns.push((" DEAD LETTERS", Constraint::Length(12)));
         columns.push((" BYTES/S", Constraint::Length(10)));
     }
-    table(rows.collect(), &columns)
+    table(rows.collect(), &columns, height)
 }
 
 fn operator_row(operator: &OperatorRow<'_>, is_wide: bool) -> Row<'static> {
@@ -338,10 +372,10 @@ fn operator_row(operator: &OperatorRow<'_>, is_wide: bool) -> Row<'static> {
         figure(rate(speed.events_in)),
         figure(rate(speed.events_out)),
         figure(number(speed.cpus, 2)),
-        figure(number(speed.nanoseconds_per_event(), 0)),
+        figure(rate(speed.nanoseconds_per_event())),
         shares.map_or_else(|| Text::raw(""), bar),
         trouble(stats.failures),
-        figure(grouped(stats.dropped)),
+        figure(short(stats.dropped)),
     ];
     if is_wide {
         let rate = speed.bytes.map(|rate| bytes(rate as u64));
@@ -363,8 +397,12 @@ fn bar(shares: &OperatorShares) -> Text<'static> {
     ]))
 }
 
-fn outputs_table(pipeline: &PipelineRow<'_>) -> Table<'static> {
-    let rows = pipeline.stats.outputs.iter().map(|output| {
+fn outputs_table(pipeline: &PipelineRow<'_>, height: u16) -> Table<'static> {
+    // What fails is not among those for which there is no room.
+    let is_well = |state: &str| matches!(state, "working" | "ended");
+    let mut outputs: Vec<_> = pipeline.stats.outputs.iter().collect();
+    outputs.sort_by_key(|output| is_well(&output.state));
+    let rows = outputs.into_iter().map(|output| {
         let since = output
             .failing_seconds
             .map(|seconds| format!("for {}: ", age(Some(seconds))));
@@ -372,8 +410,8 @@ fn outputs_table(pipeline: &PipelineRow<'_>) -> Table<'static> {
         Row::new(vec![
             Text::raw(output.name.clone()),
             Text::styled(output.state.clone(), state_style(&output.state)),
-            figure(grouped(output.requests_in_flight)),
-            figure(grouped(output.requests_waiting)),
+            figure(short(output.requests_in_flight)),
+            figure(short(output.requests_waiting)),
             Text::raw(since.unwrap_or_default() + &reason),
         ])
     });
@@ -387,10 +425,10 @@ fn outputs_table(pipeline: &PipelineRow<'_>) -> Table<'static> {
         (" WAITING", Constraint::Length(7)),
         ("FAILING", Constraint::Min(20)),
     ];
-    table(rows.collect(), &columns)
+    table(rows.collect(), &columns, height)
 }
 
-fn files_table(pipeline: &PipelineRow<'_>) -> Table<'static> {
+fn files_table(pipeline: &PipelineRow<'_>, height: u16) -> Table<'static> {
     let mut files: Vec<_> = pipeline.stats.files.iter().collect();
     files.sort_by_key(|file| Reverse(file.lag_bytes + file.in_flight_bytes));
     let rows = files.into_iter().map(|file| {
@@ -410,11 +448,21 @@ fn files_table(pipeline: &PipelineRow<'_>) -> Table<'static> {
         (" LAG", Constraint::Length(10)),
         (" BEHIND", Constraint::Length(8)),
     ];
-    table(rows.collect(), &columns)
+    table(rows.collect(), &columns, height)
 }
 
 /// A table under a heading. Names of columns that begin with a space are those of figures.
-fn table(rows: Vec<Row<'static>>, columns: &[(&'static str, Constraint)]) -> Table<'static> {
+fn table(
+    mut rows: Vec<Row<'static>>,
+    columns: &[(&'static str, Constraint)],
+    height: u16,
+) -> Table<'static> {
+    let room = usize::from(height.saturating_sub(1)).max(1);
+    if rows.len() > room {
+        let more = rows.len() - (room - 1);
+        rows.truncate(room - 1);
+        rows.push(Row::new([Text::raw(format!("… {more} more"))]));
+    }
     let heading = columns
         .iter()
         .map(|(name, _)| match name.strip_prefix(' ') {
@@ -477,7 +525,7 @@ fn figure(text: String) -> Text<'static> {
 
 /// A count of what should be none.
 fn trouble(count: u64) -> Text<'static> {
-    figure(grouped(count)).style(if count > 0 { BAD } else { Style::new() })
+    figure(short(count)).style(if count > 0 { BAD } else { Style::new() })
 }
 
 fn number(number: Option<f64>, decimals: usize) -> String {
@@ -485,7 +533,27 @@ fn number(number: Option<f64>, decimals: usize) -> String {
 }
 
 fn rate(rate: Option<f64>) -> String {
-    rate.map_or_else(|| "-".to_owned(), |rate| grouped(rate.round() as u64))
+    rate.map_or_else(|| "-".to_owned(), |rate| short(rate.round() as u64))
+}
+
+/// A count of at most seven characters: what is cut off would be its first digits.
+fn short(count: u64) -> String {
+    if count < 1_000_000 {
+        return grouped(count);
+    }
+    let mut value = count as f64 / 1e6;
+    let mut units = ["M", "G", "T", "P", "E"].iter();
+    let mut unit = units.next();
+    while value >= 999.5 {
+        value /= 1e3;
+        unit = units.next();
+    }
+    let decimals = match value {
+        value if value < 9.995 => 2,
+        value if value < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$} {}", unit.unwrap_or(&""))
 }
 
 fn dollars(usd: f64) -> String {
@@ -493,5 +561,41 @@ fn dollars(usd: f64) -> String {
         usd if usd >= 100.0 => format!("${}", grouped(usd.round() as u64)),
         usd if usd >= 1.0 => format!("${usd:.2}"),
         usd => format!("${usd:.4}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_counts_lose_no_digits_of_weight() {
+        for (count, expected) in [
+            (0, "0"),
+            (999_999, "999,999"),
+            (1_000_000, "1.00 M"),
+            (2_383_811, "2.38 M"),
+            (9_995_000, "10.0 M"),
+            (99_950_000, "100 M"),
+            (999_499_999, "999 M"),
+            (999_600_000, "1.00 G"),
+            (u64::MAX, "18.4 E"),
+        ] {
+            assert_eq!(short(count), expected);
+            assert!(short(count).len() <= 7);
+        }
+    }
+
+    #[test]
+    fn rows_are_counted_as_they_are_wrapped() {
+        for (text, width, rows) in [
+            ("", 10, 1),
+            ("one two", 7, 1),
+            ("one two", 6, 2),
+            ("aaaa bbbb cccc", 9, 2),
+            ("aaaaaa bbbbbb cccccc", 10, 3),
+        ] {
+            assert_eq!(rows_of(&Line::raw(text), width), rows, "{text:?}");
+        }
     }
 }

@@ -26,7 +26,7 @@ use crate::api::stats::Stats;
 use crate::api_client::{ApiArgs, ApiClient, ApiError};
 use crate::console::print;
 use crate::profile::rates::RateArgs;
-use draw::{Screen, Section};
+use draw::{Screen, Section, WIDTH_MIN};
 use rates::Looks;
 
 /// How many files of each pipeline are asked for.
@@ -226,7 +226,7 @@ impl Top {
     fn text(&self) -> anyhow::Result<String> {
         let size = ratatui::crossterm::terminal::size();
         let width = size.ok().filter(|_| std::io::stdout().is_terminal());
-        let width = width.map_or(PRINTED.0, |(width, _)| width);
+        let width = width.map_or(PRINTED.0, |(width, _)| width.max(WIDTH_MIN));
         let mut terminal = Terminal::new(TestBackend::new(width, PRINTED.1))?;
         terminal.draw(|frame| self.screen.draw(frame))?;
         Ok(text_of(terminal.backend().buffer()))
@@ -286,7 +286,7 @@ mod tests {
         for expected in [
             "Millpond 1.2.3 on web-1, up 102.0 s, configuration 4",
             "2.00 CPUs, $0.0850 an hour ($745 a year), memory 84.0 MiB",
-            "1,000,000",
+            "1.00 M",
             "processor grok",
             "web, last 1 minute (30.0 s so far): Processor grok limits",
             "███████████·",
