@@ -204,11 +204,12 @@ impl<'a> Span<'a> {
         self.usage.share(self.usage.cpu) + others
     }
 
-    /// Whether workers or an input had something to do most of the time. Where CPUs are short, that time passes for those that wait for one.
+    /// Whether there was something to do most of the time, for workers or an input, that no destination held up.
     fn has_work(&self) -> bool {
         let inputs = self.of_role(&[Role::Input]);
-        let busy = inputs.map(|input| self.shares(input).busy);
-        busy.fold(self.workers_busy(), f64::max) >= MOST
+        let had_events = inputs.map(|input| 1.0 - self.shares(input).waiting_for_input);
+        let most = had_events.fold(self.workers_busy(), f64::max);
+        most >= MOST && self.held().is_none()
     }
 
     /// Other programs on CPUs that are fully used.
@@ -578,6 +579,14 @@ mod tests {
         case.others = 1990;
         let (limits, text) = case.limits();
         assert_eq!(limits.as_deref(), Some("output http"), "{text}");
+        // Workers that get no CPU, and an input that waits for them.
+        let starved = Case {
+            others: 1990,
+            ..Case::new([(40, 450, 530), IDLE, (200, 700, 0), IDLE, IDLE, IDLE])
+        };
+        let (limits, text) = starved.limits();
+        assert_eq!(limits, None, "{text}");
+        assert!(text.starts_with("Other programs limit"), "{text}");
         case.operators[4] = IDLE;
         case.operators[0] = IDLE;
         let (limits, text) = case.limits();
