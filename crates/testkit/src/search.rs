@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::ports::free_port;
 use crate::rights::leave_out;
 
 /// How long a server may take to start.
@@ -51,15 +52,14 @@ impl SearchServer {
             installed.is_ok_and(|status| status.success()),
             "{name} cannot be installed"
         );
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let mut server = Self {
             name: name.to_owned(),
             settings: settings.iter().map(ToString::to_string).collect(),
             home: tempfile::tempdir().expect("a folder"),
-            address: free.local_addr().expect("an address"),
+            // Which nobody else gets while it is killed and restarted.
+            address: (Ipv4Addr::LOCALHOST, free_port()).into(),
             child: None,
         };
-        drop(free);
         server.start_again();
         Some(server)
     }

@@ -57,7 +57,7 @@ impl Place {
         Service::start(&self.folder, &["run", &path])
     }
 
-    /// Writes the configuration and gives its path.
+    /// Puts the configuration in its place, whole: a service that is starting may be about to read it. Gives its path.
     fn configure(&self, queue: &str, output: &str) -> String {
         let yaml = format!(
             "data_dir: '{data}'
@@ -73,7 +73,12 @@ pipelines:
             data = self.folder.path("data"),
             log = self.folder.path("app.log"),
         );
-        self.folder.write("service.yaml", yaml)
+        let (new, path) = (
+            self.folder.write("service.yaml.new", yaml),
+            self.folder.path("service.yaml"),
+        );
+        std::fs::rename(new, &path).expect("a writable folder");
+        path
     }
 
     /// Checks that the index holds exactly the lines that were written, each once.
