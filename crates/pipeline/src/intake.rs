@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use component::{OperatorMetrics, Phase, Phases};
 use queue::{Inlet, Queue};
-use tokio::sync::watch;
 
+use crate::senders::{Senders, Sending};
 use crate::tap::{TapPoint, TappedSink};
 
 /// Where a pipeline takes batches from others.
@@ -23,17 +23,8 @@ pub struct Intake {
     is_satisfied: AtomicBool,
     /// Somebody who feeds it empties a disk queue into it at a stop.
     is_drained_into: AtomicBool,
-    /// How many still feed it.
-    feeding: watch::Sender<usize>,
-}
-
-/// That somebody feeds a pipeline. To be dropped after the last batch.
-pub struct Feeding(Arc<Intake>);
-
-impl Drop for Feeding {
-    fn drop(&mut self) {
-        self.0.feeding.send_modify(|count| *count -= 1);
-    }
+    /// Those that still feed it.
+    feeding: Arc<Senders>,
 }
 
 impl Intake {
@@ -47,13 +38,12 @@ impl Intake {
             tap: Arc::default(),
             is_satisfied: AtomicBool::new(false),
             is_drained_into: AtomicBool::new(false),
-            feeding: watch::Sender::new(0),
+            feeding: Arc::default(),
         })
     }
 
     /// Begins to feed it from the queue of another pipeline. `can_wait` says that what is not taken stays at its source.
-    pub fn feed(self: &Arc<Self>, from: &Queue, can_wait: bool) -> (Feeding, TappedSink<Inlet>) {
-        self.feeding.send_modify(|count| *count += 1);
+    pub fn feed(self: &Arc<Self>, from: &Queue, can_wait: bool) -> (Sending, TappedSink<Inlet>) {
         if from.is_on_disk() && from.drains() {
             self.is_drained_into.store(true, Ordering::Relaxed);
         }
@@ -64,7 +54,7 @@ impl Intake {
             },
             point: self.tap.clone(),
         };
-        (Feeding(self.clone()), inlet)
+        (self.feeding.begin(), inlet)
     }
 
     /// The pipeline's name.
@@ -114,7 +104,6 @@ impl Intake {
 
     /// Waits until nobody feeds it any more.
     pub async fn ended(&self) {
-        // The sender is alive as long as this is.
-        let _ = self.feeding.subscribe().wait_for(|count| *count == 0).await;
+        self.feeding.ended().await;
     }
 }

@@ -41,6 +41,7 @@ pub mod report;
 mod retry;
 pub mod run;
 mod running;
+mod senders;
 pub mod settings;
 mod shortage;
 pub mod stage;

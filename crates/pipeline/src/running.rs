@@ -21,6 +21,7 @@ use crate::own_runtime::OwnRuntime;
 use crate::remarks::remarks;
 use crate::replay::{Opened, Replaying};
 use crate::report::{OperatorReport, PipelineReport, Problem, Role};
+use crate::senders::{CountedSink, Senders};
 use crate::stage::{SharedStage, WorkerStages, make_stages};
 use crate::start::RunOptions;
 use crate::tap::{TapPoint, TappedSink};
@@ -65,6 +66,8 @@ pub struct Running {
     /// What waits for its start.
     waiting: Waiting,
     inputs: Vec<RunningInput>,
+    /// The inputs that may still send something.
+    senders: Arc<Senders>,
     /// What looks whether dead letters are to be replayed.
     replaying: Option<Replaying>,
     writers: Vec<Work<()>>,
@@ -84,9 +87,11 @@ struct Waiting {
     options: RunOptions,
 }
 
+type InputTask = tokio::task::JoinHandle<Result<(), component::InputError>>;
+
 struct RunningInput {
     name: String,
-    task: Option<tokio::task::JoinHandle<Result<(), component::InputError>>>,
+    task: Option<InputTask>,
     metrics: Arc<OperatorMetrics>,
     progress: Arc<Progress>,
     ledger: Arc<Ledger>,
@@ -156,6 +161,7 @@ impl Running {
                 options: options.clone(),
             },
             inputs: Vec::new(),
+            senders: Arc::default(),
             replaying: None,
             writers: Vec::new(),
             job: Job::new(parts),
@@ -192,11 +198,12 @@ impl Running {
                 queue: self.job.parts.queue.clone(),
                 can_wait: node.component.can_wait(),
             };
+            let sink = TappedSink {
+                sink: inlet,
+                point: tap.clone(),
+            };
             let context = InputContext {
-                sink: Arc::new(TappedSink {
-                    sink: inlet,
-                    point: tap.clone(),
-                }),
+                sink: Arc::new(CountedSink::new(sink, &self.senders)),
                 pool: waiting.pool.clone(),
                 host: options.host.clone(),
                 stop: self.phases.clone().into(),
@@ -271,34 +278,20 @@ impl Running {
         self.phases.advance(Phase::Aborted);
     }
 
-    /// Waits for the inputs to end, then for everything accepted to be delivered.
+    /// Waits until the inputs send nothing more, for everything accepted to be delivered, and for the inputs to end.
     pub async fn finish(mut self, outer: Stop, deadline: Duration) -> PipelineReport {
         let (queue, phases) = (self.job.parts.queue.clone(), self.phases.clone());
         let intake = self.job.parts.intake.clone();
         let stopping = stop_by(outer.clone(), phases, queue.clone(), intake, deadline);
         let stopping = tokio::spawn(stopping);
-        let mut problems = Vec::new();
-        for input in &mut self.inputs {
-            let Some(mut task) = input.task.take() else {
-                continue;
-            };
-            let ended = tokio::select! {
-                ended = &mut task => Some(ended),
-                () = self.phases.reached(Phase::Aborted) => {
-                    // An input that waits for room, or for receipts, learns that there will be none.
-                    queue.close(QueuePhase::Aborted);
-                    tokio::time::timeout(LAST_CHANCE, task).await.ok()
-                }
-            };
-            problems.extend(match ended {
-                Some(ended) => input_problems(&input.name, ended),
-                None => vec![Problem::new(
-                    Role::Input,
-                    &input.name,
-                    "did not stop in time".to_owned(),
-                )],
-            });
-        }
+        let tasks = self.inputs.iter_mut();
+        let tasks = tasks.filter_map(|input| Some((input.name.clone(), input.task.take()?)));
+        let inputs = inputs_ended(tasks.collect(), self.phases.clone(), queue.clone());
+        tokio::pin!(inputs);
+        let ended = tokio::select! {
+            problems = &mut inputs => Some(problems),
+            () = self.senders.ended() => None,
+        };
         self.feeders_ended(&outer).await;
         if let Some(replaying) = &mut self.replaying {
             if self.waiting.options.finite || self.waiting.options.replays {
@@ -307,6 +300,10 @@ impl Running {
             replaying.stop();
         }
         self.deliver(&outer).await;
+        let problems = match ended {
+            Some(problems) => problems,
+            None => inputs.await,
+        };
         stopping.abort();
         let shut = queue.clone();
         match thread::start("shut", move || shut.shut()) {
@@ -536,6 +533,34 @@ async fn leave_when_safe(queue: Arc<Queue>, phases: Phases) {
         tokio::time::sleep(LEAVE_CHECK).await;
     }
     phases.advance(Phase::Leaving);
+}
+
+/// Waits for inputs to end; what went wrong.
+async fn inputs_ended(
+    tasks: Vec<(String, InputTask)>,
+    phases: Phases,
+    queue: Arc<Queue>,
+) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (name, mut task) in tasks {
+        let ended = tokio::select! {
+            ended = &mut task => Some(ended),
+            () = phases.reached(Phase::Aborted) => {
+                // An input that waits for room, or for receipts, learns that there will be none.
+                queue.close(QueuePhase::Aborted);
+                tokio::time::timeout(LAST_CHANCE, task).await.ok()
+            }
+        };
+        problems.extend(match ended {
+            Some(ended) => input_problems(&name, ended),
+            None => vec![Problem::new(
+                Role::Input,
+                &name,
+                "did not stop in time".to_owned(),
+            )],
+        });
+    }
+    problems
 }
 
 fn input_problems(

@@ -32,6 +32,8 @@ const DEADLINE: Duration = Duration::from_secs(60);
 struct Lines {
     batches: usize,
     receipts: Arc<Mutex<Vec<Receipt>>>,
+    /// Whether it ends when it has the receipts, like one that saves positions.
+    waits: bool,
 }
 
 #[async_trait]
@@ -43,6 +45,13 @@ impl Input for Lines {
             match ctx.send(batch).await {
                 Ok(receipt) => self.receipts.lock().push(receipt),
                 Err(_) => break,
+            }
+        }
+        if self.waits {
+            drop(ctx);
+            let receipts = std::mem::take(&mut *self.receipts.lock());
+            for receipt in receipts {
+                assert!(receipt.delivered().await.is_ok());
             }
         }
         Ok(())
@@ -202,6 +211,7 @@ impl Sender for Remote {
 /// A pipeline from `Lines` to such outputs.
 struct Case {
     batches: usize,
+    waits: bool,
     remotes: Vec<Arc<Remote>>,
     concurrency: Concurrency,
     queue: QueueSettings,
@@ -232,6 +242,7 @@ impl Case {
     fn new(batches: usize, remotes: Vec<Remote>) -> Self {
         Self {
             batches,
+            waits: false,
             remotes: remotes.into_iter().map(Arc::new).collect(),
             concurrency: Concurrency::Fixed(4),
             queue: QueueSettings::Memory(MemoryQueueSettings {
@@ -277,6 +288,7 @@ impl Case {
                 component: Box::new(Lines {
                     batches: self.batches,
                     receipts: receipts.clone(),
+                    waits: self.waits,
                 }),
             }],
             fed: None,
@@ -406,6 +418,21 @@ fn what_is_in_flight_is_not_bound_by_the_queue() {
         "{at_once} at once; the queue alone has room for about 12"
     );
     assert!(ran.report.is_clean());
+}
+
+#[test]
+fn the_last_request_does_not_wait_to_become_full() {
+    for waits in [false, true] {
+        let mut patient = Remote::new(good);
+        patient.requests.limits.rows_max = 1000;
+        patient.requests.limits.age_max = DEADLINE;
+        let mut case = Case::new(3, vec![patient]);
+        case.waits = waits;
+        let ran = case.run();
+        assert_eq!(case.remotes[0].taken(), lines(3));
+        assert!(ran.took < DEADLINE / 4, "{:?}, waits: {waits}", ran.took);
+        assert!(ran.report.is_clean());
+    }
 }
 
 #[test]

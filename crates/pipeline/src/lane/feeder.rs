@@ -22,14 +22,15 @@ use queue::{Inlet, Ticket};
 
 use super::offers::{Item, Next};
 use super::{Common, Ending, LAST_ATTEMPT, next_phase, until};
-use crate::intake::{Feeding, Intake};
+use crate::intake::Intake;
+use crate::senders::Sending;
 use crate::tap::TappedSink;
 
 /// What is special about such a lane.
 pub struct FeederLane {
     intake: Arc<Intake>,
     inlet: TappedSink<Inlet>,
-    feeding: Mutex<Option<Feeding>>,
+    feeding: Mutex<Option<Sending>>,
     /// Batches that may wait for the lane.
     waiting_max: usize,
 }
@@ -46,7 +47,7 @@ struct Handing<'l> {
 #[derive(Default)]
 struct Course<'l> {
     /// As long as there may be something to hand over. Afterwards the other pipeline may end.
-    feeding: Option<Feeding>,
+    feeding: Option<Sending>,
     handing: Option<Handing<'l>>,
     /// Batches that the other queue took, until their receipts are there.
     answers: FuturesUnordered<Pin<Box<dyn Future<Output = Answer>>>>,
