@@ -140,6 +140,12 @@ impl InputContext {
         sent
     }
 
+    /// Says that nothing more will be sent with this context. When that holds for all of them, the outputs no longer wait for more,
+    /// even if an input goes on until it has its receipts. Those that are dropped need not say so.
+    pub fn end_sending(&mut self) {
+        self.sink = Arc::new(NoSink);
+    }
+
     /// Sends a batch from a blocking thread, waiting while the queue is full. Counts the events and the time.
     ///
     /// # Errors
@@ -158,6 +164,16 @@ pub trait Sink: Send + Sync {
     /// # Errors
     /// The pipeline takes no more.
     async fn send(&self, batch: Batch) -> Result<Receipt, Stopped>;
+}
+
+/// Where nothing is sent any more.
+struct NoSink;
+
+#[async_trait]
+impl Sink for NoSink {
+    async fn send(&self, _: Batch) -> Result<Receipt, Stopped> {
+        Err(Stopped)
+    }
 }
 
 /// The pipeline takes no more batches.

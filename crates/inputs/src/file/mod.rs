@@ -334,6 +334,7 @@ impl FileInput {
         readers.join();
         tracker.handle_events();
         tracker.close_all();
+        tracker.ctx.end_sending();
         let problems = std::mem::take(&mut tracker.problems);
         Ok((tracker, problems))
     }

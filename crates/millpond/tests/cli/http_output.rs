@@ -91,6 +91,26 @@ fn fine() -> HttpServer {
 }
 
 #[test]
+fn a_run_that_remembers_files_does_not_wait_for_a_full_request() {
+    let server = fine();
+    let folder = Folder::new();
+    let log = folder.write("app.log", numbered("app", 0..10));
+    let pipeline = format!("file {log} | http {} batch.max_age=10m", server.url());
+    let begin = Instant::now();
+    let state = folder.path("state");
+    millpond(&["run", &pipeline, "--data-dir", &state]).expect(0);
+    assert!(
+        begin.elapsed() < Duration::from_secs(30),
+        "{:?}",
+        begin.elapsed()
+    );
+    assert_eq!(
+        expect_lines(&counted([&server]), &numbered("app", 0..10)),
+        0
+    );
+}
+
+#[test]
 fn a_log_arrives_as_standard_output_would_show_it() {
     let folder = Folder::new();
     let log = folder.write("a.log", numbered("a", 0..20_000));
