@@ -168,8 +168,7 @@ impl ApiClient {
         path: &str,
         query: &[(&str, &str)],
     ) -> Result<T, ApiError> {
-        let mut url = self.url.clone();
-        url.set_path(&format!("{}{path}", self.url.path().trim_end_matches('/')));
+        let mut url = self.at(path);
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
         }
@@ -191,6 +190,24 @@ impl ApiClient {
             },
             _ => ApiError::Refused { status, reason },
         })
+    }
+
+    /// What the API says at a path whose answer is the same with any status, and whether the status is one of success.
+    ///
+    /// # Errors
+    /// It does not answer, or not with that.
+    pub async fn look<T: DeserializeOwned>(&self, path: &str) -> Result<(bool, T), ApiError> {
+        let (status, body) = self.exchange(Method::GET, self.at(path)).await?;
+        match serde_json::from_slice(&body) {
+            Ok(answer) => Ok((status.is_success(), answer)),
+            Err(error) => Err(self.foreign(&format!("{status}, {error}"))),
+        }
+    }
+
+    fn at(&self, path: &str) -> Url {
+        let mut url = self.url.clone();
+        url.set_path(&format!("{}{path}", self.url.path().trim_end_matches('/')));
+        url
     }
 
     /// Sends a request; the status and the body of the answer.

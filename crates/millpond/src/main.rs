@@ -13,6 +13,7 @@ mod console;
 mod dead_letters;
 mod docs;
 mod files;
+mod health;
 mod load;
 mod log;
 mod manual;
@@ -73,6 +74,8 @@ enum Command {
     Bench(BenchArgs),
     /// Shows what a running Millpond does: its pipelines, what limits them, and what they cost.
     Top(top::TopArgs),
+    /// Says whether a running Millpond is well: exit code 0 or 1.
+    Health(health::HealthArgs),
     /// Runs tests of pipelines: events that go in, and what is to come of them.
     Test(cases::TestArgs),
     /// Shows the state of every file that a data directory knows: position, lag, events read, acknowledged and dropped.
@@ -254,6 +257,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
             None => bench::bench(&args),
         },
         Command::Top(args) => top::top(&args),
+        Command::Health(args) => health::health(&args),
         Command::Test(args) => cases::test(&args),
         Command::Files(args) => files::files(&args.data_dir, args.json),
         Command::Queue(command) => queue::queue(&command),

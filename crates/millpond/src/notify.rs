@@ -1,4 +1,4 @@
-//! What the service manager is told: started, stopping, alive.
+//! What the service manager is told: started, reloading, stopping, alive.
 //!
 //! The protocol is that of systemd: datagrams of `NAME=value` lines to the socket that `NOTIFY_SOCKET` names, a path or an abstract name
 //! after `@`. Without that variable nothing is sent.
@@ -14,9 +14,11 @@ use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::Arc;
 use std::time::Duration;
 
 use component::{Diagnostics, Stop, plural};
+use rustix::time::{ClockId, clock_gettime};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 /// How long a message may wait for a service manager that reads none.
@@ -27,6 +29,7 @@ pub struct Notifier {
     socket: UnixDatagram,
     /// How long it waits for a sign of life.
     watchdog: Option<Duration>,
+    diagnostics: Diagnostics,
 }
 
 impl Notifier {
@@ -34,7 +37,7 @@ impl Notifier {
     ///
     /// # Errors
     /// There is one, and it cannot be reached.
-    pub fn from_environment() -> io::Result<Option<Self>> {
+    pub fn from_environment(diagnostics: &Diagnostics) -> io::Result<Option<Self>> {
         let Some(name) = env::var_os("NOTIFY_SOCKET") else {
             return Ok(None);
         };
@@ -43,10 +46,15 @@ impl Notifier {
         let is_other =
             number("WATCHDOG_PID").is_some_and(|pid| pid != u64::from(std::process::id()));
         let watchdog = number("WATCHDOG_USEC").filter(|limit| *limit > 0 && !is_other);
-        Self::connect(&name, watchdog.map(Duration::from_micros)).map(Some)
+        let watchdog = watchdog.map(Duration::from_micros);
+        Self::connect(&name, watchdog, diagnostics.clone()).map(Some)
     }
 
-    fn connect(name: &OsStr, watchdog: Option<Duration>) -> io::Result<Self> {
+    fn connect(
+        name: &OsStr,
+        watchdog: Option<Duration>,
+        diagnostics: Diagnostics,
+    ) -> io::Result<Self> {
         let address = match name.as_bytes() {
             [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
             _ => SocketAddr::from_pathname(name)?,
@@ -54,27 +62,47 @@ impl Notifier {
         let socket = UnixDatagram::unbound()?;
         socket.connect_addr(&address)?;
         socket.set_write_timeout(Some(SEND_TIMEOUT))?;
-        Ok(Self { socket, watchdog })
+        Ok(Self {
+            socket,
+            watchdog,
+            diagnostics,
+        })
     }
 
-    /// Sends lines of `NAME=value`.
-    ///
-    /// # Errors
-    /// The service manager is gone, or reads nothing for [`SEND_TIMEOUT`].
-    fn tell(&self, lines: &str) -> io::Result<()> {
-        self.socket.send(lines.as_bytes()).map(|_| ())
+    /// Sends lines of `NAME=value`. Warns where the service manager is gone, or reads nothing for [`SEND_TIMEOUT`].
+    fn tell(&self, lines: &str) {
+        if let Err(error) = self.socket.send(lines.as_bytes()) {
+            let words = format!("the service manager cannot be told {lines:?}: {error}");
+            self.diagnostics.warn(&words);
+        }
+    }
+
+    /// Says that this many pipelines are at work.
+    pub fn running(&self, pipelines: usize) {
+        let count = plural(pipelines as u64, "pipeline");
+        self.tell(&format!("READY=1\nSTATUS=running {count}"));
+    }
+
+    /// Says that a reload begins; its end is to be said with [`Self::running`] or [`Self::kept`].
+    pub fn reloading(&self) {
+        // By which the manager knows which request to reload this answers.
+        let now = clock_gettime(ClockId::Monotonic);
+        let microseconds = now.tv_sec * 1_000_000 + now.tv_nsec / 1_000;
+        self.tell(&format!(
+            "RELOADING=1\nMONOTONIC_USEC={microseconds}\nSTATUS=reloading the configuration"
+        ));
+    }
+
+    /// Says that a reload ended without effect.
+    pub fn kept(&self, version: u64) {
+        self.tell(&format!(
+            "READY=1\nSTATUS=the configuration was not reloaded, version {version} stays in force"
+        ));
     }
 
     /// Says that every pipeline has started, then that the process is alive, and when it begins to stop. Does not end.
-    pub async fn attend(self, pipelines: usize, stop: Stop, diagnostics: Diagnostics) {
-        let tell = |lines: &str| {
-            if let Err(error) = self.tell(lines) {
-                let words = format!("the service manager cannot be told {lines:?}: {error}");
-                diagnostics.warn(&words);
-            }
-        };
-        let count = plural(pipelines as u64, "pipeline");
-        tell(&format!("READY=1\nSTATUS=running {count}"));
+    pub async fn attend(self: Arc<Self>, pipelines: usize, stop: Stop) {
+        self.running(pipelines);
         let mut signs = self.watchdog.map(|limit| interval(limit / 2));
         if let Some(signs) = &mut signs {
             signs.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -84,9 +112,9 @@ impl Notifier {
             tokio::select! {
                 () = stop.stopped(), if !is_stopping => {
                     is_stopping = true;
-                    tell("STOPPING=1\nSTATUS=stopping: delivering the events already read");
+                    self.tell("STOPPING=1\nSTATUS=stopping: delivering the events already read");
                 }
-                () = next(&mut signs) => tell("WATCHDOG=1"),
+                () = next(&mut signs) => self.tell("WATCHDOG=1"),
             }
         }
     }
@@ -117,13 +145,14 @@ mod tests {
             .set_read_timeout(Some(Duration::from_millis(400)))
             .unwrap();
         let limit = Duration::from_millis(100);
-        let notifier = Notifier::connect(path.as_os_str(), Some(limit)).unwrap();
+        let silent = Diagnostics::silent();
+        let notifier = Notifier::connect(path.as_os_str(), Some(limit), silent).unwrap();
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
             .unwrap();
-        runtime.spawn(notifier.attend(1, Stop::default(), Diagnostics::silent()));
+        runtime.spawn(Arc::new(notifier).attend(1, Stop::default()));
         let mut message = [0; 200];
         let mut receive = || {
             let length = manager.recv(&mut message)?;

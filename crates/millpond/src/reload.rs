@@ -17,6 +17,7 @@ use tokio::time::sleep;
 use crate::api::configuration::Configuration;
 use crate::api::state::{ApiState, Reloading};
 use crate::load::load;
+use crate::notify::Notifier;
 use crate::sources::Seen;
 
 /// How often it is looked whether files have changed. A change takes effect when two looks in a row find the same.
@@ -41,6 +42,8 @@ pub struct Reloads {
     diagnostics: Diagnostics,
     /// What is in force.
     state: Arc<ApiState>,
+    /// The service manager, where there is one.
+    manager: Option<Arc<Notifier>>,
     /// Held by the reload that is under way.
     turn: Mutex<()>,
     /// The files and folders that the configuration was read from.
@@ -54,6 +57,7 @@ impl Reloads {
         reloader: Reloader,
         diagnostics: &Diagnostics,
         state: &Arc<ApiState>,
+        manager: Option<Arc<Notifier>>,
     ) -> Arc<Self> {
         Arc::new(Self {
             files: parking_lot::Mutex::new(std::mem::take(&mut origin.files)),
@@ -61,6 +65,7 @@ impl Reloads {
             reloader,
             diagnostics: diagnostics.clone(),
             state: state.clone(),
+            manager,
             turn: Mutex::default(),
         })
     }
@@ -72,10 +77,17 @@ impl Reloads {
     pub async fn reload(&self, why: &str) -> anyhow::Result<Changes> {
         let _turn = self.turn.lock().await;
         let before = self.state.configuration().version.number;
+        let manager = self.manager.as_deref();
+        if let Some(manager) = manager {
+            manager.reloading();
+        }
         let (changes, mut configuration) = match self.put_in_force().await {
             Ok(reloaded) => reloaded,
             Err(error) => {
                 self.state.reload_failed();
+                if let Some(manager) = manager {
+                    manager.kept(before);
+                }
                 self.diagnostics.error(&format!(
                     "{why}: the configuration was not reloaded, version {before} stays in force: {error:#}"
                 ));
@@ -91,6 +103,10 @@ impl Reloads {
         let is_new = |name: &String| changes.changed.contains(name) || changes.added.contains(name);
         configuration.introduce(&self.diagnostics, is_new);
         self.state.configure(configuration);
+        if let Some(manager) = manager {
+            let lists = [&changes.added, &changes.changed, &changes.unchanged];
+            manager.running(lists.map(Vec::len).iter().sum());
+        }
         Ok(changes)
     }
 

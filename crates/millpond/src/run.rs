@@ -354,21 +354,17 @@ impl Session {
     }
 
     /// Tells the service manager, if there is one, that this many pipelines have started, and how it goes on, for as long as the runtime runs.
-    fn notify(&self, pipelines: usize, stop: &Stop) {
-        if self.origin.is_none() {
-            return;
-        }
-        match Notifier::from_environment() {
-            Ok(None) => {}
-            Ok(Some(notifier)) => {
-                let diagnostics = self.diagnostics.clone();
-                tokio::spawn(notifier.attend(pipelines, stop.clone(), diagnostics));
-            }
-            Err(error) => {
-                let words = format!("the service manager cannot be reached: {error}");
-                self.diagnostics.warn(&words);
-            }
-        }
+    fn notify(&self, pipelines: usize, stop: &Stop) -> Option<Arc<Notifier>> {
+        self.origin.as_ref()?;
+        let notifier = Notifier::from_environment(&self.diagnostics);
+        let notifier = notifier.unwrap_or_else(|error| {
+            let words = format!("the service manager cannot be reached: {error}");
+            self.diagnostics.warn(&words);
+            None
+        });
+        let notifier = Arc::new(notifier?);
+        tokio::spawn(notifier.clone().attend(pipelines, stop.clone()));
+        Some(notifier)
     }
 
     /// Runs every pipeline of the graph until it ends or a signal stops it. What inputs remember is in `memory`, where they are to.
@@ -424,12 +420,12 @@ impl Session {
                 service.count(run.handled());
             }
             self.started();
-            self.notify(pipelines, &stop);
+            let manager = self.notify(pipelines, &stop);
             if let Some(watch) = self.watch {
                 watch(run.events());
             }
             if let (Some(origin), Some(api)) = (self.origin.take(), &api) {
-                let reloads = Reloads::new(origin, run.reloader(), &self.diagnostics, api);
+                let reloads = Reloads::new(origin, run.reloader(), &self.diagnostics, api, manager);
                 let asked = reloads.clone();
                 api.reloads_by(move |why| asked.clone().asked(why));
                 beside.spawn(reloads.when_asked(hangup));

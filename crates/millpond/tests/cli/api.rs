@@ -7,14 +7,14 @@ use std::net::{TcpListener, TcpStream};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::program::Folder;
+use crate::program::{Folder, millpond};
 use crate::running::{Service, append};
 
 /// An answer.
 pub struct Answer {
     pub status: u16,
     pub head: String,
-    body: Vec<u8>,
+    pub body: Vec<u8>,
 }
 
 impl Answer {
@@ -242,12 +242,22 @@ fn an_output_that_failed_makes_it_not_ready() {
         text.starts_with("pipeline full: output file: ")
     });
     assert_eq!(get(port, "/ready").status, 503);
+    let asked = |words: &[&str]| {
+        let api = port.to_string();
+        millpond(&[&["health", "--api", &api], words].concat())
+    };
+    assert_eq!(asked(&[]).expect(0).out, "alive\n");
+    let not_ready = asked(&["--ready"]).expect(1).out;
+    let words = "not ready\n  pipeline full: output file: ";
+    assert!(not_ready.starts_with(words), "{not_ready}");
     let stats = get(port, "/api/v1/stats").json();
     assert_eq!(
         stats["pipelines"][1]["outputs"][0]["state"],
         json!("failed")
     );
     service.kill();
+    let nobody = asked(&[]).expect(1);
+    assert!(nobody.err.contains("no Millpond answers"), "{}", nobody.err);
 }
 
 /// What a strict reader finds wrong with a page of OpenMetrics: its samples by family.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::api;
 use crate::program::{Folder, millpond};
 use crate::running::{Service, cpu_time};
 
@@ -16,6 +17,7 @@ fn busy(folder: &Folder, profile: &Value) -> String {
     let configuration = json!({
         "data_dir": folder.path("state"),
         "profile": profile,
+        "api": { "address": "127.0.0.1:0" },
         "pipelines": { "web": {
             "input": { "generate": { "format": "apache" } },
             "processors": [{ "grok": { "pattern": "%{COMBINEDAPACHELOG}" } }],
@@ -43,6 +45,13 @@ fn files(store: &str) -> usize {
         .flatten()
         .flatten()
         .count()
+}
+
+/// Checks that a store has what an agent stored in two runs, of each of which there is one for every minute that it was a part of.
+fn expect_all(store: &str, own: &str) {
+    let stored = files(own);
+    assert!(stored >= 2, "{stored}");
+    assert_eq!(files(store), stored);
 }
 
 /// Runs a service until it has used a second of processor time, however long that takes; what it said.
@@ -100,6 +109,24 @@ fn a_service_knows_what_its_operators_cost() {
     assert!(said.contains("holds no profiles of that time"), "{said}");
 }
 
+#[test]
+fn the_api_gives_what_was_stored() {
+    let folder = Folder::new();
+    let configuration = busy(&folder, &json!({ "frequency": 199 }));
+    run_for_a_moment(&folder, &configuration);
+    let mut service = Service::start(&folder, &["run", &configuration]);
+    let port = api::port(&mut service);
+    let answer = api::get(port, "/api/v1/profile?seconds=3600");
+    assert_eq!(answer.status, 200, "{}", answer.head);
+    let file = folder.write("profile.pb", &answer.body);
+    let operators = rows(&[&file, "--by", "operator", "--filter", "pipeline=web"]);
+    let grok = operators.iter().find(|row| row["name"] == "processor grok");
+    assert!(grok.is_some(), "{operators:?}");
+    let answer = api::get(port, "/api/v1/profile?seconds=x");
+    assert_eq!(answer.status, 400, "{}", answer.text());
+    service.kill();
+}
+
 /// A service that only receives profiles, from those who know the secret; where its store is, and its port.
 fn receiver(folder: &Folder) -> (Service, String, u16) {
     let configuration = json!({
@@ -149,8 +176,7 @@ fn profiles_are_sent_to_one_store() {
     let said = run_for_a_moment(&agent, &send("secret"));
     let mut warnings = said.lines().filter(|line| line.starts_with("warning"));
     assert!(warnings.all(|line| line.contains("pipeline web")), "{said}");
-    // That of the first run, and that of the second.
-    assert_eq!(files(&store), 2);
+    expect_all(&store, &agent.path("own"));
     assert_eq!(samples(&store), samples(&agent.path("own")));
     let functions = rows(&[&store, "--filter", "operator=processor grok", "-n", "1000"]);
     assert!(!functions.is_empty());
@@ -187,7 +213,7 @@ fn profiles_are_sent_over_grpc() {
     let said = run_for_a_moment(&agent, &send("secret"));
     let mut warnings = said.lines().filter(|line| line.starts_with("warning"));
     assert!(warnings.all(|line| line.contains("pipeline web")), "{said}");
-    assert_eq!(files(&store), 2);
+    expect_all(&store, &agent.path("own"));
     assert!(!rows(&[&store, "--filter", "operator=processor grok"]).is_empty());
     receiver.stop();
 }

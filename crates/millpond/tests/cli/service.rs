@@ -79,6 +79,40 @@ fn a_service_manager_is_told_of_start_life_and_stop() {
 }
 
 #[test]
+fn a_service_manager_is_told_of_reloads() {
+    let folder = Folder::new();
+    let manager = Manager::new(UnixDatagram::bind(folder.path("notify")));
+    let path = service(&folder);
+    let mut command = command(&["run", &path]);
+    command.env("NOTIFY_SOCKET", folder.path("notify"));
+    let child = command.spawn().expect("runs");
+    assert_eq!(manager.message(), "READY=1\nSTATUS=running 2 pipelines");
+    let reload = || {
+        let id = child.id().to_string();
+        let sent = Command::new("kill").args(["-HUP", &id]).status();
+        assert!(sent.expect("kill").success());
+        let said = manager.message();
+        let clock = said.strip_prefix("RELOADING=1\nMONOTONIC_USEC=");
+        let clock =
+            clock.and_then(|rest| rest.strip_suffix("\nSTATUS=reloading the configuration"));
+        assert!(
+            clock.is_some_and(|clock| clock.parse::<u64>().is_ok()),
+            "{said}"
+        );
+        manager.message()
+    };
+    let good = fs::read_to_string(&path).expect("a file");
+    let fewer = good.lines().filter(|line| !line.contains("two:"));
+    folder.write("service.yaml", fewer.collect::<Vec<_>>().join("\n"));
+    assert_eq!(reload(), "READY=1\nSTATUS=running 1 pipeline");
+    folder.write("service.yaml", "pipelines: [");
+    let kept = "READY=1\nSTATUS=the configuration was not reloaded, version 2 stays in force";
+    assert_eq!(reload(), kept);
+    stop(&child);
+    ended(child.wait_with_output().expect("ends")).expect(0);
+}
+
+#[test]
 fn an_abstract_socket_is_told_too_and_the_watchdog_of_another_process_is_not_fed() {
     let folder = Folder::new();
     let name = format!("millpond-test-{}", std::process::id());
