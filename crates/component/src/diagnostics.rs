@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::words::without_error_numbers;
+
 /// How much a message matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
@@ -90,7 +92,7 @@ pub struct Message<'a> {
     pub pipeline: Option<&'a str>,
     /// The operator that it is about.
     pub component: Option<&'a Component>,
-    /// One line, naming the file or peer and what happened.
+    /// One line, naming the file or peer and what happened, without error numbers of the operating system.
     pub text: &'a str,
 }
 
@@ -311,7 +313,7 @@ impl Diagnostics {
             level,
             pipeline: self.pipeline.as_deref(),
             component: self.component.as_ref(),
-            text,
+            text: &without_error_numbers(text),
         });
     }
 }

@@ -1,4 +1,4 @@
-//! Whether what is written has colours.
+//! What is written for terminals: whether it has colours, and that events control nothing.
 
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -33,6 +33,18 @@ pub fn has_colours(is_terminal: bool) -> bool {
     }
 }
 
+/// A text whose control characters are escaped: it has one line, and does nothing to a terminal.
+pub fn escaped(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character.is_control() {
+            true => line.extend(character.escape_default()),
+            false => line.push(character),
+        }
+    }
+    line
+}
+
 /// Whether the environment does not refuse colours.
 fn allows_colours(variable: impl Fn(&str) -> Option<OsString>) -> bool {
     let refuses = variable("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -43,6 +55,14 @@ fn allows_colours(variable: impl Fn(&str) -> Option<OsString>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_text_controls_a_terminal() {
+        assert_eq!(
+            escaped("a\nb\t\u{1b}[1m \u{7f} \u{9b}1m é\\"),
+            r"a\nb\t\u{1b}[1m \u{7f} \u{9b}1m é\"
+        );
+    }
 
     #[test]
     fn the_environment_may_refuse_colours() {

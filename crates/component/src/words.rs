@@ -1,4 +1,4 @@
-//! Numbers in messages and tables.
+//! Words and numbers in messages and tables.
 
 /// A number with its thousands separated: `12,345`.
 pub fn grouped(number: u64) -> String {
@@ -28,9 +28,39 @@ pub fn plural_were(count: u64, noun: &str) -> String {
     format!("{} {were}", plural(count, noun))
 }
 
+/// A message without `(os error 2)`, which the standard library adds to the text of an error: the text says the same.
+pub fn without_error_numbers(text: &str) -> String {
+    const START: &str = " (os error ";
+    let mut parts = text.split(START);
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        match part[digits..].strip_prefix(')') {
+            Some(rest) if digits > 0 => out.push_str(rest),
+            _ => out.extend([START, part]),
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_show_no_error_numbers() {
+        for (text, expected) in [
+            ("x: No such file (os error 2)", "x: No such file"),
+            ("a (os error 2): b (os error 13); c", "a: b; c"),
+            (
+                "a file (os error x) (os error )",
+                "a file (os error x) (os error )",
+            ),
+            ("none", "none"),
+        ] {
+            assert_eq!(without_error_numbers(text), expected);
+        }
+    }
 
     #[test]
     fn counts_agree_with_their_nouns() {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use component::standard;
+use component::words::without_error_numbers;
 
 use crate::colour::Painter;
 
@@ -45,51 +46,4 @@ pub fn can_write(path: &Path) -> anyhow::Result<()> {
         );
     }
     Ok(())
-}
-
-/// A text whose control characters are escaped: it has one line, and does nothing to a terminal.
-pub fn escaped(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character.is_control() {
-            true => line.extend(character.escape_default()),
-            false => line.push(character),
-        }
-    }
-    line
-}
-
-/// A message without `(os error 2)`, which the standard library adds to the text of an error: the text says the same.
-fn without_error_numbers(text: &str) -> String {
-    const START: &str = " (os error ";
-    let mut parts = text.split(START);
-    let mut out = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
-        match part[digits..].strip_prefix(')') {
-            Some(rest) if digits > 0 => out.push_str(rest),
-            _ => out.extend([START, part]),
-        }
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn messages_show_no_error_numbers() {
-        for (text, expected) in [
-            ("x: No such file (os error 2)", "x: No such file"),
-            ("a (os error 2): b (os error 13); c", "a: b; c"),
-            (
-                "a file (os error x) (os error )",
-                "a file (os error x) (os error )",
-            ),
-            ("none", "none"),
-        ] {
-            assert_eq!(without_error_numbers(text), expected);
-        }
-    }
 }

@@ -83,6 +83,17 @@ pub fn of_line(line: &Node) -> Result<Loaded, ConfigError> {
     })
 }
 
+/// How a run is built that leaves the data directory alone and changes what `effects` allows.
+pub fn trial_options(finite: bool, effects: Effects) -> BuildOptions {
+    BuildOptions {
+        finite,
+        data_dir: None,
+        effects,
+        beside: BESIDE,
+        needs_pipelines: true,
+    }
+}
+
 impl Loaded {
     /// The configuration as YAML, which does the same when it is run as a file.
     pub fn yaml(mut self) -> String {
@@ -115,13 +126,7 @@ impl Loaded {
 
     /// The components for a run that leaves the data directory alone and changes what `effects` allows.
     pub fn build_trial(self, host: &Arc<HostInfo>, effects: Effects) -> anyhow::Result<Graph> {
-        let options = BuildOptions {
-            finite: self.finite,
-            data_dir: None,
-            effects,
-            beside: BESIDE,
-            needs_pipelines: true,
-        };
+        let options = trial_options(self.finite, effects);
         Ok(self.build_with(host, options)?.0)
     }
 

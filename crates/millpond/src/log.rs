@@ -14,6 +14,8 @@ use std::panic;
 
 use anyhow::{anyhow, bail};
 use component::own::{LogEntry, LogTails};
+use component::terminal::escaped;
+use component::words::without_error_numbers;
 use component::{Diagnostics, Level, Message};
 use config::closest;
 use jiff::Timestamp;
@@ -25,7 +27,7 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, registry};
 
-use crate::console::{escaped, say};
+use crate::console::say;
 use crate::progress::Bar;
 
 /// The variable that says what is logged, above the configuration.
@@ -121,7 +123,7 @@ fn wrong(reason: &str) -> anyhow::Error {
 /// Says why the process ends: in the log where there is one.
 pub fn fail(text: &str) {
     if dispatcher::has_been_set() {
-        tracing::error!(target: TARGET, message = text);
+        tracing::error!(target: TARGET, message = without_error_numbers(text));
     } else {
         say(&format!("error: {text}"));
     }

@@ -14,6 +14,7 @@ mod dead_letters;
 mod docs;
 mod files;
 mod health;
+mod leaves;
 mod load;
 mod log;
 mod manual;
@@ -33,11 +34,12 @@ mod suite;
 mod tap;
 mod top;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 use component::terminal::{self, Colours};
 use pipeline::{Registry, StartError};
 
@@ -213,15 +215,45 @@ struct CompletionsArgs {
 
 /// Reads what `--color` says.
 fn colours() -> impl TypedValueParser<Value = Colours> {
-    PossibleValuesParser::new(["auto", "always", "never"]).map(|word| match &*word {
+    PossibleValuesParser::new(["auto", "always", "never"]).map(|word| colours_of(&word))
+}
+
+fn colours_of(word: &str) -> Colours {
+    match word {
         "always" => Colours::Always,
         "never" => Colours::Never,
         _ => Colours::Auto,
-    })
+    }
+}
+
+/// What `--color` says in arguments that were not read yet: those who read them show help and errors in these colours.
+fn asked_colours(arguments: impl Iterator<Item = OsString>) -> Colours {
+    let mut colours = Colours::Auto;
+    let mut arguments = arguments.take_while(|it| it != "--");
+    while let Some(argument) = arguments.next() {
+        let Some(argument) = argument.to_str() else {
+            continue;
+        };
+        match argument.strip_prefix("--color=") {
+            Some(word) => colours = colours_of(word),
+            None if argument == "--color" => {
+                let word = arguments.next().unwrap_or_default();
+                colours = colours_of(&word.to_string_lossy());
+            }
+            None => {}
+        }
+    }
+    colours
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let wanted = match asked_colours(std::env::args_os().skip(1)) {
+        Colours::Auto => ColorChoice::Auto,
+        Colours::Always => ColorChoice::Always,
+        Colours::Never => ColorChoice::Never,
+    };
+    let matches = Cli::command().color(wanted).get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     terminal::choose(cli.color);
     run::allow_open_files();
     match dispatch(cli.command) {
@@ -271,5 +303,24 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Man(args) => manual::man(args.out.as_deref()),
         Command::Completions(args) => manual::completions(args.shell),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_known_before_the_arguments_are_read() {
+        for (arguments, expected) in [
+            ("run --color=always", Colours::Always),
+            ("--color never --nothing", Colours::Never),
+            ("--color always --color auto", Colours::Auto),
+            ("--color", Colours::Auto),
+            ("run -- --color=always", Colours::Auto),
+        ] {
+            let arguments = arguments.split(' ').map(OsString::from);
+            assert_eq!(asked_colours(arguments), expected);
+        }
     }
 }

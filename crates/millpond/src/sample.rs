@@ -3,13 +3,14 @@
 //! The file stands in the place of the pipeline's inputs and is read as the first of them would read it. Outputs render and write
 //! nothing, the data directory is left alone, and what came out of the processors is printed.
 
-use std::io::{IsTerminal, Read};
+use std::fs::File;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use batch::HostInfo;
-use component::{AnyOutput, Build, BuildContext, Effects, grouped, plural};
+use component::{Build, BuildContext, Effects, grouped, plural};
 use config::{Source, StageRole, expand_short_forms, parse_yaml};
 use pipeline::graph::{OutputNode, StageNode};
 use pipeline::report::{OperatorReport, PipelineReport, Role};
@@ -17,9 +18,9 @@ use pipeline::{BuildOptions, Graph, PipelineGraph, Report};
 
 use crate::REGISTRY;
 use crate::console::say;
-use crate::load::{BESIDE, Loaded, host};
+use crate::load::{Loaded, host, trial_options};
 use crate::run::Session;
-use crate::stand_in::{FIRST_BYTES, read_instead, watcher};
+use crate::stand_in::{self, read_instead, watcher};
 
 /// The output that prints.
 const PRINTER: &str = "sample";
@@ -29,13 +30,7 @@ pub fn sample(loaded: Loaded, file: &str, lines: u64) -> anyhow::Result<ExitCode
     let host = host();
     let mut root = loaded.expanded()?;
     read_instead(&mut root, file, &|| beginning(file))?;
-    let options = BuildOptions {
-        finite: true,
-        data_dir: None,
-        effects: Effects::Nothing,
-        beside: BESIDE,
-        needs_pipelines: true,
-    };
+    let options = trial_options(true, Effects::Nothing);
     let graph = Graph::build(&REGISTRY, &root.rooted(), &host, options.clone())?;
     let mut session = Session::begin(&graph, true, false)?;
     let is_alone = graph.pipelines.len() == 1;
@@ -50,7 +45,7 @@ pub fn sample(loaded: Loaded, file: &str, lines: u64) -> anyhow::Result<ExitCode
             if pipeline
                 .outputs
                 .iter()
-                .any(|output| target(output).is_none())
+                .any(|output| output.target().is_none())
             {
                 pipeline.outputs.push(printer(&host)?);
                 pipeline.is_watched = true;
@@ -68,20 +63,12 @@ pub fn sample(loaded: Loaded, file: &str, lines: u64) -> anyhow::Result<ExitCode
     Ok(code.into())
 }
 
-/// The pipeline that an output feeds.
-fn target(output: &OutputNode) -> Option<&str> {
-    match &output.component {
-        AnyOutput::Feeder(feeder) => Some(feeder.pipeline()),
-        _ => None,
-    }
-}
-
 /// The pipelines in groups: those that feed each other run together, all others alone.
 fn linked(pipelines: Vec<PipelineGraph>) -> Vec<Vec<PipelineGraph>> {
     let mut groups: Vec<Vec<PipelineGraph>> = Vec::new();
     for pipeline in pipelines {
         let feeds = |a: &PipelineGraph, b: &PipelineGraph| {
-            a.outputs.iter().any(|it| target(it) == Some(&b.name))
+            a.outputs.iter().any(|it| it.target() == Some(&b.name))
         };
         let is_linked = |group: &Vec<PipelineGraph>| {
             group
@@ -115,11 +102,9 @@ fn limiter(lines: u64, host: &Arc<HostInfo>, options: BuildOptions) -> anyhow::R
 
 /// How a file begins.
 fn beginning(file: &str) -> anyhow::Result<Vec<u8>> {
-    let mut first = Vec::new();
-    let opened = std::fs::File::open(file).with_context(|| format!("cannot read {file}"))?;
+    let opened = File::open(file).with_context(|| format!("cannot read {file}"))?;
     // What cannot be read is reported by the input.
-    let _ = opened.take(FIRST_BYTES).read_to_end(&mut first);
-    Ok(first)
+    Ok(stand_in::beginning(&opened).unwrap_or_default())
 }
 
 /// An output that prints to standard output: for reading on a terminal, lines of JSON elsewhere.

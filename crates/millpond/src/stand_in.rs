@@ -1,16 +1,20 @@
 //! A configuration with a file in the place of its inputs, for runs that try it.
 
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
 use anyhow::bail;
 use component::{AnyOutput, Spec, Writer};
 use config::{Node, NodeKind, StageRole};
 use pipeline::graph::OutputNode;
 use pipeline::settings::SendingSettings;
-use std::sync::Arc;
 
 use crate::REGISTRY;
 
 /// How much of a file shows whether it holds JSON.
-pub const FIRST_BYTES: u64 = 256;
+const FIRST_BYTES: usize = 256;
 
 /// Settings of inputs that say which files are read and when, not how.
 const NOT_ABOUT_CONTENT: &[&str] = &[
@@ -32,6 +36,14 @@ const NOT_ABOUT_CONTENT: &[&str] = &[
 
 /// How a file begins, which is asked only where that says how it is to be read.
 pub type Beginning<'a> = &'a dyn Fn() -> anyhow::Result<Vec<u8>>;
+
+/// How a file begins.
+pub fn beginning(file: &File) -> io::Result<Vec<u8>> {
+    let mut first = vec![0; FIRST_BYTES];
+    let length = file.read_at(&mut first, 0)?;
+    first.truncate(length);
+    Ok(first)
+}
 
 /// Puts the file in the place of every pipeline's inputs, but not where other pipelines feed it.
 ///

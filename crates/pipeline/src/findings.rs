@@ -23,6 +23,8 @@ pub const EXPRESSION_ERRORS: &str = "expression_errors";
 pub struct Findings {
     condition: Reading,
     processor: Reading,
+    /// Whether what failed is dropped only because this run writes no dead letters.
+    pub would_bury: bool,
     /// The first event that failed.
     first: OnceLock<Failure>,
     failed: AtomicU64,
@@ -37,6 +39,7 @@ impl Findings {
         Self {
             condition,
             processor,
+            would_bury: false,
             first: OnceLock::new(),
             failed: AtomicU64::new(0),
             begin: Instant::now(),
@@ -100,6 +103,10 @@ impl Findings {
         let became = match policy {
             OnFailure::DeadLetter => return None,
             OnFailure::Drop | OnFailure::Continue if failed < all => return None,
+            OnFailure::Drop if self.would_bury => match failed {
+                1 => " and would become a dead letter".to_owned(),
+                _ => " and would become dead letters".to_owned(),
+            },
             OnFailure::Drop => format!(" and {were} dropped"),
             _ if tag.is_empty() => String::new(),
             _ => format!(" and {were} tagged `{tag}`"),
@@ -168,6 +175,25 @@ mod tests {
             let sentences = findings.at_end("date", policy, &OperatorMetrics::default());
             let expected: Vec<&str> = expected.into_iter().collect();
             assert_eq!(sentences, expected, "{failed} of {events}, {policy:?}");
+        }
+    }
+
+    #[test]
+    fn a_trial_speaks_of_dead_letters() {
+        for (failed, expected) in [
+            (
+                1,
+                "1 of 1 event failed and would become a dead letter; no time",
+            ),
+            (
+                2,
+                "2 of 2 events failed and would become dead letters; the first: no time",
+            ),
+        ] {
+            let mut findings = findings(failed, failed, "_t");
+            findings.would_bury = true;
+            let sentences = findings.at_end("date", OnFailure::Drop, &OperatorMetrics::default());
+            assert_eq!(sentences, [expected]);
         }
     }
 

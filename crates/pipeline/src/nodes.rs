@@ -79,3 +79,21 @@ pub struct OutputNode {
     /// Processors that only its events go through, behind the pipeline's own.
     pub stages: Vec<StageNode>,
 }
+
+impl PipelineGraph {
+    /// The pipelines that it feeds.
+    pub fn targets(&self) -> Vec<String> {
+        let targets = self.outputs.iter().filter_map(OutputNode::target);
+        targets.map(str::to_owned).collect()
+    }
+}
+
+impl OutputNode {
+    /// The pipeline that it feeds, if it feeds one.
+    pub fn target(&self) -> Option<&str> {
+        match &self.component {
+            AnyOutput::Feeder(feeder) => Some(feeder.pipeline()),
+            _ => None,
+        }
+    }
+}

@@ -10,7 +10,6 @@
 
 use std::collections::BTreeMap;
 
-use component::AnyOutput;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::graph::{Graph, PipelineGraph};
@@ -116,10 +115,7 @@ pub(crate) fn groups(pipelines: &[PipelineGraph]) -> Vec<Vec<usize>> {
     let mut groups: Vec<usize> = (0..pipelines.len()).collect();
     for (index, pipeline) in pipelines.iter().enumerate() {
         for output in &pipeline.outputs {
-            let AnyOutput::Feeder(feeder) = &output.component else {
-                continue;
-            };
-            if let Some(fed) = place(feeder.pipeline()) {
+            if let Some(fed) = output.target().and_then(place) {
                 let (one, other) = (groups[index], groups[fed]);
                 for group in &mut groups {
                     if *group == other {

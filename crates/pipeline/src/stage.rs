@@ -104,10 +104,11 @@ pub fn make_stages(
     for (index, node) in nodes.into_iter().enumerate() {
         let mut instances: Vec<Box<dyn Processor>> = Vec::new();
         let condition = node.condition.as_ref().map_or(&[][..], Expr::reads);
-        let findings = Findings::new(
+        let mut findings = Findings::new(
             Reading::new(condition.iter().cloned()),
             Reading::new(node.component.reads()),
         );
+        findings.would_bury = node.would_bury;
         let mut ordered = None;
         match node.order {
             Order::Stateless => {

@@ -2,11 +2,12 @@
 
 use component::{grouped, plural};
 use indexmap::IndexMap;
-use serde_json::{Map, Number, Value};
+use serde_json::{Number, Value};
 
 use super::settings::{DEAD_LETTER, DROPPED, Expected, Wanted};
 use super::trial::Outcome;
 use super::watched::Fate;
+use crate::leaves::leaves;
 
 /// How many pairs of expected and found events are compared at most to find those that belong together; beyond that, those in the
 /// same place do.
@@ -202,7 +203,7 @@ fn compare_events(expected: &Expected, wanted: &Wanted, found: &Outcome) -> Vec<
 fn compare_fields(expected: &Expected, wanted: &Value, found: &Value) -> Vec<DiffLine> {
     let is_ignored = |path: &str| expected.ignored.iter().any(|field| is_within(path, field));
     let mut lines = Vec::new();
-    let fields = leaves(wanted);
+    let fields: Vec<_> = dotted(wanted).collect();
     for (path, value) in fields.iter().filter(|(path, _)| !is_ignored(path)) {
         let got = find(found, path);
         if is_equal(value, got.unwrap_or(&Value::Null)) {
@@ -216,7 +217,7 @@ fn compare_fields(expected: &Expected, wanted: &Value, found: &Value) -> Vec<Dif
     }
     if expected.exact {
         let is_known = |path: &str| fields.iter().any(|(field, _)| is_within(path, field));
-        for (path, value) in leaves(found) {
+        for (path, value) in dotted(found) {
             if !is_ignored(&path) && !is_known(&path) && !value.is_null() {
                 lines.push(DiffLine::Got(format!("{path}: {value}")));
             }
@@ -225,31 +226,16 @@ fn compare_fields(expected: &Expected, wanted: &Value, found: &Value) -> Vec<Dif
     lines
 }
 
+/// The leaves of an event, with their keys in one text.
+fn dotted(event: &Value) -> impl Iterator<Item = (String, &Value)> {
+    let leaves = leaves(event).into_iter();
+    leaves.map(|(keys, value)| (keys.join("."), value))
+}
+
 /// Whether a field is that one, or below it.
 fn is_within(path: &str, field: &str) -> bool {
     let rest = path.strip_prefix(field);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-}
-
-/// The fields of an event that are no objects, or empty ones, with their paths.
-fn leaves(event: &Value) -> Vec<(String, &Value)> {
-    fn add<'v>(above: &str, fields: &'v Map<String, Value>, out: &mut Vec<(String, &'v Value)>) {
-        for (key, value) in fields {
-            let path = match above {
-                "" => key.clone(),
-                above => format!("{above}.{key}"),
-            };
-            match value {
-                Value::Object(below) if !below.is_empty() => add(&path, below, out),
-                value => out.push((path, value)),
-            }
-        }
-    }
-    let mut out = Vec::new();
-    if let Value::Object(fields) = event {
-        add("", fields, &mut out);
-    }
-    out
 }
 
 /// The value of a field: `a.b` is `b` in the object `a`, or the key `a.b` where there is none.

@@ -28,9 +28,13 @@ pub fn xml(files: &[(String, Vec<Tested>)]) -> String {
                     let failure = test.failure_text();
                     let first: Vec<&str> = failure.lines().take(3).map(str::trim).collect();
                     let (first, failure) = (escape(&first.join("; ")), escape(&failure));
+                    let (element, kind) = match test.is_error {
+                        true => ("error", "not run"),
+                        false => ("failure", "difference"),
+                    };
                     let _ = write!(
                         text,
-                        ">\n      <failure message=\"{first}\" type=\"difference\">{failure}</failure>\n    </testcase>\n"
+                        ">\n      <{element} message=\"{first}\" type=\"{kind}\">{failure}</{element}>\n    </testcase>\n"
                     );
                 }
             }
@@ -43,15 +47,16 @@ pub fn xml(files: &[(String, Vec<Tested>)]) -> String {
 
 /// The attributes of a suite.
 fn totals<'t>(name: &str, tests: impl Iterator<Item = &'t Tested>) -> String {
-    let (mut count, mut failures, mut time) = (0, 0, Duration::ZERO);
+    let (mut count, mut failures, mut errors, mut time) = (0, 0, 0, Duration::ZERO);
     for test in tests {
         count += 1;
-        failures += usize::from(!test.failure.is_empty());
+        errors += usize::from(test.is_error);
+        failures += usize::from(!test.failure.is_empty() && !test.is_error);
         time += test.time;
     }
     let (name, time) = (escape(name), seconds(time));
     format!(
-        "name=\"{name}\" tests=\"{count}\" failures=\"{failures}\" errors=\"0\" skipped=\"0\" time=\"{time}\""
+        "name=\"{name}\" tests=\"{count}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"0\" time=\"{time}\""
     )
 }
 

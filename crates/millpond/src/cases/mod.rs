@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use component::terminal::escaped;
 use component::{grouped, plural};
 use tokio::runtime::Runtime;
 
@@ -31,7 +32,7 @@ use self::files::test_files;
 use self::settings::{TestCase, TestFile};
 use self::trial::Trial;
 use crate::colour::Painter;
-use crate::console::{can_write, escaped, print};
+use crate::console::{can_write, print};
 use crate::run::runtime;
 
 #[derive(Args)]
@@ -53,8 +54,10 @@ pub struct Tested {
     /// The line on which it begins.
     line: usize,
     time: Duration,
-    /// What is other than expected; nothing where it passed.
+    /// What is other than expected, or why it could not be run; nothing where it passed.
     failure: Vec<DiffLine>,
+    /// Whether it could not be run.
+    is_error: bool,
     /// What was said while it ran.
     notes: Vec<String>,
 }
@@ -69,7 +72,7 @@ pub fn test(args: &TestArgs) -> anyhow::Result<ExitCode> {
     for TestFile { name, cases } in files {
         let mut tested = Vec::new();
         for case in &cases {
-            let result = Tested::run(case, &runtime)?;
+            let result = Tested::run(case, &runtime);
             if !result.failure.is_empty() {
                 print(result.shown(&name, painter).as_bytes())?;
             }
@@ -142,22 +145,27 @@ fn summary(tests: usize, failed: usize, time: Duration, painter: Painter) -> Str
 }
 
 impl Tested {
-    fn run(case: &TestCase, runtime: &Runtime) -> anyhow::Result<Self> {
+    fn run(case: &TestCase, runtime: &Runtime) -> Self {
         let begin = Instant::now();
+        let ran = trial::run(case, runtime);
+        let is_error = ran.is_err();
         let Trial {
             outcomes,
             problems,
             notes,
-        } = trial::run(case, runtime)?;
+        } = ran.unwrap_or_else(|error| Trial::not_run(&error));
         let mut failure: Vec<DiffLine> = problems.into_iter().map(DiffLine::About).collect();
-        failure.extend(differences(&case.expected, &outcomes));
-        Ok(Self {
+        if !is_error {
+            failure.extend(differences(&case.expected, &outcomes));
+        }
+        Self {
             name: case.name.clone(),
             line: case.line,
             time: begin.elapsed(),
             failure,
+            is_error,
             notes,
-        })
+        }
     }
 
     /// The failure for a terminal or a file.
@@ -189,5 +197,50 @@ impl Tested {
         for note in &self.notes {
             text.push_str(&format!("  {}\n", escaped(note)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_that_cannot_be_run_has_failed_and_the_others_are_run() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        for name in ["there.log", "gone.log"] {
+            std::fs::write(path(name), "x\n").expect("written");
+        }
+        let tests = "config: file a.log | discard
+tests:
+  - { name: first, file: gone.log, count: 1 }
+  - { name: second, file: there.log, count: 1 }
+  - { name: third, file: there.log, count: 2 }
+";
+        std::fs::write(path("a.test.yaml"), tests).expect("written");
+        let file = TestFile::read(&path("a.test.yaml")).expect("it is right");
+        std::fs::remove_file(path("gone.log")).expect("it is there");
+        let runtime = runtime().expect("a runtime");
+        let tested: Vec<Tested> = { file.cases.iter() }
+            .map(|case| Tested::run(case, &runtime))
+            .collect();
+        let failed: Vec<bool> = tested.iter().map(|it| !it.failure.is_empty()).collect();
+        assert_eq!(failed, [true, false, true]);
+        let shown = tested[0].shown("a.test.yaml", Painter::plain());
+        assert!(
+            shown.starts_with("FAILED a.test.yaml:3: first\n  error: cannot read "),
+            "{shown}"
+        );
+        assert!(!shown.contains("(os error"), "{shown}");
+        let xml = junit::xml(&[("a.test.yaml".to_owned(), tested)]);
+        assert!(
+            xml.contains("tests=\"3\" failures=\"1\" errors=\"1\""),
+            "{xml}"
+        );
+        assert!(
+            xml.contains("<error message=\"error: cannot read "),
+            "{xml}"
+        );
+        assert_eq!(xml.matches("<failure ").count(), 1, "{xml}");
     }
 }

@@ -3,18 +3,18 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use batch::HostInfo;
+use component::words::without_error_numbers;
 use component::{Diagnostics, Effects, Level, Message};
 use config::{ConfigError, Node};
 use inputs::{Fixture, fixture};
 use parking_lot::Mutex;
 use pipeline::graph::{InputNode, OutputNode, StageNode};
 use pipeline::report::PipelineReport;
-use pipeline::{BuildOptions, Graph, PipelineGraph, Run, RunOptions, StartError};
+use pipeline::{Graph, PipelineGraph, Run, RunOptions, StartError};
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -22,9 +22,9 @@ use tokio::runtime::Runtime;
 use super::settings::{Content, Given, Subject, TestCase};
 use super::watched::{Fate, Seen, Witness};
 use crate::REGISTRY;
-use crate::load::BESIDE;
+use crate::load::trial_options;
 use crate::stand_in::{
-    FIRST_BYTES, content_settings, file_settings, first_input, read_instead, watcher,
+    beginning, content_settings, file_settings, first_input, read_instead, watcher,
 };
 
 /// What the machine is called in tests.
@@ -54,6 +54,21 @@ pub struct Trial {
     pub problems: Vec<String>,
     /// What else was said.
     pub notes: Vec<String>,
+}
+
+impl Trial {
+    /// Of a test that could not be run.
+    pub fn not_run(error: &anyhow::Error) -> Self {
+        // That of a configuration brings the word itself, and shows its place on lines below.
+        let text = match error.is::<ConfigError>() {
+            true => error.to_string(),
+            false => format!("error: {error:#}"),
+        };
+        Self {
+            problems: text.lines().map(without_error_numbers).collect(),
+            ..Self::default()
+        }
+    }
 }
 
 /// What is run, and where it is seen.
@@ -142,7 +157,7 @@ fn prepare(case: &TestCase) -> anyhow::Result<Prepared> {
     let input = pipeline.and_then(first_input);
     let input = input.context("internal error: the pipeline has no input")?;
     let content = given.open()?;
-    let beginning = || beginning(&content);
+    let beginning = || Ok(beginning(&content)?);
     let path = given.path(input);
     let settings = match given.content {
         Content::Documents(_) => document_settings(input)?,
@@ -151,13 +166,7 @@ fn prepare(case: &TestCase) -> anyhow::Result<Prepared> {
     let settings = file_settings(settings, input, &path).rooted();
     read_instead(&mut root, &path, &beginning)?;
     let host = Arc::new(HostInfo { name: HOST.into() });
-    let options = BuildOptions {
-        finite: true,
-        data_dir: None,
-        effects: Effects::Nothing,
-        beside: BESIDE,
-        needs_pipelines: true,
-    };
+    let options = trial_options(true, Effects::Nothing);
     let graph = Graph::build(&REGISTRY, &root.rooted(), &host, options)?;
     let mut pipelines = graph.pipelines.into_iter();
     let pipeline = pipelines.find(|pipeline| pipeline.name == name);
@@ -294,14 +303,6 @@ impl Given {
             false => path,
         }
     }
-}
-
-/// How a file begins.
-fn beginning(file: &File) -> anyhow::Result<Vec<u8>> {
-    let mut first = vec![0; FIRST_BYTES as usize];
-    let length = file.read_at(&mut first, 0)?;
-    first.truncate(length);
-    Ok(first)
 }
 
 /// How documents are read, whatever the input reads: as JSON, with the fields that the input adds.

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::process::ExitCode;
 
+use component::terminal::escaped;
 use component::{grouped, plural};
 use profiler::advice::{self, Finding};
 use profiler::filter::Filter;
@@ -14,7 +15,7 @@ use serde_json::json;
 use super::chart::Chart;
 use super::files::{Sources, length};
 use super::{NO_SAMPLES, TopArgs, group, lost};
-use crate::console::{escaped, print, say};
+use crate::console::{print, say};
 
 /// Advice needs whole stacks: of stores with more bytes it is left out.
 const ADVICE_BYTES_MAX: u64 = 64 << 20;

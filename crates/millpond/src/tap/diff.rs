@@ -1,37 +1,24 @@
 //! What an operator made of an event, for people.
 
 use batch::FieldPath;
+use component::terminal::escaped;
+use indexmap::IndexMap;
 use pipeline::tap::TapOutcome;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::api::tap::TappedEvent;
 use crate::colour::Painter;
-use crate::console::escaped;
-
-/// A field that is not what it was.
-#[derive(Debug, PartialEq)]
-enum FieldChange<'a> {
-    Added(&'a Value),
-    Removed(&'a Value),
-    Changed(&'a Value, &'a Value),
-}
+use crate::leaves::leaves;
 
 /// The lines of an event and an empty one behind them.
 pub fn block(event: &TappedEvent, painter: Painter) -> String {
     let head = format!("{} {}: {}", event.time, event.id, fate(event));
     let mut lines = vec![painter.strong(&escaped(&head))];
-    let mut changes = Vec::new();
-    if let (Some(Value::Object(before)), Some(Value::Object(after))) = (&event.before, &event.after)
+    if let (Some(before @ Value::Object(_)), Some(after @ Value::Object(_))) =
+        (&event.before, &event.after)
     {
-        compare(&mut Vec::new(), before, after, &mut changes);
+        lines.extend(changes(before, after, painter));
     }
-    lines.extend(changes.into_iter().map(|(field, change)| match change {
-        FieldChange::Added(value) => painter.good(&escaped(&format!("+ {field}: {value}"))),
-        FieldChange::Removed(value) => painter.bad(&escaped(&format!("- {field}: {value}"))),
-        FieldChange::Changed(from, to) => {
-            painter.changed(&escaped(&format!("~ {field}: {from} → {to}")))
-        }
-    }));
     lines.join("\n") + "\n\n"
 }
 
@@ -54,53 +41,27 @@ fn fate(event: &TappedEvent) -> String {
     }
 }
 
-/// The fields that differ, with their paths. Objects are compared field by field, all else as a whole.
-fn compare<'a>(
-    keys: &mut Vec<&'a str>,
-    before: &'a Map<String, Value>,
-    after: &'a Map<String, Value>,
-    changes: &mut Vec<(String, FieldChange<'a>)>,
-) {
-    for (key, from) in before {
-        keys.push(key);
-        match (from, after.get(key)) {
-            (from, None) => each(keys, from, changes, FieldChange::Removed),
-            (Value::Object(from), Some(Value::Object(to))) => compare(keys, from, to, changes),
-            (from, Some(to)) if from != to => {
-                changes.push((path(keys), FieldChange::Changed(from, to)));
+/// The lines of the fields that differ: those that are gone or changed, and those that are new.
+fn changes(before: &Value, after: &Value, painter: Painter) -> Vec<String> {
+    let path = |keys: &[&str]| FieldPath::from_keys(keys.iter().copied()).to_string();
+    let before: IndexMap<_, _> = leaves(before).into_iter().collect();
+    let after: IndexMap<_, _> = leaves(after).into_iter().collect();
+    let mut lines = Vec::new();
+    for (keys, from) in &before {
+        let field = path(keys);
+        match after.get(keys) {
+            None => lines.push(painter.bad(&escaped(&format!("- {field}: {from}")))),
+            Some(to) if from != to => {
+                lines.push(painter.changed(&escaped(&format!("~ {field}: {from} → {to}"))));
             }
-            _ => {}
+            Some(_) => {}
         }
-        keys.pop();
     }
-    for (key, to) in after.iter().filter(|(key, _)| !before.contains_key(*key)) {
-        keys.push(key);
-        each(keys, to, changes, FieldChange::Added);
-        keys.pop();
-    }
-}
-
-/// Every field below a value, or the value itself.
-fn each<'a>(
-    keys: &mut Vec<&'a str>,
-    value: &'a Value,
-    changes: &mut Vec<(String, FieldChange<'a>)>,
-    change: fn(&'a Value) -> FieldChange<'a>,
-) {
-    match value {
-        Value::Object(fields) if !fields.is_empty() => {
-            for (key, value) in fields {
-                keys.push(key);
-                each(keys, value, changes, change);
-                keys.pop();
-            }
-        }
-        value => changes.push((path(keys), change(value))),
-    }
-}
-
-fn path(keys: &[&str]) -> String {
-    FieldPath::from_keys(keys.iter().copied()).to_string()
+    let added = after.iter().filter(|(keys, _)| !before.contains_key(*keys));
+    lines.extend(
+        added.map(|(keys, value)| painter.good(&escaped(&format!("+ {}: {value}", path(keys))))),
+    );
+    lines
 }
 
 #[cfg(test)]
@@ -131,10 +92,11 @@ mod tests {
 T ID: changed
 ~ message: \"GET /\" → \"GET\"
 - log.gone: [1]
-+ log.new: true
 - was.a: 1
 - was.b: {}
-~ n: 1.0 → {\"x\":1}
+- n: 1.0
++ log.new: true
++ n.x: 1
 + url.path: \"/\"
 + url[a.b]: null
 

@@ -159,7 +159,7 @@ impl Top {
             Err(error) => {
                 let text = error.to_string();
                 let line = text.lines().next().unwrap_or_default();
-                screen.trouble = Some(crate::console::escaped(line));
+                screen.trouble = Some(component::terminal::escaped(line));
             }
         }
     }

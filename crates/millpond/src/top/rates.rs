@@ -105,11 +105,9 @@ impl Looks {
         });
         let operators: Vec<OperatorRow<'_>> = operators.collect();
         let cpus = operators.iter().filter_map(|it| it.speed.cpus).sum::<f64>();
-        let per_second =
-            |now: u64, then: u64, seconds: f64| now.saturating_sub(then) as f64 / seconds;
         let speed = since.map_or_else(Speed::default, |(before, seconds)| Speed {
-            events_in: Some(per_second(stats.events_in, before.events_in, seconds)),
-            events_out: Some(per_second(stats.events_out, before.events_out, seconds)),
+            events_in: per_second(stats.events_in, before.events_in, seconds),
+            events_out: per_second(stats.events_out, before.events_out, seconds),
             bytes: None,
             cpus: Some(cpus + (stats.cpu_seconds - before.cpu_seconds) / seconds),
         });
@@ -122,13 +120,17 @@ impl Looks {
     }
 }
 
+/// What a counter did in a second, from two looks at it.
+fn per_second(now: u64, then: u64, seconds: f64) -> Option<f64> {
+    Some(now.saturating_sub(then) as f64 / seconds)
+}
+
 impl Speed {
     fn of(now: &OperatorStats, before: &OperatorStats, seconds: f64) -> Self {
-        let each = |now: u64, then: u64| Some(now.saturating_sub(then) as f64 / seconds);
         Self {
-            events_in: each(now.events_in, before.events_in),
-            events_out: each(now.events_out, before.events_out),
-            bytes: each(now.bytes, before.bytes),
+            events_in: per_second(now.events_in, before.events_in, seconds),
+            events_out: per_second(now.events_out, before.events_out, seconds),
+            bytes: per_second(now.bytes, before.bytes, seconds),
             cpus: Some((now.cpu_seconds - before.cpu_seconds).max(0.0) / seconds),
         }
     }

@@ -365,3 +365,24 @@ fn what_cannot_be_tested_is_refused_before_anything_runs() {
         ran.err
     );
 }
+
+#[test]
+fn events_that_would_become_dead_letters_are_not_called_dropped() {
+    let folder = Folder::new();
+    let config = "data_dir: state
+pipelines:
+  a:
+    input: { file: { paths: [/a.log] } }
+    processors: [{ grok: { pattern: '%{INT:n}', on_failure: dead_letter } }]
+    output: discard
+";
+    folder.write("a.yaml", config);
+    let tests = "config: a.yaml
+tests:
+  - { name: dead, events: [x, y], dead_letters: 3 }
+";
+    folder.write("a.test.yaml", tests);
+    let ended = test_in(&folder, &["a.test.yaml"]).expect(1);
+    let warning = "2 of 2 events failed and would become dead letters; the first: ";
+    assert!(ended.out.contains(warning), "{}", ended.out);
+}

@@ -101,6 +101,18 @@ fn messages_have_colours_where_they_are_wanted() {
         assert!(millpond(args).err.contains(&plain));
         assert!(millpond(&always).err.contains(shown));
     }
+    // Those of the command line itself, too.
+    for args in [&["run", "--nothing"][..], &["--help"]] {
+        let has_colours = |when: &str| {
+            let ended = millpond(&[&[when][..], args].concat());
+            (ended.out + &ended.err).contains('\u{1b}')
+        };
+        assert!(has_colours("--color=always"), "{args:?}");
+        assert!(!has_colours("--color=auto"), "{args:?}");
+        let never = [args, &["--color", "never"]].concat();
+        let shown = on_terminal(&never, &[]);
+        assert!(!shown.contains('\u{1b}'), "{shown:?}");
+    }
     let ended = millpond(&["docs", "--color", "maybe"]).expect(2);
     assert!(ended.err.contains("auto, always, never"), "{}", ended.err);
 }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use batch::{Batch, Column, FieldPath, Value};
+use component::terminal::escaped;
 
 use super::logfmt::BoundLogfmt;
 
@@ -82,62 +83,32 @@ impl<'a> BoundCompact<'a> {
             let from = out.len();
             value.write_text(out);
             let is_own = field.name == self.host.name && out[from..] == *self.own_host.as_bytes();
-            match is_own {
-                true => out.truncate(before),
-                false => escape(out, from),
+            self.pairs.skip(field.name, &out[from..]);
+            if is_own {
+                out.truncate(before);
             }
-            self.pairs.skip(field.name);
         }
         self.pairs.write_behind(row, start, out);
-        escape_c1(out, start);
+        escape(out, start);
     }
 }
 
-/// Escapes the control characters of a text, from `start` on.
+/// Escapes control characters from `start` on.
 fn escape(out: &mut Vec<u8>, start: usize) {
-    if !out[start..].iter().any(u8::is_ascii_control) {
-        return;
-    }
-    let text = out.split_off(start);
-    for byte in text {
-        match byte {
-            byte if byte.is_ascii_control() => out.extend(byte.escape_ascii()),
-            byte => out.push(byte),
-        }
-    }
-}
-
-/// Escapes the control characters from U+0080 to U+009F, which some terminals obey as well, from `start` on.
-fn escape_c1(out: &mut Vec<u8>, start: usize) {
-    let is_c1 = |pair: &[u8]| pair[0] == 0xc2 && (0x80..=0x9f).contains(&pair[1]);
-    if !out[start..].windows(2).any(is_c1) {
-        return;
-    }
-    let text = out.split_off(start);
-    let mut rest = &text[..];
-    while let Some((&first, behind)) = rest.split_first() {
-        match behind.first() {
-            Some(&second) if is_c1(&[first, second]) => {
-                out.extend(second.escape_ascii());
-                rest = &behind[1..];
-            }
-            _ => {
-                out.push(first);
-                rest = behind;
-            }
-        }
+    let text = &out[start..];
+    // Those from U+0080 to U+009F begin with this byte.
+    if text
+        .iter()
+        .any(|byte| byte.is_ascii_control() || *byte == 0xc2)
+    {
+        let line = escaped(&String::from_utf8_lossy(text));
+        out.truncate(start);
+        out.extend_from_slice(line.as_bytes());
     }
 }
 
 #[cfg(test)]
 mod tests {
-    #[test]
-    fn terminals_get_no_control_characters_beyond_ascii() {
-        let line = line(r#"{"message":"a\u009b31mb\u00e9","k\u0085":"v\u009b"}"#);
-        assert!(line.contains("a\\x9b31mb\u{e9}"), "{line}");
-        assert!(line.contains("k\\x85=v\\x9b"), "{line}");
-    }
-
     use super::*;
     use crate::testing;
 
@@ -168,7 +139,19 @@ mod tests {
             (r#"{"message":{"a":1},"level":3}"#, r#"3 {"a":1}"#),
             (
                 r#"{"message":"a\nb\t\u001b[1mc\\","n":"x\ny"}"#,
-                r#"a\nb\t\x1b[1mc\ n="x\ny""#,
+                r#"a\nb\t\u{1b}[1mc\ n="x\ny""#,
+            ),
+            (
+                r#"{"message":"a\u009b31mb\u00e9","k\u0085":"v\u009b"}"#,
+                r"a\u{9b}31mbé k\u{85}=v\u{9b}",
+            ),
+            (
+                r#"{"log.level":"a","log":{"level":"\u0062"},"message":"m"}"#,
+                "b m log.level=a",
+            ),
+            (
+                r#"{"log":{"level":"b"},"log.level":"b","message":"m\tn"}"#,
+                r"b m\tn",
             ),
         ] {
             assert_eq!(line(document), expected, "{document}");

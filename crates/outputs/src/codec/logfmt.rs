@@ -8,6 +8,8 @@
 //! Members of objects get dotted keys; arrays and empty objects are their JSON text. The event is rendered as JSON, and that text
 //! walked once. A text that JSON escapes is copied as it stands, escapes included, where readers of logfmt know them.
 
+use std::ops::Range;
+
 use batch::json::{self, Kind};
 use batch::{Batch, JsonWriter};
 
@@ -41,11 +43,16 @@ impl<'a> BoundLogfmt<'a> {
     /// Leaves out no field of the next rows.
     pub fn skip_none(&mut self) {
         self.pairs.skipped.clear();
+        self.pairs.skipped_texts.clear();
     }
 
-    /// Leaves out this field of the next rows.
-    pub fn skip(&mut self, name: &'static str) {
-        self.pairs.skipped.push(name);
+    /// Leaves out this field of the next rows where it has this text. A field of the same name may stand in an event twice, as `a.b` and
+    /// as `b` in the object `a`.
+    pub fn skip(&mut self, name: &'static str, text: &[u8]) {
+        let start = self.pairs.skipped_texts.len();
+        self.pairs.skipped_texts.extend_from_slice(text);
+        let text = start..self.pairs.skipped_texts.len();
+        self.pairs.skipped.push((name, text));
     }
 
     /// Appends the pairs of a row whose text begins at `start`.
@@ -65,8 +72,9 @@ struct Pairs {
     key: Vec<u8>,
     /// A text without its escapes.
     plain: Vec<u8>,
-    /// The keys of pairs that are left out.
-    skipped: Vec<&'static str>,
+    /// The keys of pairs that are left out, and where the texts of these pairs are.
+    skipped: Vec<(&'static str, Range<usize>)>,
+    skipped_texts: Vec<u8>,
 }
 
 impl Pairs {
@@ -110,8 +118,7 @@ impl Pairs {
 
     /// Appends the value at `pos`; gives where it ends.
     fn value(&mut self, text: &[u8], pos: usize, start: usize, out: &mut Vec<u8>) -> usize {
-        let key = &self.key[..];
-        if self.skipped.iter().any(|name| name.as_bytes() == key) {
+        if self.is_skipped(text, pos) {
             return json::skip_value(text, pos);
         }
         let kind = json::kind(&text[pos.min(text.len())..]);
@@ -131,6 +138,30 @@ impl Pairs {
             Kind::String => self.string(value.get(1..value.len() - 1).unwrap_or_default(), out),
         }
         end
+    }
+
+    /// Whether the pair of the key with the value at `pos` is left out.
+    fn is_skipped(&mut self, text: &[u8], pos: usize) -> bool {
+        let mut skipped = self.skipped.iter();
+        let Some((_, skipped)) = skipped.find(|(name, _)| name.as_bytes() == &self.key[..]) else {
+            return false;
+        };
+        let skipped = &self.skipped_texts[skipped.clone()];
+        let value = text
+            .get(pos..json::skip_value(text, pos))
+            .unwrap_or_default();
+        match value
+            .strip_prefix(b"\"")
+            .and_then(|it| it.strip_suffix(b"\""))
+        {
+            Some(body) if json::has_escape(body) => {
+                self.plain.clear();
+                json::unescape(body, &mut self.plain);
+                self.plain == skipped
+            }
+            Some(body) => body == skipped,
+            None => value == skipped,
+        }
     }
 
     /// Appends a text that stands so between the quotes of a JSON string.

@@ -54,6 +54,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use batch::{Account, Batch, Bitmap, Budget, Reentry};
+use component::words::without_error_numbers;
 use component::{
     Activities, Activity, AnyOutput, Diagnostics, Encoded, Limit, OperatorMetrics, Output, Phase,
     Phases, Role, RowAnswer, activity,
@@ -313,13 +314,13 @@ impl Lane {
         let common = &self.common;
         let view = common.gauges.view(&common.name);
         let (state, reason) = match common.ending.get() {
-            None => return view,
+            None => (view.state, view.reason),
             Some(Ending::Failed(reason)) => (OutputState::Failed, Some(reason.clone())),
             Some(Ending::Gone | Ending::Left) => (OutputState::Ended, None),
         };
         OutputView {
             state,
-            reason,
+            reason: reason.map(|text| without_error_numbers(&text)),
             ..view
         }
     }
