@@ -1,15 +1,15 @@
 //! What a process tells of itself, of which the inputs `metrics` and `internal_log` make events.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use serde::Serialize;
 
-/// How many messages that came before the first input listened are kept for it.
-const EARLY_MAX: usize = 1000;
+/// How many messages are kept for those who read them.
+pub const KEPT_MAX: usize = 1000;
 
 /// JSON objects that say what everything is at.
 type Metrics = Arc<dyn Fn() -> Vec<Vec<u8>> + Send + Sync>;
@@ -53,7 +53,7 @@ pub struct LogEntry {
     /// When, in nanoseconds since 1970.
     #[serde(skip)]
     pub time_ns: i64,
-    /// `error`, `warn`, `info`, `debug` or `trace`.
+    /// `error`, `warn` or `info`.
     pub level: &'static str,
     /// The pipeline that it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,23 +61,36 @@ pub struct LogEntry {
     /// The component, with its role.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub component: Option<String>,
-    /// The library that says it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub library: Option<String>,
     /// What it says.
     pub message: String,
 }
 
-/// Everybody who reads the log. Clones are the same.
+/// The last messages of the log, and how far everybody is who reads them. Clones are the same.
 #[derive(Clone, Default)]
-pub struct LogTails(Arc<Mutex<Listeners>>);
+pub struct LogTails(Arc<SharedLog>);
 
 #[derive(Default)]
-struct Listeners {
-    tails: Vec<Weak<LogTail>>,
-    /// What came before anybody listened.
-    early: VecDeque<LogEntry>,
-    was_heard: bool,
+struct SharedLog {
+    kept: Mutex<Kept>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct Kept {
+    entries: VecDeque<LogEntry>,
+    /// How many messages there have been in all.
+    told: u64,
+    /// How many of them the readers of these names are done with.
+    read: BTreeMap<Arc<str>, u64>,
+    /// The pipelines that pipelines feed.
+    feeds: BTreeMap<String, Vec<String>>,
+}
+
+impl Kept {
+    /// The number of the first message that is kept.
+    fn first(&self) -> u64 {
+        self.told - self.entries.len() as u64
+    }
 }
 
 impl fmt::Debug for LogTails {
@@ -87,79 +100,80 @@ impl fmt::Debug for LogTails {
 }
 
 impl LogTails {
-    /// What is said from now on, of which `max` messages are kept until they are taken. The first one who listens also hears what was said
-    /// before.
-    pub fn listen(&self, max: usize) -> Arc<LogTail> {
-        let mut listeners = self.0.lock();
-        listeners.was_heard = true;
-        let tail = Arc::new(LogTail {
-            max,
-            state: Mutex::new(Tail {
-                entries: std::mem::take(&mut listeners.early),
-                lost: 0,
-            }),
-            arrived: Condvar::new(),
-        });
-        listeners.tails.push(Arc::downgrade(&tail));
-        tail
-    }
-
-    /// Tells everybody.
-    pub fn tell(&self, entry: &LogEntry) {
-        let mut listeners = self.0.lock();
-        if !listeners.was_heard {
-            if listeners.early.len() == EARLY_MAX {
-                listeners.early.pop_front();
-            }
-            listeners.early.push_back(entry.clone());
-            return;
+    /// Reads on where the last reader of this name ended. Where there was none, it begins with the [`KEPT_MAX`] messages before.
+    pub fn listen(&self, name: &Arc<str>) -> LogTail {
+        let kept = self.0.kept.lock();
+        LogTail {
+            log: self.0.clone(),
+            name: name.clone(),
+            next: kept.read.get(name).copied().unwrap_or(kept.first()),
         }
-        listeners.tails.retain(|tail| match tail.upgrade() {
-            Some(tail) => {
-                tail.put(entry);
-                true
+    }
+
+    /// Tells everybody. Whoever logs never waits for whoever reads.
+    pub fn tell(&self, entry: LogEntry) {
+        let mut kept = self.0.kept.lock();
+        if kept.entries.len() == KEPT_MAX {
+            kept.entries.pop_front();
+        }
+        kept.entries.push_back(entry);
+        kept.told += 1;
+        drop(kept);
+        self.0.arrived.notify_all();
+    }
+
+    /// A pipeline feeds these others.
+    pub fn feeds(&self, pipeline: &str, others: Vec<String>) {
+        let mut kept = self.0.kept.lock();
+        kept.feeds.insert(pipeline.to_owned(), others);
+    }
+
+    /// A pipeline and all that get its events.
+    pub fn downstream(&self, pipeline: &str) -> BTreeSet<String> {
+        let kept = self.0.kept.lock();
+        let mut found = BTreeSet::new();
+        let mut new = vec![pipeline];
+        while let Some(name) = new.pop() {
+            if found.insert(name.to_owned()) {
+                new.extend(
+                    kept.feeds
+                        .get(name)
+                        .into_iter()
+                        .flatten()
+                        .map(String::as_str),
+                );
             }
-            None => false,
-        });
+        }
+        found
     }
 }
 
-/// Messages of the log that were not taken yet.
-#[derive(Debug)]
+/// One who reads the log.
 pub struct LogTail {
-    max: usize,
-    state: Mutex<Tail>,
-    arrived: Condvar,
-}
-
-#[derive(Debug)]
-struct Tail {
-    entries: VecDeque<LogEntry>,
-    lost: u64,
+    log: Arc<SharedLog>,
+    name: Arc<str>,
+    /// The number of the next message.
+    next: u64,
 }
 
 impl LogTail {
-    fn put(&self, entry: &LogEntry) {
-        let mut state = self.state.lock();
-        if state.entries.len() >= self.max {
-            // Whoever logs never waits for whoever reads.
-            state.lost += 1;
-            return;
+    /// What has come, waiting so long for it, and how many messages since the last call are no longer kept.
+    pub fn take(&mut self, patience: Duration) -> (Vec<LogEntry>, u64) {
+        let mut kept = self.log.kept.lock();
+        if self.next == kept.told {
+            self.log.arrived.wait_for(&mut kept, patience);
         }
-        state.entries.push_back(entry.clone());
-        self.arrived.notify_one();
+        let first = kept.first().max(self.next);
+        let lost = first - self.next;
+        let passed = (first - kept.first()) as usize;
+        self.next = kept.told;
+        (kept.entries.iter().skip(passed).cloned().collect(), lost)
     }
 
-    /// What has come, waiting so long for it, and how many messages found no room since the last call.
-    pub fn take(&self, patience: Duration) -> (VecDeque<LogEntry>, u64) {
-        let mut state = self.state.lock();
-        if state.entries.is_empty() {
-            self.arrived.wait_for(&mut state, patience);
-        }
-        (
-            std::mem::take(&mut state.entries),
-            std::mem::take(&mut state.lost),
-        )
+    /// What was taken is not wanted again, not by the next reader of this name either.
+    pub fn settle(&self) {
+        let mut kept = self.log.kept.lock();
+        kept.read.insert(self.name.clone(), self.next);
     }
 }
 
@@ -173,36 +187,58 @@ mod tests {
             level: "info",
             pipeline: None,
             component: None,
-            library: None,
             message: message.to_owned(),
         }
     }
 
-    fn taken(tail: &LogTail) -> (Vec<String>, u64) {
+    fn taken(tail: &mut LogTail) -> (Vec<String>, u64) {
         let (entries, lost) = tail.take(Duration::ZERO);
         let messages = entries.into_iter().map(|it| it.message);
         (messages.collect(), lost)
     }
 
     #[test]
-    fn the_first_hears_what_was_said_before_and_nobody_waits() {
+    fn everybody_hears_the_last_messages_and_reads_on_where_the_last_one_ended() {
         let log = LogTails::default();
-        for number in 0..=EARLY_MAX {
-            log.tell(&entry(&number.to_string()));
+        for number in 0..=KEPT_MAX {
+            log.tell(entry(&number.to_string()));
         }
-        let first = log.listen(2 * EARLY_MAX);
-        let other = log.listen(2);
-        let (messages, lost) = taken(&first);
-        assert_eq!((messages.len(), lost), (EARLY_MAX, 0));
-        assert_eq!(messages[0], "1");
-        for message in ["a", "b", "c"] {
-            log.tell(&entry(message));
+        let mut first = log.listen(&"first".into());
+        let mut other = log.listen(&"other".into());
+        for tail in [&mut first, &mut other] {
+            let (messages, lost) = taken(tail);
+            assert_eq!((messages.len(), &*messages[0], lost), (KEPT_MAX, "1", 0));
         }
-        assert_eq!(taken(&other), (vec!["a".to_owned(), "b".to_owned()], 1));
-        assert_eq!(taken(&other), (Vec::new(), 0));
-        assert_eq!(taken(&first).0.len(), 3);
-        drop(first);
-        log.tell(&entry("d"));
-        assert_eq!(log.0.lock().tails.len(), 1);
+        log.tell(entry("a"));
+        assert_eq!(taken(&mut first), (vec!["a".to_owned()], 0));
+        first.settle();
+        log.tell(entry("b"));
+        log.tell(entry("c"));
+        assert_eq!(taken(&mut first).0, ["b", "c"]);
+        // What it took last was not settled.
+        let mut again = log.listen(&"first".into());
+        assert_eq!(taken(&mut again), (vec!["b".to_owned(), "c".to_owned()], 0));
+        assert_eq!(taken(&mut again), (Vec::new(), 0));
+        for _ in 0..=KEPT_MAX {
+            log.tell(entry("d"));
+        }
+        let (messages, lost) = taken(&mut again);
+        assert_eq!((messages.len(), lost), (KEPT_MAX, 1));
+    }
+
+    #[test]
+    fn pipelines_feed_others_through_others() {
+        let log = LogTails::default();
+        let feeds = |from: &str, to: &[&str]| {
+            log.feeds(from, to.iter().map(|&it| it.to_owned()).collect());
+        };
+        feeds("a", &["b", "c"]);
+        feeds("c", &["d", "a"]);
+        feeds("e", &["f"]);
+        let names = |of: &str| log.downstream(of).into_iter().collect::<Vec<_>>();
+        assert_eq!(names("a"), ["a", "b", "c", "d"]);
+        feeds("a", &["b"]);
+        assert_eq!(names("a"), ["a", "b"]);
+        assert_eq!(names("x"), ["x"]);
     }
 }

@@ -90,12 +90,11 @@ static CASES: &[InputCase] = &[
         settings: |_| "{}".to_owned(),
         feed: |place, events| {
             for event in 0..events {
-                place.own.log().tell(&LogEntry {
+                place.own.log().tell(LogEntry {
                     time_ns: event as i64,
                     level: "info",
                     pipeline: None,
                     component: None,
-                    library: None,
                     message: format!("message {event}"),
                 });
             }

@@ -172,7 +172,10 @@ impl<S: Subscriber> Layer<S> for Lines {
             library: (target != TARGET).then_some(target),
             fields,
         };
-        self.tails.tell(&line.entry());
+        // Libraries say more with each event that an output ships, so that events of their messages would have no end.
+        if line.library.is_none() {
+            self.tails.tell(line.entry());
+        }
         self.bar.say(&line.render(self.style));
     }
 }
@@ -220,23 +223,16 @@ impl Line<'_> {
     /// For those who make events of it.
     fn entry(&self) -> LogEntry {
         let fields = &self.fields;
-        let mut message = fields.message.clone();
-        for (name, value) in &fields.others {
-            let _ = write!(message, " {name}={value}");
-        }
         LogEntry {
             time_ns: i64::try_from(self.time.as_nanosecond()).unwrap_or_default(),
             level: match self.level {
                 tracing::Level::ERROR => "error",
                 tracing::Level::WARN => "warn",
-                tracing::Level::INFO => "info",
-                tracing::Level::DEBUG => "debug",
-                tracing::Level::TRACE => "trace",
+                _ => "info",
             },
             pipeline: fields.pipeline.clone(),
             component: fields.component.clone(),
-            library: self.library.map(str::to_owned),
-            message,
+            message: fields.message.clone(),
         }
     }
 

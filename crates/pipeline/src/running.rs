@@ -108,6 +108,7 @@ impl Running {
         options: &RunOptions,
     ) -> (Self, Vec<WorkerStages>) {
         let name = graph.name.clone();
+        options.own.log().feeds(&name, graph.targets());
         let diagnostics = options.diagnostics.for_pipeline(&name);
         let shared = Shared {
             workers: resources.workers,

@@ -34,9 +34,6 @@ pub const SPEC: Spec = Spec {
     build: Build::Input(build),
 };
 
-/// Messages that wait until the pipeline takes them.
-const WAITING_MAX: usize = 1000;
-
 /// How soon a stop is noticed.
 const STOP_WAIT: Duration = Duration::from_millis(100);
 
@@ -83,9 +80,8 @@ impl Input for InternalLog {
 }
 
 fn tell(ctx: &InputContext) -> Result<(), Stopped> {
-    let tail = ctx.own.log().listen(WAITING_MAX);
+    let mut tail = ctx.own.log().listen(&ctx.scope);
     let mut filling = Filling::new(ctx, run_id(ctx));
-    // What is said of this pipeline, such as that its output fails, would be followed by more of the same.
     let (pipeline, _) = ctx.scope.split_once('/').unwrap_or((&ctx.scope, ""));
     while !ctx.stop.is_stopped() {
         let (entries, lost) = tail.take(STOP_WAIT);
@@ -98,8 +94,11 @@ fn tell(ctx: &InputContext) -> Result<(), Stopped> {
                     format!("{lost} of the log came faster than the pipeline takes them, and are not among its events")
                 });
         }
+        // What is said of those that get the events, such as that an output fails, would be followed by more of the same.
+        let left_out = ctx.own.log().downstream(pipeline);
         for entry in &entries {
-            if entry.pipeline.as_deref() != Some(pipeline) {
+            let of = entry.pipeline.as_deref();
+            if of.is_none_or(|of| !left_out.contains(of)) {
                 let name = &ctx.host.name;
                 let document = Document {
                     host: Host { name },
@@ -109,6 +108,7 @@ fn tell(ctx: &InputContext) -> Result<(), Stopped> {
             }
         }
         filling.flush()?;
+        tail.settle();
         if !entries.is_empty() {
             ctx.metrics.busy(start.elapsed());
         }

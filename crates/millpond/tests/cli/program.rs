@@ -124,6 +124,7 @@ fn plain_line(line: &str) -> Option<String> {
         "ERROR" => Some(format!("error: {message}")),
         "WARN" => Some(format!("warning: {message}")),
         "INFO" => (!is_frame).then(|| message.to_owned()),
+        "DEBUG" | "TRACE" => Some(line.to_owned()),
         other => panic!("an unknown level {other}: {line}"),
     }
 }

@@ -168,14 +168,13 @@ pub struct Service {
 impl Service {
     pub fn start(folder: &Folder, args: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_millpond"));
-        command.args(args);
+        command.args(args).env_remove("RUST_LOG");
         Self::spawn(folder, command)
     }
 
     pub fn spawn(folder: &Folder, mut command: Command) -> Self {
         let err = PathBuf::from(folder.path("err"));
         let child = command
-            .env_remove("RUST_LOG")
             .stdin(Stdio::null())
             .stdout(File::create(folder.path("out")).expect("a writable folder"))
             .stderr(File::create(&err).expect("a writable folder"))
