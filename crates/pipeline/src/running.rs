@@ -236,6 +236,7 @@ impl Running {
             progress: self.inputs.iter().map(|it| it.progress.clone()).collect(),
             ledgers: self.inputs.iter().map(|it| it.ledger.clone()).collect(),
             is_fed: self.fed.is_some(),
+            starts_again: !self.waiting.options.finite,
             taps: self.input_taps(),
             parts: self.job.parts.clone(),
         }

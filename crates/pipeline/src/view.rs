@@ -37,6 +37,8 @@ enum Seen {
 pub(crate) struct Viewed {
     pub(crate) name: String,
     pub(crate) is_fed: bool,
+    /// Whether it may start again once it has ended: a service may reload its configuration.
+    pub(crate) starts_again: bool,
     pub(crate) started: SystemTime,
     pub(crate) operators: Vec<(Component, Arc<OperatorMetrics>)>,
     pub(crate) progress: Vec<Arc<Progress>>,
@@ -129,7 +131,8 @@ impl View {
     pub fn forget(&self, name: &str) {
         let is_other = |one: &Seen| !matches!(one, Seen::Ended(last) if last.name == name);
         self.0.pipelines.write().retain(is_other);
-        self.0.taps.forgotten(name);
+        let reason = format!("the pipeline `{name}` is no longer in the configuration");
+        self.0.taps.gone(name, &reason);
     }
 
     /// Opens a tap; its key.
@@ -190,7 +193,11 @@ impl Drop for Showing {
             let mut last = self.viewed.look(false);
             last.state = PipelineState::Ended;
             shown[place] = Seen::Ended(Box::new(last));
-            self.view.0.taps.ended(&self.viewed.name);
+            let (taps, name) = (&self.view.0.taps, &self.viewed.name);
+            match self.viewed.starts_again {
+                true => taps.ended(name),
+                false => taps.gone(name, &TapError::Ended(name.clone()).to_string()),
+            }
         }
     }
 }

@@ -145,6 +145,11 @@ pub static ROUTES: &[Route] = &[
                 "`before`, `after` or `both`: the form of the events. Default: `after`.",
             ),
             (
+                "if",
+                false,
+                "An expression: only events for which it holds are shown and counted. It is evaluated on events as they leave the point with `show=after`, otherwise as they come to it.",
+            ),
+            (
                 "rate",
                 true,
                 "The most events a second: from 1 to 1000. Default: 10.",

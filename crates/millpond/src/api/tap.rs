@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use config::{ConfigError, Node, Source, Span};
+use expr::Expr;
 use http::StatusCode;
 use pipeline::tap::{
     RATE_MAX, TapError, TapEvent, TapOutcome, TapPoll, TapSettings, TapSide, TapStatus,
@@ -39,10 +41,12 @@ pub struct TapKey {
 pub struct TapAnswer {
     /// Events, oldest first.
     pub events: Vec<TappedEvent>,
-    /// How many events have passed the point since the tap was opened.
+    /// How many events have passed the point since the tap was opened; with `if`, those for which it holds.
     pub passed: u64,
     /// How many were picked and are not shown, because too many waited.
     pub skipped: u64,
+    /// How many were picked and are not shown, because they are larger than 2 MiB.
+    pub too_large: u64,
     /// Whether the point is there.
     pub state: TapState,
     /// Why the point is gone.
@@ -99,6 +103,7 @@ impl TapAnswer {
             events: poll.events.into_iter().map(TappedEvent::of).collect(),
             passed: poll.passed,
             skipped: poll.skipped,
+            too_large: poll.too_large,
             state,
             reason,
         }
@@ -138,6 +143,16 @@ pub fn open(state: &ApiState, request: &Request) -> Answer {
     }
 }
 
+/// Reads the condition of a tap.
+///
+/// # Errors
+/// It is no expression, at its place.
+pub fn condition(text: &str) -> Result<Expr, ConfigError> {
+    let source = Source::new("--if", text);
+    let node = Node::scalar(&source, Span::new(0, text.len()), text, true);
+    Expr::parse_condition(text).map_err(|error| error.in_setting(&node))
+}
+
 fn settings(request: &Request) -> Result<TapSettings, Box<Answer>> {
     let wrong = |text: String| Box::new(failed(StatusCode::BAD_REQUEST, &text));
     let Some(pipeline) = request.parameter("pipeline") else {
@@ -161,6 +176,13 @@ fn settings(request: &Request) -> Result<TapSettings, Box<Answer>> {
             )));
         }
     };
+    let condition = match request.parameter("if") {
+        None => None,
+        Some(text) => match condition(&text) {
+            Ok(condition) => Some(condition),
+            Err(error) => return Err(wrong(error.to_string())),
+        },
+    };
     let rate = request.number("rate", RATE)?;
     if !(1..=RATE_MAX).contains(&rate) {
         return Err(wrong(format!(
@@ -171,6 +193,7 @@ fn settings(request: &Request) -> Result<TapSettings, Box<Answer>> {
         pipeline,
         operator: request.parameter("operator"),
         side,
+        condition,
         rate,
         with_metadata,
     })

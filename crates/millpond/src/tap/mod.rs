@@ -3,16 +3,18 @@
 mod diff;
 
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
-use component::{grouped, plural};
+use component::{grouped, plural, plural_were};
 use http::Method;
+use pipeline::report::bytes;
+use pipeline::tap::BYTES_MAX;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::api::tap::{PATH, TapAnswer, TapKey, TapState, TappedEvent, WAIT_MAX};
+use crate::api::tap::{PATH, TapAnswer, TapKey, TapState, TappedEvent, WAIT_MAX, condition};
 use crate::api_client::{ApiArgs, ApiClient, ApiError};
 use crate::colour::Painter;
 use crate::console::{say, write};
@@ -20,6 +22,9 @@ use crate::log;
 
 /// How long the end waits for the tap to be closed; without that it is closed soon, too.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How soon it is said again that events are too large.
+const LARGE_PAUSE: Duration = Duration::from_secs(10);
 
 #[derive(Args)]
 pub struct TapArgs {
@@ -33,6 +38,9 @@ pub struct TapArgs {
     /// Shows what the operator changed: which fields it added (+), removed (-) and changed (~), and events that it dropped.
     #[arg(long)]
     diff: bool,
+    /// Only events for which this expression is true, such as 'status >= 500'.
+    #[arg(long = "if", value_name = "EXPRESSION")]
+    condition: Option<String>,
     /// The most events a second. Of those that pass, as many are picked.
     #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
     rate: u64,
@@ -46,6 +54,16 @@ pub struct TapArgs {
     api: ApiArgs,
 }
 
+impl TapArgs {
+    /// The pipeline, and the operator if there is one.
+    fn point(&self) -> (&str, Option<&str>) {
+        match self.point.split_once(':') {
+            Some((pipeline, operator)) => (pipeline, Some(operator)),
+            None => (&self.point, None),
+        }
+    }
+}
+
 /// A tap that is open.
 struct Following<'a> {
     args: &'a TapArgs,
@@ -57,6 +75,9 @@ struct Following<'a> {
     shown: u64,
     passed: u64,
     skipped: u64,
+    too_large: u64,
+    /// When it was last said that events are too large.
+    large_said: Option<Instant>,
     state: TapState,
 }
 
@@ -70,6 +91,10 @@ enum TapEnd {
 
 /// Shows events until it is interrupted.
 pub fn run(args: &TapArgs) -> anyhow::Result<ExitCode> {
+    // The server checks it as well, and does not know where it was written.
+    if let Some(text) = &args.condition {
+        condition(text)?;
+    }
     let client = args.api.connect()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -117,10 +142,7 @@ async fn interruption() {
 
 impl<'a> Following<'a> {
     async fn open(args: &'a TapArgs, client: &'a ApiClient) -> Result<Self, ApiError> {
-        let (pipeline, operator) = match args.point.split_once(':') {
-            Some((pipeline, operator)) => (pipeline, Some(operator)),
-            None => (&*args.point, None),
-        };
+        let (pipeline, operator) = args.point();
         let show = match (args.before, args.diff) {
             (_, true) => "both",
             (true, false) => "before",
@@ -134,6 +156,7 @@ impl<'a> Following<'a> {
             ("metadata", &metadata),
         ];
         query.extend(operator.map(|operator| ("operator", operator)));
+        query.extend(args.condition.as_deref().map(|text| ("if", text)));
         let opened: TapKey = client.ask(Method::POST, PATH, &query).await?;
         Ok(Self {
             args,
@@ -144,6 +167,8 @@ impl<'a> Following<'a> {
             shown: 0,
             passed: 0,
             skipped: 0,
+            too_large: 0,
+            large_said: None,
             state: TapState::Open,
         })
     }
@@ -156,6 +181,7 @@ impl<'a> Following<'a> {
             let query = [("tap", &*self.tap), ("after", &after), ("wait", &wait)];
             let answer: TapAnswer = self.client.get(PATH, &query).await?;
             (self.passed, self.skipped) = (answer.passed, answer.skipped);
+            self.note_too_large(answer.too_large);
             for event in answer.events {
                 self.last = event.number;
                 if !self.show(event)? {
@@ -173,20 +199,29 @@ impl<'a> Following<'a> {
     fn note(&mut self, state: TapState) {
         if self.state != state {
             self.state = state;
-            let (pipeline, _) = self
-                .args
-                .point
-                .split_once(':')
-                .unwrap_or((&self.args.point, ""));
+            let (pipeline, _) = self.args.point();
             say(&match state {
                 TapState::Waiting => {
-                    format!("the pipeline {pipeline} has ended; waiting for it to start again")
+                    format!("the pipeline {pipeline} has ended; a reload may start it again")
                 }
                 TapState::Open | TapState::Gone => {
                     format!("the pipeline {pipeline} has started again")
                 }
             });
         }
+    }
+
+    /// Says that events are not shown because they are too large: at once, and again after a while if there are more.
+    fn note_too_large(&mut self, count: u64) {
+        let is_due = self.large_said.is_none_or(|at| at.elapsed() >= LARGE_PAUSE);
+        if count > self.too_large && is_due {
+            self.large_said = Some(Instant::now());
+            let (events, most) = (plural_were(count, "event"), bytes(BYTES_MAX as u64));
+            say(&format!(
+                "warning: {events} not shown so far, being larger than {most}"
+            ));
+        }
+        self.too_large = count;
     }
 
     /// Prints an event; whether another one is wanted.
@@ -211,7 +246,11 @@ impl<'a> Following<'a> {
             0 => String::new(),
             skipped => format!("; {} had no room", grouped(skipped)),
         };
-        say(&format!("{shown} of {passed} shown{skipped}"));
+        let too_large = match self.too_large {
+            0 => String::new(),
+            count => format!("; {} too large", plural_were(count, "event")),
+        };
+        say(&format!("{shown} of {passed} shown{skipped}{too_large}"));
     }
 }
 

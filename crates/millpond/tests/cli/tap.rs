@@ -1,7 +1,8 @@
 //! Live events of a running pipeline: `millpond tap`, and the paths of the API that it uses.
 
+use std::io::{BufRead, BufReader, Read};
 use std::process::Child;
-use std::thread::sleep;
+use std::thread::{sleep, spawn};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -153,6 +154,110 @@ fn events_are_shown_around_an_operator() {
     let path = &event["@metadata"]["log"]["file"]["path"];
     assert_eq!(path, &json!(tapped.log), "{event}");
     assert!(has(&event["@metadata"], "id"), "{event}");
+}
+
+#[test]
+fn events_are_shown_for_which_an_expression_is_true() {
+    let tapped = Tapped::start(&on_a_free_port());
+    let shows = |args: &[&str]| {
+        let rest = ["--count", "5", "--rate", "1000"];
+        tapped.shows(&[args, &rest].concat()).expect(0)
+    };
+    let shown = shows(&["web:grok", "--if", "status >= 500"]);
+    let is_post = |event: &Value| event["method"] == "POST";
+    assert!(shown.events().iter().all(is_post), "{}", shown.out);
+    // As the events come to the operator, there is no status.
+    let fields = ["method", "status", "path"];
+    let shown = shows(&["web:grok", "--before", "--if", "message.contains('POST')"]);
+    for event in shown.events() {
+        assert!(
+            fields.iter().all(|field| event.get(field).is_none()),
+            "{event}"
+        );
+        assert_eq!(event["message"], "POST /form 500");
+    }
+    let shown = shows(&["web:drop", "--diff", "--if", "method == 'POST'"]);
+    let heads = shown.out.lines().filter(|line| !line.is_empty());
+    assert!(
+        heads.clone().all(|line| line.ends_with("dropped by drop")),
+        "{}",
+        shown.out
+    );
+    assert_eq!(heads.count(), 5);
+    let key = tapped.key("pipeline=web&operator=grok&if=status+%3E+999");
+    let other = tapped.key("pipeline=web&operator=grok");
+    append(&tapped.log, LINES);
+    eventually("events", || tapped.poll(&other, "")["passed"] != json!(0));
+    let poll = tapped.poll(&key, "");
+    assert_eq!((&poll["events"], &poll["passed"]), (&json!([]), &json!(0)));
+    let wrong = millpond(&["tap", "web", "--api", "1", "--if", "status >="]).expect(2);
+    assert!(wrong.err.contains("--> --if:1:"), "{}", wrong.err);
+    let refused = tapped.open("pipeline=web&if=status+%3E%3D");
+    assert_eq!(refused.status, 400);
+    assert!(refused.text().contains("--if"), "{}", refused.text());
+}
+
+#[test]
+fn events_that_are_too_large_are_told_of() {
+    let tapped = Tapped::start(&on_a_free_port());
+    let mut child = tapped.spawn(&[
+        "web:grok",
+        "--diff",
+        "--count",
+        "1",
+        "--if",
+        "size(message) > 100",
+    ]);
+    let key = tapped.key("pipeline=web&operator=grok&show=both");
+    let mut err = BufReader::new(child.stderr.take().expect("piped"));
+    let reading = spawn(move || {
+        let mut said = String::new();
+        err.read_line(&mut said).expect("a line");
+        (err, said)
+    });
+    // Before and after it take more than there is room for.
+    let large = format!("{}\n", "x".repeat(3 << 20));
+    eventually("a warning", || {
+        append(&tapped.log, &large);
+        sleep(Duration::from_millis(200));
+        reading.is_finished()
+    });
+    assert_ne!(tapped.poll(&key, "")["too_large"], json!(0));
+    let (mut err, mut said) = reading.join().expect("it was read");
+    assert!(
+        said.starts_with("warning: ") && said.contains("larger than 2.0 MiB"),
+        "{said}"
+    );
+    let small = format!("{}\n", "x".repeat(200));
+    eventually("the end", || {
+        append(&tapped.log, &small);
+        sleep(Duration::from_millis(200));
+        child.try_wait().expect("a child").is_some()
+    });
+    assert!(child.wait().expect("it ends").success());
+    err.read_to_string(&mut said).expect("text");
+    assert!(said.contains("too large"), "{said}");
+}
+
+#[test]
+fn nobody_waits_for_a_pipeline_that_does_not_start_again() {
+    let folder = Folder::new();
+    let api = crate::posting::free_port().to_string();
+    let pipeline = "generate apache count=400 rate=200 | discard";
+    let mut service = Service::start(&folder, &["run", pipeline, "--api", &api]);
+    service.until("the API", || {
+        std::net::TcpStream::connect(format!("127.0.0.1:{api}")).is_ok()
+    });
+    let shown = millpond(&["tap", "main", "--api", &api]).expect(1);
+    assert!(!shown.out.is_empty());
+    let is_over = shown.err.contains("error: the pipeline `main` has ended");
+    assert!(
+        is_over || shown.err.contains("error: Millpond has stopped"),
+        "{}",
+        shown.err
+    );
+    assert!(!shown.err.contains("may start it again"), "{}", shown.err);
+    service.until_ended(0);
 }
 
 #[test]
@@ -388,6 +493,8 @@ fn a_tap_goes_on_after_a_reload() {
     };
     let key = tapped.key("pipeline=web&operator=grok");
     let child = tapped.spawn(&["web:grok"]);
+    // It is open before the pipeline is replaced.
+    sleep(Duration::from_secs(1));
     reload(web(&log, &out, "%{WORD:verb} %{NOTSPACE:path}"));
     let mut after = 0;
     eventually("an event of the new one", || {

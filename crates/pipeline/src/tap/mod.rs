@@ -11,13 +11,14 @@
 //! There is a [`TapPoint`] where an input sends its batches, around each processor, where an output is offered a batch, and around all
 //! processors of a pipeline. While nobody looks, a point costs one relaxed load of a flag for each batch. Where somebody does, each
 //! batch costs a look at the clock and two short locks, and the rows that are picked, of which there are [`RATE_MAX`] a second at most,
-//! are copied as JSON. A batch that is processed a second time, for an output that has fallen behind, is not picked from again.
+//! are copied as JSON; a tap with a condition evaluates it on all rows. A batch that is processed a second time, for an output that has fallen behind, is not picked from again.
 //!
 //! Nothing waits for whoever looks. Events wait in the tap until they are fetched; what has no room there is counted and
 //! left out. A tap that nobody asks for [`PATIENCE`] is over, and its point lets go of it with the next batch.
 //!
 //! # Limits
-//! [`TAPS_MAX`] taps; of each, [`EVENTS_MAX`] events and [`BYTES_MAX`] bytes wait. An event of more than [`BYTES_MAX`] is never shown.
+//! [`TAPS_MAX`] taps; of each, [`EVENTS_MAX`] events and [`BYTES_MAX`] bytes wait. An event of more than [`BYTES_MAX`] is never shown, and
+//! counted on its own.
 
 mod event;
 mod pace;
@@ -27,6 +28,8 @@ mod tap;
 mod taps;
 
 use std::time::Duration;
+
+use expr::Expr;
 
 pub use event::{TapEvent, TapOutcome};
 pub use point::{TapPoint, TappedSink};
@@ -45,8 +48,8 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// How many events of a tap wait.
 const EVENTS_MAX: usize = 1000;
 
-/// How many bytes of them.
-const BYTES_MAX: usize = 2 << 20;
+/// How many bytes of them, and so of one.
+pub const BYTES_MAX: usize = 2 << 20;
 
 /// Which form of an event is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +71,8 @@ pub struct TapSettings {
     pub operator: Option<String>,
     /// Which form is shown.
     pub side: TapSide,
+    /// Only events for which this holds: as they come to the point, or, where they are shown as they leave it alone, as they leave it.
+    pub condition: Option<Expr>,
     /// The most events a second, from 1 to [`RATE_MAX`].
     pub rate: usize,
     /// Whether events are shown with what is readable under `@metadata`.

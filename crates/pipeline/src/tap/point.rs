@@ -76,7 +76,7 @@ impl TapPoint {
                 }
                 TapSide::After => {}
                 TapSide::Both => {
-                    rows_of = tap.pick(rows, now);
+                    rows_of = tap.pick(&tap.wanted(batch, rows), now);
                     before = rendered(&tap, batch, &rows_of);
                     rows_of.truncate(before.len());
                 }
@@ -135,7 +135,7 @@ impl Picked {
 
 /// Shows some of these rows in one form.
 fn show(tap: &Tap, batch: &Batch, rows: &Bitmap, now: Instant) {
-    let picked = tap.pick(rows, now);
+    let picked = tap.pick(&tap.wanted(batch, rows), now);
     let events = rendered(tap, batch, &picked);
     for (row, shown) in picked.into_iter().zip(events) {
         let mut event = TapEvent::new(batch.origin().shown_id(row));

@@ -1,10 +1,11 @@
 //! What one looker gets.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use batch::Bitmap;
+use batch::{Batch, Bitmap};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::timeout_at;
@@ -12,6 +13,9 @@ use tokio::time::timeout_at;
 use super::event::TapEvent;
 use super::pace::Pace;
 use super::{BYTES_MAX, EVENTS_MAX, PATIENCE, TapSettings};
+
+/// How soon somebody is told again that events are too large.
+const LARGE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Events that were picked at a point and wait for whoever looks.
 #[derive(Debug)]
@@ -33,8 +37,11 @@ struct TapState {
     last: u64,
     passed: u64,
     skipped: u64,
+    too_large: u64,
+    /// When somebody was last told of one that is too large.
+    large_told: Option<Instant>,
     status: TapStatus,
-    /// Whether a change of the status has not been fetched.
+    /// Whether a change of the status, or an event that is too large, is worth an answer that was not given yet.
     is_news: bool,
     /// Since when nobody asks; none while somebody does.
     alone_since: Option<Instant>,
@@ -61,6 +68,8 @@ pub struct TapPoll {
     pub passed: u64,
     /// How many were picked and left out, because too many waited.
     pub skipped: u64,
+    /// How many were picked and left out, because they are larger than [`BYTES_MAX`].
+    pub too_large: u64,
     /// Whether the point is there.
     pub status: TapStatus,
 }
@@ -75,6 +84,8 @@ impl Tap {
             last: 0,
             passed: 0,
             skipped: 0,
+            too_large: 0,
+            large_told: None,
             status: TapStatus::Open,
             is_news: false,
             alone_since: Some(now),
@@ -107,6 +118,14 @@ impl Tap {
         self.is_closed.load(Ordering::Relaxed) || is_forgotten()
     }
 
+    /// Those of these rows that are wanted. A condition that cannot be evaluated does not hold.
+    pub(super) fn wanted<'r>(&self, batch: &Batch, rows: &'r Bitmap) -> Cow<'r, Bitmap> {
+        match &self.settings.condition {
+            Some(condition) => Cow::Owned(condition.filter(batch, rows).holds),
+            None => Cow::Borrowed(rows),
+        }
+    }
+
     /// Counts rows that pass and picks some of them: as many as may be shown now, spread over all.
     pub(super) fn pick(&self, rows: &Bitmap, now: Instant) -> Vec<usize> {
         let count = rows.count();
@@ -123,6 +142,21 @@ impl Tap {
     pub(super) fn push(&self, mut event: TapEvent) {
         let mut state = self.state.lock();
         let size = event.size();
+        if size > BYTES_MAX {
+            state.too_large += 1;
+            let now = Instant::now();
+            let since = |told: Instant| now.saturating_duration_since(told);
+            if state
+                .large_told
+                .is_none_or(|told| since(told) >= LARGE_PAUSE)
+            {
+                state.large_told = Some(now);
+                state.is_news = true;
+                drop(state);
+                self.changed.notify_waiters();
+            }
+            return;
+        }
         if state.waiting.len() >= EVENTS_MAX || state.bytes + size > BYTES_MAX {
             state.skipped += 1;
             return;
@@ -180,6 +214,7 @@ impl Tap {
             events: state.waiting.iter().cloned().collect(),
             passed: state.passed,
             skipped: state.skipped,
+            too_large: state.too_large,
             status: state.status.clone(),
         };
         (poll, is_news)
@@ -232,6 +267,7 @@ mod tests {
             pipeline: "p".to_owned(),
             operator: None,
             side: TapSide::After,
+            condition: None,
             rate,
             with_metadata: false,
         };
@@ -321,7 +357,22 @@ mod tests {
         large.push(event(BYTES_MAX / 2));
         large.push(event(BYTES_MAX / 2));
         let (poll, _) = large.fetch(0);
-        assert_eq!((poll.events.len(), poll.skipped), (1, 2));
+        assert_eq!((poll.events.len(), poll.skipped, poll.too_large), (1, 1, 1));
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_is_told_at_once_of_events_that_are_too_large() {
+        let tap = tap(10);
+        let later = async {
+            tokio::task::yield_now().await;
+            tap.push(event(BYTES_MAX));
+        };
+        let (poll, ()) = tokio::join!(tap.poll(0, Duration::from_secs(60)), later);
+        assert_eq!((poll.events.len(), poll.too_large), (0, 1));
+        // Not of each.
+        tap.push(event(BYTES_MAX));
+        let (poll, is_news) = tap.fetch(0);
+        assert_eq!((poll.too_large, is_news), (2, false));
     }
 
     #[tokio::test]

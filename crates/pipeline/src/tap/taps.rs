@@ -74,11 +74,10 @@ impl Taps {
             .for_each(|tap| tap.set_status(TapStatus::Waiting));
     }
 
-    /// A pipeline is no longer in the configuration.
-    pub fn forgotten(&self, pipeline: &str) {
-        let reason = format!("the pipeline `{pipeline}` is no longer in the configuration");
+    /// A pipeline will not start again, for this reason.
+    pub fn gone(&self, pipeline: &str, reason: &str) {
         for tap in self.of(pipeline) {
-            tap.set_status(TapStatus::Gone(reason.clone()));
+            tap.set_status(TapStatus::Gone(reason.to_owned()));
         }
     }
 
@@ -110,6 +109,7 @@ mod tests {
             pipeline: "p".to_owned(),
             operator: None,
             side: TapSide::After,
+            condition: None,
             rate: 1,
             with_metadata: false,
         }
@@ -147,6 +147,7 @@ mod tests {
         assert_eq!(status().await, TapStatus::Waiting);
         taps.started("p", |_| Ok(()));
         assert_eq!(status().await, TapStatus::Open);
+        taps.ended("p");
         taps.started("p", |_| Err(TapError::Ended("why".to_owned())));
         assert!(matches!(status().await, TapStatus::Gone(_)));
         taps.open(settings(), |_| Ok(())).expect("there is room");
