@@ -1,5 +1,6 @@
 //! What `millpond top` shows: one screen, drawn from two looks at a process.
 
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use component::grouped;
 use pipeline::report::bytes;
 use profiler::cost::Rates;
 use ratatui::Frame;
+use ratatui::crossterm::event::KeyCode;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span, Text};
@@ -45,6 +47,10 @@ pub struct Screen {
     /// The window, by its place among 1, 5 and 15 minutes.
     pub window: usize,
     pub section: Section,
+    /// Where the only list of a section begins; drawing it brings a number that is too large down.
+    pub first: Cell<usize>,
+    /// How many rows the list has that was drawn last and can be moved through.
+    pub page: Cell<usize>,
     pub is_paused: bool,
     pub shows_help: bool,
     /// Why there is nothing new.
@@ -60,6 +66,16 @@ const KEYS: &[(&str, &str)] = &[
     ("Space", "stop: stand still, go on"),
     ("?", "help: these lines"),
     ("q", "quit"),
+];
+
+/// Keys that have no room in the last line.
+const OTHER_KEYS: &[(&str, &str)] = &[
+    ("", "with operators only, files only: scroll"),
+    (
+        "PgUp PgDn",
+        "as ↑ ↓, by a page; Home End: to the first, the last",
+    ),
+    ("← →", "the pipeline, whatever stands below"),
 ];
 
 const COLUMNS: &[(&str, &str)] = &[
@@ -98,10 +114,40 @@ impl Screen {
         if let Some(text) = &self.trouble {
             frame.render_widget(Paragraph::new(text.as_str()).style(BAD), trouble);
         }
-        self.body(frame, body, &pipelines);
-        frame.render_widget(self.foot(), foot);
+        let more = self.body(frame, body, &pipelines);
+        self.foot(frame, foot, more.as_deref());
         if self.shows_help {
             help(frame, area);
+        }
+    }
+
+    /// Chooses the pipeline at this place, or the last one.
+    pub fn choose(&mut self, place: usize) {
+        let pipelines = self.looks.last().map_or(0, |stats| stats.pipelines.len());
+        self.selected = place.min(pipelines.saturating_sub(1));
+        self.first.set(0);
+    }
+
+    /// Moves through the pipelines, or through the only list of a section.
+    pub fn scroll(&mut self, key: KeyCode) {
+        let (is_all, page) = (self.section == Section::All, self.page.get());
+        let place = match is_all {
+            true => self.selected,
+            false => self.first.get(),
+        };
+        let place = match key {
+            KeyCode::Up | KeyCode::Char('k') => place.saturating_sub(1),
+            KeyCode::Down | KeyCode::Char('j') => place + 1,
+            KeyCode::PageUp => place.saturating_sub(page),
+            KeyCode::PageDown => place + page,
+            KeyCode::Home => 0,
+            // Drawing makes it the last one that leaves no room empty.
+            KeyCode::End => usize::MAX / 2,
+            _ => return,
+        };
+        match is_all {
+            true => self.choose(place),
+            false => self.first.set(place),
         }
     }
 
@@ -150,7 +196,8 @@ impl Screen {
         }
     }
 
-    fn foot(&self) -> Paragraph<'static> {
+    /// The keys, and what is not on the screen.
+    fn foot(&self, frame: &mut Frame<'_>, area: Rect, more: Option<&str>) {
         let keys = KEYS.iter().map(|(key, what)| {
             let short = what.split(':').next().unwrap_or(what);
             vec![
@@ -158,15 +205,27 @@ impl Screen {
                 Span::raw(format!(" {short}  ")),
             ]
         });
-        Paragraph::new(Line::from(keys.flatten().collect::<Vec<_>>()))
+        let keys = Line::from(keys.flatten().collect::<Vec<_>>());
+        let left = usize::from(area.width).saturating_sub(keys.width());
+        frame.render_widget(Paragraph::new(keys), area);
+        if let Some(more) = more.filter(|more| more.chars().count() <= left) {
+            let more = Paragraph::new(more).style(CHOSEN);
+            frame.render_widget(more.alignment(Alignment::Right), area);
+        }
     }
 
-    fn body(&self, frame: &mut Frame<'_>, area: Rect, pipelines: &[PipelineRow<'_>]) {
+    /// Draws what stands between head and foot; says where there is more than there is room for.
+    fn body(
+        &self,
+        frame: &mut Frame<'_>,
+        area: Rect,
+        pipelines: &[PipelineRow<'_>],
+    ) -> Option<String> {
         let selected = self.selected.min(pipelines.len().saturating_sub(1));
         let Some(chosen) = pipelines.get(selected) else {
             let text = "no pipelines";
             frame.render_widget(Paragraph::new(text), area);
-            return;
+            return None;
         };
         let verdict = self.verdict(chosen);
         let verdict_rows = rows_of(&verdict, area.width).clamp(1, 6);
@@ -189,18 +248,53 @@ impl Screen {
         let table = self.pipelines_table(pipelines, selected, top.height, is_wide);
         frame.render_widget(table, top);
         frame.render_widget(Paragraph::new(verdict).wrap(Wrap { trim: true }), text);
+        let first = match self.section {
+            Section::All => 0,
+            Section::Operators | Section::Files => self.first.get(),
+        };
+        let stats = chosen.stats;
+        let of_operators = Excerpt::of(chosen.operators.len(), operators.height, first);
+        let of_outputs = Excerpt::of(stats.outputs.len(), outputs.height, 0);
+        let of_files = Excerpt::of(stats.files.len(), files.height, first);
         if operators.height > 1 {
-            frame.render_widget(
-                operators_table(chosen, is_wide, operators.height),
-                operators,
-            );
+            let table = operators_table(chosen, is_wide, of_operators);
+            frame.render_widget(table, operators);
         }
         if outputs.height > 1 {
-            frame.render_widget(outputs_table(chosen, outputs.height), outputs);
+            frame.render_widget(outputs_table(chosen, of_outputs), outputs);
         }
-        if files.height > 1 && !chosen.stats.files.is_empty() {
-            frame.render_widget(files_table(chosen, files.height), files);
+        if files.height > 1 && !stats.files.is_empty() {
+            frame.render_widget(files_table(chosen, of_files), files);
         }
+        let of_pipelines = Excerpt::of(pipelines.len(), top.height, 0);
+        self.more(selected, of_pipelines, [of_operators, of_outputs, of_files])
+    }
+
+    /// Says where there is more than is shown of the pipelines, or of operators, outputs and files; remembers what can be moved through.
+    fn more(
+        &self,
+        selected: usize,
+        pipelines: Excerpt,
+        [operators, outputs, files]: [Excerpt; 3],
+    ) -> Option<String> {
+        let is_cut = |it: Excerpt| it.count < it.all;
+        let list = match self.section {
+            Section::Operators => operators,
+            Section::Files => files,
+            Section::All => {
+                self.page.set(pipelines.count.max(1));
+                let is_below = [operators, outputs, files].into_iter().any(is_cut);
+                return if is_cut(pipelines) {
+                    Some(format!("pipeline {} of {}", selected + 1, pipelines.all))
+                } else {
+                    is_below.then(|| "more: Tab".to_owned())
+                };
+            }
+        };
+        self.first.set(list.first);
+        self.page.set(list.count.max(1));
+        let (from, to) = (list.first + 1, list.first + list.count);
+        is_cut(list).then(|| format!("{from}-{to} of {}", list.all))
     }
 
     fn verdict(&self, pipeline: &PipelineRow<'_>) -> Line<'static> {
@@ -234,7 +328,7 @@ impl Screen {
         let room = usize::from(height.saturating_sub(1)).max(1);
         let first = (selected + 1).saturating_sub(room);
         let shown = pipelines.iter().enumerate().skip(first);
-        let rows = shown.map(|(place, pipeline)| {
+        let rows = shown.take(room).map(|(place, pipeline)| {
             let row = self.pipeline_row(pipeline, is_wide);
             let is_chosen = place == selected && pipelines.len() > 1;
             row.style(if is_chosen { CHOSEN } else { Style::new() })
@@ -253,7 +347,9 @@ impl Screen {
             columns.push((" USD/HOUR", Constraint::Length(8)));
         }
         columns.push(("LIMITED BY", Constraint::Min(14)));
-        table(rows.collect(), &columns, u16::MAX)
+        let rows: Vec<Row<'_>> = rows.collect();
+        let all = Excerpt::of(rows.len(), u16::MAX, 0);
+        table(rows, &columns, all)
     }
 
     fn pipeline_row(&self, pipeline: &PipelineRow<'_>, is_wide: bool) -> Row<'static> {
@@ -339,7 +435,29 @@ impl Heights {
     }
 }
 
-fn operators_table(pipeline: &PipelineRow<'_>, is_wide: bool, height: u16) -> Table<'static> {
+/// Which rows of a list are shown.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Excerpt {
+    first: usize,
+    count: usize,
+    all: usize,
+}
+
+impl Excerpt {
+    /// Of so many rows, from about `first` on, below a heading. If there are more behind them, a line has room that says so.
+    fn of(all: usize, height: u16, first: usize) -> Self {
+        let room = usize::from(height.saturating_sub(1)).max(1);
+        let last = all.saturating_sub(room);
+        let first = first.min(last);
+        let count = match first == last {
+            true => room.min(all),
+            false => room - 1,
+        };
+        Self { first, count, all }
+    }
+}
+
+fn operators_table(pipeline: &PipelineRow<'_>, is_wide: bool, shown: Excerpt) -> Table<'static> {
     let rows = pipeline
         .operators
         .iter()
@@ -358,7 +476,7 @@ fn operators_table(pipeline: &PipelineRow<'_>, is_wide: bool, height: u16) -> Ta
         columns.push((" DEAD LETTERS", Constraint::Length(12)));
         columns.push((" BYTES/S", Constraint::Length(10)));
     }
-    table(rows.collect(), &columns, height)
+    table(rows, &columns, shown)
 }
 
 fn operator_row(operator: &OperatorRow<'_>, is_wide: bool) -> Row<'static> {
@@ -397,7 +515,7 @@ fn bar(shares: &OperatorShares) -> Text<'static> {
     ]))
 }
 
-fn outputs_table(pipeline: &PipelineRow<'_>, height: u16) -> Table<'static> {
+fn outputs_table(pipeline: &PipelineRow<'_>, shown: Excerpt) -> Table<'static> {
     // What fails is not among those for which there is no room.
     let is_well = |state: &str| matches!(state, "working" | "ended");
     let mut outputs: Vec<_> = pipeline.stats.outputs.iter().collect();
@@ -425,10 +543,10 @@ fn outputs_table(pipeline: &PipelineRow<'_>, height: u16) -> Table<'static> {
         (" WAITING", Constraint::Length(7)),
         ("FAILING", Constraint::Min(20)),
     ];
-    table(rows.collect(), &columns, height)
+    table(rows, &columns, shown)
 }
 
-fn files_table(pipeline: &PipelineRow<'_>, height: u16) -> Table<'static> {
+fn files_table(pipeline: &PipelineRow<'_>, shown: Excerpt) -> Table<'static> {
     let mut files: Vec<_> = pipeline.stats.files.iter().collect();
     files.sort_by_key(|file| Reverse(file.lag_bytes + file.in_flight_bytes));
     let rows = files.into_iter().map(|file| {
@@ -448,21 +566,21 @@ fn files_table(pipeline: &PipelineRow<'_>, height: u16) -> Table<'static> {
         (" LAG", Constraint::Length(10)),
         (" BEHIND", Constraint::Length(8)),
     ];
-    table(rows.collect(), &columns, height)
+    table(rows, &columns, shown)
 }
 
 /// A table under a heading. Names of columns that begin with a space are those of figures.
 fn table(
-    mut rows: Vec<Row<'static>>,
+    rows: impl IntoIterator<Item = Row<'static>>,
     columns: &[(&'static str, Constraint)],
-    height: u16,
+    shown: Excerpt,
 ) -> Table<'static> {
-    let room = usize::from(height.saturating_sub(1)).max(1);
-    if rows.len() > room {
-        let more = rows.len() - (room - 1);
-        rows.truncate(room - 1);
-        rows.push(Row::new([Text::raw(format!("… {more} more"))]));
-    }
+    let rows = rows.into_iter().skip(shown.first).take(shown.count);
+    let more = match shown.all - shown.first - shown.count {
+        0 => None,
+        more => Some(Row::new([Text::raw(format!("… {more} more"))])),
+    };
+    let rows = rows.chain(more);
     let heading = columns
         .iter()
         .map(|(name, _)| match name.strip_prefix(' ') {
@@ -475,7 +593,8 @@ fn table(
 
 fn help(frame: &mut Frame<'_>, area: Rect) {
     let width = 64.min(area.width);
-    let height = (KEYS.len() as u16 + COLUMNS.len() as u16 + 3).min(area.height);
+    let lines = KEYS.len() + OTHER_KEYS.len() + COLUMNS.len();
+    let height = (lines as u16 + 3).min(area.height);
     let place = Rect {
         x: (area.width - width) / 2,
         y: (area.height - height) / 2,
@@ -488,8 +607,8 @@ fn help(frame: &mut Frame<'_>, area: Rect) {
             Span::raw(*what),
         ])
     };
-    let lines = KEYS
-        .iter()
+    let keys = KEYS[..1].iter().chain(OTHER_KEYS).chain(&KEYS[1..]);
+    let lines = keys
         .map(line)
         .chain([Line::raw("")])
         .chain(COLUMNS.iter().map(line));
@@ -583,6 +702,26 @@ mod tests {
         ] {
             assert_eq!(short(count), expected);
             assert!(short(count).len() <= 7);
+        }
+    }
+
+    #[test]
+    fn an_excerpt_ends_with_the_last_row() {
+        for (all, height, first, expected) in [
+            (3, 4, 9, (0, 3)),
+            (10, 5, 0, (0, 3)),
+            (10, 5, 5, (5, 3)),
+            (10, 5, 6, (6, 4)),
+            (10, 5, usize::MAX, (6, 4)),
+            (2, 0, 0, (0, 0)),
+            (0, 5, 1, (0, 0)),
+        ] {
+            let found = Excerpt::of(all, height, first);
+            assert_eq!(
+                (found.first, found.count),
+                expected,
+                "{all} {height} {first}"
+            );
         }
     }
 

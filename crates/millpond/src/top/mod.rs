@@ -6,6 +6,7 @@
 mod draw;
 mod rates;
 
+use std::cell::Cell;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -19,7 +20,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use ratatui::{
     DefaultTerminal, Terminal,
     backend::TestBackend,
-    buffer::{Buffer, Cell},
+    buffer::{self, Buffer},
 };
 
 use crate::api::stats::Stats;
@@ -83,6 +84,8 @@ pub fn top(args: &TopArgs) -> anyhow::Result<ExitCode> {
                 .map_or(Ok(0), |name| place(&first, name))?,
             window: 0,
             section: Section::All,
+            first: Cell::new(0),
+            page: Cell::new(1),
             is_paused: false,
             shows_help: false,
             trouble: None,
@@ -195,7 +198,6 @@ impl Top {
 
     fn press(&mut self, key: KeyEvent) -> bool {
         let screen = &mut self.screen;
-        let pipelines = screen.looks.last().map_or(0, |stats| stats.pipelines.len());
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
             KeyCode::Char('c') if is_control => return true,
@@ -203,10 +205,8 @@ impl Top {
             // It closes what is open before it ends all.
             KeyCode::Esc if screen.shows_help => screen.shows_help = false,
             KeyCode::Esc => return true,
-            KeyCode::Up | KeyCode::Char('k') => screen.selected = screen.selected.saturating_sub(1),
-            KeyCode::Down | KeyCode::Char('j') => {
-                screen.selected = (screen.selected + 1).min(pipelines.saturating_sub(1));
-            }
+            KeyCode::Left => screen.choose(screen.selected.saturating_sub(1)),
+            KeyCode::Right => screen.choose(screen.selected + 1),
             KeyCode::Char('w') => screen.window = (screen.window + 1) % 3,
             KeyCode::Char(' ') => screen.is_paused = !screen.is_paused,
             KeyCode::Char('?' | 'h') => screen.shows_help = !screen.shows_help,
@@ -216,8 +216,9 @@ impl Top {
                     Section::Operators => Section::Files,
                     Section::Files => Section::All,
                 };
+                screen.first.set(0);
             }
-            _ => {}
+            code => screen.scroll(code),
         }
         false
     }
@@ -237,7 +238,7 @@ impl Top {
 fn text_of(buffer: &Buffer) -> String {
     let width = usize::from(buffer.area.width).max(1);
     let lines = buffer.content.chunks(width).map(|cells| {
-        let line: String = cells.iter().map(Cell::symbol).collect();
+        let line: String = cells.iter().map(buffer::Cell::symbol).collect();
         line.trim_end().to_owned()
     });
     let mut lines: Vec<String> = lines.collect();
@@ -260,6 +261,8 @@ mod tests {
             selected: 0,
             window: 0,
             section: Section::All,
+            first: Cell::new(0),
+            page: Cell::new(1),
             is_paused: false,
             shows_help: false,
             trouble: None,
@@ -323,6 +326,52 @@ mod tests {
     }
 
     #[test]
+    fn long_lists_are_scrolled() {
+        let mut stats = rates::tests::look(1.0, "a", 10);
+        let file = stats.pipelines[0].files[0].clone();
+        let file = |number: usize| component::FileLedger {
+            path: format!("/log/{number:02}"),
+            ..file.clone()
+        };
+        stats.pipelines[0].files = (0..40).map(file).collect();
+        let mut looks = Looks::default();
+        looks.take(stats);
+        let mut top = Top {
+            screen: screen(looks),
+            tariff: Tariff::default(),
+        };
+        let drawn = |top: &Top| {
+            let mut terminal = Terminal::new(TestBackend::new(80, 24)).expect("a screen");
+            terminal
+                .draw(|frame| top.screen.draw(frame))
+                .expect("drawn");
+            terminal.backend().to_string()
+        };
+        assert!(drawn(&top).contains("more: Tab"), "{}", drawn(&top));
+        top.screen.section = Section::Files;
+        let mut shows = |code: Option<KeyCode>, first: &str, rest: &[&str]| {
+            if let Some(code) = code {
+                assert!(!top.press(KeyEvent::from(code)));
+            }
+            let text = drawn(&top);
+            let file = text.lines().find(|line| line.contains("/log/"));
+            assert!(file.is_some_and(|line| line.contains(first)), "{text}");
+            for part in rest {
+                assert!(text.contains(part), "{part} is not in\n{text}");
+            }
+        };
+        shows(None, "/log/00", &["of 40", "more"]);
+        shows(Some(KeyCode::Up), "/log/00", &[]);
+        shows(Some(KeyCode::Down), "/log/01", &["2-"]);
+        shows(Some(KeyCode::Home), "/log/00", &["1-"]);
+        shows(Some(KeyCode::End), "/log/2", &["/log/39", "-40 of 40"]);
+        shows(Some(KeyCode::Down), "/log/2", &["/log/39"]);
+        shows(Some(KeyCode::PageUp), "/log/0", &["of 40"]);
+        shows(Some(KeyCode::PageDown), "/log/2", &["of 40"]);
+        shows(Some(KeyCode::Home), "/log/00", &[]);
+    }
+
+    #[test]
     fn keys_change_what_is_shown() {
         let mut top = Top {
             screen: screen(two_looks()),
@@ -349,6 +398,7 @@ mod tests {
             drawn(&top.screen, 80, 24).contains("up 102.0 s"),
             "it stands still"
         );
+        assert!(!press(&mut top, KeyCode::Left), "it does nothing here");
         let control = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
         assert!(top.press(control) && press(&mut top, KeyCode::Char('q')));
     }
