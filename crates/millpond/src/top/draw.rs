@@ -73,7 +73,7 @@ const OTHER_KEYS: &[(&str, &str)] = &[
     ("", "with operators only, files only: scroll"),
     (
         "PgUp PgDn",
-        "as ↑ ↓, by a page; Home End: to the first, the last",
+        "as ↑ ↓, by a page; Home End: first and last",
     ),
     ("← →", "the pipeline, whatever stands below"),
 ];
