@@ -71,10 +71,7 @@ const KEYS: &[(&str, &str)] = &[
 /// Keys that have no room in the last line.
 const OTHER_KEYS: &[(&str, &str)] = &[
     ("", "with operators only, files only: scroll"),
-    (
-        "PgUp PgDn",
-        "as ↑ ↓, by a page; Home End: first and last",
-    ),
+    ("PgUp PgDn", "as ↑ ↓, by a page; Home End: first and last"),
     ("← →", "the pipeline, whatever stands below"),
 ];
 
