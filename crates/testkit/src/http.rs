@@ -19,6 +19,8 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Runtime;
 use tokio_rustls::TlsAcceptor;
 
+use crate::ports::free_port;
+
 /// A request whose body arrived as a whole.
 #[derive(Debug, Clone)]
 pub struct Taken {
@@ -119,7 +121,8 @@ impl HttpServer {
     /// # Panics
     /// When the machine has no port left.
     pub fn start(behaviour: impl Fn(&Taken, usize) -> Answer + Send + Sync + 'static) -> Self {
-        Self::start_at(0, None, behaviour)
+        // A port that it can have again after a stop.
+        Self::start_at(free_port(), None, behaviour)
     }
 
     /// One at this port, with TLS where it is given certificates.

@@ -12,6 +12,8 @@ use batch::msgpack::{Extent, Value, elements, find, read, to_json};
 use flate2::read::{GzDecoder, ZlibDecoder};
 use parking_lot::Mutex;
 
+use crate::ports::free_port;
+
 /// A protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Speaks {
@@ -87,6 +89,8 @@ impl Receiver {
         speaks: Speaks,
         behaviour: impl Fn(usize) -> Reply + Send + Sync + 'static,
     ) -> Self {
+        // A port that it can have again after a stop.
+        let port = if port == 0 { free_port() } else { port };
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("a port");
         let address = listener.local_addr().expect("an address");
         let shared = Arc::new(Shared {

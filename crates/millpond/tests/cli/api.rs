@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use testkit::ports::free_port;
 
 use crate::program::{Folder, millpond};
 use crate::running::{Service, append};
@@ -177,16 +178,11 @@ fn statistics_are_those_of_the_events() {
 #[test]
 fn connections_and_what_waits_are_counted() {
     let folder = Folder::new();
-    let away = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let url = format!("http://{}", away.local_addr().expect("an address"));
     // Nothing will answer there.
-    drop(away);
-    let input = TcpListener::bind("127.0.0.1:0")
-        .expect("a port")
-        .local_addr()
-        .expect("an address");
+    let url = format!("http://127.0.0.1:{}", free_port());
+    let input = ("127.0.0.1", free_port());
     let away = json!({ "away": {
-        "input": { "tcp": { "address": input.to_string() } },
+        "input": { "tcp": { "address": input.1 } },
         "output": { "http": { "url": url } },
         "retry": { "initial": "10ms", "max": "20ms" },
     } });

@@ -458,7 +458,7 @@ fn servers_that_cannot_be_reached_are_named() {
     let authority = Authority::new();
     authority.issue("other", "other.example");
     let config = Some(authority.server("other"));
-    let server = HttpServer::start_at(0, config, |_, _| Answer::new(200));
+    let server = HttpServer::start_at(free_port(), config, |_, _| Answer::new(200));
     let with_tls = server.address();
     let plain = HttpServer::start(|_, _| Answer::new(200));
     let without_tls = plain.address();
