@@ -65,7 +65,7 @@ impl Input for FixtureInput {
             pipe: Pipe::of_file(fixture.content),
             received: Some(fixture.received),
         };
-        let read = move |ctx: &InputContext| {
+        let read = move |ctx: &mut InputContext| {
             let problem = read_stream(opened, compression, &settings, ctx);
             problem.into_iter().collect()
         };

@@ -34,7 +34,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 /// Reads the journal.
 pub(super) struct JournalReader<'c> {
-    ctx: &'c InputContext,
+    ctx: &'c mut InputContext,
     config: &'c Config,
     follows: bool,
     position: Position,
@@ -67,7 +67,7 @@ enum End {
 impl<'c> JournalReader<'c> {
     /// A reader that resumes behind an entry.
     pub(super) fn new(
-        ctx: &'c InputContext,
+        ctx: &'c mut InputContext,
         config: &'c Config,
         follows: bool,
         (position, last): (Position, Option<String>),
@@ -122,6 +122,7 @@ impl<'c> JournalReader<'c> {
             }
             delay = (2 * delay).min(DELAY_MAX);
         }
+        self.ctx.end_sending();
         self.position.finish(self.ctx);
         problems
     }

@@ -39,11 +39,11 @@ use crate::error::RunError;
 /// # Errors
 /// What the work gives.
 pub(crate) async fn on_blocking_thread(
-    ctx: InputContext,
-    work: impl FnOnce(&InputContext) -> Vec<String> + Send + 'static,
+    mut ctx: InputContext,
+    work: impl FnOnce(&mut InputContext) -> Vec<String> + Send + 'static,
 ) -> Result<(), InputError> {
     let work =
-        component::thread::start("read", move || work(&ctx)).map_err(RunError::ReaderThread)?;
+        component::thread::start("read", move || work(&mut ctx)).map_err(RunError::ReaderThread)?;
     let problems = match work.ended().await {
         Ok(problems) => problems,
         Err(panic) => resume_unwind(panic),

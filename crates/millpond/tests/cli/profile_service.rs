@@ -44,6 +44,7 @@ fn files(store: &str) -> usize {
         .filter_map(|host| fs::read_dir(host.path()).ok())
         .flatten()
         .flatten()
+        .filter(|file| file.file_name().to_string_lossy().ends_with(".pb.gz"))
         .count()
 }
 
