@@ -44,15 +44,19 @@ pub fn build_yaml(spec: &'static Spec, settings: &str) -> Result<Box<dyn Process
     )
 }
 
+/// Builds the processor as the engine does, which takes `tag` for itself. The engine's other settings, such as `if`, are refused
+/// here: nothing in these tests would act on them.
 fn construct(spec: &Spec, node: &Node) -> Result<Box<dyn Processor>, ConfigError> {
+    let (_, own) = node.divide(&["tag"]);
+    let tag = node.get("tag").and_then(Node::as_str).map(Into::into);
     let context = BuildContext {
         host: host(),
-        tag: None,
+        tag,
         finite: true,
         effects: Effects::All,
     };
     match spec.build {
-        Build::Processor { build, .. } => build(node, &context),
+        Build::Processor { build, .. } => build(&own, &context),
         _ => panic!("{} is no processor", spec.name),
     }
 }
