@@ -15,6 +15,7 @@
 //! | [`FieldPath`] | `a.b`, `[a][b]`, `a['x-y']` |
 //! | [`Batch`], [`Edit`], [`Failures`] | the batch, a transactional change of it, rows that failed |
 //! | [`Origin`] | where every row came from: streams, offsets, event ids |
+//! | [`TextLimit`], [`Shortened`] | cutting texts that are too long |
 //! | [`Reentry`] | where a batch goes on that is handed to its pipeline again |
 //! | [`Parent`], [`Window`] | what ids of derived events are made of |
 //! | [`Frozen`] | the bytes of a batch that a queue keeps |
@@ -45,6 +46,8 @@ mod read;
 mod reentry;
 mod render;
 mod short_ids;
+mod shorten;
+mod text_limit;
 mod tree;
 mod walk;
 mod wire;
@@ -63,5 +66,7 @@ pub use origin::{Origin, Source, Stream};
 pub use path::{FieldPath, PathError};
 pub use reentry::Reentry;
 pub use short_ids::ShortIds;
+pub use shorten::Shortened;
+pub use text_limit::TextLimit;
 pub use wire::{Frozen, WireError};
 pub use writer::{EventWriter, FieldsWriter, JsonWriter, MsgPackWriter};

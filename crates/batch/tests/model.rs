@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use batch::{
     Batch, BatchBuilder, Bitmap, Cell, ColumnBuilder, Edit, Encoding, FieldPath, HostInfo,
-    JsonWriter, MsgPackWriter, Span, Stream, Value, json, msgpack,
+    JsonWriter, MsgPackWriter, Span, Stream, TextLimit, Value, json, msgpack,
 };
 use proptest::prelude::*;
 use serde_json::{Map, Value as Json};
@@ -62,6 +62,7 @@ enum Op {
     Merge(Option<FieldPath>, Vec<Option<Json>>),
     Read(FieldPath),
     Keep(Vec<FieldPath>, Vec<bool>),
+    Shorten(usize, Vec<bool>),
 }
 
 const ROWS: usize = 3;
@@ -80,6 +81,8 @@ fn op() -> impl Strategy<Value = Op> {
             prop::collection::vec(any::<bool>(), ROWS)
         )
             .prop_map(|(paths, rows)| Op::Keep(paths, rows)),
+        (0..6usize, prop::collection::vec(any::<bool>(), ROWS))
+            .prop_map(|(bytes_max, rows)| Op::Shorten(bytes_max, rows)),
     ]
 }
 
@@ -211,6 +214,22 @@ fn keep(root: &mut Json, paths: &[FieldPath]) {
     *root = kept;
 }
 
+/// Cuts texts between characters, and gives their number.
+fn shorten(value: &mut Json, bytes_max: usize) -> u64 {
+    match value {
+        Json::String(text) if text.len() > bytes_max => {
+            text.truncate(text.floor_char_boundary(bytes_max));
+            1
+        }
+        Json::Array(items) => items.iter_mut().map(|item| shorten(item, bytes_max)).sum(),
+        Json::Object(members) => members
+            .values_mut()
+            .map(|member| shorten(member, bytes_max))
+            .sum(),
+        _ => 0,
+    }
+}
+
 // The batch.
 
 fn build(documents: &[Json], encoding: Encoding) -> (Batch, Vec<Vec<u8>>) {
@@ -305,6 +324,21 @@ fn apply(batch: &mut Batch, models: &mut [Json], op: &Op) {
                 .filter(|&row| rows[row])
                 .for_each(|row| keep(&mut models[row], paths));
         }
+        Op::Shorten(bytes_max, rows) => {
+            let limit = TextLimit::new(*bytes_max, "").expect("no suffix always fits");
+            let done = batch.shorten_texts(&limit, &Bitmap::from_fn(ROWS, |row| rows[row]));
+            let mut texts = 0;
+            for row in 0..ROWS {
+                let count = if rows[row] {
+                    shorten(&mut models[row], *bytes_max)
+                } else {
+                    0
+                };
+                assert_eq!(done.rows.contains(row), count > 0, "row {row} of {op:?}");
+                texts += count;
+            }
+            assert_eq!(done.texts, texts, "{op:?}");
+        }
         Op::Read(path) => {
             let column = batch.column(path);
             for (row, model) in models.iter().enumerate() {
@@ -397,7 +431,8 @@ proptest! {
                     Op::Merge(path, mut values) => { values[0] = None; Op::Merge(path, values) }
                     Op::Keep(paths, mut rows) => { rows[0] = false; Op::Keep(paths, rows) }
                     Op::Remove(path, mut rows) => { rows[0] = read(&models[0], &path).is_none(); Op::Remove(path, rows) }
-                    read => read,
+                    Op::Shorten(bytes_max, mut rows) => { rows[0] = false; Op::Shorten(bytes_max, rows) }
+                    Op::Read(path) => Op::Read(path),
                 };
                 if encoding == Encoding::Json {
                     apply(&mut batch, &mut models, &op);

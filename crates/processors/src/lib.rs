@@ -23,6 +23,7 @@ mod set;
 #[cfg(test)]
 mod testing;
 mod text;
+mod truncate;
 mod user_agent;
 mod where_;
 
@@ -43,6 +44,7 @@ pub static SPECS: &[Spec] = &[
     rename::SPEC,
     sample::SPEC,
     set::SPEC,
+    truncate::SPEC,
     user_agent::SPEC,
     where_::SPEC,
 ];

@@ -531,6 +531,7 @@ fn meant(name: &str) -> Option<&'static str> {
         "delete" | "del" | "unset" => "remove",
         "project" | "select" => "keep",
         "move" | "mv" => "rename",
+        "abbreviate" | "shorten" | "trunc" => "truncate",
         "first" | "limit" | "take" => "head",
         "decode_json" | "jq" | "parse_json" => "json",
         "parse_kv" | "keyvalue" | "key_value" => "kv",

@@ -148,3 +148,43 @@ fn the_ledger_ends_true_after_head() {
         }
     }
 }
+
+#[test]
+fn texts_that_were_cut_are_tagged_and_counted() {
+    let folder = Folder::new();
+    let log = folder.write("a.log", "short\na longer line\nanother long line\n");
+    let stage = "truncate message max=8 suffix=…";
+    for pipeline in [
+        format!("file {log} | {stage} | keep message, tags | stdout"),
+        folder.write(
+            "p.yaml",
+            format!(
+                "pipelines: {{ p: {{ input: {{ file: {{ paths: ['{log}'], follow: false }} }}, \
+                 processors: [{{ truncate: {{ fields: [message], max: 8B, suffix: … }} }}, keep: [message, tags]], \
+                 output: stdout }} }}"
+            ),
+        ),
+    ] {
+        let ended = millpond(&["run", &pipeline, "--metrics"]).expect(0);
+        assert_eq!(
+            ended.out,
+            "{\"message\":\"short\"}\n\
+             {\"message\":\"a lon…\",\"tags\":[\"_truncated\"]}\n\
+             {\"message\":\"anoth…\",\"tags\":[\"_truncated\"]}\n"
+        );
+        let row = ended.err.lines().find(|line| line.starts_with("truncate"));
+        assert!(
+            row.is_some_and(|row| row.ends_with("(truncated 2)")),
+            "{}",
+            ended.err
+        );
+    }
+    let wrong = millpond(&["check", "stdin | truncate max=2 suffix=… | stdout"]).expect(2);
+    for part in [
+        "the suffix has 3 bytes, and `max` allows 2",
+        "counts towards `max`",
+        "suffix=…",
+    ] {
+        assert!(wrong.err.contains(part), "{part}: {}", wrong.err);
+    }
+}
