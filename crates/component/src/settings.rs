@@ -56,8 +56,8 @@ pub struct ProcessorSettings {
     /// What happens to an event that the processor cannot handle. Default: what the pipeline's `on_failure` says, `publish`
     /// without it.
     pub on_failure: Option<OnFailure>,
-    /// The tag for events that the processor cannot handle, or for which a lookup has no result; each processor has
-    /// its own default. An empty text means no tag.
+    /// The tag for events that the processor cannot handle, for which a lookup has no result, or of which it cut a text; each
+    /// processor has its own default. An empty text means no tag.
     pub tag: Option<String>,
 }
 

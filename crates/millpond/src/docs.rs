@@ -329,7 +329,7 @@ fn schema_of(spec: &Spec) -> Value {
     schema::component(spec)
 }
 
-/// The form that the component has in a one-line pipeline.
+/// The form that the component has in a one-line pipeline, with its required settings. What may be left out is in brackets.
 fn usage(spec: &Spec) -> String {
     let Positional { fields, shape, .. } = spec.positional;
     let whole = match shape {
@@ -342,14 +342,27 @@ fn usage(spec: &Spec) -> String {
     if !whole.is_empty() {
         return format!("{} {whole}", spec.name);
     }
+    let schema = schema_of(spec);
     let mut words = vec![spec.name.to_owned()];
     for (index, field) in fields.iter().enumerate() {
         let is_rest = matches!(shape, Shape::Rest | Shape::List) && index + 1 == fields.len();
         let more = if is_rest { "…" } else { "" };
-        words.push(format!("{}{more}", field.to_uppercase()));
+        let word = format!("{}{more}", field.to_uppercase());
+        words.push(match required(&schema).any(|name| name == *field) {
+            true => word,
+            false => format!("[{word}]"),
+        });
     }
+    let named = required(&schema).filter(|name| !fields.contains(name));
+    words.extend(named.map(|name| format!("{name}={}", name.to_uppercase())));
     words.push("[setting=value …]".to_owned());
     words.join(" ")
+}
+
+/// The names of the settings that have to be given.
+fn required(schema: &Value) -> impl Iterator<Item = &str> {
+    let names = schema["required"].as_array().into_iter().flatten();
+    names.filter_map(Value::as_str)
 }
 
 fn write_example(text: &mut String, example: &Example) {
@@ -503,9 +516,7 @@ fn write_settings(text: &mut String, above: &str, schema: &Value, shown: &dyn Fn
     for (name, property) in properties.iter().filter(|(name, _)| shown(name)) {
         let description = property["description"].as_str().unwrap_or_default();
         let (meaning, said) = divide_default(description);
-        let is_required = schema["required"]
-            .as_array()
-            .is_some_and(|names| names.iter().any(|known| known == name));
+        let is_required = required(schema).any(|known| known == name);
         let default = if is_required {
             "required".to_owned()
         } else {
