@@ -22,7 +22,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 /// How long a message may wait for a service manager that reads none.
-const SEND_TIMEOUT: Duration = Duration::from_secs(5);
+const SEND_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A connection to the service manager.
 pub struct Notifier {
@@ -30,6 +30,8 @@ pub struct Notifier {
     /// How long it waits for a sign of life.
     watchdog: Option<Duration>,
     diagnostics: Diagnostics,
+    /// The end of the run, after which nothing is said of reloads.
+    stop: Stop,
 }
 
 impl Notifier {
@@ -37,7 +39,7 @@ impl Notifier {
     ///
     /// # Errors
     /// There is one, and it cannot be reached.
-    pub fn from_environment(diagnostics: &Diagnostics) -> io::Result<Option<Self>> {
+    pub fn from_environment(diagnostics: &Diagnostics, stop: &Stop) -> io::Result<Option<Self>> {
         let Some(name) = env::var_os("NOTIFY_SOCKET") else {
             return Ok(None);
         };
@@ -47,13 +49,14 @@ impl Notifier {
             number("WATCHDOG_PID").is_some_and(|pid| pid != u64::from(std::process::id()));
         let watchdog = number("WATCHDOG_USEC").filter(|limit| *limit > 0 && !is_other);
         let watchdog = watchdog.map(Duration::from_micros);
-        Self::connect(&name, watchdog, diagnostics.clone()).map(Some)
+        Self::connect(&name, watchdog, diagnostics.clone(), stop.clone()).map(Some)
     }
 
     fn connect(
         name: &OsStr,
         watchdog: Option<Duration>,
         diagnostics: Diagnostics,
+        stop: Stop,
     ) -> io::Result<Self> {
         let address = match name.as_bytes() {
             [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
@@ -66,6 +69,7 @@ impl Notifier {
             socket,
             watchdog,
             diagnostics,
+            stop,
         })
     }
 
@@ -77,10 +81,17 @@ impl Notifier {
         }
     }
 
+    /// As [`Self::tell`], but not after a stop.
+    fn tell_before_stop(&self, lines: &str) {
+        if !self.stop.is_stopped() {
+            self.tell(lines);
+        }
+    }
+
     /// Says that this many pipelines are at work.
     pub fn running(&self, pipelines: usize) {
         let count = plural(pipelines as u64, "pipeline");
-        self.tell(&format!("READY=1\nSTATUS=running {count}"));
+        self.tell_before_stop(&format!("READY=1\nSTATUS=running {count}"));
     }
 
     /// Says that a reload begins; its end is to be said with [`Self::running`] or [`Self::kept`].
@@ -88,20 +99,22 @@ impl Notifier {
         // By which the manager knows which request to reload this answers.
         let now = clock_gettime(ClockId::Monotonic);
         let microseconds = now.tv_sec * 1_000_000 + now.tv_nsec / 1_000;
-        self.tell(&format!(
+        self.tell_before_stop(&format!(
             "RELOADING=1\nMONOTONIC_USEC={microseconds}\nSTATUS=reloading the configuration"
         ));
     }
 
-    /// Says that a reload ended without effect.
-    pub fn kept(&self, version: u64) {
-        self.tell(&format!(
-            "READY=1\nSTATUS=the configuration was not reloaded, version {version} stays in force"
+    /// Says that a reload ended without effect, and why.
+    pub fn kept(&self, version: u64, reason: &str) {
+        // A value has one line.
+        let reason = reason.lines().next().unwrap_or_default();
+        self.tell_before_stop(&format!(
+            "READY=1\nSTATUS=the configuration was not reloaded, version {version} stays in force: {reason}"
         ));
     }
 
     /// Says that every pipeline has started, then that the process is alive, and when it begins to stop. Does not end.
-    pub async fn attend(self: Arc<Self>, pipelines: usize, stop: Stop) {
+    pub async fn attend(self: Arc<Self>, pipelines: usize) {
         self.running(pipelines);
         let mut signs = self.watchdog.map(|limit| interval(limit / 2));
         if let Some(signs) = &mut signs {
@@ -110,7 +123,7 @@ impl Notifier {
         let mut is_stopping = false;
         loop {
             tokio::select! {
-                () = stop.stopped(), if !is_stopping => {
+                () = self.stop.stopped(), if !is_stopping => {
                     is_stopping = true;
                     self.tell("STOPPING=1\nSTATUS=stopping: delivering the events already read");
                 }
@@ -146,13 +159,14 @@ mod tests {
             .unwrap();
         let limit = Duration::from_millis(100);
         let silent = Diagnostics::silent();
-        let notifier = Notifier::connect(path.as_os_str(), Some(limit), silent).unwrap();
+        let (name, stop) = (path.as_os_str(), Stop::default());
+        let notifier = Notifier::connect(name, Some(limit), silent, stop).unwrap();
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
             .unwrap();
-        runtime.spawn(Arc::new(notifier).attend(1, Stop::default()));
+        runtime.spawn(Arc::new(notifier).attend(1));
         let mut message = [0; 200];
         let mut receive = || {
             let length = manager.recv(&mut message)?;

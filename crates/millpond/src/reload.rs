@@ -86,7 +86,7 @@ impl Reloads {
             Err(error) => {
                 self.state.reload_failed();
                 if let Some(manager) = manager {
-                    manager.kept(before);
+                    manager.kept(before, &format!("{error:#}"));
                 }
                 self.diagnostics.error(&format!(
                     "{why}: the configuration was not reloaded, version {before} stays in force: {error:#}"

@@ -356,14 +356,14 @@ impl Session {
     /// Tells the service manager, if there is one, that this many pipelines have started, and how it goes on, for as long as the runtime runs.
     fn notify(&self, pipelines: usize, stop: &Stop) -> Option<Arc<Notifier>> {
         self.origin.as_ref()?;
-        let notifier = Notifier::from_environment(&self.diagnostics);
+        let notifier = Notifier::from_environment(&self.diagnostics, stop);
         let notifier = notifier.unwrap_or_else(|error| {
             let words = format!("the service manager cannot be reached: {error}");
             self.diagnostics.warn(&words);
             None
         });
         let notifier = Arc::new(notifier?);
-        tokio::spawn(notifier.clone().attend(pipelines, stop.clone()));
+        tokio::spawn(notifier.clone().attend(pipelines));
         Some(notifier)
     }
 
@@ -641,6 +641,7 @@ mod tests {
                 is_fed: false,
                 own: Default::default(),
                 operators: Vec::new(),
+                after_reading: Duration::ZERO,
                 files: Vec::new(),
                 problems: Vec::new(),
                 remarks: Vec::new(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use batch::Budget;
 use component::kept::{Attempt, Kept};
-use component::{AnyOutput, Stop, plural_were};
+use component::{AnyOutput, Stop, plural, plural_were};
 use config::ConfigError;
 use futures_util::future::select_all;
 use parking_lot::Mutex;
@@ -79,19 +79,26 @@ impl Shares {
 }
 
 impl Process {
-    /// Says what a pipeline that a reload has ended could not do. The report at the end of the run may be weeks away.
-    fn tell(&self, report: &PipelineReport) {
+    /// Says what a pipeline that a reload has ended could not do, and takes it out of its report: the end of the run may be weeks
+    /// away, and the pipeline in its place may have done it by then.
+    fn tell(&self, report: &mut PipelineReport) {
         let diagnostics = self.options.diagnostics.for_pipeline(&report.name);
-        for Problem { component, text } in &report.problems {
+        for Problem { component, text } in std::mem::take(&mut report.problems) {
             diagnostics
                 .for_component(component.role, &component.name)
-                .warn(text);
+                .warn(&text);
         }
-        if report.undelivered > 0 {
-            let events = plural_were(report.undelivered, "event");
+        let undelivered = std::mem::take(&mut report.undelivered);
+        if undelivered > 0 {
+            let events = plural_were(undelivered, "event");
             diagnostics.warn(&format!(
                 "{events} read and not delivered before the pipeline was replaced or removed"
             ));
+        }
+        let queued = std::mem::take(&mut report.queued);
+        if queued > 0 {
+            let events = plural(queued, "event");
+            diagnostics.info(&format!("{events} stayed in its disk queue"));
         }
     }
 
@@ -374,10 +381,9 @@ impl Fleet {
         while !ending.is_empty() {
             Self::one_ends(&mut ending, &mut self.reports, &self.process).await;
         }
-        let ended = &self.reports[before..];
-        ended
-            .iter()
-            .for_each(|(_, report)| self.process.tell(report));
+        for (_, report) in &mut self.reports[before..] {
+            self.process.tell(report);
+        }
         // Workers look for what is over when the bell rings.
         self.process.pool.bell().ring();
         let freed = async {

@@ -31,6 +31,8 @@ pub struct PipelineReport {
     pub own: Snapshot,
     /// Its inputs, its queue where that is reported, its processors and outputs, in the order of the flow.
     pub operators: Vec<OperatorReport>,
+    /// How long it went on after its inputs had sent their last events.
+    pub after_reading: Duration,
     /// What became of the files that its inputs read.
     pub files: Vec<FileLedger>,
     /// What went wrong.

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use batch::{Budget, BufferPool};
 use component::thread::{self, Work};
 use component::{
-    Activities, Component, FileLedger, InputContext, Ledger, OperatorMetrics, Phase, Phases,
-    Progress, Stop, WrittenFiles, plural_were,
+    Component, FileLedger, InputContext, Ledger, OperatorMetrics, Phase, Phases, Progress, Stop,
+    WrittenFiles, plural_were,
 };
 use queue::{Inlet, Queue, QueuePhase};
 
@@ -221,7 +221,7 @@ impl Running {
                 own: options.own.clone(),
             };
             self.inputs
-                .push(RunningInput::start(node, context, tap, &options.activities));
+                .push(RunningInput::start(node, context, tap, options));
         }
         let view = self.waiting.options.view.clone();
         self.showing = Some(view.show(self.viewed()));
@@ -301,7 +301,9 @@ impl Running {
             }
             replaying.stop();
         }
+        let all_read = Instant::now();
         self.deliver(&outer).await;
+        let after_reading = all_read.elapsed();
         let problems = match ended {
             Some(problems) => problems,
             None => inputs.await,
@@ -323,7 +325,10 @@ impl Running {
         }
         self.job.parts.retire();
         self.settle_ledger().await;
-        self.report(problems)
+        PipelineReport {
+            after_reading,
+            ..self.report(problems)
+        }
     }
 
     /// Waits until no other pipeline hands anything over any more, or this one takes no more.
@@ -448,6 +453,7 @@ impl Running {
             is_fed: self.fed.is_some(),
             own: self.job.parts.own.snapshot(),
             operators: operators.collect(),
+            after_reading: Duration::ZERO,
             files: self.last_ledger(held.unsafe_events),
             problems,
             remarks: remarks(&self.job.parts),
@@ -480,20 +486,29 @@ fn make_lanes(
 }
 
 impl RunningInput {
-    fn start(
-        node: InputNode,
-        ctx: InputContext,
-        tap: Arc<TapPoint>,
-        activities: &Activities,
-    ) -> Self {
-        let activity = activities.of(&ctx.diagnostics, &ctx.metrics);
+    fn start(node: InputNode, ctx: InputContext, tap: Arc<TapPoint>, options: &RunOptions) -> Self {
+        let activity = options.activities.of(&ctx.diagnostics, &ctx.metrics);
+        let (diagnostics, stop) = (ctx.diagnostics.clone(), ctx.stop.clone());
+        let is_finite = options.finite;
         Self {
             name: node.name,
             metrics: ctx.metrics.clone(),
             progress: ctx.progress.clone(),
             ledger: ctx.ledger.clone(),
             tap,
-            task: Some(tokio::spawn(activity.carry(node.component.run(ctx)))),
+            task: Some(tokio::spawn(activity.carry(async move {
+                let ended = node.component.run(ctx).await;
+                // The report at the end of a service may be weeks away.
+                if let Err(error) = &ended
+                    && !is_finite
+                    && !stop.is_stopped()
+                {
+                    for problem in &error.problems {
+                        diagnostics.warn(&format!("{problem}; the input reads nothing more"));
+                    }
+                }
+                ended
+            }))),
         }
     }
 }

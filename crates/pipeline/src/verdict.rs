@@ -60,6 +60,9 @@ pub struct Span<'a> {
     pub operators: &'a [OperatorReport],
     /// What the process used.
     pub usage: &'a Usage,
+    /// How long events were under way that had been read before: at the end of a run, since nothing more was read; in a window, since
+    /// the oldest one that is in the queue was read.
+    pub lag: Duration,
 }
 
 impl<'a> Span<'a> {
@@ -69,6 +72,7 @@ impl<'a> Span<'a> {
             own: &pipeline.own,
             operators: &pipeline.operators,
             usage,
+            lag: pipeline.after_reading,
         }
     }
 
@@ -81,6 +85,7 @@ impl<'a> Span<'a> {
             .or_else(|| self.cpus())
             .or_else(|| self.held())
             .or_else(|| self.inputs())
+            .or_else(|| self.behind())
             .unwrap_or_else(|| self.nothing())
     }
 
@@ -357,6 +362,24 @@ impl<'a> Span<'a> {
         is_most.then(|| self.of_threads(waited, counts.wait).0)
     }
 
+    /// An output that is behind with what was read before, while its destination had requests all the time.
+    fn behind(&self) -> Option<Verdict> {
+        let lag = self.of_wall(self.lag);
+        let waiting = |output: &&OperatorReport| output.counts.wait;
+        let output = self.of_role(&[Role::Output]).max_by_key(waiting)?;
+        let for_destination = self.shares(output).waiting_for_output;
+        (lag >= MOST && for_destination >= MOST).then(|| {
+            limits(
+                output,
+                &format!(
+                    "it waited for its destination {} of the time, with events that had been read before",
+                    percent(for_destination)
+                ),
+                "a faster destination, more requests at once, or larger ones",
+            )
+        })
+    }
+
     fn nothing(&self) -> Verdict {
         let inputs = self.of_role(&[Role::Input]);
         let waiting = |input: &OperatorReport| self.shares(input).waiting_for_input;
@@ -406,6 +429,8 @@ mod tests {
         blocked: u64,
         others: u64,
         cpus: usize,
+        /// How long it was behind.
+        lag: u64,
     }
 
     const NAMES: [(Role, &str); 6] = [
@@ -424,6 +449,7 @@ mod tests {
                 blocked: 0,
                 others: 0,
                 cpus: 2,
+                lag: 0,
             }
         }
 
@@ -457,6 +483,7 @@ mod tests {
                     own: &own,
                     operators: &operators,
                     usage: &usage,
+                    lag: millis(self.lag),
                 };
                 let shares = span.shares(operator);
                 let sum = shares.busy + shares.waiting_for_input + shares.waiting_for_output;
@@ -466,6 +493,7 @@ mod tests {
                 own: &own,
                 operators: &operators,
                 usage: &usage,
+                lag: millis(self.lag),
             };
             span.verdict()
         }
@@ -595,9 +623,23 @@ mod tests {
     }
 
     #[test]
+    fn a_destination_limits_while_an_output_is_behind() {
+        let latency = [IDLE, IDLE, IDLE, IDLE, (5, 5, 1000), IDLE];
+        let mut case = Case::new(latency);
+        case.lag = 900;
+        let (limits, text) = case.limits();
+        assert_eq!(limits.as_deref(), Some("output http"), "{text}");
+        assert!(text.contains("had been read before"), "{text}");
+        case.operators[4] = IDLE;
+        assert_eq!(case.limits().0, None);
+    }
+
+    #[test]
     fn requests_under_way_limit_nothing_while_workers_have_nothing() {
         let latency = [IDLE, IDLE, IDLE, IDLE, (5, 5, 1000), IDLE];
-        let (limits, text) = Case::new(latency).limits();
+        let mut case = Case::new(latency);
+        case.lag = 100;
+        let (limits, text) = case.limits();
         assert_eq!(limits, None, "{text}");
         assert!(text.starts_with("Nothing limits"), "{text}");
         assert!(text.contains("waited for events 100 %"), "{text}");
@@ -649,6 +691,7 @@ mod tests {
             own: &Snapshot::default(),
             operators: &[],
             usage: &usage,
+            lag: Duration::ZERO,
         };
         let verdict = span.verdict();
         assert!(verdict.text.contains("no input"), "{}", verdict.text);

@@ -29,6 +29,8 @@ pub struct Counted {
     pub own: Snapshot,
     /// Its operators, in the order of the flow.
     pub operators: Vec<OperatorReport>,
+    /// How long ago the oldest event was read that is in its queue now.
+    pub oldest: Duration,
 }
 
 /// A look at all pipelines, by their names.
@@ -111,12 +113,19 @@ impl Windows {
     }
 }
 
+/// Events that old are late, however long the window is.
+const LATE: Duration = Duration::from_secs(30);
+
 impl Window {
     fn new(length: Duration, usage: Usage, counted: Counted) -> Self {
         let span = Span {
             own: &counted.own,
             operators: &counted.operators,
             usage: &usage,
+            lag: match counted.oldest >= LATE {
+                true => usage.wall,
+                false => counted.oldest,
+            },
         };
         Self {
             shares: counted.operators.iter().map(|it| span.shares(it)).collect(),
@@ -134,6 +143,7 @@ impl Counted {
         let operators = self.operators.iter().zip(&earlier.operators);
         Self {
             own: self.own.since(&earlier.own),
+            oldest: self.oldest,
             operators: operators
                 .map(|(now, then)| OperatorReport {
                     role: now.role,
@@ -180,6 +190,7 @@ mod tests {
         };
         let counted = Counted {
             own: Snapshot::default(),
+            oldest: Duration::ZERO,
             operators: vec![
                 operator(Role::Input, "file", input),
                 operator(Role::Processor, "grok", processor),

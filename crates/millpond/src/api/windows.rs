@@ -98,6 +98,7 @@ fn counted(pipeline: PipelineView) -> (String, Counted) {
     let counted = Counted {
         own: pipeline.own,
         operators: pipeline.operators,
+        oldest: pipeline.queue.oldest.unwrap_or_default(),
     };
     (pipeline.name, counted)
 }

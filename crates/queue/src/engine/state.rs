@@ -135,10 +135,10 @@ impl QueueState {
 
     /// What the queue holds.
     pub fn held(&self) -> Held {
-        let unsynced = self.commit.unsafe_events(self.lowest_cursor());
+        let unsynced = self.commit.unsafe_events(self.lowest_cursor()) + self.commit.given_up();
         let (memory_size, memory_events) = self.front.held();
         Held {
-            unsafe_events: unsynced + self.commit.given_up() + self.front.unsafe_events(),
+            unsafe_events: unsynced + self.front.unsafe_events(),
             stored_events: self.behind().saturating_sub(unsynced),
             memory_size,
             memory_events,
