@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use batch::Budget;
 use component::kept::{Attempt, Kept};
-use component::{AnyOutput, Stop, plural, plural_were};
+use component::{AnyOutput, Role, Stop, plural, plural_were};
 use config::ConfigError;
 use futures_util::future::select_all;
 use parking_lot::Mutex;
@@ -79,6 +79,16 @@ impl Shares {
 }
 
 impl Process {
+    /// Says why inputs of a pipeline failed that has ended while others go on. The report at the end may be weeks away.
+    fn tell_of_inputs(&self, report: &PipelineReport) {
+        let diagnostics = self.options.diagnostics.for_pipeline(&report.name);
+        let is_input = |problem: &&Problem| problem.component.role == Role::Input;
+        for Problem { component, text } in report.problems.iter().filter(is_input) {
+            let diagnostics = diagnostics.for_component(component.role, &component.name);
+            diagnostics.warn(&format!("{text}; the pipeline has ended"));
+        }
+    }
+
     /// Says what a pipeline that a reload has ended could not do, and takes it out of its report: the end of the run may be weeks
     /// away, and the pipeline in its place may have done it by then.
     fn tell(&self, report: &mut PipelineReport) {
@@ -293,7 +303,11 @@ impl Fleet {
         let mut is_stopping = false;
         while !self.live.is_empty() {
             tokio::select! {
-                () = Self::one_ends(&mut self.live, &mut self.reports, &self.process) => {}
+                () = Self::one_ends(&mut self.live, &mut self.reports, &self.process) => {
+                    if !is_stopping && !self.live.is_empty() {
+                        self.reports.last().iter().for_each(|(_, report)| self.process.tell_of_inputs(report));
+                    }
+                }
                 Some(request) = requests.recv(), if !is_stopping => {
                     let (graph, answer) = request.into_parts();
                     // Whoever asked may have gone.

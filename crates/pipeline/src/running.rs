@@ -9,8 +9,8 @@ use std::time::{Duration, Instant, SystemTime};
 use batch::{Budget, BufferPool};
 use component::thread::{self, Work};
 use component::{
-    Component, FileLedger, InputContext, Ledger, OperatorMetrics, Phase, Phases, Progress, Stop,
-    WrittenFiles, plural_were,
+    Activities, Component, FileLedger, InputContext, Ledger, OperatorMetrics, Phase, Phases,
+    Progress, Stop, WrittenFiles, plural_were,
 };
 use queue::{Inlet, Queue, QueuePhase};
 
@@ -220,8 +220,13 @@ impl Running {
                 written: waiting.written.clone(),
                 own: options.own.clone(),
             };
-            self.inputs
-                .push(RunningInput::start(node, context, tap, options));
+            self.inputs.push(RunningInput::start(
+                node,
+                context,
+                tap,
+                &options.activities,
+                &self.senders,
+            ));
         }
         let view = self.waiting.options.view.clone();
         self.showing = Some(view.show(self.viewed()));
@@ -486,10 +491,16 @@ fn make_lanes(
 }
 
 impl RunningInput {
-    fn start(node: InputNode, ctx: InputContext, tap: Arc<TapPoint>, options: &RunOptions) -> Self {
-        let activity = options.activities.of(&ctx.diagnostics, &ctx.metrics);
+    fn start(
+        node: InputNode,
+        ctx: InputContext,
+        tap: Arc<TapPoint>,
+        activities: &Activities,
+        senders: &Arc<Senders>,
+    ) -> Self {
+        let activity = activities.of(&ctx.diagnostics, &ctx.metrics);
         let (diagnostics, stop) = (ctx.diagnostics.clone(), ctx.stop.clone());
-        let is_finite = options.finite;
+        let others = senders.clone();
         Self {
             name: node.name,
             metrics: ctx.metrics.clone(),
@@ -498,9 +509,9 @@ impl RunningInput {
             tap,
             task: Some(tokio::spawn(activity.carry(async move {
                 let ended = node.component.run(ctx).await;
-                // The report at the end of a service may be weeks away.
+                // The report at the end may be weeks away.
                 if let Err(error) = &ended
-                    && !is_finite
+                    && others.is_any()
                     && !stop.is_stopped()
                 {
                     for problem in &error.problems {

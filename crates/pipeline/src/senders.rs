@@ -31,6 +31,11 @@ impl Senders {
         Sending(self.clone())
     }
 
+    /// Whether somebody still sends.
+    pub fn is_any(&self) -> bool {
+        *self.0.borrow() > 0
+    }
+
     /// Waits until nobody sends any more.
     pub async fn ended(&self) {
         // The sender is alive as long as this is.
