@@ -33,11 +33,20 @@ pub fn has_colours(is_terminal: bool) -> bool {
     }
 }
 
-/// A text whose control characters are escaped: it has one line, and does nothing to a terminal.
+/// Whether a character controls how text is shown: a control character, one that ends a line (U+2028, U+2029), or one that turns the direction
+/// of writing (`Bidi_Control` of Unicode), with which a text can look like another one.
+pub fn is_control(character: char) -> bool {
+    let turns = ['\u{61c}', '\u{200e}', '\u{200f}'].contains(&character);
+    character.is_control()
+        || turns
+        || matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A text whose characters that control how it is shown ([`is_control`]) are escaped: it has one line, and does nothing to a terminal.
 pub fn escaped(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for character in text.chars() {
-        match character.is_control() {
+        match is_control(character) {
             true => line.extend(character.escape_default()),
             false => line.push(character),
         }
@@ -62,6 +71,18 @@ mod tests {
             escaped("a\nb\t\u{1b}[1m \u{7f} \u{9b}1m é\\"),
             r"a\nb\t\u{1b}[1m \u{7f} \u{9b}1m é\"
         );
+        for number in
+            "61c 200e 200f 2028 2029 202a 202b 202c 202d 202e 2066 2067 2068 2069".split(' ')
+        {
+            let character = u32::from_str_radix(number, 16)
+                .ok()
+                .and_then(char::from_u32);
+            let text = character.map(|it| escaped(&format!("a{it}b")));
+            assert_eq!(text, Some(format!("a\\u{{{number}}}b")));
+        }
+        // Those beside them, of which names of people and families of emojis have some.
+        let other = "\u{200d}\u{200b}\u{2010}\u{2027}\u{202f}\u{2065}\u{206a}";
+        assert_eq!(escaped(other), other);
     }
 
     #[test]

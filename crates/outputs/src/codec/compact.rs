@@ -93,14 +93,12 @@ impl<'a> BoundCompact<'a> {
     }
 }
 
-/// Escapes control characters from `start` on.
+/// Escapes characters that control how text is shown, from `start` on.
 fn escape(out: &mut Vec<u8>, start: usize) {
     let text = &out[start..];
-    // Those from U+0080 to U+009F begin with this byte.
-    if text
-        .iter()
-        .any(|byte| byte.is_ascii_control() || *byte == 0xc2)
-    {
+    // With the bytes that others begin with: U+0080 to U+009F, U+061C, U+2028 and so on.
+    let may_control = |byte: &u8| byte.is_ascii_control() || matches!(byte, 0xc2 | 0xd8 | 0xe2);
+    if text.iter().any(may_control) {
         let line = escaped(&String::from_utf8_lossy(text));
         out.truncate(start);
         out.extend_from_slice(line.as_bytes());
@@ -144,6 +142,10 @@ mod tests {
             (
                 r#"{"message":"a\u009b31mb\u00e9","k\u0085":"v\u009b"}"#,
                 r"a\u{9b}31mbé k\u{85}=v\u{9b}",
+            ),
+            (
+                r#"{"message":"a\u202eb\u2028c – €","k":"\u061c"}"#,
+                r"a\u{202e}b\u{2028}c – € k=\u{61c}",
             ),
             (
                 r#"{"log.level":"a","log":{"level":"\u0062"},"message":"m"}"#,
