@@ -231,6 +231,9 @@ impl Api {
         }
         let is_known = !is_open || self.guard.admit(&head, false).is_ok();
         let request = reply::Request { head, is_known };
+        if let Err(answer) = request.check_parameters(route) {
+            return *answer;
+        }
         (route.handle)(&self.state, &request).await
     }
 

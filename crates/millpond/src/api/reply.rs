@@ -1,9 +1,11 @@
 //! Requests and answers, and what describes them.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 
 use bytes::Bytes;
+use config::closest;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
@@ -49,6 +51,37 @@ pub struct Request {
 }
 
 impl Request {
+    /// Checks the names of the parameters: with those of a route that has any, each is there once at most, and there are no others.
+    ///
+    /// # Errors
+    /// One is unknown or repeated: the answer that says so.
+    pub fn check_parameters(&self, route: &Route) -> Result<(), Box<Answer>> {
+        let mut seen: Vec<Cow<'_, str>> = Vec::new();
+        let query = self.head.uri.query().unwrap_or_default();
+        for (name, _) in form_urlencoded::parse(query.as_bytes()) {
+            let known = || route.query.iter().map(|(known, _, _)| *known);
+            let text = match known().any(|known| known == name) {
+                _ if route.query.is_empty() => continue,
+                true if seen.contains(&name) => format!("`{name}` is given twice"),
+                true => {
+                    seen.push(name);
+                    continue;
+                }
+                false => {
+                    let hint = closest(&name, known());
+                    let hint = hint.map(|word| format!(", did you mean `{word}`?"));
+                    let known = known().collect::<Vec<_>>().join("`, `");
+                    format!(
+                        "there is no parameter `{name}`{}; those there are: `{known}`",
+                        hint.unwrap_or_default()
+                    )
+                }
+            };
+            return Err(Box::new(failed(StatusCode::BAD_REQUEST, &text)));
+        }
+        Ok(())
+    }
+
     /// A parameter of the query.
     pub fn parameter(&self, name: &str) -> Option<String> {
         let query = self.head.uri.query().unwrap_or_default();

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use component::{grouped, plural};
 use config::{ConfigError, Node, Source, Span};
 use expr::Expr;
 use http::StatusCode;
@@ -29,6 +30,9 @@ pub const RATE: usize = 10;
 /// The longest that a question waits, in seconds: well below what ends silent connections.
 pub const WAIT_MAX: usize = 20;
 
+/// The longest expression, in bytes. As a parameter of a URL, of which 65,534 bytes are read, it may take three times as many.
+const CONDITION_BYTES_MAX: usize = 16 << 10;
+
 /// A tap that was opened or closed.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct TapKey {
@@ -41,8 +45,12 @@ pub struct TapKey {
 pub struct TapAnswer {
     /// Events, oldest first.
     pub events: Vec<TappedEvent>,
-    /// How many events have passed the point since the tap was opened; with `if`, those for which it holds.
+    /// How many events have passed the point since the tap was opened.
     pub passed: u64,
+    /// On how many of these `if` was evaluated. Where that takes more than 1 % of the time, not on all; without `if`, all count.
+    pub looked_at: u64,
+    /// For how many of these `if` is true; without `if`, all.
+    pub matched: u64,
     /// How many were picked and are not shown, because too many waited.
     pub skipped: u64,
     /// How many were picked and are not shown, because they are larger than 2 MiB.
@@ -102,6 +110,8 @@ impl TapAnswer {
         Self {
             events: poll.events.into_iter().map(TappedEvent::of).collect(),
             passed: poll.passed,
+            looked_at: poll.looked_at,
+            matched: poll.matched,
             skipped: poll.skipped,
             too_large: poll.too_large,
             state,
@@ -146,10 +156,19 @@ pub fn open(state: &ApiState, request: &Request) -> Answer {
 /// Reads the condition of a tap.
 ///
 /// # Errors
-/// It is no expression, at its place.
+/// It is no expression, at its place, or too long.
 pub fn condition(text: &str) -> Result<Expr, ConfigError> {
     let source = Source::new("--if", text);
     let node = Node::scalar(&source, Span::new(0, text.len()), text, true);
+    if text.len() > CONDITION_BYTES_MAX {
+        let (length, most) = (
+            plural(text.len() as u64, "byte"),
+            grouped(CONDITION_BYTES_MAX as u64),
+        );
+        return Err(node.error(format!(
+            "the expression of a tap has at most {most} bytes, and this has {length}"
+        )));
+    }
     Expr::parse_condition(text).map_err(|error| error.in_setting(&node))
 }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
+use component::terminal::is_control;
 use component::{grouped, plural, plural_were};
 use http::Method;
 use pipeline::report::bytes;
@@ -74,6 +75,8 @@ struct Following<'a> {
     last: u64,
     shown: u64,
     passed: u64,
+    looked_at: u64,
+    matched: u64,
     skipped: u64,
     too_large: u64,
     /// When it was last said that events are too large.
@@ -166,6 +169,8 @@ impl<'a> Following<'a> {
             last: 0,
             shown: 0,
             passed: 0,
+            looked_at: 0,
+            matched: 0,
             skipped: 0,
             too_large: 0,
             large_said: None,
@@ -180,7 +185,8 @@ impl<'a> Following<'a> {
             let after = self.last.to_string();
             let query = [("tap", &*self.tap), ("after", &after), ("wait", &wait)];
             let answer: TapAnswer = self.client.get(PATH, &query).await?;
-            (self.passed, self.skipped) = (answer.passed, answer.skipped);
+            (self.passed, self.looked_at) = (answer.passed, answer.looked_at);
+            (self.matched, self.skipped) = (answer.matched, answer.skipped);
             self.note_too_large(answer.too_large);
             for event in answer.events {
                 self.last = event.number;
@@ -241,7 +247,16 @@ impl<'a> Following<'a> {
         let closing = self.client.ask::<TapKey>(Method::DELETE, PATH, &query);
         // It is closed in any case, soon.
         let _ = timeout(CLOSE_TIMEOUT, closing).await;
-        let (shown, passed) = (grouped(self.shown), plural(self.passed, "event"));
+        let (shown, matched) = (grouped(self.shown), plural(self.matched, "event"));
+        let condition = match (&self.args.condition, self.passed - self.looked_at) {
+            (None, _) => String::new(),
+            (Some(_), 0) => format!(" for which --if is true, among {}", grouped(self.passed)),
+            (Some(_), _) => format!(
+                " for which --if is true; it was evaluated on {} of {}, which is all that 1 % of the time is enough for",
+                grouped(self.looked_at),
+                grouped(self.passed)
+            ),
+        };
         let skipped = match self.skipped {
             0 => String::new(),
             skipped => format!("; {} had no room", grouped(skipped)),
@@ -250,16 +265,18 @@ impl<'a> Following<'a> {
             0 => String::new(),
             count => format!("; {} too large", plural_were(count, "event")),
         };
-        say(&format!("{shown} of {passed} shown{skipped}{too_large}"));
+        say(&format!(
+            "{shown} of {matched} shown{condition}{skipped}{too_large}"
+        ));
     }
 }
 
-/// An event as a line of JSON. Control characters, which JSON need not escape from 0x7F on, do nothing to a terminal.
+/// An event as a line of JSON. Characters that control how text is shown, which JSON need not escape from 0x7F on, do nothing to a terminal.
 fn line(event: Option<Value>) -> String {
     let text = event.unwrap_or_default().to_string();
     let mut line = String::with_capacity(text.len() + 1);
     for character in text.chars() {
-        match character.is_control() {
+        match is_control(character) {
             true => line.push_str(&format!("\\u{:04x}", u32::from(character))),
             false => line.push(character),
         }
@@ -274,9 +291,12 @@ mod tests {
 
     #[test]
     fn a_line_does_nothing_to_a_terminal() {
-        let event = serde_json::json!({ "a": "\u{1b}[1m\u{9b}1m\u{7f}\n", "b": 1 });
+        let event = serde_json::json!({ "a": "\u{1b}[1m\u{9b}1m\u{7f}\u{202e}\n", "b": 1 });
         let text = line(Some(event.clone()));
-        assert_eq!(text, "{\"a\":\"\\u001b[1m\\u009b1m\\u007f\\n\",\"b\":1}\n");
+        assert_eq!(
+            text,
+            "{\"a\":\"\\u001b[1m\\u009b1m\\u007f\\u202e\\n\",\"b\":1}\n"
+        );
         let read: Value = serde_json::from_str(&text).expect("it is JSON");
         assert_eq!(read, event);
     }

@@ -189,7 +189,12 @@ fn events_are_shown_for_which_an_expression_is_true() {
     append(&tapped.log, LINES);
     eventually("events", || tapped.poll(&other, "")["passed"] != json!(0));
     let poll = tapped.poll(&key, "");
-    assert_eq!((&poll["events"], &poll["passed"]), (&json!([]), &json!(0)));
+    assert_eq!((&poll["events"], &poll["matched"]), (&json!([]), &json!(0)));
+    let long = format!("message == '{}'", "x".repeat(65_000));
+    let refused = millpond(&["tap", "web", "--api", "1", "--if", &long]).expect(2);
+    let reason = "the expression of a tap has at most 16,384 bytes, and this has 65,013 bytes";
+    assert!(refused.err.contains(reason), "{}", refused.err);
+    assert!(refused.err.len() < 1000, "{}", refused.err);
     let wrong = millpond(&["tap", "web", "--api", "1", "--if", "status >="]).expect(2);
     assert!(wrong.err.contains("--> --if:1:"), "{}", wrong.err);
     let refused = tapped.open("pipeline=web&if=status+%3E%3D");
@@ -365,6 +370,19 @@ fn what_cannot_be_tapped_is_said() {
     ] {
         assert_eq!(tapped.open(query).status, status, "{query}");
     }
+    for (query, reason) in [
+        (
+            "pipeline=web&rat=5",
+            "there is no parameter `rat`, did you mean `rate`?",
+        ),
+        ("pipeline=web&rate=5&rate=6", "`rate` is given twice"),
+    ] {
+        let refused = tapped.open(query);
+        assert_eq!(refused.status, 400, "{query}");
+        assert!(refused.text().contains(reason), "{}", refused.text());
+    }
+    let unknown = get(tapped.port, "/api/v1/tap?tap=x&since=1");
+    assert_eq!(unknown.status, 400, "{}", unknown.text());
     assert_eq!(get(tapped.port, "/api/v1/tap?tap=x").status, 404);
     assert_eq!(get(tapped.port, "/api/v1/tap?tap=x&wait=21").status, 400);
 }
@@ -452,6 +470,28 @@ fn a_pipeline_waits_for_nobody_who_looks() {
         .expect("one");
     let rest = tapped.poll(&key, &format!("&after={last}"));
     assert_eq!(rest["events"], json!([]));
+}
+
+#[test]
+fn an_expensive_expression_does_not_slow_a_pipeline_down() {
+    let mut tapped = Tapped::start(&on_a_free_port());
+    const COUNT: u64 = 20_000;
+    let pattern = |digits| format!("message.matches(\"(a|b|c).*(x|y).*[0-9]{{{digits}}}\")");
+    let patterns: Vec<String> = (2..12).map(pattern).collect();
+    let expression = patterns.join(" || ");
+    let condition: String = form_urlencoded::byte_serialize(expression.as_bytes()).collect();
+    let key = tapped.key(&format!("pipeline=web&operator=out&if={condition}"));
+    let lines = ("abcxyz".repeat(200) + "\n").repeat(COUNT as usize);
+    append(&tapped.log, &lines);
+    let port = tapped.port;
+    let poll = || get(port, &format!("/api/v1/tap?tap={key}")).json();
+    let number = |poll: &Value, key: &str| poll[key].as_u64().expect("a number");
+    let passed = || number(&poll(), "passed");
+    tapped.service.until("every event", || passed() >= COUNT);
+    let end = poll();
+    let looked_at = number(&end, "looked_at");
+    assert!((1..COUNT * 3 / 4).contains(&looked_at), "{end}");
+    assert_eq!(number(&end, "matched"), 0, "{end}");
 }
 
 #[test]

@@ -5,13 +5,15 @@
 //! | [`point`] | a place in a pipeline that can be tapped, and which events are picked there |
 //! | [`event`](mod@event) | an event that was picked, and what became of it |
 //! | [`pace`] | how many events a second may be picked |
+//! | [`budget`] | how much time conditions may take |
 //! | [`tap`](mod@tap) | what one looker gets: the events that wait, counters, and whether the point is still there |
 //! | [`taps`] | the taps of a process |
 //!
 //! There is a [`TapPoint`] where an input sends its batches, around each processor, where an output is offered a batch, and around all
 //! processors of a pipeline. While nobody looks, a point costs one relaxed load of a flag for each batch. Where somebody does, each
 //! batch costs a look at the clock and two short locks, and the rows that are picked, of which there are [`RATE_MAX`] a second at most,
-//! are copied as JSON; a tap with a condition evaluates it on all rows. A batch that is processed a second time, for an output that has fallen behind, is not picked from again.
+//! are copied as JSON. A tap with a condition evaluates it on all rows of a batch, while all conditions of the point together take no more
+//! than 1 % of the time ([`budget`]); other batches pass without being looked at, and are counted. A batch that is processed a second time, for an output that has fallen behind, is not picked from again.
 //!
 //! Nothing waits for whoever looks. Events wait in the tap until they are fetched; what has no room there is counted and
 //! left out. A tap that nobody asks for [`PATIENCE`] is over, and its point lets go of it with the next batch.
@@ -20,6 +22,7 @@
 //! [`TAPS_MAX`] taps; of each, [`EVENTS_MAX`] events and [`BYTES_MAX`] bytes wait. An event of more than [`BYTES_MAX`] is never shown, and
 //! counted on its own.
 
+mod budget;
 mod event;
 mod pace;
 mod point;

@@ -10,6 +10,7 @@ use component::{Receipt, Sink, Stopped};
 use parking_lot::Mutex;
 
 use super::TapSide;
+use super::budget::TapBudget;
 use super::event::{TapEvent, render};
 use super::tap::Tap;
 
@@ -19,11 +20,16 @@ pub struct TapPoint {
     /// Whether there are any taps: all that is looked at where there are none.
     is_tapped: AtomicBool,
     taps: Mutex<Vec<Arc<Tap>>>,
+    /// What their conditions may cost, all of them together.
+    budget: Arc<TapBudget>,
 }
 
 /// The events of a batch that are shown when it has passed.
 #[must_use]
-pub struct Picked(Vec<PickedBy>);
+pub struct Picked {
+    of_taps: Vec<PickedBy>,
+    budget: Arc<TapBudget>,
+}
 
 struct PickedBy {
     tap: Arc<Tap>,
@@ -58,7 +64,7 @@ impl TapPoint {
         if self.is_tapped.load(Ordering::Relaxed) {
             let now = Instant::now();
             for tap in self.taps(now) {
-                show(&tap, batch, rows, now);
+                show(&tap, batch, rows, &self.budget, now);
             }
         }
     }
@@ -71,12 +77,12 @@ impl TapPoint {
             let (mut rows_of, mut before) = (Vec::new(), Vec::new());
             match tap.settings().side {
                 TapSide::Before => {
-                    show(&tap, batch, batch.alive(), now);
+                    show(&tap, batch, batch.alive(), &self.budget, now);
                     continue;
                 }
                 TapSide::After => {}
                 TapSide::Both => {
-                    rows_of = tap.pick(&tap.wanted(batch, rows), now);
+                    rows_of = tap.pick(batch, rows, &self.budget, now);
                     before = rendered(&tap, batch, &rows_of);
                     rows_of.truncate(before.len());
                 }
@@ -87,7 +93,10 @@ impl TapPoint {
                 before,
             });
         }
-        (!picked.is_empty()).then_some(Picked(picked))
+        (!picked.is_empty()).then(|| Picked {
+            of_taps: picked,
+            budget: self.budget.clone(),
+        })
     }
 
     /// The taps that somebody looks at; lets go of the others.
@@ -109,10 +118,10 @@ impl Picked {
             tap,
             rows: picked,
             before,
-        } in self.0
+        } in self.of_taps
         {
             if tap.settings().side == TapSide::After {
-                show(&tap, batch, batch.alive(), Instant::now());
+                show(&tap, batch, batch.alive(), &self.budget, Instant::now());
                 continue;
             }
             let is_alive = |row: &usize| batch.alive().contains(*row);
@@ -134,8 +143,8 @@ impl Picked {
 }
 
 /// Shows some of these rows in one form.
-fn show(tap: &Tap, batch: &Batch, rows: &Bitmap, now: Instant) {
-    let picked = tap.pick(&tap.wanted(batch, rows), now);
+fn show(tap: &Tap, batch: &Batch, rows: &Bitmap, budget: &TapBudget, now: Instant) {
+    let picked = tap.pick(batch, rows, budget, now);
     let events = rendered(tap, batch, &picked);
     for (row, shown) in picked.into_iter().zip(events) {
         let mut event = TapEvent::new(batch.origin().shown_id(row));

@@ -1,6 +1,5 @@
 //! What one looker gets.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::timeout_at;
 
+use super::budget::TapBudget;
 use super::event::TapEvent;
 use super::pace::Pace;
 use super::{BYTES_MAX, EVENTS_MAX, PATIENCE, TapSettings};
@@ -36,6 +36,8 @@ struct TapState {
     /// The number of the last event.
     last: u64,
     passed: u64,
+    looked_at: u64,
+    matched: u64,
     skipped: u64,
     too_large: u64,
     /// When somebody was last told of one that is too large.
@@ -66,6 +68,10 @@ pub struct TapPoll {
     pub events: Vec<TapEvent>,
     /// How many events have passed the point since the tap was opened.
     pub passed: u64,
+    /// On how many of these the condition was evaluated: on all but those that passed while it had taken too much time.
+    pub looked_at: u64,
+    /// For how many of these it holds.
+    pub matched: u64,
     /// How many were picked and left out, because too many waited.
     pub skipped: u64,
     /// How many were picked and left out, because they are larger than [`BYTES_MAX`].
@@ -83,6 +89,8 @@ impl Tap {
             bytes: 0,
             last: 0,
             passed: 0,
+            looked_at: 0,
+            matched: 0,
             skipped: 0,
             too_large: 0,
             large_told: None,
@@ -118,24 +126,40 @@ impl Tap {
         self.is_closed.load(Ordering::Relaxed) || is_forgotten()
     }
 
-    /// Those of these rows that are wanted. A condition that cannot be evaluated does not hold.
-    pub(super) fn wanted<'r>(&self, batch: &Batch, rows: &'r Bitmap) -> Cow<'r, Bitmap> {
-        match &self.settings.condition {
-            Some(condition) => Cow::Owned(condition.filter(batch, rows).holds),
-            None => Cow::Borrowed(rows),
+    /// Counts rows that pass, and picks some of those for which the condition holds: as many as may be shown now, spread over all. A condition
+    /// that cannot be evaluated does not hold. Where conditions have taken too much time, rows pass and are not looked at.
+    pub(super) fn pick(
+        &self,
+        batch: &Batch,
+        rows: &Bitmap,
+        budget: &TapBudget,
+        now: Instant,
+    ) -> Vec<usize> {
+        let passed = rows.count() as u64;
+        let Some(condition) = &self.settings.condition else {
+            return self.take(rows, passed, now);
+        };
+        match budget.spend(|| condition.filter(batch, rows).holds) {
+            Some(holds) => self.take(&holds, passed, now),
+            None => {
+                self.state.lock().passed += passed;
+                Vec::new()
+            }
         }
     }
 
-    /// Counts rows that pass and picks some of them: as many as may be shown now, spread over all.
-    pub(super) fn pick(&self, rows: &Bitmap, now: Instant) -> Vec<usize> {
-        let count = rows.count();
+    /// Takes some of the rows that are wanted, of so many that were looked at.
+    fn take(&self, wanted: &Bitmap, looked_at: u64, now: Instant) -> Vec<usize> {
+        let count = wanted.count();
         let mut state = self.state.lock();
-        state.passed += count as u64;
+        state.passed += looked_at;
+        state.looked_at += looked_at;
+        state.matched += count as u64;
         let allowed = state.pace.take(now, count);
         let taken = allowed.min(EVENTS_MAX.saturating_sub(state.waiting.len()));
         state.skipped += (allowed - taken) as u64;
         drop(state);
-        spread(rows, count, taken)
+        spread(wanted, count, taken)
     }
 
     /// Has an event wait; counts it instead where there is no room.
@@ -213,6 +237,8 @@ impl Tap {
         let poll = TapPoll {
             events: state.waiting.iter().cloned().collect(),
             passed: state.passed,
+            looked_at: state.looked_at,
+            matched: state.matched,
             skipped: state.skipped,
             too_large: state.too_large,
             status: state.status.clone(),
@@ -342,14 +368,15 @@ mod tests {
         let slow = tap(1000);
         let rows = Bitmap::all(4000);
         let start = Instant::now();
-        let picked = slow.pick(&rows, start);
+        let picked = slow.take(&rows, 5000, start);
         assert_eq!(picked.len(), 1000);
         picked.iter().for_each(|_| slow.push(event(10)));
         slow.push(event(10));
         let later = start + Duration::from_secs(2);
-        assert!(slow.pick(&rows, later).is_empty());
+        assert!(slow.take(&rows, 4000, later).is_empty());
         let (poll, _) = slow.fetch(0);
-        assert_eq!((poll.events.len(), poll.passed), (EVENTS_MAX, 8000));
+        assert_eq!(poll.events.len(), EVENTS_MAX);
+        assert_eq!((poll.passed, poll.matched), (9000, 8000));
         assert_eq!(poll.skipped, 1001);
 
         let large = tap(10);
