@@ -14,6 +14,7 @@ mod dead_letters;
 mod docs;
 mod files;
 mod health;
+mod interruption;
 mod leaves;
 mod load;
 mod log;

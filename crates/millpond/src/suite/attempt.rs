@@ -12,13 +12,12 @@ use anyhow::{Context, bail};
 use config::{Environment, Node, Source, Variables, expand_variables, to_yaml};
 use pipeline::usage::Reading;
 
-use super::process::{Own, Process, Watched, last_lines};
+use super::process::{LOOK, Own, Process, Watched, last_lines};
 use super::results::Outcome;
 use super::settings::{Scenario, Work};
 use crate::console::say;
+use crate::interruption::Interruption;
 
-/// How often it is looked whether a process has ended.
-const LOOK: Duration = Duration::from_millis(5);
 /// How long is waited for events that are one too many, and for the last ones when the sender has ended.
 const AFTER: Duration = Duration::from_millis(500);
 
@@ -31,6 +30,8 @@ pub struct Attempt<'s> {
     pub work: PathBuf,
     /// Events that must be read or arrive.
     pub events: u64,
+    /// What ends it early.
+    pub interruption: &'s Interruption,
 }
 
 /// Variables of a suite, before those of the environment.
@@ -152,7 +153,7 @@ impl Attempt<'_> {
         let deadline = Instant::now() + self.scenario.timeout();
         while !own.process.has_ended()? {
             watched.look();
-            self.in_time(deadline)?;
+            self.in_time(deadline, own.log())?;
             thread::sleep(LOOK);
         }
         watched.take();
@@ -181,7 +182,7 @@ impl Attempt<'_> {
         let start = |input: &str| Own::start(&receiver(input), None, &variables, &self.work);
         let mut own = input.map(start).transpose()?;
         if let Some(own) = &mut own {
-            own.wait_until_ready()?;
+            own.wait_until_ready(self.interruption)?;
         }
         let log = self.work.join("output.log");
         let mut process = Process::start(
@@ -262,14 +263,16 @@ impl Attempt<'_> {
                     last_lines(log)
                 );
             }
-            self.in_time(deadline)
-                .with_context(|| last_lines(log).trim().to_owned())?;
+            self.in_time(deadline, log)?;
         }
     }
 
-    fn in_time(&self, deadline: Instant) -> anyhow::Result<()> {
+    /// Goes on where there is time left; what the program said is in the log.
+    fn in_time(&self, deadline: Instant, log: &Path) -> anyhow::Result<()> {
+        self.interruption.check()?;
         if Instant::now() > deadline {
-            bail!("it took longer than {}", self.scenario.settings.timeout);
+            let timeout = self.scenario.settings.timeout;
+            bail!("it took longer than {timeout}{}", last_lines(log));
         }
         Ok(())
     }

@@ -3,14 +3,16 @@
 //! A set of files is a directory whose name says what is in it. It is made beside its place and renamed when it is whole, so that an interrupted
 //! run leaves no half of one behind. The same settings make the same bytes.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, bail};
 
+use super::process::{Process, last_lines};
 use super::settings::{Compression, Files};
 use crate::console::say;
+use crate::interruption::Interruption;
 
 /// A set of files.
 pub struct DataSet {
@@ -86,8 +88,8 @@ impl Scaled {
     /// Makes the set if it is not there.
     ///
     /// # Errors
-    /// It cannot be written.
-    pub fn make(&self, cache: &Path) -> anyhow::Result<()> {
+    /// It cannot be written, or the suite is interrupted.
+    pub fn make(&self, cache: &Path, interruption: &Interruption) -> anyhow::Result<()> {
         let folder = self.set(cache).folder;
         if folder.exists() {
             return Ok(());
@@ -96,7 +98,7 @@ impl Scaled {
         let part = cache.join(format!(".{}.{}", self.name(), std::process::id()));
         let unwritten = || format!("cannot write {}", part.display());
         fs::create_dir_all(&part).with_context(unwritten)?;
-        let made = self.generate(&part);
+        let made = self.generate(&part, interruption);
         let placed = made.and_then(|()| fs::rename(&part, &folder).with_context(unwritten));
         if placed.is_err() {
             let _ = fs::remove_dir_all(&part);
@@ -104,7 +106,8 @@ impl Scaled {
         placed
     }
 
-    fn generate(&self, folder: &Path) -> anyhow::Result<()> {
+    fn generate(&self, folder: &Path, interruption: &Interruption) -> anyhow::Result<()> {
+        let said = folder.join("said");
         let (format, ending) = (
             self.files.format.word(),
             match self.files.compression {
@@ -127,16 +130,16 @@ impl Scaled {
                 self.events,
                 path.display()
             );
-            let output = Command::new(std::env::current_exe()?)
-                .args(["run", &pipeline])
-                .stdin(Stdio::null())
-                .output()
-                .context("cannot start Millpond")?;
-            if !output.status.success() {
-                let said = String::from_utf8_lossy(&output.stderr);
-                bail!("cannot generate {}: {}", path.display(), said.trim());
+            let mut command = Command::new(std::env::current_exe()?);
+            command.args(["run", &pipeline]);
+            command.stderr(File::create(&said)?);
+            let mut process = Process::start(&mut command).context("cannot start Millpond")?;
+            let status = process.wait(interruption)?;
+            if !status.success() {
+                bail!("cannot generate {}:{}", path.display(), last_lines(&said));
             }
         }
+        fs::remove_file(&said)?;
         Ok(())
     }
 }

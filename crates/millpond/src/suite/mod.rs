@@ -38,6 +38,7 @@ use self::data::{Scaled, cache, sweep};
 use self::results::{Measured, Results, compare};
 use self::settings::{Scenario, Suite, Work};
 use crate::console::{can_write, print, say};
+use crate::interruption::Interruption;
 use crate::load::host;
 use crate::log;
 
@@ -105,10 +106,15 @@ fn suite(args: &SuiteArgs) -> anyhow::Result<ExitCode> {
     let cache = args.data.clone().unwrap_or_else(cache);
     sweep(&cache);
     let work = cache.join(format!(".work.{}", std::process::id()));
-    let attempts = prepare(&chosen, args.scale, &cache, &work);
+    let interruption = Interruption::listen()?;
+    let attempts = prepare(&chosen, args.scale, &cache, &work, &interruption);
     let runs = args.runs.map_or(suite.runs, usize::from);
     let measured = attempts.and_then(|attempts| measure(&attempts, runs));
     let _ = std::fs::remove_dir_all(&work);
+    if interruption.has_come() {
+        log::fail("the suite was interrupted, so that there are no results");
+        return Ok(ExitCode::FAILURE);
+    }
     let scenarios = match measured? {
         Ok(scenarios) => scenarios,
         Err(error) => {
@@ -170,6 +176,7 @@ fn prepare<'s>(
     scale: f64,
     cache: &Path,
     work: &Path,
+    interruption: &'s Interruption,
 ) -> anyhow::Result<Vec<Attempt<'s>>> {
     let mut attempts = Vec::new();
     for scenario in scenarios {
@@ -185,13 +192,14 @@ fn prepare<'s>(
             files: set.map(|set| set.folder),
             work: work.join(&scenario.name),
             events: settings.events.as_ref().map_or(counted, |events| events.0),
+            interruption,
         };
         attempt.check()?;
         attempts.push((attempt, files));
     }
     let made = attempts.into_iter().map(|(attempt, files)| {
         if let Some(files) = files {
-            files.make(cache)?;
+            files.make(cache, interruption)?;
         }
         Ok(attempt)
     });

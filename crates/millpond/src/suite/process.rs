@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -10,10 +11,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process_group, set_child_subreaper, waitid,
+};
 
 use super::child::{End, Told};
 use super::measure::{Sample, sample};
+use crate::interruption::Interruption;
 use crate::proc_status::ProcStatus;
 
 /// How often memory and CPU time are looked at: after a part of the time so far, within these limits, so that a long run has no more than some
@@ -24,10 +29,14 @@ const SAMPLE_PART: u32 = 200;
 const END: Duration = Duration::from_secs(10);
 /// How long a receiver may take to start.
 const START: Duration = Duration::from_secs(30);
+/// How often it is looked whether something has happened.
+pub const LOOK: Duration = Duration::from_millis(5);
 /// The most lines of a program that failed that are shown.
 const LINES_MAX: usize = 10;
 
-/// A process, which is killed when nobody waits for it any more.
+/// A program, in a process group of its own, which ends as a whole when nobody waits for it any more.
+///
+/// Processes of the group whose parent has ended become children of this process, so that they are waited for as well.
 pub struct Process {
     child: Child,
     status: Option<ExitStatus>,
@@ -36,8 +45,10 @@ pub struct Process {
 impl Process {
     /// Starts it.
     pub fn start(command: &mut Command) -> std::io::Result<Self> {
+        // Where the system does not know this, such processes are asked to end and not waited for.
+        let _ = set_child_subreaper(Some(getpid()));
         Ok(Self {
-            child: command.stdin(Stdio::null()).spawn()?,
+            child: command.stdin(Stdio::null()).process_group(0).spawn()?,
             status: None,
         })
     }
@@ -66,31 +77,62 @@ impl Process {
         Ok(status)
     }
 
-    /// Asks it to end, and makes it where it does not.
+    /// How it ended; waits for that as long as nothing interrupts.
+    ///
+    /// # Errors
+    /// Something does.
+    pub fn wait(&mut self, interruption: &Interruption) -> anyhow::Result<ExitStatus> {
+        while !self.has_ended()? {
+            interruption.check()?;
+            thread::sleep(LOOK);
+        }
+        self.status()
+    }
+
+    /// Asks the group to end, and makes it where it does not.
     pub fn end(&mut self) -> anyhow::Result<()> {
-        let Some(pid) = self.pid() else {
+        let Some(group) = Pid::from_raw(self.id() as i32) else {
             return Ok(());
         };
-        // One that has ended in the meantime is no error.
-        let _ = kill_process(pid, Signal::TERM);
-        let begin = Instant::now();
-        while !self.has_ended()? {
-            if begin.elapsed() > END {
-                let _ = kill_process(pid, Signal::KILL);
-            }
-            thread::sleep(Duration::from_millis(5));
+        if self.is_gone(group)? {
+            return Ok(());
         }
-        self.status()?;
+        // A group that has ended in the meantime is no error.
+        let _ = kill_process_group(group, Signal::TERM);
+        let begin = Instant::now();
+        while !self.is_gone(group)? {
+            if begin.elapsed() > END {
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+            thread::sleep(LOOK);
+        }
         Ok(())
+    }
+
+    /// Whether the whole group has ended.
+    fn is_gone(&mut self, group: Pid) -> anyhow::Result<bool> {
+        // The program itself first, whose status is wanted.
+        if !self.has_ended()? {
+            return Ok(false);
+        }
+        if self.status.is_none() {
+            self.status()?;
+        }
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        loop {
+            match waitid(WaitId::Pgid(Some(group)), options) {
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(false),
+                Err(Errno::CHILD) => return Ok(true),
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if self.status.is_none() {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
+        let _ = self.end();
     }
 }
 
@@ -199,6 +241,11 @@ impl Own {
         })
     }
 
+    /// What it says on standard error.
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
     /// Takes what the process tells within a time; false when it will tell nothing more.
     fn take(&mut self, time: Duration) -> bool {
         match self.told.recv_timeout(time) {
@@ -229,11 +276,16 @@ impl Own {
     /// Waits until it has started.
     ///
     /// # Errors
-    /// It ended, or takes too long.
-    pub fn wait_until_ready(&mut self) -> anyhow::Result<()> {
-        match self.told.recv_timeout(START) {
-            Ok(_) => Ok(()),
-            Err(_) => bail!("Millpond cannot receive{}", last_lines(&self.log)),
+    /// It ended, takes too long, or the suite is interrupted.
+    pub fn wait_until_ready(&mut self, interruption: &Interruption) -> anyhow::Result<()> {
+        let begin = Instant::now();
+        loop {
+            interruption.check()?;
+            match self.told.recv_timeout(LOOK) {
+                Ok(_) => return Ok(()),
+                Err(RecvTimeoutError::Timeout) if begin.elapsed() < START => {}
+                Err(_) => bail!("Millpond cannot receive{}", last_lines(&self.log)),
+            }
         }
     }
 

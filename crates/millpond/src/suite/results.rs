@@ -153,17 +153,13 @@ impl Results {
         Ok(results)
     }
 
-    /// Saves them, as a whole or not at all.
+    /// Saves them.
     ///
     /// # Errors
     /// They cannot be written.
     pub fn save(&self, path: &Path) -> anyhow::Result<()> {
-        let unwritten = || format!("cannot write {}", path.display());
-        let mut part = path.as_os_str().to_owned();
-        part.push(".part");
         let text = serde_json::to_string(self)? + "\n";
-        fs::write(&part, text).with_context(unwritten)?;
-        fs::rename(&part, path).with_context(unwritten)
+        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 }
 

@@ -183,6 +183,9 @@ impl Suite {
         let Some(entries) = list.as_map() else {
             return Err(list.error("`scenarios` is a map: a name for each scenario"));
         };
+        if entries.is_empty() {
+            return Err(list.error("`scenarios` is empty: there is nothing to be measured"));
+        }
         let scenarios = entries.iter().map(|(key, node)| Scenario::of(key, node));
         Ok(Self {
             runs: runs.map_or(RUNS, |runs| runs.0) as usize,

@@ -19,6 +19,7 @@ use crate::api::tap::{PATH, TapAnswer, TapKey, TapState, TappedEvent, WAIT_MAX, 
 use crate::api_client::{ApiArgs, ApiClient, ApiError};
 use crate::colour::Painter;
 use crate::console::{say, write};
+use crate::interruption::interruption;
 use crate::log;
 
 /// How long the end waits for the tap to be closed; without that it is closed soon, too.
@@ -128,19 +129,6 @@ pub fn run(args: &TapArgs) -> anyhow::Result<ExitCode> {
         following.close().await;
         Ok(code)
     })
-}
-
-/// Waits for Ctrl-C or SIGTERM.
-async fn interruption() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut term) = signal(SignalKind::terminate()) else {
-        let _ = tokio::signal::ctrl_c().await;
-        return;
-    };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = term.recv() => {}
-    }
 }
 
 impl<'a> Following<'a> {

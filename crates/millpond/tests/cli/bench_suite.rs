@@ -5,9 +5,11 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::program::{Ended, Folder, command, millpond};
+use crate::program::{Ended, Folder, command, ended, millpond};
+use crate::running::eventually;
 
 /// Runs a suite that keeps its files in the folder.
 fn suite(folder: &Folder, text: &str, args: &[&str]) -> Ended {
@@ -224,6 +226,79 @@ fn what_an_interrupted_suite_left_is_removed() {
     assert_eq!(fs::read_dir(&data).unwrap().count(), 0);
 }
 
+/// Processes that have this in their environment.
+fn processes_with(word: &str) -> usize {
+    let has_it = |process: &str| {
+        let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
+        String::from_utf8_lossy(&environment).contains(word)
+    };
+    fs::read_dir("/proc")
+        .expect("processes")
+        .filter(|it| has_it(&it.as_ref().expect("one").file_name().to_string_lossy()))
+        .count()
+}
+
+#[test]
+fn nothing_of_an_interrupted_suite_is_left() {
+    for (number, signal) in [Signal::INT, Signal::TERM].into_iter().enumerate() {
+        let folder = Folder::new();
+        // One that the shell waits for, and one that it leaves behind.
+        let script = "(sleep 61; true) & touch ready; sleep 62; true";
+        let text = format!(
+            "scenarios:\n  one: {{ events: 1, command: [sh, -c, '{script}'], receive: 'tcp ${{PORT}}' }}\n"
+        );
+        let path = folder.write("suite.yaml", &text);
+        let (data, saved) = (folder.path("data"), folder.path("saved.json"));
+        let child = command(&["bench", "suite", &path, "--data", &data, "--save", &saved])
+            .spawn()
+            .expect("runs");
+        let work = format!("{data}/.work.{}", child.id());
+        eventually("the program", || {
+            Path::new(&work).join("one/ready").exists()
+        });
+        assert!(
+            processes_with(&work) >= 4,
+            "the shell, two more and the receiver"
+        );
+        kill_process(Pid::from_child(&child), signal).expect("it runs");
+        let said = ended(child.wait_with_output().expect("it ends")).expect(1);
+        assert!(
+            said.err.contains("error: the suite was interrupted"),
+            "{number}: {}",
+            said.err
+        );
+        assert_eq!(processes_with(&work), 0);
+        assert!(!Path::new(&work).exists() && !Path::new(&saved).exists());
+    }
+}
+
+#[test]
+fn children_of_a_program_end_with_its_run() {
+    // After a time-out, and when a program has ended and left one behind that does not listen.
+    for (script, code) in [("sleep 61; true", 1), ("sleep 62 & exit 0", 0)] {
+        let folder = Folder::new();
+        let text = format!(
+            "runs: 1\nscenarios:\n  one: {{ events: 1, timeout: 500ms, command: [sh, -c, '{script}'] }}\n"
+        );
+        suite(&folder, &text, &[]).expect(code);
+        assert_eq!(processes_with(&folder.path("data")), 0, "{script}");
+    }
+}
+
+#[test]
+fn results_are_written_to_what_is_there() {
+    let folder = Folder::new();
+    let target = folder.write("target.json", "");
+    let (link, pipe) = (folder.path("link.json"), "/dev/stderr");
+    std::os::unix::fs::symlink(&target, &link).expect("a link");
+    let text = "runs: 1\nscenarios:\n  one: { events: 1, pipeline: 'generate apache count=1 | discard' }\n";
+    suite(&folder, text, &["--save", &link, "--html", pipe]).expect(0);
+    assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
+    assert_eq!(saved(&folder, "target.json")["scenarios"][0]["name"], "one");
+    let ended = suite(&folder, text, &["--save", pipe]).expect(0);
+    assert!(ended.err.contains("\"scenarios\":["), "{}", ended.err);
+}
+
 #[test]
 fn a_run_that_goes_wrong_fails() {
     for (scenario, words) in [
@@ -245,7 +320,7 @@ fn a_run_that_goes_wrong_fails() {
         ),
         (
             "{ events: 1, timeout: 100ms, command: [sleep, '60'] }",
-            "it took longer than 100ms",
+            "run 1 of 5: it took longer than 100ms",
         ),
         (
             "{ events: 1, timeout: 100ms, pipeline: 'generate apache | discard' }",
@@ -282,6 +357,7 @@ fn a_wrong_suite_is_refused_at_its_place() {
         ("scenarois: {}", 1, "did you mean `scenarios`?"),
         ("runs: 3", 1, "a suite needs `scenarios`"),
         ("runs: 0\nscenarios: {}", 1, "runs"),
+        ("scenarios: {}", 1, "`scenarios` is empty"),
         ("scenarios: [a]", 1, "`scenarios` is a map"),
         (
             "scenarios:\n  a/b: { events: 1, pipeline: x }",
