@@ -173,8 +173,7 @@ impl<'a> Following<'a> {
             let after = self.last.to_string();
             let query = [("tap", &*self.tap), ("after", &after), ("wait", &wait)];
             let answer: TapAnswer = self.client.get(PATH, &query).await?;
-            (self.passed, self.looked_at) = (answer.passed, answer.looked_at);
-            (self.matched, self.skipped) = (answer.matched, answer.skipped);
+            self.count(&answer);
             self.note_too_large(answer.too_large);
             for event in answer.events {
                 self.last = event.number;
@@ -187,6 +186,11 @@ impl<'a> Following<'a> {
             }
             self.note(answer.state);
         }
+    }
+
+    fn count(&mut self, answer: &TapAnswer) {
+        (self.passed, self.looked_at) = (answer.passed, answer.looked_at);
+        (self.matched, self.skipped) = (answer.matched, answer.skipped);
     }
 
     /// Says that the pipeline has ended or started again.
@@ -230,7 +234,14 @@ impl<'a> Following<'a> {
     }
 
     /// Closes the tap and says how much of everything was shown.
-    async fn close(&self) {
+    async fn close(&mut self) {
+        let after = self.last.to_string();
+        let query = [("tap", &*self.tap), ("after", &after)];
+        // Where nothing was to be shown, the last answer is of long ago.
+        let counts = self.client.get::<TapAnswer>(PATH, &query);
+        if let Ok(Ok(answer)) = timeout(CLOSE_TIMEOUT, counts).await {
+            self.count(&answer);
+        }
         let query = [("tap", &*self.tap)];
         let closing = self.client.ask::<TapKey>(Method::DELETE, PATH, &query);
         // It is closed in any case, soon.

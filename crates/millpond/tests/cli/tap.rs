@@ -413,6 +413,7 @@ fn events_are_shown_to_those_who_have_the_token() {
 fn an_interrupt_ends_it_well() {
     let tapped = Tapped::start(&on_a_free_port());
     let child = tapped.spawn(&["other", "--rate", "1"]);
+    let nothing = tapped.spawn(&["other", "--if", "message == ''"]);
     // It handles signals before it connects, and a tap is open when there are events.
     sleep(Duration::from_secs(2));
     let pid = Pid::from_child(&child);
@@ -420,6 +421,15 @@ fn an_interrupt_ends_it_well() {
     let ended = ended(child.wait_with_output().expect("it ends")).expect(0);
     assert!(!ended.events().is_empty(), "{}", ended.err);
     assert!(ended.err.contains("shown"), "{}", ended.err);
+    // What has passed is known even if nothing was shown.
+    kill_process(Pid::from_child(&nothing), Signal::INT).expect("it runs");
+    let said = nothing.wait_with_output().expect("it ends").stderr;
+    let said = String::from_utf8_lossy(&said);
+    let among = said.split_once("0 of 0 events shown for which --if is true, among ");
+    assert!(
+        among.is_some_and(|(_, rest)| !rest.starts_with('0')),
+        "{said}"
+    );
 }
 
 #[test]
