@@ -1,7 +1,9 @@
 //! Ports for programs under test.
 
-use std::net::{TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU16, Ordering};
+
+use tokio::net::TcpSocket;
 
 /// Below the ports that Linux gives to outgoing connections, so that none of them takes one between its choice and its use.
 const FIRST: u16 = 10_000;
@@ -19,12 +21,19 @@ pub fn free_port() -> u16 {
     for _ in 0..COUNT {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let port = FIRST + (begin.wrapping_add(number)) % COUNT;
-        let address = ("127.0.0.1", port);
-        if TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok() {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        if can_listen(address) && UdpSocket::bind(address).is_ok() {
             return port;
         }
     }
     panic!("no port is free");
+}
+
+/// Whether a program could listen there. Nothing does so here, not for a moment: a process that another test starts just then has the
+/// socket too until it runs its own program, and who waits for the port would take it for the program that is to listen.
+fn can_listen(address: SocketAddr) -> bool {
+    let socket = TcpSocket::new_v4();
+    socket.is_ok_and(|socket| socket.set_reuseaddr(true).is_ok() && socket.bind(address).is_ok())
 }
 
 #[cfg(test)]
