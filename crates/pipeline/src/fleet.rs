@@ -303,10 +303,11 @@ impl Fleet {
         let mut is_stopping = false;
         while !self.live.is_empty() {
             tokio::select! {
-                () = Self::one_ends(&mut self.live, &mut self.reports, &self.process) => {
-                    if !is_stopping && !self.live.is_empty() {
-                        self.reports.last().iter().for_each(|(_, report)| self.process.tell_of_inputs(report));
+                ended = Self::one_ends(&mut self.live, &self.process) => {
+                    if let (Some((_, report)), false) = (&ended, is_stopping || self.live.is_empty()) {
+                        self.process.tell_of_inputs(report);
                     }
+                    self.reports.extend(ended);
                 }
                 Some(request) = requests.recv(), if !is_stopping => {
                     let (graph, answer) = request.into_parts();
@@ -327,20 +328,17 @@ impl Fleet {
         reports.into_iter().map(|(_, report)| report).collect()
     }
 
-    /// Waits until a pipeline has ended.
-    async fn one_ends(
-        live: &mut Vec<Live>,
-        reports: &mut Vec<(usize, PipelineReport)>,
-        process: &Process,
-    ) {
+    /// Waits until a pipeline has ended: its number, and what it did. None if it panicked, which is reported.
+    async fn one_ends(live: &mut Vec<Live>, process: &Process) -> Option<(usize, PipelineReport)> {
         let tasks = live.iter_mut().map(|live| &mut live.task);
         let (ended, index, _) = select_all(tasks).await;
         let number = live.remove(index).number;
         match ended {
-            Ok(report) => reports.push((number, report)),
+            Ok(report) => Some((number, report)),
             Err(error) => {
                 let diagnostics = &process.options.diagnostics;
                 diagnostics.warn(&format!("internal error: {error}"));
+                None
             }
         }
     }
@@ -391,12 +389,12 @@ impl Fleet {
         let mut ending: Vec<Live> = self.live.extract_if(.., is_ending).collect();
         ending.iter().for_each(|live| live.stop.stop());
         let parts: Vec<Weak<Parts>> = ending.iter().map(|live| live.parts.clone()).collect();
-        let before = self.reports.len();
         while !ending.is_empty() {
-            Self::one_ends(&mut ending, &mut self.reports, &self.process).await;
-        }
-        for (_, report) in &mut self.reports[before..] {
-            self.process.tell(report);
+            let mut ended = Self::one_ends(&mut ending, &self.process).await;
+            if let Some((_, report)) = &mut ended {
+                self.process.tell(report);
+            }
+            self.reports.extend(ended);
         }
         // Workers look for what is over when the bell rings.
         self.process.pool.bell().ring();

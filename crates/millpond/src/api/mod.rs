@@ -52,6 +52,7 @@ use hyper::body::Incoming;
 use net::{ConnectionError, Handler, Listener, Notice, Peer};
 use pipeline::StartError;
 use pipeline::windows::LOOK_EVERY;
+use tokio::time::{sleep, timeout};
 
 use guard::Guard;
 use settings::ApiConfig;
@@ -62,6 +63,9 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a stop waits for answers.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long a client at least has to read its last answer during a stop. Connections without a request are not waited for.
+const LAST_BYTES: Duration = Duration::from_millis(100);
 
 /// The server.
 pub struct ApiServer {
@@ -107,6 +111,7 @@ impl ApiServer {
             guard: Guard::new(config.auth(), config.is_mutual()),
             state: state.clone(),
             diagnostics: diagnostics.clone(),
+            at_work: Arc::default(),
         });
         let stop = Stop::default();
         let stopped = stop.clone();
@@ -155,15 +160,21 @@ async fn serve(listener: Listener, handler: Arc<Api>, stop: Stop) {
             diagnostics.warn_limited(Limit::events("api_listener"), || format!("API: {text}"));
         }
     };
-    let serving = net::serve(listener, handler, IDLE_TIMEOUT, stop.stopped(), notice);
+    let serving = net::serve(
+        listener,
+        handler.clone(),
+        IDLE_TIMEOUT,
+        stop.stopped(),
+        notice,
+    );
     let ending = async {
         stop.stopped().await;
-        tokio::time::sleep(STOP_TIMEOUT).await;
+        let _ = timeout(STOP_TIMEOUT, handler.answered()).await;
     };
     let looking = async {
         loop {
             state.watching.look(&state.view);
-            tokio::time::sleep(LOOK_EVERY).await;
+            sleep(LOOK_EVERY).await;
         }
     };
     tokio::select! {
@@ -178,6 +189,8 @@ struct Api {
     guard: Guard,
     state: Arc<ApiState>,
     diagnostics: Diagnostics,
+    /// Shared with each request that is being answered.
+    at_work: Arc<()>,
 }
 
 impl Handler for Api {
@@ -199,6 +212,7 @@ impl Handler for Api {
     }
 
     async fn handle(&self, peer: &Peer, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let _at_work = self.at_work.clone();
         let (head, _) = request.into_parts();
         let mut answer = self.answer(*peer, head).await;
         let headers = answer.headers_mut();
@@ -212,6 +226,16 @@ impl Handler for Api {
 }
 
 impl Api {
+    /// Waits until no request is being answered, and the last answers have had time to leave.
+    async fn answered(&self) {
+        loop {
+            sleep(LAST_BYTES).await;
+            if Arc::strong_count(&self.at_work) == 1 {
+                return;
+            }
+        }
+    }
+
     async fn answer(&self, peer: Peer, head: http::request::Parts) -> reply::Answer {
         let found = routes::find(&head);
         let is_open = found.as_ref().is_ok_and(|route| route.is_open);
