@@ -384,13 +384,21 @@ impl<'a> Span<'a> {
         let inputs = self.of_role(&[Role::Input]);
         let waiting = |input: &OperatorReport| self.shares(input).waiting_for_input;
         let waited = inputs.map(waiting).fold(f64::INFINITY, f64::min);
-        let text = match waited.is_finite() {
-            true => format!(
+        let text = match waited {
+            f64::INFINITY => "Nothing limits this pipeline: it has no input.".to_owned(),
+            MOST.. => format!(
                 "Nothing limits this pipeline: its inputs waited for events {} of the time, and the workers were busy {}.",
                 percent(waited),
                 percent(self.workers_busy())
             ),
-            false => "Nothing limits this pipeline: it has no input.".to_owned(),
+            _ => format!(
+                "Nothing limits this pipeline by itself: its inputs waited for events {} of the time, the workers were busy {}, and Millpond used {} of {}.{}",
+                percent(waited),
+                percent(self.workers_busy()),
+                percent(self.usage.share(self.usage.cpu)),
+                plural(self.usage.cpus as u64, "CPU"),
+                self.most_for()
+            ),
         };
         Verdict { limits: None, text }
     }
@@ -643,6 +651,26 @@ mod tests {
         assert_eq!(limits, None, "{text}");
         assert!(text.starts_with("Nothing limits"), "{text}");
         assert!(text.contains("waited for events 100 %"), "{text}");
+    }
+
+    #[test]
+    fn where_several_share_the_time_what_used_the_cpus_is_named() {
+        let case = Case::new([
+            (400, 450, 300),
+            IDLE,
+            (900, 900, 0),
+            (30, 30, 0),
+            IDLE,
+            IDLE,
+        ]);
+        let (limits, text) = case.limits();
+        assert_eq!(limits, None, "{text}");
+        assert!(
+            text.starts_with("Nothing limits this pipeline by itself"),
+            "{text}"
+        );
+        assert!(text.contains("inputs waited for events 25 %"), "{text}");
+        assert!(text.contains("processor grok used the most"), "{text}");
     }
 
     #[test]
